@@ -1,0 +1,83 @@
+"""ONNX to int8 for accelerators: rewrites, checks, quantizes, and says what it did.
+
+    import npuconv
+
+    report = npuconv.check("model.onnx")
+    result = npuconv.convert("model.onnx", calibration="images/", preprocess={"preset": "unit"})
+    result.save("model.npu.onnx")
+
+Everything is imported when it is first used, so that ``import npuconv`` costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from npuconv.errors import (
+        CalibrationError,
+        ConfigError,
+        InternalError,
+        ModelError,
+        NpuconvError,
+        OutputError,
+        TargetError,
+        UnsupportedModelError,
+        UsageError,
+    )
+    from npuconv.pipeline import Conversion, check, convert
+    from npuconv.report.schema import Report
+    from npuconv.target import Target
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Conversion": "npuconv.pipeline",
+    "check": "npuconv.pipeline",
+    "convert": "npuconv.pipeline",
+    "Report": "npuconv.report.schema",
+    "Target": "npuconv.target",
+    **dict.fromkeys(
+        (
+            "CalibrationError",
+            "ConfigError",
+            "InternalError",
+            "ModelError",
+            "NpuconvError",
+            "OutputError",
+            "TargetError",
+            "UnsupportedModelError",
+            "UsageError",
+        ),
+        "npuconv.errors",
+    ),
+}
+
+__all__ = [
+    "CalibrationError",
+    "ConfigError",
+    "Conversion",
+    "InternalError",
+    "ModelError",
+    "NpuconvError",
+    "OutputError",
+    "Report",
+    "Target",
+    "TargetError",
+    "UnsupportedModelError",
+    "UsageError",
+    "__version__",
+    "check",
+    "convert",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'npuconv' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

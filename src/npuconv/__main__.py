@@ -1,0 +1,5 @@
+"""``python -m npuconv``."""
+
+from npuconv.cli import main
+
+main()

@@ -1,0 +1,140 @@
+"""All rules and passes for people: what ``explain`` prints and the reference pages hold.
+
+Derived from the decorators and docstrings alone; nothing here names a rule or a pass.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import textwrap
+from typing import Any
+
+from npuconv.errors import UsageError
+from npuconv.passes import PASSES, Pass, Phase
+from npuconv.rules import RULES, SECTIONS, Rule, find
+
+
+def explain(code_or_name: str, form: str = "text") -> str:
+    """One rule or pass.
+
+    Args:
+        code_or_name: ``SHP002``, ``group-unsupported`` or ``fuse-batchnorm``.
+        form: text, json or markdown.
+
+    Raises:
+        UsageError: there is none of that name; suggests the nearest.
+    """
+    entry = _entry(code_or_name)
+    if form == "json":
+        return json.dumps(entry, indent=2) + "\n"
+    return _markdown(entry) if form == "markdown" else _text(entry)
+
+
+def explain_all(form: str = "text") -> str:
+    """All rules and passes, one after the other."""
+    if form == "json":
+        return json.dumps({"rules": rules(), "passes": passes()}, indent=2) + "\n"
+    render = _markdown if form == "markdown" else _text
+    return "\n".join(render(entry) for entry in (*rules(), *passes()))
+
+
+def listing() -> str:
+    """A line for each rule and pass."""
+    rows = [(str(e["code"]), str(e["name"]), str(e["summary"])) for e in rules()]
+    rows += [(str(e["phase"]), str(e["name"]), str(e["summary"])) for e in passes()]
+    lines = []
+    for first, name, summary in rows:
+        head = f"{first:<12} {name:<29} "
+        lines.append(head + textwrap.shorten(summary, 79 - len(head), placeholder=" ..."))
+    return "\n".join([*lines, "", "npuconv explain CODE tells more.", ""])
+
+
+def rules() -> list[dict[str, Any]]:
+    """All rules, by code."""
+    return [_rule_entry(rule) for rule in sorted(RULES, key=lambda r: r.code)]
+
+
+def passes() -> list[dict[str, Any]]:
+    """All passes, by phase and name."""
+    phases = list(Phase)
+    ordered = sorted(PASSES, key=lambda p: (phases.index(p.phase), p.name))
+    return [_pass_entry(item) for item in ordered]
+
+
+def _entry(name: str) -> dict[str, Any]:
+    rule, item = find(name), PASSES.get(name)
+    if rule is not None:
+        return _rule_entry(rule)
+    if item is not None:
+        return _pass_entry(item)
+    known = [r.code for r in RULES] + RULES.names() + PASSES.names()
+    near = difflib.get_close_matches(name, known, 1) or difflib.get_close_matches(
+        name.upper(), known, 1
+    )
+    hint = f"did you mean {near[0]}?" if near else "npuconv explain lists them"
+    raise UsageError(f"no rule or pass is called {name!r}", hint=hint)
+
+
+def _rule_entry(rule: Rule) -> dict[str, Any]:
+    return {
+        "kind": "rule",
+        "code": rule.code,
+        "name": rule.name,
+        "severity": str(rule.severity),
+        "summary": rule.summary,
+        "sections": {title: rule.section(title) for title in SECTIONS},
+        "message": rule.message,
+        "limits": list(rule.limits),
+        "checked": "on the float graph, before and after rewriting"
+        if rule.at == "float"
+        else "on the written int8 graph",
+    }
+
+
+def _pass_entry(item: Pass) -> dict[str, Any]:
+    summary, _, rest = item.doc.partition("\n\n")
+    return {
+        "kind": "pass",
+        "name": item.name,
+        "phase": str(item.phase),
+        "summary": " ".join(summary.split()),
+        "text": rest.strip(),
+        "after": list(item.after),
+    }
+
+
+def _text(entry: dict[str, Any]) -> str:
+    if entry["kind"] == "pass":
+        head = f"{entry['name']} (pass, {entry['phase']})"
+        body = [_fill(p) for p in entry["text"].split("\n\n") if p]
+        return "\n\n".join([head, _fill(entry["summary"]), *body]) + "\n"
+    head = f"{entry['code']} {entry['name']} ({entry['severity']})"
+    parts = [head, _fill(entry["summary"])]
+    parts += [f"{title}:\n{_fill(text, '  ')}" for title, text in entry["sections"].items()]
+    parts.append(f"Message:\n{_fill(entry['message'], '  ')}")
+    if entry["limits"]:
+        parts.append(f"Limits of the target file:\n{_fill(', '.join(entry['limits']), '  ')}")
+    return "\n\n".join([*parts, f"Checked {entry['checked']}."]) + "\n"
+
+
+def _fill(text: str, indent: str = "") -> str:
+    plain = " ".join(text.replace("``", "`").split())
+    return textwrap.fill(plain, 79, initial_indent=indent, subsequent_indent=indent)
+
+
+def _markdown(entry: dict[str, Any]) -> str:
+    if entry["kind"] == "pass":
+        rest = entry["text"].replace("``", "`")
+        return (
+            f"## {entry['name']}\n\n*{entry['phase']}*: {entry['summary']}\n\n{rest}\n".rstrip()
+            + "\n"
+        )
+    lines = [f"## {entry['code']} {entry['name']}", f"*{entry['severity']}*: {entry['summary']}"]
+    lines += [f"**{title}.** {text}" for title, text in entry["sections"].items()]
+    lines.append(f"**Message.** `{entry['message']}`")
+    if entry["limits"]:
+        names = ", ".join(f"`{name}`" for name in entry["limits"])
+        lines.append(f"**Limits of the target file.** {names}")
+    lines.append(f"Checked {entry['checked']}.")
+    return "\n\n".join(lines) + "\n"

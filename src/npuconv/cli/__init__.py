@@ -1,0 +1,105 @@
+"""The command line: parses, calls the library, prints. The only package that imports click.
+
+A command's module is imported when the command is used, so that ``--help`` starts in a
+moment. Results go to stdout; progress and errors to stderr; exit codes are those of
+``npuconv.errors``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+import click
+
+from npuconv import __version__
+from npuconv.errors import InternalError, NpuconvError
+
+# Name of the command -> what it does. The module of that name holds a function of that name.
+COMMANDS = {
+    "convert": "Convert a float ONNX model into a device-ready int8 model and a report.",
+    "check": "Say whether models can be converted, and why not; writes no model.",
+    "inspect": "Show what is in a model: operators, convolutions, shapes, costs.",
+    "target": "List, show, compare and check descriptions of devices.",
+    "explain": "Explain a rule or a pass: what, why, how to fix.",
+    "schema": "Print the JSON schema of a report, a configuration or a target file.",
+}
+INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of all commands, in the order people use them."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, imported now."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"npuconv.cli.{cmd_name}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands, without importing one of them."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="%(prog)s %(version)s")
+def cli() -> None:
+    """Convert float ONNX models for int8 accelerators, and say what it takes.
+
+    npuconv convert model.onnx --calibration images/ --preprocess imagenet
+    """
+
+
+def main() -> None:
+    """Run the command line and exit with its code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run the command line.
+
+    Returns:
+        0 done, 1 findings, 2 a user's mistake, 70 a bug of ours.
+    """
+    try:
+        result = cli.main(arguments, prog_name="npuconv", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.ctx.get_help() if error.ctx else "", err=True)
+        return 2
+    except click.ClickException as error:
+        return _fail(_usage(error), 2)
+    except NpuconvError as error:
+        return _fail(str(error), error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        return _fail("interrupted; nothing was written", INTERRUPTED)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if os.environ.get("NPUCONV_TRACEBACK"):
+            raise
+        bug = InternalError(f"{type(error).__name__}: {error}", where="outside any pass")
+        return _fail(str(bug), bug.exit_code)
+    return result if isinstance(result, int) else 0
+
+
+def _fail(text: str, code: int) -> int:
+    click.echo(f"npuconv: error: {text}", err=True)
+    return code
+
+
+def _usage(error: click.ClickException) -> str:
+    text = error.format_message()
+    ctx = getattr(error, "ctx", None)
+    return f"{text} (see '{ctx.command_path} --help')" if ctx else text

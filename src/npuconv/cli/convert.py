@@ -1,0 +1,91 @@
+"""``npuconv convert``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from npuconv.cli import screen
+from npuconv.cli.options import collect, output_options, shared_options
+
+
+@click.command()
+@click.argument("model")
+@click.option("-o", "--output", metavar="OUT.onnx", help="default: MODEL.npu.onnx beside MODEL")
+@shared_options
+@output_options
+def convert(
+    model: str,
+    output: str | None,
+    config: str | None,
+    reports: tuple[str, ...],
+    timings: bool,
+    quiet: bool,
+    verbose: bool,
+    no_color: bool,
+    **flags: Any,
+) -> int:
+    """Convert a float ONNX model into a device-ready int8 model and a report.
+
+    Writes MODEL.npu.onnx, MODEL.npu.report.json and MODEL.npu.report.html beside MODEL.
+    Without --calibration the activation ranges come from synthetic inputs, and accuracy
+    is unproven. Exit code 0: done; 1: findings stand against it, no model is written.
+    """
+    from npuconv.errors import UnsupportedModelError
+    from npuconv.pipeline.entry import convert_with
+
+    options = collect(config, flags)
+    destination = _destination(model, output)
+    written = reports or _default_reports(destination)
+    _check_destinations(model, destination, written)
+    if options.format in ("qoperator", "qdq") and options.calibration is None:
+        screen.say("no calibration data: ranges come from synthetic inputs, accuracy is unproven",
+                   quiet=quiet)  # fmt: skip
+    try:
+        with screen.progress(quiet) as progress:
+            result = convert_with(model, options, options.calibration, progress, timings=timings)
+    except UnsupportedModelError as error:
+        _show(error.report, written, quiet, verbose, no_color)
+        return error.exit_code
+    result.save(destination)
+    _show(result.report, written, quiet, verbose, no_color)
+    screen.say(f"wrote {destination}, {', '.join(written)}", quiet=quiet)
+    return 0
+
+
+def _destination(model: str, output: str | None) -> Path:
+    return Path(output) if output else Path(model).with_suffix(".npu.onnx")
+
+
+def _default_reports(destination: Path) -> tuple[str, ...]:
+    return tuple(str(destination.with_suffix(f".report.{kind}")) for kind in ("json", "html"))
+
+
+def _check_destinations(model: str, destination: Path, reports: tuple[str, ...]) -> None:
+    """Refuse before any work is done for it."""
+    from npuconv import files
+    from npuconv.errors import UsageError
+    from npuconv.report import format_of
+
+    if Path(model).is_file() and destination.exists() and destination.samefile(model):
+        raise UsageError(f"{destination}: would overwrite the model", hint="give another -o")
+    for report in reports:
+        format_of(report)
+    if Path(model).exists():
+        for path in (str(destination), *reports):
+            files.check_writable(path)
+
+
+def _show(
+    report: Any, written: tuple[str, ...], quiet: bool, verbose: bool, no_color: bool
+) -> None:
+    from npuconv import files
+    from npuconv.report import format_of, render, text
+
+    for path in written:
+        files.write(path, render(report, format_of(path)))
+    if not quiet:
+        color = screen.wants_color(no_color)
+        click.echo(text.render(report, color=color, verbose=verbose), nl=False)

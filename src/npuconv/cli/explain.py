@@ -1,0 +1,26 @@
+"""``npuconv explain``."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command()
+@click.argument("code", required=False)
+@click.option("--all", "everything", is_flag=True, help="explain all rules and passes")
+@click.option("--format", "form", type=click.Choice(["text", "json", "markdown"]), default="text")
+def explain(code: str | None, everything: bool, form: str) -> int:
+    """Explain a rule or a pass: what, why, how to fix.
+
+    CODE is a rule's code (SHP002) or name (group-unsupported), or a pass's name
+    (fuse-batchnorm). Without it, all are listed.
+    """
+    from npuconv import catalog
+
+    if code:
+        click.echo(catalog.explain(code, form), nl=False)
+    elif everything:
+        click.echo(catalog.explain_all(form), nl=False)
+    else:
+        click.echo(catalog.listing(), nl=False)
+    return 0

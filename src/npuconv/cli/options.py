@@ -1,0 +1,149 @@
+"""Flags made from the one definition of every option in ``npuconv.config``."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
+
+import click
+from pydantic.fields import FieldInfo
+
+from npuconv.config import Options, Preprocess, make_options, merge, read_config
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+# Fields whose flag is not their own name.
+_FLAGS = {"preset": "--preprocess", "layout": "--input-layout"}
+
+
+def shared_options(command: Command) -> Command:
+    """Add every option of ``Options`` to a command, and ``--config``."""
+    for name, field in reversed(Options.model_fields.items()):
+        if name == "preprocess":
+            for key, part in reversed(Preprocess.model_fields.items()):
+                command = _option(_FLAGS.get(key, _flag(key)), f"preprocess__{key}", part)(command)
+        else:
+            command = _option(_flag(name), name, field)(command)
+    text = "YAML file with the same keys as these flags; a flag wins over it"
+    return click.option("--config", metavar="FILE.yaml", help=text)(command)
+
+
+def output_options(command: Command) -> Command:
+    """Add what decides how much is printed, and where reports go."""
+    for decorate in (
+        click.option("--no-color", is_flag=True, help="no colours; NO_COLOR does the same"),
+        click.option("-v", "--verbose", is_flag=True, help="every finding, also near misses"),
+        click.option("-q", "--quiet", is_flag=True, help="print nothing but errors"),
+        click.option("--timings", is_flag=True, help="say how long each stage took"),
+        click.option(
+            "--report",
+            "reports",
+            multiple=True,
+            metavar="FILE",
+            help="write a report; .json .html .md .sarif .xml .txt; repeatable",
+        ),
+    ):
+        command = decorate(command)
+    return command
+
+
+def collect(config: str | None, flags: dict[str, Any]) -> Options:
+    """Options from a configuration file and the flags that were given.
+
+    Raises:
+        ConfigError: the file is wrong.
+        UsageError: a flag's value is.
+    """
+    given: dict[str, Any] = {}
+    for name, value in flags.items():
+        if value is None or value == ():
+            continue
+        parent, _, key = name.rpartition("__")
+        parsed = _parse(name, value)
+        (given.setdefault(parent, {}) if parent else given)[key] = parsed
+    return make_options(merge(read_config(config) if config else {}, given))
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _option(flag: str, name: str, field: FieldInfo) -> Callable[[Command], Command]:
+    kind = _plain(field.annotation)
+    text = field.description or ""
+    settings: dict[str, Any] = {"help": _help(text, field), "default": None}
+    if typing.get_origin(kind) is Literal:
+        settings["type"] = click.Choice([str(a) for a in typing.get_args(kind)])
+    elif kind is bool:
+        return click.option(f"--no-{flag[2:]}", name, flag_value=False, type=bool, **settings)
+    elif kind is int:
+        settings["type"] = int
+    elif typing.get_origin(kind) is dict:
+        settings |= {"multiple": True, "metavar": "NAME=1,3,224,224"}
+    else:
+        settings["metavar"] = _metavar(kind)
+    return click.option(flag, name, **settings)
+
+
+def _help(text: str, field: FieldInfo) -> str:
+    plain = isinstance(field.default, str | int) and not isinstance(field.default, bool)
+    return f"{text}  [default: {field.default}]" if plain else text
+
+
+def _metavar(kind: Any) -> str:
+    if typing.get_origin(kind) is tuple:
+        return {str: "CODE,...", float: "X,...", int: "N,..."}[typing.get_args(kind)[0]]
+    return "TEXT"
+
+
+def _plain(kind: Any) -> Any:
+    """The type behind ``X | None``."""
+    if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
+        return next(a for a in typing.get_args(kind) if a is not type(None))
+    return kind
+
+
+def _parse(name: str, value: Any) -> Any:
+    """Text of a flag as the plain value the configuration file would hold."""
+    if name == "input_shape":
+        return dict(_shape(item) for item in value)
+    if name in _COMMA_SEPARATED:
+        return [_number(part) for part in str(value).split(",") if part]
+    return value
+
+
+_COMMA_SEPARATED = {"select", "ignore"} | {
+    f"preprocess__{key}" for key in ("mean", "std", "resize", "crop")
+}
+
+
+def parse_shapes(items: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
+    """The values of ``--input-shape`` flags.
+
+    Raises:
+        click.BadParameter: not NAME=1,3,224,224.
+    """
+    return {name: tuple(dims) for name, dims in map(_shape, items)}
+
+
+def _shape(text: str) -> tuple[str, list[int]]:
+    name, separator, dims = text.rpartition("=")
+    try:
+        if not separator or not name:
+            raise ValueError
+        return name, [int(d) for d in dims.replace("x", ",").split(",")]
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is not NAME=1,3,224,224", param_hint="--input-shape"
+        ) from None
+
+
+def _number(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text.strip()

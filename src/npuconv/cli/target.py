@@ -1,0 +1,69 @@
+"""``npuconv target``: list, show, lint and compare the descriptions of NPUs."""
+
+from __future__ import annotations
+
+import click
+
+from npuconv.errors import TargetError
+from npuconv.target import Target, view
+
+
+@click.group()
+def target() -> None:
+    """List, show, lint and compare the descriptions of NPUs."""
+
+
+@target.command("list")
+def list_command() -> None:
+    """List the built-in targets."""
+    for line in view.summaries():
+        click.echo(line)
+
+
+@target.command()
+@click.argument("name", metavar="NAME|FILE.yaml")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "yaml"]),
+    default="text",
+    show_default=True,
+    help="yaml is the file itself, to start your own from",
+)
+def show(name: str, form: str) -> None:
+    """Show every limit of a target, with its source."""
+    found = Target.load(name)
+    if form == "yaml":
+        click.echo(found.yaml, nl=False)
+        return
+    click.echo(view.as_json(found) if form == "json" else view.as_text(found), nl=False)
+
+
+@target.command()
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+def lint(files: tuple[str, ...]) -> None:
+    """Check target files; print every problem, one per line."""
+    total = 0
+    for file in files:
+        lines = view.lint_lines(file)
+        total += len(lines)
+        for line in lines or [f"{file}: ok"]:
+            click.echo(line)
+    if total:
+        raise TargetError(f"{total} problem{'s' if total > 1 else ''} found")
+
+
+@target.command()
+@click.argument("old", metavar="OLD")
+@click.argument("new", metavar="NEW")
+def diff(old: str, new: str) -> None:
+    """Show the limits that differ between two targets."""
+    lines = view.differences(Target.load(old), Target.load(new))
+    for line in lines or ["no differences"]:
+        click.echo(line)
+
+
+@target.command()
+def schema() -> None:
+    """Print the JSON schema of target files."""
+    click.echo(view.schema_json(), nl=False)

@@ -1,0 +1,118 @@
+"""Every option of the tool, once: flag, YAML key, default, help and bounds.
+
+The command line flags, the validation of ``--config`` files and the published JSON
+schema are all derived from these models.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from npuconv import yamlio
+from npuconv.errors import ConfigError, UsageError
+
+Format = Literal["qoperator", "qdq", "weights", "float"]
+Method = Literal["minmax", "percentile", "entropy", "mse"]
+Preset = Literal["unit", "signed", "imagenet", "raw"]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+class Preprocess(_Strict):
+    """How an image file becomes a model input.
+
+    The pixel value v (0..255) becomes ``(v - mean) / std`` per channel, after resizing
+    and cropping. Presets are shorthands for mean and std.
+    """
+
+    preset: Preset | None = Field(
+        None,
+        description="unit: 0..1; signed: -1..1; imagenet: ImageNet mean and std; raw: 0..255",
+    )
+    mean: tuple[float, ...] | None = Field(None, description="subtracted, in pixel units 0..255")
+    std: tuple[float, ...] | None = Field(None, description="divided by, in pixel units 0..255")
+    resize: tuple[int, ...] | None = Field(
+        None, description="HEIGHT,WIDTH, or one number for the short side"
+    )
+    crop: tuple[int, int] | None = Field(None, description="HEIGHT,WIDTH of a centre crop")
+    color: Literal["rgb", "bgr", "gray"] = Field("rgb", description="channel order")
+    layout: Literal["nchw", "nhwc"] = Field("nchw", description="layout of the model input")
+
+    @field_validator("std")
+    @classmethod
+    def _no_zero(cls, value: tuple[float, ...] | None) -> tuple[float, ...] | None:
+        if value is not None and 0.0 in value:
+            raise ValueError("a standard deviation of 0 would divide by zero")
+        return value
+
+
+class Options(_Strict):
+    """What one conversion or check depends on."""
+
+    target: str = Field("npu-int8", description="name of a built-in target, or a YAML file")
+    input_shape: dict[str, tuple[int, ...]] = Field(
+        default_factory=dict, description="NAME=1,3,224,224: fixes dynamic dimensions"
+    )
+    calibration: str | None = Field(
+        None, description=".npz, .npy, a directory of them, or a directory or list of images"
+    )
+    preprocess: Preprocess = Field(default_factory=Preprocess, description="for images")
+    method: Method = Field("mse", description="how activation ranges are chosen")
+    format: Format = Field("qoperator", description="form of the written model")
+    io: Literal["float", "int8"] = Field("float", description="type of the model's own tensors")
+    layout: Literal["nchw", "nhwc"] = Field("nchw", description="layout of the device nodes")
+    fail_on: Literal["error", "warning", "unknown", "never"] = Field(
+        "error", description="from which level findings make the exit code 1"
+    )
+    unknown: Literal["warn", "fail", "pass"] = Field(
+        "warn", description="what a limit that the target marks '?' does"
+    )
+    select: tuple[str, ...] = Field((), description="only these codes or prefixes of codes")
+    ignore: tuple[str, ...] = Field((), description="not these codes or prefixes of codes")
+    verify: bool = Field(True, description="compare every rewrite with what it replaced")
+    max_samples: int = Field(512, ge=1, description="calibration samples read at most")
+    max_folded_mib: int = Field(
+        256, ge=1, description="a constant that would be larger than this is not folded, in MiB"
+    )
+    seed: int = Field(0, ge=0, description="seed of synthetic inputs")
+
+
+def merge(*layers: dict[str, Any]) -> dict[str, Any]:
+    """One dict of options; later layers win, nested dicts are merged key by key."""
+    result: dict[str, Any] = {}
+    for layer in layers:
+        for key, value in layer.items():
+            old = result.get(key)
+            both = isinstance(old, dict) and isinstance(value, dict)
+            result[key] = merge(old, value) if both else value  # type: ignore[arg-type]
+    return result
+
+
+def make_options(values: dict[str, Any]) -> Options:
+    """Options from plain values, as given by flags or keyword arguments.
+
+    Raises:
+        UsageError: an unknown option, or a value that it does not take.
+    """
+    try:
+        return Options.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        raise UsageError(f"option {name!r}: {yamlio.explain(first)}") from None
+
+
+def read_config(path: str | Path) -> dict[str, Any]:
+    """The options of a ``--config`` file, validated but without defaults.
+
+    Raises:
+        ConfigError: unreadable, not YAML, unknown key or wrong value; with line and column.
+    """
+    document = yamlio.load(path, error=ConfigError)
+    yamlio.validate(document, Options, error=ConfigError)
+    return dict(document.data)

@@ -1,0 +1,61 @@
+"""Findings: the one currency of the tool. A finding is a value and never raises."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+
+class Severity(StrEnum):
+    """How bad a finding is; only errors stop a conversion by default."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+    @property
+    def rank(self) -> int:
+        """2 for error, 1 for warning, 0 for note."""
+        return {"error": 2, "warning": 1, "note": 0}[self.value]
+
+
+class Status(StrEnum):
+    """What became of a finding."""
+
+    REMAINING = "remaining"  # still violated after legalization
+    REWRITTEN = "rewritten"  # the converter removed it
+    UNKNOWN = "unknown"  # depends on a limit that the target marks "?"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing the tool has to say about one node, or about the whole model."""
+
+    code: str  # letters + 3 digits, never reused
+    name: str  # kebab case, names the fault
+    severity: Severity
+    status: Status = Status.REMAINING
+    node: str = ""  # the user's own name, also after rewriting; empty: the model
+    op_type: str = ""
+    message: str  # with the value seen and the limit
+    value: str = ""  # what the model has
+    limit: str = ""  # what the target allows
+    source: str = ""  # line of the target file and the document it cites
+    fix: str = ""
+    rewritten_by: str = ""  # the pass, when status is rewritten
+    rewritten_into: str = ""
+    origin: tuple[str, ...] = field(default=(), repr=False)  # source nodes it stands for
+
+    @property
+    def key(self) -> tuple[str, tuple[str, ...]]:
+        """What identifies the same finding before and after rewriting."""
+        return (self.code, self.origin)
+
+    def with_status(self, status: Status, **changes: str) -> Finding:
+        """The same finding with another status."""
+        return replace(self, status=status, **changes)  # type: ignore[arg-type]
+
+
+def sort_key(finding: Finding) -> tuple[int, str, str, str]:
+    """Worst first, then by code, node and message: stable from run to run."""
+    return (-finding.severity.rank, finding.code, finding.node, finding.message)

@@ -1,0 +1,111 @@
+"""Everything that npuconv raises on purpose.
+
+    NpuconvError                 exit code and hint live on the class
+    |-- UsageError           2   a flag or an argument that cannot be used
+    |-- ConfigError          2   a YAML file or key that is wrong (file, line, column)
+    |-- TargetError          2   a target description that is wrong (file, line, column)
+    |-- ModelError           2   an input that cannot be read as a valid ONNX model
+    |-- CalibrationError     2   samples that are missing, unreadable or of the wrong shape
+    |-- OutputError          2   a destination that cannot be written
+    |-- UnsupportedModelError 1  findings block the conversion; carries the report
+    `-- InternalError       70   a bug in npuconv; names the pass
+
+A user's mistake is always one of these and is shown as one line; anything else
+that escapes is a bug and becomes an ``InternalError`` at the edge.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from npuconv.report.schema import Report
+
+
+class NpuconvError(Exception):
+    """Base of every error a user can see.
+
+    Args:
+        message: what is wrong, beginning with where (file, node, key).
+        hint: what to do about it, or empty.
+    """
+
+    exit_code: ClassVar[int] = 2
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        """One line: what is wrong, and what to do about it."""
+        text = " ".join(self.message.split())
+        return f"{text} ({self.hint})" if self.hint else text
+
+
+class UsageError(NpuconvError):
+    """A flag or argument that cannot be used as given."""
+
+
+class _LocatedError(NpuconvError):
+    """An error in a YAML file: knows the file, line and column."""
+
+    def __init__(
+        self, message: str, *, file: str = "", line: int = 0, column: int = 0, hint: str = ""
+    ) -> None:
+        self.file, self.line, self.column = file, line, column
+        where = file + (f":{line}:{column}" if line else "")
+        super().__init__(f"{where}: {message}" if where else message, hint=hint)
+
+
+class ConfigError(_LocatedError):
+    """A configuration file or key that is wrong."""
+
+
+class TargetError(_LocatedError):
+    """A target description that is wrong."""
+
+
+class ModelError(NpuconvError):
+    """An input that cannot be read as a valid ONNX model."""
+
+
+class CalibrationError(NpuconvError):
+    """Calibration samples that cannot be used."""
+
+
+class OutputError(NpuconvError):
+    """A file that cannot be written."""
+
+
+class UnsupportedModelError(NpuconvError):
+    """Findings block the conversion.
+
+    Args:
+        message: the verdict in one line.
+        report: the full report, with every finding.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, report: Report) -> None:
+        super().__init__(message)
+        self.report = report
+
+
+class InternalError(NpuconvError):
+    """A bug in npuconv itself.
+
+    Args:
+        message: what went wrong.
+        where: the pass or rule that failed.
+    """
+
+    exit_code = 70
+
+    def __init__(self, message: str, *, where: str) -> None:
+        super().__init__(
+            f"bug in npuconv, {where}: {message}",
+            hint="please report it with the model, or the part of it that shows it",
+        )
+        self.where = where

@@ -1,0 +1,90 @@
+"""Runs ONNX models: on onnxruntime, or on ONNX's own reference where that refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+
+_SILENT = 4  # fatal only: a refusal reaches us as an exception, not as a line on stderr
+
+
+class RuntimeRefusedError(Exception):
+    """The runtime does not take the model; the message is its first line."""
+
+
+class Session:
+    """A model loaded into onnxruntime on the CPU.
+
+    Args:
+        model: the model, or its bytes.
+        threads: of one operator; 0 lets onnxruntime use every core.
+        optimize: False runs each node as written, which a comparison needs.
+
+    Raises:
+        RuntimeRefusedError: onnxruntime does not take the model.
+    """
+
+    def __init__(
+        self, model: onnx.ModelProto | bytes, *, threads: int = 0, optimize: bool = True
+    ) -> None:
+        options = ort.SessionOptions()
+        options.log_severity_level = _SILENT
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        if not optimize:
+            options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        try:
+            data = model if isinstance(model, bytes) else model.SerializeToString()
+            self._session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # its exceptions have no common base
+            raise RuntimeRefusedError(first_line(error)) from None
+        self.inputs = [i.name for i in self._session.get_inputs()]
+        self.outputs = [o.name for o in self._session.get_outputs()]
+
+    def run(
+        self, feeds: Mapping[str, np.ndarray], outputs: Sequence[str] | None = None
+    ) -> dict[str, np.ndarray]:
+        """Run once.
+
+        Args:
+            feeds: arrays by input name.
+            outputs: names to fetch; all where None.
+
+        Raises:
+            RuntimeRefusedError: a node fails on these inputs.
+        """
+        names = list(self.outputs if outputs is None else outputs)
+        wanted = {name: array for name, array in feeds.items() if name in self.inputs}
+        run_options = ort.RunOptions()
+        run_options.log_severity_level = _SILENT
+        try:
+            values = self._session.run(names, wanted, run_options)
+        except Exception as error:
+            raise RuntimeRefusedError(first_line(error)) from None
+        return dict(zip(names, values, strict=True))
+
+
+def run_reference(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Run once on ONNX's reference evaluator: slow, but it follows the operator texts.
+
+    Raises:
+        RuntimeRefusedError: it cannot run the model either.
+    """
+    from onnx.reference import ReferenceEvaluator
+
+    names = [o.name for o in model.graph.output]
+    try:
+        with np.errstate(all="ignore"):
+            values = ReferenceEvaluator(model).run(None, dict(feeds))
+    except Exception as error:
+        raise RuntimeRefusedError(first_line(error)) from None
+    return {name: np.asarray(value) for name, value in zip(names, values, strict=True)}
+
+
+def first_line(error: Exception) -> str:
+    """What went wrong, without onnxruntime's status prefix."""
+    text = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return text.split(" : ", 3)[-1] if text.startswith("[ONNXRuntimeError]") else text

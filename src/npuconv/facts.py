@@ -1,0 +1,85 @@
+"""What a target file can say something about: the facts of a convolution-like node.
+
+Only names and kinds; measuring them on a node is the model's business. A fact that is not
+known (a dynamic extent, weights that are not constant) is ``None``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["int", "str", "bool"]
+Mode = Literal["plain", "grouped", "depthwise", "transposed"]
+FactValue = bool | int | str
+Facts = Mapping[str, FactValue | None]
+
+DTYPES = (
+    "int4", "uint4", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
+    "float16", "bfloat16", "float32", "float64",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One thing that can be measured on a node."""
+
+    name: str
+    help: str
+    kind: Kind = "int"
+    choices: tuple[str, ...] = ()  # of a str fact; empty: any text
+    alias_of: str = ""
+
+
+def _sides(prefix: str, text: str, sides: tuple[str, ...]) -> list[Fact]:
+    return [Fact(f"{prefix}_{side}", text.format(_WORDS[side])) for side in sides]
+
+
+_WORDS = {
+    "h": "height", "w": "width", "n": "batch", "c": "channels",
+    "top": "top", "left": "left", "bottom": "bottom", "right": "right",
+}  # fmt: skip
+_HW, _NCHW = ("h", "w"), ("n", "c", "h", "w")
+
+_ALL = [
+    Fact("rank", "number of dimensions of the input"),
+    Fact("mode", "what kind of convolution it is", "str",
+         ("plain", "grouped", "depthwise", "transposed")),
+    Fact("layout", "order of the dimensions", "str", ("nchw", "nhwc")),
+    Fact("dtype", "element type of input and output", "str", DTYPES),
+    Fact("weight_dtype", "element type of the weights", "str", DTYPES),
+    Fact("bias", "whether there is a bias", "bool"),
+    Fact("bias_dtype", "element type of the bias", "str", DTYPES),
+    Fact("auto_pad", "the attribute auto_pad", "str",
+         ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")),
+    Fact("group", "the attribute group"),
+    Fact("pad_value", "the stored integer that padding fills in"),
+    *_sides("kernel", "{} of the kernel", _HW),
+    *_sides("stride", "stride along the {}", _HW),
+    *_sides("dilation", "dilation along the {}", _HW),
+    *_sides("pad", "padding at the {}", ("top", "left", "bottom", "right")),
+    Fact("pad_max", "the largest of the four paddings"),
+    *_sides("output_padding", "output_padding of ConvTranspose along the {}", _HW),
+    *_sides("in", "{} of the input", _NCHW),
+    *_sides("out", "{} of the output", _NCHW),
+    *_sides("weight", "{} of the weights, in the order of the attribute W of Conv", _NCHW),
+    *_sides("dilated_kernel", "{} of the dilated kernel: (k - 1) * dilation + 1", _HW),
+    Fact("kernel_area", "kernel_h * kernel_w"),
+    Fact("kernel_volume", "kernel_h * kernel_w * input channels per group"),
+    Fact("in_c_per_group", "input channels per group"),
+    Fact("out_c_per_group", "output channels per group"),
+    Fact("channel_multiplier", "output channels per input channel of a depthwise convolution"),
+    Fact("weight_constant", "whether the weights are constant", "bool"),
+    Fact("weight_abs_sum_max", "largest sum of |int8 weight| of one output channel"),
+    Fact("C", "the channels of the input, as ONNX writes them", alias_of="in_c"),
+]  # fmt: skip
+
+FACTS: dict[str, Fact] = {fact.name: fact for fact in _ALL}
+
+
+def lookup(facts: Facts, name: str) -> FactValue | None:
+    """The value of a fact, also under the name it is an alias of; None if not known."""
+    value = facts.get(name)
+    alias = FACTS[name].alias_of if name in FACTS else ""
+    return facts.get(alias) if value is None and alias else value

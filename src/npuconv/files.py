@@ -1,0 +1,51 @@
+"""Files appear whole or not at all: written beside their destination, then renamed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+from npuconv.errors import OutputError
+
+
+def write(path: str | Path, data: bytes | str) -> None:
+    """Write a file so that a reader sees the old content or the new, never a part.
+
+    Args:
+        path: destination; its folder must exist.
+        data: bytes, or text (UTF-8).
+
+    Raises:
+        OutputError: the folder is missing or not writable, the disk is full, ...
+    """
+    target = Path(path)
+    content = data.encode() if isinstance(data, str) else data
+    check_writable(target)
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        with part.open("wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        part.replace(target)
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be written: {error.strerror}") from None
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink()
+
+
+def check_writable(path: str | Path) -> None:
+    """Refuse a destination before any work is done for it.
+
+    Raises:
+        OutputError: the folder does not exist or is not writable, or it is a directory.
+    """
+    target = Path(path)
+    if target.is_dir():
+        raise OutputError(f"{path}: is a directory; give a file name")
+    if not target.parent.is_dir():
+        raise OutputError(f"{path}: the folder {str(target.parent)!r} does not exist")
+    if not os.access(target.parent, os.W_OK):
+        raise OutputError(f"{path}: the folder {str(target.parent)!r} is not writable")

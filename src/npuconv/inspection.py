@@ -1,0 +1,133 @@
+"""What is in a model, as plain numbers: for ``npuconv inspect``."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from npuconv import plan
+from npuconv.model import load, query, shapes
+from npuconv.model.conv import Window, flat_pads, window
+
+if TYPE_CHECKING:
+    import onnx
+
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node, Tensor
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """One convolution as the model has it."""
+
+    name: str
+    op: str
+    mode: str
+    input: str
+    output: str
+    kernel: str
+    strides: str
+    dilations: str
+    group: int
+    pads: str
+    parameters: int
+    macs: int | None
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """A model in numbers."""
+
+    path: str
+    sha256: str
+    ir_version: int
+    opset: int
+    producer: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    operators: dict[str, int]
+    nodes: int
+    in_subgraphs: int
+    parameters: int
+    macs: int | None
+    convolutions: tuple[Convolution, ...]
+
+    def as_json(self) -> str:
+        """Everything, for programs."""
+        return json.dumps(asdict(self), indent=2) + "\n"
+
+
+def inspect(
+    source: str | Path | onnx.ModelProto, input_shape: dict[str, tuple[int, ...]] | None = None
+) -> Inspection:
+    """Look into a model; nothing is changed.
+
+    Args:
+        source: path or ModelProto.
+        input_shape: extents for dynamic dimensions.
+
+    Raises:
+        ModelError: not a valid model.
+    """
+    model = load.load(source)
+    shapes.fix_inputs(model, input_shape or {})
+    shapes.infer(model)
+    nodes = [node for node, _ in model.walk()]
+    inside = len(nodes) - len(model.nodes())
+    header = model.header
+    return Inspection(
+        path=model.name,
+        sha256=model.sha256,
+        ir_version=header.ir_version,
+        opset=model.opset,
+        producer=f"{header.producer_name} {header.producer_version}".strip(),
+        inputs=tuple(_tensor(t) for t in model.graph.inputs),
+        outputs=tuple(_tensor(t) for t in model.graph.outputs),
+        operators=dict(sorted(Counter(query.qualified(n) for n in nodes).items())),
+        nodes=len(nodes),
+        in_subgraphs=inside,
+        parameters=sum(math.prod(t.shape) for t in shapes.constants(model.graph)),
+        macs=_total(model),
+        convolutions=tuple(_rows(model)),
+    )
+
+
+def _total(model: Model) -> int | None:
+    each = [plan.macs(node) for node in model.nodes()]
+    known = [m for m in each if m is not None]
+    return sum(known) if len(known) == len(each) else None
+
+
+def _rows(model: Model) -> list[Convolution]:
+    found = [(node, window(node)) for node in model.nodes(*query.CONVOLUTIONS)]
+    return [_row(model, node, win) for node, win in found if win is not None]
+
+
+def _row(model: Model, node: Node, win: Window) -> Convolution:
+    automatic = win.auto_pad != "NOTSET"
+    return Convolution(
+        name=model.label(node),
+        op=node.op,
+        mode=win.mode,
+        input=_dims(win.input),
+        output=_dims(win.output),
+        kernel="x".join(map(str, win.kernel or ())),
+        strides="x".join(map(str, win.strides)),
+        dilations="x".join(map(str, win.dilations)),
+        group=win.group,
+        pads=win.auto_pad if automatic else ",".join(map(str, flat_pads(win.pads))),
+        parameters=win.parameters(),
+        macs=win.macs(),
+    )
+
+
+def _dims(dims: tuple[int | str | None, ...] | None) -> str:
+    return "?" if dims is None else "x".join("?" if d is None else str(d) for d in dims)
+
+
+def _tensor(tensor: Tensor) -> str:
+    return f"{tensor.name}: {query.dtype_name(tensor) or '?'} {_dims(query.shape(tensor))}"

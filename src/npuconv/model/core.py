@@ -1,0 +1,135 @@
+"""Model: a graph, the header graph-surgeon would lose, and where every node comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from npuconv.model.types import Graph, Node, Tensor
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a ModelProto says besides its graph's nodes; kept because import drops it."""
+
+    ir_version: int
+    producer_name: str = ""
+    producer_version: str = ""
+    domain: str = ""
+    model_version: int = 0
+    doc_string: str = ""
+    metadata: tuple[tuple[str, str], ...] = ()
+    graph_metadata: tuple[tuple[str, str], ...] = ()
+    quantization_annotation: tuple[Any, ...] = ()  # TensorAnnotation protos
+
+
+@dataclass(frozen=True)
+class NodeMeta:
+    """What belongs to a node but does not survive in graph-surgeon's Node."""
+
+    origin: tuple[str, ...]  # labels of the source nodes it stands for
+    doc_string: str = ""
+    metadata: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass
+class Model:
+    """A graph that passes may change, through ``model.edit`` only.
+
+    Nodes are told apart by identity: graph-surgeon compares tensors by name and can
+    hash neither nodes nor tensors.
+    """
+
+    graph: Graph
+    header: Header
+    name: str = "model.onnx"
+    sha256: str = ""
+    opset_source: int = 0
+    obstacle: str = ""  # what keeps the opset from being raised
+    scales: dict[str, float] = field(default_factory=dict)  # of int8 inputs and outputs
+    shared: dict[str, Tensor] = field(default_factory=dict)  # constants many nodes read
+    _meta: dict[int, tuple[Node, NodeMeta]] = field(default_factory=dict)
+    _names: set[str] = field(default_factory=set)
+
+    @property
+    def opset(self) -> int:
+        """Version of the ONNX standard domain."""
+        return int(self.graph.opset)
+
+    def nodes(self, *ops: str, domain: str = "") -> list[Node]:
+        """Top-level nodes in topological order; a snapshot, safe to edit under.
+
+        Args:
+            ops: only these operators; none means all.
+            domain: of the operators named.
+        """
+        if not ops:
+            return list(self.graph.nodes)
+        return [n for n in self.graph.nodes if n.op in ops and (n.domain or "") == domain]
+
+    def walk(self) -> Iterator[tuple[Node, str]]:
+        """Every node with the path of the subgraph it lies in ('' for the top level)."""
+        yield from _walk(self.graph, "", self)
+
+    def meta(self, node: Node) -> NodeMeta | None:
+        """The origin and notes of a node; None for one nobody registered."""
+        entry = self._meta.get(id(node))
+        return entry[1] if entry else None
+
+    def register(self, node: Node, meta: NodeMeta) -> None:
+        """Note where ``node`` comes from. Holding the node keeps its id from reuse."""
+        self._meta[id(node)] = (node, meta)
+
+    def origin(self, *nodes: Node) -> tuple[str, ...]:
+        """Labels of the source nodes these stand for, without repeats, in order."""
+        metas = (self.meta(node) for node in nodes)
+        return tuple(dict.fromkeys(label for m in metas if m for label in m.origin))
+
+    def label(self, node: Node) -> str:
+        """The user's own name of a node: the first source node it stands for."""
+        meta = self.meta(node)
+        return meta.origin[0] if meta and meta.origin else (node.name or node.op)
+
+    def is_output(self, tensor: Tensor) -> bool:
+        """Whether the tensor is an output of the model."""
+        return any(tensor is out for out in self.graph.outputs)
+
+    def is_input(self, tensor: Tensor) -> bool:
+        """Whether the tensor is an input of the model."""
+        return any(tensor is inp for inp in self.graph.inputs)
+
+    def fresh_name(self, stem: str) -> str:
+        """A name no tensor or node of the model has, starting with ``stem``."""
+        if not self._names:
+            self._names = set(_all_names(self.graph))
+        name, count = stem, 0
+        while name in self._names:
+            count += 1
+            name = f"{stem}_{count}"
+        self._names.add(name)
+        return name
+
+
+def subgraphs(node: Node) -> Iterable[tuple[str, Graph]]:
+    """The graphs held by a node's attributes (If, Loop, Scan), with attribute names."""
+    for key, value in node.attrs.items():
+        if isinstance(value, Graph):  # type: ignore[misc]
+            yield key, value
+
+
+def _walk(graph: Graph, path: str, model: Model) -> Iterator[tuple[Node, str]]:
+    for node in graph.nodes:
+        yield node, path
+        for key, inner in subgraphs(node):
+            yield from _walk(inner, f"{path}{model.label(node)}/{key}/", model)
+
+
+def _all_names(graph: Graph) -> Iterator[str]:
+    for tensor in (*graph.inputs, *graph.outputs):
+        yield tensor.name
+    for node in graph.nodes:
+        yield node.name
+        yield from (tensor.name for tensor in (*node.inputs, *node.outputs))
+        for _, inner in subgraphs(node):
+            yield from _all_names(inner)

@@ -1,0 +1,214 @@
+"""The only ways to change a graph. Each keeps order, names of outputs, and origins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from npuconv.model import query
+from npuconv.model.core import Model, NodeMeta, subgraphs
+from npuconv.model.types import Constant, Graph, Node, Tensor, Variable
+
+
+def constant(model: Model, stem: str, values: np.ndarray) -> Tensor:
+    """A new constant tensor."""
+    return Constant(model.fresh_name(stem), np.asarray(values, order="C"))
+
+
+def shared_constant(model: Model, name: str, values: np.ndarray) -> Tensor:
+    """The constant of that name, made when it is first asked for."""
+    if name not in model.shared:
+        model.shared[name] = constant(model, name, values)
+    return model.shared[name]
+
+
+def keep_name(new: Node, old: Node) -> None:
+    """Let ``new`` take the name of the node it replaces."""
+    new.name, old.name = old.name, new.name
+
+
+def variable(model: Model, stem: str, like: Tensor | None = None, dtype: Any = None) -> Tensor:
+    """A new tensor made by a node; shape and type of ``like`` where given."""
+    return Variable(
+        model.fresh_name(stem),
+        dtype=dtype if dtype is not None else getattr(like, "dtype", None),
+        shape=getattr(like, "shape", None),
+    )
+
+
+def add_node(  # noqa: PLR0913 - a node has that many parts
+    model: Model,
+    op: str,
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    *,
+    origin: Sequence[Node],
+    attrs: dict[str, Any] | None = None,
+    name: str = "",
+    domain: str | None = None,
+    graph: Graph | None = None,
+) -> Node:
+    """Add a node; ``sweep`` puts it in its place.
+
+    Args:
+        model: the model to change.
+        op: operator.
+        inputs: tensors read.
+        outputs: tensors made; each must have no producer yet.
+        origin: the nodes it stands for, whose names it answers to.
+        attrs: attributes.
+        name: stem of the name; the operator's where empty.
+        domain: domain of the operator, None for the standard one.
+        graph: the subgraph it belongs to; the model's own where None.
+    """
+    node = Node(
+        op,
+        model.fresh_name(name or f"{model.label(origin[0])}/{op}"),
+        dict(attrs or {}),
+        list(inputs),
+        list(outputs),
+        domain,
+    )
+    notes = [meta for n in origin if (meta := model.meta(n))]
+    doc = next((m.doc_string for m in notes if m.doc_string), "")
+    model.register(node, NodeMeta(model.origin(*origin), doc, notes[0].metadata if notes else ()))
+    (model.graph if graph is None else graph).nodes.append(node)
+    return node
+
+
+def inherit(model: Model, node: Node, *others: Node) -> None:
+    """Let ``node`` stand also for the source nodes that ``others`` stand for."""
+    meta = model.meta(node)
+    doc, metadata = (meta.doc_string, meta.metadata) if meta else ("", ())
+    model.register(node, NodeMeta(model.origin(node, *others), doc, metadata))
+
+
+def set_input(node: Node, index: int, tensor: Tensor) -> None:
+    """Let input ``index`` read another tensor; omitted inputs before it stay empty."""
+    while len(node.inputs) <= index:
+        node.inputs.append(Variable.empty())
+    node.inputs[index] = tensor
+
+
+def drop_inputs(node: Node, start: int) -> None:
+    """Remove inputs from ``start`` on (slice assignment raises in graph-surgeon)."""
+    while len(node.inputs) > start:
+        del node.inputs[-1]
+
+
+def redirect(old: Tensor, new: Tensor) -> None:
+    """Let everything that reads ``old`` read ``new``."""
+    for node in {id(n): n for n in old.outputs}.values():
+        for index, tensor in enumerate(list(node.inputs)):
+            if tensor is old:
+                node.inputs[index] = new
+
+
+def take_over_outputs(old: Node, new: Node) -> None:
+    """Let ``new`` make the tensors that ``old`` made; ``old`` is left without outputs."""
+    outputs = list(old.outputs)
+    old.outputs.clear()
+    new.outputs.clear()
+    for tensor in outputs:
+        new.outputs.append(tensor)
+
+
+def replace_by_constant(model: Model, tensor: Tensor, values: np.ndarray) -> None:
+    """Let everything that reads ``tensor`` read these values; its maker goes if unused."""
+    redirect(tensor, constant(model, tensor.name, values))
+
+
+def disconnect_outputs(node: Node) -> None:
+    """Leave a node's outputs without a maker, for another node to make them."""
+    node.outputs.clear()
+
+
+def disconnect(node: Node) -> None:
+    """Take a node out of the graph; the next ``sweep`` forgets it."""
+    node.inputs.clear()
+    node.outputs.clear()
+
+
+def can_bypass(model: Model, node: Node) -> bool:
+    """Whether a node can go without a name of the model's inputs or outputs changing."""
+    source, result = node.inputs[0], node.outputs[0]
+    if not model.is_output(result):
+        return True
+    maker = query.producer(source)
+    return maker is not None and not model.is_output(source) and not _in_subgraph(model, maker)
+
+
+def bypass(model: Model, node: Node) -> None:
+    """Remove a node whose first output equals its first input; see ``can_bypass``."""
+    source, result = node.inputs[0], node.outputs[0]
+    maker = query.producer(source)
+    disconnect(node)
+    if not model.is_output(result):
+        redirect(result, source)
+        return
+    assert maker is not None, "ask can_bypass first"
+    redirect(source, result)
+    index = next(i for i, t in enumerate(maker.outputs) if t is source)
+    maker.outputs[index] = result
+
+
+def sweep(model: Model) -> int:
+    """Forget unused nodes and put the rest in topological order, stably.
+
+    Returns:
+        How many nodes went.
+    """
+    before = len(model.graph.nodes)
+    outputs = {id(t) for t in model.graph.outputs}
+    kept = [n for n in model.graph.nodes if len(n.outputs)]
+    while True:
+        live = [n for n in kept if any(len(t.outputs) or id(t) in outputs for t in n.outputs)]
+        if len(live) == len(kept):
+            break
+        alive = {id(n) for n in live}
+        for node in kept:
+            if id(node) not in alive:
+                disconnect(node)
+        kept = live
+    model.graph.nodes[:] = _ordered(kept)
+    return before - len(kept)
+
+
+def _ordered(nodes: list[Node]) -> list[Node]:
+    """Depth first in the present order, so that nothing moves without need."""
+    members = {id(n) for n in nodes}
+    done: set[int] = set()
+    result: list[Node] = []
+    for root in nodes:
+        stack = [(root, _dependencies(root))] if id(root) not in done else []
+        done.add(id(root))
+        while stack:
+            node, pending = stack[-1]
+            following = next((d for d in pending if id(d) in members and id(d) not in done), None)
+            if following is None:
+                result.append(node)
+                stack.pop()
+            else:
+                done.add(id(following))
+                stack.append((following, _dependencies(following)))
+    return result
+
+
+def _dependencies(node: Node) -> Iterator[Node]:
+    for tensor in node.inputs:
+        yield from tensor.inputs
+    for _, inner in subgraphs(node):
+        yield from _outer_dependencies(inner)
+
+
+def _outer_dependencies(graph: Graph) -> Iterator[Node]:
+    for tensor in graph.outputs:
+        yield from tensor.inputs
+    for node in graph.nodes:
+        yield from _dependencies(node)
+
+
+def _in_subgraph(model: Model, node: Node) -> bool:
+    return not any(node is n for n in model.graph.nodes)

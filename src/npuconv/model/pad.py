@@ -1,0 +1,52 @@
+"""What a Pad node does, at any version of the operator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npuconv.model import query
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+
+
+def amounts(node: Node) -> tuple[tuple[int, int], ...] | None:
+    """(begin, end) for every axis, or None where they are not constant.
+
+    Pad-1 calls them ``paddings``, Pad-2 has an attribute, Pad-11 an input, Pad-18 ``axes``.
+    """
+    flat = _flat(node)
+    if flat is None or len(flat) % 2:
+        return None
+    half = len(flat) // 2
+    pairs = tuple(zip(flat[:half], flat[half:], strict=True))
+    return _spread(node, pairs)
+
+
+def is_zero_fill(node: Node) -> bool:
+    """Whether it pads with the constant 0."""
+    if query.attribute(node, "mode", "constant") != "constant":
+        return False
+    if query.input_of(node, 2) is not None:
+        return query.scalar_input(node, 2) == 0
+    return float(query.attribute(node, "value", 0.0)) == 0
+
+
+def _flat(node: Node) -> list[int] | None:
+    written = query.attribute(node, "pads", query.attribute(node, "paddings"))
+    if written is not None:
+        return [int(v) for v in written]
+    array = query.constant_input(node, 1)
+    return None if array is None else [int(v) for v in array.reshape(-1)]
+
+
+def _spread(node: Node, pairs: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...] | None:
+    if query.input_of(node, 3) is None:
+        return pairs
+    axes, rank = query.constant_input(node, 3), query.rank(node.inputs[0])
+    if axes is None or rank is None:
+        return None
+    result = [(0, 0)] * rank
+    for axis, pair in zip(axes.reshape(-1), pairs, strict=True):
+        result[int(axis) % rank] = pair
+    return tuple(result)

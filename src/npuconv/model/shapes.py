@@ -1,0 +1,158 @@
+"""Shape inference, without moving weights: values above a few hundred elements stay out."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+from onnx import helper
+from onnx_graphsurgeon.exporters.onnx_exporter import OnnxExporter, dtype_to_onnx
+from onnx_graphsurgeon.importers.onnx_importer import OnnxImporter
+
+from npuconv.errors import UsageError
+from npuconv.model import query
+from npuconv.model.core import Model, subgraphs
+from npuconv.model.types import Constant, Graph, Node, Tensor
+
+# Shapes, axes, pads and scales are short; anything longer is data, not a shape.
+SMALL = 512
+
+
+def fix_inputs(model: Model, shapes: dict[str, tuple[int, ...]]) -> None:
+    """Give the model's inputs the shapes the user asked for.
+
+    Args:
+        model: the model to change; shapes inferred so far are forgotten.
+        shapes: by input name.
+
+    Raises:
+        UsageError: no such input, wrong rank, or a contradiction to a fixed dimension.
+    """
+    inputs = {t.name: t for t in model.graph.inputs}
+    for name, dims in shapes.items():
+        if name not in inputs:
+            raise UsageError(
+                f"--input-shape {name}: the model has no such input",
+                hint="inputs: " + ", ".join(inputs),
+            )
+        _check_fits(name, query.shape(inputs[name]), dims)
+        inputs[name].shape = list(dims)
+    if shapes:
+        forget(model)
+
+
+def _check_fits(name: str, old: tuple[int | str | None, ...] | None, dims: tuple[int, ...]) -> None:
+    if any(d < 1 for d in dims):
+        raise UsageError(f"--input-shape {name}: dimensions must be positive, not {list(dims)}")
+    if old is None:
+        return
+    clash = any(isinstance(a, int) and a != b for a, b in zip(old, dims, strict=False))
+    if len(old) != len(dims) or clash:
+        shown = ",".join("?" if d is None else str(d) for d in old)
+        raise UsageError(f"--input-shape {name}={','.join(map(str, dims))}: the model says {shown}")
+
+
+def forget(model: Model) -> None:
+    """Drop the shapes of everything but inputs, so that they are inferred anew."""
+    keep = {id(t) for t in model.graph.inputs}
+    for node in model.nodes():
+        for tensor in node.outputs:
+            if id(tensor) not in keep and not query.is_constant(tensor):
+                tensor.shape = None
+
+
+def infer(model: Model) -> None:
+    """Fill in shapes and types of all tensors, as far as ONNX can tell.
+
+    Never raises on a graph ONNX's inference cannot follow: what stays unknown is unknown,
+    and a rule that needs it says so.
+    """
+    proto = skeleton(model)
+    try:
+        inferred = onnx.shape_inference.infer_shapes(proto, data_prop=True)
+    except Exception:  # InferenceError, and segfault-turned ValueErrors of old versions
+        return
+    known = {info.name: info for info in inferred.graph.value_info}
+    known |= {info.name: info for info in inferred.graph.output}
+    for node in model.nodes():
+        for tensor in node.outputs:
+            _update(tensor, known.get(tensor.name))
+
+
+def _update(tensor: Tensor, info: onnx.ValueInfoProto | None) -> None:
+    if info is None or query.is_constant(tensor) or not info.type.HasField("tensor_type"):
+        return
+    found = OnnxImporter.import_tensor(info)
+    if tensor.dtype is None:
+        tensor.dtype = found.dtype
+    if found.shape is None:
+        return
+    old = query.shape(tensor)
+    new = query.shape(found)
+    if old is None or new is None or len(old) != len(new):
+        tensor.shape = list(found.shape)
+        return
+    # A number beats a name, a name beats nothing, whoever said it.
+    pairs = zip(old, new, strict=True)
+    tensor.shape = [b if isinstance(b, int) or a is None else a for a, b in pairs]
+
+
+def skeleton(model: Model) -> onnx.ModelProto:
+    """The model with long constants turned into inputs: same shapes, no weights."""
+    graph = model.graph
+    known = constants(graph)
+    inputs = [value_info(t) for t in graph.inputs]
+    inputs += [value_info(t) for t in known if _size(t) > SMALL]
+    initializers = [OnnxExporter.export_tensor_proto(t) for t in known if _size(t) <= SMALL]
+    proto = helper.make_graph(
+        [OnnxExporter.export_node(n) for n in graph.nodes],
+        "skeleton",
+        inputs,
+        [value_info(t) for t in graph.outputs],
+        initializers,
+        value_info=[value_info(t) for t in typed(graph)],
+    )
+    imports = [helper.make_opsetid("", model.opset)]
+    imports += [o for o in graph.import_domains or () if o.domain not in ("", "ai.onnx")]
+    ir_version = max(model.header.ir_version, 4)
+    return helper.make_model(proto, opset_imports=imports, ir_version=ir_version)
+
+
+def typed(graph: Graph) -> list[Tensor]:
+    """Tensors made inside the graph whose type and shape are known, outputs left out."""
+    outputs = {id(t) for t in graph.outputs}
+    return [
+        t
+        for n in graph.nodes
+        for t in n.outputs
+        if t.name and t.dtype is not None and t.shape is not None and id(t) not in outputs
+    ]
+
+
+def value_info(tensor: Tensor) -> onnx.ValueInfoProto:
+    """Name, type and shape of a tensor, as far as they are known."""
+    if tensor.dtype is None:
+        return helper.make_empty_tensor_value_info(tensor.name)
+    dims = query.shape(tensor)
+    return helper.make_tensor_value_info(tensor.name, dtype_to_onnx(tensor.dtype), dims)
+
+
+def constants(graph: Graph) -> list[Tensor]:
+    """Every constant a node of the graph reads, also from inside subgraphs, once."""
+    found: dict[str, Tensor] = {}
+    for node in graph.nodes:
+        for tensor in _read_by(node):
+            if query.is_constant(tensor):
+                found.setdefault(tensor.name, tensor)
+    return list(found.values())
+
+
+def _read_by(node: Node) -> list[Tensor]:
+    read = list(node.inputs)
+    for _, inner in subgraphs(node):
+        own = {id(t) for n in inner.nodes for t in n.outputs}
+        read += [t for n in inner.nodes for t in _read_by(n) if id(t) not in own]
+    return read
+
+
+def _size(tensor: Constant) -> int:
+    return int(np.prod(tensor.shape, dtype=np.int64))

@@ -1,0 +1,134 @@
+"""Is a graph well formed: of a proto before it is read, of a Model after every pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import onnx
+from google.protobuf.message import EncodeError
+
+from npuconv.errors import InternalError, ModelError
+from npuconv.model import query
+from npuconv.model.core import Model, subgraphs
+from npuconv.model.types import Graph
+
+
+def check_proto(proto: onnx.ModelProto, name: str) -> None:
+    """Names, order and tensors of a model somebody else wrote.
+
+    Raises:
+        ModelError: names the first node or tensor that is wrong, and why.
+    """
+    _check_graph(proto.graph, frozenset(), name)
+    if any(node.op_type in _EXPERIMENTAL for node in proto.graph.node):
+        return  # the checker would print a warning about them where results go
+    try:
+        onnx.checker.check_model(proto)
+    except onnx.checker.ValidationError as error:
+        raise ModelError(f"{name}: not valid ONNX: {_sentence(error)}") from None
+    except (EncodeError, ValueError):
+        pass  # over 2 GB: the checker cannot serialize it; our own checks stand
+
+
+def _check_graph(graph: onnx.GraphProto, outer: frozenset[str], name: str) -> None:
+    known = set(outer) | {i.name for i in graph.input} | {""}
+    known |= {t.name for t in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
+    for tensor in graph.initializer:
+        _check_tensor(tensor, name)
+    made = {output: node for node in graph.node for output in node.output}
+    for node in graph.node:
+        _check_node(node, known, made, name)
+        known.update(node.output)
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                _check_graph(attribute.g, frozenset(known), name)
+    for info in graph.output:
+        if info.name not in known:
+            raise ModelError(f"{name}: output {info.name!r} is made by no node")
+
+
+def _check_node(
+    node: onnx.NodeProto, known: set[str], made: dict[str, onnx.NodeProto], name: str
+) -> None:
+    where = f"{name}: node {node.name or node.op_type!r} ({node.op_type})"
+    for tensor_name in node.input:
+        if tensor_name not in known:
+            raise ModelError(f"{where}: {_missing(tensor_name, made)}")
+    for output in node.output:
+        if output and output in known:
+            raise ModelError(f"{where}: output {output!r} is already made by another node")
+
+
+def _missing(tensor: str, made: dict[str, onnx.NodeProto]) -> str:
+    if tensor in made:
+        return f"reads {tensor!r}, which is only made later: a cycle, or nodes out of order"
+    return f"reads {tensor!r}, which no node makes and which is no input or initializer"
+
+
+def _check_tensor(tensor: onnx.TensorProto, name: str) -> None:
+    """A shape that contradicts the bytes would otherwise fail somewhere deep inside."""
+    if tensor.data_location == onnx.TensorProto.EXTERNAL or not tensor.HasField("raw_data"):
+        return
+    count = 1
+    for dim in tensor.dims:
+        count *= dim
+    try:
+        size = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+    except KeyError:
+        raise ModelError(
+            f"{name}: tensor {tensor.name!r} has unknown type {tensor.data_type}"
+        ) from None
+    if tensor.data_type in _PACKED:
+        return
+    if min(tensor.dims, default=0) < 0 or count * size != len(tensor.raw_data):
+        raise ModelError(
+            f"{name}: tensor {tensor.name!r} says shape {list(tensor.dims)} "
+            f"({count * size} bytes) but holds {len(tensor.raw_data)} bytes"
+        )
+
+
+_EXPERIMENTAL = frozenset(
+    {"ATen", "Affine", "ConstantFill", "Crop", "DynamicSlice", "GRUUnit", "GivenTensorFill"}
+    | {"ImageScaler", "ParametricSoftplus", "Scale", "ScaledTanh"}
+)
+_PACKED = frozenset(
+    getattr(onnx.TensorProto, kind)
+    for kind in ("UINT4", "INT4", "FLOAT4E2M1", "UINT2", "INT2")
+    if hasattr(onnx.TensorProto, kind)
+)
+
+
+def check_model(model: Model, *, after: str) -> None:
+    """What every pass must leave behind: order, single assignment, origins.
+
+    Raises:
+        InternalError: the pass ``after`` broke the graph.
+    """
+    for problem in _problems(model, model.graph, set()):
+        raise InternalError(problem, where=f"pass {after!r}")
+
+
+def _problems(model: Model, graph: Graph, outer: set[int]) -> Iterable[str]:
+    known = outer | {id(t) for t in graph.inputs}
+    names: set[str] = set()
+    for node in graph.nodes:
+        if model.meta(node) is None or not model.origin(node):
+            yield f"node {node.name!r} ({node.op}) has no origin"
+        for tensor in node.inputs:
+            if not query.is_constant(tensor) and tensor.name and id(tensor) not in known:
+                yield f"node {node.name!r} reads {tensor.name!r} before it is made"
+        for _, inner in subgraphs(node):
+            yield from _problems(model, inner, known)
+        for tensor in node.outputs:
+            if tensor.name and tensor.name in names:
+                yield f"tensor {tensor.name!r} is made twice"
+            names.add(tensor.name)
+            known.add(id(tensor))
+    for tensor in graph.outputs:
+        if id(tensor) not in known and not query.is_constant(tensor):
+            yield f"output {tensor.name!r} is made by no node"
+
+
+def _sentence(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else "the checker gives no reason"

@@ -1,0 +1,105 @@
+"""What a pass may ask and must say: the target, its rewrites, its near misses."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from npuconv.passes import _region
+
+if TYPE_CHECKING:
+    from npuconv.calibration import Range
+    from npuconv.config import Options
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node, Tensor
+    from npuconv.plan import Plan
+    from npuconv.target import Target
+
+
+@dataclass
+class RewriteRecord:
+    """One change, with the region before and after it until it has been measured."""
+
+    pass_name: str
+    origin: tuple[str, ...]
+    before: str
+    after: str
+    old: _region.Region | None = None
+    new: _region.Region | None = None
+    modulus: int | None = None
+    difference: float | None = None
+    reference: str = "not measured"
+    note: str = ""
+
+    @property
+    def node(self) -> str:
+        """The user's own name of the node."""
+        return self.origin[0] if self.origin else ""
+
+
+@dataclass(frozen=True)
+class RefusalRecord:
+    """A pass that nearly fired, and why it did not."""
+
+    pass_name: str
+    node: str
+    reason: str
+
+
+@dataclass
+class PassContext:
+    """Handed to every pass of one conversion."""
+
+    target: Target
+    options: Options
+    verify: bool = True
+    current: str = ""
+    plan: Plan | None = None  # quantize and lower only
+    ranges: dict[str, Range] = field(default_factory=dict)  # by group; empty: weights only
+    notes: dict[str, str] = field(default_factory=dict)  # by node label, for the report
+    stored: dict[str, str] = field(default_factory=dict)  # float tensor -> its int8 form
+    rewrites: list[RewriteRecord] = field(default_factory=list)
+    refusals: dict[RefusalRecord, None] = field(default_factory=dict)
+
+    def refuse(self, model: Model, node: Node, reason: str) -> None:
+        """Say why a pass that nearly fired did not; the report shows it."""
+        self.refusals[RefusalRecord(self.current, model.label(node), reason)] = None
+
+    @contextlib.contextmanager
+    def rewrite(
+        self,
+        model: Model,
+        nodes: Sequence[Node],
+        before: str,
+        after: str,
+        *,
+        outputs: Sequence[Tensor] | None = None,
+        modulus: int | None = 1,
+        measure: bool = True,
+    ) -> Iterator[RewriteRecord]:
+        """Bracket one change, so that it is recorded and measured.
+
+        Args:
+            model: the model that changes.
+            nodes: the nodes that are replaced.
+            before: what they are, for people.
+            after: what they become.
+            outputs: tensors whose values must not change; by default what the rest of
+                the graph reads of ``nodes``.
+            modulus: the change holds for any spatial extent that is equal to the real
+                one modulo this, so a small one is measured; None: for that extent only.
+            measure: False where there is nothing to compare (names, types).
+        """
+        record = RewriteRecord(self.current, model.origin(*nodes), before, after, modulus=modulus)
+        if not measure:
+            record.reference = "nothing to compare"
+        watch = self.verify and measure
+        kept = list(outputs) if outputs is not None else _region.results(model, nodes)
+        if watch:
+            record.old = _region.capture(model, nodes, kept)
+        yield record
+        if watch and record.old is not None and record.new is None:
+            record.new = _region.trace(model, record.old, kept)
+        self.rewrites.append(record)

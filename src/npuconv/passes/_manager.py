@@ -1,0 +1,91 @@
+"""Orders passes, repeats them to a fixed point, checks and measures after each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from npuconv.errors import InternalError, NpuconvError
+from npuconv.model import edit, shapes, verify
+from npuconv.model.core import Model
+from npuconv.passes import PASSES, Pass, Phase
+from npuconv.passes import _measure as measuring
+from npuconv.passes._context import PassContext
+
+MAX_ROUNDS = 20
+
+
+def order(phase: Phase) -> list[Pass]:
+    """The passes of a phase: each after those it names, otherwise by name.
+
+    Raises:
+        InternalError: ``after`` names a pass that does not exist, or goes round in a circle.
+    """
+    waiting = {p.name: p for p in PASSES if p.phase == phase}
+    known = set(waiting)
+    result: list[Pass] = []
+    while waiting:
+        ready = [p for p in waiting.values() if not set(p.after) & set(waiting)]
+        if not ready or any(set(p.after) - known for p in ready):
+            raise InternalError(f"cannot be ordered: {sorted(waiting)}", where=f"phase {phase}")
+        result.append(min(ready, key=lambda p: p.name))
+        del waiting[result[-1].name]
+    return result
+
+
+def run_phase(
+    model: Model,
+    phase: Phase,
+    ctx: PassContext,
+    after_pass: Callable[[Pass, float], None] = lambda _pass, _seconds: None,
+) -> int:
+    """Run every pass of a phase until none fires any more.
+
+    Args:
+        model: the model to change.
+        phase: which passes.
+        ctx: takes their rewrites and refusals.
+        after_pass: called after each pass that fired, with its seconds.
+
+    Returns:
+        How often passes fired.
+
+    Raises:
+        InternalError: a pass failed, broke the graph, changed its numbers, or never ends.
+    """
+    passes = order(phase)
+    total = 0
+    for _ in range(MAX_ROUNDS):
+        fired = sum(run_pass(model, p, ctx, after_pass) for p in passes)
+        total += fired
+        if not fired:
+            return total
+    raise InternalError("the passes never come to rest", where=f"phase {phase}")
+
+
+def run_pass(
+    model: Model,
+    item: Pass,
+    ctx: PassContext,
+    after_pass: Callable[[Pass, float], None] = lambda _pass, _seconds: None,
+) -> int:
+    """Run one pass once; what it did is swept, verified and measured."""
+    ctx.current = item.name
+    first = len(ctx.rewrites)
+    start = time.perf_counter()
+    try:
+        fired = item.function(model, ctx)
+    except NpuconvError:
+        raise
+    except Exception as error:
+        text = f"{type(error).__name__}: {error}"
+        raise InternalError(text, where=f"pass {item.name!r}") from error
+    if not fired:
+        return 0
+    edit.sweep(model)
+    verify.check_model(model, after=item.name)
+    measuring.measure(ctx.rewrites[first:])
+    if item.infers:
+        shapes.infer(model)
+    after_pass(item, time.perf_counter() - start)
+    return fired

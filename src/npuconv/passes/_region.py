@@ -1,0 +1,107 @@
+"""A piece of graph cut out by its boundary, so that it can be run by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from npuconv.model import query
+
+if TYPE_CHECKING:
+    import onnx
+
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node, Tensor
+
+Dims = tuple[int | str | None, ...]
+
+
+@dataclass
+class Region:
+    """Nodes between tensors they read (``inputs``) and tensors they make (``outputs``)."""
+
+    opset: int
+    nodes: list[onnx.NodeProto] = field(default_factory=list)
+    constants: dict[str, Any] = field(default_factory=dict)  # name -> constant tensor
+    inputs: dict[str, tuple[Any, Dims | None]] = field(default_factory=dict)
+    outputs: dict[str, str] = field(default_factory=dict)  # name outside -> name inside
+    kernel: int = 1  # the longest reach of any kernel in it, in cells
+
+
+def results(model: Model, nodes: Sequence[Node]) -> list[Tensor]:
+    """The tensors of these nodes that anything else reads."""
+    inside = {id(n) for n in nodes}
+    return [
+        tensor
+        for node in nodes
+        for tensor in node.outputs
+        if tensor.name
+        and (model.is_output(tensor) or any(id(c) not in inside for c in tensor.outputs))
+    ]
+
+
+def capture(model: Model, nodes: Sequence[Node], outputs: Sequence[Tensor]) -> Region:
+    """The region made of exactly these nodes."""
+    region = Region(model.opset)
+    made = {id(t) for n in nodes for t in n.outputs}
+    for node in nodes:
+        for tensor in node.inputs:
+            if id(tensor) not in made:
+                _note_input(region, tensor)
+        _add_node(region, node)
+    region.outputs = {t.name: t.name for t in outputs}
+    return region
+
+
+def trace(model: Model, old: Region, outputs: Sequence[Tensor]) -> Region:
+    """The region that now stands between the inputs of ``old`` and the same outputs."""
+    region = Region(model.opset)
+    order: list[Node] = []
+    seen: set[int] = set()
+    names = list(old.outputs)
+    for name, tensor in zip(names, outputs, strict=True):
+        region.outputs[name] = tensor.name
+        _visit(tensor, old, region, order, seen)
+    for node in order:
+        _add_node(region, node)
+    return region
+
+
+def identity(old: Region, source: str) -> Region:
+    """The region that is left when its outputs equal the tensor ``source`` it reads."""
+    outputs = dict.fromkeys(old.outputs, source)
+    return Region(old.opset, [], dict(old.constants), dict(old.inputs), outputs, old.kernel)
+
+
+def _visit(tensor: Tensor, old: Region, region: Region, order: list[Node], seen: set[int]) -> None:
+    stack: list[tuple[Tensor, bool]] = [(tensor, False)]
+    while stack:
+        current, done = stack.pop()
+        node = query.producer(current)
+        if current.name in old.inputs or node is None:
+            _note_input(region, current)
+        elif done:
+            order.append(node)
+        elif id(node) not in seen:
+            seen.add(id(node))
+            stack.append((current, True))
+            stack.extend((t, False) for t in reversed(list(node.inputs)))
+
+
+def _note_input(region: Region, tensor: Tensor) -> None:
+    if query.is_constant(tensor):
+        region.constants[tensor.name] = tensor
+    elif tensor.name:
+        region.inputs[tensor.name] = (tensor.dtype, query.shape(tensor))
+
+
+def _add_node(region: Region, node: Node) -> None:
+    from npuconv.model.conv import window
+    from npuconv.model.save import node_proto
+
+    region.nodes.append(node_proto(node))
+    win = window(node)
+    if win is not None and win.kernel is not None:
+        reach = [(k - 1) * d + 1 for k, d in zip(win.kernel, win.dilations, strict=True)]
+        region.kernel = max(region.kernel, *reach)

@@ -1,0 +1,104 @@
+"""Fold a Pad with zeros into the convolution or pool that reads it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npuconv.model import pad, query
+from npuconv.model.conv import Pairs, flat_pads, window
+from npuconv.passes import Phase, model_pass
+
+if TYPE_CHECKING:
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node
+    from npuconv.passes._context import PassContext
+
+
+@model_pass(Phase.LEGALIZE, after=("resolve-auto-pad",))
+def fold_pad(model: Model, ctx: PassContext) -> int:
+    """Fold a Pad with zeros into the convolution or pool that reads it.
+
+    Only constant 0, only spatial axes, only growing. A Conv takes it, and so does an
+    AveragePool that counts padded cells; MaxPool does not, since it pads with minus
+    infinity. Every reader that can takes it, the Pad stays for the others.
+    """
+    fired = 0
+    for node in model.nodes("Pad"):
+        amounts = _spatial(model, ctx, node)
+        if amounts is not None:
+            readers = {id(c): c for c in query.consumers(node.outputs[0])}
+            fired += sum(_fold(model, ctx, node, reader, amounts) for reader in readers.values())
+    return fired
+
+
+def _spatial(model: Model, ctx: PassContext, node: Node) -> Pairs | None:
+    """The amounts of the spatial axes if folding is at all possible."""
+    if not any(c.op in ("Conv", "AveragePool") for c in query.consumers(node.outputs[0])):
+        return None
+    amounts = pad.amounts(node)
+    reason = ""
+    if amounts is None:
+        reason = "its amounts are computed at run time"
+    elif not pad.is_zero_fill(node):
+        reason = f"it fills with {_filling(node)}, not with constant 0"
+    elif any(a != (0, 0) for a in amounts[:2]):
+        reason = "it pads batch or channels"
+    elif any(min(a) < 0 for a in amounts):
+        reason = "it crops (negative pads)"
+    if reason or amounts is None:
+        ctx.refuse(model, node, reason)
+        return None
+    return amounts[2:]
+
+
+def _filling(node: Node) -> str:
+    mode = str(query.attribute(node, "mode", "constant"))
+    return "another value" if mode == "constant" else f"mode {mode!r}"
+
+
+def _sum(pads: Pairs, amounts: Pairs) -> Pairs:
+    return tuple((a + c, b + d) for (a, b), (c, d) in zip(pads, amounts, strict=True))
+
+
+def _fold(model: Model, ctx: PassContext, node: Node, reader: Node, amounts: Pairs) -> int:
+    from npuconv.model import edit
+
+    reason = _obstacle(node, reader, amounts)
+    if reason:
+        ctx.refuse(model, node, f"{model.label(reader)!r} ({reader.op}) {reason}")
+        return 0
+    win = window(reader)
+    assert win is not None
+    pads = _sum(win.pads, amounts)
+    before = f"Pad {flat_pads(amounts)} before pads={flat_pads(win.pads)}"
+    outputs = list(reader.outputs)
+    with ctx.rewrite(model, [node, reader], before, f"pads={flat_pads(pads)}", outputs=outputs):
+        reader.inputs[0] = node.inputs[0]
+        reader.attrs["pads"] = flat_pads(pads)
+        edit.inherit(model, reader, node)
+    return 1
+
+
+def _obstacle(node: Node, reader: Node, amounts: Pairs) -> str:
+    win = window(reader)
+    if reader.op not in ("Conv", "AveragePool") or win is None or win.kernel is None:
+        return "cannot take pads"
+    if len(win.pads) != len(amounts):
+        return "has another rank"
+    if reader.inputs[0] is not node.outputs[0]:
+        return "reads it as a weight"
+    if win.auto_pad != "NOTSET":
+        return f"still has auto_pad={win.auto_pad}"
+    if reader.op == "AveragePool":
+        return _pool_obstacle(reader, win.kernel, _sum(win.pads, amounts))
+    return ""
+
+
+def _pool_obstacle(reader: Node, kernel: tuple[int, ...], pads: Pairs) -> str:
+    if not query.attribute(reader, "count_include_pad", 0):
+        return "does not count padded cells"
+    if query.attribute(reader, "ceil_mode", 0):
+        return "rounds its extent up"
+    if any(max(pair) >= k for pair, k in zip(pads, kernel, strict=True)):
+        return "would have pads as large as its kernel"
+    return ""

@@ -1,0 +1,227 @@
+"""All of a conversion as a Report. Numbers are rounded here, once, for people and for bytes."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import TYPE_CHECKING, Literal
+
+from npuconv import plan as planning
+from npuconv.diagnostics import Finding, Severity, Status
+from npuconv.model import query
+from npuconv.report import schema
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node, Tensor
+    from npuconv.pipeline.legalize import Legalized
+
+Verdict = Literal["convertible", "converted", "refused"]
+_PLACES: tuple[schema.Placement, ...] = ("device", "host", "undocumented")
+
+
+def assemble(
+    work: Legalized,
+    *,
+    failed: bool,
+    converted: bool = False,
+    warnings: tuple[str, ...] = (),
+    quantization: schema.Quantization | None = None,
+    accuracy: schema.Accuracy | None = None,
+    timings: bool = False,
+) -> schema.Report:
+    """The report of a check or a conversion.
+
+    Args:
+        work: the legalized model with its findings.
+        failed: whether findings at or above ``fail_on`` are left.
+        converted: whether an output model was made.
+        warnings: what a reader must know before trusting the result.
+        quantization: how the model was quantized.
+        accuracy: how far it is from the float model.
+        timings: whether to say how long each stage took.
+    """
+    verdict: Verdict = "refused" if failed else "converted" if converted else "convertible"
+    return schema.Report(
+        tool=schema.Tool(version=_version()),
+        model=_model(work),
+        target=schema.TargetInfo(
+            name=work.target.name, version=work.target.version, sha256=work.target.sha256
+        ),
+        summary=_summary(work, verdict, warnings),
+        findings=tuple(_finding(f) for f in work.findings),
+        rewrites=_rewrites(work),
+        refusals=_refusals(work),
+        nodes=work.nodes,
+        quantization=quantization,
+        accuracy=accuracy,
+        unknown_limits=_unknown_limits(work),
+        timings=_timings(work) if timings else None,
+    )
+
+
+def describe(work: Legalized) -> None:
+    """Note placement and costs of the float graph, before quantization changes its nodes."""
+    work.nodes = tuple(_node(work, node) for node in work.model.nodes())
+    work.transitions = planning.transitions(work.model, work.plan)
+
+
+def _version() -> str:
+    from npuconv import __version__
+
+    return __version__
+
+
+def _model(work: Legalized) -> schema.ModelInfo:
+    model, source = work.model, work.source
+    producer = f"{model.header.producer_name} {model.header.producer_version}".strip()
+    return schema.ModelInfo(
+        path=model.name,
+        sha256=model.sha256,
+        ir_version=source.ir_version,
+        opset=source.opset,
+        producer=producer,
+        inputs=source.inputs,
+        outputs=source.outputs,
+    )
+
+
+def tensor_spec(tensor: Tensor) -> schema.TensorSpec:
+    """Name, type and shape of a tensor as the report shows them."""
+    dtype = query.dtype_name(tensor)
+    return schema.TensorSpec(name=tensor.name, dtype=dtype, shape=query.shape(tensor))
+
+
+def _summary(
+    work: Legalized,
+    verdict: Verdict,
+    warnings: tuple[str, ...],
+) -> schema.Summary:
+    left = [f for f in work.findings if f.status != Status.REWRITTEN]
+    severities = Counter(f.severity for f in left)
+    statuses = Counter(f.status for f in work.findings)
+    return schema.Summary(
+        verdict=verdict,
+        headline=_headline(work, verdict, left, warnings),
+        warnings=warnings,
+        exit_code=1 if verdict == "refused" else 0,
+        by_severity={s: severities.get(s, 0) for s in Severity},
+        by_status={s: statuses.get(s, 0) for s in Status},
+        placement={place: _count(work.nodes, place) for place in _PLACES},
+        transitions=work.transitions,
+    )
+
+
+def _headline(
+    work: Legalized,
+    verdict: Verdict,
+    left: list[Finding],
+    warnings: tuple[str, ...],
+) -> str:
+    if verdict == "refused":
+        errors = [f for f in left if f.severity == Severity.ERROR]
+        if not errors:
+            return f"findings at or above --fail-on {work.options.fail_on}"
+        kinds = Counter(f.name for f in errors)
+        shown = ", ".join(f"{name} x {n}" for name, n in kinds.most_common(3))
+        more = f" and {len(kinds) - 3} more kinds" if len(kinds) > 3 else ""
+        return f"{len(errors)} error{'s' * (len(errors) != 1)}: {shown}{more}"
+    count = sum(1 for n in work.nodes if n.placement == "device" and n.op == "Conv")
+    text = f"{count} convolution{'s' * (count != 1)} on the device"
+    unknown = sum(1 for f in left if f.status == Status.UNKNOWN)
+    text += f", {unknown} unknown limits" if unknown else ""
+    return f"{text}; {warnings[0].partition(':')[0]}" if warnings else text
+
+
+def _count(nodes: tuple[schema.NodeInfo, ...], place: schema.Placement) -> schema.Count:
+    there = [n for n in nodes if n.placement == place]
+    macs = [n.macs for n in there]
+    known = [m for m in macs if m is not None]
+    return schema.Count(nodes=len(there), macs=sum(known) if len(known) == len(macs) else None)
+
+
+def _node(work: Legalized, node: Node) -> schema.NodeInfo:
+    return schema.NodeInfo(
+        name=work.model.label(node),
+        op=query.qualified(node),
+        placement=work.plan.placement[id(node)],
+        reason=work.plan.reason[id(node)],
+        macs=planning.macs(node),
+        parameters=planning.parameters(node),
+    )
+
+
+def _finding(finding: Finding) -> schema.FindingInfo:
+    return schema.FindingInfo(
+        code=finding.code,
+        name=finding.name,
+        severity=finding.severity,
+        status=finding.status,
+        node=finding.node,
+        op_type=finding.op_type,
+        message=finding.message,
+        value=finding.value,
+        limit=finding.limit,
+        source=finding.source,
+        fix=finding.fix,
+        rewritten_by=finding.rewritten_by,
+        rewritten_into=finding.rewritten_into,
+    )
+
+
+def _rewrites(work: Legalized) -> tuple[schema.Rewrite, ...]:
+    return tuple(
+        schema.Rewrite(
+            pass_name=r.pass_name,
+            node=r.node,
+            before=r.before,
+            after=r.after,
+            max_abs_difference=r.difference,
+            reference=r.reference,
+            note=r.note,
+        )
+        for r in work.ctx.rewrites
+    )
+
+
+def _refusals(work: Legalized) -> tuple[schema.Refusal, ...]:
+    return tuple(
+        schema.Refusal(pass_name=r.pass_name, node=r.node, reason=r.reason)
+        for r in work.ctx.refusals
+    )
+
+
+def _unknown_limits(work: Legalized) -> tuple[schema.UnknownLimit, ...]:
+    rows = [
+        schema.UnknownLimit(
+            limit=need.name,
+            values=tuple(str(v).lower() if isinstance(v, bool) else str(v) for v in need.values),
+            nodes=need.nodes,
+            example=work.model.label(need.example),
+            source=need.limit.cite(),
+        )
+        for need in work.needs
+    ]
+    return (*rows, *_assumptions(work))
+
+
+def _assumptions(work: Legalized) -> list[schema.UnknownLimit]:
+    """What the target file takes for granted where nothing is written down."""
+    devices = len(work.plan.device)
+    return [
+        schema.UnknownLimit(
+            limit=path, values=(), nodes=devices, example="", source=path, assumption=text
+        )
+        for path, text in work.target.assumptions()
+    ]
+
+
+def _timings(work: Legalized) -> tuple[schema.Timing, ...]:
+    totals: dict[str, float] = {}
+    for stage, seconds in work.timings:
+        totals[stage] = totals.get(stage, 0.0) + seconds
+    return tuple(schema.Timing(stage=s, seconds=round(t, 4)) for s, t in totals.items())
+
+
+def rounded(value: float | None, digits: int) -> float | None:
+    """A number for the report: None where it is not finite."""
+    return None if value is None or not math.isfinite(value) else round(value, digits)

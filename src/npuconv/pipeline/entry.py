@@ -1,0 +1,145 @@
+"""check and convert, for Python and for the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from npuconv.config import Options, make_options
+from npuconv.diagnostics import Severity, Status
+from npuconv.errors import InternalError, UnsupportedModelError
+from npuconv.model import save
+from npuconv.pipeline.assemble import assemble
+from npuconv.pipeline.legalize import Legalized, fails, legalize
+from npuconv.rules import _engine
+from npuconv.rules._context import RuleContext
+
+if TYPE_CHECKING:
+    import onnx
+
+    from npuconv.report.schema import Report
+    from npuconv.samples import Source
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """A converted model and its report."""
+
+    model: onnx.ModelProto
+    report: Report
+
+    def save(self, path: str | Path) -> None:
+        """Write the model whole or not at all.
+
+        Raises:
+            OutputError: the destination cannot be written.
+        """
+        save.save(self.model, path)
+
+
+def check(
+    model: str | Path | onnx.ModelProto,
+    target: str = "npu-int8",
+    *,
+    timings: bool = False,
+    **options: Any,
+) -> Report:
+    """Whether a model can be converted, and why not.
+
+    Args:
+        model: a path, or a ModelProto, which is not changed.
+        target: name of a built-in target, or path of a target file.
+        timings: whether the report says how long each stage took.
+        **options: the keys of ``npuconv.config.Options``.
+
+    Returns:
+        The same findings that ``convert`` would have.
+
+    Raises:
+        NpuconvError: a model, target or option that cannot be used.
+    """
+    return check_with(model, make_options({"target": str(target), **options}), timings=timings)
+
+
+def check_with(
+    model: str | Path | onnx.ModelProto, options: Options, *, timings: bool = False
+) -> Report:
+    """``check`` with options that have been validated."""
+    work = legalize(model, options)
+    return assemble(work, failed=fails(work.findings, options), timings=timings)
+
+
+def convert(
+    model: str | Path | onnx.ModelProto,
+    target: str = "npu-int8",
+    *,
+    calibration: Source = None,
+    progress: Callable[[str, int, int], None] = lambda _stage, _done, _total: None,
+    timings: bool = False,
+    **options: Any,
+) -> Conversion:
+    """Convert a float model for the target.
+
+    Args:
+        model: a path, or a ModelProto, which is not changed.
+        target: name of a built-in target, or path of a target file.
+        calibration: a path, a dict of arrays whose first axis counts samples, or an
+            iterable of dicts of complete inputs; None for synthetic samples.
+        progress: called with a stage, how much is done, and of how much.
+        timings: whether the report says how long each stage took.
+        **options: the keys of ``npuconv.config.Options``.
+
+    Raises:
+        UnsupportedModelError: findings stand against it; carries the report.
+        NpuconvError: a model, target, option or sample that cannot be used.
+    """
+    chosen = make_options({"target": str(target), **options})
+    return convert_with(model, chosen, calibration, progress, timings=timings)
+
+
+def convert_with(
+    model: str | Path | onnx.ModelProto,
+    options: Options,
+    calibration: Source,
+    progress: Callable[[str, int, int], None] = lambda _stage, _done, _total: None,
+    *,
+    timings: bool = False,
+) -> Conversion:
+    """``convert`` with options that have been validated."""
+    work = legalize(model, options)
+    if _stopped(work):
+        report = assemble(work, failed=True, timings=timings)
+        raise UnsupportedModelError(f"{work.model.name}: {report.summary.headline}", report)
+    from npuconv.pipeline.quantize import quantize
+
+    result = quantize(work, calibration, progress)
+    _check_result(work)
+    report = assemble(
+        work,
+        failed=False,
+        converted=True,
+        warnings=result.warnings,
+        quantization=result.quantization,
+        accuracy=result.accuracy,
+        timings=timings,
+    )
+    return Conversion(result.model, report)
+
+
+def _stopped(work: Legalized) -> bool:
+    """Findings at or above ``fail_on``, and errors always: no legal model can be made."""
+    errors = any(
+        f.severity == Severity.ERROR and f.status == Status.REMAINING for f in work.findings
+    )
+    return errors or fails(work.findings, work.options)
+
+
+def _check_result(work: Legalized) -> None:
+    """The last look: what the device would refuse must not leave the house."""
+    found = _engine.lint(RuleContext(work.model, work.target, work.options), at="lowered")
+    for finding in found:
+        raise InternalError(
+            f"{finding.node!r}: {finding.message}", where=f"postcondition {finding.name}"
+        )

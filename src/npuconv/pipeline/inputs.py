@@ -1,0 +1,87 @@
+"""What a sample must look like, and which extents to take where the model leaves them open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from npuconv import executor
+from npuconv.config import Preprocess
+from npuconv.model import query
+from npuconv.samples import InputSpec, open_samples
+
+if TYPE_CHECKING:
+    import onnx
+
+    from npuconv.model.core import Model
+    from npuconv.samples import Source
+
+# Heights and widths that trained models take, most common first; 48 x 320 is a line of text.
+_EXTENTS: tuple[tuple[int, ...], ...] = (
+    (224, 224), (256, 256), (320, 320), (48, 320), (32, 320), (128, 128), (64, 64), (32, 32),
+    (16, 16), (1, 1),
+)  # fmt: skip
+_BATCH = 1
+
+
+def sample_inputs(
+    model: Model, proto: onnx.ModelProto, source: Source
+) -> tuple[list[InputSpec], str]:
+    """The inputs samples are made for.
+
+    Returns:
+        The specs, and a sentence on extents that were assumed: only for synthetic
+        samples, and only where the model leaves more than the batch open.
+    """
+    specs = [_spec(t.name, t.dtype, query.shape(t)) for t in model.graph.inputs]
+    if source is not None or not any(_open_axes(s) for s in specs):
+        return specs, ""
+    for candidate in _candidates(specs):
+        if _runs(proto, candidate):
+            return candidate, _sentence(specs, candidate)
+    return specs, ""
+
+
+def _spec(name: str, dtype: object, dims: tuple[int | str | None, ...] | None) -> InputSpec:
+    kind = np.dtype(dtype) if dtype is not None else np.dtype(np.float32)  # type: ignore[call-overload]
+    return InputSpec(name, kind, dims)
+
+
+def _open_axes(spec: InputSpec) -> list[int]:
+    dims = spec.shape or ()
+    return [axis for axis, dim in enumerate(dims) if axis > 0 and not isinstance(dim, int)]
+
+
+def _candidates(specs: list[InputSpec]) -> Iterator[list[InputSpec]]:
+    for extents in _EXTENTS:
+        yield [_filled(spec, extents) for spec in specs]
+
+
+def _filled(spec: InputSpec, extents: tuple[int, ...]) -> InputSpec:
+    if spec.shape is None:
+        return spec
+    open_axes = _open_axes(spec)
+    # Two open axes are height and width; of others, all get the last extent.
+    values = extents if len(open_axes) == len(extents) else (extents[-1],) * len(open_axes)
+    chosen = dict(zip(open_axes, values, strict=True))
+    dims = [d if isinstance(d, int) else chosen.get(i, _BATCH) for i, d in enumerate(spec.shape)]
+    return InputSpec(spec.name, spec.dtype, tuple(dims))
+
+
+def _runs(proto: onnx.ModelProto, specs: list[InputSpec]) -> bool:
+    try:
+        executor.Session(proto).run(open_samples(None, specs, Preprocess(), limit=1)[0])
+    except executor.RuntimeRefusedError:
+        return False
+    return True
+
+
+def _sentence(before: list[InputSpec], after: list[InputSpec]) -> str:
+    shown = [
+        f"{new.name}={','.join(str(d) for d in new.shape or ())}"
+        for old, new in zip(before, after, strict=True)
+        if _open_axes(old)
+    ]
+    return f"input shape assumed for the synthetic inputs: {'; '.join(shown)}"

@@ -1,0 +1,250 @@
+"""Which node runs where, and which tensors are int8: decided once, for check and convert.
+
+A convolution that no finding stands against runs on the device. What follows it and
+passes int8 values on unchanged (Relu, MaxPool, Reshape, ...) is carried in int8 too; all
+other operators run on the host, in float. Tensors joined by carried operators share one
+scale and form a *group*.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from npuconv.model import query
+from npuconv.model.conv import window
+
+if TYPE_CHECKING:
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node, Tensor
+    from npuconv.target import Target
+
+Placement = Literal["device", "host", "undocumented"]
+
+# Operators whose int8 form gives the same integers as the float form on integer multiples
+# of one scale. The value is the number of data inputs; None: all of them.
+EXACT_ON_INT8: dict[str, int | None] = {
+    "Relu": 1,
+    "Clip": 1,
+    "MaxPool": 1,
+    "Pad": 1,
+    "Reshape": 1,
+    "Flatten": 1,
+    "Squeeze": 1,
+    "Unsqueeze": 1,
+    "Transpose": 1,
+    "Slice": 1,
+    "Split": 1,
+    "Gather": 1,
+    "DepthToSpace": 1,
+    "SpaceToDepth": 1,
+    "Resize": 1,
+    "Concat": None,
+}
+
+
+@dataclass
+class Group:
+    """Tensors that share one scale."""
+
+    name: str  # of the first tensor
+    tensors: list[str] = field(default_factory=list)
+    ends: list[str] = field(default_factory=list)  # whose values decide the range
+
+
+@dataclass
+class Plan:
+    """Where nodes run and which tensors are int8. Void when the graph changes."""
+
+    device: list[Node] = field(default_factory=list)
+    carried: list[Node] = field(default_factory=list)
+    groups: list[Group] = field(default_factory=list)
+    placement: dict[int, Placement] = field(default_factory=dict)
+    reason: dict[int, str] = field(default_factory=dict)
+
+    def group_of(self) -> dict[str, Group]:
+        """The group of every int8 tensor, by tensor name."""
+        return {name: group for group in self.groups for name in group.tensors}
+
+
+def make_plan(
+    model: Model, target: Target, blocked: Iterable[str] = (), apart: Iterable[str] = ()
+) -> Plan:
+    """Decide where every node runs.
+
+    Args:
+        model: a legalized model.
+        target: the device.
+        blocked: names of nodes that a finding keeps off the device.
+        apart: names of Concat nodes whose inputs are too unlike to share a scale.
+    """
+    plan = Plan()
+    blocked, apart = set(blocked), set(apart)
+    int8: set[int] = set()
+    for node in model.nodes():
+        if _on_device(node, target, blocked):
+            plan.device.append(node)
+            int8.add(id(node.outputs[0]))
+        elif node.name not in apart and _is_carried(node, int8):
+            plan.carried.append(node)
+            int8.update(id(t) for t in node.outputs)
+    _place(model, plan, target, blocked)
+    plan.groups = _groups(model, plan)
+    return plan
+
+
+def _on_device(node: Node, target: Target, blocked: set[str]) -> bool:
+    return (
+        node.op == "Conv"
+        and target.operator(node.op, node.domain or "") is not None
+        and node.name not in blocked
+    )
+
+
+def data_inputs(node: Node) -> list[Tensor]:
+    """The inputs of a carried operator that hold values, not shapes or bounds."""
+    return list(node.inputs)[: EXACT_ON_INT8[node.op]]
+
+
+def _is_carried(node: Node, int8: set[int]) -> bool:
+    if node.op not in EXACT_ON_INT8 or not query.is_standard(node):
+        return False
+    if not all(id(t) in int8 for t in data_inputs(node)):
+        return False
+    if node.op == "Resize":
+        return str(query.attribute(node, "mode", "nearest")) == "nearest" and not _has_roi(node)
+    if node.op == "MaxPool":
+        return len(node.outputs) == 1 and not query.attribute(node, "storage_order", 0)
+    if node.op == "Pad":
+        return _pads_with_constant(node)
+    if node.op == "Clip":
+        return all(
+            query.input_of(node, i) is None or query.scalar_input(node, i) is not None
+            for i in (1, 2)
+        )
+    return True
+
+
+def _has_roi(node: Node) -> bool:
+    mode = str(query.attribute(node, "coordinate_transformation_mode", ""))
+    return mode == "tf_crop_and_resize"
+
+
+def _pads_with_constant(node: Node) -> bool:
+    mode = str(query.attribute(node, "mode", "constant"))
+    given = query.input_of(node, 2)
+    return mode == "constant" and (given is None or query.scalar_input(node, 2) is not None)
+
+
+def _place(model: Model, plan: Plan, target: Target, blocked: set[str]) -> None:
+    device = {id(n) for n in plan.device}
+    carried = {id(n) for n in plan.carried}
+    assumed = set(target.fused_activations.assume)
+    other: Placement = "undocumented" if target.unlisted_operators == "undocumented" else "host"
+    for node in model.nodes():
+        if id(node) in device:
+            place, reason = "device", f"{node.op} is listed and within every known limit"
+        elif id(node) in carried and node.op in assumed and _follows_device(node, device | carried):
+            place, reason = "device", f"{node.op} after a convolution: assumed to be fused"
+        elif node.name in blocked:
+            place, reason = "host", "a finding keeps it off the device"
+        else:
+            place, reason = other, _host_reason(node, target, id(node) in carried)
+        plan.placement[id(node)] = place  # type: ignore[assignment]
+        plan.reason[id(node)] = reason
+
+
+def _follows_device(node: Node, inside: set[int]) -> bool:
+    maker = query.producer(node.inputs[0])
+    return maker is not None and maker.op == "Conv" and id(maker) in inside
+
+
+def _host_reason(node: Node, target: Target, carried: bool) -> str:
+    where = f"target {target.name} does not list {query.qualified(node)}"
+    return f"{where}; runs on int8 tensors, exactly" if carried else f"{where}; runs in float"
+
+
+class _Sets:
+    """Disjoint sets of tensor names."""
+
+    def __init__(self) -> None:
+        self._parent: dict[str, str] = {}
+
+    def find(self, name: str) -> str:
+        self._parent.setdefault(name, name)
+        while self._parent[name] != name:
+            self._parent[name] = self._parent[self._parent[name]]
+            name = self._parent[name]
+        return name
+
+    def join(self, a: str, b: str) -> None:
+        self._parent[self.find(b)] = self.find(a)
+
+
+def _groups(model: Model, plan: Plan) -> list[Group]:
+    """Tensors joined by carried operators, in the order in which they are made."""
+    sets = _Sets()
+    tensors: dict[str, Tensor] = {}
+    for node in plan.device:
+        for tensor in (node.inputs[0], node.outputs[0]):
+            tensors.setdefault(tensor.name, tensor)
+    for node in plan.carried:
+        for tensor in node.outputs:
+            tensors.setdefault(tensor.name, tensor)
+            for source in data_inputs(node):
+                sets.join(source.name, tensor.name)
+    groups: dict[str, Group] = {}
+    carried = {id(n) for n in plan.carried}
+    for name, tensor in tensors.items():
+        group = groups.setdefault(sets.find(name), Group(name))
+        group.tensors.append(name)
+        if model.is_output(tensor) or any(id(c) not in carried for c in tensor.outputs):
+            group.ends.append(name)
+    return list(groups.values())
+
+
+def transitions(model: Model, plan: Plan) -> int:
+    """Tensors that cross between device and host, each counted once per direction."""
+    crossings: set[tuple[str, bool]] = set()
+    for node in model.nodes():
+        here = plan.placement[id(node)] == "device"
+        for tensor in node.inputs:
+            maker = query.producer(tensor)
+            if query.is_constant(tensor) or not tensor.name:
+                continue
+            there = maker is not None and plan.placement.get(id(maker)) == "device"
+            if here != there:
+                crossings.add((tensor.name, here))
+        for tensor in node.outputs:
+            if here and model.is_output(tensor):
+                crossings.add((tensor.name, False))
+    return len(crossings)
+
+
+def macs(node: Node) -> int | None:
+    """Multiply-accumulates of one node; 0 where it does none that are counted."""
+    win = window(node)
+    if win is not None and node.op in query.CONVOLUTIONS:
+        return win.macs()
+    if node.op in ("Gemm", "MatMul"):
+        return _matmul_macs(node)
+    return 0
+
+
+def _matmul_macs(node: Node) -> int | None:
+    left, out = query.shape(node.inputs[0]), query.shape(node.outputs[0])
+    if not left or out is None:
+        return None
+    depth = left[0] if node.op == "Gemm" and node.attrs.get("transA") else left[-1]
+    # As for convolutions: a symbolic batch counts as one.
+    cells = [1 if axis == 0 and not isinstance(d, int) else d for axis, d in enumerate(out)]
+    extents = [d for d in (*cells, depth) if isinstance(d, int)]
+    return math.prod(extents) if len(extents) == len(out) + 1 else None
+
+
+def parameters(node: Node) -> int:
+    """Elements of the constants a node reads."""
+    arrays = [t for t in node.inputs if query.is_constant(t)]
+    return sum(math.prod(t.shape) for t in arrays)

@@ -1,0 +1,1 @@
+"""Quantization arithmetic: pure numpy, knows no graph."""

@@ -1,0 +1,99 @@
+"""How far one tensor is from another."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from npuconv.errors import ModelError
+
+Doubles = NDArray[np.float64]
+
+
+def sqnr_db(reference: ArrayLike, other: ArrayLike) -> float | None:
+    """Signal to quantization noise ratio, ``10 log10(sum f^2 / sum (f - q)^2)`` in decibels.
+
+    Returns:
+        ``math.inf`` if both are equal, ``-math.inf`` if only ``other`` is not finite, None
+        where the ratio means nothing: the reference is all zeros (and ``other`` is not), or
+        is not finite itself.
+
+    Raises:
+        ModelError: the sizes differ.
+    """
+    stats = ErrorStats()
+    stats.update(reference, other)
+    return stats.sqnr_db
+
+
+class ErrorStats:
+    """Error of a tensor over many samples, accumulated in float64 sums."""
+
+    def __init__(self) -> None:
+        """Start with no samples."""
+        self._samples = 0
+        self._signal = 0.0
+        self._noise = 0.0
+        self._power = 0.0
+        self._dot = 0.0
+        self._agreed = 0
+        self._positions = 0
+
+    def update(self, reference: ArrayLike, other: ArrayLike) -> None:
+        """Add one sample: two numeric arrays of the same size, the shape of ``reference`` rules.
+
+        Raises:
+            ModelError: the sizes differ.
+        """
+        f = np.asarray(reference, np.float64)
+        q = np.asarray(other, np.float64)
+        if f.size != q.size:
+            raise ModelError(f"tensors of shapes {f.shape} and {q.shape} cannot be compared")
+        q = q.reshape(f.shape)
+        self._samples += 1
+        with np.errstate(invalid="ignore", over="ignore"):
+            self._signal += float(np.sum(f * f))
+            self._noise += float(np.sum((f - q) ** 2))
+            self._power += float(np.sum(q * q))
+            self._dot += float(np.sum(f * q))
+        self._count_top1(_classes_last(f), _classes_last(q))
+
+    @property
+    def sqnr_db(self) -> float | None:
+        """As :func:`sqnr_db`, over all samples together; None without samples."""
+        if not self._samples or not math.isfinite(self._signal):
+            return None
+        if self._noise == 0:
+            return math.inf
+        if not math.isfinite(self._noise):
+            return -math.inf
+        return 10 * math.log10(self._signal / self._noise) if self._signal else None
+
+    @property
+    def cosine(self) -> float | None:
+        """Cosine of the angle between both; None if one is all zeros or not finite."""
+        norm = math.sqrt(self._signal) * math.sqrt(self._power)
+        return self._dot / norm if norm > 0 and math.isfinite(norm) else None
+
+    @property
+    def top1_agreement(self) -> float | None:
+        """Share of positions where the largest class is the same.
+
+        The class axis is the last one, after axes of length 1 at the end are taken away
+        while more than two are left: axis 1 for [N,C,1,1]. None if it has length 1.
+        """
+        return self._agreed / self._positions if self._positions else None
+
+    def _count_top1(self, f: Doubles, q: Doubles) -> None:
+        if f.ndim and f.size and f.shape[-1] > 1:
+            same = f.argmax(-1) == q.argmax(-1)
+            self._agreed += int(np.sum(same))
+            self._positions += int(np.size(same))
+
+
+def _classes_last(values: Doubles) -> Doubles:
+    while values.ndim > 2 and values.shape[-1] == 1:
+        values = values[..., 0]
+    return values

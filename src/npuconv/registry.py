@@ -1,0 +1,65 @@
+"""A name -> object table that fills itself from the modules of a package."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """Objects by name, registered once, listed in a stable order.
+
+    Modules whose name begins with an underscore are the package's own and not imported.
+
+    Args:
+        package: the package whose modules register themselves when imported.
+    """
+
+    def __init__(self, package: str) -> None:
+        self._package = package
+        self._items: dict[str, T] = {}
+        self._loaded = False
+
+    def add(self, name: str, item: T) -> None:
+        """Register ``item``.
+
+        Raises:
+            ValueError: the name is taken.
+        """
+        if name in self._items:
+            raise ValueError(f"{name!r} is registered twice")
+        self._items[name] = item
+
+    def load(self) -> None:
+        """Import every module of the package once; a new file needs no list."""
+        if self._loaded:
+            return
+        self._loaded = True
+        package = importlib.import_module(self._package)
+        names = (m.name for m in pkgutil.iter_modules(package.__path__))
+        for module in sorted(name for name in names if not name.startswith("_")):
+            importlib.import_module(f"{self._package}.{module}")
+
+    def get(self, name: str) -> T | None:
+        """The object of that name, or None."""
+        self.load()
+        return self._items.get(name)
+
+    def registered(self) -> list[T]:
+        """What has been registered so far, without loading anything."""
+        return list(self._items.values())
+
+    def names(self) -> list[str]:
+        """All names, sorted."""
+        self.load()
+        return sorted(self._items)
+
+    def __iter__(self) -> Iterator[T]:
+        """All objects, in the order of their names."""
+        return iter([self._items[name] for name in self.names()])

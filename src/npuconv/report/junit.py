@@ -1,0 +1,98 @@
+"""The findings as JUnit XML, which every CI system shows.
+
+One suite per model, one case per rule and node. Errors fail; warnings and unknown limits are
+skipped, which is how JUnit says "look at this"; notes and what was rewritten pass. The case
+``verdict`` fails exactly when the exit code is not 0 (so it also fails for ``--fail-on``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from xml.etree import ElementTree as ET
+
+from npuconv.diagnostics import Severity, Status
+from npuconv.report.escape import visible
+from npuconv.report.schema import FindingInfo, Report
+from npuconv.report.words import LABELS
+
+
+def render(report: Report) -> str:
+    """One report as a document with one suite."""
+    return render_many([report])
+
+
+def render_many(reports: Sequence[Report]) -> str:
+    """One document with a suite for each report."""
+    root = ET.Element("testsuites", name="npuconv")
+    root.extend(_suite(report) for report in reports)
+    for key in ("tests", "failures", "errors", "skipped"):
+        root.set(key, str(sum(int(suite.get(key, "0")) for suite in root)))
+    ET.indent(root)
+    text = ET.tostring(root, encoding="unicode")
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'
+
+
+def _suite(report: Report) -> ET.Element:
+    suite = ET.Element("testsuite", name=_safe(f"{report.model.path} on {report.target.name}"))
+    suite.append(_verdict(report))
+    cases: dict[tuple[str, str], list[FindingInfo]] = {}
+    for one in report.findings:
+        cases.setdefault((one.code, one.node), []).append(one)
+    suite.extend(_case(members, report) for members in cases.values())
+    found = {"tests": "testcase", "failures": "testcase/failure", "skipped": "testcase/skipped"}
+    for key, path in found.items():
+        suite.set(key, str(len(suite.findall(path))))
+    suite.set("errors", "0")
+    return suite
+
+
+def _verdict(report: Report) -> ET.Element:
+    summary = report.summary
+    case = ET.Element("testcase", classname=_safe(report.model.path), name="verdict")
+    headline = _safe(f"{LABELS[summary.verdict]}: {summary.headline}")
+    if summary.exit_code:
+        ET.SubElement(case, "failure", message=headline, type="verdict").text = headline
+    lines = [headline, *(_safe(f"warning: {warning}") for warning in summary.warnings)]
+    ET.SubElement(case, "system-out").text = "\n".join(lines)
+    return case
+
+
+def _case(findings: Sequence[FindingInfo], report: Report) -> ET.Element:
+    """The findings of one rule on one node: their worst one decides."""
+    first = findings[0]
+    name = _safe(f"{first.code} {first.name}: {first.node or 'the model'}")
+    case = ET.Element("testcase", classname=_safe(report.model.path), name=name)
+    outcomes = [_outcome(one) for one in findings]
+    text = "\n".join(_line(one) for one in findings)
+    for outcome in ("failure", "skipped"):
+        if outcome in outcomes:
+            worst = findings[outcomes.index(outcome)]
+            result = ET.SubElement(case, outcome, message=_safe(worst.message))
+            result.set("type", worst.severity.value)
+            result.text = text
+            return case
+    ET.SubElement(case, "system-out").text = text
+    return case
+
+
+def _outcome(finding: FindingInfo) -> str:
+    if finding.status is Status.REWRITTEN:
+        return "passed"
+    if finding.severity is Severity.ERROR:
+        return "failure"
+    is_open = finding.severity is Severity.WARNING or finding.status is Status.UNKNOWN
+    return "skipped" if is_open else "passed"
+
+
+def _line(finding: FindingInfo) -> str:
+    parts = [f"{finding.severity.value}, {finding.status.value}: {finding.message}"]
+    if finding.rewritten_by:
+        parts.append(f"rewritten by {finding.rewritten_by}: {finding.rewritten_into}")
+    parts += [f"fix: {finding.fix}"] if finding.fix else []
+    parts += [f"source: {finding.source}"] if finding.source else []
+    return "; ".join(_safe(part) for part in parts)
+
+
+def _safe(text: str) -> str:
+    # What XML 1.0 does not allow is all hidden, so it is spelt out.
+    return visible(text)

@@ -1,0 +1,94 @@
+"""What ``check`` and ``convert`` print: the verdict first, then what is left to do.
+
+Plain ASCII apart from the model's own names, which are made harmless before they get here.
+No line is wider than asked, so that it reads well in a terminal and in a CI log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from npuconv.report import text_findings, text_tables
+from npuconv.report.layout import Paint, cells, elide, hang
+from npuconv.report.schema import Report
+from npuconv.report.text_view import LABEL_STYLE, Block, View
+from npuconv.report.words import LABELS
+
+_VERDICT_STYLE = {"refused": "red", "convertible": "green", "converted": "green"}
+_NARROWEST = 60  # the table of several reports needs so many
+_SECTIONS = (
+    text_findings.findings,
+    text_tables.rewrites,
+    text_tables.refusals,
+    text_tables.placement,
+    text_tables.unknown_limits,
+    text_tables.quantization,
+    text_tables.accuracy,
+    text_tables.timings,
+)
+
+
+def render(report: Report, *, color: bool = False, verbose: bool = False, width: int = 80) -> str:
+    """One report for a terminal.
+
+    Args:
+        report: what to show.
+        color: with ANSI styles.
+        verbose: every node, every rewrite and what was nearly rewritten.
+        width: columns of the terminal; at least 60 are used.
+
+    Returns:
+        Text that ends in one newline.
+    """
+    view = View(Paint(color), verbose, max(width, _NARROWEST))
+    return _join([verdict(report, view), *(section(report, view) for section in _SECTIONS)])
+
+
+def render_many(
+    reports: Sequence[Report], *, color: bool = False, verbose: bool = False, width: int = 80
+) -> str:
+    """Each report in brief (in full when verbose), then one table of all.
+
+    Args:
+        reports: in the order in which they are shown.
+        color: with ANSI styles.
+        verbose: every report in full.
+        width: columns of the terminal; at least 60 are used.
+
+    Returns:
+        Text that ends in one newline.
+    """
+    view = View(Paint(color), verbose, max(width, _NARROWEST))
+    sections = _SECTIONS if verbose else _SECTIONS[:1]
+    blocks: list[Block] = []
+    for report in reports:
+        blocks += [verdict(report, view), *(section(report, view) for section in sections)]
+    return _join([*blocks, text_tables.overview(reports, view)])
+
+
+def verdict(report: Report, view: View) -> Block:
+    """The first line, and what a reader must know before trusting it."""
+    label = f"{LABELS[report.summary.verdict]}  "
+    target = view.safe(report.target.name)
+    path = elide(view.safe(report.model.path), max(view.width - cells(label + target) - 5, 20))
+    lines = hang(
+        f"{path} on {target}: {view.safe(report.summary.headline)}",
+        view.width,
+        first=label,
+        rest=" " * len(label),
+    )
+    style = _VERDICT_STYLE[report.summary.verdict]
+    return [view.paint(line, "bold", style) for line in lines] + _warnings(report, view)
+
+
+def _warnings(report: Report, view: View) -> Block:
+    lines: Block = []
+    for warning in report.summary.warnings:
+        label, style = "warning: ", LABEL_STYLE["warning"]
+        block = hang(view.safe(warning), view.width, first=label, rest=" " * len(label))
+        lines += [view.accent(line, label.strip(), style) for line in block]
+    return lines
+
+
+def _join(blocks: Sequence[Block]) -> str:
+    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"

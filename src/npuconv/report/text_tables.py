@@ -1,0 +1,163 @@
+"""The tables of the text; a section that has nothing to say is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from npuconv.report.digest import (
+    OVERVIEW_HEAD,
+    by_pass,
+    overview_row,
+    places,
+    ranked_layers,
+)
+from npuconv.report.layout import hang
+from npuconv.report.schema import OutputAccuracy, Report, Rewrite
+from npuconv.report.text_view import Block, View
+from npuconv.report.words import (
+    calibrated_on,
+    count,
+    difference,
+    document,
+    measured_on,
+    output_sqnr,
+    percent,
+    quantity,
+    ratio,
+    scores,
+    sqnr,
+)
+
+_WORST = 5  # layers that are shown unless verbose
+
+
+def rewrites(report: Report, view: View) -> Block:
+    """What was changed, by pass; when verbose, every change."""
+    groups = by_pass(report)
+    if not groups:
+        return []
+    rows = [
+        (one.name, str(len(one.rewrites)), difference(one.largest, one.unmeasured), one.references)
+        for one in groups
+    ]
+    head = ("pass", "changes", "largest difference", "measured against")
+    lines = view.title(f"Rewritten: {count(len(report.rewrites), 'change')}")
+    lines += view.table(head, rows, right=(1,))
+    return lines + _changes(report, view)
+
+
+def _changes(report: Report, view: View) -> Block:
+    if not view.verbose:
+        return []
+    return [line for one in report.rewrites for line in _change(one, view)]
+
+
+def _change(one: Rewrite, view: View) -> Block:
+    note = f" ({one.note})" if one.note else ""
+    text = f"{one.pass_name}: {one.node or 'the model'}: {one.before} -> {one.after}{note}"
+    return hang(view.safe(text), view.width, first="  ", rest="      ")
+
+
+def refusals(report: Report, view: View) -> Block:
+    """What was nearly rewritten, and why not; only when verbose."""
+    if not (view.verbose and report.refusals):
+        return []
+    lines = view.title("Not rewritten")
+    for one in report.refusals:
+        text = view.safe(f"{one.pass_name}: {one.node or 'the model'}: {one.reason}")
+        lines += hang(text, view.width, first="  ", rest="      ")
+    return lines
+
+
+def placement(report: Report, view: View) -> Block:
+    """Where the nodes run, and how much of the work."""
+    rows = [
+        (one.name, str(one.nodes), one.node_share, quantity(one.macs), one.mac_share)
+        for one in places(report)
+    ]
+    if not rows:
+        return []
+    crossings = count(report.summary.transitions, "transition")
+    return [
+        *view.title(f"Placement: {crossings} between device and host"),
+        *view.table(("runs on", "nodes", "share", "MACs", "share"), rows, right=(1, 2, 3, 4)),
+    ]
+
+
+def unknown_limits(report: Report, view: View) -> Block:
+    """What the target does not say, and what the model needs of it."""
+    if not report.unknown_limits:
+        return []
+    lines = view.title("Unknown limits: ask the hardware's owner")
+    rows = [
+        (one.limit, ", ".join(one.values), str(one.nodes), document(one.source))
+        for one in report.unknown_limits
+        if one.values
+    ]
+    if rows:
+        lines += view.table(("limit", "the model needs", "nodes", "source"), rows, right=(2,))
+    assumed = [f"{one.limit} {one.assumption}" for one in report.unknown_limits if one.assumption]
+    text = view.safe("Assumed meanwhile: " + "; ".join(assumed))
+    return lines + (hang(text, view.width, first="  ", rest="    ") if assumed else [])
+
+
+def quantization(report: Report, view: View) -> Block:
+    """How the ranges were chosen, and from what."""
+    quant = report.quantization
+    if quant is None:
+        return []
+    rows = [f"format {quant.format}", f"method {quant.method}", calibrated_on(quant)]
+    synthetic = "; accuracy is unproven" if quant.synthetic else ""
+    text = view.safe(", ".join(rows) + synthetic)
+    return view.title("Quantization") + hang(text, view.width, first="  ", rest="  ")
+
+
+def accuracy(report: Report, view: View) -> Block:
+    """The int8 model against the float model, and where it loses most."""
+    measured = report.accuracy
+    if measured is None:
+        return _layers(report, view)
+    text = f"{scores(measured)}; on {measured_on(measured)}"
+    lines = view.title("Accuracy: int8 against float")
+    lines += hang(view.safe(text), view.width, first="  ", rest="  ")
+    if len(measured.outputs) > 1 or view.verbose:
+        head = ("output", "SQNR", "cosine", "top-1")
+        lines += view.table(head, [_output(one) for one in measured.outputs], right=(1, 2, 3))
+    return lines + _layers(report, view)
+
+
+def _output(one: OutputAccuracy) -> tuple[str, ...]:
+    return (one.name, output_sqnr(one), ratio(one.cosine), percent(one.top1_agreement))
+
+
+def _layers(report: Report, view: View) -> Block:
+    ranked = ranked_layers(report)
+    if not ranked:
+        return []
+    shown = ranked if view.verbose else ranked[:_WORST]
+    rows = [(one.name, sqnr(one.sqnr_db, one.cosine), ratio(one.cosine), one.note) for one in shown]
+    title = (
+        f"Layers that lose most, errors of earlier ones included ({len(shown)} of {len(ranked)})"
+    )
+    return [
+        *hang(title, view.width, first="  ", rest="  "),
+        *view.table(("layer", "SQNR", "cosine", "note"), rows, right=(1, 2)),
+    ]
+
+
+def timings(report: Report, view: View) -> Block:
+    """Where the time went, if it was asked for."""
+    if not report.timings:
+        return []
+    rows = [(one.stage, f"{one.seconds:.2f} s") for one in report.timings]
+    return view.title("Timings") + view.table(("stage", "time"), rows, right=(1,))
+
+
+def overview(reports: Sequence[Report], view: View) -> Block:
+    """One line for each of several reports."""
+    if not reports:
+        return ["no models"]
+    rows = [overview_row(report) for report in reports]
+    refused = sum(not report.ok for report in reports)
+    title = f"{count(len(reports), 'report')}, {refused} refused"
+    return view.title(title) + view.table(OVERVIEW_HEAD, rows, right=(3, 4, 5, 6))

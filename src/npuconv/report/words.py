@@ -1,0 +1,117 @@
+"""Numbers as people read them; the same words in every format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from npuconv.report.schema import Accuracy, OutputAccuracy, Quantization, Report
+
+UNKNOWN_MACS = "unknown (dynamic shape)"
+LABELS = {"refused": "REFUSED", "convertible": "OK", "converted": "CONVERTED"}
+
+
+def count(number: int, noun: str) -> str:
+    """``1 node``, ``3 nodes``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def document(source: str) -> str:
+    """What a citation of a target file quotes: ``notes/X`` of ``npu:45 in_c (notes/X)``."""
+    head, bracket, quoted = source.rpartition("(")
+    return quoted.rstrip(")") if bracket and head else source
+
+
+def quantity(number: int | None) -> str:
+    """A number of MACs with its unit: ``1.2 G``."""
+    if number is None:
+        return UNKNOWN_MACS
+    value, units = float(number), ["", " k", " M", " G", " T"]
+    while value >= 999.95 and len(units) > 1:
+        value, units = value / 1000, units[1:]
+    return f"{value:.1f}{units[0]}" if units[0] else str(number)
+
+
+def share(part: int | None, whole: int | None) -> str:
+    """A share in per cent; never rounded to all or nothing when it is not."""
+    if part is None or not whole:
+        return "-"
+    percent = 100 * part / whole
+    if 99.9 < percent < 100:
+        return "> 99.9 %"
+    if 0 < percent < 0.1:
+        return "< 0.1 %"
+    return f"{percent:.1f} %"
+
+
+def total_macs(report: Report) -> int | None:
+    """All MACs of the model, or ``None`` when those of one placement are unknown."""
+    macs = [part.macs for part in report.summary.placement.values()]
+    return None if None in macs else sum(number or 0 for number in macs)
+
+
+def device_share(report: Report) -> str:
+    """The share of the MACs that runs on the device."""
+    device = report.summary.placement.get("device")
+    whole = total_macs(report)
+    if device is None or not whole:
+        return "unknown" if whole is None else "-"
+    return share(device.macs, whole)
+
+
+def difference(largest: float | None, unmeasured: int = 0) -> str:
+    """The largest difference of some rewrites, and how many were not measured."""
+    if largest is None:
+        return "not measured"
+    text = "0 (exact)" if largest == 0 else f"{largest:.2g}"
+    return f"{text} ({unmeasured} not measured)" if unmeasured else text
+
+
+def sqnr(decibel: float | None, cosine: float | None) -> str:
+    """A signal to noise ratio; ``None`` with a cosine means no noise at all."""
+    if decibel is None:
+        return "not measured" if cosine is None else "exact"
+    return f"{decibel:.1f} dB"
+
+
+def output_sqnr(output: OutputAccuracy) -> str:
+    """The same of one output, which always was measured."""
+    return "exact" if output.sqnr_db is None else sqnr(output.sqnr_db, output.cosine)
+
+
+def ratio(value: float | None) -> str:
+    """A cosine: enough digits to tell 0.9999 from 1."""
+    return "-" if value is None else f"{value:.5f}"
+
+
+def percent(value: float | None) -> str:
+    """An agreement or fraction of 0..1, in per cent."""
+    return "-" if value is None else f"{100 * value:.1f} %"
+
+
+def scores(accuracy: Accuracy) -> str:
+    """The end to end accuracy in one line."""
+    parts = [f"SQNR {sqnr(accuracy.sqnr_db, accuracy.cosine)}"]
+    if accuracy.cosine is not None:
+        parts.append(f"cosine {ratio(accuracy.cosine)}")
+    if accuracy.top1_agreement is not None:
+        parts.append(f"top-1 agreement {percent(accuracy.top1_agreement)}")
+    return ", ".join(parts)
+
+
+def measured_on(accuracy: Accuracy) -> str:
+    """Which samples the accuracy was measured on."""
+    kind = "not used to calibrate" if accuracy.held_out else "that also calibrated the model"
+    return f"{count(accuracy.samples, 'sample')} {kind}"
+
+
+def calibrated_on(quantization: Quantization) -> str:
+    """Which samples the ranges come from."""
+    if not quantization.samples:
+        return quantization.source or "no samples"
+    kind = "synthetic sample" if quantization.synthetic else "sample"
+    return f"{count(quantization.samples, kind)} from {quantization.source}"
+
+
+def unique(texts: Iterable[str]) -> tuple[str, ...]:
+    """The texts that are not empty, each once, in order."""
+    return tuple(dict.fromkeys(text for text in texts if text))

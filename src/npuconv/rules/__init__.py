@@ -1,0 +1,127 @@
+"""What a device takes: one rule per module, registered by its decorator.
+
+A rule looks at a node (or at the whole model) and yields a ``Violation`` for each fault;
+it changes nothing and knows no pass. Its docstring has exactly the sections *What it
+checks*, *Why it matters* and *How to fix*, from which ``npuconv explain``, the reference
+pages and the reports are made. The chip's numbers come from the target file.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from npuconv.diagnostics import Severity, Status
+from npuconv.facts import FACTS
+from npuconv.registry import Registry
+
+if TYPE_CHECKING:
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node
+    from npuconv.rules._context import RuleContext
+
+    NodeRule = Callable[[Node, RuleContext], Iterator["Violation"]]
+    ModelRule = Callable[[Model, RuleContext], Iterator["Violation"]]
+
+Stage = Literal["float", "lowered"]
+SECTIONS = ("What it checks", "Why it matters", "How to fix")
+SLIDING = {"Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool"}
+# What onnxruntime runs on a host's CPU besides the standard domain.
+HOST_DOMAINS = {"ai.onnx.ml", "com.microsoft", "com.ms.internal.nhwc", "ai.onnx.preview.training"}
+CODE = re.compile(r"^(MDL|OPS|SHP|DTY|QNT|MEM)\d{3}$")
+
+
+@dataclass(frozen=True)
+class Violation:
+    """What a rule saw. ``values`` fill the holes of the rule's message."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    value: str = ""  # what the model has, for the report's column
+    limit: str = ""  # what is allowed
+    source: str = ""  # who says so
+    fix: str = ""  # instead of the rule's own advice
+    node: Any = None  # for a model rule: the node it is about
+    status: Status = Status.REMAINING
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One registered rule."""
+
+    code: str
+    name: str
+    severity: Severity
+    message: str
+    function: Callable[..., Iterator[Violation]]
+    ops: frozenset[str] | None  # None: a rule about the whole model
+    limits: tuple[str, ...]
+    at: Stage
+    doc: str
+
+    @property
+    def summary(self) -> str:
+        """The first sentence of the docstring."""
+        return self.doc.split("\n\n", 1)[0].replace("\n", " ")
+
+    def section(self, title: str) -> str:
+        """The text of one section of the docstring."""
+        found = re.search(rf"^{title}:\n(.*?)(?=\n\S|\Z)", self.doc, re.M | re.S)
+        return " ".join(found.group(1).split()) if found else ""
+
+
+RULES: Registry[Rule] = Registry("npuconv.rules")
+
+
+def rule(
+    code: str,
+    *,
+    message: str,
+    severity: Severity = Severity.ERROR,
+    ops: set[str] | None = None,
+    limits: tuple[str, ...] = (),
+    at: Stage = "float",
+) -> Callable[[Callable[..., Iterator[Violation]]], Rule]:
+    """Register a rule; its name is the function's, in kebab case.
+
+    Args:
+        code: letters and three digits, never used again.
+        message: what a person reads; holes are filled from the violation's ``values``.
+        severity: errors stop a conversion.
+        ops: operators it looks at, ``{"*"}`` for all; None for a rule about the model.
+        limits: facts of the target file that it enforces.
+        at: the graph it looks at.
+
+    Raises:
+        ValueError: a code or name that is taken or malformed, a section that is missing,
+            or a fact that does not exist.
+    """
+
+    def register(function: Callable[..., Iterator[Violation]]) -> Rule:
+        doc = inspect.getdoc(function) or ""
+        name = function.__name__.replace("_", "-")
+        missing = [s for s in SECTIONS if f"\n{s}:\n" not in doc]
+        unknown = [fact for fact in limits if fact not in FACTS]
+        if not CODE.match(code) or missing or unknown:
+            raise ValueError(f"rule {name!r}: code {code!r}, {missing=}, {unknown=}")
+        if any(other.code == code for other in RULES.registered()):
+            raise ValueError(f"rule {name!r}: code {code} is taken")
+        frozen = None if ops is None else frozenset(ops)
+        item = Rule(code, name, severity, message, function, frozen, limits, at, doc)
+        RULES.add(name, item)
+        return item
+
+    return register
+
+
+def is_convolution(node: Node) -> bool:
+    """Whether the operator is one of the family: FusedConv is, ConvertLayout is not."""
+    return re.search(r"Conv(?![a-z])", node.op) is not None
+
+
+def find(code_or_name: str) -> Rule | None:
+    """The rule of that code or name."""
+    by_code = {item.code: item for item in RULES}
+    return by_code.get(code_or_name.upper()) or RULES.get(code_or_name)

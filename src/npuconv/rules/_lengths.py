@@ -1,0 +1,56 @@
+"""Lengths of a node's attributes against the number of its spatial axes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.model import query
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+
+
+def contradictions(node: Node) -> Iterator[str]:
+    """What of a convolution or pool has a wrong length, or values that are too small."""
+    axes = _axes(node)
+    if axes is None:
+        return
+    if axes < 1:
+        yield f"it has {axes + 2} dimensions, which leaves no spatial axis"
+        return
+    yield from _kernel(node, axes)
+    wanted = {"strides": axes, "dilations": axes, "pads": 2 * axes, "output_padding": axes}
+    for name, length in wanted.items():
+        values = query.attribute(node, name)
+        if not values:
+            continue
+        if len(values) != length:
+            yield f"{name} has {len(values)} values, but {axes} spatial axes need {length}"
+        elif min(values) < (1 if name in ("strides", "dilations") else 0):
+            yield f"{name} is {list(values)}; no value may be that small"
+
+
+def _axes(node: Node) -> int | None:
+    """Spatial axes: of the weights, else of the kernel, else of the input."""
+    if node.op not in query.CONVOLUTIONS + query.POOLS:
+        return None
+    weight = query.rank(query.input_of(node, 1)) if node.op in query.CONVOLUTIONS else None
+    if weight is not None:
+        return weight - 2
+    if kernel := query.attribute(node, "kernel_shape"):
+        return len(kernel)
+    source = query.rank(query.input_of(node, 0))
+    return None if source is None else source - 2
+
+
+def _kernel(node: Node, axes: int) -> Iterator[str]:
+    kernel = query.attribute(node, "kernel_shape")
+    if node.op in query.CONVOLUTIONS:
+        weight = query.static_shape(query.input_of(node, 1))
+        if kernel and weight is not None and tuple(kernel) != weight[2:]:
+            yield f"kernel_shape is {list(kernel)} but the weights are {list(weight)}"
+        return
+    source = query.rank(query.input_of(node, 0))
+    if source is not None and source != axes + 2:
+        yield f"the input has rank {source} but kernel_shape has {axes} values"

@@ -1,0 +1,61 @@
+"""What a model needs of the limits that a target marks "?"."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from npuconv.facts import lookup
+
+if TYPE_CHECKING:
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node
+    from npuconv.rules._context import RuleContext
+    from npuconv.target.limit import Limit
+
+SHOWN = 6  # values named one by one; more become a range
+
+
+@dataclass(frozen=True)
+class Need:
+    """One unknown limit, and the values of it that occur."""
+
+    name: str  # operator.fact
+    limit: Limit
+    values: tuple[Any, ...]  # sorted, without repeats
+    nodes: int
+    example: Node
+
+    @property
+    def text(self) -> str:
+        """The values for people; a range where there are many numbers."""
+        numbers = all(isinstance(v, int) and not isinstance(v, bool) for v in self.values)
+        if numbers and len(self.values) > SHOWN:
+            return f"{self.values[0]}..{self.values[-1]}"
+        return ", ".join(str(v).lower() if isinstance(v, bool) else str(v) for v in self.values)
+
+
+def needs(model: Model, ctx: RuleContext) -> list[Need]:
+    """Every unknown limit that some node has a value for, by name."""
+    seen: dict[str, dict[Any, tuple[int, Node]]] = {}
+    limits: dict[str, Limit] = {}
+    for node in model.nodes():
+        for fact, limit in ctx.limits(node).items():
+            value = lookup(ctx.facts(node), fact)
+            if limit.known or value is None or fact in _DECIDED_LATER:
+                continue
+            name = f"{node.op}.{fact}"
+            limits[name] = limit
+            count, first = seen.setdefault(name, {}).get(value, (0, node))
+            seen[name][value] = (count + 1, first)
+    return [_need(name, limits[name], seen[name]) for name in sorted(seen)]
+
+
+# In the float graph the bias is float; what the device gets is decided by quantization.
+_DECIDED_LATER = frozenset({"bias_dtype", "dtype", "weight_dtype"})
+
+
+def _need(name: str, limit: Limit, values: dict[Any, tuple[int, Node]]) -> Need:
+    ordered = sorted(values, key=lambda v: (str(type(v)), v))
+    nodes = sum(count for count, _ in values.values())
+    return Need(name, limit, tuple(ordered), nodes, values[ordered[-1]][1])

@@ -1,0 +1,45 @@
+"""The sum of a convolution may not fit where the device adds it up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.rules import Violation, rule
+from npuconv.rules._lowered import device_facts, device_limits
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+    from npuconv.rules._context import RuleContext
+
+
+@rule(
+    "QNT002",
+    ops={"QLinearConv"},
+    limits=("weight_abs_sum_max",),
+    at="lowered",
+    message="the weights of one channel sum to {total}; the device takes {limit}",
+)
+def accumulator_overflow(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+    """The sum of a convolution may not fit where the device adds it up.
+
+    What it checks:
+        The largest sum of absolute int8 weights of one output channel against the
+        target's `weight_abs_sum_max`.
+
+    Why it matters:
+        Times 128 it is the largest number the accumulator can reach. One that wraps
+        around gives wrong results for bright images only.
+
+    How to fix:
+        Split the layer's input channels over two convolutions that are added.
+    """
+    facts = device_facts(node)
+    limit = device_limits(node, ctx).get("weight_abs_sum_max")
+    if limit is not None and limit.allows(facts["weight_abs_sum_max"], facts) is False:
+        yield Violation(
+            {"total": facts["weight_abs_sum_max"], "limit": limit.text(facts)},
+            value=str(facts["weight_abs_sum_max"]),
+            limit=limit.text(facts),
+            source=limit.cite(),
+        )

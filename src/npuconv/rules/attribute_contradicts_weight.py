@@ -1,0 +1,59 @@
+"""An attribute of the convolution contradicts the shape of its weights or input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.model import query
+from npuconv.rules import SLIDING, Violation, rule
+from npuconv.rules._lengths import contradictions
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+    from npuconv.rules._context import RuleContext
+
+
+_MIN_RANK = 3  # batch, channels and one spatial axis
+
+
+@rule("SHP005", ops=SLIDING, message="{problem}")
+def attribute_contradicts_weight(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+    """An attribute of the convolution contradicts the shape of its weights or input.
+
+    What it checks:
+        `kernel_shape` against the weights, `group` against channels of weights and input,
+        lengths of `strides`, `dilations` and `pads` against the number of spatial axes,
+        their signs, and the length of the bias. Of pools, what applies to them.
+
+    Why it matters:
+        Such a node has no defined result; tools that read only one of the two sides go on
+        with a wrong one.
+
+    How to fix:
+        Repair the model: the message names both sides.
+    """
+    del ctx
+    for problem in (*contradictions(node), *_channels(node)):
+        yield Violation({"problem": problem}, source=f"ONNX {node.op}-11")
+
+
+def _channels(node: Node) -> Iterator[str]:
+    weight = query.static_shape(query.input_of(node, 1))
+    if node.op not in query.CONVOLUTIONS or weight is None or len(weight) < _MIN_RANK:
+        return
+    group = int(query.attribute(node, "group", 1))
+    if group < 1 or weight[0] % group:
+        yield f"group is {group}, which does not divide the {weight[0]} channels of the weights"
+        return
+    inputs, outputs = weight[1] * group, weight[0]
+    if node.op == "ConvTranspose":
+        inputs, outputs = outputs, inputs
+    dims = query.shape(node.inputs[0])
+    if dims is not None and len(dims) != len(weight):
+        yield f"the input has rank {len(dims)} but the weights have rank {len(weight)}"
+    elif dims is not None and isinstance(dims[1], int) and dims[1] != inputs:
+        yield f"the input has {dims[1]} channels but weights and group want {inputs}"
+    bias = query.static_shape(query.input_of(node, 2))
+    if bias is not None and bias != (outputs,):
+        yield f"the bias has shape {list(bias)} but there are {outputs} output channels"

@@ -1,0 +1,37 @@
+"""The convolution leaves its padding to be worked out at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.rules import SLIDING, Violation, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+    from npuconv.rules._context import RuleContext
+
+LIMITS = ("auto_pad",)
+
+
+@rule(
+    "SHP003",
+    ops=SLIDING,
+    limits=LIMITS,
+    message="auto_pad is {value}; the device takes {limit}",
+)
+def auto_pad_unsupported(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+    """The convolution leaves its padding to be worked out at run time.
+
+    What it checks:
+        The attribute `auto_pad` against the target's.
+
+    Why it matters:
+        The device needs numbers: SAME and VALID mean different pads for different input
+        extents, and tools have disagreed about them for years.
+
+    How to fix:
+        Nothing, if the extents are known: explicit pads are written. If they are not, give
+        --input-shape.
+    """
+    yield from ctx.violations(node, *LIMITS)

@@ -1,0 +1,44 @@
+"""auto_pad and explicit pads contradict each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.model.conv import flat_pads, window
+from npuconv.rules import SLIDING, Violation, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+    from npuconv.rules._context import RuleContext
+
+
+@rule(
+    "SHP004",
+    ops=SLIDING,
+    message="auto_pad is {auto_pad} and pads is {pads}; ONNX forbids both",
+)
+def auto_pad_with_pads(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+    """auto_pad and explicit pads contradict each other.
+
+    What it checks:
+        That no node has both an `auto_pad` other than NOTSET and non-zero `pads`.
+
+    Why it matters:
+        ONNX forbids it and runtimes refuse it. Which of the two the exporter meant cannot
+        be known, and a guess would be a silently wrong model.
+
+    How to fix:
+        Remove one of the two attributes in the exporter.
+    """
+    del ctx
+    win = window(node)
+    if win is None or win.auto_pad == "NOTSET" or all(pair == (0, 0) for pair in win.pads):
+        return
+    pads = flat_pads(win.pads)
+    yield Violation(
+        {"auto_pad": win.auto_pad, "pads": pads},
+        value=f"auto_pad={win.auto_pad}, pads={pads}",
+        limit="one of the two",
+        source="ONNX Conv-11, attribute auto_pad",
+    )

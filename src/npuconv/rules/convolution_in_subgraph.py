@@ -1,0 +1,33 @@
+"""A convolution lies inside a branch or loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.rules import Violation, is_convolution, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.core import Model
+    from npuconv.rules._context import RuleContext
+
+
+@rule("MDL004", message="{op} lies in {path} and cannot be taken out of it")
+def convolution_in_subgraph(model: Model, ctx: RuleContext) -> Iterator[Violation]:
+    """A convolution lies inside a branch or loop.
+
+    What it checks:
+        Convolutions in the subgraphs of If, Loop and Scan.
+
+    Why it matters:
+        The device runs straight sequences. Whether a branch is taken is decided while the
+        model runs, so its layers can neither be calibrated nor placed.
+
+    How to fix:
+        Export the model for one case (fixed shapes and modes), so that no branch is left.
+    """
+    del ctx
+    for node, path in model.walk():
+        if path and is_convolution(node):
+            where = path.rstrip("/")
+            yield Violation({"op": node.op, "path": f"subgraph {where!r}"}, value=where, node=node)

@@ -1,0 +1,35 @@
+"""The dilation is one the device does not take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.rules import SLIDING, Violation, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+    from npuconv.rules._context import RuleContext
+
+LIMITS = ("dilation_h", "dilation_w")
+
+
+@rule(
+    "SHP008",
+    ops=SLIDING,
+    limits=LIMITS,
+    message="{fact} is {value}; the device takes {limit}",
+)
+def dilation_out_of_range(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+    """The dilation is one the device does not take.
+
+    What it checks:
+        `dilations` against the target's limits.
+
+    Why it matters:
+        A dilated kernel reads lines that lie further apart than the line buffer may hold.
+
+    How to fix:
+        Retrain with another dilation, or write the kernel out with zeros between its cells.
+    """
+    yield from ctx.violations(node, *LIMITS)

@@ -1,0 +1,42 @@
+"""The convolution computes in a type that cannot be quantized."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.model import query
+from npuconv.rules import Violation, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+    from npuconv.rules._context import RuleContext
+
+
+# float16 and double are computed in float32 before they are quantized.
+_CONVERTIBLE = {"float32", "float16", "float64", "bfloat16", ""}
+
+
+@rule(
+    "DTY002",
+    ops={"Conv", "ConvTranspose"},
+    message="it computes in {dtype}; only float models are quantized",
+)
+def dtype_not_convertible(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+    """The convolution computes in a type that cannot be quantized.
+
+    What it checks:
+        The element type of input and weights: float32, or one that can be widened to it.
+
+    Why it matters:
+        Scales are found from real values. An integer convolution has its own already.
+
+    How to fix:
+        Convert the float model it was made from.
+    """
+    del ctx
+    for index in (0, 1):
+        dtype = query.dtype_name(query.input_of(node, index))
+        if dtype not in _CONVERTIBLE:
+            yield Violation({"dtype": dtype}, value=dtype, limit="float32, float16 or double")
+            return

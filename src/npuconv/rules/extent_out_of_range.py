@@ -1,0 +1,39 @@
+"""A tensor of the convolution is larger, or of another multiple, than the device takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.rules import SLIDING, Violation, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+    from npuconv.rules._context import RuleContext
+
+LIMITS = (
+    "in_n", "in_c", "in_h", "in_w", "out_n", "out_c", "out_h", "out_w", "weight_n",
+    "weight_c", "weight_h", "weight_w", "in_c_per_group", "out_c_per_group", "C",
+)  # fmt: skip
+
+
+@rule(
+    "SHP010",
+    ops=SLIDING,
+    limits=LIMITS,
+    message="{fact} is {value}; the device takes {limit}",
+)
+def extent_out_of_range(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+    """A tensor of the convolution is larger, or of another multiple, than the device takes.
+
+    What it checks:
+        Batch, channels, height and width of input, output and weights, and channels per
+        group, against the target's limits.
+
+    Why it matters:
+        Extents are held in registers of fixed width, and channels are processed in blocks.
+
+    How to fix:
+        Give a smaller input with --input-shape, split the layer, or pad its channels.
+    """
+    yield from ctx.violations(node, *LIMITS)

@@ -1,0 +1,40 @@
+"""The kernel is larger, or of another form, than the device takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.rules import SLIDING, Violation, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+    from npuconv.rules._context import RuleContext
+
+LIMITS = (
+    "kernel_h", "kernel_w", "dilated_kernel_h", "dilated_kernel_w", "kernel_area",
+    "kernel_volume",
+)  # fmt: skip
+
+
+@rule(
+    "SHP006",
+    ops=SLIDING,
+    limits=LIMITS,
+    message="{fact} is {value}; the device takes {limit}",
+)
+def kernel_out_of_range(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+    """The kernel is larger, or of another form, than the device takes.
+
+    What it checks:
+        Height, width, dilated extent, area and volume of the kernel against the target's
+        limits.
+
+    Why it matters:
+        The multiply-accumulate array and the line buffer have fixed sizes.
+
+    How to fix:
+        Replace the kernel by two smaller ones in sequence (two 3x3 cover a 5x5), or
+        retrain.
+    """
+    yield from ctx.violations(node, *LIMITS)

@@ -1,0 +1,45 @@
+"""The model depends on limits that nobody has written down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.diagnostics import Severity, Status
+from npuconv.rules import Violation, rule
+from npuconv.rules._unknown import needs
+
+if TYPE_CHECKING:
+    from npuconv.model.core import Model
+    from npuconv.rules._context import RuleContext
+
+
+@rule(
+    "OPS005",
+    severity=Severity.WARNING,
+    message="the limit of {limit} is not known; the model needs {values} ({nodes} nodes)",
+)
+def limit_unknown(model: Model, ctx: RuleContext) -> Iterator[Violation]:
+    """The model depends on limits that nobody has written down.
+
+    What it checks:
+        Every limit that the target marks `?`, with the values this model needs of it. The
+        finding names the node with the largest.
+
+    Why it matters:
+        The model may or may not run on the device. That is neither a yes nor a no, and the
+        list of values is the question to ask the hardware's owner.
+
+    How to fix:
+        Ask the hardware's owner whether the values are within the limit, and write the
+        answer into the target file. --unknown fail | pass decides meanwhile.
+    """
+    for need in needs(model, ctx):
+        yield Violation(
+            {"limit": need.name, "values": need.text, "nodes": need.nodes},
+            value=need.text,
+            limit="?",
+            source=need.limit.cite(),
+            node=need.example,
+            status=Status.UNKNOWN,
+        )

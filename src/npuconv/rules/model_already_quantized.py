@@ -1,0 +1,45 @@
+"""The model is quantized already."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.model import query
+from npuconv.rules import Violation, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node
+    from npuconv.rules._context import RuleContext
+
+
+@rule("MDL001", message="the model is quantized already: it has {operators}")
+def model_already_quantized(model: Model, ctx: RuleContext) -> Iterator[Violation]:
+    """The model is quantized already.
+
+    What it checks:
+        Operators that only a quantized model has: QuantizeLinear, QLinearConv,
+        ConvInteger and their like. A DequantizeLinear that only unpacks weights is no
+        such sign: it is computed and the model converted as any other.
+
+    Why it matters:
+        Its scales and zero points were chosen for another arithmetic. To quantize the
+        dequantized model once more would add the errors of both.
+
+    How to fix:
+        Convert the float model it was made from.
+    """
+    del ctx
+    found = [n for n, _ in model.walk() if _is_sign(n)]
+    if not found:
+        return
+    counts = Counter(node.op for node in found)
+    text = ", ".join(f"{count} {op}" for op, count in sorted(counts.items()))
+    yield Violation({"operators": text}, value=text, limit="a float model", node=found[0])
+
+
+def _is_sign(node: Node) -> bool:
+    known = query.is_standard(node) or node.domain == "com.microsoft"
+    return known and (node.op in query.ALREADY_QUANTIZED or node.op.startswith("QLinear"))

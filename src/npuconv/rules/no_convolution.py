@@ -1,0 +1,34 @@
+"""The model has nothing for the device to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.model import query
+from npuconv.rules import Violation, is_convolution, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.core import Model
+    from npuconv.rules._context import RuleContext
+
+
+@rule("MDL002", message="the model has no convolution, so nothing of it would run on {target}")
+def no_convolution(model: Model, ctx: RuleContext) -> Iterator[Violation]:
+    """The model has nothing for the device to do.
+
+    What it checks:
+        Whether there is a convolution at all, also inside subgraphs.
+
+    Why it matters:
+        Convolution is what the device does. A model without one would come out as it went
+        in, and a report that calls it converted would be misleading.
+
+    How to fix:
+        Check that this is the model you meant; run it on the host.
+    """
+    if any(is_convolution(node) for node, _ in model.walk()):
+        return
+    if not any(ctx.operator(node) for node in model.nodes()):
+        counts = ", ".join(sorted({query.qualified(node) for node in model.nodes()}))
+        yield Violation({"target": ctx.target.name}, value=counts, limit="at least one Conv")

@@ -1,0 +1,44 @@
+"""The target says nothing about an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.diagnostics import Severity
+from npuconv.model import query
+from npuconv.rules import HOST_DOMAINS, Violation, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+    from npuconv.rules._context import RuleContext
+
+
+@rule(
+    "OPS001",
+    severity=Severity.NOTE,
+    ops={"*"},
+    message="target {target} says nothing of this operator: it runs on the host",
+)
+def operator_undocumented(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+    """The target says nothing about an operator.
+
+    What it checks:
+        Every node whose operator the target does not list, where the target calls such
+        operators undocumented.
+
+    Why it matters:
+        "Not documented" is not "not supported": the node is run in float on the host,
+        which costs time and transfers, and the device may well be able to do it.
+
+    How to fix:
+        Ask the hardware's owner, and list the operator in the target file.
+    """
+    host = query.is_standard(node) or node.domain in HOST_DOMAINS
+    if ctx.covers(node) or not host or ctx.target.unlisted_operators != "undocumented":
+        return
+    yield Violation(
+        {"op": query.qualified(node), "target": ctx.target.name},
+        value=query.qualified(node),
+        source=f"{ctx.target.name}: unlisted_operators",
+    )

@@ -1,0 +1,35 @@
+"""An operator that no runtime here can run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.model import query
+from npuconv.rules import HOST_DOMAINS, Violation, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+    from npuconv.rules._context import RuleContext
+
+
+@rule("OPS002", ops={"*"}, message="{op} belongs to {domain}, which is not known here")
+def operator_unknown(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+    """An operator that no runtime here can run.
+
+    What it checks:
+        The domain of every operator: ONNX's own, those onnxruntime brings along, or one
+        for which the model carries a function of its own.
+
+    Why it matters:
+        What cannot be run cannot be calibrated or compared, so nothing could be said of
+        the accuracy of the result.
+
+    How to fix:
+        Export the model without custom operators, or cut it before the node.
+    """
+    if query.is_standard(node) or node.domain in HOST_DOMAINS:
+        return
+    if any((f.domain, f.name) == (node.domain, node.op) for f in ctx.model.graph.functions):
+        return
+    yield Violation({"op": node.op, "domain": f"domain {node.domain!r}"}, value=node.domain)

@@ -1,0 +1,36 @@
+"""The target forbids operators it does not list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.model import query
+from npuconv.rules import Violation, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+    from npuconv.rules._context import RuleContext
+
+
+@rule("OPS006", ops={"*"}, message="{op} is not listed by target {target}, which forbids that")
+def operator_unlisted(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+    """The target forbids operators it does not list.
+
+    What it checks:
+        Every node whose operator the target does not list, where the target says
+        `unlisted_operators: error`.
+
+    Why it matters:
+        Such a device has no host beside it: what it cannot run, nothing can.
+
+    How to fix:
+        Replace the operator, cut the model before it, or list it in the target file.
+    """
+    if ctx.covers(node) or ctx.target.unlisted_operators != "error":
+        return
+    yield Violation(
+        {"op": query.qualified(node), "target": ctx.target.name},
+        value=query.qualified(node),
+        source=f"{ctx.target.name}: unlisted_operators",
+    )

@@ -1,0 +1,39 @@
+"""The convolution pads more than the device does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.rules import SLIDING, Violation, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+    from npuconv.rules._context import RuleContext
+
+LIMITS = (
+    "pad_top", "pad_left", "pad_bottom", "pad_right", "pad_max", "output_padding_h",
+    "output_padding_w",
+)  # fmt: skip
+
+
+@rule(
+    "SHP009",
+    ops=SLIDING,
+    limits=LIMITS,
+    message="{fact} is {value}; the device takes {limit}",
+)
+def padding_out_of_range(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+    """The convolution pads more than the device does.
+
+    What it checks:
+        Each of the four pads, the largest of them and the output padding against the
+        target's limits.
+
+    Why it matters:
+        Padding is done by hardware that counts to a fixed number.
+
+    How to fix:
+        Pad on the host before the convolution, or choose smaller pads.
+    """
+    yield from ctx.violations(node, *LIMITS)

@@ -1,0 +1,35 @@
+"""A relation between attributes that the device demands does not hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.rules import SLIDING, Violation, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+    from npuconv.rules._context import RuleContext
+
+
+@rule("SHP011", ops=SLIDING, message="{relation} does not hold")
+def relation_violated(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+    """A relation between attributes that the device demands does not hold.
+
+    What it checks:
+        The `require` relations of the target, such as "if the dilation is above 1 the
+        stride must be 1". One that needs an unknown fact is not judged.
+
+    Why it matters:
+        Real chips limit combinations, not only single numbers; a table of single limits
+        says yes where the compiler says no.
+
+    How to fix:
+        Change one of the attributes named, or the target file if the chip can do it.
+    """
+    operator = ctx.operator(node)
+    facts = ctx.facts(node)
+    for relation in operator.require if operator and facts else ():
+        if relation.holds(facts) is False:
+            text = relation.text(facts)
+            yield Violation({"relation": text}, limit=relation.text(), source=relation.cite())

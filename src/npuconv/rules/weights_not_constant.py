@@ -1,0 +1,49 @@
+"""The weights of the convolution are computed while the model runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.model import query
+from npuconv.rules import Violation, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+    from npuconv.rules._context import RuleContext
+
+
+@rule(
+    "OPS003",
+    ops={"Conv", "ConvTranspose"},
+    limits=("weight_constant",),
+    message="the {what} {tensor!r} {come} from {maker}",
+)
+def weights_not_constant(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+    """The weights of the convolution are computed while the model runs.
+
+    What it checks:
+        Whether weights and bias are constant, after everything that depends on constants
+        only has been computed.
+
+    Why it matters:
+        Weights are quantized once, per channel, and loaded into the device; there is
+        nothing to quantize if they come from the input.
+
+    How to fix:
+        Freeze the model on export, so that the weights are initializers.
+    """
+    limit = ctx.limits(node).get("weight_constant")
+    for index, what in ((1, "weights"), (2, "bias")):
+        tensor = query.input_of(node, index)
+        if tensor is None or query.is_constant(tensor):
+            continue
+        maker = query.producer(tensor)
+        origin = f"{ctx.model.label(maker)!r} ({maker.op})" if maker else "an input of the model"
+        come = "come" if what == "weights" else "comes"
+        yield Violation(
+            {"what": what, "tensor": tensor.name, "maker": origin, "come": come},
+            value=tensor.name,
+            limit="a constant",
+            source=limit.cite() if limit else "",
+        )

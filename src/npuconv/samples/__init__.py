@@ -1,0 +1,89 @@
+"""Where samples come from: arrays, array files, images, or nowhere (synthetic)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from npuconv.config import Preprocess
+from npuconv.errors import CalibrationError
+from npuconv.samples.arrays import UNNAMED, make_table, open_feeds, open_tables
+from npuconv.samples.feeds import Feed, InputSpec, Samples
+from npuconv.samples.images import open_images
+from npuconv.samples.reading import ARRAYS, IMAGES, list_directory, open_arrays, read_list
+from npuconv.samples.synthetic import open_synthetic
+
+__all__ = ["Feed", "InputSpec", "Samples", "open_samples"]
+
+Source = str | Path | Mapping[str, Any] | Iterable[Any] | None
+
+
+def open_samples(
+    source: Source,
+    inputs: Sequence[InputSpec],
+    preprocess: Preprocess,
+    *,
+    limit: int = 512,
+    seed: int = 0,
+) -> Samples:
+    """Open a source of samples and check it against the inputs of a model.
+
+    Args:
+        source: None for synthetic samples; a path to .npz, .npy, an image, a directory of
+            one of these, or a .txt list of images; a dict of arrays, first axis = samples; an
+            array, for a model with one input; or an iterable of dicts of complete inputs.
+        inputs: what the model wants.
+        preprocess: how images become inputs.
+        limit: samples used at most, evenly spread over the source.
+        seed: of synthetic samples.
+
+    Raises:
+        CalibrationError: samples that are missing, unreadable or do not fit.
+    """
+    if not inputs:
+        return Samples(lambda _: {}, (0,), "the model has no inputs")
+    if source is None:
+        return open_synthetic(inputs, preprocess, limit, seed)
+    if isinstance(source, (str, Path)):
+        return _open_path(Path(source), inputs, preprocess, limit)
+    if isinstance(source, np.ndarray):
+        source = {UNNAMED: source}
+    if isinstance(source, Mapping):
+        table = partial(make_table, "calibration arrays", source, inputs)
+        return open_tables("arrays", [table], limit, _unused(preprocess))
+    if not isinstance(source, Iterable):
+        raise CalibrationError(f"calibration: {type(source).__name__} is no source of samples")
+    return open_feeds(source, inputs, limit, _unused(preprocess))
+
+
+def _open_path(
+    path: Path, inputs: Sequence[InputSpec], preprocess: Preprocess, limit: int
+) -> Samples:
+    suffix = path.suffix.lower()
+    label = path.name or path.resolve().name
+    if path.is_dir():
+        files, notes = list_directory(path)
+        if files[0].suffix.lower() in IMAGES:
+            return open_images(files, label, inputs, preprocess, limit, notes)
+        return open_arrays(files, label, inputs, limit, [*notes, *_unused(preprocess)])
+    if suffix == ".txt":
+        return open_images(read_list(path), label, inputs, preprocess, limit)
+    if not path.exists():
+        raise CalibrationError(f"{path}: no such file or directory")
+    if suffix in IMAGES:
+        return open_images([path], label, inputs, preprocess, limit)
+    if suffix in ARRAYS:
+        return open_arrays([path], label, inputs, limit, _unused(preprocess))
+    raise CalibrationError(
+        f"{path}: not a source of samples",
+        hint="give .npz, .npy, an image, a directory of them, or a .txt list of images",
+    )
+
+
+def _unused(preprocess: Preprocess) -> list[str]:
+    given = preprocess.model_dump(exclude_defaults=True)
+    return ["preprocessing is for image files; arrays are used as they are"] if given else []

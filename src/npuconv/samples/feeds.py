@@ -1,0 +1,123 @@
+"""What a sample is: complete inputs of a model, produced when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from npuconv.errors import CalibrationError
+
+Array = NDArray[Any]
+Feed = dict[str, Array]
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """One input of the model.
+
+    Attributes:
+        name: name of the input.
+        dtype: its numpy type.
+        shape: lengths; a name or None where the length is not fixed. None: unknown rank.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int | str | None, ...] | None
+
+    @property
+    def lengths(self) -> tuple[int | None, ...]:
+        """The shape with None for every length that is not fixed; empty for unknown rank."""
+        return tuple(n if isinstance(n, int) and n > 0 else None for n in self.shape or ())
+
+    @property
+    def batch(self) -> int:
+        """Fixed length of the first axis, or 1."""
+        return self.lengths[0] or 1 if self.lengths else 1
+
+    @property
+    def wanted(self) -> str:
+        """The shape for messages, as in ``[N, 3, 224, 224]``."""
+        if self.shape is None:
+            return "[...]"
+        return "[" + ", ".join("?" if n is None else str(n) for n in self.shape) + "]"
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Samples that are read or made one at a time, as often as asked for.
+
+    Attributes:
+        load: gives sample k of the source, as arrays by input name, batch axis included.
+        indices: which samples of the source these are.
+        description: the source in one phrase, without directories, for the report.
+        synthetic: True if the numbers are made up.
+        notes: what the user should know about how they were read.
+    """
+
+    load: Callable[[int], Feed]
+    indices: tuple[int, ...]
+    description: str
+    synthetic: bool = False
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        """Number of samples."""
+        return len(self.indices)
+
+    def __iter__(self) -> Iterator[Feed]:
+        """One sample after the other, each loaded when its turn comes."""
+        return (self.load(k) for k in self.indices)
+
+    @overload
+    def __getitem__(self, item: int) -> Feed: ...
+    @overload
+    def __getitem__(self, item: slice) -> Samples: ...
+    def __getitem__(self, item: int | slice) -> Feed | Samples:
+        """One sample, or fewer samples."""
+        if isinstance(item, slice):
+            return replace(self, indices=self.indices[item])
+        return self.load(self.indices[item])
+
+    def split(self, held_out: int) -> tuple[Samples, Samples]:
+        """The samples to calibrate on, and ``held_out`` others, evenly spread.
+
+        Raises:
+            CalibrationError: that would leave none to calibrate on.
+        """
+        if not 0 <= held_out < len(self):
+            raise CalibrationError(
+                f"{self.description}: cannot hold out {held_out} of {len(self)} samples"
+            )
+        apart = set(spread(len(self), held_out))
+        kept = tuple(k for place, k in enumerate(self.indices) if place not in apart)
+        held = tuple(self.indices[place] for place in sorted(apart))
+        return replace(self, indices=kept), replace(self, indices=held)
+
+
+def spread(total: int, wanted: int) -> tuple[int, ...]:
+    """``wanted`` of 0..total-1, ascending and evenly spread; all if there are not more."""
+    wanted = min(total, wanted)
+    return tuple((2 * k + 1) * total // (2 * wanted) for k in range(wanted))
+
+
+def choose(
+    load: Callable[[int], Feed], total: int, limit: int, description: str, notes: Sequence[str]
+) -> Samples:
+    """At most ``limit`` of ``total`` samples; says so in the notes if some are left out.
+
+    They are spread because files are often sorted by class.
+    """
+    indices = spread(total, limit)
+    left_out = f"{len(indices)} of {total} samples are used, evenly spread"
+    notes = tuple(dict.fromkeys([*notes, left_out] if len(indices) < total else notes))
+    return Samples(load, indices, description, notes=notes)
+
+
+def count(number: int, noun: str) -> str:
+    """A number with its noun, as in ``1 sample``, ``2 samples``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

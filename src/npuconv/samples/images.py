@@ -1,0 +1,232 @@
+"""Samples from image files: decoded, resized, cropped and normalized one at a time."""
+
+from __future__ import annotations
+
+import struct
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from npuconv.config import Preprocess
+from npuconv.errors import CalibrationError
+from npuconv.samples.feeds import Feed, InputSpec, Samples, choose
+from npuconv.samples.normalize import Floats, normalization
+
+Size = tuple[int, int]
+
+_NOT_READ = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    EOFError,
+    struct.error,
+    Image.DecompressionBombWarning,
+    Image.DecompressionBombError,
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How an image file becomes one item of a batch.
+
+    Attributes:
+        spec: the input of the model.
+        keys: the options that were given.
+        size: height and width the input asks for; None where it is not fixed.
+        mean: float32, one per channel or one for all, in pixel units.
+        std: like mean.
+    """
+
+    spec: InputSpec
+    keys: Preprocess
+    size: tuple[int | None, int | None]
+    mean: Floats
+    std: Floats
+
+    @property
+    def fits(self) -> bool:
+        """True if images are resized and cropped to the input without being told how."""
+        return self.keys.resize is None and self.keys.crop is None
+
+
+def open_images(
+    files: Sequence[Path],
+    label: str,
+    inputs: Sequence[InputSpec],
+    preprocess: Preprocess,
+    limit: int,
+    notes: Sequence[str] = (),
+) -> Samples:
+    """Samples of image files, in the order given; a fixed batch of B takes B of them.
+
+    Raises:
+        CalibrationError: the model's input is not one image, an option is missing or does
+            not fit, or a file is no image. Damage further inside a file, and a size that
+            depends on the file, are found when its turn comes.
+    """
+    plan = make_plan(label, inputs, preprocess)
+    batch = plan.spec.batch
+    for file in files:
+        _check_header(file)
+    if len(files) < batch:
+        raise CalibrationError(f"{label}: {len(files)} images do not fill a batch of {batch}")
+    found = list(notes)
+    if plan.fits:
+        height, width = plan.size
+        found.append(f"images were scaled to cover {height}x{width} and cropped at the centre")
+    if len(files) % batch:
+        found.append(f"images that do not fill a batch of {batch} are ignored")
+
+    def load(k: int) -> Feed:
+        items = [read_image(file, plan) for file in files[k * batch : (k + 1) * batch]]
+        return {plan.spec.name: np.stack(items).astype(plan.spec.dtype)}
+
+    return choose(load, len(files) // batch, limit, label, found)
+
+
+def make_plan(label: str, inputs: Sequence[InputSpec], keys: Preprocess) -> Plan:
+    """Check the options against the input of the model.
+
+    Raises:
+        CalibrationError: naming the option to give or to change.
+    """
+    spec = inputs[0]
+    if len(inputs) != 1 or len(spec.lengths) != 4 or spec.dtype.kind != "f":
+        what = ", ".join(f"{i.name!r} {i.dtype} {i.wanted}" for i in inputs)
+        raise CalibrationError(
+            f"{label}: images need a model with one 4-dimensional float input; it has {what}",
+            hint="give arrays in an .npz file",
+        )
+    _check_channels(label, spec, keys)
+    height, width = spec.lengths[2:] if keys.layout == "nchw" else spec.lengths[1:3]
+    mean, std = normalization(label, keys, 1 if keys.color == "gray" else 3)
+    plan = Plan(spec, keys, (height, width), mean, std)
+    _check_sizes(label, plan)
+    return plan
+
+
+def read_image(file: Path, plan: Plan) -> Floats:
+    """One image as float32 [C,H,W] or [H,W,C].
+
+    Raises:
+        CalibrationError: the file is damaged, or its size does not fit.
+    """
+    try:
+        with warnings.catch_warnings(), Image.open(file) as image:
+            _only_bombs()
+            upright = ImageOps.exif_transpose(image)
+            pixels = _sized(file, _convert(file, upright, plan.keys.color), plan)
+    except _NOT_READ as error:
+        raise _unreadable(file, error) from None
+    values = np.asarray(pixels, np.float32).reshape(pixels.height, pixels.width, -1)
+    values = (values - plan.mean) / plan.std
+    return values.transpose(2, 0, 1) if plan.keys.layout == "nchw" else values
+
+
+def _convert(file: Path, image: Image.Image, color: str) -> Image.Image:
+    if image.mode[0] in "IF":
+        # Pillow would clip these to 0..255 and not scale them.
+        raise CalibrationError(f"{file}: has more than 8 bits a channel", hint="save it with 8")
+    if image.mode in ("P", "PA"):
+        image = image.convert("RGBA")
+    if color == "gray":
+        return image.convert("L")
+    image = image.convert("RGB")
+    return Image.merge("RGB", image.split()[::-1]) if color == "bgr" else image
+
+
+def _sized(file: Path, image: Image.Image, plan: Plan) -> Image.Image:
+    resize, crop = plan.keys.resize, plan.keys.crop
+    if plan.fits:
+        crop = (plan.size[0] or 0, plan.size[1] or 0)
+        image = _scaled(image, max(crop[0] / image.height, crop[1] / image.width), crop)
+    elif resize and len(resize) == 2:
+        image = image.resize((resize[1], resize[0]), Image.Resampling.BILINEAR)
+    elif resize:
+        short = min(image.size)
+        image = _scaled(image, resize[0] / short, (resize[0], resize[0]))
+    if crop:
+        if image.height < crop[0] or image.width < crop[1]:
+            raise CalibrationError(
+                f"{file}: {image.height}x{image.width} is smaller than the crop"
+                f" {crop[0]}x{crop[1]}",
+                hint="give --resize",
+            )
+        left, top = (image.width - crop[1]) // 2, (image.height - crop[0]) // 2
+        image = image.crop((left, top, left + crop[1], top + crop[0]))
+    _check_size(str(file), (image.height, image.width), plan)
+    return image
+
+
+def _scaled(image: Image.Image, factor: float, least: Size) -> Image.Image:
+    height = max(least[0], round(image.height * factor))
+    width = max(least[1], round(image.width * factor))
+    return image.resize((width, height), Image.Resampling.BILINEAR)
+
+
+def _check_channels(label: str, spec: InputSpec, keys: Preprocess) -> None:
+    wanted = 1 if keys.color == "gray" else 3
+    here, there = (spec.lengths[1], spec.lengths[3])[:: 1 if keys.layout == "nchw" else -1]
+    if here in (None, wanted):
+        return
+    other = "nhwc" if keys.layout == "nchw" else "nchw"
+    color = "rgb" if keys.color == "gray" else "gray"
+    hint = f"--input-layout {other}" if there == wanted else f"--color {color}"
+    raise CalibrationError(
+        f"{label}: {keys.color} images in {keys.layout} have {wanted} channel(s), but input"
+        f" {spec.name!r} is {spec.wanted}",
+        hint=f"try {hint}" if there == wanted or here in (1, 3) else "give arrays in an .npz file",
+    )
+
+
+def _check_sizes(label: str, plan: Plan) -> None:
+    """What can be said of the sizes before an image is seen."""
+    resize, crop = plan.keys.resize, plan.keys.crop
+    if (resize and len(resize) > 2) or min((*(resize or ()), *(crop or ())), default=1) < 1:
+        raise CalibrationError(f"{label}: --resize takes one or two numbers above 0, --crop two")
+    exact = crop or (resize if resize and len(resize) == 2 else None)
+    if exact:
+        _check_size(label, (exact[0], exact[1]), plan)
+    elif None in plan.size:
+        raise CalibrationError(
+            f"{label}: input {plan.spec.name!r} is {plan.spec.wanted}, so the size is not known",
+            hint=f"give --resize HEIGHT,WIDTH, or --input-shape {plan.spec.name}=...",
+        )
+
+
+def _check_size(label: str, size: Size, plan: Plan) -> None:
+    if any(want not in (None, have) for have, want in zip(size, plan.size, strict=True)):
+        raise CalibrationError(
+            f"{label}: images become {size[0]}x{size[1]}, but input {plan.spec.name!r} is"
+            f" {plan.spec.wanted}",
+            hint="give --resize HEIGHT,WIDTH, or leave out --resize and --crop",
+        )
+
+
+def _check_header(file: Path) -> None:
+    try:
+        with warnings.catch_warnings():
+            _only_bombs()
+            Image.open(file).close()
+    except _NOT_READ as error:
+        raise _unreadable(file, error) from None
+
+
+def _only_bombs() -> None:
+    # The library's other remarks are not for the user; this one is a refusal.
+    warnings.simplefilter("ignore")
+    warnings.simplefilter("error", Image.DecompressionBombWarning)
+
+
+def _unreadable(file: Path, error: Exception) -> CalibrationError:
+    if isinstance(error, (Image.DecompressionBombWarning, Image.DecompressionBombError)):
+        cause = "larger than Pillow's limit against decompression bombs"
+    elif isinstance(error, UnidentifiedImageError):
+        cause = "not an image"
+    else:
+        cause = getattr(error, "strerror", None) or str(error)
+    return CalibrationError(f"{file}: {cause}")

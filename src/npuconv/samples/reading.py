@@ -1,0 +1,132 @@
+"""Samples from files: .npz, .npy, directories of them, and lists of images."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from npuconv.errors import CalibrationError
+from npuconv.samples.arrays import UNNAMED, Table, make_table, open_tables, pick
+from npuconv.samples.feeds import Array, InputSpec, Samples, count
+
+ARRAYS = frozenset({".npz", ".npy"})
+IMAGES = frozenset({".jpg", ".jpeg", ".png", ".bmp"})
+
+_ZIP = b"PK"
+_NOT_READ = (OSError, ValueError, EOFError, KeyError, MemoryError, zipfile.BadZipFile, zlib.error)
+
+
+def open_arrays(
+    files: Sequence[Path],
+    label: str,
+    inputs: Sequence[InputSpec],
+    limit: int,
+    notes: Sequence[str] = (),
+) -> Samples:
+    """Samples of array files, one file after the other in the order given.
+
+    Files .npy named like the inputs hold one input each; any other file holds samples of
+    all inputs (.npz), or of the only one (.npy).
+
+    Raises:
+        CalibrationError: a file that is damaged or does not fit the inputs.
+    """
+    stems = {file.stem: file for file in files if file.suffix.lower() == ".npy"}
+    if len(files) > 1 and any(spec.name in stems for spec in inputs):
+        readers = [partial(_read_by_name, files[0].parent, stems, inputs)]
+    else:
+        readers = [partial(_read_table, file, inputs) for file in files]
+    return open_tables(label, readers, limit, notes)
+
+
+def list_directory(folder: Path) -> tuple[list[Path], list[str]]:
+    """The array files or the images of a directory, sorted by name, and notes.
+
+    Raises:
+        CalibrationError: neither, or both, or the directory cannot be read.
+    """
+    try:
+        files = sorted(f for f in folder.iterdir() if f.is_file() and f.name[0] != ".")
+    except OSError as error:
+        raise CalibrationError(f"{folder}: {error.strerror}") from None
+    images = [f for f in files if f.suffix.lower() in IMAGES]
+    arrays = [f for f in files if f.suffix.lower() in ARRAYS]
+    if len({f.suffix.lower() for f in arrays}) + bool(images) > 1:
+        raise CalibrationError(
+            f"{folder}: holds .npz, .npy or images together",
+            hint="give a directory with one of them",
+        )
+    if not images and not arrays:
+        raise CalibrationError(
+            f"{folder}: no .npz, .npy, .jpg, .jpeg, .png or .bmp file in it",
+            hint="directories inside it are not searched",
+        )
+    other = len(files) - len(images) - len(arrays)
+    return images or arrays, [f"{count(other, 'other file')} ignored"] if other else []
+
+
+def read_list(path: Path) -> list[Path]:
+    """The images named in a text file, one a line, relative to that file; # starts a comment.
+
+    Raises:
+        CalibrationError: not UTF-8 text, empty, or an image that does not exist.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        cause = getattr(error, "strerror", None) or "not a UTF-8 text file"
+        raise CalibrationError(f"{path}: {cause}") from None
+    found = []
+    for number, line in enumerate(lines, 1):
+        if (entry := line.strip()) and not entry.startswith("#"):
+            found.append(path.parent / entry)
+            if "\0" in entry or not found[-1].is_file():
+                raise CalibrationError(f"{path}:{number}: no such file: {entry}")
+    if not found:
+        raise CalibrationError(f"{path}: the list is empty")
+    return found
+
+
+def _read_table(file: Path, inputs: Sequence[InputSpec]) -> Table:
+    return make_table(str(file), _read(file, inputs), inputs)
+
+
+def _read_by_name(folder: Path, stems: Mapping[str, Path], inputs: Sequence[InputSpec]) -> Table:
+    chosen = pick(str(folder), list(stems), inputs)
+    arrays: dict[str, object] = dict.fromkeys(stems)
+    for stem in chosen.values():
+        arrays[stem] = _read(stems[stem], []).get(UNNAMED)
+    return make_table(str(folder), arrays, inputs)
+
+
+def _read(file: Path, inputs: Sequence[InputSpec]) -> dict[str, Array | None]:
+    """The arrays of a file by name; None for those that no input needs."""
+    try:
+        with file.open("rb") as stream:
+            if stream.read(2) != _ZIP:
+                # Mapped, a .npy file larger than the memory can be used.
+                return {UNNAMED: np.load(file, mmap_mode="r", allow_pickle=False)}
+            stream.seek(0)
+            # Given a path instead, numpy leaves a damaged archive open.
+            archive = np.load(stream, allow_pickle=False)
+            needed = set(pick(str(file), archive.files, inputs).values())
+            return {name: archive[name] if name in needed else None for name in archive.files}
+    except _NOT_READ as error:
+        raise CalibrationError(f"{file}: {_cause(error)}") from None
+
+
+def _cause(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    if isinstance(error, EOFError):
+        return "the file is empty"
+    if isinstance(error, MemoryError):
+        return "larger than the memory"
+    if "pickle" in str(error):
+        return "neither .npz nor .npy, or it holds Python objects, which are not read"
+    return f"damaged: {error}"

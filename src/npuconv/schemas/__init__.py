@@ -1,0 +1,50 @@
+"""JSON schemas of what npuconv reads and writes.
+
+Committed, so that printing one needs no pydantic; what depends on the rules and passes
+there are is filled in when it is asked for. ``tools/gendocs.py`` makes the files.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from typing import Any
+
+NAMES = ("report", "config", "target")
+
+
+def load(name: str) -> dict[str, Any]:
+    """The schema of that name, with the codes and passes that exist now."""
+    return complete(name, resources.files(__name__).joinpath(f"{name}.json").read_text("utf-8"))
+
+
+def complete(name: str, text: str) -> dict[str, Any]:
+    """A schema file's text as a schema, with the codes and passes that exist now."""
+    schema: dict[str, Any] = json.loads(text)
+    if name == "report":
+        _fill_in(schema)
+    return schema
+
+
+def _fill_in(schema: dict[str, Any]) -> None:
+    from npuconv.passes import PASSES
+    from npuconv.rules import RULES
+
+    parts = schema["$defs"]
+    codes = sorted(rule.code for rule in RULES)
+    parts["FindingInfo"]["properties"]["code"]["enum"] = codes
+    parts["FindingInfo"]["properties"]["name"]["enum"] = RULES.names()
+    for part in ("Rewrite", "Refusal"):
+        parts[part]["properties"]["pass"]["enum"] = PASSES.names()
+
+
+def make(name: str) -> str:
+    """The text of a schema file, from the models that define it."""
+    from npuconv.config import Options
+    from npuconv.report.schema import Report
+    from npuconv.target import Target
+
+    models: dict[str, Any] = {"report": Report, "config": Options, "target": Target}
+    schema = models[name].model_json_schema(by_alias=True)
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+    return json.dumps(schema, indent=1, sort_keys=True) + "\n"

@@ -1,0 +1,209 @@
+"""One limit of a target: a predicate on one fact, or ``?`` where nobody has written it down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    model_validator,
+)
+
+from npuconv.facts import FACTS, lookup
+
+if TYPE_CHECKING:
+    from npuconv.facts import Facts, FactValue
+
+Value = StrictBool | StrictInt | StrictStr
+PREDICATES = ("equals", "one_of", "range", "min", "max", "power_of_two", "multiple_of", "limit")
+
+
+class Strict(BaseModel):
+    """Base of all parts of a target: unknown keys are errors, nothing changes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a part of a target stands."""
+
+    file: str = ""
+    path: str = ""
+    line: int = 0
+
+
+class Cited(Strict):
+    """A part of a target that says where it comes from."""
+
+    source: str = Field("", description="the document it is taken from: a name in `sources`, /part")
+    why: str = Field("", description="the reason, for people")
+    _place: Place = PrivateAttr(default_factory=Place)
+
+    @property
+    def path(self) -> str:
+        """``operators.Conv.limits.group``."""
+        return self._place.path
+
+    @property
+    def line(self) -> int:
+        """Line of the target file, from 1; 0 if not from a file."""
+        return self._place.line
+
+    def cite(self) -> str:
+        """``npu-int8:12 operators.Conv.limits.group (notes/group: only 1 or C)``."""
+        line = f":{self.line}" if self.line else ""
+        origin = ": ".join(filter(None, (self.source, self.why)))
+        parts = (f"{self._place.file}{line}", self.path, f"({origin})" if origin else "")
+        return " ".join(filter(None, parts))
+
+    def locate(self, place: Place) -> None:
+        """Remember where this part stands; called once, by the loader."""
+        self._place = place
+
+
+class Limit(Cited):
+    """What one fact may be. A word that is the name of a fact stands for its value."""
+
+    equals: Value | None = Field(None, description="exactly this")
+    one_of: tuple[Value, ...] | None = Field(None, description="one of these")
+    range: tuple[Value, Value] | None = Field(None, description="[lowest, highest], inclusive")
+    min: Value | None = Field(None, description="at least this")
+    max: Value | None = Field(None, description="at most this")
+    power_of_two: Literal[True] | None = Field(None, description="1, 2, 4, 8, ...")
+    multiple_of: Value | None = Field(None, description="divisible by this")
+    limit: Literal["?"] | None = Field(None, description="a limit exists, nobody wrote it down")
+    assume: tuple[Value, ...] = Field((), description="with `?`: taken as allowed until known")
+
+    @model_validator(mode="after")
+    def _one_predicate(self) -> Limit:
+        given = [name for name in PREDICATES if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(
+                f"needs exactly one of {', '.join(PREDICATES)}, not {', '.join(given) or 'none'}"
+            )
+        if self.assume and self.known:
+            raise ValueError("`assume` only goes with an unknown limit, `limit: '?'`")
+        return self
+
+    @property
+    def known(self) -> bool:
+        """Whether the limit is written down."""
+        return self.limit is None
+
+    @property
+    def predicate(self) -> str:
+        """The one predicate that is given, such as ``one_of``."""
+        return next(name for name in PREDICATES if getattr(self, name) is not None)
+
+    @property
+    def values(self) -> tuple[FactValue, ...]:
+        """What the predicate compares with, names of facts unresolved."""
+        value = getattr(self, self.predicate)
+        return value if isinstance(value, tuple) else (value,)
+
+    @property
+    def assumed(self) -> str:
+        """What is taken as allowed while the limit is unknown, for people; or empty."""
+        return ", ".join(_shown(value, {}) for value in self.assume)
+
+    def allows(self, value: FactValue | None, facts: Facts) -> bool | None:
+        """Whether the limit allows ``value`` on a node with these facts.
+
+        Returns:
+            None if that cannot be said: the limit is unknown, or a fact it needs is.
+        """
+        if value is None or not self.known:
+            return None
+        found = [resolve(each, facts) for each in self.values]
+        if self.predicate == "one_of":
+            return _any(_equal(value, each) for each in found)
+        if self.predicate == "range":
+            return _all((_compare("min", value, found[0]), _compare("max", value, found[1])))
+        return _compare(self.predicate, value, found[0])
+
+    def text(self, facts: Facts | None = None) -> str:
+        """The limit for people: ``1 or C (=32)``, ``1..7``, ``a power of two``, ``?``."""
+        shown = [_shown(value, facts or {}) for value in self.values]
+        if self.predicate == "one_of":
+            return _listed(shown)
+        form = _FORMS.get(self.predicate, "{}")
+        return form.format(*shown)
+
+
+_FORMS = {
+    "range": "{}..{}",
+    "min": "at least {}",
+    "max": "at most {}",
+    "power_of_two": "a power of two",
+    "multiple_of": "a multiple of {}",
+}
+
+
+def spell_out(value: Any) -> Any:
+    """``"?"`` is short for ``{limit: "?"}``, and a list for ``{one_of: [...]}``."""
+    if value == "?":
+        return {"limit": "?"}
+    return {"one_of": value} if isinstance(value, list | tuple) else value
+
+
+LimitField = Annotated[
+    Limit,
+    BeforeValidator(spell_out, json_schema_input_type=Limit | Literal["?"] | tuple[Value, ...]),
+]
+
+
+def resolve(value: FactValue, facts: Facts) -> FactValue | None:
+    """The value itself, or that of the fact it names."""
+    return lookup(facts, value) if isinstance(value, str) and value in FACTS else value
+
+
+def _compare(predicate: str, value: FactValue, bound: FactValue | None) -> bool | None:
+    if bound is None:
+        return None
+    if predicate == "equals":
+        return _equal(value, bound)
+    number, other = int(value), int(bound)
+    if predicate == "power_of_two":
+        return number > 0 and number & (number - 1) == 0
+    if predicate == "multiple_of":
+        return number % other == 0 if other else None
+    return number >= other if predicate == "min" else number <= other
+
+
+def _equal(value: FactValue, bound: FactValue | None) -> bool | None:
+    if bound is None:
+        return None
+    # True == 1 in Python, but a bias that is present is not the number one
+    return value == bound and isinstance(value, bool) == isinstance(bound, bool)
+
+
+def _any(answers: Any) -> bool | None:
+    found = set(answers)
+    return True if True in found else None if None in found else False
+
+
+def _all(answers: tuple[bool | None, ...]) -> bool | None:
+    return False if False in answers else None if None in answers else True
+
+
+def _shown(value: FactValue, facts: Facts) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    known = resolve(value, facts)
+    is_fact = isinstance(value, str) and value in FACTS
+    return f"{value} (={known})" if is_fact and known is not None else str(value)
+
+
+def _listed(words: list[str]) -> str:
+    if len(words) < 2:
+        return words[0] if words else "nothing"
+    return f"{', '.join(words[:-1])} or {words[-1]}"

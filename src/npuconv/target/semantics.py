@@ -1,0 +1,180 @@
+"""What can be wrong with a target whose shape is right: what only knowledge can tell.
+
+The models of ``target`` check the keys, the types and that a limit has one predicate; here
+are operators, facts, sources and expressions, each problem with its line and column.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
+
+from npuconv import yamlio
+from npuconv.errors import TargetError, _LocatedError
+from npuconv.facts import FACTS
+from npuconv.target.limit import Limit
+from npuconv.target.operators import canonical_domain, table
+from npuconv.target.relation import CelError, Relation, check_cel
+from npuconv.yamlio import KeyPath
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from npuconv.facts import Fact
+    from npuconv.target import Operator, Target
+    from npuconv.target.limit import Cited
+
+
+class Problem(NamedTuple):
+    """One thing that is wrong, and where."""
+
+    path: KeyPath
+    message: str
+    hint: str = ""
+    offset: int | None = None  # None: about the key; else characters into its value
+
+
+def semantic_problems(target: Target, document: yamlio.Document) -> list[_LocatedError]:
+    """What is wrong with a target whose shape is right, in the order of the file."""
+    found = list(_operator_problems(target))
+    for path, part in target.cited():
+        found += _source_problems(target, path, part)
+        if isinstance(part, Limit):
+            found += _limit_problems(path, part)
+        if isinstance(part, Relation):
+            found += _relation_problems(path, part, document)
+    found += _fused_problems(target)
+    errors = [_error(document, problem) for problem in found]
+    return sorted(errors, key=lambda error: (error.line, error.column))
+
+
+def _error(document: yamlio.Document, problem: Problem) -> _LocatedError:
+    line, column = document.mark(problem.path, key=problem.offset is None)
+    column += problem.offset or 0
+    return TargetError(
+        problem.message, file=document.name, line=line, column=column, hint=problem.hint
+    )
+
+
+def _operator_problems(target: Target) -> Iterator[Problem]:
+    for name, operator in target.operators.items():
+        yield from _domain_problems(("operators", name), operator)
+        for key, limits in _groups(name, operator):
+            for fact in limits:
+                if fact not in FACTS:
+                    hint = yamlio.suggest(fact, FACTS)
+                    yield Problem((*key, fact), f"unknown fact {fact!r}", hint)
+
+
+def _domain_problems(path: KeyPath, operator: Operator) -> Iterator[Problem]:
+    domain = canonical_domain(operator.domain)
+    known = table()
+    if domain not in known:
+        hint = yamlio.suggest(domain, known)
+        yield Problem((*path, "domain"), f"unknown operator domain {domain!r}", hint)
+    elif path[-1] not in known[domain]:
+        of = f"the domain {domain!r}" if domain else "ONNX"
+        hint = yamlio.suggest(path[-1], known[domain])
+        yield Problem(path, f"{path[-1]!r} is not an operator of {of}", hint)
+
+
+def _groups(name: str, operator: Operator) -> Iterator[tuple[KeyPath, dict[str, Limit]]]:
+    yield ("operators", name, "limits"), operator.limits
+    for mode, limits in operator.modes.items():
+        yield ("operators", name, "modes", mode), limits
+
+
+def _source_problems(target: Target, path: KeyPath, part: Cited) -> Iterator[Problem]:
+    source = part.source
+    if not source or source in target.sources or source.partition("/")[0] in target.sources:
+        return
+    hint = yamlio.suggest(source, target.sources)
+    message = f"{source!r} is not one of the `sources`"
+    yield Problem((*path, "source"), message, hint, 0)
+
+
+def _limit_problems(path: KeyPath, limit: Limit) -> Iterator[Problem]:
+    if not limit.known:
+        return
+    where = (*path, limit.predicate)
+    if path == ("activations", "zero_point"):
+        yield from _value_problems(where, limit, FACTS["pad_value"])
+    elif path[0] == "operators" and path[-1] in FACTS:
+        yield from _value_problems(where, limit, FACTS[str(path[-1])])
+    yield from _order_problems(where, limit)
+
+
+def _order_problems(where: KeyPath, limit: Limit) -> Iterator[Problem]:
+    numbers = [value for value in limit.values if _is_int(value)]
+    if limit.predicate == "range" and len(numbers) == 2 and numbers[0] > numbers[1]:
+        message = f"range: {numbers[0]} is greater than {numbers[1]}"
+        yield Problem(where, message, "write [lowest, highest]", 0)
+
+
+def _value_problems(where: KeyPath, limit: Limit, fact: Fact) -> Iterator[Problem]:
+    if limit.predicate not in ("equals", "one_of") and fact.kind != "int":
+        message = f"`{limit.predicate}` needs a number, and {fact.name!r} is not one"
+        yield Problem(where, message)
+        return
+    if limit.predicate == "power_of_two":
+        return
+    for i, value in enumerate(limit.values):
+        if message := _mismatch(value, fact):
+            options = (*fact.choices, *FACTS) if isinstance(value, str) else ()
+            yield Problem((*where, i), message, yamlio.suggest(value, options), 0)
+        elif limit.predicate == "multiple_of" and _is_int(value) and value < 1:
+            yield Problem(where, "multiple_of: must be at least 1", "", 0)
+
+
+def _mismatch(value: Any, fact: Fact) -> str:
+    if isinstance(value, str) and value in FACTS:
+        kind = FACTS[value].kind
+        return "" if kind == fact.kind else f"{fact.name!r} cannot be compared with {value!r}"
+    if fact.kind == "str" and isinstance(value, str):
+        known = not fact.choices or value in fact.choices
+        return "" if known else f"{value!r} is not a value of {fact.name}, nor a fact"
+    if isinstance(value, str):
+        return f"unknown fact {value!r}"
+    if fact.kind == ("bool" if isinstance(value, bool) else "int"):
+        return ""
+    shown = str(value).lower() if isinstance(value, bool) else value
+    return f"{fact.name!r} is {_KINDS[fact.kind]}, not {shown}"
+
+
+_KINDS = {"int": "a number", "str": "a word", "bool": "true or false"}
+
+
+def _is_int(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _relation_problems(
+    path: KeyPath, relation: Relation, document: yamlio.Document
+) -> Iterator[Problem]:
+    for key, source in (("if", relation.if_), ("then", relation.then)):
+        if key == "if" and not source:
+            continue
+        try:
+            check_cel(source)
+        except CelError as fault:
+            where = (*path, key)
+            offset = _columns(document, where, fault.offset)
+            yield Problem(where, fault.message, fault.hint, offset)
+
+
+def _columns(document: yamlio.Document, path: KeyPath, offset: int) -> int:
+    """How far into the text of a value a character of it stands; 0 for a block of lines."""
+    line, column = document.mark(path, key=False)
+    first = document.text.splitlines()[line - 1][column - 1]
+    return {"|": 0, ">": 0, '"': offset + 1, "'": offset + 1}.get(first, offset)
+
+
+def _fused_problems(target: Target) -> Iterator[Problem]:
+    limit, where = target.fused_activations, "fused_activations"
+    if limit.known and limit.predicate not in ("equals", "one_of"):
+        yield Problem((where,), f"{where}: only equals, one_of or '?'", "", 0)
+        return
+    key, names = (limit.predicate, limit.values) if limit.known else ("assume", limit.assume)
+    for i, name in enumerate(names):
+        if name not in table()[""]:
+            message = f"{where}: {name!r} is not an operator of ONNX"
+            yield Problem((where, key, i), message, yamlio.suggest(name, table()[""]), 0)

@@ -1,0 +1,1 @@
+"""The built-in target descriptions, one YAML file each."""

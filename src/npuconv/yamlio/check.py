@@ -1,0 +1,130 @@
+"""What is wrong with a value, in words, and what was probably meant.
+
+Reads pydantic's errors and models by their shape only, so that reading YAML does not
+need pydantic to be imported.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import TYPE_CHECKING, Any, get_args
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_WANTED = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "string": "text",
+    "list": "a list",
+    "tuple": "a list",
+    "dict": "a mapping of keys to values",
+    "model": "a mapping of keys to values",
+}
+_BOUNDS = {
+    "greater_than_equal": ("at least", "ge"),
+    "greater_than": ("more than", "gt"),
+    "less_than_equal": ("at most", "le"),
+    "less_than": ("less than", "lt"),
+}
+
+
+def explain(fault: Mapping[str, Any]) -> str:
+    """One readable sentence for one entry of pydantic's ``ValidationError.errors()``."""
+    kind, context = str(fault["type"]), fault.get("ctx") or {}
+    if kind == "extra_forbidden":
+        return "unknown key"
+    if kind == "missing":
+        return "this key is required"
+    if kind == "value_error":
+        return str(context.get("error") or fault["msg"])
+    if kind == "literal_error":
+        return f"{_shown(fault['input'])} is not {_choice(context['expected'])}"
+    return _about_size(kind, context, fault) or _about_type(kind, fault) or _sentence(fault["msg"])
+
+
+def suggest(word: object, options: Iterable[object]) -> str:
+    """``did you mean 'kernel_h'?``, or nothing if no option is close."""
+    if close := nearest(word, options):
+        return f"did you mean {close!r}?"
+    return ""
+
+
+def nearest(word: object, options: Iterable[object]) -> str:
+    """The option most like ``word``, whatever its case; empty if none is."""
+    by_case = {str(option).lower(): str(option) for option in options}
+    close = difflib.get_close_matches(str(word).lower(), list(by_case), n=1, cutoff=0.6)
+    return by_case[close[0]] if close else ""
+
+
+def hint_of(fault: Mapping[str, Any], keys: Iterable[str]) -> str:
+    """What was probably meant by a misspelt key or choice, or what to write instead."""
+    if fault["type"] == "extra_forbidden":
+        return suggest(fault["loc"][-1], keys)
+    if fault["type"] == "literal_error":
+        return suggest(fault["input"], re.findall(r"'([^']*)'", fault["ctx"]["expected"]))
+    if fault["type"] == "string_type" and isinstance(fault["input"], int | float):
+        return "quote it to mean the text"
+    return ""
+
+
+def keys_at(model: Any, loc: Iterable[object]) -> list[str]:
+    """The keys that a pydantic model takes at a place inside it."""
+    models = [model]
+    for part in loc:
+        inner = [f for m in models for name, f in _keys(m).items() if name == part]
+        # a list index or the key of a free mapping leads to no other model
+        models = [m for f in inner for m in _models_in(f.annotation)] or models
+    return [name for each in models for name in _keys(each)]
+
+
+def dotted(path: Iterable[str | int]) -> str:
+    """``operators.Conv.require[0].then``."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return text.removeprefix(".")
+
+
+def _keys(model: Any) -> dict[str, Any]:
+    return {f.alias or name: f for name, f in model.model_fields.items()}
+
+
+def _models_in(annotation: Any) -> list[Any]:
+    if hasattr(annotation, "model_fields"):
+        return [annotation]
+    return [model for part in get_args(annotation) for model in _models_in(part)]
+
+
+def _about_size(kind: str, context: Mapping[str, Any], fault: Mapping[str, Any]) -> str:
+    if kind in _BOUNDS:
+        words, key = _BOUNDS[kind]
+        return f"must be {words} {context[key]}, not {_shown(fault['input'])}"
+    if kind in ("too_short", "too_long"):
+        bound = context.get("min_length", context.get("max_length"))
+        words = "at least" if kind == "too_short" else "at most"
+        return f"needs {words} {bound} items, not {context['actual_length']}"
+    return ""
+
+
+def _about_type(kind: str, fault: Mapping[str, Any]) -> str:
+    name, _, rest = kind.partition("_")
+    if name in _WANTED and rest in ("type", "parsing", "from_float", "attributes_type"):
+        return f"must be {_WANTED[name]}, not {_shown(fault['input'])}"
+    return ""
+
+
+def _choice(expected: str) -> str:
+    several = " or " in expected or "," in expected
+    return f"one of {expected}" if several else expected
+
+
+def _sentence(message: str) -> str:
+    return message[:1].lower() + message[1:]
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "nothing"}[value]
+    text = repr(value)
+    return text if len(text) <= 40 else text[:37] + "..."

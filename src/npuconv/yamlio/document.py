@@ -1,0 +1,232 @@
+"""YAML to plain data, with the line and column of every key.
+
+A stricter YAML than PyYAML's: what people mistype must be an error with a place, never
+another value. So no duplicate keys, aliases, anchors or tags; only ``true`` and ``false``
+are booleans; ``010`` is refused instead of being 8; ``1e-3`` is a number. Keys are always
+text, because ONNX tensors are often named ``0`` or ``on``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import yaml
+
+from npuconv.yamlio.check import dotted, explain, hint_of, keys_at, suggest
+from npuconv.yamlio.scalar import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pydantic import BaseModel, ValidationError
+
+    from npuconv.errors import _LocatedError
+
+    ModelT = TypeVar("ModelT", bound=BaseModel)
+
+__all__ = ["Document", "explain", "load", "loads", "problems", "suggest", "validate"]
+
+MAX_DEPTH = 50
+MAX_BYTES = 1 << 20
+
+KeyPath = tuple[str | int, ...]
+Place = tuple[int, int]
+Places = dict[KeyPath, tuple[Place, Place]]  # of the key, of the value
+
+
+@dataclass(frozen=True)
+class Document:
+    """One YAML file: its data, and where each key of it stands."""
+
+    data: dict[str, Any]
+    name: str
+    text: str = field(repr=False)
+    places: Places = field(repr=False)
+
+    def mark(self, path: KeyPath, key: bool = True) -> Place:
+        """Line and column, from 1, of a key, or of its value if ``key`` is false.
+
+        Items of a list have one place. Parts of ``path`` that the file does not have are
+        skipped, so the place of what is missing is that of its parent.
+        """
+        return self.places[self.known(path)][0 if key else 1]
+
+    def known(self, path: KeyPath) -> KeyPath:
+        """``path`` without the parts that the file does not have."""
+        found: KeyPath = ()
+        for part in path:
+            if (*found, part) in self.places:
+                found = (*found, part)
+        return found
+
+
+def load(path: str | Path, *, error: type[_LocatedError]) -> Document:
+    """Read a YAML file whose top level is a mapping.
+
+    Raises:
+        error: unreadable, larger than 1 MiB, not UTF-8, or any fault of ``loads``.
+    """
+    name = str(path)
+    try:
+        with Path(path).open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as cause:
+        reason = getattr(cause, "strerror", None) or str(cause)
+        raise error(f"cannot read: {reason}", file=name) from None
+    try:
+        return loads(raw.decode("utf-8"), name=name, error=error)
+    except UnicodeDecodeError as cause:
+        if len(raw) > MAX_BYTES:  # the cut may have split a character
+            raise error(f"larger than {MAX_BYTES} bytes", file=name) from None
+        line, column = _place_at(raw[: cause.start].decode("utf-8"))
+        raise error("not valid UTF-8", file=name, line=line, column=column) from None
+
+
+def loads(text: str, *, name: str, error: type[_LocatedError]) -> Document:
+    """Parse YAML text whose top level is a mapping.
+
+    Raises:
+        error: not YAML, a duplicate key, an alias, anchor or tag, an ambiguous value, too
+            deep, too large, or not a mapping; with line and column.
+    """
+    if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+        raise error(f"larger than {MAX_BYTES} bytes", file=name)
+    places: Places = {}
+    try:
+        node = _compose(text)
+        if not isinstance(node, yaml.MappingNode):
+            raise _fault("the top level must be a mapping of keys to values", node)
+        places[()] = (_place(node), _place(node))
+        data = cast("dict[str, Any]", _build(node, (), places))
+    except yaml.YAMLError as cause:
+        message, (line, column) = _describe(cause, text)
+        raise error(message, file=name, line=line, column=column) from None
+    return Document(data, name, text, places)
+
+
+def validate(document: Document, model: type[ModelT], *, error: type[_LocatedError]) -> ModelT:
+    """The document as a pydantic model.
+
+    Raises:
+        error: the most telling fault, with its place and, for a misspelling, a suggestion.
+    """
+    value, faults = _try(document, model)
+    if value is None:
+        raise _errors(document, model, faults, error)[0]
+    return value
+
+
+def problems(
+    document: Document, model: type[BaseModel], *, error: type[_LocatedError]
+) -> list[_LocatedError]:
+    """Every fault that ``validate`` could raise; misspelt keys first."""
+    return _errors(document, model, _try(document, model)[1], error)
+
+
+def _try(document: Document, model: type[ModelT]) -> tuple[ModelT | None, list[Any]]:
+    try:
+        return model.model_validate(document.data), []
+    except ValueError as cause:  # pydantic's ValidationError is one
+        return None, list(cast("ValidationError", cause).errors())
+
+
+def _errors(
+    document: Document,
+    model: type[BaseModel],
+    faults: Iterable[dict[str, Any]],
+    error: type[_LocatedError],
+) -> list[_LocatedError]:
+    # a misspelt required key is "missing" as well; the misspelling says more
+    ordered = sorted(faults, key=lambda fault: fault["type"] != "extra_forbidden")
+    return [_error(document, model, fault, error) for fault in ordered]
+
+
+def _error(
+    document: Document, model: type[BaseModel], fault: dict[str, Any], error: type[_LocatedError]
+) -> _LocatedError:
+    loc = tuple(fault["loc"])
+    missing = loc[-1:] if fault["type"] == "missing" else ()
+    path = document.known(loc)
+    line, column = document.mark(path)
+    where = dotted(path + missing)
+    message = f"{where}: {explain(fault)}" if where else explain(fault)
+    hint = hint_of(fault, keys_at(model, loc[:-1]))
+    return error(message, file=document.name, line=line, column=column, hint=hint)
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's composer, refusing what has no place in a configuration file."""
+
+    depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        event: Any = cast("Any", self).peek_event()
+        if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
+            raise _fault("anchors (&) and aliases (*) are not allowed", event)
+        if event.tag is not None:
+            raise _fault("tags (!) are not allowed", event)
+        if self.depth >= MAX_DEPTH:
+            raise _fault(f"nested deeper than {MAX_DEPTH} levels", event)
+        self.depth += 1
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self.depth -= 1
+
+
+def _compose(text: str) -> yaml.Node | None:
+    return yaml.compose(text, Loader=_Loader)
+
+
+def _build(node: yaml.Node, path: KeyPath, places: Places) -> Any:
+    if isinstance(node, yaml.MappingNode):
+        return {k: _build(v, (*path, k), places) for k, v in _pairs(node, path, places)}
+    if isinstance(node, yaml.SequenceNode):
+        for i, item in enumerate(node.value):
+            places[(*path, i)] = (_place(item), _place(item))
+        return [_build(item, (*path, i), places) for i, item in enumerate(node.value)]
+    scalar = cast("yaml.ScalarNode", node)
+    return scalar.value if scalar.style else _scalar(scalar)
+
+
+def _pairs(
+    node: yaml.MappingNode, path: KeyPath, places: Places
+) -> Iterator[tuple[str, yaml.Node]]:
+    for key, value in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            raise _fault("a key must be one word or text", key)
+        place = (*path, key.value)
+        if place in places:
+            raise _fault(f"duplicate key {key.value!r}, first on line {places[place][0][0]}", key)
+        places[place] = (_place(key), _place(value))
+        yield key.value, value
+
+
+def _scalar(node: yaml.ScalarNode) -> Any:
+    try:
+        return plain(node.value)
+    except ValueError as cause:
+        raise _fault(str(cause), node) from None
+
+
+def _fault(message: str, at: Any) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=message, problem_mark=getattr(at, "start_mark", None))
+
+
+def _describe(cause: yaml.YAMLError, text: str) -> tuple[str, Place]:
+    if isinstance(cause, yaml.reader.ReaderError):
+        return "a control character is not allowed", _place_at(text[: cause.position])
+    marked = cast("yaml.MarkedYAMLError", cause)
+    mark = marked.problem_mark
+    message = marked.problem or "not valid YAML"
+    return message, (mark.line + 1, mark.column + 1) if mark else (1, 1)
+
+
+def _place(node: yaml.Node) -> Place:
+    return (node.start_mark.line + 1, node.start_mark.column + 1)
+
+
+def _place_at(before: str) -> Place:
+    return (before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1)

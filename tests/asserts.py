@@ -1,0 +1,88 @@
+"""What tests say about models: legal, equal, runnable."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+
+from npuconv import executor
+from npuconv.config import Options
+from npuconv.diagnostics import Finding
+from npuconv.model import load, save, shapes
+from npuconv.model.core import Model
+from npuconv.passes import PASSES, _manager
+from npuconv.passes._context import PassContext
+from npuconv.rules import _engine
+from npuconv.rules._context import RuleContext
+from npuconv.target import Target
+
+
+def read(proto: onnx.ModelProto) -> Model:
+    """A Model with inferred shapes."""
+    model = load.load(proto)
+    shapes.infer(model)
+    return model
+
+
+def context(**options: Any) -> PassContext:
+    """A pass context for the built-in target, with verification on."""
+    return PassContext(Target.load("npu-int8"), Options(**options))
+
+
+def run_pass(name: str, model: Model, ctx: PassContext | None = None) -> int:
+    """Run one pass as the manager does: swept, checked, measured."""
+    item = PASSES.get(name)
+    assert item is not None, name
+    return _manager.run_pass(model, item, ctx or context())
+
+
+def unpack(example: Any) -> tuple[onnx.ModelProto, Target]:
+    """The model and target of one entry of a test module's ``FIRES`` or ``SILENT``.
+
+    An entry is a callable without arguments that returns a model, which is judged by the
+    built-in target, or a pair of such a callable and the target to judge it by.
+    """
+    build, target = example if isinstance(example, tuple) else (example, "npu-int8")
+    return build(), target if isinstance(target, Target) else Target.load(target)
+
+
+def findings(
+    proto: onnx.ModelProto, code: str, target: str | Target = "npu-int8", **options: Any
+) -> list[Finding]:
+    """What one rule says of a model as it is."""
+    chip = target if isinstance(target, Target) else Target.load(target)
+    ctx = RuleContext(read(proto), chip, Options(**options))
+    rule = next(r for r in _engine.all_rules() if r.code == code)
+    return _engine.lint(ctx, at=rule.at, only=[code])
+
+
+def finding(
+    proto: onnx.ModelProto, code: str, target: str | Target = "npu-int8", **options: Any
+) -> Finding:
+    """The one thing that a rule says of a model."""
+    (found,) = findings(proto, code, target, **options)
+    return found
+
+
+def run(proto: onnx.ModelProto, seed: int = 0) -> list[np.ndarray]:
+    """Outputs on random inputs; symbolic dimensions are 2."""
+    rng = np.random.default_rng(seed)
+    feeds = {}
+    for info in proto.graph.input:
+        dims = [d.dim_value or 2 for d in info.type.tensor_type.shape.dim]
+        feeds[info.name] = rng.standard_normal(dims).astype(np.float32)
+    return list(executor.Session(proto, threads=1, optimize=False).run(feeds).values())
+
+
+def same_numbers(
+    before: onnx.ModelProto, after: Model | onnx.ModelProto, rtol: float = 1e-4
+) -> None:
+    """Both give the same outputs on the same random inputs, and the second is valid ONNX."""
+    proto = save.to_proto(after) if isinstance(after, Model) else after
+    onnx.checker.check_model(proto)
+    for old, new in zip(run(before), run(proto), strict=True):
+        assert old.shape == new.shape
+        scale = float(np.abs(old).max(initial=0.0)) or 1.0
+        assert np.max(np.abs(old - new), initial=0.0) <= rtol * scale

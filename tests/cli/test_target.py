@@ -1,0 +1,171 @@
+"""The commands ``npuconv target ...``."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from npuconv.cli.target import target
+from npuconv.errors import TargetError
+from npuconv.target import Target
+
+EXAMPLE = str(Path(__file__).parents[2] / "configs" / "targets" / "my_chip.yaml")
+BROKEN = """schema: 1
+name: t
+activations: {dtype: int8}
+weights: {dtype: int8}
+operators:
+  Covn: {}
+  Conv: {limits: {grup: {min: 1}}}
+"""
+
+
+def run(*arguments):
+    return CliRunner().invoke(target, list(arguments), catch_exceptions=True)
+
+
+def good(*arguments):
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_list():
+    """One line for each built-in target."""
+    assert good("list").startswith("npu-int8  Int8 accelerator")
+
+
+def test_show_text():
+    """The table has every limit with its source, and what is assumed."""
+    text = good("show", "npu-int8")
+    assert "group 1 or C notes/group only 1 or C" in [
+        " ".join(x.split()) for x in text.splitlines()
+    ]
+    assert "fused_activations: ? (assumed: Relu, Clip)" in text
+    assert "operators not listed: undocumented" in text
+    assert "granularity  channel    assumed" in text
+    assert "  assume  int32" in text
+    assert all(line == line.rstrip() for line in text.splitlines())
+
+
+def test_show_text_of_the_example():
+    """Modes, relations and domains are shown as well."""
+    text = good("show", EXAMPLE)
+    assert "kernel_h (depthwise)" in text
+    assert "stride_h == 1 when dilation_h > 1 || dilation_w > 1" in text
+    assert "QLinearAdd (com.microsoft)" in text
+    assert "\n  assume " not in text
+
+
+def test_show_json():
+    """JSON has the form of the file, and is a target again."""
+    data = json.loads(good("show", EXAMPLE, "--format", "json"))
+    assert data["operators"]["Conv"]["limits"]["group"]["one_of"] == [1, "C"]
+    assert data["operators"]["Conv"]["require"][0]["if"].startswith("dilation_h")
+    assert Target.model_validate(data).name == "my-chip"
+
+
+def test_show_yaml(tmp_path):
+    """YAML is the file itself, ready to be copied."""
+    copy = tmp_path / "copy.yaml"
+    copy.write_text(good("show", "npu-int8", "--format", "yaml"), "utf-8")
+    assert Target.load(copy).sha256 == Target.load("npu-int8").sha256
+
+
+def test_show_without_sources(tmp_path):
+    """A target that cites nothing has no list of sources."""
+    path = tmp_path / "t.yaml"
+    path.write_text(BROKEN.replace("Covn", "Gemm").replace("grup", "group"))
+    text = good("show", str(path))
+    assert "sources" not in text
+    assert "Gemm" in text
+
+
+def test_show_unknown():
+    """An unknown target is an error with a suggestion."""
+    error = run("show", "npu-in8").exception
+    assert isinstance(error, TargetError)
+    assert "did you mean 'npu-int8'?" in str(error)
+
+
+def test_lint_good():
+    """Clean files are said to be so."""
+    assert good("lint", EXAMPLE, "npu-int8") == f"{EXAMPLE}: ok\nnpu-int8: ok\n"
+
+
+def test_lint_bad(tmp_path):
+    """Every problem of every file is one line; the exit code is that of TargetError."""
+    path, other, third = (tmp_path / name for name in ("t.yaml", "u.yaml", "v.yaml"))
+    path.write_text(BROKEN)
+    other.write_text("a: [")
+    result = run("lint", str(path), str(other), str(third))
+    assert result.output.splitlines() == [
+        f"{path}:6:3: error: 'Covn' is not an operator of ONNX (did you mean 'Conv'?)",
+        f"{path}:7:19: error: unknown fact 'grup' (did you mean 'group'?)",
+        f"{other}:1:5: error: expected the node content, but found '<stream end>'",
+        f"{third}: error: cannot read: No such file or directory",
+    ]
+    assert isinstance(result.exception, TargetError)
+    assert result.exception.exit_code == 2
+    assert str(result.exception) == "4 problems found"
+
+
+def test_lint_unknown_name():
+    """A name that is neither built in nor a file has no place."""
+    result = run("lint", "npu-in8")
+    assert result.output.startswith("error: unknown target 'npu-in8'")
+    assert str(result.exception) == "1 problem found"
+
+
+def test_lint_needs_a_file():
+    """Nothing to lint is a mistake."""
+    assert run("lint").exit_code == 2
+
+
+def test_diff_equal():
+    """A target does not differ from itself."""
+    assert good("diff", "npu-int8", "npu-int8") == "no differences\n"
+
+
+def test_diff():
+    """Limits, formats, operators and relations that differ are one line each."""
+    lines = good("diff", "npu-int8", EXAMPLE).splitlines()
+    assert "operators.Conv.limits.kernel_h: ? -> 1..11" in lines
+    assert "operators.Conv.limits.weight_h: ? -> not listed" in lines
+    assert "operators.MaxPool: not listed -> listed" in lines
+    assert "operators.QLinearAdd.domain: not listed -> com.microsoft" in lines
+    assert "activations.zero_point: 0 -> -128..127" in lines
+    assert "operators.Conv.require: pad_top == pad_bottom: not listed -> required" in lines
+    assert not any(line.startswith("operators.Conv.limits.rank") for line in lines)
+
+
+def test_schema():
+    """The JSON schema knows the facts, the short forms and the choices."""
+    schema = json.loads(good("schema"))
+    operator = schema["$defs"]["Operator"]["properties"]
+    assert "kernel_h" in operator["limits"]["propertyNames"]["enum"]
+    forms = operator["limits"]["additionalProperties"]["anyOf"]
+    assert {"const": "?", "type": "string"} in forms
+    assert schema["properties"]["schema"]["const"] == 1
+    assert schema["additionalProperties"] is False
+
+
+@pytest.mark.parametrize("module", ["onnx", "numpy", "onnxruntime", "onnx_graphsurgeon"])
+def test_starts_without(module):
+    """The target commands do not wait for the large libraries."""
+    code = (
+        "import sys; from npuconv.cli.target import target; "
+        f"target(['show', {EXAMPLE!r}], standalone_mode=False); "
+        f"sys.exit({module!r} in sys.modules)"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, check=False, capture_output=True
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,162 @@
+"""A convolution or pool as a value: attributes, shapes and costs."""
+
+from __future__ import annotations
+
+import pytest
+
+from asserts import read
+from builders import Net
+from npuconv.model.conv import flat_pads, resolved_pads, window
+
+
+def win(op="Conv", weight=(4, 3, 3, 3), shape=(1, 3, 8, 8), opset=17, **attrs):
+    """The only node of a model as a Window."""
+    net = Net(x=shape, opset=opset)
+    built = net.conv("x", weight, op=op, **attrs) if weight else net.op(op, "x", **attrs)
+    return window(read(built.model()).nodes()[0])
+
+
+def test_defaults():
+    """Nothing written: kernel from the weight, ones, and no padding."""
+    found = win()
+    assert (found.kernel, found.strides, found.dilations) == ((3, 3), (1, 1), (1, 1))
+    assert (found.pads, found.auto_pad, found.group) == (((0, 0), (0, 0)), "NOTSET", 1)
+    assert (found.axes, found.in_channels, found.out_channels) == (2, 3, 4)
+    assert (found.input, found.output) == ((1, 3, 8, 8), (1, 4, 6, 6))
+
+
+def test_attributes():
+    """What is written is what is said; pads are pairs per axis."""
+    found = win(strides=[2, 1], dilations=[1, 2], pads=[1, 2, 3, 4], kernel_shape=[3, 3])
+    assert (found.strides, found.dilations) == ((2, 1), (1, 2))
+    assert found.pads == ((1, 3), (2, 4))
+    assert flat_pads(found.pads) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("op", "weight", "channels", "group", "mode", "sizes"),
+    [
+        ("Conv", (4, 3, 3, 3), 3, 1, "plain", (3, 4)),
+        ("Conv", (8, 1, 3, 3), 4, 4, "depthwise", (4, 8)),
+        ("Conv", (8, 2, 3, 3), 4, 2, "grouped", (4, 8)),
+        ("ConvTranspose", (3, 4, 3, 3), 3, 1, "transposed", (3, 4)),
+        ("ConvTranspose", (4, 2, 3, 3), 4, 2, "transposed", (4, 4)),
+    ],
+)
+def test_modes_and_channels(op, weight, channels, group, mode, sizes):
+    """Channels come from the weight, whose order a transposed convolution turns round."""
+    found = win(op, weight, (1, channels, 8, 8), group=group)
+    assert found.mode == mode
+    assert (found.in_channels, found.out_channels) == sizes
+
+
+def test_pools():
+    """A pool has no weights and as many channels out as in."""
+    found = win("MaxPool", None, kernel_shape=[2, 2], strides=[2, 2])
+    assert (found.weight, found.parameters(), found.macs()) == (None, 0, 0)
+    assert (found.in_channels, found.out_channels) == (3, 3)
+    assert found.kernel == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("op", "weight", "shape", "attrs", "macs"),
+    [
+        ("Conv", (4, 3, 3, 3), (1, 3, 8, 8), {}, 4 * 27 * 36),
+        ("Conv", (4, 3, 3, 3), (2, 3, 8, 8), {"strides": [2, 2]}, 2 * 4 * 27 * 9),
+        ("Conv", (4, 1, 3, 3), (1, 4, 8, 8), {"group": 4}, 4 * 9 * 36),
+        ("Conv", (8, 2, 1, 1), (1, 4, 8, 8), {"group": 2}, 8 * 2 * 64),
+        ("Conv", (4, 3, 5), (1, 3, 12), {}, 4 * 15 * 8),
+        ("ConvTranspose", (3, 4, 2, 2), (1, 3, 8, 8), {"strides": [2, 2]}, 48 * 64),
+        ("Conv", (4, 3, 3, 3), ("N", 3, 8, 8), {}, 4 * 27 * 36),
+        ("Conv", (4, 3, 3, 3), (1, 3, "h", 8), {}, None),
+    ],
+)
+def test_macs(op, weight, shape, attrs, macs):
+    """One for each weight and place it is laid on; a symbolic batch counts once."""
+    assert win(op, weight, shape, **attrs).macs() == macs
+
+
+def test_what_slides_no_kernel():
+    """Other operators are no windows, and neither is a node of unknown rank."""
+    model = read(Net(x=(1, 3, 8, 8)).op("Relu").model())
+    assert window(model.nodes()[0]) is None
+    net = Net(x=(1, 3, 8, 8)).op("Thing", domain="com.example")
+    model = read(net.op("MaxPool", kernel_shape=[2, 2]).model())
+    (pool,) = model.nodes("MaxPool")
+    assert window(pool).axes == 2
+    del pool.attrs["kernel_shape"]
+    assert window(pool) is None
+    pool.inputs.clear()
+    assert window(pool) is None
+
+
+def test_weights_of_unknown_size():
+    """The kernel is what the node says, if it says one."""
+
+    def dynamic(**attrs):
+        net = Net(x=(1, 3, 8, 8), w=("m", 3, "kh", "kw")).op("Conv", "x", "w", **attrs)
+        return window(read(net.model()).nodes()[0])
+
+    assert dynamic().kernel is None
+    assert dynamic().axes == 2
+    assert dynamic().in_channels == 3
+    assert resolved_pads(dynamic()) == 0
+    assert dynamic(kernel_shape=[3, 3]).kernel == (3, 3)
+
+
+def test_no_shape_at_all():
+    """Rank and channels are unknown where neither input nor output says them."""
+    model = read(Net(x=(1, 3, 8, 8), w=("m", 3, "kh", "kw")).op("Conv", "x", "w").model())
+    conv = model.nodes()[0]
+    found = window(conv)
+    from dataclasses import replace
+
+    bare = replace(found, input=None, output=None)
+    assert (bare.axes, bare.in_channels, bare.extent(0)) == (None, None, None)
+    assert replace(found, input=(1, 3)).extent(1) is None
+    assert replace(found, input=(1, 3, "h", 8)).extent(0) is None
+
+
+def test_pads_of_the_wrong_length():
+    """They are a finding of their own, so here they are none."""
+    model = read(Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3)).model())
+    (conv,) = model.nodes()
+    conv.attrs["pads"] = [1, 1, 1]
+    assert window(conv).pads == ((0, 0), (0, 0))
+
+
+@pytest.mark.parametrize(
+    ("attrs", "pads", "extra"),
+    [
+        ({"pads": [1, 2, 3, 4]}, ((1, 3), (2, 4)), (0, 0)),
+        ({"auto_pad": "SAME_UPPER", "strides": [2, 2]}, ((0, 1), (0, 1)), (0, 0)),
+        ({"auto_pad": "VALID"}, ((0, 0), (0, 0)), (0, 0)),
+    ],
+)
+def test_resolved_pads(attrs, pads, extra):
+    """Written pads stay; auto_pad becomes numbers."""
+    assert resolved_pads(win(**attrs)) == (pads, extra)
+
+
+@pytest.mark.parametrize(
+    ("attrs", "pads", "extra"),
+    [
+        ({"pads": [1, 1, 1, 1], "output_padding": [1, 1]}, ((1, 1), (1, 1)), (1, 1)),
+        ({"auto_pad": "SAME_UPPER", "strides": [2, 2]}, ((0, 1), (0, 1)), (0, 0)),
+        ({"output_shape": [16, 16], "strides": [2, 2]}, ((1, 0), (1, 0)), (0, 0)),
+        ({"output_shape": [1, 4, 16, 16], "strides": [2, 2]}, ((1, 0), (1, 0)), (0, 0)),
+    ],
+)
+def test_resolved_pads_of_a_transposed_convolution(attrs, pads, extra):
+    """output_shape counts on spatial axes only; output_padding is kept."""
+    net = Net(x=(1, 3, 8, 8)).conv("x", (3, 4, 3, 3), op="ConvTranspose")
+    node = read(net.model()).nodes()[0]
+    node.attrs.update(attrs)
+    assert resolved_pads(window(node)) == (pads, extra)
+
+
+def test_the_axis_that_is_not_known():
+    """With a stride the extent is needed, and the first axis without one is named."""
+    found = win(shape=(1, 3, 8, "w"), auto_pad="SAME_UPPER", strides=[2, 2])
+    assert resolved_pads(found) == 1
+    assert isinstance(resolved_pads(win(shape=(1, 3, 8, "w"), auto_pad="SAME_UPPER")), tuple)

@@ -1,0 +1,129 @@
+"""The facts of a node: every name a target file can use is measured."""
+
+from __future__ import annotations
+
+import pytest
+
+from asserts import read
+from builders import Net
+from npuconv.facts import FACTS
+from npuconv.model import facts
+from npuconv.model.facts import measure
+
+# Decided by quantization, or the same as another under ONNX's name.
+LATER = {"weight_abs_sum_max"} | {name for name, fact in FACTS.items() if fact.alias_of}
+
+
+def conv(weight=(4, 3, 3, 3), shape=(1, 3, 8, 10), op="Conv", **attrs):
+    bias = attrs.pop("bias", True)
+    net = Net(x=shape).conv("x", weight, op=op, bias=bias, **attrs)
+    return measure(read(net.model()).nodes()[0])
+
+
+def test_every_fact_of_a_convolution():
+    """A depthwise convolution has all of them, and none under a name nobody knows."""
+    found = conv((8, 1, 3, 3), (1, 4, 8, 8), group=4)
+    assert {name for name, value in found.items() if value is not None} == set(FACTS) - LATER
+
+
+def test_values():
+    """Each number is where it belongs: height first, width last."""
+    found = conv(
+        (4, 3, 3, 5), strides=[2, 1], dilations=[2, 1], pads=[1, 2, 3, 4], kernel_shape=[3, 5]
+    )
+    assert {
+        "rank": 4, "mode": "plain", "layout": "nchw", "dtype": "float32", "bias": True,
+        "weight_dtype": "float32", "bias_dtype": "float32", "auto_pad": "NOTSET", "group": 1,
+        "kernel_h": 3, "kernel_w": 5, "stride_h": 2, "stride_w": 1, "dilation_h": 2,
+        "dilation_w": 1, "pad_top": 1, "pad_left": 2, "pad_bottom": 3, "pad_right": 4,
+        "pad_max": 4, "in_n": 1, "in_c": 3, "in_h": 8, "in_w": 10, "out_n": 1, "out_c": 4,
+        "weight_n": 4, "weight_c": 3, "weight_h": 3, "weight_w": 5, "dilated_kernel_h": 5,
+        "dilated_kernel_w": 5, "kernel_area": 15, "kernel_volume": 45, "in_c_per_group": 3,
+        "out_c_per_group": 4, "weight_constant": True, "pad_value": 0,
+    }.items() <= found.items()  # fmt: skip
+
+
+def test_kinds():
+    """A fact has the type that its definition says, and one of its choices."""
+    for name, value in conv((8, 1, 3, 3), (1, 4, 8, 8), group=4).items():
+        kind = {"int": int, "str": str, "bool": bool}[FACTS[name].kind]
+        assert type(value) is kind, name
+        assert not FACTS[name].choices or value in FACTS[name].choices
+
+
+@pytest.mark.parametrize(
+    ("weight", "channels", "group", "multiplier"),
+    [((8, 1, 1, 1), 4, 4, 2), ((8, 2, 1, 1), 4, 2, None)],
+)
+def test_groups(weight, channels, group, multiplier):
+    """Only a depthwise convolution has a channel multiplier."""
+    found = conv(weight, (1, channels, 8, 8), group=group)
+    assert found.get("channel_multiplier") == multiplier
+    assert found["in_c_per_group"] == weight[1]
+
+
+def test_a_convolution_of_one_axis():
+    """It has a width and no height."""
+    found = conv((4, 3, 5), (1, 3, 12), pads=[1, 2])
+    assert found["rank"] == 3
+    assert (found["kernel_w"], found["pad_left"], found["pad_right"]) == (5, 1, 2)
+    assert "kernel_h" not in found
+    assert "in_h" not in found
+
+
+def test_a_convolution_of_three_axes():
+    """Height and width are the last two axes."""
+    found = conv((4, 3, 2, 3, 5), (1, 3, 8, 8, 8))
+    assert (found["rank"], found["kernel_h"], found["kernel_w"]) == (5, 3, 5)
+    assert found["kernel_area"] == 30
+
+
+def test_transposed():
+    """Channels are read from a weight of the other order."""
+    found = conv((3, 4, 3, 3), op="ConvTranspose", strides=[2, 2], output_padding=[1, 0])
+    assert (found["mode"], found["in_c"], found["out_c"]) == ("transposed", 3, 4)
+    assert (found["output_padding_h"], found["output_padding_w"]) == (1, 0)
+
+
+def test_what_is_not_known():
+    """A symbol or a missing bias is None or false, never a guess."""
+    found = conv(shape=("N", 3, "h", "w"), bias=False)
+    assert (found["in_n"], found["in_h"], found["out_w"]) == (None, None, None)
+    assert (found["bias"], found["bias_dtype"]) == (False, None)
+
+
+def test_weights_that_are_computed():
+    """They are not constant, and of their size nothing may be known."""
+    net = Net(x=(1, 3, 8, 8), w=("m", 3, "kh", "kw")).op("Conv", "x", "w")
+    found = measure(read(net.model()).nodes()[0])
+    assert found["weight_constant"] is False
+    assert "kernel_h" not in found
+    assert "kernel_area" not in found
+
+
+def test_a_group_of_nothing():
+    """A group of 0 is somebody's mistake and divides nothing."""
+    model = read(Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3)).model())
+    model.nodes()[0].attrs["group"] = 0
+    assert "in_c_per_group" not in measure(model.nodes()[0])
+
+
+def test_pools_have_windows_and_no_weights():
+    """A pool is measured too."""
+    net = Net(x=(1, 3, 8, 8)).op("MaxPool", kernel_shape=[2, 3], strides=[2, 1])
+    found = measure(read(net.model()).nodes()[0])
+    assert (found["kernel_h"], found["stride_h"], found["in_c"]) == (2, 2, 3)
+    assert found["weight_constant"] is False
+    assert "kernel_area" not in found
+
+
+def test_other_operators_have_no_facts():
+    """What slides no kernel is measured as nothing."""
+    assert facts.measure(read(Net(x=(1, 3, 8, 8)).op("Relu").model()).nodes()[0]) == {}
+
+
+def test_layout():
+    """The NHWC form of Conv is told by its domain."""
+    model = read(Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3)).model())
+    model.nodes()[0].domain = "com.ms.internal.nhwc"
+    assert measure(model.nodes()[0])["layout"] == "nhwc"

@@ -1,0 +1,133 @@
+"""What a pass may not leave behind, and what is wrong with other people's models."""
+
+from __future__ import annotations
+
+import onnx
+import pytest
+from google.protobuf.message import EncodeError
+from onnx import TensorProto, helper
+
+from asserts import read
+from builders import Net, digits
+from npuconv.errors import InternalError, ModelError
+from npuconv.model import edit, verify
+
+
+@pytest.fixture
+def model():
+    return read(Net(x=(1, 4)).op("Relu").op("Neg").model())
+
+
+def broken(model):
+    """The bug that a pass is said to have."""
+    with pytest.raises(InternalError) as caught:
+        verify.check_model(model, after="some-pass")
+    assert caught.value.exit_code == 70
+    assert "pass 'some-pass'" in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_sound_model(model):
+    """Nothing is wrong with a model as it was read."""
+    verify.check_model(model, after="nothing")
+
+
+def test_a_node_without_an_origin(model):
+    """Every node stands for one of the user's."""
+    relu = model.nodes()[0]
+    stranger = type(relu)("Abs", "stranger", {}, [relu.outputs[0]], [edit.variable(model, "v")])
+    model.graph.nodes.append(stranger)
+    assert "'stranger' (Abs) has no origin" in broken(model)
+
+
+def test_nodes_out_of_order(model):
+    """A tensor is made before it is read."""
+    model.graph.nodes.reverse()
+    assert "'neg1' reads 't0' before it is made" in broken(model)
+
+
+def test_a_tensor_made_twice(model):
+    """Two tensors of one name would become one in the file."""
+    model.nodes()[1].outputs[0].name = "t0"
+    assert "'t0' is made twice" in broken(model)
+
+
+def test_an_output_that_nobody_makes(model):
+    """An output needs a maker."""
+    edit.disconnect_outputs(model.nodes()[1])
+    assert "output 't1' is made by no node" in broken(model)
+
+
+def test_constant_outputs_and_omitted_inputs(model):
+    """A constant needs no maker, and an input without a name is none."""
+    import numpy as np
+
+    edit.set_input(model.nodes()[0], 2, edit.constant(model, "c", np.zeros(1)))
+    model.graph.outputs.append(edit.constant(model, "also", np.zeros(1)))
+    verify.check_model(model, after="nothing")
+
+
+def test_subgraphs_are_checked():
+    """A branch may read what the graph around it has made, and nothing else."""
+
+    def branch(op):
+        out = helper.make_tensor_value_info(op, TensorProto.FLOAT, [1, 4])
+        return helper.make_graph([helper.make_node(op, ["t0"], [op])], op, [], [out])
+
+    import numpy as np
+
+    net = Net(x=(1, 4)).op("Relu")
+    cond = net.constant(np.asarray(True))
+    model = read(net.op("If", cond, then_branch=branch("Neg"), else_branch=branch("Abs")).model())
+    verify.check_model(model, after="nothing")
+    inner = model.nodes("If")[0].attrs["then_branch"]
+    inner.nodes[0].inputs[0] = edit.variable(model, "loose")
+    assert "reads 'loose' before it is made" in broken(model)
+
+
+def test_experimental_operators_print_nothing(capfd):
+    """ONNX's checker prints a warning about them; our own checks do without it."""
+    model = digits()
+    model.graph.node[0].op_type = "ImageScaler"
+    verify.check_proto(model, "m")
+    assert capfd.readouterr() == ("", "")
+    model.graph.node[0].input[0] = "nowhere"
+    with pytest.raises(ModelError, match="nowhere"):
+        verify.check_proto(model, "m")
+
+
+class TooLarge:
+    """A model as protobuf sees one of more than 2 GB: it cannot be serialized."""
+
+    def __init__(self, graph):
+        self.graph = graph
+
+    def SerializeToString(self, **_options):  # noqa: N802
+        """Fail as protobuf does."""
+        raise EncodeError("Failed to serialize proto")
+
+
+def test_a_model_over_two_gigabytes():
+    """ONNX's checker cannot take it whole; our own checks stand."""
+    graph = digits().graph
+    verify.check_proto(TooLarge(graph), "m")
+    graph.node[0].input[0] = "nowhere"
+    with pytest.raises(ModelError, match="nowhere"):
+        verify.check_proto(TooLarge(graph), "m")
+
+
+def test_sparse_initializers_are_known():
+    """They are tensors of the graph as well."""
+    graph = digits().graph
+    name = graph.node[0].input[1]
+    values = next(t for t in graph.initializer if t.name == name)
+    sparse = onnx.SparseTensorProto(values=values)
+    graph.initializer.remove(values)
+    graph.sparse_initializer.append(sparse)
+    verify.check_proto(TooLarge(graph), "m")
+
+
+def test_a_checker_without_words():
+    """An error of the checker without a text is still an error."""
+    assert verify._sentence(ValueError(" \n ")) == "the checker gives no reason"
+    assert verify._sentence(ValueError("\n first \nsecond")) == "first"

@@ -1,0 +1,106 @@
+"""What holds for every format, and the snapshots of what people and machines read."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from npuconv.errors import UsageError
+from npuconv.report import FORMATS, format_of, render, render_many
+from npuconv.report.schema import Report
+
+SUFFIXES = {
+    "text": "txt",
+    "json": "json",
+    "html": "html",
+    "markdown": "md",
+    "sarif": "sarif",
+    "junit": "xml",
+    "github": "github.txt",
+}
+Make = Callable[..., Report]
+Snapshot = Callable[[str, str], None]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_snapshots(name: str, report: Report, clean: Report, snapshot: Snapshot) -> None:
+    """Every format looks as it did when somebody last looked at it."""
+    suffix = SUFFIXES[name]
+    snapshot(f"refused.{suffix}", render(report, name))
+    snapshot(f"clean.{suffix}", render(clean, name))
+    snapshot(f"several.{suffix}", render_many([report, clean], name))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_same_report_same_bytes(name: str, make: Make) -> None:
+    """Two equal reports give the same bytes."""
+    assert render(make(), name) == render(make(), name)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_ends_in_one_newline(name: str, report: Report, clean: Report) -> None:
+    """Every text ends in one newline, also that of no report at all."""
+    texts = [render(report, name), render(clean, name), render_many([], name)]
+    texts.append(render_many([report, clean], name))
+    assert all(text.endswith("\n") and not text.endswith("\n\n") for text in texts)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_no_hidden_characters(name: str, report: Report) -> None:
+    """No format hands a control or bidi character on to the reader's terminal."""
+    text = render_many([report], name)
+    assert not [char for char in text if char != "\n" and not char.isprintable()]
+    text.encode("utf-8")
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_no_ci_commands(name: str, report: Report) -> None:
+    """No line of any format is a workflow command, but those that ``github`` is made of."""
+    lines = [line.strip() for line in render(report, name).splitlines()]
+    forged = [line for line in lines if line.startswith("::")]
+    assert len(forged) == (7 if name == "github" else 0)
+    if name in {"text", "json", "sarif", "markdown", "github"}:
+        assert not [line for line in lines if "##[" in line or "##vso[" in line]
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("a.json", "json"),
+        ("b/c.HTML", "html"),
+        ("d.report.md", "markdown"),
+        ("e.sarif", "sarif"),
+        ("f.xml", "junit"),
+        ("g.txt", "text"),
+    ],
+)
+def test_suffix_picks_the_format(path: str, name: str) -> None:
+    """The suffix of a report file picks the renderer."""
+    assert format_of(path) == name
+
+
+@pytest.mark.parametrize("path", ["report.pdf", "report", ".json"])
+def test_unknown_suffix(path: str) -> None:
+    """Another suffix is a usage error that lists those there are."""
+    with pytest.raises(UsageError, match=r"\.json \.html \.md \.sarif \.xml"):
+        format_of(path)
+
+
+def test_unknown_format(report: Report) -> None:
+    """Another format is a usage error that lists those there are."""
+    with pytest.raises(UsageError, match="text, json, html"):
+        render(report, "pdf")
+    with pytest.raises(UsageError, match="no report format 'pdf'"):
+        render_many([report], "pdf")
+
+
+def test_import_is_cheap() -> None:
+    """Importing the package loads neither pydantic nor a renderer nor jinja2."""
+    code = (
+        "import sys, npuconv.report; bad = {'pydantic', 'jinja2', 'npuconv.report.text'}"
+        " & set(sys.modules); sys.exit(str(bad) if bad else 0)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,115 @@
+"""Tests of attribute-contradicts-weight."""
+
+from __future__ import annotations
+
+import pytest
+
+from asserts import finding, findings
+from builders import Net
+from target_files import chip
+
+CODE = "SHP005"
+X = (1, 3, 8, 8)
+
+
+def conv(weight: tuple[int, ...] = (4, 3, 3, 3), x=X, **attrs):
+    return Net(x=x).conv("x", weight, name="conv", **attrs).model()
+
+
+def pool(**attrs):
+    return Net(x=X).op("MaxPool", name="pool", **attrs).model()
+
+
+def biased(size: int, op: str = "Conv", **attrs):
+    net = Net(x=X)
+    return net.op(op, "x", net.random(3, 3, 3, 3), net.random(size), name="conv", **attrs).model()
+
+
+def up(weight: tuple[int, ...], **attrs):
+    return conv(weight, op="ConvTranspose", bias=False, **attrs)
+
+
+PROBLEMS = {
+    "kernel_shape is [5, 5] but the weights are [4, 3, 3, 3]": lambda: conv(kernel_shape=[5, 5]),
+    "kernel_shape is [3] but the weights are [4, 3, 3, 3]": lambda: conv(kernel_shape=[3]),
+    "strides has 1 values, but 2 spatial axes need 2": lambda: conv(strides=[2]),
+    "strides is [0, 1]; no value may be that small": lambda: conv(strides=[0, 1]),
+    "dilations has 3 values, but 2 spatial axes need 2": lambda: conv(dilations=[1, 1, 1]),
+    "dilations is [1, 0]; no value may be that small": lambda: conv(dilations=[1, 0]),
+    "pads has 2 values, but 2 spatial axes need 4": lambda: conv(pads=[1, 1]),
+    "pads is [0, 0, -1, 0]; no value may be that small": lambda: conv(pads=[0, 0, -1, 0]),
+    "output_padding has 1 values, but 2 spatial axes need 2": (
+        lambda: up((3, 4, 3, 3), output_padding=[1])
+    ),
+    "group is 0, which does not divide the 4 channels of the weights": lambda: conv(group=0),
+    "group is 3, which does not divide the 4 channels of the weights": (
+        lambda: conv((4, 1, 3, 3), group=3)
+    ),
+    "the input has 3 channels but weights and group want 2": lambda: conv((4, 2, 3, 3)),
+    "the input has 3 channels but weights and group want 6": lambda: conv((4, 3, 3, 3), group=2),
+    "the input has 3 channels but weights and group want 4": lambda: up((4, 3, 3, 3)),
+    "the input has rank 3 but the weights have rank 4": lambda: conv(x=(1, 3, 8)),
+    "the bias has shape [5] but there are 3 output channels": lambda: biased(5),
+    "the bias has shape [3] but there are 9 output channels": (
+        lambda: biased(3, "ConvTranspose", group=3)
+    ),
+    "it has 1 dimensions, which leaves no spatial axis": lambda: conv((4,), bias=False),
+    "it has 2 dimensions, which leaves no spatial axis": lambda: conv((4, 3), bias=False),
+}
+POOLS = {
+    "strides has 1 values, but 2 spatial axes need 2": (
+        lambda: pool(kernel_shape=[2, 2], strides=[2])
+    ),
+    "the input has rank 4 but kernel_shape has 1 values": lambda: pool(kernel_shape=[2]),
+}
+FIRES = [*PROBLEMS.values(), *POOLS.values()]
+SILENT = [
+    conv,
+    lambda: conv(kernel_shape=[3, 3], strides=[2, 2], dilations=[1, 2], pads=[1, 0, 2, 0]),
+    lambda: conv((6, 1, 3, 3), group=3),
+    lambda: up((3, 2, 3, 3), group=3, output_padding=[1, 1], strides=[2, 2]),
+    lambda: conv(x=("N", "C", "H", "W")),
+    lambda: Net(x=X, w=("O", 3, 3, 3)).op("Conv", "x", "w").model(),
+    lambda: Net(x=X).op("Relu").model(),
+    lambda: pool(kernel_shape=[2, 2], strides=[2, 2]),
+    lambda: biased(9, "ConvTranspose", group=3),
+]
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_each_problem_names_both_sides(problem):
+    """One finding, with the two numbers that contradict each other."""
+    found = finding(PROBLEMS[problem](), CODE)
+    assert (found.message, found.node) == (problem, "conv")
+    assert found.source in ("ONNX Conv-11", "ONNX ConvTranspose-11")
+
+
+@pytest.mark.parametrize("problem", POOLS)
+def test_pools_have_lengths_too(problem):
+    """What says nothing of weights holds for them as well."""
+    assert finding(POOLS[problem](), CODE).message == problem
+
+
+def test_several_problems_are_several_findings():
+    """Nobody should have to repair them one run after the other."""
+    assert len(findings(conv((4, 2, 3, 3), strides=[1], pads=[1]), CODE)) == 3
+
+
+def test_lengths_are_judged_without_known_weights():
+    """The rank of the weights is enough."""
+    proto = Net(x=X, w=("O", 3, "a", "b")).op("Conv", "x", "w", strides=[1]).model()
+    assert findings(proto, CODE)
+
+
+def test_the_kernel_tells_the_axes_of_a_pool_whose_input_is_unknown():
+    """Only what can be compared is."""
+    net = Net(x=X, shape=("n",)).op("Relu", "x")
+    net.op("Mystery", domain="org.example").op("MaxPool", kernel_shape=[2, 2], pads=[1, 1])
+    assert finding(net.model(), CODE).message == "pads has 2 values, but 2 spatial axes need 4"
+
+
+def test_no_other_rule_judges_what_cannot_be_measured():
+    """A chip's limits say nothing of a kernel with two ranks."""
+    target = chip(rank={"equals": 4}, stride_h={"max": 1}, kernel_h="?")
+    for code in ("SHP001", "SHP007", "OPS005"):
+        assert not findings(conv(kernel_shape=[3]), code, target)

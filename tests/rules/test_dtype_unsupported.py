@@ -1,0 +1,56 @@
+"""Tests of dtype-unsupported."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from asserts import finding, findings
+from builders import Net, integer_conv
+from target_files import chip
+
+CODE = "DTY001"
+ONES = np.ones((4, 3, 3, 3), np.int8)
+FIRES = [
+    lambda: integer_conv(ONES, dtype=np.uint8),
+    lambda: integer_conv(ONES.astype(np.uint8)),
+    (lambda: integer_conv(ONES, dtype=np.uint8), chip(dtype={"equals": "int8"})),
+    (lambda: integer_conv(ONES.astype(np.uint8)), chip(weight_dtype={"equals": "int8"})),
+    (lambda: integer_conv(ONES), chip(bias_dtype=["int16"])),
+]
+SILENT = [
+    lambda: integer_conv(ONES),
+    (lambda: integer_conv(ONES, bias=None), chip(bias_dtype=["int16"])),
+    (lambda: integer_conv(ONES, dtype=np.uint8), chip(dtype=["int8", "uint8"])),
+    lambda: Net(x=(1, 3, 8, 8)).conv("x").model(),
+]
+
+
+@pytest.mark.parametrize(
+    ("build", "fact"), [(FIRES[0], "dtype"), (FIRES[1], "weight_dtype")], ids=["input", "weights"]
+)
+def test_it_names_the_part(build, fact):
+    """Activations and weights have limits of their own."""
+    found = finding(build(), CODE)
+    assert found.message == f"{fact} is uint8; the device takes int8"
+    assert (found.node, found.value, found.limit) == ("conv", "uint8", "int8")
+    assert "(notes/T: only INT8)" in found.source
+
+
+def test_the_bias_has_a_type_too():
+    """It is int32 as ONNX wants it."""
+    found = finding(integer_conv(ONES), CODE, chip(bias_dtype=["int16", "int8"]))
+    assert found.message == "bias_dtype is int32; the device takes int16 or int8"
+
+
+def test_every_part_is_a_finding():
+    """What leaves the house is looked at whole."""
+    proto = integer_conv(ONES.astype(np.uint8), dtype=np.uint8)
+    assert len(findings(proto, CODE)) == 2
+
+
+def test_a_mode_has_types_of_its_own():
+    """Grouped, neither plain nor depthwise."""
+    target = chip(modes={"grouped": {"weight_dtype": ["int4"]}})
+    assert findings(integer_conv(np.ones((4, 2, 3, 3), np.int8), group=2), CODE, target)
+    assert not findings(integer_conv(np.ones((4, 1, 3, 3), np.int8), group=4), CODE, target)

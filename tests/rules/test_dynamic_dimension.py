@@ -1,0 +1,102 @@
+"""Tests of dynamic-dimension."""
+
+from __future__ import annotations
+
+import pytest
+
+from asserts import finding, findings
+from builders import Net
+from target_files import chip
+
+CODE = "SHP012"
+X = (1, 3, "H", 8)
+SAME = {"auto_pad": "SAME_UPPER"}
+
+
+def conv(x=X, strides=(2, 2), auto_pad: str = "SAME_UPPER"):
+    return Net(x=x).conv("x", name="conv", strides=list(strides), auto_pad=auto_pad).model()
+
+
+def pool():
+    return Net(x=X).op("MaxPool", kernel_shape=[3, 3], strides=[2, 2], **SAME).model()
+
+
+FIRES = [
+    conv,
+    lambda: conv((1, 3, 8, "W")),
+    lambda: conv(auto_pad="SAME_LOWER"),
+    (pool, chip("MaxPool")),
+    (
+        lambda: (
+            Net(x=X)
+            .conv(
+                "x", (3, 4, 3, 3), op="ConvTranspose", output_shape=[9, 9], strides=[2, 2], **SAME
+            )
+            .model()
+        ),
+        chip("ConvTranspose"),
+    ),
+]
+SILENT = [
+    lambda: conv(strides=(1, 1)),
+    lambda: conv(strides=(1, 2)),
+    lambda: conv(auto_pad="VALID"),
+    lambda: conv(("N", 3, 8, 8)),
+    lambda: Net(x=X).conv("x", strides=[2, 2]).model(),
+    pool,
+    lambda: Net(x=(1, 3, 8, 8), w=("O", 3, "a", "b")).op("Conv", "x", "w", **SAME).model(),
+    lambda: Net(x=X).conv("x", strides=[2], **SAME).model(),
+    lambda: Net(x=X).op("Relu").model(),
+]
+
+
+@pytest.mark.parametrize(("x", "axis", "name"), [(X, 2, "H"), ((1, 3, 8, "W"), 3, "W")])
+def test_it_names_the_axis(x, axis, name):
+    """The axis as ONNX counts, and the name of the dimension."""
+    found = finding(conv(x), CODE)
+    assert found.message == (
+        f"SAME_UPPER with stride 2 needs the input extent of axis {axis}, "
+        f"which is symbolic ({name})"
+    )
+    assert (found.node, found.value) == ("conv", f"axis {axis} = {name}")
+    assert (found.limit, found.source) == ("a number", "ONNX Conv-11, attribute auto_pad")
+
+
+@pytest.mark.parametrize(
+    ("x", "shown"), [(X, "1,3,?,8"), (("N", 3, "H", "W"), "?,3,?,?"), ((1, 3, None, 8), "1,3,?,8")]
+)
+def test_the_advice_is_the_flag_to_give(x, shown):
+    """With the input's own name, and what of its shape is known."""
+    assert finding(conv(x), CODE).fix == f"give --input-shape x={shown} with numbers for every ?"
+
+
+def test_the_advice_names_the_input_that_is_dynamic():
+    """Not the first one."""
+    net = Net(fixed=(1, 3, 8, 8), image=X).conv("image", strides=[2, 2], **SAME)
+    assert "--input-shape image=" in finding(net.model(), CODE).fix
+
+
+def test_an_extent_nobody_named():
+    """None is not shown as a name."""
+    found = finding(conv((1, 3, None, 8)), CODE)
+    assert found.message.endswith("of axis 2, which is not known")
+    assert found.value == "axis 2 = ?"
+
+
+def test_the_general_advice_where_every_input_is_fixed():
+    """The extent then comes out of an operator that nobody can follow."""
+    net = Net(x=(1, 3, 8, 8)).op("Mystery", domain="org.example")
+    found = finding(net.conv(strides=[2, 2], **SAME).model(), CODE)
+    assert found.fix == "Give the shape of the input with --input-shape."
+
+
+def test_a_stride_on_the_fixed_axis_does_not_matter():
+    """With stride 1 the pads are the same for every extent."""
+    assert findings(conv(strides=(2, 1)), CODE)
+    assert not findings(conv(strides=(1, 2)), CODE)
+
+
+def test_pools_that_stay_on_the_host_keep_their_auto_pad():
+    """Its runtime has the extent; only a target that lists them needs it before."""
+    assert not findings(pool(), CODE)
+    assert finding(pool(), CODE, chip("MaxPool")).op_type == "MaxPool"

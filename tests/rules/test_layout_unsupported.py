@@ -1,0 +1,37 @@
+"""Tests of layout-unsupported."""
+
+from __future__ import annotations
+
+from asserts import finding, findings
+from builders import Net
+from target_files import chip
+
+CODE = "SHP013"
+NHWC = chip(layout={"equals": "nhwc"})
+
+
+def conv():
+    return Net(x=(1, 3, 8, 8)).conv("x", name="conv").model()
+
+
+FIRES = [(conv, NHWC)]
+SILENT = [
+    conv,
+    (conv, chip(layout=["nchw", "nhwc"])),
+    (conv, chip(layout="?")),
+    lambda: Net(x=(1, 3, 8, 8)).op("Relu").model(),
+]
+
+
+def test_a_device_of_the_other_layout():
+    """What is written would be NCHW."""
+    found = finding(conv(), CODE, NHWC)
+    assert found.message == "layout is nchw; the device takes nhwc"
+    assert (found.node, found.value, found.limit) == ("conv", "layout=nchw", "nhwc")
+    assert "--layout" in found.fix
+
+
+def test_the_layout_is_the_one_that_will_be_written():
+    """So following the advice helps, and asking for a wrong layout is told."""
+    assert not findings(conv(), CODE, NHWC, layout="nhwc")
+    assert finding(conv(), CODE, layout="nhwc").value == "layout=nhwc"

@@ -1,0 +1,43 @@
+"""Tests of padding-not-zero-point."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from asserts import finding, findings
+from builders import Net, integer_conv
+from target_files import chip
+
+CODE = "QNT001"
+ONES = np.ones((4, 3, 3, 3), np.int8)
+PADS = {"pads": [1, 1, 1, 1]}
+FIRES = [
+    lambda: integer_conv(ONES, zero=-7, **PADS),
+    lambda: integer_conv(ONES, zero=5, pads=[0, 0, 0, 1]),
+    (lambda: integer_conv(ONES, **PADS), chip(pad_value={"equals": -128})),
+]
+SILENT = [
+    lambda: integer_conv(ONES, **PADS),
+    lambda: integer_conv(ONES, zero=-7),
+    lambda: integer_conv(ONES, zero=-7, pads=[0, 0, 0, 0]),
+    (lambda: integer_conv(ONES, zero=-7, **PADS), chip()),
+    (lambda: integer_conv(ONES, zero=-7, **PADS), chip(pad_value="?")),
+    lambda: Net(x=(1, 3, 8, 8)).conv("x", **PADS).model(),
+]
+
+
+def test_it_names_both_numbers():
+    """What the runtime pads with, and what the device does."""
+    found = finding(FIRES[0](), CODE)
+    assert found.message == "it pads, and its input has zero point -7; the device fills with 0"
+    assert (found.node, found.value, found.limit) == ("conv", "zero point -7", "0")
+    assert "(notes/pads: the fill value can only be 0)" in found.source
+
+
+def test_a_zero_point_that_is_computed_is_not_judged():
+    """It is not known here."""
+    proto = integer_conv(ONES, zero=-7, **PADS)
+    point = proto.graph.node[1].input[2]
+    proto.graph.node.insert(0, Net().op("Identity", point, to="late").nodes[0])
+    proto.graph.node[2].input[2] = "late"
+    assert not findings(proto, CODE)

@@ -1,0 +1,42 @@
+"""Tests of rank-unsupported."""
+
+from __future__ import annotations
+
+import pytest
+
+from asserts import finding
+from builders import Net
+from target_files import chip
+
+CODE = "SHP001"
+
+
+def conv(axes: int):
+    extents = (8,) * axes
+    return Net(x=(1, 3, *extents)).conv("x", (4, 3, *(3,) * axes), name="conv").model()
+
+
+def pool(axes: int):
+    return Net(x=(1, 3, *(8,) * axes)).op("MaxPool", kernel_shape=[2] * axes).model()
+
+
+FIRES = [
+    lambda: conv(1),
+    lambda: conv(3),
+    (lambda: pool(1), chip("MaxPool", rank={"equals": 4})),
+]
+SILENT = [
+    lambda: conv(2),
+    lambda: pool(1),
+    (lambda: conv(1), chip(rank=[3, 4])),
+    lambda: Net(x=(1, 3)).op("Mystery", domain="org.example").model(),
+]
+
+
+@pytest.mark.parametrize(("axes", "rank"), [(1, 3), (3, 5)])
+def test_it_names_the_rank(axes, rank):
+    """Dimensions are counted as ONNX does, with batch and channels."""
+    found = finding(conv(axes), CODE)
+    assert found.message == f"Conv of rank {rank}; the device takes rank 4"
+    assert (found.node, found.value, found.limit) == ("conv", f"rank={rank}", "4")
+    assert "(notes/X: only Conv2D)" in found.source

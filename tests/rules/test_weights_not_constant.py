@@ -1,0 +1,59 @@
+"""Tests of weights-not-constant."""
+
+from __future__ import annotations
+
+from asserts import finding, findings
+from builders import Net
+from target_files import chip
+
+CODE = "OPS003"
+X = (1, 3, 8, 8)
+
+
+def weighted(op: str = "Conv"):
+    return Net(x=X, w=(3, 3, 3, 3)).op(op, "x", "w", name="conv").model()
+
+
+def biased():
+    net = Net(x=X, b=(4,)).op("Relu", "b", name="relu", to="late")
+    return net.op("Conv", "x", net.random(4, 3, 3, 3), "late", name="conv").model()
+
+
+FIRES = [
+    weighted,
+    lambda: weighted("ConvTranspose"),
+    biased,
+    (weighted, chip(weight_constant={"equals": True})),
+]
+SILENT = [
+    lambda: Net(x=X).conv("x").model(),
+    lambda: Net(x=X).conv("x", bias=False).model(),
+    lambda: Net(x=X).op("Relu").model(),
+    (lambda: Net(x=X).conv("x").model(), chip(weight_constant={"equals": True})),
+]
+
+
+def test_weights_that_are_an_input():
+    """There is no node to name."""
+    found = finding(weighted(), CODE)
+    assert found.message == "the weights 'w' come from an input of the model"
+    assert (found.node, found.value, found.limit) == ("conv", "w", "a constant")
+
+
+def test_a_bias_that_is_computed():
+    """The node that computes it is where to look."""
+    found = finding(biased(), CODE)
+    assert found.message == "the bias 'late' comes from 'relu' (Relu)"
+
+
+def test_both_are_two_findings():
+    """They may come from different places."""
+    proto = Net(x=X, w=(4, 3, 3, 3), b=(4,)).op("Conv", "x", "w", "b").model()
+    assert [f.value for f in findings(proto, CODE)] == ["b", "w"]
+
+
+def test_the_target_is_cited_where_it_says_so():
+    """It holds without, since there would be nothing to quantize."""
+    target = chip(weight_constant={"equals": True})
+    assert finding(weighted(), CODE, target).source.startswith("chip:6 operators.Conv")
+    assert not finding(weighted(), CODE).source
