@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,12 @@ from npuconv.rules._context import RuleContext
 from npuconv.target import Target
 
 
+@cache
+def builtin(name: str = "npu-int8") -> Target:
+    """A target that comes with npuconv, read once: nothing changes it."""
+    return Target.load(name)
+
+
 def read(proto: onnx.ModelProto) -> Model:
     """A Model with inferred shapes."""
     model = load.load(proto)
@@ -28,7 +35,7 @@ def read(proto: onnx.ModelProto) -> Model:
 
 def context(**options: Any) -> PassContext:
     """A pass context for the built-in target, with verification on."""
-    return PassContext(Target.load("npu-int8"), Options(**options))
+    return PassContext(builtin(), Options(**options))
 
 
 def run_pass(name: str, model: Model, ctx: PassContext | None = None) -> int:
@@ -45,14 +52,14 @@ def unpack(example: Any) -> tuple[onnx.ModelProto, Target]:
     built-in target, or a pair of such a callable and the target to judge it by.
     """
     build, target = example if isinstance(example, tuple) else (example, "npu-int8")
-    return build(), target if isinstance(target, Target) else Target.load(target)
+    return build(), target if isinstance(target, Target) else builtin(target)
 
 
 def findings(
     proto: onnx.ModelProto, code: str, target: str | Target = "npu-int8", **options: Any
 ) -> list[Finding]:
     """What one rule says of a model as it is."""
-    chip = target if isinstance(target, Target) else Target.load(target)
+    chip = target if isinstance(target, Target) else builtin(target)
     ctx = RuleContext(read(proto), chip, Options(**options))
     rule = next(r for r in _engine.all_rules() if r.code == code)
     return _engine.lint(ctx, at=rule.at, only=[code])

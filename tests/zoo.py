@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import onnx
+
 from builders import Net, digits
 
 X = (1, 4, 10, 10)
 
 
 def _old() -> onnx.ModelProto:
-    net = Net(opset=7, ir_version=3, x=X)
+    net = Net(opset=7, ir_version=4, x=X)
     net.conv("x", (4, 4, 3, 3), auto_pad="SAME_UPPER", strides=[2, 2]).batchnorm(4).op("Relu")
     return net.op("Pad", pads=[0, 0, 1, 1, 0, 0, 1, 1]).op("Dropout").model()
 

@@ -19,7 +19,7 @@ from npuconv.errors import CalibrationError
 from npuconv.quant.observers import Method, Observer
 from npuconv.quant.qparams import QParams, symmetric_scale
 
-SPREAD = 4096  # about so many values of one tensor and sample go into its histogram
+SPREAD = 2048  # about so many values of one tensor and sample go into its histogram
 _PREFIX = "npuconv/calibration"
 
 
@@ -65,17 +65,25 @@ def observe(
     observers = {name: Observer(name) for name in tensors}
     try:
         session = executor.Session(_with_taps(model, tensors))
-        for feed in feeds:
-            _watch(session.run(feed), observers)
+        for number, feed in enumerate(feeds):
+            _watch(session.run(feed), observers, number)
             progress()
     except executor.RuntimeRefusedError as error:
         raise CalibrationError(f"the float model does not run on the samples: {error}") from None
     return observers
 
 
-def _watch(values: Mapping[str, np.ndarray], observers: Mapping[str, Observer]) -> None:
+def _watch(
+    values: Mapping[str, np.ndarray], observers: Mapping[str, Observer], number: int
+) -> None:
     for index, observer in enumerate(observers.values()):
         lowest, highest, some = (values[_tap(kind, index)] for kind in ("min", "max", "some"))
+        if not (np.isfinite(lowest) and np.isfinite(highest)):
+            raise CalibrationError(
+                f"sample {number}: the float model itself makes values that are not finite "
+                f"(tensor {observer.name!r})",
+                hint="check the weights, and the normalization of the samples",
+            )
         observer.update_range(float(lowest), float(highest))
         observer.update(some)
 

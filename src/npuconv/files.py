@@ -43,9 +43,13 @@ def check_writable(path: str | Path) -> None:
         OutputError: the folder does not exist or is not writable, or it is a directory.
     """
     target = Path(path)
-    if target.is_dir():
+    try:
+        taken, home = target.is_dir(), target.parent.is_dir()
+    except OSError as error:  # a folder above that may not be entered, a name too long
+        raise OutputError(f"{path}: cannot be written: {error.strerror}") from None
+    if taken:
         raise OutputError(f"{path}: is a directory; give a file name")
-    if not target.parent.is_dir():
+    if not home:
         raise OutputError(f"{path}: the folder {str(target.parent)!r} does not exist")
     if not os.access(target.parent, os.W_OK):
         raise OutputError(f"{path}: the folder {str(target.parent)!r} is not writable")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from npuconv.model import query
@@ -66,7 +67,27 @@ class Plan:
 
     def group_of(self) -> dict[str, Group]:
         """The group of every int8 tensor, by tensor name."""
+        return self._by_tensor
+
+    def on_device(self, node: Node) -> bool:
+        """Whether the node is a convolution that runs on the device."""
+        return id(node) in self._device
+
+    def is_carried(self, node: Node) -> bool:
+        """Whether the node passes int8 values on."""
+        return id(node) in self._carried
+
+    @cached_property
+    def _by_tensor(self) -> dict[str, Group]:
         return {name: group for group in self.groups for name in group.tensors}
+
+    @cached_property
+    def _device(self) -> frozenset[int]:
+        return frozenset(id(n) for n in self.device)
+
+    @cached_property
+    def _carried(self) -> frozenset[int]:
+        return frozenset(id(n) for n in self.carried)
 
 
 def make_plan(
@@ -139,26 +160,23 @@ def _pads_with_constant(node: Node) -> bool:
 
 
 def _place(model: Model, plan: Plan, target: Target, blocked: set[str]) -> None:
-    device = {id(n) for n in plan.device}
-    carried = {id(n) for n in plan.carried}
     assumed = set(target.fused_activations.assume)
     other: Placement = "undocumented" if target.unlisted_operators == "undocumented" else "host"
     for node in model.nodes():
-        if id(node) in device:
+        place: Placement = other
+        reason = _host_reason(node, target, plan.is_carried(node))
+        if plan.on_device(node):
             place, reason = "device", f"{node.op} is listed and within every known limit"
-        elif id(node) in carried and node.op in assumed and _follows_device(node, device | carried):
+        elif plan.is_carried(node) and node.op in assumed and _follows_device(node, plan):
             place, reason = "device", f"{node.op} after a convolution: assumed to be fused"
         elif node.name in blocked:
             place, reason = "host", "a finding keeps it off the device"
-        else:
-            place, reason = other, _host_reason(node, target, id(node) in carried)
-        plan.placement[id(node)] = place  # type: ignore[assignment]
-        plan.reason[id(node)] = reason
+        plan.placement[id(node)], plan.reason[id(node)] = place, reason
 
 
-def _follows_device(node: Node, inside: set[int]) -> bool:
+def _follows_device(node: Node, plan: Plan) -> bool:
     maker = query.producer(node.inputs[0])
-    return maker is not None and maker.op == "Conv" and id(maker) in inside
+    return maker is not None and plan.on_device(maker)
 
 
 def _host_reason(node: Node, target: Target, carried: bool) -> str:

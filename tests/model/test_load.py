@@ -136,6 +136,13 @@ def test_a_tensor_with_too_few_numbers():
     assert "too small" in refused(graph(node("Add", ["x", "w"], "y"), tensors=[short]))
 
 
+def test_an_element_type_that_nobody_knows():
+    """What ONNX's checker lets pass and graph-surgeon does not is refused as well."""
+    model = digits()
+    model.graph.value_info.append(helper.make_tensor_value_info("x", 99, [1]))
+    assert "cannot be read as a graph" in refused(model)
+
+
 def test_types_that_are_smaller_than_a_byte():
     """Two int4 share a byte, and an unused one does no harm."""
     packed = tensor([3], b"ab", TensorProto.INT4)

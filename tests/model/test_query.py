@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from onnx import TensorProto
 
 from asserts import read
 from builders import Net
@@ -76,6 +77,8 @@ def test_types(model):
     assert query.dtype_name(tensor) == "float32"
     tensor.dtype = np.int8
     assert query.dtype_name(tensor) == "int8"
+    tensor.dtype = TensorProto.BFLOAT16  # graph-surgeon keeps ONNX's number
+    assert query.dtype_name(tensor) == "bfloat16"
     tensor.dtype = None
     assert query.dtype_name(tensor) == query.dtype_name(None) == ""
 

@@ -101,10 +101,18 @@ def test_lengths_are_judged_without_known_weights():
     assert findings(proto, CODE)
 
 
+def test_the_input_tells_the_axes_where_nothing_else_does():
+    """Of the weights not even the rank is known; of an unknown input nothing is said."""
+    net = Net(x=X, w=(1,)).op("Mystery", "w", domain="org.example", to="late")
+    assert finding(net.op("Conv", "x", "late", strides=[1]).model(), CODE).value == ""
+    net = Net(w=(1,)).op("Mystery", "w", domain="org.example", to="late")
+    assert not findings(net.op("Conv", "late", "late", strides=[1]).model(), CODE)
+
+
 def test_the_kernel_tells_the_axes_of_a_pool_whose_input_is_unknown():
     """Only what can be compared is."""
-    net = Net(x=X, shape=("n",)).op("Relu", "x")
-    net.op("Mystery", domain="org.example").op("MaxPool", kernel_shape=[2, 2], pads=[1, 1])
+    net = Net(x=X).op("Mystery", domain="org.example")
+    net.op("MaxPool", kernel_shape=[2, 2], pads=[1, 1])
     assert finding(net.model(), CODE).message == "pads has 2 values, but 2 spatial axes need 4"
 
 

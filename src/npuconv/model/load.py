@@ -67,8 +67,6 @@ def from_proto(proto: onnx.ModelProto, *, name: str, sha256: str = "") -> Model:
     verify.check_proto(proto, name)
     try:
         graph = gs.import_onnx(proto)
-    except ModelError:
-        raise
     except Exception as error:  # its failures have no common base
         raise ModelError(f"{name}: cannot be read as a graph: {_first_line(error)}") from None
     # IR 1 and 2 had no opset_import; their operators are those of opset 1.

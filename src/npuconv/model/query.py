@@ -108,6 +108,10 @@ def dtype_name(tensor: Tensor | None) -> str:
     dtype = getattr(tensor, "dtype", None)
     if dtype is None:
         return ""
+    if isinstance(dtype, int):  # a type numpy has no name for stays ONNX's number
+        from onnx import TensorProto
+
+        return str(TensorProto.DataType.Name(dtype)).lower()
     # numpy.dtype has a name, a scalar type such as numpy.int8 has __name__.
     return str(getattr(dtype, "name", None) or getattr(dtype, "__name__", dtype))
 

@@ -60,22 +60,38 @@ def forget(model: Model) -> None:
                 tensor.shape = None
 
 
-def infer(model: Model) -> None:
+def infer(model: Model) -> str:
     """Fill in shapes and types of all tensors, as far as ONNX can tell.
 
-    Never raises on a graph ONNX's inference cannot follow: what stays unknown is unknown,
-    and a rule that needs it says so.
+    What stays unknown is unknown, and a rule that needs it says so.
+
+    Returns:
+        What is contradictory about the shapes, in ONNX's words; '' where nothing is.
     """
     proto = skeleton(model)
-    try:
-        inferred = onnx.shape_inference.infer_shapes(proto, data_prop=True)
-    except Exception:  # InferenceError, and segfault-turned ValueErrors of old versions
-        return
+    inferred, contradiction = _inferred(proto)
+    if inferred is None:
+        return contradiction
     known = {info.name: info for info in inferred.graph.value_info}
     known |= {info.name: info for info in inferred.graph.output}
     for node in model.nodes():
         for tensor in node.outputs:
             _update(tensor, known.get(tensor.name))
+    return contradiction
+
+
+def _inferred(proto: onnx.ModelProto) -> tuple[onnx.ModelProto | None, str]:
+    """Strictly if possible; otherwise as far as it goes, with the reason why not strictly."""
+    try:
+        return onnx.shape_inference.infer_shapes(proto, strict_mode=True, data_prop=True), ""
+    except Exception as error:  # InferenceError, and ValueErrors of old versions
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        reason = lines[-1] if lines else type(error).__name__
+        reason = reason.replace("[ShapeInferenceError] ", "").replace("Inference error(s): ", "")
+    try:
+        return onnx.shape_inference.infer_shapes(proto, data_prop=True), reason
+    except Exception:
+        return None, reason
 
 
 def _update(tensor: Tensor, info: onnx.ValueInfoProto | None) -> None:

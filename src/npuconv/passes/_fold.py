@@ -73,13 +73,19 @@ def is_pure(node: Node) -> bool:
     return node.op not in ("Constant", "QuantizeLinear") and not node.op.startswith("Sequence")
 
 
+def _element_size(tensor: Tensor) -> int:
+    """Bytes; a type numpy has no name for (bfloat16) has two at most."""
+    dtype = tensor.dtype
+    return 2 if isinstance(dtype, int) else int(np.dtype(dtype or np.float32).itemsize)
+
+
 def too_large(node: Node, limit: int) -> str:
     """Why its result must not be computed, or ''."""
     for tensor in node.outputs:
         dims = query.static_shape(tensor)
         if dims is None and node.op in _EXPANDING:
             return "the size of its result is not known before it runs"
-        size = math.prod(dims or (0,)) * np.dtype(tensor.dtype or np.float32).itemsize
+        size = math.prod(dims or (0,)) * _element_size(tensor)
         if size > limit:
             return f"its result has {size / 2**20:,.0f} MiB, over max_folded_mib"
     return ""

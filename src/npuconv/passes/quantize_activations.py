@@ -32,12 +32,13 @@ def _after(model: Model, ctx: PassContext, node: Node, tensor: Tensor) -> int:
     """Round what ``node`` makes; its readers, and the model's output, get the rounded one."""
     from npuconv.model import edit
 
-    if tensor.name not in _groups(ctx) or _waits_for_activation(model, ctx, node, tensor):
+    group = _group(ctx, tensor)
+    if group is None or _waits_for_activation(model, ctx, node, tensor):
         return 0
     raw = edit.variable(model, f"{tensor.name}/float", tensor)
     index = next(i for i, t in enumerate(node.outputs) if t is tensor)
     node.outputs[index] = raw
-    _pair(model, ctx, raw, tensor, node, _groups(ctx)[tensor.name])
+    _pair(model, ctx, raw, tensor, node, group)
     return 1
 
 
@@ -46,7 +47,7 @@ def _waits_for_activation(model: Model, ctx: PassContext, node: Node, tensor: Te
     reader = query.sole_consumer(model, tensor)
     if ctx.options.format != "qdq" or node.op != "Conv" or reader is None or ctx.plan is None:
         return False
-    return reader.op in ("Relu", "Clip") and any(reader is n for n in ctx.plan.carried)
+    return reader.op in ("Relu", "Clip") and ctx.plan.is_carried(reader)
 
 
 def _before(model: Model, ctx: PassContext, conv: Node) -> int:
@@ -54,12 +55,13 @@ def _before(model: Model, ctx: PassContext, conv: Node) -> int:
     from npuconv.model import edit
 
     tensor = conv.inputs[0]
-    maker = query.producer(tensor)
-    if maker is not None and maker.op == "DequantizeLinear":
+    group, maker = _group(ctx, tensor), query.producer(tensor)
+    if group is None or (maker is not None and maker.op == "DequantizeLinear"):
         return 0
+    assert ctx.plan is not None
     rounded = edit.variable(model, f"{tensor.name}/dequantized", tensor)
-    readers = [n for n in (ctx.plan.device if ctx.plan else []) if n.inputs[0] is tensor]
-    _pair(model, ctx, tensor, rounded, conv, _groups(ctx)[tensor.name])
+    readers = [n for n in query.consumers(tensor) if ctx.plan.on_device(n)]
+    _pair(model, ctx, tensor, rounded, conv, group)
     for reader in readers:
         reader.inputs[0] = rounded
     return 1
@@ -81,6 +83,8 @@ def _pair(
     edit.add_node(model, "DequantizeLinear", [stored, scale, zero], [result], origin=[origin])
 
 
-def _groups(ctx: PassContext) -> dict[str, str]:
+def _group(ctx: PassContext, tensor: Tensor) -> str | None:
+    """Name of the group whose scale the tensor has; None for a float tensor."""
     assert ctx.plan is not None
-    return {name: group.name for name, group in ctx.plan.group_of().items()}
+    group = ctx.plan.group_of().get(tensor.name)
+    return group.name if group else None

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from npuconv.model.types import Node
     from npuconv.passes._context import PassContext
 
-_WIDENED = ("float16", "float64", "bfloat16")
+_WIDENED = ("float16", "float64")
 
 
 @model_pass(Phase.CANONICALIZE, after=("raise-opset",))

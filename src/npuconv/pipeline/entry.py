@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from npuconv.config import Options, make_options
 from npuconv.diagnostics import Severity, Status
-from npuconv.errors import InternalError, UnsupportedModelError
+from npuconv.errors import InternalError, UnsupportedModelError, UsageError
 from npuconv.model import save
 from npuconv.pipeline.assemble import assemble
 from npuconv.pipeline.legalize import Legalized, fails, legalize
@@ -108,6 +108,8 @@ def convert_with(
     timings: bool = False,
 ) -> Conversion:
     """``convert`` with options that have been validated."""
+    if options.layout == "nhwc":
+        raise UsageError("--layout nhwc: not available yet", hint="leave it at nchw")
     work = legalize(model, options)
     if _stopped(work):
         report = assemble(work, failed=True, timings=timings)

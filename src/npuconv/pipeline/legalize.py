@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from npuconv import executor
 from npuconv.config import Options
 from npuconv.diagnostics import Finding, Severity, Status, sort_key
-from npuconv.model import edit, load, query, shapes
+from npuconv.errors import ModelError
+from npuconv.model import edit, load, query, save, shapes
 from npuconv.passes import Pass, Phase, _manager
 from npuconv.passes._context import PassContext, RewriteRecord
 from npuconv.pipeline.assemble import describe, tensor_spec
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 
     from npuconv.model.core import Model
     from npuconv.report.schema import NodeInfo, TensorSpec
+
+
+_SWEEP = "sweep"  # what takes out nodes that nothing reads; no pass
 
 
 @dataclass
@@ -69,18 +74,30 @@ def legalize(source: str | Path | onnx.ModelProto, options: Options) -> Legalize
     model = load.load(source)
     info = _source_info(model)
     shapes.fix_inputs(model, options.input_shape)
-    shapes.infer(model)
+    contradiction = shapes.infer(model)
     work = Legalized(model, target, options, _context(target, options), info)
     work.timings.append(("load", time.perf_counter() - start))
     before = _engine.lint(_rules(work))
-    gone = _rewrite(work, before)
-    after = _engine.lint(_rules(work))
+    if contradiction and not any(f.severity == Severity.ERROR for f in before):
+        _refuse_unless_it_runs(model, contradiction)
+    # Nothing can be said of what a rewrite does to a node that means nothing.
+    malformed = _engine.is_malformed(before)
+    gone = {} if malformed else _rewrite(work, before)
+    after = before if malformed else _engine.lint(_rules(work))
     work.blocked = _blocked(model, after)
     work.plan = make_plan(model, target, work.blocked)
     work.needs = needs(model, _rules(work))
     work.findings = _merge(work, before, after, gone)
     describe(work)
     return work
+
+
+def _refuse_unless_it_runs(model: Model, contradiction: str) -> None:
+    """Shapes that contradict each other are the model's fault, if a runtime says so too."""
+    try:
+        executor.Session(save.to_proto(model))
+    except executor.RuntimeRefusedError:
+        raise ModelError(f"{model.name}: cannot be run: {contradiction}") from None
 
 
 def _context(target: Target, options: Options) -> PassContext:
@@ -111,6 +128,8 @@ def _rewrite(work: Legalized, before: list[Finding]) -> dict[tuple[str, tuple[st
         if open_:
             open_[:] = _still_there(work, open_, item.name, gone)
 
+    if edit.sweep(work.model):  # here, or the first pass that fires would get the credit
+        open_[:] = _still_there(work, open_, _SWEEP, gone)
     for phase in (Phase.CANONICALIZE, Phase.LEGALIZE):
         _manager.run_phase(work.model, phase, work.ctx, after_pass)
     edit.sweep(work.model)
@@ -182,8 +201,8 @@ def _passes_by_origin(records: list[RewriteRecord]) -> dict[str, list[RewriteRec
 def _rewritten(finding: Finding, pass_name: str, passes: dict[str, list[RewriteRecord]]) -> Finding:
     records = [r for label in finding.origin for r in passes.get(label, ())]
     exact = [r for r in records if r.pass_name == pass_name] or ([] if pass_name else records)
-    name = pass_name or (exact[-1].pass_name if exact else "sweep")
-    into = exact[-1].after if exact else ("" if pass_name else "nothing reads it any more")
+    name = pass_name or (exact[-1].pass_name if exact else _SWEEP)
+    into = exact[-1].after if exact else ("nothing reads it any more" if name == _SWEEP else "")
     return finding.with_status(Status.REWRITTEN, rewritten_by=name, rewritten_into=into)
 
 

@@ -58,12 +58,22 @@ def quantize(work: Legalized, source: Source, progress: Progress) -> Quantized:
     metadata = _metadata(work)
     if not form.phases:
         proto = save.to_proto(work.model, metadata)
+        _check_loads(proto)
         return Quantized(proto, warnings=_still_float(work))
     if not form.calibrates:
         _run(work, form)
         proto = save.to_proto(work.model, metadata)
+        _check_loads(proto)
         return Quantized(proto, _unscaled(work), warnings=_still_float(work))
     return _calibrated(work, form, source, metadata, progress)
+
+
+def _check_loads(proto: onnx.ModelProto) -> None:
+    """What is written must load; a form with calibration is run anyway."""
+    try:
+        executor.Session(proto)
+    except executor.RuntimeRefusedError as error:
+        raise InternalError(f"the result does not load: {error}", where="emit") from None
 
 
 def _calibrated(
@@ -197,13 +207,12 @@ def _decimal(value: np.float32) -> float:
 def _layers(work: Legalized) -> list[tuple[Node, str, Group]]:
     """Every device convolution with the tensor that is its layer's result."""
     groups = work.plan.group_of()
-    carried = {id(n) for n in work.plan.carried}
     rows = []
     for conv in work.plan.device:
         tensor = conv.outputs[0]
         reader = query.sole_consumer(work.model, tensor)
         # A layer ends behind its activation: what that cuts off is no loss.
-        if reader is not None and reader.op in ("Relu", "Clip") and id(reader) in carried:
+        if reader is not None and reader.op in ("Relu", "Clip") and work.plan.is_carried(reader):
             tensor = reader.outputs[0]
         rows.append((work.model.label(conv), tensor.name, groups[tensor.name]))
     return rows

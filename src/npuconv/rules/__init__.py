@@ -59,6 +59,7 @@ class Rule:
     ops: frozenset[str] | None  # None: a rule about the whole model
     limits: tuple[str, ...]
     at: Stage
+    malformed: bool
     doc: str
 
     @property
@@ -83,6 +84,7 @@ def rule(
     ops: set[str] | None = None,
     limits: tuple[str, ...] = (),
     at: Stage = "float",
+    malformed: bool = False,
 ) -> Callable[[Callable[..., Iterator[Violation]]], Rule]:
     """Register a rule; its name is the function's, in kebab case.
 
@@ -93,6 +95,7 @@ def rule(
         ops: operators it looks at, ``{"*"}`` for all; None for a rule about the model.
         limits: facts of the target file that it enforces.
         at: the graph it looks at.
+        malformed: what it finds has no defined meaning, so nothing may be rewritten.
 
     Raises:
         ValueError: a code or name that is taken or malformed, a section that is missing,
@@ -109,7 +112,7 @@ def rule(
         if any(other.code == code for other in RULES.registered()):
             raise ValueError(f"rule {name!r}: code {code} is taken")
         frozen = None if ops is None else frozenset(ops)
-        item = Rule(code, name, severity, message, function, frozen, limits, at, doc)
+        item = Rule(code, name, severity, message, function, frozen, limits, at, malformed, doc)
         RULES.add(name, item)
         return item
 

@@ -32,6 +32,17 @@ class RuleContext:
     target: Target
     options: Options
     _facts: dict[int, dict[str, Any]] = field(default_factory=dict)
+    _by_op: dict[str, list[Node]] = field(default_factory=dict)
+    _limits: dict[tuple[str, str, str], dict[str, Limit]] = field(default_factory=dict)
+
+    def nodes_of(self, ops: frozenset[str]) -> list[Node]:
+        """Nodes of these standard operators, ``{"*"}`` for all; sorted once per lint."""
+        if not self._by_op:
+            self._by_op["*"] = self.model.nodes()
+            for node in self._by_op["*"]:
+                if query.is_standard(node):
+                    self._by_op.setdefault(node.op, []).append(node)
+        return [node for op in sorted(ops) for node in self._by_op.get(op, ())]
 
     def facts(self, node: Node) -> dict[str, Any]:
         """The facts of a node, measured once per lint."""
@@ -65,7 +76,13 @@ class RuleContext:
     def limits(self, node: Node) -> dict[str, Limit]:
         """The limits of the node's operator, in the mode this node is in."""
         operator = self.operator(node)
-        return operator.limits_for(str(self.facts(node).get("mode", "plain"))) if operator else {}
+        if operator is None:
+            return {}
+        mode = str(self.facts(node).get("mode", "plain"))
+        key = (node.op, node.domain or "", mode)
+        if key not in self._limits:
+            self._limits[key] = operator.limits_for(mode)
+        return self._limits[key]
 
     def violations(self, node: Node, *names: str) -> Iterator[Violation]:
         """One violation for each of these facts that is beyond a known limit.

@@ -20,6 +20,12 @@ def all_rules() -> list[Rule]:
     return sorted(RULES, key=lambda r: r.code)
 
 
+def is_malformed(findings: Iterable[Finding]) -> bool:
+    """Whether a node has no defined meaning, so that nothing may be rewritten."""
+    codes = {rule.code for rule in RULES if rule.malformed}
+    return any(finding.code in codes for finding in findings)
+
+
 def lint(ctx: RuleContext, *, at: Stage = "float", only: Iterable[str] = ()) -> list[Finding]:
     """Everything the rules of one stage have to say, worst first.
 
@@ -52,10 +58,9 @@ def _findings(rule: Rule, ctx: RuleContext) -> Iterator[Finding]:
         for violation in rule.function(ctx.model, ctx):
             yield _finding(rule, ctx, violation, violation.node)
         return
-    for node in ctx.model.nodes():
-        if "*" in rule.ops or (node.op in rule.ops and query.is_standard(node)):
-            for violation in rule.function(node, ctx):
-                yield _finding(rule, ctx, violation, node)
+    for node in ctx.nodes_of(rule.ops):
+        for violation in rule.function(node, ctx):
+            yield _finding(rule, ctx, violation, node)
 
 
 def _finding(rule: Rule, ctx: RuleContext, violation: Violation, node: Node | None) -> Finding:

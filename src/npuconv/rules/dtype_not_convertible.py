@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 # float16 and double are computed in float32 before they are quantized.
-_CONVERTIBLE = {"float32", "float16", "float64", "bfloat16", ""}
+_CONVERTIBLE = {"float32", "float16", "float64", ""}
 
 
 @rule(

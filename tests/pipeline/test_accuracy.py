@@ -1,0 +1,110 @@
+"""How far one model is from another: whole and layer by layer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from builders import Net, images
+from npuconv.executor import RuntimeRefusedError
+from npuconv.pipeline.accuracy import Layer, end_to_end, per_layer
+from npuconv.quant.qparams import quantize
+from npuconv.samples import Samples
+
+X = (1, 4, 4, 4)
+
+
+def samples(count=3):
+    return Samples(lambda k: {"x": images(*X, seed=k)}, tuple(range(count)), "test")
+
+
+def scaled(factor, outputs=("y",)):
+    """y = x * factor; z = -x, always right."""
+    net = Net(x=X)
+    net.op("Mul", "x", net.constant(float(factor)), to="y").op("Neg", "x", to="z")
+    return net.output(*outputs).model()
+
+
+def test_equal_models():
+    """No error: no number of decibels, and a cosine of 1."""
+    found = end_to_end(scaled(2), scaled(2), samples(), {}, held_out=True)
+    assert (found.sqnr_db, found.cosine) == (None, 1.0)
+    assert (found.samples, found.held_out) == (3, True)
+
+
+def test_a_known_error():
+    """A tenth too much is an error of 20 dB, in the same direction."""
+    found = end_to_end(scaled(1), scaled(1.1), samples(), {}, held_out=False)
+    assert found.sqnr_db == pytest.approx(20, abs=0.01)
+    assert found.cosine == pytest.approx(1)
+    assert not found.held_out
+
+
+def test_outputs_are_told_apart():
+    """Each output has its own numbers; the whole is that of all values together."""
+    both = ("y", "z")
+    found = end_to_end(scaled(1, both), scaled(1.1, both), samples(), {}, held_out=False)
+    right = {o.name: o.sqnr_db for o in found.outputs}
+    assert right["y"] == pytest.approx(20, abs=0.01)
+    assert right["z"] is None
+    assert found.sqnr_db == pytest.approx(20 + 10 * np.log10(2), abs=0.01)
+    assert found.top1_agreement is None
+
+
+def test_top_1():
+    """How often the largest score is the same one, where there is one output of scores."""
+
+    def scores(swap):
+        net = Net(x=(1, 3))
+        order = [1, 0, 2] if swap else [0, 1, 2]
+        return net.op("Gather", "x", net.constant(np.asarray(order, np.int64)), axis=1).model()
+
+    rows = np.asarray([[3, 1, 2], [1, 2, 3], [1, 3, 2], [2, 1, 3]], np.float32)
+    some = Samples(lambda k: {"x": rows[k : k + 1]}, (0, 1, 2, 3), "test")
+    assert end_to_end(scores(False), scores(True), some, {}, True).top1_agreement == 0.5
+    assert end_to_end(scores(False), scores(False), some, {}, True).top1_agreement == 1.0
+
+
+def test_int8_inputs_and_outputs():
+    """Where a model takes and gives int8, values are converted by their scales."""
+    float_model = Net(x=X).op("Relu", "x", to="y").model()
+    int8_model = Net(x=X).op("Relu", "x", to="y").model()
+    for info in (*int8_model.graph.input, *int8_model.graph.output):
+        info.type.tensor_type.elem_type = 3  # int8
+    found = end_to_end(float_model, int8_model, samples(), {"x": 1 / 127, "y": 1 / 127}, False)
+    assert 35 < found.sqnr_db < 60
+
+
+def test_a_model_that_does_not_run():
+    """The runtime's refusal is passed on."""
+    broken = Net(x=X).op("Thing", domain="com.example", to="y").model()
+    with pytest.raises(RuntimeRefusedError):
+        end_to_end(scaled(1), broken, samples(), {}, held_out=False)
+
+
+def rounded(step):
+    """y = x, of which q is the int8 form."""
+    net = Net(x=X)
+    scale, zero = net.constant(float(step)), net.constant(np.asarray(0, np.int8))
+    net.op("QuantizeLinear", "x", scale, zero, to="q").op("DequantizeLinear", "q", scale, zero)
+    return net.op("Neg", "t1", to="y").model()
+
+
+def test_per_layer():
+    """The int8 tensor is compared with the float one it stands for."""
+    step = 1 / 127
+    layers = [Layer("first", "t0", "q", step, "a note"), Layer("gone", "t0", "not_there", step)]
+    float_model = Net(x=X).op("Identity", "x").op("Neg", "t0", to="y").model()
+    x = images(*X)
+    (row,) = per_layer(float_model, rounded(step), {"x": x}, layers, {})
+    assert (row.name, row.note) == ("first", "a note")
+    exact = x.astype(np.float64)
+    error = quantize(x, step) * step - exact
+    wanted = 10 * np.log10(np.sum(exact**2) / np.sum(error**2))
+    assert row.sqnr_db == pytest.approx(wanted, abs=0.05)
+    assert row.cosine == pytest.approx(1, abs=1e-3)
+
+
+def test_no_layers():
+    """Nothing to look at, nothing run."""
+    assert per_layer(scaled(1), scaled(1), {"x": images(*X)}, [], {}) == ()

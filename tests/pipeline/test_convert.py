@@ -1,0 +1,422 @@
+"""Conversion: four forms of the same model, what is written beside it, and what the device sees."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+import npuconv
+from builders import Net, digits, images
+from npuconv import executor
+from npuconv.errors import CalibrationError, InternalError, ModelError
+from npuconv.quant.qparams import quantize as to_int8
+from npuconv.report import render
+from zoo import ZOO
+
+CAL = {"x": images(16, 1, 8, 8)}
+FORMS = ("qoperator", "qdq", "weights", "float")
+X = (1, 4, 8, 8)
+
+
+def run(model, **feeds):
+    return executor.Session(model, threads=1).run(feeds)
+
+
+def signature(model):
+    """Names, shapes and types of inputs and outputs."""
+
+    def dims(info):
+        return [d.dim_value or d.dim_param for d in info.type.tensor_type.shape.dim]
+
+    return [
+        (info.name, info.type.tensor_type.elem_type, dims(info))
+        for info in (*model.graph.input, *model.graph.output)
+    ]
+
+
+def ops(model):
+    return [n.op_type for n in model.graph.node]
+
+
+def by_output(model):
+    return {o: n for n in model.graph.node for o in n.output}
+
+
+def value(model, name):
+    (found,) = (t for t in model.graph.initializer if t.name == name)
+    return onnx.numpy_helper.to_array(found)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_inputs_and_outputs_are_kept(form):
+    """Names, shapes and float types are the user's interface and do not change."""
+    result = npuconv.convert(digits(), calibration=CAL, format=form)
+    assert signature(result.model) == signature(digits())
+    onnx.checker.check_model(result.model, full_check=True)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "name", ["digits", "constants", "old", "padded", "scaled", "outputs", "dilated"]
+)
+def test_every_form_runs(name, form):
+    """What is written is valid, runs, and keeps the interface."""
+    before = ZOO[name]()
+    after = npuconv.convert(before, format=form, input_shape=given(before)).model
+    onnx.checker.check_model(after)
+    executor.Session(after)
+    names = [(n, kind) for n, kind, _ in signature(before)]
+    assert [(n, kind) for n, kind, _ in signature(after)] == names
+
+
+def given(model):
+    """Numbers for what a model leaves open."""
+    return {
+        i.name: tuple(d.dim_value or 8 for d in i.type.tensor_type.shape.dim)
+        for i in model.graph.input
+    }
+
+
+def test_float_is_the_same_function():
+    """The legalized float model gives the numbers of the source."""
+    after = npuconv.convert(digits(), format="float")
+    x = images(4, 1, 8, 8)
+    for old, new in zip(run(digits(), x=x).values(), run(after.model, x=x).values(), strict=True):
+        assert np.allclose(old, new, atol=1e-4)
+    assert "BatchNormalization" not in ops(after.model)
+    assert after.report.quantization is None
+
+
+def test_weights_need_no_calibration():
+    """Weights are int8, activations are not, and nothing warns of missing samples."""
+    after = npuconv.convert(digits(), format="weights")
+    kinds = {t.data_type for t in after.model.graph.initializer if t.name.endswith("/int8")}
+    assert kinds == {onnx.TensorProto.INT8}
+    assert "QuantizeLinear" not in ops(after.model)
+    assert ops(after.model).count("DequantizeLinear") == 3
+    assert after.report.quantization.method == "none"
+    assert after.report.summary.warnings == ()
+    x = images(4, 1, 8, 8)
+    (old,), (new,) = run(digits(), x=x).values(), run(after.model, x=x).values()
+    assert np.abs(old - new).max() < 0.05 * np.abs(old).max()
+
+
+@pytest.mark.parametrize("form", ["qoperator", "qdq"])
+def test_only_standard_operators(form):
+    """Any runtime can load the result."""
+    model = npuconv.convert(digits(), calibration=CAL, format=form).model
+    assert {n.domain for n in model.graph.node} == {""}
+    assert [o.domain for o in model.opset_import] == [""]
+
+
+def test_qoperator_is_integer_between_device_nodes():
+    """Convolutions and what carries int8 on read int8; conversions only where the host begins."""
+    model = npuconv.convert(digits(), calibration=CAL).model
+    assert ops(model) == [
+        "QuantizeLinear", "QLinearConv", "Relu", "MaxPool", "QLinearConv", "Relu", "QLinearConv",
+        "Relu", "Flatten", "DequantizeLinear", "Gemm",
+    ]  # fmt: skip
+
+
+def test_qdq_is_float_operators_between_conversions():
+    """The same model as other tools read it."""
+    model = npuconv.convert(digits(), calibration=CAL, format="qdq").model
+    assert ops(model).count("Conv") == 3
+    assert "QLinearConv" not in ops(model)
+
+
+@pytest.mark.parametrize("name", ["digits", "scaled", "outputs", "padded"])
+def test_qdq_and_qoperator_give_the_same_numbers(name):
+    """The largest difference is one step of the output."""
+    proto = ZOO[name]()
+    rng = np.random.default_rng(1)
+    shapes = {name: (9, *dims[1:]) for name, dims in given(proto).items()}
+    cal = {name: rng.standard_normal(dims).astype(np.float32) for name, dims in shapes.items()}
+    results = [npuconv.convert(proto, calibration=cal, format=f) for f in ("qoperator", "qdq")]
+    assert results[0].report.quantization.tensors == results[1].report.quantization.tensors
+    step = max(t.scale for t in results[0].report.quantization.tensors)
+    # A step of an inner tensor is amplified by the layers behind it.
+    span = max(abs(t.maximum) for t in results[0].report.quantization.tensors)
+    feed = {n: v[:1] for n, v in cal.items()}
+    one, two = (executor.Session(r.model, threads=1).run(feed) for r in results)
+    for key in one:
+        assert np.abs(one[key] - two[key]).max() <= step * 1.01 + 1e-6 * span
+
+
+def test_int8_inputs_and_outputs():
+    """With io=int8 the model's own tensors are int8, and the metadata says their scales."""
+    net = Net(x=X).conv("x", (4, 4, 3, 3)).op("Relu").model()
+    cal = {"x": images(9, *X[1:])}
+    plain = npuconv.convert(net, calibration=cal)
+    whole = npuconv.convert(net, calibration=cal, io="int8")
+    assert ops(whole.model) == ["QLinearConv", "Relu"]
+    assert {kind for _, kind, _ in signature(whole.model)} == {onnx.TensorProto.INT8}
+    assert [n for n, _, _ in signature(whole.model)] == [n for n, _, _ in signature(net)]
+    scales = {
+        e.key.removeprefix("npuconv.scale."): float(e.value)
+        for e in whole.model.metadata_props
+        if e.key.startswith("npuconv.scale.")
+    }
+    assert set(scales) == {"x", "t1"}
+    x = images(*X, seed=5)
+    (real,) = run(plain.model, x=x).values()
+    (stored,) = run(whole.model, x=to_int8(x, scales["x"])).values()
+    assert np.array_equal(real, stored.astype(np.float32) * np.float32(scales["t1"]))
+    assert whole.report.accuracy == plain.report.accuracy
+
+
+def test_what_stays_float_in_spite_of_int8():
+    """What the host reads or makes cannot be int8, and the report says which that is."""
+    report = npuconv.convert(digits(), calibration=CAL, io="int8").report
+    assert report.summary.warnings == ("some inputs or outputs stay float: t9",)
+    for form in ("qdq", "weights", "float"):
+        report = npuconv.convert(digits(), calibration=CAL, io="int8", format=form).report
+        assert "some inputs or outputs stay float: x, t9" in report.summary.warnings
+    whole = npuconv.convert(Net(x=X).conv("x", (4, 4, 3, 3)).model(), io="int8").report
+    assert not [w for w in whole.summary.warnings if "stay float" in w]
+
+
+def test_synthetic_calibration_is_warned_of_first():
+    """Without samples the first thing a reader sees is that accuracy is unproven."""
+    report = npuconv.convert(digits()).report
+    assert report.summary.warnings[0].startswith("accuracy is unproven")
+    assert "accuracy is unproven" in report.summary.headline
+    assert report.quantization.synthetic
+    assert not npuconv.convert(digits(), calibration=CAL).report.quantization.synthetic
+
+
+def test_samples_are_kept_apart():
+    """One in eight is not calibrated with, and the accuracy is measured on those."""
+    report = npuconv.convert(digits(), calibration=CAL).report
+    assert report.quantization.samples == 14
+    assert (report.accuracy.held_out, report.accuracy.samples) == (True, 2)
+    few = npuconv.convert(digits(), calibration={"x": images(4, 1, 8, 8)}).report
+    assert (few.accuracy.held_out, few.quantization.samples) == (False, 4)
+    assert any("too few samples" in w for w in few.summary.warnings)
+
+
+def test_sources_of_samples(tmp_path):
+    """A file, a dict and an iterable of complete inputs are the same samples."""
+    np.savez(tmp_path / "c.npz", **CAL)
+    feeds = [{"x": row[None]} for row in CAL["x"]]
+    sources = (tmp_path / "c.npz", CAL, feeds)
+    reports = [npuconv.convert(digits(), calibration=source).report for source in sources]
+    assert len({r.quantization.tensors for r in reports}) == 1
+    assert len({r.accuracy for r in reports}) == 1
+
+
+def test_progress_is_told():
+    """Each sample is a step of a stage."""
+    steps = []
+    npuconv.convert(digits(), calibration=CAL, progress=lambda *step: steps.append(step))
+    assert steps == [("calibrating", k + 1, 14) for k in range(14)]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_same_bytes_every_time(form):
+    """Model and report depend on the model and the options alone."""
+
+    def once():
+        result = npuconv.convert(digits(), calibration=CAL, format=form)
+        return result.model.SerializeToString(deterministic=True), render(result.report, "json")
+
+    assert once() == once()
+
+
+def test_the_same_bytes_with_synthetic_samples():
+    """Chance is seeded."""
+    one, two = npuconv.convert(digits()), npuconv.convert(digits())
+    assert one.model == two.model
+    assert one.report == two.report
+    assert npuconv.convert(digits(), seed=1).report.quantization != one.report.quantization
+
+
+def test_no_folder_in_the_report(tmp_path):
+    """Where the files lie changes nothing."""
+    reports = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        onnx.save(digits(), tmp_path / name / "m.onnx")
+        np.savez(tmp_path / name / "c.npz", **CAL)
+        home = tmp_path / name
+        result = npuconv.convert(home / "m.onnx", calibration=home / "c.npz")
+        reports.append(render(result.report, "json"))
+    assert reports[0] == reports[1]
+    assert str(tmp_path) not in reports[0]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_metadata(form):
+    """The file says which tool, target and source it comes from; what it said before stays."""
+    source = digits()
+    source.metadata_props.add(key="author", value="somebody")
+    result = npuconv.convert(source, calibration=CAL, format=form)
+    entries = {e.key: e.value for e in result.model.metadata_props}
+    assert entries == {
+        "author": "somebody",
+        "npuconv.version": npuconv.__version__,
+        "npuconv.format": form,
+        "npuconv.target": "npu-int8",
+        "npuconv.target_sha256": result.report.target.sha256,
+        "npuconv.source_sha256": result.report.model.sha256,
+    }
+    assert len(entries["npuconv.source_sha256"]) == len(entries["npuconv.target_sha256"]) == 64
+
+
+def test_a_bias_that_would_overflow():
+    """Tiny weights and a huge bias: the weight scale is raised, noted, and the result is right."""
+    net = Net(x=X)
+    weight = net.constant(np.full((4, 4, 1, 1), 1e-9, np.float32))
+    bias = net.constant(np.full(4, 1e3, np.float32))
+    result = npuconv.convert(net.op("Conv", "x", weight, bias, name="c").model())
+    (layer,) = result.report.quantization.layers
+    assert layer.name == "c"
+    assert "int32 would overflow" in layer.note
+    (out,) = run(result.model, x=images(*X)).values()
+    assert np.allclose(out, 1e3, rtol=0.01)
+
+
+def test_padded_convolutions_read_zero_points_of_zero():
+    """The device fills with the stored integer 0, which must be the number 0."""
+    net = Net(x=X).conv("x", (4, 4, 3, 3), pads=[1, 1, 1, 1]).op("Relu")
+    net.conv("", (4, 4, 3, 3), pads=[1, 1, 1, 1]).op("Sigmoid").conv("", (4, 4, 3, 3), pads=[2] * 4)
+    result = npuconv.convert(net.model(), calibration={"x": images(9, *X[1:]) + 3})
+    convs = [n for n in result.model.graph.node if n.op_type == "QLinearConv"]
+    assert len(convs) == 3
+    for conv in convs:
+        for place in (2, 5, 7):
+            assert not value(result.model, conv.input[place]).any()
+    assert {t.zero_point for t in result.report.quantization.tensors} == {0}
+
+
+def shifted():
+    """A convolution that only subtracts 9."""
+    net = Net(x=X)
+    weight = net.constant(np.eye(4, dtype=np.float32)[:, :, None, None])
+    return net.op("Conv", "x", weight, net.constant(np.full(4, -9.0)), name="c")
+
+
+def test_a_convolution_takes_the_range_of_its_relu():
+    """What the activation cuts off takes no part of the scale."""
+    model = shifted().op("Relu").model()
+    x = np.clip(images(9, *X[1:]) * 10, -10, 10)  # -19 .. 1 before the Relu, 0 .. 1 behind it
+    result = npuconv.convert(model, calibration={"x": x}, method="minmax")
+    (conv,) = (n for n in result.model.graph.node if n.op_type == "QLinearConv")
+    scale = float(value(result.model, conv.input[6]))
+    assert scale <= 1 / 127 * 1.001
+    rows = {t.name: t for t in result.report.quantization.tensors}
+    assert rows["t0"].scale == rows["t1"].scale
+    assert rows["t0"].minimum == 0
+    plain = npuconv.convert(shifted().model(), calibration={"x": x}, method="minmax")
+    (lone,) = (n for n in plain.model.graph.node if n.op_type == "QLinearConv")
+    assert float(value(plain.model, lone.input[6])) > 10 * scale
+
+
+def joined(factor):
+    """Two branches, one of them larger by this factor, joined."""
+    net = Net(x=X)
+    one = np.random.default_rng(0).uniform(-0.5, 0.5, (4, 4, 1, 1)).astype(np.float32)
+    net.op("Conv", "x", net.constant(one), to="a", name="small")
+    net.op("Conv", "x", net.constant(one * np.float32(factor)), to="b", name="large")
+    return net.op("Concat", "a", "b", axis=1, name="join").model()
+
+
+def test_a_concat_of_like_ranges_shares_one_scale():
+    """It runs on int8 tensors."""
+    result = npuconv.convert(joined(2.0), calibration={"x": images(9, *X[1:])})
+    rows = {t.name: t.scale for t in result.report.quantization.tensors}
+    assert rows["a"] == rows["b"] == rows["t2"]
+    assert ops(result.model)[-2:] == ["Concat", "DequantizeLinear"]
+
+
+def test_a_concat_of_unlike_ranges_stays_apart():
+    """The smaller keeps its precision: each has its own scale, and the host joins them."""
+    result = npuconv.convert(joined(100.0), calibration={"x": images(9, *X[1:])})
+    rows = {t.name: t.scale for t in result.report.quantization.tensors}
+    assert rows["b"] > 50 * rows["a"]
+    assert "t2" not in rows
+    (join,) = (n for n in result.model.graph.node if n.op_type == "Concat")
+    makers = by_output(result.model)
+    assert {makers[name].op_type for name in join.input} == {"DequantizeLinear"}
+    (node,) = (n for n in result.report.nodes if n.name == "join")
+    assert node.reason.endswith("runs in float")
+
+
+def test_accuracy_is_reported():
+    """Whole and per layer, in dB and cosine; nearly exact for a model this small."""
+    report = npuconv.convert(digits(), calibration=CAL).report
+    assert report.accuracy.sqnr_db > 20
+    assert report.accuracy.cosine > 0.99
+    assert [o.name for o in report.accuracy.outputs] == ["t9"]
+    assert [row.name for row in report.quantization.layers] == ["conv0", "conv4", "conv6"]
+    assert min(row.sqnr_db for row in report.quantization.layers) > 20
+
+
+def test_poor_accuracy_is_warned_of():
+    """Calibrated on inputs that say nothing of the real ones."""
+    samples = images(16, 1, 8, 8)
+    real = [4, 12]  # the two that are kept apart
+    samples[[k for k in range(16) if k not in real]] *= 1e-3
+    report = npuconv.convert(digits(), calibration={"x": samples}).report
+    assert report.accuracy.sqnr_db < 15
+    assert any("accuracy is poor" in w for w in report.summary.warnings)
+
+
+def test_an_output_of_zeros():
+    """It has no direction, and the report says so."""
+    net = Net(x=X)
+    zero = net.constant(np.zeros((4, 4, 1, 1), np.float32))
+    report = npuconv.convert(net.op("Conv", "x", zero).model()).report
+    assert "an output is all zeros or not finite" in report.summary.warnings
+
+
+def test_samples_that_cannot_be_used():
+    """A missing file and numbers that are not finite are the user's matter."""
+    with pytest.raises(CalibrationError, match="no such file"):
+        npuconv.convert(digits(), calibration="gone.npz")
+    with pytest.raises(CalibrationError, match="not finite"):
+        npuconv.convert(digits(), calibration={"x": np.full((2, 1, 8, 8), np.nan, np.float32)})
+    with pytest.raises(ModelError):
+        npuconv.convert("gone.onnx")
+
+
+@pytest.mark.parametrize("form", ["qoperator", "qdq", "weights"])
+def test_weights_that_are_not_finite(form):
+    """They are refused with an error of the tool, whatever the form."""
+    net = Net(x=X)
+    broken = net.constant(np.full((4, 4, 1, 1), np.nan, np.float32))
+    with pytest.raises(npuconv.NpuconvError) as caught:
+        npuconv.convert(net.op("Conv", "x", broken).model(), format=form)
+    assert not isinstance(caught.value, InternalError)
+
+
+def test_save(tmp_path):
+    """The result can be written and read again."""
+    result = npuconv.convert(digits(), calibration=CAL)
+    result.save(tmp_path / "m.onnx")
+    assert onnx.load(tmp_path / "m.onnx") == result.model
+
+
+def test_timings():
+    """Only where asked, stage by stage."""
+    report = npuconv.convert(digits(), calibration=CAL, timings=True).report
+    stages = {t.stage for t in report.timings}
+    assert {"load", "calibrate", "ranges", "quantize", "compare"} <= stages
+    assert npuconv.convert(digits(), calibration=CAL).report.timings is None
+
+
+def test_a_model_with_two_inputs_of_other_types():
+    """An integer input stays what it is."""
+    net = Net(x=X).conv("x", (4, 4, 1, 1))
+    net.inputs.append(onnx.helper.make_tensor_value_info("k", onnx.TensorProto.INT64, [2]))
+    result = npuconv.convert(net.op("Gather", "t0", "k", axis=1).model(), io="int8")
+    kinds = {n: kind for n, kind, _ in signature(result.model)}
+    assert kinds["k"] == onnx.TensorProto.INT64
+    assert kinds["x"] == onnx.TensorProto.INT8
+
+
+def test_a_layout_that_is_not_there_yet():
+    """It is refused before any work is done."""
+    with pytest.raises(npuconv.UsageError, match="nhwc"):
+        npuconv.convert(digits(), layout="nhwc")

@@ -1,0 +1,127 @@
+"""Options: defaults, bounds, precedence, and where a config file is wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from npuconv.config import Options, Preprocess, make_options, merge, read_config
+from npuconv.errors import ConfigError, UsageError
+
+
+def written(tmp_path, text):
+    path = tmp_path / "c.yaml"
+    path.write_text(text)
+    return path
+
+
+def wrong(path):
+    """The error of a config file."""
+    with pytest.raises(ConfigError) as caught:
+        read_config(path)
+    assert caught.value.exit_code == 2
+    return caught.value
+
+
+def test_defaults():
+    """Nothing given is a complete set of options."""
+    options = make_options({})
+    assert (options.target, options.format, options.method) == ("npu-int8", "qoperator", "mse")
+    assert (options.fail_on, options.unknown, options.io) == ("error", "warn", "float")
+    assert options.preprocess == Preprocess()
+
+
+def test_every_key_has_a_help_text():
+    """--help, the schema and the reference are made of them."""
+    for model in (Options, Preprocess):
+        assert all(field.description for field in model.model_fields.values())
+
+
+def test_precedence():
+    """A flag wins over YAML, YAML over the default, key by key also inside mappings."""
+    default = {"method": "mse", "seed": 0, "preprocess": {"preset": "unit", "color": "rgb"}}
+    yaml = {"method": "entropy", "seed": 3, "preprocess": {"color": "bgr"}}
+    flags = {"seed": 7}
+    assert merge(default, yaml, flags) == {
+        "method": "entropy", "seed": 7, "preprocess": {"preset": "unit", "color": "bgr"},
+    }  # fmt: skip
+    assert merge() == {}
+
+
+def test_precedence_of_what_is_no_mapping():
+    """A list or a number replaces what was there, whatever it was."""
+    assert merge({"select": ["A"]}, {"select": ["B"]}) == {"select": ["B"]}
+    assert merge({"a": {"b": 1}}, {"a": 2}) == {"a": 2}
+    assert merge({"a": 2}, {"a": {"b": 1}}) == {"a": {"b": 1}}
+
+
+def test_merging_changes_nothing():
+    """The layers stay as they were."""
+    first = {"preprocess": {"color": "rgb"}}
+    merge(first, {"preprocess": {"color": "bgr"}})
+    assert first == {"preprocess": {"color": "rgb"}}
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"formt": "qdq"}, ["'formt'", "unknown key"]),
+        ({"format": "tflite"}, ["'format'", "'tflite' is not one of", "qoperator"]),
+        ({"max_samples": 0}, ["'max_samples'", "at least 1"]),
+        ({"seed": -1}, ["'seed'", "at least 0"]),
+        ({"input_shape": {"x": ["a"]}}, ["'input_shape.x.0'", "whole number"]),
+        ({"preprocess": {"std": [1.0, 0.0]}}, ["'preprocess.std'", "divide by zero"]),
+        ({"preprocess": {"crop": [1]}}, ["'preprocess.crop"]),
+    ],
+)
+def test_values_that_are_not_taken(values, words):
+    """The line names the option and what it takes."""
+    with pytest.raises(UsageError) as caught:
+        make_options(values)
+    assert all(word in str(caught.value) for word in ["option", *words])
+
+
+def test_options_do_not_change():
+    """They are values."""
+    options = make_options({})
+    with pytest.raises(ValueError, match="frozen"):
+        options.seed = 3
+
+
+def test_read_config(tmp_path):
+    """Only what is written is returned, so that defaults stay below it."""
+    path = written(tmp_path, "method: entropy\npreprocess:\n  preset: unit\n")
+    assert read_config(path) == {"method": "entropy", "preprocess": {"preset": "unit"}}
+
+
+def test_a_misspelt_key(tmp_path):
+    """File, line and column, and what was meant."""
+    error = wrong(written(tmp_path, "seed: 1\nmehtod: entropy\n"))
+    assert (error.line, error.column) == (2, 1)
+    assert str(error) == f"{tmp_path / 'c.yaml'}:2:1: mehtod: unknown key (did you mean 'method'?)"
+
+
+def test_a_misspelt_key_inside(tmp_path):
+    """The path to it is given."""
+    error = wrong(written(tmp_path, "preprocess:\n  preset: unit\n  colour: bgr\n"))
+    assert (error.line, error.column) == (3, 3)
+    assert "preprocess.colour: unknown key (did you mean 'color'?)" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("format: tflite\n", ["1:1", "'tflite' is not one of"]),
+        ("a: [\n", ["2:1"]),
+        ("- method\n", ["top level must be a mapping"]),
+        ("seed: 1\nseed: 2\n", ["2:1", "duplicate key"]),
+    ],
+)
+def test_other_faults(tmp_path, text, words):
+    """Wrong values and wrong YAML have a place as well."""
+    message = str(wrong(written(tmp_path, text)))
+    assert all(word in message for word in words)
+
+
+def test_no_such_file(tmp_path):
+    """A missing file is named."""
+    assert "gone.yaml: cannot read" in str(wrong(tmp_path / "gone.yaml"))

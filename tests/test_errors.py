@@ -1,0 +1,73 @@
+"""Errors: one line, a hint, and the exit code that scripts rely on."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+import npuconv
+from builders import Net
+from npuconv import errors
+
+CODES = {
+    "NpuconvError": 2, "UsageError": 2, "ConfigError": 2, "TargetError": 2, "ModelError": 2,
+    "CalibrationError": 2, "OutputError": 2, "UnsupportedModelError": 1, "InternalError": 70,
+}  # fmt: skip
+
+
+def test_the_tree():
+    """Every public error is listed here, has its exit code, and is one of the tool's."""
+    found = {
+        name: kind.exit_code
+        for name, kind in inspect.getmembers(errors, inspect.isclass)
+        if issubclass(kind, Exception) and not name.startswith("_")
+    }
+    assert found == CODES
+    assert all(issubclass(getattr(errors, name), errors.NpuconvError) for name in CODES)
+
+
+@pytest.mark.parametrize("name", sorted(CODES))
+def test_the_drawing(name):
+    """The module's docstring shows each with its exit code, and the package exports it."""
+    assert name in (errors.__doc__ or "")
+    assert getattr(npuconv, name) is getattr(errors, name)
+
+
+def test_one_line():
+    """Line breaks become spaces, and the hint follows in brackets."""
+    assert str(errors.ModelError("m.onnx:\n  broken")) == "m.onnx: broken"
+    error = errors.UsageError("no such thing", hint="there are others")
+    assert str(error) == "no such thing (there are others)"
+    assert (error.message, error.hint) == ("no such thing", "there are others")
+
+
+@pytest.mark.parametrize("kind", [errors.ConfigError, errors.TargetError])
+def test_places(kind):
+    """An error in a YAML file says where, as far as it is known."""
+    assert str(kind("bad", file="a.yaml", line=3, column=7)) == "a.yaml:3:7: bad"
+    assert str(kind("bad", file="a.yaml")) == "a.yaml: bad"
+    assert str(kind("bad")) == "bad"
+
+
+def test_bugs():
+    """A bug names the pass and asks for a report."""
+    error = errors.InternalError("it broke", where="pass 'fold-pad'")
+    assert str(error).startswith("bug in npuconv, pass 'fold-pad': it broke (please report")
+    assert error.where == "pass 'fold-pad'"
+
+
+def test_findings_that_block():
+    """The error carries the report."""
+    with pytest.raises(errors.UnsupportedModelError) as caught:
+        npuconv.convert(Net(x=(1, 4)).op("Relu").model())
+    assert caught.value.report.summary.verdict == "refused"
+    assert caught.value.report.summary.exit_code == caught.value.exit_code == 1
+
+
+def test_the_package_is_lazy():
+    """Its names are there, listed, and no others."""
+    assert set(CODES) <= set(dir(npuconv))
+    assert sorted(npuconv.__all__) == dir(npuconv)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = npuconv.nothing

@@ -1,0 +1,117 @@
+"""Running models: on onnxruntime, on ONNX's reference, and what a refusal looks like."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from google.protobuf.message import EncodeError
+
+from builders import Net, digits, images
+from npuconv import executor
+from npuconv.executor import RuntimeRefusedError, Session, first_line, run_reference
+
+
+def negation():
+    return Net(x=("n", 3), other=(1, 3)).op("Neg", "x").op("Abs", "x").output("t0", "t1").model()
+
+
+def test_a_session_runs():
+    """Arrays by name come out; inputs the model does not have are ignored."""
+    session = Session(negation())
+    assert (session.inputs, session.outputs) == (["x", "other"], ["t0", "t1"])
+    x = images(2, 3)
+    found = session.run({"x": x, "other": images(1, 3), "unknown": x})
+    assert list(found) == ["t0", "t1"]
+    assert np.array_equal(found["t0"], -x)
+    assert list(session.run({"x": x, "other": images(1, 3)}, ["t1"])) == ["t1"]
+
+
+@pytest.mark.parametrize("optimize", [True, False])
+def test_bytes_and_protos_are_the_same(optimize):
+    """A model may be given in either form, with or without optimization."""
+    x = {"x": images(1, 1, 8, 8)}
+    model = digits()
+    one = Session(model, threads=1, optimize=optimize).run(x)
+    two = Session(model.SerializeToString(), threads=1, optimize=optimize).run(x)
+    assert all(np.array_equal(one[name], two[name]) for name in one)
+
+
+def test_a_model_that_is_refused(capfd):
+    """One line says why, without the runtime's prefix, and nothing is printed."""
+    model = Net(x=(1, 3)).op("Thing", domain="com.example").model()
+    with pytest.raises(RuntimeRefusedError) as caught:
+        Session(model)
+    assert "Thing" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert "[ONNXRuntimeError]" not in str(caught.value)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_inputs_that_are_refused(capfd):
+    """A shape that does not fit is a refusal as well."""
+    session = Session(digits())
+    with pytest.raises(RuntimeRefusedError, match="dimension"):
+        session.run({"x": images(1, 1, 7, 7)})
+    with pytest.raises(RuntimeRefusedError, match="x"):
+        session.run({})
+    assert capfd.readouterr() == ("", "")
+
+
+class TooLarge:
+    """A model as protobuf sees one of more than 2 GB: it cannot be serialized."""
+
+    def SerializeToString(self):  # noqa: N802
+        """Fail as protobuf does."""
+        raise EncodeError("Failed to serialize proto")
+
+
+def test_a_model_over_two_gigabytes():
+    """onnxruntime cannot take it in one piece, and that is no crash."""
+    with pytest.raises(RuntimeRefusedError, match="serialize"):
+        Session(TooLarge())
+
+
+def test_the_reference():
+    """It runs what onnxruntime refuses: SAME padding with dilation."""
+    net = Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3), auto_pad="SAME_UPPER", dilations=[2, 2])
+    model = net.model()
+    (found,) = run_reference(model, {"x": images(1, 3, 8, 8)}).values()
+    assert found.shape == (1, 4, 8, 8)
+
+
+def test_the_reference_refuses_too():
+    """An operator that nobody knows runs nowhere."""
+    model = Net(x=(1, 3)).op("Thing", domain="com.example").model()
+    with pytest.raises(RuntimeRefusedError):
+        run_reference(model, {"x": images(1, 3)})
+
+
+def test_the_reference_prints_no_warnings():
+    """Numbers that overflow are the model's business."""
+    net = Net(x=(1, 3)).op("Exp")
+    (found,) = run_reference(net.model(), {"x": np.full((1, 3), 1e4, np.float32)}).values()
+    assert np.isinf(found).all()
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (ValueError("one\ntwo"), "one"),
+        (ValueError(""), "ValueError"),
+        (ValueError("[ONNXRuntimeError] : 1 : FAIL : Load failed: why"), "Load failed: why"),
+        (ValueError("a : b : c : d"), "a : b : c : d"),
+    ],
+)
+def test_first_line(error, line):
+    """What went wrong, without the status in front of it."""
+    assert first_line(error) == line
+
+
+def test_a_session_does_not_change_the_model():
+    """The same proto can be run again."""
+    model = digits()
+    before = model.SerializeToString()
+    executor.Session(model)
+    assert model.SerializeToString() == before
+    onnx.checker.check_model(model)

@@ -1,0 +1,90 @@
+"""What is in a model, in plain numbers."""
+
+from __future__ import annotations
+
+import json
+
+import onnx
+import pytest
+
+from builders import Net, digits
+from npuconv.errors import ModelError, UsageError
+from npuconv.inspection import inspect
+
+
+def test_a_small_classifier():
+    """Operators, parameters and convolutions are counted as the model has them."""
+    found = inspect(digits(1))
+    assert (found.path, found.ir_version, found.opset) == ("test", 8, 17)
+    assert found.inputs == ("x: float32 1x1x8x8",)
+    assert found.outputs == ("t9: float32 1x10",)
+    assert found.operators["Conv"] == 3
+    assert (found.nodes, found.in_subgraphs) == (10, 0)
+    assert found.parameters == 36 + 16 + (36 + 4) + (32 + 8) + 1280 + 10
+    assert found.macs == 36 * 64 + 36 * 16 + 32 * 16 + 1280
+    assert sum(c.macs for c in found.convolutions) == found.macs - 1280
+
+
+def test_convolutions():
+    """Each with its attributes as a person reads them."""
+    net = Net(x=("N", 4, 8, "w")).conv("x", (8, 1, 3, 5), group=4, strides=[2, 1], name="dw")
+    net.conv(net.last, (8, 3, 2, 2), op="ConvTranspose", pads=[1, 0, 1, 0], name="up")
+    down, up = inspect(net.model()).convolutions
+    assert (down.name, down.op, down.mode, down.group) == ("dw", "Conv", "depthwise", 4)
+    assert (down.kernel, down.strides, down.dilations) == ("3x5", "2x1", "1x1")
+    assert (down.input[:6], down.pads, down.macs) == ("Nx4x8x", "0,0,0,0", None)
+    assert (up.mode, up.pads, up.parameters) == ("transposed", "1,0,1,0", 96)
+
+
+def test_auto_pad_is_shown():
+    """Pads that are worked out by the runtime are shown by their name."""
+    assert inspect(digits()).convolutions[0].pads == "SAME_UPPER"
+
+
+def test_dynamic_extents():
+    """MACs that depend on them are not known, until they are given."""
+    model = Net(x=("N", 3, "h", "w")).conv("x", (4, 3, 3, 3)).model()
+    assert inspect(model).macs is None
+    assert inspect(model, {"x": (1, 3, 8, 8)}).macs == 108 * 36
+
+
+def test_unknown_dimensions_and_foreign_operators():
+    """A dimension that is not known is a question mark, an operator has its domain."""
+    found = inspect(Net(x=(1, None, 3)).op("Relu").op("Thing", domain="com.example").model())
+    assert found.inputs == ("x: float32 1x?x3",)
+    assert found.operators == {"Relu": 1, "com.example.Thing": 1}
+
+
+def test_convolutions_of_unknown_rank_are_counted_and_not_shown():
+    """Where nothing is known of a convolution there is nothing to show."""
+    net = Net(x=(1, 3, 8, 8), w=(None, None, None, None)).op("Thing", domain="com.example")
+    found = inspect(net.op("Conv", "t0", "w").model())
+    assert found.operators["Conv"] == 1
+    assert found.convolutions == ()
+
+
+def test_nothing_is_changed(tmp_path):
+    """A file and a proto stay as they are; the path is shown without folders."""
+    path = tmp_path / "m.onnx"
+    onnx.save(digits(), path)
+    before = path.read_bytes()
+    found = inspect(path)
+    assert (found.path, len(found.sha256)) == ("m.onnx", 64)
+    assert path.read_bytes() == before
+
+
+def test_json():
+    """Everything, for programs, the same every time."""
+    text = inspect(digits()).as_json()
+    assert text == inspect(digits()).as_json()
+    data = json.loads(text)
+    assert data["convolutions"][0]["kernel"] == "3x3"
+    assert text.endswith("}\n")
+
+
+def test_what_cannot_be_inspected(tmp_path):
+    """No model, or a shape that does not fit."""
+    with pytest.raises(ModelError):
+        inspect(tmp_path / "gone.onnx")
+    with pytest.raises(UsageError):
+        inspect(digits(), {"y": (1,)})

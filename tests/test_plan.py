@@ -1,0 +1,280 @@
+"""Where nodes run, which tensors are int8, and what they cost."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from asserts import read
+from builders import Net, digits
+from npuconv import plan as planning
+from npuconv.model import query
+from npuconv.plan import make_plan
+from npuconv.target import Target
+
+NPU = Target.load("npu-int8")
+X = (1, 4, 8, 8)
+
+
+def net():
+    """A convolution to follow: t0 is int8 [1, 4, 8, 8]."""
+    return Net(x=X).conv("x", (4, 4, 1, 1), name="conv")
+
+
+def planned(built, target=NPU, **options):
+    model = read(built.model())
+    return model, make_plan(model, target, **options)
+
+
+def carried(built, **options):
+    """Operators that run on int8 tensors, in order."""
+    return [n.op for n in planned(built, **options)[1].carried]
+
+
+def places(model, plan):
+    return {n.name: plan.placement[id(n)] for n in model.nodes()}
+
+
+def ints(built, *values):
+    return built.constant(np.asarray(values, np.int64))
+
+
+def test_placement():
+    """Convolutions and what is assumed fused run on the device; of the rest nothing is known."""
+    model, plan = planned(net().op("Relu", name="act").op("MaxPool", kernel_shape=[2, 2], name="p"))
+    assert places(model, plan) == {"conv": "device", "act": "device", "p": "undocumented"}
+    reasons = [plan.reason[id(n)] for n in model.nodes()]
+    assert reasons == [
+        "Conv is listed and within every known limit",
+        "Relu after a convolution: assumed to be fused",
+        "target npu-int8 does not list MaxPool; runs on int8 tensors, exactly",
+    ]
+
+
+def test_what_the_host_computes():
+    """Other operators run in float."""
+    model, plan = planned(net().op("Sigmoid", name="s"))
+    assert plan.reason[id(model.nodes()[1])].endswith("does not list Sigmoid; runs in float")
+
+
+def test_a_relu_behind_something_else_is_not_fused():
+    """Only an activation right after a convolution is."""
+    model, plan = planned(net().op("MaxPool", kernel_shape=[2, 2], name="p").op("Relu", name="r"))
+    assert places(model, plan)["r"] == "undocumented"
+    assert [n.name for n in plan.carried] == ["p", "r"]
+
+
+def test_an_activation_in_float_is_not_fused():
+    """A Relu that reads a model input follows no convolution."""
+    model, plan = planned(Net(x=X).op("Relu", name="r").conv("", (4, 4, 1, 1), name="c"))
+    assert places(model, plan) == {"r": "undocumented", "c": "device"}
+
+
+def test_a_blocked_convolution():
+    """A finding keeps it on the host, and nothing is carried behind it."""
+    model, plan = planned(net().op("Relu", name="act"), blocked=["conv"])
+    assert places(model, plan) == {"conv": "host", "act": "undocumented"}
+    assert plan.reason[id(model.nodes()[0])] == "a finding keeps it off the device"
+    assert (plan.device, plan.carried, plan.groups) == ([], [], [])
+
+
+@pytest.mark.parametrize("word", ["host", "error"])
+def test_what_a_target_does_not_list(word):
+    """A target that says what happens to other operators is believed."""
+    target = NPU.model_copy(update={"unlisted_operators": word})
+    model, plan = planned(net().op("Sigmoid", name="s"), target)
+    assert places(model, plan)["s"] == "host"
+
+
+def test_a_target_without_convolutions():
+    """What is not listed does not run there, and foreign domains are not the standard one."""
+    target = NPU.model_copy(update={"operators": {}})
+    assert planned(net(), target)[1].device == []
+    built = Net(x=X)
+    built.op("Conv", "x", built.random(4, 4, 1, 1), domain="com.example")
+    assert planned(built)[1].device == []
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs"),
+    [
+        ("Relu", {}),
+        ("Clip", {}),
+        ("MaxPool", {"kernel_shape": [2, 2]}),
+        ("Flatten", {}),
+        ("Squeeze", {}),
+        ("Transpose", {"perm": [0, 2, 3, 1]}),
+        ("DepthToSpace", {"blocksize": 2}),
+        ("SpaceToDepth", {"blocksize": 2}),
+        ("Split", {"axis": 1, "outputs": 2}),
+    ],
+)
+def test_carried_operators(op, attrs):
+    """They give the same integers on int8 tensors."""
+    assert carried(net().op(op, **attrs)) == [op]
+
+
+def test_carried_operators_with_more_inputs():
+    """Shapes, axes, indices, bounds and fill values are no data."""
+    built = net().reshape([1, 4, 64])
+    assert carried(built) == ["Reshape"]
+    built = net()
+    assert carried(built.op("Gather", "t0", ints(built, 0, 1), axis=1)) == ["Gather"]
+    built = net()
+    assert carried(built.op("Slice", "t0", ints(built, 0), ints(built, 2))) == ["Slice"]
+    built = net()
+    assert carried(built.op("Unsqueeze", "t0", ints(built, 0))) == ["Unsqueeze"]
+    built = net()
+    assert carried(built.op("Clip", "t0", "", built.constant(6.0))) == ["Clip"]
+    assert carried(net().pad([0, 0, 1, 1, 0, 0, 1, 1], value=0.5)) == ["Pad"]
+    assert carried(net().pad([0, 0, 1, 1, 0, 0, 1, 1], value=None)) == ["Pad"]
+    built = net()
+    scales = built.constant([1.0, 1.0, 2.0, 2.0])
+    assert carried(built.op("Resize", "t0", "", scales, mode="nearest")) == ["Resize"]
+    assert carried(net().op("Concat", "t0", "t0", axis=1)) == ["Concat"]
+
+
+def clip_by_computed_bounds():
+    built = net().op("ReduceMin", "x", keepdims=0, to="low")
+    return built.op("Clip", "t0", "low")
+
+
+def resize(**attrs):
+    built = net()
+    return built.op("Resize", "t0", "", built.constant([1.0, 1.0, 2.0, 2.0]), **attrs)
+
+
+def padded_by_a_computed_value():
+    built = net().op("ReduceMin", "x", keepdims=0, to="low")
+    return built.op("Pad", "t0", ints(built, 0, 0, 1, 1, 0, 0, 1, 1), "low")
+
+
+@pytest.mark.parametrize(
+    "built",
+    [
+        clip_by_computed_bounds(),
+        resize(mode="linear"),
+        resize(mode="cubic"),
+        resize(mode="nearest", coordinate_transformation_mode="tf_crop_and_resize"),
+        net().op("MaxPool", kernel_shape=[2, 2], outputs=2),
+        net().op("MaxPool", kernel_shape=[2, 2], storage_order=1),
+        net().pad([0, 0, 1, 1, 0, 0, 1, 1], value=None, mode="reflect"),
+        padded_by_a_computed_value(),
+        net().op("Sigmoid"),
+        net().op("Relu", domain="com.example"),
+        net().op("Concat", "t0", "x", axis=1),
+        Net(x=X).op("Relu"),
+    ],
+    ids=[
+        "clip-computed", "resize-linear", "resize-cubic", "resize-crop", "pool-indices",
+        "pool-order", "pad-reflect", "pad-computed", "sigmoid", "foreign", "concat-float", "float",
+    ],
+)  # fmt: skip
+def test_what_is_not_carried(built):
+    """It would give other integers, or its bounds are not known."""
+    assert carried(built) == []
+
+
+def test_a_concat_kept_apart():
+    """One whose inputs are too unlike runs in float, and so does what follows."""
+    built = net().op("Concat", "t0", "t0", axis=1, name="join").op("Relu")
+    assert carried(built) == ["Concat", "Relu"]
+    assert carried(built, apart=["join"]) == []
+
+
+def groups(built):
+    return {g.name: (g.tensors, g.ends) for g in planned(built)[1].groups}
+
+
+def test_groups():
+    """Tensors joined by carried operators share a scale; the last ones decide the range."""
+    built = net().op("Relu").op("MaxPool", kernel_shape=[2, 2]).conv("", (2, 4, 1, 1))
+    assert groups(built) == {
+        "x": (["x"], ["x"]), "t0": (["t0", "t2", "t1"], ["t2"]), "t3": (["t3"], ["t3"]),
+    }  # fmt: skip
+    _, plan = planned(built)
+    assert plan.group_of()["t1"] is plan.group_of()["t2"]
+
+
+def test_a_tensor_that_the_host_reads_too():
+    """It decides as well: nothing of it may be cut off."""
+    built = net().op("Relu", "t0").op("Sigmoid", "t0").output("t1", "t2")
+    assert groups(built)["t0"] == (["t0", "t1"], ["t0", "t1"])
+    built = net().op("Relu", "t0").output("t0", "t1")
+    assert groups(built)["t0"] == (["t0", "t1"], ["t0", "t1"])
+
+
+def test_branches_that_meet_share_a_scale():
+    """All inputs of a Concat and its output are one group."""
+    built = net().conv("x", (4, 4, 1, 1)).conv("x", (4, 4, 1, 1))
+    built.op("Concat", "t0", "t1", axis=1, to="a").op("Concat", "a", "t2", axis=1, to="b")
+    assert groups(built)["t0"] == (["t0", "t1", "t2", "a", "b"], ["b"])
+
+
+def test_transitions():
+    """Tensors that cross, once for each direction."""
+
+    def crossings(built):
+        model, plan = planned(built)
+        return planning.transitions(model, plan)
+
+    assert crossings(net()) == 2
+    assert crossings(net().op("Relu")) == 2
+    assert crossings(net().op("Sigmoid").conv("", (4, 4, 1, 1))) == 4
+    assert crossings(net().conv("x", (4, 4, 1, 1)).op("Add", "t0", "t1")) == 3
+    assert crossings(net().op("Sigmoid", "t0").op("Neg", "t0").output("t1", "t2")) == 2
+    assert crossings(Net(x=X).op("Relu")) == 0
+
+
+def node_of(built, *ops):
+    return read(built.model()).nodes(*ops)[0]
+
+
+def matmul(op, *shapes, **attrs):
+    names = dict(zip("ab", shapes, strict=True))
+    return node_of(Net(**names).op(op, *names, **attrs), op)
+
+
+@pytest.mark.parametrize(
+    ("node", "macs"),
+    [
+        (node_of(Net(x=X).conv("x", (8, 4, 3, 3)), "Conv"), 8 * 4 * 9 * 36),
+        (node_of(Net(x=X).conv("x", (8, 2, 3, 3), group=2), "Conv"), 8 * 2 * 9 * 36),
+        (node_of(Net(x=X).conv("x", (4, 2, 2, 2), op="ConvTranspose"), "ConvTranspose"), 32 * 64),
+        (matmul("Gemm", (3, 5), (5, 7)), 3 * 5 * 7),
+        (matmul("Gemm", (5, 3), (7, 5), transA=1, transB=1), 3 * 5 * 7),
+        (matmul("MatMul", (2, 3, 5), (5, 7)), 2 * 3 * 5 * 7),
+        (matmul("MatMul", (5,), (5,)), 5),
+        (matmul("MatMul", ("N", 5), (5, 7)), 5 * 7),
+        (matmul("MatMul", (2, "depth"), ("depth", 7)), None),
+        (matmul("MatMul", (2, 3, 5), (5, "columns")), None),
+        (node_of(Net(x=X).op("MaxPool", kernel_shape=[2, 2]), "MaxPool"), 0),
+        (node_of(Net(x=X).op("Relu"), "Relu"), 0),
+    ],
+)  # fmt: skip
+def test_macs(node, macs):
+    """Multiply-accumulates of convolutions and matrix products; of others none."""
+    assert planning.macs(node) == macs
+
+
+def test_macs_of_unknown_rank():
+    """Nothing can be multiplied where not even the rank is known."""
+    node = matmul("MatMul", (2, 3), (3, 4))
+    node.inputs[0].shape = None
+    assert planning.macs(node) is None
+
+
+def test_parameters():
+    """Elements of the constants that a node reads."""
+    conv = node_of(Net(x=X).conv("x", (8, 4, 3, 3)), "Conv")
+    assert planning.parameters(conv) == 8 * 4 * 9 + 8
+    assert planning.parameters(node_of(Net(x=X).op("Relu"), "Relu")) == 0
+
+
+def test_every_node_has_a_place_and_a_reason():
+    """Of a whole model nothing is left out."""
+    model = read(digits())
+    plan = make_plan(model, NPU)
+    assert all(plan.reason[id(n)] and plan.placement[id(n)] for n in model.nodes())
+    assert len(plan.device) == 3
+    assert all(query.is_standard(n) for n in plan.carried)
