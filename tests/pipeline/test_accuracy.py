@@ -7,7 +7,7 @@ import pytest
 
 from builders import Net, images
 from npuconv.executor import RuntimeRefusedError
-from npuconv.pipeline.accuracy import Layer, end_to_end, per_layer
+from npuconv.pipeline.accuracy import Comparison, Layer
 from npuconv.quant.qparams import quantize
 from npuconv.samples import Samples
 
@@ -27,14 +27,14 @@ def scaled(factor, outputs=("y",)):
 
 def test_equal_models():
     """No error: no number of decibels, and a cosine of 1."""
-    found = end_to_end(scaled(2), scaled(2), samples(), {}, held_out=True)
+    found = Comparison(scaled(2), scaled(2), {}).end_to_end(samples(), held_out=True)
     assert (found.sqnr_db, found.cosine) == (None, 1.0)
     assert (found.samples, found.held_out) == (3, True)
 
 
 def test_a_known_error():
     """A tenth too much is an error of 20 dB, in the same direction."""
-    found = end_to_end(scaled(1), scaled(1.1), samples(), {}, held_out=False)
+    found = Comparison(scaled(1), scaled(1.1), {}).end_to_end(samples(), held_out=False)
     assert found.sqnr_db == pytest.approx(20, abs=0.01)
     assert found.cosine == pytest.approx(1)
     assert not found.held_out
@@ -43,7 +43,7 @@ def test_a_known_error():
 def test_outputs_are_told_apart():
     """Each output has its own numbers; the whole is that of all values together."""
     both = ("y", "z")
-    found = end_to_end(scaled(1, both), scaled(1.1, both), samples(), {}, held_out=False)
+    found = Comparison(scaled(1, both), scaled(1.1, both), {}).end_to_end(samples(), held_out=False)
     right = {o.name: o.sqnr_db for o in found.outputs}
     assert right["y"] == pytest.approx(20, abs=0.01)
     assert right["z"] is None
@@ -61,8 +61,14 @@ def test_top_1():
 
     rows = np.asarray([[3, 1, 2], [1, 2, 3], [1, 3, 2], [2, 1, 3]], np.float32)
     some = Samples(lambda k: {"x": rows[k : k + 1]}, (0, 1, 2, 3), "test")
-    assert end_to_end(scores(False), scores(True), some, {}, True).top1_agreement == 0.5
-    assert end_to_end(scores(False), scores(False), some, {}, True).top1_agreement == 1.0
+    assert (
+        Comparison(scores(False), scores(True), {}).end_to_end(some, held_out=True).top1_agreement
+        == 0.5
+    )
+    assert (
+        Comparison(scores(False), scores(False), {}).end_to_end(some, held_out=True).top1_agreement
+        == 1.0
+    )
 
 
 def test_int8_inputs_and_outputs():
@@ -71,7 +77,9 @@ def test_int8_inputs_and_outputs():
     int8_model = Net(x=X).op("Relu", "x", to="y").model()
     for info in (*int8_model.graph.input, *int8_model.graph.output):
         info.type.tensor_type.elem_type = 3  # int8
-    found = end_to_end(float_model, int8_model, samples(), {"x": 1 / 127, "y": 1 / 127}, False)
+    found = Comparison(float_model, int8_model, {"x": 1 / 127, "y": 1 / 127}).end_to_end(
+        samples(), held_out=False
+    )
     assert 35 < found.sqnr_db < 60
 
 
@@ -79,7 +87,7 @@ def test_a_model_that_does_not_run():
     """The runtime's refusal is passed on."""
     broken = Net(x=X).op("Thing", domain="com.example", to="y").model()
     with pytest.raises(RuntimeRefusedError):
-        end_to_end(scaled(1), broken, samples(), {}, held_out=False)
+        Comparison(scaled(1), broken, {}).end_to_end(samples(), held_out=False)
 
 
 def rounded(step):
@@ -96,7 +104,7 @@ def test_per_layer():
     layers = [Layer("first", "t0", "q", step, "a note"), Layer("gone", "t0", "not_there", step)]
     float_model = Net(x=X).op("Identity", "x").op("Neg", "t0", to="y").model()
     x = images(*X)
-    (row,) = per_layer(float_model, rounded(step), {"x": x}, layers, {})
+    (row,) = Comparison(float_model, rounded(step), {}, layers).per_layer({"x": x})
     assert (row.name, row.note) == ("first", "a note")
     exact = x.astype(np.float64)
     error = quantize(x, step) * step - exact
@@ -107,4 +115,4 @@ def test_per_layer():
 
 def test_no_layers():
     """Nothing to look at, nothing run."""
-    assert per_layer(scaled(1), scaled(1), {"x": images(*X)}, [], {}) == ()
+    assert Comparison(scaled(1), scaled(1)).per_layer({"x": images(*X)}) == ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,48 +22,110 @@ if TYPE_CHECKING:
 POOR_DB = 15.0  # below this, what comes out is mostly noise to a user
 
 
-def end_to_end(
-    float_model: onnx.ModelProto,
-    int8_model: onnx.ModelProto,
-    samples: Samples,
-    scales: Mapping[str, float],
-    held_out: bool,
-) -> schema.Accuracy:
-    """Compare all outputs on all samples.
+@dataclass(frozen=True)
+class Layer:
+    """Where to look for the output of one layer in both models."""
+
+    name: str  # the user's own name of the convolution
+    tensor: str  # its output in the float model
+    stored: str  # the same, int8, in the converted model
+    scale: float
+    note: str = ""
+
+
+class Comparison:
+    """Both models, loaded once, with the outputs of all layers to look at.
 
     Args:
         float_model: the legalized float model.
         int8_model: the converted model.
-        samples: what to run.
         scales: of inputs and outputs of the converted model that are int8 themselves.
-        held_out: whether these samples were kept from calibration.
+        layers: what to compare besides the outputs.
 
     Raises:
-        executor.RuntimeRefusedError: one of the models does not run.
+        executor.RuntimeRefusedError: one of the models does not load.
     """
-    before, after = executor.Session(float_model), executor.Session(int8_model)
-    stats = {name: ErrorStats() for name in before.outputs}
-    total = ErrorStats()
-    for feed in samples:
-        old = before.run(feed)
-        new = _real(after.run(_stored(feed, scales)), scales)
-        for name, values in old.items():
-            stats[name].update(values, new[name])
-        total.update(_joined(old.values()), _joined(new[name] for name in old))
-    return _accuracy(stats, total, len(samples), held_out)
+
+    def __init__(
+        self,
+        float_model: onnx.ModelProto,
+        int8_model: onnx.ModelProto,
+        scales: Mapping[str, float] | None = None,
+        layers: Sequence[Layer] = (),
+    ) -> None:
+        made = {o for n in int8_model.graph.node for o in n.output}
+        self._layers = [layer for layer in layers if layer.stored in made]
+        self._scales = dict(scales or {})
+        self._outputs = [o.name for o in float_model.graph.output]
+        self._before = _session(float_model, [layer.tensor for layer in self._layers])
+        self._after = _session(int8_model, [layer.stored for layer in self._layers])
+
+    def end_to_end(self, samples: Samples, *, held_out: bool) -> schema.Accuracy:
+        """Compare all outputs on all samples.
+
+        Args:
+            samples: what to run.
+            held_out: whether these samples were kept from calibration.
+
+        Raises:
+            executor.RuntimeRefusedError: one of the models does not run.
+        """
+        stats = {name: ErrorStats() for name in self._outputs}
+        total = ErrorStats()
+        for feed in samples:
+            old = self._before.run(feed, self._outputs)
+            new = self._real(self._after.run(self._stored(feed), self._outputs))
+            for name, values in old.items():
+                stats[name].update(values, new[name])
+            total.update(_joined(old.values()), _joined(new[name] for name in old))
+        return _accuracy(stats, total, len(samples), held_out)
+
+    def per_layer(self, feed: Feed) -> tuple[schema.LayerQuant, ...]:
+        """Compare the output of every layer on one sample; earlier errors included."""
+        if not self._layers:
+            return ()
+        old = self._before.run(feed, _unique(layer.tensor for layer in self._layers))
+        stored = _unique(layer.stored for layer in self._layers)
+        new = self._after.run(self._stored(feed), stored)
+        return tuple(_row(layer, old[layer.tensor], new[layer.stored]) for layer in self._layers)
+
+    def _stored(self, feed: Feed) -> Feed:
+        scales = self._scales
+        return {n: quantize(v, scales[n]) if n in scales else v for n, v in feed.items()}
+
+    def _real(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        scales = self._scales
+        return {n: dequantize(v, scales[n]) if n in scales else v for n, v in values.items()}
 
 
-def _joined(arrays: object) -> np.ndarray:
-    flat = [np.asarray(a, np.float64).reshape(-1) for a in arrays]  # type: ignore[attr-defined]
+def _session(model: onnx.ModelProto, tensors: Iterable[str]) -> executor.Session:
+    """The model with these tensors as further outputs."""
+    watched = onnx.ModelProto()
+    watched.CopyFrom(model)
+    there = {o.name for o in model.graph.output}
+    extra = [name for name in _unique(tensors) if name not in there]
+    watched.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in extra)
+    return executor.Session(watched)
+
+
+def _unique(names: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(names))
+
+
+def _row(layer: Layer, old: np.ndarray, new: np.ndarray) -> schema.LayerQuant:
+    stats = ErrorStats()
+    stats.update(old, dequantize(new, layer.scale))
+    return schema.LayerQuant(
+        name=layer.name,
+        sqnr_db=rounded(stats.sqnr_db, 2),
+        cosine=rounded(stats.cosine, 6),
+        note=layer.note,
+    )
+
+
+def _joined(arrays: Iterable[np.ndarray]) -> np.ndarray:
+    flat = [np.asarray(a, np.float64).reshape(-1) for a in arrays]
     return np.concatenate(flat) if flat else np.zeros(0)
-
-
-def _stored(feed: Feed, scales: Mapping[str, float]) -> Feed:
-    return {n: quantize(v, scales[n]) if n in scales else v for n, v in feed.items()}
-
-
-def _real(values: Mapping[str, np.ndarray], scales: Mapping[str, float]) -> dict[str, np.ndarray]:
-    return {n: dequantize(v, scales[n]) if n in scales else v for n, v in values.items()}
 
 
 def _accuracy(
@@ -87,50 +149,3 @@ def _accuracy(
         top1_agreement=single,
         outputs=outputs,
     )
-
-
-@dataclass(frozen=True)
-class Layer:
-    """Where to look for the output of one layer in both models."""
-
-    name: str  # the user's own name of the convolution
-    tensor: str  # its output in the float model
-    stored: str  # the same, int8, in the converted model
-    scale: float
-    note: str = ""
-
-
-def per_layer(
-    float_model: onnx.ModelProto,
-    int8_model: onnx.ModelProto,
-    feed: Feed,
-    layers: Sequence[Layer],
-    scales: Mapping[str, float],
-) -> tuple[schema.LayerQuant, ...]:
-    """Compare the output of every layer on one sample; errors of earlier layers included."""
-    made = {o for n in int8_model.graph.node for o in n.output}
-    found = [layer for layer in layers if layer.stored in made]
-    old = _watch(float_model, [layer.tensor for layer in found], feed)
-    new = _watch(int8_model, [layer.stored for layer in found], _stored(feed, scales))
-    rows = []
-    for layer in found:
-        stats = ErrorStats()
-        stats.update(old[layer.tensor], dequantize(new[layer.stored], layer.scale))
-        rows.append(
-            schema.LayerQuant(
-                name=layer.name,
-                sqnr_db=rounded(stats.sqnr_db, 2),
-                cosine=rounded(stats.cosine, 6),
-                note=layer.note,
-            )
-        )
-    return tuple(rows)
-
-
-def _watch(model: onnx.ModelProto, tensors: Sequence[str], feed: Feed) -> dict[str, np.ndarray]:
-    watched = onnx.ModelProto()
-    watched.CopyFrom(model)
-    del watched.graph.output[:]
-    unique = list(dict.fromkeys(tensors))
-    watched.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in unique)
-    return executor.Session(watched).run(feed) if unique else {}
