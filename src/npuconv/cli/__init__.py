@@ -7,6 +7,7 @@ moment. Results go to stdout; progress and errors to stderr; exit codes are thos
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import os
 import sys
@@ -44,6 +45,16 @@ class LazyGroup(click.Group):
         module = importlib.import_module(f"npuconv.cli.{cmd_name}")
         command: click.Command = getattr(module, cmd_name)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is meant; a misspelt one is refused with the nearest."""
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], COMMANDS, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            ctx.fail(f"no such command: {args[0]!r}{hint}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of commands, without importing one of them."""

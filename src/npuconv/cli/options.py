@@ -77,6 +77,7 @@ def _option(flag: str, name: str, field: FieldInfo) -> Callable[[Command], Comma
     if typing.get_origin(kind) is Literal:
         settings["type"] = click.Choice([str(a) for a in typing.get_args(kind)])
     elif kind is bool:
+        settings["help"] = f"do not {text}"
         return click.option(f"--no-{flag[2:]}", name, flag_value=False, type=bool, **settings)
     elif kind is int:
         settings["type"] = int

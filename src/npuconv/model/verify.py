@@ -22,14 +22,32 @@ def check_proto(proto: onnx.ModelProto, name: str) -> None:
     _check_graph(proto.graph, frozenset(), name)
     if any(node.op_type in _EXPERIMENTAL for node in proto.graph.node):
         return  # the checker would print a warning about them where results go
+    fault = _fault(proto)
+    if "Field 'shape' of 'type' is required" in fault:
+        # Exporters leave the shapes of outputs out, and every runtime loads that.
+        fault = _fault(_with_shapes(proto))
+    if fault:
+        raise ModelError(f"{name}: not valid ONNX: {fault}")
+
+
+def _fault(proto: onnx.ModelProto) -> str:
     try:
         onnx.checker.check_model(proto)
     except onnx.checker.ValidationError as error:
-        if "Field 'shape' of 'type' is required" in str(error):
-            return  # exporters leave the shapes of outputs out, and every runtime loads that
-        raise ModelError(f"{name}: not valid ONNX: {_sentence(error)}") from None
+        return _sentence(error)
     except (EncodeError, ValueError):
         pass  # over 2 GB: the checker cannot serialize it; our own checks stand
+    return ""
+
+
+def _with_shapes(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy in which every tensor of the graph's interface says a shape, any shape."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    for info in (*copy.graph.input, *copy.graph.output):
+        if info.type.HasField("tensor_type"):
+            info.type.tensor_type.shape.SetInParent()
+    return copy
 
 
 def _check_graph(graph: onnx.GraphProto, outer: frozenset[str], name: str) -> None:
@@ -37,6 +55,9 @@ def _check_graph(graph: onnx.GraphProto, outer: frozenset[str], name: str) -> No
     known |= {t.name for t in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
     for tensor in graph.initializer:
         _check_tensor(tensor, name)
+    for info in (*graph.input, *graph.output, *graph.value_info):
+        if info.type.HasField("optional_type"):
+            raise ModelError(f"{name}: {info.name!r} is an optional; only tensors are read")
     made = {output: node for node in graph.node for output in node.output}
     for node in graph.node:
         _check_node(node, known, made, name)

@@ -197,7 +197,8 @@ def _difference(record: RewriteRecord, name: str, a: np.ndarray, b: np.ndarray) 
         return 0.0
     a, b = a.astype(np.float64), b.astype(np.float64)
     same = (a == b) | (np.isnan(a) & np.isnan(b))
-    gap = float(np.max(np.where(same, 0.0, np.abs(a - b))))
+    with np.errstate(invalid="ignore"):  # infinite on both sides, which is the same
+        gap = float(np.max(np.where(same, 0.0, np.abs(a - b))))
     finite = np.abs(a[np.isfinite(a)])
     allowed = RELATIVE * float(finite.max(initial=0.0)) + ABSOLUTE
     if math.isnan(gap) or gap > allowed:

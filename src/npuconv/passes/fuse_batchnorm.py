@@ -20,7 +20,8 @@ def fuse_batchnorm(model: Model, ctx: PassContext) -> int:
 
     ``y = (x - mean) * scale / sqrt(var + epsilon) + bias`` is one factor and one offset
     per channel, which move into weights and bias. Not when something else reads the
-    convolution, when statistics are not constant, or in training mode.
+    convolution, when statistics are not constant or make no finite factor, or in training
+    mode.
     """
     return sum(_fuse(model, ctx, node) for node in model.nodes("BatchNormalization"))
 
@@ -41,5 +42,9 @@ def _fuse(model: Model, ctx: PassContext, node: Node) -> int:
         ctx.refuse(model, node, "it is in training mode")
         return 0
     scale, bias, mean, variance = (np.asarray(p, np.float64) for p in parameters)
-    factor = scale / np.sqrt(variance + float(query.attribute(node, "epsilon", 1e-5)))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        factor = scale / np.sqrt(variance + float(query.attribute(node, "epsilon", 1e-5)))
+    if not np.isfinite(factor).all():
+        ctx.refuse(model, node, "its variances are negative, zero or not finite")
+        return 0
     return absorb(model, ctx, conv, node, factor, bias - mean * factor)

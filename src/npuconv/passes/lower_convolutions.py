@@ -14,13 +14,16 @@ if TYPE_CHECKING:
 
 
 @model_pass(Phase.LOWER)
-def lower_convolutions(model: Model, _ctx: PassContext) -> int:
+def lower_convolutions(model: Model, ctx: PassContext) -> int:
     """Turn convolutions between conversions into QLinearConv.
 
     Input, weights and bias come from a DequantizeLinear each and the output goes into a
     QuantizeLinear: the integers are the same without the way through float.
     """
-    return sum(_lower(model, node) for node in model.nodes("Conv"))
+    if ctx.plan is None:
+        return 0
+    # One that has been lowered is disconnected and has no outputs any more.
+    return sum(_lower(model, node) for node in ctx.plan.device if len(node.outputs))
 
 
 def _lower(model: Model, conv: Node) -> int:

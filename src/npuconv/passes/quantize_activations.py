@@ -55,10 +55,11 @@ def _before(model: Model, ctx: PassContext, conv: Node) -> int:
     from npuconv.model import edit
 
     tensor = conv.inputs[0]
-    group, maker = _group(ctx, tensor), query.producer(tensor)
-    if group is None or (maker is not None and maker.op == "DequantizeLinear"):
-        return 0
+    group = _group(ctx, tensor)
     assert ctx.plan is not None
+    # One that an int8 node makes is rounded already; its readers get it as it is.
+    if group is None or tensor.name in ctx.stored:
+        return 0
     rounded = edit.variable(model, f"{tensor.name}/dequantized", tensor)
     readers = [n for n in query.consumers(tensor) if ctx.plan.on_device(n)]
     _pair(model, ctx, tensor, rounded, conv, group)

@@ -75,9 +75,10 @@ class Comparison:
         for feed in samples:
             old = self._before.run(feed, self._outputs)
             new = self._real(self._after.run(self._stored(feed), self._outputs))
-            for name, values in old.items():
-                stats[name].update(values, new[name])
-            total.update(_joined(old.values()), _joined(new[name] for name in old))
+            same = [name for name in old if _comparable(old[name], new[name])]
+            for name in same:
+                stats[name].update(old[name], new[name])
+            total.update(_joined(old[n] for n in same), _joined(new[n] for n in same))
         return _accuracy(stats, total, len(samples), held_out)
 
     def per_layer(self, feed: Feed) -> tuple[schema.LayerQuant, ...]:
@@ -121,6 +122,12 @@ def _row(layer: Layer, old: np.ndarray, new: np.ndarray) -> schema.LayerQuant:
         cosine=rounded(stats.cosine, 6),
         note=layer.note,
     )
+
+
+def _comparable(old: object, new: object) -> bool:
+    """Numbers, and as many: not text, and not as many boxes as each model happens to find."""
+    arrays = isinstance(old, np.ndarray) and isinstance(new, np.ndarray)
+    return arrays and old.dtype.kind in "biuf" and old.size == new.size  # type: ignore[attr-defined]
 
 
 def _joined(arrays: Iterable[np.ndarray]) -> np.ndarray:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import onnx
 
 from npuconv import emit, executor
-from npuconv.errors import InternalError
+from npuconv.errors import InternalError, ModelError
 from npuconv.model import query, save
 from npuconv.passes import Phase, _manager
 from npuconv.pipeline import accuracy, ranges
@@ -50,14 +50,16 @@ def quantize(work: Legalized, source: Source, progress: Progress) -> Quantized:
 
     Raises:
         CalibrationError: samples that cannot be used.
+        ModelError: onnxruntime does not load the float model.
         InternalError: a bug in a pass, or a result that does not run.
     """
     form = emit.get(work.options.format)
     if form.calibrates:
         return _with_samples(work, form, source, progress)
+    before = save.to_proto(work.model)
     _run(work, form)
     proto = save.to_proto(work.model, _metadata(work))
-    _check_loads(proto)
+    _check_loads(proto, before, work.model.name)
     unscaled = schema.Quantization(
         format=form.name, method="none", samples=0, source="none", synthetic=False
     )
@@ -158,12 +160,20 @@ def _stored(work: Legalized, layers: list[tuple[str, str]]) -> list[accuracy.Lay
     ]
 
 
-def _check_loads(proto: onnx.ModelProto) -> None:
+def _check_loads(proto: onnx.ModelProto, before: onnx.ModelProto, name: str) -> None:
     """What is written must load; a form with calibration is run anyway."""
     try:
         executor.Session(proto)
     except executor.RuntimeRefusedError as error:
+        _blame_source(before, name)
         raise InternalError(f"the result does not load: {error}", where="emit") from None
+
+
+def _blame_source(before: onnx.ModelProto, name: str) -> None:
+    try:
+        executor.Session(before)
+    except executor.RuntimeRefusedError as error:
+        raise ModelError(f"{name}: onnxruntime does not load it: {error}") from None
 
 
 def _warnings(

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from npuconv.model.types import Node
 
 
+_AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
+
+
 def contradictions(node: Node) -> Iterator[str]:
     """What of a convolution or pool has a wrong length, or values that are too small."""
     axes = _axes(node)
@@ -20,6 +23,7 @@ def contradictions(node: Node) -> Iterator[str]:
         yield f"it has {axes + 2} dimensions, which leaves no spatial axis"
         return
     yield from _kernel(node, axes)
+    yield from _auto_pad(node)
     wanted = {"strides": axes, "dilations": axes, "pads": 2 * axes, "output_padding": axes}
     for name, length in wanted.items():
         values = query.attribute(node, name)
@@ -29,6 +33,12 @@ def contradictions(node: Node) -> Iterator[str]:
             yield f"{name} has {len(values)} values, but {axes} spatial axes need {length}"
         elif min(values) < (1 if name in ("strides", "dilations") else 0):
             yield f"{name} is {list(values)}; no value may be that small"
+
+
+def _auto_pad(node: Node) -> Iterator[str]:
+    value = query.attribute(node, "auto_pad")
+    if value and value not in _AUTO_PADS:
+        yield f"auto_pad is {value!r}; ONNX has {', '.join(_AUTO_PADS)}"
 
 
 def _axes(node: Node) -> int | None:

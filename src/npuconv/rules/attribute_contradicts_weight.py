@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.model import query
+from npuconv.model.conv import window
+from npuconv.model.geometry import SAME, effective_kernel
 from npuconv.rules import SLIDING, Violation, rule
 from npuconv.rules._lengths import contradictions
 
@@ -24,7 +26,8 @@ def attribute_contradicts_weight(node: Node, ctx: RuleContext) -> Iterator[Viola
     What it checks:
         `kernel_shape` against the weights, `group` against channels of weights and input,
         lengths of `strides`, `dilations` and `pads` against the number of spatial axes,
-        their signs, and the length of the bias. Of pools, what applies to them.
+        their signs, the length of the bias, the name `auto_pad` has, and that the kernel
+        is no larger than the padded input. Of pools, what applies to them.
 
     Why it matters:
         Such a node has no defined result; tools that read only one of the two sides go on
@@ -34,11 +37,29 @@ def attribute_contradicts_weight(node: Node, ctx: RuleContext) -> Iterator[Viola
         Repair the model: the message names both sides.
     """
     del ctx
-    for problem in (*contradictions(node), *_channels(node)):
+    problems = [*contradictions(node), *_channels(node)]
+    for problem in problems or _reach(node):
         yield Violation({"problem": problem}, source=f"ONNX {node.op}-11")
 
 
+def _reach(node: Node) -> Iterator[str]:
+    """Where the kernel does not fit even once."""
+    win = window(node)
+    if win is None or win.op != "Conv" or win.kernel is None or win.auto_pad in SAME:
+        return
+    for axis, kernel in enumerate(win.kernel):
+        extent, reach = win.extent(axis), effective_kernel(kernel, win.dilations[axis])
+        if extent is not None and extent + sum(win.pads[axis]) < reach:
+            yield (
+                f"the kernel reaches over {reach} cells of spatial axis {axis}, "
+                f"but the padded input has {extent + sum(win.pads[axis])}"
+            )
+
+
 def _channels(node: Node) -> Iterator[str]:
+    values = query.constant_input(node, 1) if node.op in query.CONVOLUTIONS else None
+    if values is not None and not values.size:
+        yield f"the weights have shape {list(values.shape)}, which holds nothing"
     weight = query.static_shape(query.input_of(node, 1))
     if node.op not in query.CONVOLUTIONS or weight is None or len(weight) < _MIN_RANK:
         return
