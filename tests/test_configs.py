@@ -67,7 +67,7 @@ def test_convert_with_its_configuration(tmp_path: Path, capsys: pytest.CaptureFi
     out = tmp_path / "out.npu.onnx"
     assert run(["convert", MODEL, "--config", "configs/convert.yaml", "-o", str(out)]) == 0
     assert out.is_file()
-    assert "samples from calibration.npz" in capsys.readouterr().out
+    assert "samples (calibration.npz)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("path", TARGETS)

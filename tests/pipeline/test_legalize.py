@@ -10,7 +10,8 @@ from npuconv.config import Options
 from npuconv.diagnostics import Severity, Status
 from npuconv.errors import ModelError, UnsupportedModelError, UsageError
 from npuconv.model import load
-from npuconv.pipeline.legalize import fails, legalize
+from npuconv.pipeline.findings import fails
+from npuconv.pipeline.legalize import legalize
 from zoo import ZOO
 
 X = (1, 4, 8, 8)
@@ -227,7 +228,7 @@ def test_the_error_carries_the_report():
 
 def test_refused_for_unknown_limits():
     """Where no error is left the headline says which option refused."""
-    with pytest.raises(UnsupportedModelError, match="at or above --fail-on unknown"):
+    with pytest.raises(UnsupportedModelError, match="--fail-on unknown: see the unknown limits"):
         npuconv.convert(digits(), fail_on="unknown")
 
 

@@ -109,12 +109,12 @@ def test_accuracy_held_out_without_scores(make: Make) -> None:
 
 
 def test_quantization_without_samples(make: Make, report: Report) -> None:
-    """Formats that need no samples say where the ranges come from instead."""
+    """Formats that need no samples say so."""
     assert report.quantization is not None
     plain_one = {"samples": 0, "source": "", "synthetic": False, "layers": ()}
     quantization = report.quantization.model_copy(update=plain_one)
     shown = text.render(make(quantization=quantization))
-    assert "method mse, no samples\n" in shown
+    assert "method mse, no samples needed\n" in shown
     assert "Layers that lose most" not in shown
 
 

@@ -91,6 +91,8 @@ def run(arguments: list[str]) -> int:
     except click.ClickException as error:
         return _fail(_usage(error), 2)
     except NpuconvError as error:
+        if isinstance(error, InternalError) and os.environ.get("NPUCONV_TRACEBACK"):
+            raise
         return _fail(str(error), error.exit_code)
     except (KeyboardInterrupt, click.Abort):
         return _fail("interrupted; nothing was written", INTERRUPTED)

@@ -69,13 +69,19 @@ def _check_destinations(model: str, destination: Path, reports: tuple[str, ...])
     from npuconv.errors import UsageError
     from npuconv.report import format_of
 
-    if Path(model).is_file() and destination.exists() and destination.samefile(model):
+    if _is_same(destination, model):
         raise UsageError(f"{destination}: would overwrite the model", hint="give another -o")
     for report in reports:
         format_of(report)
+        if _is_same(Path(report), model) or Path(report) == destination:
+            raise UsageError(f"{report}: would overwrite a model", hint="give another --report")
     if Path(model).exists():
         for path in (str(destination), *reports):
             files.check_writable(path)
+
+
+def _is_same(path: Path, model: str) -> bool:
+    return path.exists() and Path(model).is_file() and path.samefile(model)
 
 
 def _show(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -35,7 +35,8 @@ def _print(found: Inspection, no_color: bool) -> None:
     from npuconv.cli import screen
     from npuconv.report.escape import visible
 
-    console = Console(no_color=not screen.wants_color(no_color), highlight=False, markup=False)
+    color: Any = "auto" if screen.wants_color(no_color) else None
+    console = Console(color_system=color, highlight=False, markup=False)
     producer = visible(found.producer) or "no producer"
     macs = "unknown (dynamic shape)" if found.macs is None else f"{found.macs:,}"
     lines = {

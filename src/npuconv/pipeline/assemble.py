@@ -120,7 +120,8 @@ def _headline(
     if verdict == "refused":
         errors = [f for f in left if f.severity == Severity.ERROR]
         if not errors:
-            return f"findings at or above --fail-on {work.options.fail_on}"
+            kind = "unknown limits" if work.options.fail_on == "unknown" else "warnings"
+            return f"{len(left)} findings, and --fail-on {work.options.fail_on}: see the {kind}"
         kinds = Counter(f.name for f in errors)
         shown = ", ".join(f"{name} x {n}" for name, n in kinds.most_common(3))
         more = f" and {len(kinds) - 3} more kinds" if len(kinds) > 3 else ""

@@ -12,7 +12,8 @@ from npuconv.diagnostics import Severity, Status
 from npuconv.errors import InternalError, UnsupportedModelError, UsageError
 from npuconv.model import save
 from npuconv.pipeline.assemble import assemble
-from npuconv.pipeline.legalize import Legalized, fails, legalize
+from npuconv.pipeline.findings import fails
+from npuconv.pipeline.legalize import Legalized, legalize
 from npuconv.rules import _engine
 from npuconv.rules._context import RuleContext
 

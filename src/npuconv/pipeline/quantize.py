@@ -63,7 +63,9 @@ def quantize(work: Legalized, source: Source, progress: Progress) -> Quantized:
     unscaled = schema.Quantization(
         format=form.name, method="none", samples=0, source="none", synthetic=False
     )
-    return Quantized(proto, unscaled if form.phases else None, warnings=_still_float(work))
+    unused = (f"--format {form.name} needs no samples: those given are not used",)
+    warnings = (unused if source is not None else ()) + _still_float(work)
+    return Quantized(proto, unscaled if form.phases else None, warnings=warnings)
 
 
 def _with_samples(

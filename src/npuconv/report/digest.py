@@ -11,7 +11,7 @@ from npuconv.diagnostics import Severity, Status
 from npuconv.report.schema import FindingInfo, LayerQuant, Placement, Report, Rewrite
 from npuconv.report.words import LABELS, count, device_share, share, total_macs, unique
 
-OVERVIEW_HEAD = ("model", "target", "verdict", "errors", "warnings", "unknown", "MACs on device")
+OVERVIEW_HEAD = ("model", "target", "verdict", "error", "warn", "open", "device")
 PLACEMENTS: tuple[Placement, ...] = ("device", "host", "undocumented")
 
 

@@ -107,9 +107,9 @@ def measured_on(accuracy: Accuracy) -> str:
 def calibrated_on(quantization: Quantization) -> str:
     """Which samples the ranges come from."""
     if not quantization.samples:
-        return quantization.source or "no samples"
+        return "no samples needed"
     kind = "synthetic sample" if quantization.synthetic else "sample"
-    return f"{count(quantization.samples, kind)} from {quantization.source}"
+    return f"{count(quantization.samples, kind)} ({quantization.source})"
 
 
 def unique(texts: Iterable[str]) -> tuple[str, ...]:

@@ -1,0 +1,118 @@
+"""What became of every finding: which went with which pass, and which the user wants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from npuconv.diagnostics import Finding, Severity, Status, sort_key
+from npuconv.rules import _engine
+
+if TYPE_CHECKING:
+    from npuconv.config import Options
+    from npuconv.passes._context import RewriteRecord
+    from npuconv.rules._context import RuleContext
+
+SWEEP = "sweep"  # unused nodes go without a pass having to say so
+
+Key = tuple[str, tuple[str, ...]]
+
+
+class Tracker:
+    """Watches the findings of the source graph while passes change it.
+
+    After each pass that fired the rules are asked again, only those that still have
+    something open. Notes are about a node being there, so for them it is enough to look
+    whether it still is.
+
+    Args:
+        before: the findings of the source graph.
+    """
+
+    def __init__(self, before: list[Finding]) -> None:
+        self._before = [f for f in before if f.status != Status.UNKNOWN]
+        self._open = [f for f in self._before if f.severity != Severity.NOTE]
+        self._notes = [f for f in self._before if f.severity == Severity.NOTE]
+        self._gone: dict[Key, str] = {}
+
+    def step(self, pass_name: str, ctx: RuleContext) -> None:
+        """A pass has fired: what went, went with it."""
+        if self._open:
+            remaining = _Index(_engine.lint(ctx, only={f.code for f in self._open}))
+            self._open = self._keep(self._open, pass_name, remaining.has)
+        if self._notes:
+            there = {ctx.model.label(node) for node in ctx.model.nodes()}
+            self._notes = self._keep(self._notes, pass_name, lambda f: f.node in there)
+
+    def _keep(
+        self, findings: list[Finding], pass_name: str, stays: Callable[[Finding], bool]
+    ) -> list[Finding]:
+        kept = [f for f in findings if stays(f)]
+        self._gone |= {f.key: pass_name for f in findings if not stays(f)}
+        return kept
+
+    def merge(self, after: list[Finding], rewrites: Iterable[RewriteRecord]) -> list[Finding]:
+        """The findings that stay, and those that went, with the pass and its result.
+
+        A note on a node that is still there and no longer applies was never a fault.
+        """
+        records = list(rewrites)
+        index = _Index(after)
+        return [
+            *after,
+            *(
+                _rewritten(f, self._gone[f.key], records)
+                for f in self._before
+                if f.key in self._gone and not index.has(f)
+            ),
+        ]
+
+
+class _Index:
+    """Findings by code and by every source node they stand for."""
+
+    def __init__(self, findings: list[Finding]) -> None:
+        self._keys = {(f.code, label) for f in findings for label in f.origin or ("",)}
+
+    def has(self, finding: Finding) -> bool:
+        """Whether a finding of that code still stands for one of its source nodes."""
+        return any((finding.code, label) in self._keys for label in finding.origin or ("",))
+
+
+def _rewritten(finding: Finding, pass_name: str, records: list[RewriteRecord]) -> Finding:
+    labels = set(finding.origin)
+    mine = [
+        r for r in records if r.pass_name == pass_name and (not labels or labels & set(r.origin))
+    ]
+    into = mine[-1].after if mine else ("nothing reads it any more" if pass_name == SWEEP else "")
+    return finding.with_status(Status.REWRITTEN, rewritten_by=pass_name, rewritten_into=into)
+
+
+def wanted(findings: Iterable[Finding], options: Options) -> list[Finding]:
+    """As the user's options have it: selected, unknown ones weighed, worst first."""
+    chosen = [_weigh(f, options) for f in findings if _selected(f.code, options)]
+    return sorted((f for f in chosen if f is not None), key=sort_key)
+
+
+def _selected(code: str, options: Options) -> bool:
+    asked = not options.select or any(code.startswith(p) for p in options.select)
+    return asked and not any(code.startswith(p) for p in options.ignore)
+
+
+def _weigh(finding: Finding, options: Options) -> Finding | None:
+    if finding.status != Status.UNKNOWN or options.unknown == "warn":
+        return finding
+    return None if options.unknown == "pass" else replace(finding, severity=Severity.ERROR)
+
+
+def fails(findings: list[Finding], options: Options) -> bool:
+    """Whether findings at or above ``fail_on`` are left."""
+    level: dict[str, Callable[[Finding], bool]] = {
+        "error": lambda f: f.severity == Severity.ERROR,
+        "warning": lambda f: f.severity in (Severity.ERROR, Severity.WARNING),
+        "unknown": lambda f: f.severity == Severity.ERROR or f.status == Status.UNKNOWN,
+        "never": lambda _f: False,
+    }
+    left = [f for f in findings if f.status != Status.REWRITTEN]
+    return any(level[options.fail_on](f) for f in left)

@@ -1,0 +1,53 @@
+"""A kind of convolution that is not quantized."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.model import query
+from npuconv.rules import Violation, is_convolution, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+    from npuconv.rules._context import RuleContext
+
+
+@rule(
+    "OPS004",
+    ops={"*"},
+    message="{op} is a convolution that {reason}",
+)
+def convolution_unsupported(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+    """A kind of convolution that is not quantized.
+
+    What it checks:
+        Every convolution that the target does not list, or that is not ONNX's Conv:
+        ConvTranspose, DeformConv, and Conv of another operator domain.
+
+    Why it matters:
+        Convolutions are what the device is for. One that cannot run there is not quietly
+        left to the host, where it would dominate the run time.
+
+    How to fix:
+        Replace the layer by a plain convolution (a ConvTranspose by Conv and
+        DepthToSpace). --ignore OPS004 leaves it to the host, in float.
+    """
+    listed = ctx.operator(node) is not None
+    if not is_convolution(node) or node.op in _OTHERS or (listed and _is_plain(node)):
+        return
+    reason = f"target {ctx.target.name} does not list"
+    name = node.op if not node.domain else f"{node.domain}.{node.op}"
+    yield Violation(
+        {"op": name, "reason": "npuconv cannot quantize yet" if listed else reason},
+        value=name,
+        source=f"{ctx.target.name}: operators",
+    )
+
+
+def _is_plain(node: Node) -> bool:
+    return node.op == "Conv" and query.is_standard(node)
+
+
+# Integer convolutions belong to a model that is quantized already, which is its own finding.
+_OTHERS = {"ConvInteger", "QLinearConv"}

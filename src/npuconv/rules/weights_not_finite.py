@@ -1,0 +1,44 @@
+"""The weights of the convolution hold NaN or an infinity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.model import query
+from npuconv.rules import Violation, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+    from npuconv.rules._context import RuleContext
+
+
+@rule(
+    "DTY003",
+    ops={"Conv", "ConvTranspose"},
+    message="{count} of {size} weights are NaN or infinite",
+)
+def weights_not_finite(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+    """The weights of the convolution hold NaN or an infinity.
+
+    What it checks:
+        Every number of the weights, where they are constant.
+
+    Why it matters:
+        A scale is made from the largest weight of a channel. One that is not a
+        number makes the whole channel useless.
+
+    How to fix:
+        Look for the training step that diverged, and export an earlier
+        checkpoint.
+    """
+    import numpy as np
+
+    del ctx
+    weight = query.constant_input(node, 1)
+    if weight is None or weight.dtype.kind != "f":
+        return
+    count = int(np.sum(~np.isfinite(weight)))
+    if count:
+        values = {"count": count, "size": weight.size}
+        yield Violation(values, value=str(count), limit="0")

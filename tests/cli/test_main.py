@@ -1,0 +1,187 @@
+"""The program as a whole: help, exit codes, what is imported, what a bug looks like."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import types
+
+import click
+import pytest
+
+from npuconv import __version__
+from npuconv.cli import COMMANDS, main, run
+from npuconv.errors import InternalError
+from npuconv.passes import PASSES, Pass, Phase
+
+LARGE = {"onnx", "numpy", "onnxruntime", "onnx_graphsurgeon"}
+
+
+def add_command(monkeypatch, error):
+    """A command ``boom`` that raises; gone after the test."""
+
+    @click.command()
+    def boom() -> None:
+        raise error
+
+    module = types.ModuleType("npuconv.cli.boom")
+    module.boom = boom
+    monkeypatch.setitem(COMMANDS, "boom", "Raise an error.")
+    monkeypatch.setitem(sys.modules, "npuconv.cli.boom", module)
+
+
+def add_pass(monkeypatch, error):
+    """A pass ``boom`` that raises; gone after the test."""
+
+    def boom(model, ctx):
+        raise error
+
+    list(PASSES)  # so that all others are there first
+    item = Pass("boom", Phase.CANONICALIZE, boom, "Raise an error.")
+    monkeypatch.setitem(PASSES._items, "boom", item)
+
+
+def test_help(cli):
+    """Every command is in the help, with what it does."""
+    done = cli("--help")
+    assert done.code == 0
+    assert done.err == ""
+    text = " ".join(done.out.split())
+    assert all(name in text and what in text for name, what in COMMANDS.items())
+    assert cli("-h").out == done.out
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_help_of_a_command(cli, command):
+    """Every command says how it is used, and begins with its line of the list."""
+    done = cli(command, "--help")
+    assert done.code == 0
+    assert done.out.startswith(f"Usage: npuconv {command}")
+
+
+def test_version(cli):
+    """The version is the package's."""
+    assert cli("--version").out == f"npuconv {__version__}\n"
+
+
+def test_nothing(cli):
+    """No command at all: the help, on stderr, as a mistake."""
+    done = cli()
+    assert (done.code, done.out) == (2, "")
+    assert "Commands:" in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["chek"], "no such command: 'chek'; did you mean 'check'? (see 'npuconv --help')"),
+        (["xyzzy"], "no such command: 'xyzzy' (see 'npuconv --help')"),
+        (["--formt"], "'--formt'"),
+        (["convert", "m.onnx", "--formt", "qdq"], "'--format'"),
+        (["convert", "m.onnx", "--format", "qdp"], "'qdp' is not one of"),
+        (["convert"], "Missing argument 'MODEL'"),
+        (["check"], "Missing argument 'MODEL...'"),
+        (["check", "m.onnx", "--seed", "x"], "'x' is not a valid integer"),
+    ],
+)
+def test_misspelt(cli, arguments, said):
+    """A misspelt command or flag is one line that says what was meant."""
+    done = cli(*arguments)
+    assert (done.code, done.out) == (2, "")
+    assert said in done.error
+    assert len(done.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["explain", "SHP002"], ["explain"], ["schema", "report"], ["target", "list"]],
+    ids=" ".join,
+)
+def test_starts_without(shell, arguments):
+    """What only prints does not wait for the large libraries."""
+    code = (
+        "import sys; from npuconv.cli import run; "
+        f"code = run({arguments!r}); "
+        f"print(sorted({LARGE!r} & set(sys.modules)), file=sys.stderr); sys.exit(code)"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, check=False, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "[]\n")
+    assert done.stdout == shell(*arguments).out
+
+
+def test_as_a_program(shell):
+    """``python -m npuconv`` ends with the code, and says one line."""
+    done = shell("chek")
+    assert done.code == 2
+    assert len(done.err.splitlines()) == 1
+    assert shell("--version").out == f"npuconv {__version__}\n"
+
+
+def test_main_exits(monkeypatch, capsys):
+    """The installed program ends with the code of the command."""
+    monkeypatch.setattr(sys, "argv", ["npuconv", "chek"])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 2
+    assert "chek" in capsys.readouterr().err
+
+
+def test_bug(cli, monkeypatch):
+    """A bug is one line that asks for a report, and code 70."""
+    add_command(monkeypatch, RuntimeError("all is lost"))
+    done = cli("boom")
+    assert done.code == 70
+    assert "bug in npuconv, outside any pass: RuntimeError: all is lost" in done.error
+    assert "report" in done.error
+
+
+def test_bug_in_a_pass(cli, model, monkeypatch):
+    """A bug in a pass names the pass; nothing is written."""
+    add_pass(monkeypatch, ZeroDivisionError("division by zero"))
+    done = cli("convert", model)
+    assert done.code == 70
+    assert "pass 'boom'" in done.error
+    assert "ZeroDivisionError" in done.error
+
+
+def test_traceback_on_demand(cli, model, monkeypatch):
+    """NPUCONV_TRACEBACK shows where, also in a pass."""
+    add_command(monkeypatch, RuntimeError("all is lost"))
+    add_pass(monkeypatch, ZeroDivisionError("division by zero"))
+    monkeypatch.setenv("NPUCONV_TRACEBACK", "1")
+    with pytest.raises(RuntimeError, match="all is lost"):
+        run(["boom"])
+    with pytest.raises(InternalError, match="division by zero"):
+        run(["check", model])
+    assert cli("check", "nothing.onnx").code == 2
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), click.Abort()], ids=["ctrl-c", "abort"])
+def test_interrupted(cli, model, folder, monkeypatch, error):
+    """An interrupted run leaves no file, nor a part of one, and says so."""
+    add_pass(monkeypatch, error)
+    before = sorted(folder.iterdir())
+    done = cli("convert", model)
+    assert done.code == 130
+    assert done.error == "npuconv: error: interrupted; nothing was written"
+    assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes of other systems break in other ways")
+def test_reader_goes_away(folder):
+    """``npuconv explain --all | head`` is no error."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with subprocess.Popen(
+        [sys.executable, "-m", "npuconv", "explain", "--all"],
+        env=environment,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        process.stdout.close()
+        said = process.stderr.read()
+    assert (process.returncode, said) == (0, b"")
