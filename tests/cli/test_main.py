@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 from npuconv import __version__
 from npuconv.cli import COMMANDS, main, run
+from npuconv.cli import cli as group
 from npuconv.errors import InternalError
 from npuconv.passes import PASSES, Pass, Phase
 
@@ -34,11 +36,11 @@ def add_command(monkeypatch, error):
 def add_pass(monkeypatch, error):
     """A pass ``boom`` that raises; gone after the test."""
 
-    def boom(model, ctx):
+    def boom(_model, _ctx):
         raise error
 
     list(PASSES)  # so that all others are there first
-    item = Pass("boom", Phase.CANONICALIZE, boom, "Raise an error.")
+    item = Pass("boom", Phase.CANONICALIZE, boom, (), False, "Raise an error.")
     monkeypatch.setitem(PASSES._items, "boom", item)
 
 
@@ -130,6 +132,36 @@ def test_main_exits(monkeypatch, capsys):
     assert "chek" in capsys.readouterr().err
 
 
+def test_commands():
+    """What completion asks for: all names, and the command of each."""
+    context = click.Context(group)
+    names = group.list_commands(context)
+    assert names == list(COMMANDS)
+    assert [group.get_command(context, name).name for name in names] == names
+    assert group.get_command(context, "chek") is None
+
+
+def test_bug_outside_a_command(cli, monkeypatch):
+    """An error of click's own that knows no command is one line as well."""
+    add_command(monkeypatch, click.ClickException("no"))
+    done = cli("boom")
+    assert (done.code, done.error) == (2, "npuconv: error: no")
+
+
+def test_abort(cli, monkeypatch):
+    """Giving up at a prompt is an interruption."""
+    add_command(monkeypatch, click.Abort())
+    assert cli("boom").code == 130
+
+
+def test_pipe_closed(cli, monkeypatch):
+    """A reader that has seen enough is no error."""
+    monkeypatch.setattr(sys, "stdout", sys.stdout)  # click wraps them, for good
+    monkeypatch.setattr(sys, "stderr", sys.stderr)
+    add_command(monkeypatch, BrokenPipeError(errno.EPIPE, "broken pipe"))
+    assert cli("boom").code == 0
+
+
 def test_bug(cli, monkeypatch):
     """A bug is one line that asks for a report, and code 70."""
     add_command(monkeypatch, RuntimeError("all is lost"))
@@ -160,10 +192,9 @@ def test_traceback_on_demand(cli, model, monkeypatch):
     assert cli("check", "nothing.onnx").code == 2
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), click.Abort()], ids=["ctrl-c", "abort"])
-def test_interrupted(cli, model, folder, monkeypatch, error):
+def test_interrupted(cli, model, folder, monkeypatch):
     """An interrupted run leaves no file, nor a part of one, and says so."""
-    add_pass(monkeypatch, error)
+    add_pass(monkeypatch, KeyboardInterrupt())
     before = sorted(folder.iterdir())
     done = cli("convert", model)
     assert done.code == 130

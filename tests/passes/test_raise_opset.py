@@ -145,3 +145,23 @@ def test_the_next_node_is_measured_in_its_own_opset():
     assert run_pass(NAME, model, ctx) == 4
     assert [r.reference for r in ctx.rewrites[:3]] == ["onnxruntime"] * 3
     same_numbers(proto, model)
+
+
+@pytest.mark.parametrize(("attrs", "shape"), [({"axis": 1}, (4, 1, 1)), ({}, (7,))])
+def test_broadcasting_by_attribute(attrs, shape):
+    """Before opset 7 an operand ran along an axis, or along the last ones."""
+    net = Net(opset=6, ir_version=3, x=(1, 3, 9, 9)).conv("x", (4, 3, 3, 3))
+    size = 4 if attrs else 7
+    model = read(net.op("Add", net.last, net.random(size), broadcast=1, **attrs).model())
+    assert run_pass("raise-opset", model)
+    (add,) = model.nodes("Add")
+    assert add.inputs[1].shape == shape
+    assert not add.attrs
+
+
+def test_broadcasting_of_what_is_not_known():
+    """An operand that is no constant cannot be given another shape."""
+    net = Net(opset=6, ir_version=3, x=(1, 4, 9, 9), y=(4,))
+    model = read(net.op("Add", "x", "y", broadcast=1, axis=1, name="sum").model())
+    assert not run_pass("raise-opset", model)
+    assert "'sum'" in model.obstacle

@@ -96,8 +96,7 @@ def run(arguments: list[str]) -> int:
         return _fail(str(error), error.exit_code)
     except (KeyboardInterrupt, click.Abort):
         return _fail("interrupted; nothing was written", INTERRUPTED)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except SystemExit:  # click's answer to a closed pipe, as of ``npuconv explain | head``
         return 0
     except Exception as error:
         if os.environ.get("NPUCONV_TRACEBACK"):

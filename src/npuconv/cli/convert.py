@@ -56,11 +56,15 @@ def convert(
 
 
 def _destination(model: str, output: str | None) -> Path:
-    return Path(output) if output else Path(model).with_suffix(".npu.onnx")
+    return Path(output) if output else _beside(Path(model), ".npu.onnx")
 
 
 def _default_reports(destination: Path) -> tuple[str, ...]:
-    return tuple(str(destination.with_suffix(f".report.{kind}")) for kind in ("json", "html"))
+    return tuple(str(_beside(destination, f".report.{kind}")) for kind in ("json", "html"))
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.parent / f"{path.stem}{suffix}"  # of '.', too, which has no name
 
 
 def _check_destinations(model: str, destination: Path, reports: tuple[str, ...]) -> None:

@@ -23,9 +23,8 @@ def check_proto(proto: onnx.ModelProto, name: str) -> None:
     if any(node.op_type in _EXPERIMENTAL for node in proto.graph.node):
         return  # the checker would print a warning about them where results go
     fault = _fault(proto)
-    if "Field 'shape' of 'type' is required" in fault:
-        # Exporters leave the shapes of outputs out, and every runtime loads that.
-        fault = _fault(_with_shapes(proto))
+    if any(text in fault for text in _HARMLESS):
+        fault = _fault(_repaired(proto))
     if fault:
         raise ModelError(f"{name}: not valid ONNX: {fault}")
 
@@ -40,10 +39,16 @@ def _fault(proto: onnx.ModelProto) -> str:
     return ""
 
 
-def _with_shapes(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy in which every tensor of the graph's interface says a shape, any shape."""
+# What the checker minds and every runtime loads: interface tensors whose shape the exporter
+# left out, and initializers that a model of IR 3 does not list among its inputs.
+_HARMLESS = ("Field 'shape' of 'type' is required", "in initializer but not in graph input")
+
+
+def _repaired(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy without the harmless faults, to see whether there are others."""
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
+    copy.ir_version = max(copy.ir_version, 4)
     for info in (*copy.graph.input, *copy.graph.output):
         if info.type.HasField("tensor_type"):
             info.type.tensor_type.shape.SetInParent()

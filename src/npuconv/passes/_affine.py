@@ -60,6 +60,25 @@ def per_channel(
     return None
 
 
+def operand(
+    model: Model, ctx: PassContext, node: Node, *, ordered: bool
+) -> tuple[Node, np.ndarray] | None:
+    """The convolution a two-sided operator could go into, and its constant per channel.
+
+    Args:
+        model: the model.
+        ctx: takes the reason of a near miss.
+        node: Mul, Div, Add or Sub.
+        ordered: the constant must come second (Div, Sub).
+    """
+    found = per_channel(model, ctx, node, ordered=ordered)
+    if found is None:
+        return None
+    source, values = found
+    conv = feeding_convolution(model, ctx, node, source)
+    return None if conv is None else (conv, values)
+
+
 def _one_per_channel(values: np.ndarray, conv: Node) -> np.ndarray | None:
     win = window(conv)
     if win is None or win.axes is None or win.out_channels is None:

@@ -12,6 +12,7 @@ from npuconv.model import edit, query, shapes
 from npuconv.model.core import subgraphs
 from npuconv.model.save import node_proto
 from npuconv.model.types import Graph, Variable
+from npuconv.passes import _broadcast
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
@@ -103,8 +104,7 @@ def raise_to(model: Model, ctx: PassContext, target: int) -> int:
     source = model.opset
     for plan in plans:
         _apply(model, ctx, plan, source, target)
-    first = model.nodes()[:1]
-    with ctx.rewrite(model, first, f"opset {source}", f"opset {target}", measure=False):
+    with ctx.rewrite(model, [], f"opset {source}", f"opset {target}", measure=False):
         model.graph.opset = target
     return len(plans) + 1
 
@@ -122,6 +122,8 @@ def _convert(node: Node, source: int, target: int) -> onnx.ModelProto:
     """The node alone through ONNX's version converter."""
     if any(subgraphs(node)):
         raise ValueError("an operator with a subgraph changed its form")
+    if _broadcast.is_legacy(node, source):
+        return _broadcast.convert(node)
     if node.op == "PRelu":
         raise ValueError("its slope ran along the channels before opset 7")
     read = {t.name: t for t in node.inputs if t.name}
@@ -138,7 +140,22 @@ def _convert(node: Node, source: int, target: int) -> onnx.ModelProto:
     converted = version_converter.convert_version(model, target)
     if node.op in ("Upsample", "Resize"):
         _keep_asymmetric(node, converted)
+    _check_shapes(node, converted)
     return converted
+
+
+def _check_shapes(node: Node, converted: onnx.ModelProto) -> None:
+    """The converter is not always right, and runtimes do not run every old operator."""
+    inferred = onnx.shape_inference.infer_shapes(converted, data_prop=True).graph
+    made = {info.name: info for info in (*inferred.output, *inferred.value_info)}
+    for tensor in node.outputs:
+        old = query.static_shape(tensor)
+        info = made.get(tensor.name)
+        if old is None or info is None:
+            continue
+        new = tuple(d.dim_value for d in info.type.tensor_type.shape.dim)
+        if all(new) and new != old:
+            raise ValueError(f"the version converter turns its shape {old} into {new}")
 
 
 def _keep_asymmetric(node: Node, converted: onnx.ModelProto) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npuconv.passes import Phase, model_pass
-from npuconv.passes._affine import absorb, feeding_convolution, per_channel
+from npuconv.passes._affine import absorb, operand
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
@@ -26,12 +26,9 @@ def fuse_add(model: Model, ctx: PassContext) -> int:
 def _fuse(model: Model, ctx: PassContext, node: Node) -> int:
     import numpy as np
 
-    found = per_channel(model, ctx, node, ordered=node.op == "Sub")
+    found = operand(model, ctx, node, ordered=node.op == "Sub")
     if found is None:
         return 0
-    source, values = found
-    conv = feeding_convolution(model, ctx, node, source)
-    if conv is None:
-        return 0
+    conv, values = found
     offset = -values if node.op == "Sub" else values
     return absorb(model, ctx, conv, node, np.ones_like(offset), offset)

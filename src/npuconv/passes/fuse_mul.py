@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npuconv.passes import Phase, model_pass
-from npuconv.passes._affine import absorb, feeding_convolution, per_channel
+from npuconv.passes._affine import absorb, operand
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
@@ -26,13 +26,10 @@ def fuse_mul(model: Model, ctx: PassContext) -> int:
 def _fuse(model: Model, ctx: PassContext, node: Node) -> int:
     import numpy as np
 
-    found = per_channel(model, ctx, node, ordered=node.op == "Div")
+    found = operand(model, ctx, node, ordered=node.op == "Div")
     if found is None:
         return 0
-    source, values = found
-    conv = feeding_convolution(model, ctx, node, source)
-    if conv is None:
-        return 0
+    conv, values = found
     with np.errstate(divide="ignore", invalid="ignore"):
         factor = 1.0 / values if node.op == "Div" else values
     if not np.isfinite(factor).all():

@@ -28,7 +28,6 @@ def lower_opset(model: Model, ctx: PassContext) -> int:
         if not _opset.reads_the_same(node, model.opset, MAX_OPSET):
             ctx.refuse(model, node, f"{node.op} of opset {model.opset} is not in {MAX_OPSET}")
             return 0
-    first = model.nodes()[:1]
-    with ctx.rewrite(model, first, f"opset {model.opset}", f"opset {MAX_OPSET}", measure=False):
+    with ctx.rewrite(model, [], f"opset {model.opset}", f"opset {MAX_OPSET}", measure=False):
         model.graph.opset = MAX_OPSET
     return 1

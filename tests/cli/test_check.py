@@ -1,0 +1,143 @@
+"""``npuconv check``: many models, every output format, and exit codes for CI."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+PARSERS = {
+    "json": json.loads,
+    "sarif": json.loads,
+    "junit": ET.fromstring,
+    "github": str.splitlines,
+    "markdown": str.splitlines,
+    "text": str.splitlines,
+}
+
+
+def listing(folder):
+    return sorted(p.name for p in folder.iterdir())
+
+
+def test_good(cli, model, folder):
+    """Code 0, findings on stdout, nothing written, stderr empty."""
+    done = cli("check", model)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("OK  model.onnx on npu-int8")
+    assert listing(folder) == ["model.onnx"]
+
+
+def test_refused(cli, refused, folder):
+    """Code 1, and the node by the user's own name."""
+    done = cli("check", refused)
+    assert (done.code, done.err) == (1, "")
+    assert "SHP002" in done.out
+    assert "grouped" in done.out
+    assert listing(folder) == ["refused.onnx"]
+
+
+def test_same_findings_as_convert(cli, refused, model):
+    """check and convert give the same findings."""
+    for name in (refused, model):
+        checked = json.loads(cli("check", name, "--output-format", "json").out)
+        cli("convert", name, "--report", "r.json")
+        converted = json.loads(Path("r.json").read_text("utf-8"))
+        assert converted["findings"] == checked["findings"]
+
+
+@pytest.mark.parametrize("form", PARSERS)
+@pytest.mark.parametrize("count", [1, 2])
+def test_output_format(cli, model, refused, form, count):
+    """Every format parses, for one model and for several, and names the node."""
+    done = cli("check", *[refused, model][:count], "--output-format", form)
+    assert (done.code, done.err) == (1, "")
+    assert PARSERS[form](done.out) is not None
+    assert "grouped" in done.out
+    assert "\x1b" not in done.out
+
+
+def test_many(cli, model, refused, folder):
+    """Files and directories together, each model once; the worst code wins."""
+    (folder / "more" / "deep").mkdir(parents=True)
+    shutil.copy(model, folder / "more" / "b.onnx")
+    shutil.copy(model, folder / "more" / "deep" / "a.onnx")
+    (folder / "more" / "readme.txt").write_text("no model")
+    done = cli("check", model, "more", "more/b.onnx", model, "--output-format", "json")
+    assert done.code == 0
+    paths = [r["model"]["path"] for r in json.loads(done.out)["reports"]]
+    assert paths == ["model.onnx", "more/b.onnx", "more/deep/a.onnx"]
+    assert cli("check", "more", refused).code == 1
+
+
+def test_broken_among_good(cli, model, refused, folder):
+    """What cannot be read makes the code 2; the others are reported all the same."""
+    (folder / "broken.onnx").write_bytes(b"\x00\x01")
+    done = cli("check", "broken.onnx", refused, "nothing.onnx", model, "--output-format", "json")
+    assert done.code == 2
+    assert len(done.errors) == len(done.err.splitlines()) == 2
+    assert "broken.onnx" in done.errors[0]
+    assert "nothing.onnx" in done.errors[1]
+    paths = [r["model"]["path"] for r in json.loads(done.out)["reports"]]
+    assert paths == ["refused.onnx", "model.onnx"]
+
+
+def test_all_broken(cli, folder):
+    """Nothing to report on: only the errors."""
+    (folder / "broken.onnx").write_bytes(b"\x00\x01")
+    done = cli("check", "broken.onnx", "--report", "r.json")
+    assert (done.code, done.out) == (2, "")
+    assert "broken.onnx" in done.error
+    assert listing(folder) == ["broken.onnx"]
+
+
+def test_empty_directory(cli, folder):
+    """A directory without models is a mistake, not a success."""
+    (folder / "empty").mkdir()
+    done = cli("check", "empty")
+    assert (done.code, done.out) == (2, "")
+    assert "empty: no .onnx file in this directory" in done.error
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_report(cli, model, refused, folder, count):
+    """--report writes all models into one file, besides what stdout gets."""
+    names = [refused, model][:count]
+    done = cli("check", *names, "--report", "r.json", "--report", "r.sarif", "-q")
+    assert (done.code, done.out) == (1, "")
+    assert cli("check", *names, "--output-format", "json").out == (folder / "r.json").read_text()
+    json.loads((folder / "r.sarif").read_text())
+
+
+def test_report_into_nowhere(cli, model):
+    """A report that cannot be written is code 2."""
+    done = cli("check", model, "--report", "nowhere/r.json")
+    assert done.code == 2
+    assert "nowhere/r.json" in done.error
+
+
+def test_verbose_and_timings(cli, model):
+    """-v says more; --timings says how long each stage took."""
+    assert len(cli("check", model, "-v").out) > len(cli("check", model).out)
+    timed = json.loads(cli("check", model, "--timings", "--output-format", "json").out)
+    assert timed["timings"]
+
+
+def test_target(cli, model, folder):
+    """--target takes a name or a file, and suggests where there is none of that name."""
+    yaml = cli("target", "show", "npu-int8", "--format", "yaml").out
+    (folder / "mine.yaml").write_text(yaml)
+    assert cli("check", model, "--target", "mine.yaml").code == 0
+    done = cli("check", model, "--target", "npu-in8")
+    assert (done.code, done.out) == (2, "")
+    assert "did you mean 'npu-int8'?" in done.error
+
+
+def test_as_a_program(shell, model, refused):
+    """Codes and streams are the same for a program."""
+    done = shell("check", model, refused, "--output-format", "github")
+    assert (done.code, done.err) == (1, "")
+    assert "::error" in done.out

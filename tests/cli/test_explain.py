@@ -1,0 +1,70 @@
+"""``npuconv explain``: every rule and pass, by code or by name."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from npuconv.passes import PASSES
+from npuconv.rules import RULES
+
+
+@pytest.mark.parametrize("name", ["SHP002", "group-unsupported", "shp002"])
+def test_rule(cli, name):
+    """A rule by code, in either case, or by name."""
+    done = cli("explain", name)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("SHP002 group-unsupported (error)\n")
+    assert "How to fix:" in done.out
+
+
+def test_pass(cli):
+    """A pass by name."""
+    done = cli("explain", "fuse-batchnorm")
+    assert done.code == 0
+    assert done.out.startswith("fuse-batchnorm (pass, canonicalize)\n")
+
+
+@pytest.mark.parametrize("name", [*(r.code for r in RULES), *PASSES.names()])
+def test_each(cli, name):
+    """Everything that has a code or name can be explained, in every form."""
+    assert cli("explain", name).out
+    assert cli("explain", name, "--format", "markdown").out.startswith("## ")
+    json.loads(cli("explain", name, "--format", "json").out)
+
+
+def test_listing(cli):
+    """Without a code, all are listed, a line each."""
+    done = cli("explain")
+    assert done.code == 0
+    assert all(r.code in done.out and r.name in done.out for r in RULES)
+    assert all(name in done.out for name in PASSES.names())
+    assert max(map(len, done.out.splitlines())) < 80
+
+
+@pytest.mark.parametrize("form", ["text", "json", "markdown"])
+def test_all(cli, form):
+    """--all explains everything."""
+    done = cli("explain", "--all", "--format", form)
+    assert done.code == 0
+    assert all(r.name in done.out for r in RULES)
+    if form == "json":
+        found = json.loads(done.out)
+        assert len(found["rules"]) == len(RULES.names())
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("SHP0002", "did you mean SHP0"),
+        ("fuse-batchnrom", "did you mean fuse-batchnorm?"),
+        ("???", "npuconv explain lists them"),
+    ],
+)
+def test_unknown(cli, name, hint):
+    """An unknown code is code 2, with the nearest one."""
+    done = cli("explain", name)
+    assert (done.code, done.out) == (2, "")
+    assert name in done.error
+    assert hint in done.error

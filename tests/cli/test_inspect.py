@@ -1,0 +1,68 @@
+"""``npuconv inspect``: what is in a model."""
+
+from __future__ import annotations
+
+import json
+
+import onnx
+
+from builders import Net
+
+
+def test_text(cli, model, folder):
+    """Header, operators and one line for each convolution; nothing is written."""
+    before = sorted(folder.iterdir())
+    done = cli("inspect", model)
+    assert (done.code, done.err) == (0, "")
+    lines = [" ".join(line.split()) for line in done.out.splitlines()]
+    assert lines[0].startswith("model model.onnx (sha256 ")
+    assert "opset 17, IR 8, no producer" in lines
+    assert "inputs x: float32 Nx1x8x8" in lines
+    assert "operators BatchNormalization 1, Conv 3, Flatten 1, Gemm 1, MaxPool 1, Relu 3" in lines
+    assert "conv0 plain Nx1x8x8 3x3 1x1 1x1 SAME_UPPER 2,304" in lines
+    assert "conv4 depthwise Nx4x4x4 3x3 1x1 1x1 1,1,1,1 576" in lines
+    assert sorted(folder.iterdir()) == before
+
+
+def test_json(cli, model):
+    """JSON has the same numbers, for programs."""
+    done = cli("inspect", model, "--format", "json")
+    found = json.loads(done.out)
+    assert done.code == 0
+    assert found["parameters"] == 1422
+    assert [c["name"] for c in found["convolutions"]] == ["conv0", "conv4", "conv6"]
+
+
+def test_input_shape(cli, folder):
+    """Costs are unknown while the extents are, and known when they are given."""
+    onnx.save(Net(x=("N", 3, "H", "W")).conv("x").model(), folder / "m.onnx")
+    assert "unknown (dynamic shape)" in cli("inspect", "m.onnx").out
+    found = json.loads(cli("inspect", "m.onnx", "--format", "json").out)
+    assert found["macs"] is None
+    done = cli("inspect", "m.onnx", "--input-shape", "x=1,3,8,8", "--format", "json")
+    assert json.loads(done.out)["macs"] == 4 * 3 * 9 * 36
+
+
+def test_without_convolutions(cli, folder):
+    """A model without convolutions has no table of them."""
+    onnx.save(Net(x=(1, 3)).op("Relu").model(), folder / "m.onnx")
+    done = cli("inspect", "m.onnx")
+    assert done.code == 0
+    assert "convolutions" not in done.out
+
+
+def test_names_are_escaped(cli, folder):
+    """A name from the file cannot paint on the terminal, nor break the table."""
+    onnx.save(Net(x=(1, 3, 8, 8)).conv("x", name="a\x1b[31m\n[b]").model(), folder / "m.onnx")
+    done = cli("inspect", "m.onnx")
+    assert done.code == 0
+    assert "\x1b" not in done.out
+    assert "[b]" in done.out
+
+
+def test_unreadable(cli, folder):
+    """What is no model is one line."""
+    (folder / "m.onnx").write_text("hello")
+    done = cli("inspect", "m.onnx")
+    assert (done.code, done.out) == (2, "")
+    assert "m.onnx: is not an ONNX model (a text file)" in done.error

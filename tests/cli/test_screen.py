@@ -1,0 +1,137 @@
+"""Colour and progress are for terminals, and only where nobody objects."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from npuconv.cli import screen
+
+pty = pytest.importorskip("pty", reason="no terminals on this system")
+
+ESCAPE = "\x1b["
+
+
+def on_terminal(folder: Path, *arguments: str, stream: str, **environment: str) -> tuple[int, str]:
+    """Run a command with one of its streams on a terminal; code and what the terminal got."""
+    ours, theirs = pty.openpty()
+    streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, stream: theirs}
+    path = os.pathsep.join(filter(None, sys.path))
+    base = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "CI", "FORCE_COLOR")}
+    got: list[bytes] = []
+
+    def read() -> None:
+        while True:
+            try:
+                part = os.read(ours, 4096)
+            except OSError:  # how a terminal ends on Linux
+                return
+            if not part:
+                return
+            got.append(part)
+
+    with subprocess.Popen(
+        [sys.executable, "-m", "npuconv", *arguments],
+        env={**base, "PYTHONPATH": path, "TERM": "xterm-256color", **environment},
+        cwd=folder,
+        **streams,
+    ) as process:
+        os.close(theirs)
+        reader = threading.Thread(target=read)
+        reader.start()
+        code = process.wait()
+        reader.join()
+    os.close(ours)
+    return code, b"".join(got).decode()
+
+
+@pytest.mark.parametrize("command", ["check", "inspect", "convert"])
+def test_color(folder, model, command):
+    """Colour on a terminal; none with --no-color or NO_COLOR."""
+    code, shown = on_terminal(folder, command, model, stream="stdout")
+    assert code == 0
+    assert ESCAPE in shown
+    assert ESCAPE not in on_terminal(folder, command, model, "--no-color", stream="stdout")[1]
+    assert ESCAPE not in on_terminal(folder, command, model, stream="stdout", NO_COLOR="1")[1]
+
+
+def test_no_color_in_a_pipe(cli, model):
+    """Elsewhere there is no colour without asking."""
+    for command in ("check", "inspect", "convert"):
+        done = cli(command, model)
+        assert ESCAPE not in done.out + done.err
+
+
+def test_progress(folder, model):
+    """A terminal's stderr shows how far it is; with -q it does not."""
+    code, shown = on_terminal(folder, "convert", model, stream="stderr")
+    assert code == 0
+    assert "calibrating" in shown
+    assert "calibrating" not in on_terminal(folder, "convert", model, "-q", stream="stderr")[1]
+
+
+@contextlib.contextmanager
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """This process' streams as a terminal; gives the other end."""
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, "w", encoding="utf-8") as stream, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", stream)
+        patch.setattr(sys, "stderr", stream)
+        yield ours
+    os.close(ours)
+
+
+def drain(terminal_end: int) -> str:
+    """What has been written to a terminal so far."""
+    os.set_blocking(terminal_end, False)
+    got = b""
+    with contextlib.suppress(BlockingIOError):
+        while part := os.read(terminal_end, 4096):
+            got += part
+    return got.decode()
+
+
+def test_wants_color(monkeypatch):
+    """A terminal has colour, unless the user or the environment objects."""
+    wanted = []
+    with terminal(monkeypatch):
+        for value in ("", "1"):
+            monkeypatch.setenv("NO_COLOR", value)
+            wanted += [screen.wants_color(no_color=False), screen.wants_color(no_color=True)]
+    assert wanted == [True, False, False, False]
+    assert not screen.wants_color(no_color=False)
+
+
+def test_bar(monkeypatch):
+    """Each stage has a bar of its own."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    with terminal(monkeypatch) as other_end:
+        with screen.progress(quiet=False) as step:
+            for done in range(3):
+                step("first", done, 2)
+            step("second", 1, 1)
+        shown = drain(other_end)
+    assert "first" in shown
+    assert "second" in shown
+
+
+def test_no_bar(capsys):
+    """Where stderr is no terminal, or nobody wants to know, progress is silent."""
+    for quiet in (False, True):
+        with screen.progress(quiet=quiet) as step:
+            step("first", 1, 2)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_say(capsys):
+    """A line for people goes to stderr, unless they want none."""
+    screen.say("hello")
+    screen.say("hush", quiet=True)
+    assert capsys.readouterr() == ("", "npuconv: hello\n")

@@ -1,0 +1,101 @@
+"""Real models, where somebody has them: no exception, legal results, accuracy kept.
+
+The models are not part of the project; without them these tests are skipped.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+
+import npuconv
+from npuconv.report.schema import Report
+
+pytestmark = pytest.mark.e2e
+
+SHARED = Path(__file__).parents[3] / "shared"
+MODELS = sorted(SHARED.glob("models/*/model.onnx"))
+DATA = SHARED / "data"
+SHAPES = {"bodypix_mnv1_050_s16": {"input": (1, 257, 257, 3)}}
+KINDS = {"tensor(float)": np.float32, "tensor(int64)": np.int64, "tensor(int32)": np.int32}
+
+found = pytest.mark.skipif(not MODELS, reason="no real models beside the project")
+
+
+def checked(path: Path) -> Report:
+    """What check says."""
+    return npuconv.check(path, input_shape=SHAPES.get(path.parent.name, {}))
+
+
+def session(model: onnx.ModelProto | Path) -> ort.InferenceSession:
+    """A model loaded, without a word about it."""
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    source = str(model) if isinstance(model, Path) else model.SerializeToString()
+    return ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+
+
+def runs(path: Path, model: onnx.ModelProto, report: Report) -> None:
+    """The written model has the interface of the original, and gives finite numbers for zeros."""
+    runtime, original = session(model), session(path)
+    assert [i.name for i in runtime.get_inputs()] == [i.name for i in original.get_inputs()]
+    assert [o.name for o in runtime.get_outputs()] == [o.name for o in original.get_outputs()]
+    assumed = " ".join(report.summary.warnings)
+    feeds = {}
+    for wanted in runtime.get_inputs():
+        dims = [d if isinstance(d, int) else 1 for d in wanted.shape]
+        if f"{wanted.name}=" in assumed:
+            text = assumed.split(f"{wanted.name}=")[1].split(";")[0].split()[0]
+            dims = [int(d) for d in text.split(",")]
+        feeds[wanted.name] = np.zeros(dims, KINDS[wanted.type])
+    assert all(np.isfinite(np.asarray(value)).all() for value in runtime.run(None, feeds))
+
+
+@found
+@pytest.mark.parametrize("path", MODELS, ids=lambda p: p.parent.name)
+def test_check_and_convert_agree(path):
+    """check and convert say the same, and what convert writes loads and runs."""
+    before = checked(path)
+    assert before.summary.exit_code in (0, 1)
+    options = {"max_samples": 4, "input_shape": SHAPES.get(path.parent.name, {})}
+    if before.summary.exit_code:
+        with pytest.raises(npuconv.UnsupportedModelError) as caught:
+            npuconv.convert(path, **options)
+        assert caught.value.report.findings == before.findings
+        return
+    result = npuconv.convert(path, **options)
+    assert result.report.findings == before.findings
+    onnx.checker.check_model(result.model)
+    runs(path, result.model, result.report)
+
+
+def top1(model: onnx.ModelProto | Path, x: np.ndarray, labels: np.ndarray) -> float:
+    """Share of the samples whose largest output is the label, in percent, one at a time."""
+    runtime = session(model)
+    name = runtime.get_inputs()[0].name
+    guessed = [runtime.run(None, {name: x[k : k + 1]})[0].argmax() for k in range(len(x))]
+    return 100 * float(np.mean(np.asarray(guessed) == labels))
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "points"),
+    [("mnist8_cntk", "mnist3000.npz", 1.0), ("mlperf_tiny_kws_dscnn", "kws500.npz", 2.0)],
+)
+def test_accuracy(name, file, points):
+    """Calibrated on 64 real samples, scored on all others."""
+    path = SHARED / "models" / name / "model.onnx"
+    if not path.exists() or not (DATA / file).exists():
+        pytest.skip("no real model or data beside the project")
+    with np.load(DATA / file) as data:
+        x, labels = data["x"], data["y"]
+    if x.dtype == np.uint8:
+        x = (x[:, None] / 255).astype(np.float32)
+    wanted = session(path).get_inputs()[0].name
+    result = npuconv.convert(path, calibration={wanted: x[:64]})
+    before, after = top1(path, x[64:], labels[64:]), top1(result.model, x[64:], labels[64:])
+    assert before > 85
+    assert before - after <= points
