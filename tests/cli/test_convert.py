@@ -154,7 +154,7 @@ def test_select(cli, refused):
 def test_ignore(cli, refused):
     """--ignore drops findings, and what is not there does not fail."""
     assert cli("check", refused).code == 1
-    done = cli("check", refused, "--output-format", "json", "--ignore", "SHP,LIM,REL")
+    done = cli("check", refused, "--output-format", "json", "--ignore", "SHP,QNT,DTY")
     assert not [f for f in json.loads(done.out)["findings"] if f["code"].startswith("SHP")]
 
 

@@ -312,3 +312,10 @@ def test_shapes_that_contradict_each_other():
     with pytest.raises(ModelError, match="cannot be run") as caught:
         npuconv.check(net.op("Add", "t0", "y").model())
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("option", ["select", "ignore"])
+def test_a_code_no_rule_has(option):
+    """A misspelt code would select or ignore nothing, quietly."""
+    with pytest.raises(UsageError, match=r"begins with 'SHP02'.*did you mean SHP0"):
+        legalize(digits(), Options(**{option: ("SHP02",)}))

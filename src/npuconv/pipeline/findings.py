@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from npuconv.diagnostics import Finding, Severity, Status, sort_key
+from npuconv.errors import UsageError
 from npuconv.rules import _engine
 
 if TYPE_CHECKING:
@@ -87,6 +89,20 @@ def _rewritten(finding: Finding, pass_name: str, records: list[RewriteRecord]) -
     ]
     into = mine[-1].after if mine else ("nothing reads it any more" if pass_name == SWEEP else "")
     return finding.with_status(Status.REWRITTEN, rewritten_by=pass_name, rewritten_into=into)
+
+
+def check_codes(options: Options) -> None:
+    """Refuse codes to select or ignore that no rule has, which would do nothing quietly.
+
+    Raises:
+        UsageError: names the code, and those that are near it.
+    """
+    known = [rule.code for rule in _engine.all_rules()]
+    for code in (*options.select, *options.ignore):
+        if not code or not any(k.startswith(code) for k in known):
+            near = difflib.get_close_matches(code, known, 1)
+            hint = f"did you mean {near[0]}?" if near else "npuconv explain lists them"
+            raise UsageError(f"no rule has a code that begins with {code!r}", hint=hint)
 
 
 def wanted(findings: Iterable[Finding], options: Options) -> list[Finding]:

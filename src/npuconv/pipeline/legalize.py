@@ -15,7 +15,7 @@ from npuconv.model import edit, load, query, save, shapes
 from npuconv.passes import Pass, Phase, _manager
 from npuconv.passes._context import PassContext
 from npuconv.pipeline.assemble import describe, tensor_spec
-from npuconv.pipeline.findings import SWEEP, Tracker, wanted
+from npuconv.pipeline.findings import SWEEP, Tracker, check_codes, wanted
 from npuconv.plan import Plan, make_plan
 from npuconv.rules import _engine
 from npuconv.rules._context import RuleContext
@@ -63,10 +63,11 @@ def legalize(source: str | Path | onnx.ModelProto, options: Options) -> Legalize
     Raises:
         ModelError: not a valid model.
         TargetError: not a valid target description.
-        UsageError: an input shape that does not fit.
+        UsageError: an input shape that does not fit, or a code that no rule has.
         InternalError: a bug in a rule or pass.
     """
     start = time.perf_counter()
+    check_codes(options)
     target = Target.load(options.target)
     model = load.load(source)
     info = _source_info(model)

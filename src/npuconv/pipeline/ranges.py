@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from npuconv import calibration
+from npuconv.errors import CalibrationError
 from npuconv.pipeline.assemble import describe
 from npuconv.plan import EXACT_ON_INT8, Plan, make_plan
 from npuconv.report import schema
@@ -54,7 +55,10 @@ def _observe(
         done += 1
         progress("calibrating", done, len(samples))
 
-    observers = calibration.observe(proto, watched(work.plan), samples, step)
+    try:
+        observers = calibration.observe(proto, watched(work.plan), samples, step)
+    except CalibrationError as error:
+        raise CalibrationError(f"{work.model.name}: {error.message}", hint=error.hint) from None
     work.timings.append(("calibrate", time.perf_counter() - start))
     return observers
 
