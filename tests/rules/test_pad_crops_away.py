@@ -1,0 +1,33 @@
+"""Tests of pad-crops-away."""
+
+from __future__ import annotations
+
+from asserts import finding
+from builders import Net
+from npuconv.cli import run
+
+CODE = "SHP015"
+
+
+def cropped(top: int, extent: int | str = 8):
+    net = Net(x=(1, 3, extent, 8)).op("Identity", "x")
+    return net.pad([0, 0, top, 0, 0, 0, 0, 0]).conv().model()
+
+
+FIRES = [lambda: cropped(-8), lambda: cropped(-9)]
+SILENT = [lambda: cropped(-5), lambda: cropped(2), lambda: cropped(-9, "H")]
+
+
+def test_the_message_names_axis_and_extent():
+    """What there is and what is taken away."""
+    found = finding(FIRES[1](), CODE)
+    assert found.message == "axis 2 has 8 cells and is cropped by 9"
+    assert (found.op_type, found.value) == ("Pad", "[-9, 0]")
+
+
+def test_nothing_is_run(tmp_path, capfd):
+    """The runtime would end the process: the model is refused before anything runs."""
+    path = tmp_path / "model.onnx"
+    path.write_bytes(FIRES[1]().SerializeToString())
+    assert run(["convert", str(path), "-q"]) in (1, 2)
+    assert "Traceback" not in capfd.readouterr().err
