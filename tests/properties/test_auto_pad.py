@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import onnx
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from asserts import context, read, run, run_pass
 from builders import Net
-from npuconv.model import save
+from npuconv.model import geometry, save
 
 LAWS = settings(max_examples=300, deadline=None, derandomize=True)
 MODES = st.sampled_from(["SAME_UPPER", "SAME_LOWER", "VALID"])
@@ -132,6 +133,18 @@ def test_windows_get_the_pads_of_the_formula(op):
             assert list(run(after)[0].shape[2:]) == list(extents)
 
     law()
+
+
+def test_every_axis_there_is():
+    """All of kernel 1-7, stride 1-4, dilation 1-3 and extent 1-40: axes do not meet."""
+    ranges = range(1, 8), range(1, 5), range(1, 4), range(1, 41)
+    for kernel, stride, dilation, extent in itertools.product(*ranges):
+        axis = Axis(kernel, stride, dilation, extent)
+        for mode in ("SAME_UPPER", "SAME_LOWER", "VALID"):
+            found = geometry.conv_pads(mode, extent, kernel, stride, dilation)
+            assert found == conv_law(axis, mode)[:2], (axis, mode)
+            full = geometry.transpose_pads(mode, extent, kernel, stride, dilation)
+            assert full == transpose_law(axis, mode)[:3], (axis, mode)
 
 
 @LAWS
