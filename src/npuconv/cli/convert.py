@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +41,11 @@ def convert(
     destination = _destination(model, output)
     written = reports or _default_reports(destination)
     _check_destinations(model, destination, written)
-    if options.format in ("qoperator", "qdq") and options.calibration is None:
-        screen.say("no calibration data: ranges come from synthetic inputs, accuracy is unproven",
-                   quiet=quiet)  # fmt: skip
     try:
-        with screen.progress(quiet) as progress:
-            result = convert_with(model, options, options.calibration, progress, timings=timings)
+        with screen.progress(quiet) as bar:
+            result = convert_with(
+                model, options, options.calibration, _announcing(bar, quiet), timings=timings
+            )
     except UnsupportedModelError as error:
         _show(error.report, written, quiet, verbose, no_color)
         return error.exit_code
@@ -53,6 +53,21 @@ def convert(
     _show(result.report, written, quiet, verbose, no_color)
     screen.say(f"wrote {destination}, {', '.join(written)}", quiet=quiet)
     return 0
+
+
+def _announcing(
+    bar: Callable[[str, int, int], None], quiet: bool
+) -> Callable[[str, int, int], None]:
+    """Progress that says first of all if there is no data to calibrate with."""
+
+    def step(stage: str, done: int, total: int) -> None:
+        if stage == "synthetic":
+            text = "no calibration data: ranges come from synthetic inputs, accuracy is unproven"
+            screen.say(text, quiet=quiet)
+        else:
+            bar(stage, done, total)
+
+    return step
 
 
 def _destination(model: str, output: str | None) -> Path:

@@ -88,7 +88,8 @@ def convert(
         target: name of a built-in target, or path of a target file.
         calibration: a path, a dict of arrays whose first axis counts samples, or an
             iterable of dicts of complete inputs; None for synthetic samples.
-        progress: called with a stage, how much is done, and of how much.
+        progress: called with a stage ("synthetic" once where there is no data, then
+            "calibrating"), how much is done, and of how much.
         timings: whether the report says how long each stage took.
         **options: the keys of ``npuconv.config.Options``.
 

@@ -73,6 +73,8 @@ def _with_samples(
 ) -> Quantized:
     float_proto = save.to_proto(work.model)
     samples, assumed = _open(work, float_proto, source)
+    if samples.synthetic:
+        progress("synthetic", 0, len(samples))  # before anything else is said
     used, kept = _split(samples)
     work.ctx.ranges = ranges.calibrate(work, float_proto, used, progress)
     tensors, layers = ranges.tensor_rows(work.plan, work.ctx.ranges), _layers(work)
