@@ -33,20 +33,10 @@ def feeding_convolution(model: Model, ctx: PassContext, node: Node, source: Tens
     return conv
 
 
-def per_channel(
+def _per_channel(
     model: Model, ctx: PassContext, node: Node, *, ordered: bool
 ) -> tuple[Tensor, np.ndarray] | None:
-    """The tensor and the constant of a two-sided operator on a convolution's output.
-
-    Args:
-        model: the model.
-        ctx: takes the reason of a near miss.
-        node: Mul, Div, Add or Sub.
-        ordered: the constant must come second (Div, Sub).
-
-    Returns:
-        The other tensor and one value per channel (or a single one), float64; or None.
-    """
+    """The operand a convolution makes, and the other: one value per channel, or one, float64."""
     for source, other in ((0, 1), (1, 0))[: 1 if ordered else 2]:
         values = query.constant_input(node, other)
         maker = query.producer(node.inputs[source])
@@ -71,7 +61,7 @@ def operand(
         node: Mul, Div, Add or Sub.
         ordered: the constant must come second (Div, Sub).
     """
-    found = per_channel(model, ctx, node, ordered=ordered)
+    found = _per_channel(model, ctx, node, ordered=ordered)
     if found is None:
         return None
     source, values = found

@@ -106,8 +106,13 @@ def check_codes(options: Options) -> None:
 
 
 def wanted(findings: Iterable[Finding], options: Options) -> list[Finding]:
-    """As the user's options have it: selected, unknown ones weighed, worst first."""
-    chosen = [_weigh(f, options) for f in findings if _selected(f.code, options)]
+    """As the user's options have it: selected, unknown ones weighed, worst first.
+
+    What has no defined meaning cannot be ignored: nothing was rewritten because of it, and
+    a runtime may end the process on it.
+    """
+    kept = [f for f in findings if _selected(f.code, options) or _engine.is_malformed([f])]
+    chosen = [_weigh(f, options) for f in kept]
     return sorted((f for f in chosen if f is not None), key=sort_key)
 
 
