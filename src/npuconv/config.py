@@ -17,6 +17,7 @@ from npuconv.errors import ConfigError, UsageError
 Format = Literal["qoperator", "qdq", "weights", "float"]
 Method = Literal["minmax", "percentile", "entropy", "mse"]
 Preset = Literal["unit", "signed", "imagenet", "raw"]
+Form = Literal["split", "dense", "sub-pixel", "zero-insertion"]
 
 
 class _Strict(BaseModel):
@@ -66,6 +67,14 @@ class Options(_Strict):
     format: Format = Field("qoperator", description="form of the written model")
     io: Literal["float", "int8"] = Field("float", description="type of the model's own tensors")
     layout: Literal["nchw", "nhwc"] = Field("nchw", description="layout of the device nodes")
+    offload: bool = Field(
+        True, description="turn what is a convolution in disguise into one the device takes"
+    )
+    prefer: tuple[Form, ...] = Field(
+        (),
+        description="form of a rewrite whatever it costs: split or dense (grouped convolutions), "
+        "sub-pixel or zero-insertion (transposed ones)",
+    )
     fail_on: Literal["error", "warning", "unknown", "never"] = Field(
         "error", description="from which level findings make the exit code 1"
     )

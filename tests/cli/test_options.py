@@ -22,8 +22,8 @@ def test_every_option_is_a_flag(command):
     there = flags(command)
     for name, field in Options.model_fields.items():
         flag = "--" + name.replace("_", "-")
-        if name == "verify":
-            assert there["--no-verify"].help == f"do not {field.description}"
+        if field.annotation is bool:
+            assert there[f"--no-{flag[2:]}"].help == f"do not {field.description}"
         elif name != "preprocess":
             assert there[flag].help.startswith(field.description)
     names = {"preset": "--preprocess", "layout": "--input-layout"}
@@ -42,6 +42,7 @@ def test_flags():
         None,
         {
             "select": "SHP, DTY001",
+            "prefer": "dense,sub-pixel",
             "input_shape": ("a:0=1,3,8,8", "b=2x4"),
             "preprocess__mean": "1.5,2,3",
             "preprocess__crop": "8,9",
@@ -50,6 +51,7 @@ def test_flags():
         },
     )
     assert found.select == ("SHP", "DTY001")
+    assert found.prefer == ("dense", "sub-pixel")
     assert found.input_shape == {"a:0": (1, 3, 8, 8), "b": (2, 4)}
     assert found.preprocess == Preprocess(mean=(1.5, 2.0, 3.0), crop=(8, 9))
     assert (found.verify, found.seed) == (False, 7)

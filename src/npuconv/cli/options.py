@@ -95,7 +95,10 @@ def _help(text: str, field: FieldInfo) -> str:
 
 def _metavar(kind: Any) -> str:
     if typing.get_origin(kind) is tuple:
-        return {str: "CODE,...", float: "X,...", int: "N,..."}[typing.get_args(kind)[0]]
+        item = typing.get_args(kind)[0]
+        if typing.get_origin(item) is Literal:
+            return "NAME,..."
+        return {str: "CODE,...", float: "X,...", int: "N,..."}[item]
     return "TEXT"
 
 
@@ -115,7 +118,7 @@ def _parse(name: str, value: Any) -> Any:
     return value
 
 
-_COMMA_SEPARATED = {"select", "ignore"} | {
+_COMMA_SEPARATED = {"select", "ignore", "prefer"} | {
     f"preprocess__{key}" for key in ("mean", "std", "resize", "crop")
 }
 

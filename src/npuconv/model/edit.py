@@ -78,6 +78,59 @@ def add_node(  # noqa: PLR0913 - a node has that many parts
     return node
 
 
+def insert(  # noqa: PLR0913 - a node has that many parts
+    model: Model,
+    op: str,
+    inputs: Sequence[Tensor],
+    *,
+    origin: Sequence[Node],
+    shape: Sequence[int | str | None] | None = None,
+    attrs: dict[str, Any] | None = None,
+    name: str = "",
+    domain: str | None = None,
+) -> Tensor:
+    """Add a node with one result of the type of its first input.
+
+    Args:
+        model: the model to change.
+        op: operator.
+        inputs: tensors read.
+        origin: the nodes it stands for.
+        shape: of the result, where it is known.
+        attrs: attributes.
+        name: stem of the name; the operator's where empty.
+        domain: domain of the operator, None for the standard one.
+
+    Returns:
+        The result.
+    """
+    stem = name or f"{model.label(origin[0])}/{op}"
+    result = variable(model, f"{stem}/out", dtype=inputs[0].dtype)
+    result.shape = None if shape is None else list(shape)
+    add_node(model, op, inputs, [result], origin=origin, attrs=attrs, name=stem, domain=domain)
+    return result
+
+
+def integers(model: Model, stem: str, values: Sequence[int]) -> Tensor:
+    """A new int64 constant of one dimension: axes, extents, amounts."""
+    return constant(model, stem, np.asarray(values, np.int64))
+
+
+def hand_over(tensor: Tensor, old: Tensor) -> None:
+    """Let the maker of ``tensor`` make ``old`` instead, whose own maker stops making it.
+
+    The name of ``old`` stays, so that an output of the model keeps its own.
+    """
+    maker = query.producer(tensor)
+    assert maker is not None, "a constant or an input makes nothing"
+    former = query.producer(old)
+    if former is not None:
+        former.outputs.clear()
+    index = next(i for i, t in enumerate(maker.outputs) if t is tensor)
+    redirect(tensor, old)
+    maker.outputs[index] = old
+
+
 def inherit(model: Model, node: Node, *others: Node) -> None:
     """Let ``node`` stand also for the source nodes that ``others`` stand for."""
     meta = model.meta(node)

@@ -27,19 +27,22 @@ def measure(node: Node) -> Measured:
     win = window(node)
     if win is None or win.axes is None:
         return {}
-    facts: Measured = {
-        "rank": win.axes + 2,
+    layout = "nhwc" if node.domain == "com.ms.internal.nhwc" else "nchw"
+    return {**of_window(win), "layout": layout, **_types(node)}
+
+
+def of_window(win: Window) -> Measured:
+    """The facts that do not depend on types: also of a convolution that is only considered."""
+    return {
+        "rank": (win.axes or 0) + 2,
         "mode": win.mode,
-        "layout": "nhwc" if node.domain == "com.ms.internal.nhwc" else "nchw",
         "auto_pad": win.auto_pad,
         "group": win.group,
         "pad_value": 0,
-        **_types(node),
         **_windows(win),
         **_extents(win),
         **_channels(win),
     }
-    return facts
 
 
 def _types(node: Node) -> Measured:

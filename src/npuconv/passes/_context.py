@@ -7,15 +7,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from npuconv.model.facts import of_window
 from npuconv.passes import _region
+from npuconv.passes._forms import Form
+from npuconv.plan.costs import Cost, cost
 
 if TYPE_CHECKING:
     from npuconv.calibration import Range
     from npuconv.config import Options
+    from npuconv.model.conv import Window
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
     from npuconv.plan import Plan
     from npuconv.target import Target
+
+NOTHING = Cost(0, 0)
 
 
 @dataclass
@@ -32,6 +38,10 @@ class RewriteRecord:
     difference: float | None = None
     reference: str = "not measured"
     note: str = ""
+    cost_before: Cost = NOTHING
+    cost_after: Cost = NOTHING
+    made: list[Node] = field(default_factory=list)  # what stands there now, until it is costed
+    forms: tuple[Form, ...] = ()
 
     @property
     def node(self) -> str:
@@ -67,6 +77,27 @@ class PassContext:
         """Say why a pass that nearly fired did not; the report shows it."""
         self.refusals[RefusalRecord(self.current, model.label(node), reason)] = None
 
+    def objections(self, win: Window, *, op: str = "Conv") -> list[str]:
+        """What the target says against a convolution that is only considered.
+
+        Args:
+            win: the convolution.
+            op: the operator it would be.
+
+        Returns:
+            One sentence each; none where no known limit stands against it.
+        """
+        operator = self.target.operator(op)
+        if operator is None:
+            return [f"target {self.target.name} does not list {op}"]
+        facts = {**of_window(win), "layout": self.options.layout, "bias": True}
+        return operator.objections(facts)
+
+    def offloads(self, node: Node) -> bool:
+        """Whether a convolution in disguise is to be shown as one: asked for, and no loss."""
+        listed = self.target.operator(node.op, node.domain or "") is not None
+        return self.options.offload and not listed and self.target.operator("Conv") is not None
+
     @contextlib.contextmanager
     def rewrite(
         self,
@@ -93,6 +124,8 @@ class PassContext:
             measure: False where there is nothing to compare (names, types).
         """
         record = RewriteRecord(self.current, model.origin(*nodes), before, after, modulus=modulus)
+        record.cost_before = cost(nodes)
+        border = {t.name for n in nodes for t in n.inputs}
         if not measure:
             record.reference = "nothing to compare"
         watch = self.verify and measure
@@ -102,4 +135,5 @@ class PassContext:
         yield record
         if watch and record.old is not None and record.new is None:
             record.new = _region.trace(model, record.old, kept)
+        record.made = _region.between(border, kept)
         self.rewrites.append(record)

@@ -11,6 +11,7 @@ from npuconv.model.core import Model
 from npuconv.passes import PASSES, Pass, Phase
 from npuconv.passes import _measure as measuring
 from npuconv.passes._context import PassContext
+from npuconv.plan.costs import cost
 
 MAX_ROUNDS = 20
 
@@ -87,5 +88,7 @@ def run_pass(
     measuring.measure(ctx.rewrites[first:])
     if item.infers:
         shapes.infer(model)
+    for record in ctx.rewrites[first:]:
+        record.cost_after, record.made = cost(record.made), []
     after_pass(item, time.perf_counter() - start)
     return fired

@@ -57,15 +57,24 @@ def capture(model: Model, nodes: Sequence[Node], outputs: Sequence[Tensor]) -> R
 def trace(model: Model, old: Region, outputs: Sequence[Tensor]) -> Region:
     """The region that now stands between the inputs of ``old`` and the same outputs."""
     region = Region(model.opset)
-    order: list[Node] = []
-    seen: set[int] = set()
-    names = list(old.outputs)
-    for name, tensor in zip(names, outputs, strict=True):
-        region.outputs[name] = tensor.name
-        _visit(tensor, old, region, order, seen)
+    region.outputs = {name: t.name for name, t in zip(old.outputs, outputs, strict=True)}
+    order = between(set(old.inputs), outputs)
+    made = {id(t) for node in order for t in node.outputs}
+    for tensor in (*outputs, *(t for node in order for t in node.inputs)):
+        if id(tensor) not in made:
+            _note_input(region, tensor)
     for node in order:
         _add_node(region, node)
     return region
+
+
+def between(border: set[str], outputs: Sequence[Tensor]) -> list[Node]:
+    """The nodes that make ``outputs`` from the tensors named by ``border``, in order."""
+    order: list[Node] = []
+    seen: set[int] = set()
+    for tensor in outputs:
+        _visit(tensor, border, order, seen)
+    return order
 
 
 def identity(old: Region, source: str) -> Region:
@@ -74,14 +83,14 @@ def identity(old: Region, source: str) -> Region:
     return Region(old.opset, [], dict(old.constants), dict(old.inputs), outputs, old.kernel)
 
 
-def _visit(tensor: Tensor, old: Region, region: Region, order: list[Node], seen: set[int]) -> None:
+def _visit(tensor: Tensor, border: set[str], order: list[Node], seen: set[int]) -> None:
     stack: list[tuple[Tensor, bool]] = [(tensor, False)]
     while stack:
         current, done = stack.pop()
         node = query.producer(current)
-        if current.name in old.inputs or node is None:
-            _note_input(region, current)
-        elif done:
+        if current.name in border or node is None:
+            continue
+        if done:
             order.append(node)
         elif id(node) not in seen:
             seen.add(id(node))

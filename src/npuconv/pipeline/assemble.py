@@ -13,6 +13,7 @@ from npuconv.report import schema
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node, Tensor
+    from npuconv.passes._forms import Form
     from npuconv.pipeline.legalize import Legalized
 
 Verdict = Literal["convertible", "converted", "refused"]
@@ -179,8 +180,25 @@ def _rewrites(work: Legalized) -> tuple[schema.Rewrite, ...]:
             max_abs_difference=r.difference,
             reference=r.reference,
             note=r.note,
+            macs_before=r.cost_before.macs,
+            macs_after=r.cost_after.macs,
+            weight_bytes_before=r.cost_before.weight_bytes,
+            weight_bytes_after=r.cost_after.weight_bytes,
+            alternatives=tuple(_alternative(work, form) for form in r.forms),
         )
         for r in work.ctx.rewrites
+    )
+
+
+def _alternative(work: Legalized, form: Form) -> schema.Alternative:
+    return schema.Alternative(
+        form=form.name,
+        macs=form.cost.macs,
+        weight_bytes=form.cost.weight_bytes,
+        moved_bytes=form.moved_bytes,
+        cost=form.total(work.target),
+        obstacle=form.obstacle,
+        chosen=form.chosen,
     )
 
 

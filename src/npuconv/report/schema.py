@@ -95,6 +95,18 @@ class FindingInfo(_Part):
     rewritten_into: str
 
 
+class Alternative(_Part):
+    """One form a convolution could have taken."""
+
+    form: str
+    macs: int | None
+    weight_bytes: int
+    moved_bytes: int = Field(description="copied between its parts, per inference")
+    cost: float | None = Field(description="by the weights of the target file; null: unknown")
+    obstacle: str = Field("", description="why it cannot be taken")
+    chosen: bool
+
+
 class Rewrite(_Part):
     """One change to the graph, measured against what it replaced."""
 
@@ -107,6 +119,11 @@ class Rewrite(_Part):
     )
     reference: str = Field(description="what ran the original: onnxruntime, onnx.reference, ...")
     note: str = ""
+    macs_before: int | None = Field(0, description="null where a dimension is not known")
+    macs_after: int | None = 0
+    weight_bytes_before: int = Field(0, description="of int8 weights")
+    weight_bytes_after: int = 0
+    alternatives: tuple[Alternative, ...] = ()
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 

@@ -16,7 +16,8 @@ from pydantic import Field, PrivateAttr
 
 from npuconv import yamlio
 from npuconv.errors import TargetError
-from npuconv.facts import FACTS, Mode
+from npuconv.facts import FACTS, Mode, lookup
+from npuconv.target.costs import Costs
 from npuconv.target.formats import Activations, Bias, Block, Weights
 from npuconv.target.limit import Cited, Limit, LimitField, Place, Strict
 from npuconv.target.operators import canonical_domain
@@ -27,6 +28,7 @@ from npuconv.yamlio.check import dotted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from npuconv.facts import Facts
     from npuconv.yamlio import KeyPath
 
 _FACT_KEYS: dict[str, Any] = {"propertyNames": {"enum": list(FACTS)}}
@@ -49,6 +51,17 @@ class Operator(Strict):
         special = {str(name): limits for name, limits in self.modes.items()}
         return {**self.limits, **special.get(mode, {})}
 
+    def objections(self, facts: Facts) -> list[str]:
+        """What forbids a node with these facts, for people; nothing where no known limit does."""
+        limits = self.limits_for(str(facts.get("mode", "plain")))
+        beyond = [
+            f"{name} is {shown(lookup(facts, name))}, the device takes {limit.text(facts)}"
+            for name, limit in limits.items()
+            if limit.allows(lookup(facts, name), facts) is False
+        ]
+        broken = [r for r in self.require if r.holds(facts) is False]
+        return beyond + [f"{relation.text(facts)} does not hold" for relation in broken]
+
 
 class Target(Strict):
     """Everything that is known of one NPU."""
@@ -67,6 +80,10 @@ class Target(Strict):
     fused_activations: LimitField = Field(
         default_factory=lambda: Limit.model_validate({"limit": "?"}),
         description="activations that a convolution can apply to its own output",
+    )
+    costs: Costs = Field(
+        default_factory=lambda: Costs.model_validate({}),
+        description="what one form of a rewrite is chosen over another by",
     )
     unlisted_operators: Literal["undocumented", "host", "error"] = Field(
         "undocumented", description="what an operator that is not listed is"
@@ -164,6 +181,7 @@ class Target(Strict):
         yield from (((name,), block) for name, block in self.blocks())
         yield ("activations", "zero_point"), self.activations.zero_point
         yield ("fused_activations",), self.fused_activations
+        yield ("costs",), self.costs
 
 
 def shown(value: object) -> str:

@@ -8,14 +8,12 @@ scale and form a *group*.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from npuconv.model import query
-from npuconv.model.conv import window
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
@@ -221,48 +219,3 @@ def _groups(model: Model, plan: Plan) -> list[Group]:
         if model.is_output(tensor) or any(id(c) not in carried for c in tensor.outputs):
             group.ends.append(name)
     return list(groups.values())
-
-
-def transitions(model: Model, plan: Plan) -> int:
-    """Tensors that cross between device and host, each counted once per direction."""
-    crossings: set[tuple[str, bool]] = set()
-    for node in model.nodes():
-        here = plan.placement[id(node)] == "device"
-        for tensor in node.inputs:
-            maker = query.producer(tensor)
-            if query.is_constant(tensor) or not tensor.name:
-                continue
-            there = maker is not None and plan.placement.get(id(maker)) == "device"
-            if here != there:
-                crossings.add((tensor.name, here))
-        for tensor in node.outputs:
-            if here and model.is_output(tensor):
-                crossings.add((tensor.name, False))
-    return len(crossings)
-
-
-def macs(node: Node) -> int | None:
-    """Multiply-accumulates of one node; 0 where it does none that are counted."""
-    win = window(node)
-    if win is not None and node.op in query.CONVOLUTIONS:
-        return win.macs()
-    if node.op in ("Gemm", "MatMul"):
-        return _matmul_macs(node)
-    return 0
-
-
-def _matmul_macs(node: Node) -> int | None:
-    left, out = query.shape(node.inputs[0]), query.shape(node.outputs[0])
-    if not left or out is None:
-        return None
-    depth = left[0] if node.op == "Gemm" and node.attrs.get("transA") else left[-1]
-    # As for convolutions: a symbolic batch counts as one.
-    cells = [1 if axis == 0 and not isinstance(d, int) else d for axis, d in enumerate(out)]
-    extents = [d for d in (*cells, depth) if isinstance(d, int)]
-    return math.prod(extents) if len(extents) == len(out) + 1 else None
-
-
-def parameters(node: Node) -> int:
-    """Elements of the constants a node reads."""
-    arrays = [t for t in node.inputs if query.is_constant(t)]
-    return sum(math.prod(t.shape) for t in arrays)

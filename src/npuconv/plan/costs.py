@@ -1,0 +1,70 @@
+"""What a node costs: multiply-accumulates, parameters, bytes of weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from npuconv.model import query
+from npuconv.model.conv import window
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+
+MULTIPLYING = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What some nodes cost together."""
+
+    macs: int | None  # None where a dimension is not known
+    weight_bytes: int  # of int8 weights
+    convolutions: int = 0
+
+
+def cost(nodes: Iterable[Node]) -> Cost:
+    """The cost of these nodes together."""
+    listed = list(nodes)
+    each = [macs(node) for node in listed]
+    known = [m for m in each if m is not None]
+    total = sum(known) if len(known) == len(each) else None
+    count = sum(node.op in query.CONVOLUTIONS for node in listed)
+    return Cost(total, sum(map(weight_bytes, listed)), count)
+
+
+def weight_bytes(node: Node) -> int:
+    """Bytes of a node's weights in int8: one for each; the bias is not counted."""
+    if node.op not in MULTIPLYING:
+        return 0
+    array = query.constant_input(node, 1)
+    return int(array.size) if array is not None else 0
+
+
+def macs(node: Node) -> int | None:
+    """Multiply-accumulates of one node; 0 where it does none that are counted."""
+    win = window(node)
+    if win is not None and node.op in query.CONVOLUTIONS:
+        return win.macs()
+    if node.op in ("Gemm", "MatMul"):
+        return _matmul_macs(node)
+    return 0
+
+
+def _matmul_macs(node: Node) -> int | None:
+    left, out = query.shape(node.inputs[0]), query.shape(node.outputs[0])
+    if not left or out is None:
+        return None
+    depth = left[0] if node.op == "Gemm" and node.attrs.get("transA") else left[-1]
+    # As for convolutions: a symbolic batch counts as one.
+    cells = [1 if axis == 0 and not isinstance(d, int) else d for axis, d in enumerate(out)]
+    extents = [d for d in (*cells, depth) if isinstance(d, int)]
+    return math.prod(extents) if len(extents) == len(out) + 1 else None
+
+
+def parameters(node: Node) -> int:
+    """Elements of the constants a node reads."""
+    arrays = [t for t in node.inputs if query.is_constant(t)]
+    return sum(math.prod(t.shape) for t in arrays)
