@@ -237,6 +237,45 @@ def test_sweep_of_a_deep_graph():
     verify.check_model(model, after="test")
 
 
+def test_sweep_of_a_long_dead_end():
+    """It goes in one go, and its branches with it; what a living node reads stays."""
+    net = Net(x=(1, 4)).op("Relu", to="kept").op("Sin", to="a")
+    for _ in range(500):
+        net.op("Add", net.last, "kept").op("Add", net.last, net.last)
+    model = read(net.op("Neg", "kept").model())
+    assert edit.sweep(model) == 1001
+    assert names(model) == ["Relu", "Neg"]
+    assert [n.op for n in model.nodes()[0].outputs[0].outputs] == ["Neg"]
+
+
+def test_sweep_lets_nodes_without_outputs_go_of_their_inputs():
+    """A node that is not there any more reads nothing."""
+    model = read(chain("Relu", "Neg", "Abs"))
+    first, second, third = model.nodes()
+    edit.hand_over(first.outputs[0], second.outputs[0])
+    assert edit.sweep(model) == 1
+    assert list(first.outputs[0].outputs) == [third]
+
+
+def test_readers_are_not_compared_by_value(monkeypatch):
+    """A constant may have thousands of them."""
+    net = Net(x=(1, 4))
+    one = net.constant(np.ones(4, np.float32))
+    for _ in range(4):
+        net.op("Add", net.last, one)
+    model = read(net.model())
+    nodes, shared = model.nodes(), model.nodes()[0].inputs[1]
+    new = edit.constant(model, "new", np.zeros(4, np.float32))
+    monkeypatch.setattr(type(nodes[0]), "__eq__", None)
+    edit.set_input(nodes[2], 1, new)
+    edit.drop_inputs(nodes[3], 1)
+    assert [id(n) for n in shared.outputs] == [id(nodes[0]), id(nodes[1])]
+    edit.redirect(shared, new)
+    assert [id(n) for n in new.outputs] == [id(nodes[i]) for i in (2, 0, 1)]
+    edit.disconnect(nodes[0])
+    assert [id(n) for n in new.outputs] == [id(nodes[i]) for i in (2, 1)]
+
+
 def test_fresh_names():
     """A new name is nobody's, inside subgraphs included."""
     model = read(with_branch())

@@ -10,8 +10,9 @@ from npuconv.facts import FACTS
 from npuconv.model import facts
 from npuconv.model.facts import measure
 
-# Decided by quantization, or the same as another under ONNX's name.
+# Decided by quantization, the same as another under ONNX's name, or of other operators.
 LATER = {"weight_abs_sum_max"} | {name for name, fact in FACTS.items() if fact.alias_of}
+LATER |= {"ceil_mode", "count_include_pad", "pad_mode", "pad_outside_hw", "blocksize"}
 
 
 def conv(weight=(4, 3, 3, 3), shape=(1, 3, 8, 10), op="Conv", **attrs):
@@ -114,12 +115,63 @@ def test_pools_have_windows_and_no_weights():
     found = measure(read(net.model()).nodes()[0])
     assert (found["kernel_h"], found["stride_h"], found["in_c"]) == (2, 2, 3)
     assert found["weight_constant"] is False
-    assert "kernel_area" not in found
+    assert (found["kernel_area"], found["ceil_mode"]) == (6, False)
+    assert "kernel_volume" not in found
+    assert "count_include_pad" not in found
 
 
-def test_other_operators_have_no_facts():
-    """What slides no kernel is measured as nothing."""
-    assert facts.measure(read(Net(x=(1, 3, 8, 8)).op("Relu").model()).nodes()[0]) == {}
+@pytest.mark.parametrize("counted", [0, 1])
+def test_an_average_pool_may_count_its_padding(counted):
+    """The attribute is 0 where it is not written."""
+    attrs = {"count_include_pad": 1} if counted else {}
+    net = Net(x=(1, 3, 8, 8)).op("AveragePool", kernel_shape=[2, 2], ceil_mode=1, **attrs)
+    found = measure(read(net.model()).nodes()[0])
+    assert (found["count_include_pad"], found["ceil_mode"]) == (bool(counted), True)
+
+
+def first(net):
+    return facts.measure(read(net.model()).nodes()[0])
+
+
+def test_other_operators_have_rank_and_extents():
+    """What slides no kernel has tensors all the same."""
+    assert first(Net(x=(1, 3, 8, "w")).op("Relu")) == {
+        "rank": 4, "dtype": "float32", "in_n": 1, "in_c": 3, "in_h": 8, "in_w": None,
+        "out_n": 1, "out_c": 3, "out_h": 8, "out_w": None,
+    }  # fmt: skip
+    assert first(Net(x=(2, 3)).op("Relu")) == {"rank": 2, "dtype": "float32"}
+    assert first(Net(x=None).op("Relu")) == {}
+
+
+def test_broadcasting_takes_the_largest_input():
+    """Whichever place it stands in; a constant is none."""
+    found = first(Net(x=(1, 3, 1, 1), y=(1, 3, 8, 6)).op("Add", "x", "y"))
+    assert (found["in_h"], found["out_w"]) == (8, 6)
+    net = Net(x=(1, 3, 1, 1))
+    found = first(net.op("Mul", net.random(1, 3, 8, 6), "x"))
+    assert (found["in_h"], found["out_w"]) == (1, 6)
+
+
+def test_pad():
+    """Amounts of the last two axes, and what is padded besides."""
+    found = first(Net(x=(1, 3, 8, 8)).pad([0, 2, 1, 3, 0, 0, 4, 5]))
+    names = ("pad_top", "pad_left", "pad_bottom", "pad_right", "pad_max", "pad_outside_hw")
+    assert [found[name] for name in names] == [1, 3, 4, 5, 5, 2]
+    assert found["pad_mode"] == "constant"
+    assert first(Net(x=(1, 3, 8)).pad([0, 0, 1, 0, 0, 1], mode="edge"))["pad_mode"] == "edge"
+
+
+def test_pad_with_computed_amounts():
+    """Only the mode is known."""
+    net = Net(x=(1, 3, 8, 8)).op("Shape").op("Pad", "x", "t0", mode="reflect")
+    found = facts.measure(read(net.model()).nodes("Pad")[0])
+    assert found["pad_mode"] == "reflect"
+    assert "pad_top" not in found
+
+
+def test_blocksize():
+    """Of DepthToSpace."""
+    assert first(Net(x=(1, 4, 8, 8)).op("DepthToSpace", blocksize=2))["blocksize"] == 2
 
 
 def test_layout():

@@ -71,6 +71,28 @@ def test_axes_that_are_not_known():
     assert pad.amounts(read(two.model()).nodes("Pad")[0]) is None
 
 
+@pytest.mark.parametrize("axes", [[2], [2, 3, 1], [2, 9], [2, -5]])
+def test_axes_that_do_not_fit(axes):
+    """Another number of axes than of amounts, or one that the tensor does not have."""
+    node = as_input(18, axes=[2, 3], pads=[1, 2, 3, 4])
+    node.inputs[3].values = np.asarray(axes)
+    assert pad.amounts(node) is None
+
+
+@pytest.mark.parametrize(
+    ("node", "mode", "fill"),
+    [
+        (as_input(value=1.5), "constant", 1.5),
+        (as_input(value=None), "constant", 0.0),
+        (as_attribute(pads=PADS, value=0.5), "constant", 0.5),
+        (as_attribute(pads=PADS, mode="edge"), "edge", 0.0),
+    ],
+)
+def test_mode_and_fill(node, mode, fill):
+    """Written or left out."""
+    assert (pad.mode(node), pad.fill(node)) == (mode, fill)
+
+
 @pytest.mark.parametrize(
     ("node", "zero"),
     [

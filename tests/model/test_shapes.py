@@ -10,10 +10,16 @@ from asserts import read
 from builders import Net, digits
 from npuconv.errors import UsageError
 from npuconv.model import load, query, shapes
+from npuconv.model.protos import Found, Types
 
 
 def convolution(height="h", width="w"):
     return load.load(Net(x=(1, 3, height, width)).conv("x", (4, 3, 3, 3)).op("Relu").model())
+
+
+def found(*dims: int | str | None) -> Found:
+    """What inference says of a tensor of these extents."""
+    return Types().read(helper.make_tensor_value_info("t", TensorProto.FLOAT, dims))
 
 
 def out_shape(model, place=0):
@@ -72,11 +78,11 @@ def test_a_number_beats_a_name():
     tensor = model.nodes()[0].outputs[0]
     tensor.shape = [1, 2]  # another rank: what is inferred is right
     model.nodes()[1].outputs[0].shape = None
-    shapes._update(tensor, helper.make_tensor_value_info("t", TensorProto.FLOAT, [1, "n", None]))
+    shapes._update(tensor, found(1, "n", None))
     assert query.shape(tensor) == (1, "n", None)
-    shapes._update(tensor, helper.make_tensor_value_info("t", TensorProto.FLOAT, [None, "m", 5]))
+    shapes._update(tensor, found(None, "m", 5))
     assert query.shape(tensor) == (1, "n", 5)
-    shapes._update(tensor, helper.make_tensor_value_info("t", TensorProto.FLOAT, None))
+    shapes._update(tensor, Types().read(helper.make_empty_tensor_value_info("t")))
     assert query.shape(tensor) == (1, "n", 5)
 
 

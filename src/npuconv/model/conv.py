@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from npuconv.model import geometry, query
+from npuconv.model import geometry, nhwc, query
 
 if TYPE_CHECKING:
-    from npuconv.model.types import Node
+    from npuconv.model.types import Node, Tensor
 
 Pairs = tuple[tuple[int, int], ...]
 
@@ -85,13 +85,18 @@ class Window:
 
 
 def window(node: Node) -> Window | None:
-    """The node as a Window, or None if it is none or its rank cannot be told."""
+    """The node as a Window, or None if it is none or its rank cannot be told.
+
+    Extents are in the order of ONNX also where the operator has the channels last.
+    """
     if node.op not in query.CONVOLUTIONS + query.POOLS:
         return None
+    if not (query.is_standard(node) or nhwc.is_nhwc(node)):
+        return None  # what an operator of another domain means is not known
     weight = query.shape(query.input_of(node, 1)) if node.op in query.CONVOLUTIONS else None
     fixed = _all_numbers(weight)
     kernel = _ints(node, "kernel_shape") or (fixed[2:] if fixed else None)
-    source = query.shape(node.inputs[0]) if len(node.inputs) else None
+    source = _dims(node, node.inputs[0]) if len(node.inputs) else None
     axes = len(kernel) if kernel else (len(source) - 2 if source else None)
     if axes is None:
         return None
@@ -105,10 +110,15 @@ def window(node: Node) -> Window | None:
         group=int(query.attribute(node, "group", 1)),
         weight=fixed,
         input=source,
-        output=query.shape(node.outputs[0]) if len(node.outputs) else None,
+        output=_dims(node, node.outputs[0]) if len(node.outputs) else None,
         output_padding=_ints(node, "output_padding") or (0,) * axes,
         output_shape=_output_shape(node, axes),
     )
+
+
+def _dims(node: Node, tensor: Tensor) -> tuple[int | str | None, ...] | None:
+    dims = query.shape(tensor)
+    return nhwc.channels_first(dims) if dims and nhwc.is_nhwc(node) else dims
 
 
 def resolved_pads(win: Window) -> tuple[Pairs, tuple[int, ...]] | int:

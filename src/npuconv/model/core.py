@@ -51,6 +51,8 @@ class Model:
     shared: dict[str, Tensor] = field(default_factory=dict)  # constants many nodes read
     _meta: dict[int, tuple[Node, NodeMeta]] = field(default_factory=dict)
     _names: set[str] = field(default_factory=set)
+    _numbers: dict[str, int] = field(default_factory=dict)  # the last given to each stem
+    _inner: set[int] | None = None  # nodes of subgraphs, once asked for
 
     @property
     def opset(self) -> int:
@@ -83,13 +85,26 @@ class Model:
 
     def origin(self, *nodes: Node) -> tuple[str, ...]:
         """Labels of the source nodes these stand for, without repeats, in order."""
-        metas = (self.meta(node) for node in nodes)
+        metas = [self.meta(node) for node in nodes]
+        if len(metas) == 1 and metas[0] and len(metas[0].origin) == 1:
+            return metas[0].origin  # nearly always
         return tuple(dict.fromkeys(label for m in metas if m for label in m.origin))
 
     def label(self, node: Node) -> str:
         """The user's own name of a node: the first source node it stands for."""
         meta = self.meta(node)
         return meta.origin[0] if meta and meta.origin else (node.name or node.op)
+
+    def is_top_level(self, node: Node) -> bool:
+        """Whether the node lies in the graph itself, not in a subgraph that reads from it."""
+        if self._inner is None:
+            self._inner = {id(inner) for inner, path in self.walk() if path}
+        return id(node) not in self._inner
+
+    def note_inner(self, node: Node) -> None:
+        """A node has been added to a subgraph."""
+        if self._inner is not None:
+            self._inner.add(id(node))
 
     def is_output(self, tensor: Tensor) -> bool:
         """Whether the tensor is an output of the model."""
@@ -103,10 +118,11 @@ class Model:
         """A name no tensor or node of the model has, starting with ``stem``."""
         if not self._names:
             self._names = set(_all_names(self.graph))
-        name, count = stem, 0
+        name, count = stem, self._numbers.get(stem, 0)
         while name in self._names:
             count += 1
             name = f"{stem}_{count}"
+        self._numbers[stem] = count
         self._names.add(name)
         return name
 

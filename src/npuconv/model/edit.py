@@ -75,6 +75,8 @@ def add_node(  # noqa: PLR0913 - a node has that many parts
     doc = next((m.doc_string for m in notes if m.doc_string), "")
     model.register(node, NodeMeta(model.origin(*origin), doc, notes[0].metadata if notes else ()))
     (model.graph if graph is None else graph).nodes.append(node)
+    if graph is not None and graph is not model.graph:
+        model.note_inner(node)
     return node
 
 
@@ -138,17 +140,41 @@ def inherit(model: Model, node: Node, *others: Node) -> None:
     model.register(node, NodeMeta(model.origin(node, *others), doc, metadata))
 
 
+def exchange_names(a: Tensor, b: Tensor) -> None:
+    """Let each of two tensors be called by the name of the other."""
+    a.name, b.name = b.name, a.name
+
+
+def drop_domain(model: Model, domain: str) -> None:
+    """Import an operator domain no longer; no node may use it any more."""
+    imports = model.graph.import_domains or ()
+    model.graph.import_domains = [o for o in imports if o.domain != domain]
+
+
 def set_input(node: Node, index: int, tensor: Tensor) -> None:
     """Let input ``index`` read another tensor; omitted inputs before it stay empty."""
     while len(node.inputs) <= index:
         node.inputs.append(Variable.empty())
-    node.inputs[index] = tensor
+    _let_go(node, index)
+    list.__setitem__(node.inputs, index, tensor)
+    list.append(tensor.outputs, node)
+
+
+def _let_go(node: Node, index: int) -> None:
+    """Take the node from the readers of its input ``index``.
+
+    graph-surgeon would compare it by value with each of them: thousands, where layers share
+    a constant.
+    """
+    readers = node.inputs[index].outputs
+    list.__delitem__(readers, next(i for i, each in enumerate(readers) if each is node))
 
 
 def drop_inputs(node: Node, start: int) -> None:
     """Remove inputs from ``start`` on (slice assignment raises in graph-surgeon)."""
     while len(node.inputs) > start:
-        del node.inputs[-1]
+        _let_go(node, -1)
+        list.pop(node.inputs)
 
 
 def redirect(old: Tensor, new: Tensor) -> None:
@@ -156,7 +182,7 @@ def redirect(old: Tensor, new: Tensor) -> None:
     for node in {id(n): n for n in old.outputs}.values():
         for index, tensor in enumerate(list(node.inputs)):
             if tensor is old:
-                node.inputs[index] = new
+                set_input(node, index, new)
 
 
 def take_over_outputs(old: Node, new: Node) -> None:
@@ -180,7 +206,7 @@ def disconnect_outputs(node: Node) -> None:
 
 def disconnect(node: Node) -> None:
     """Take a node out of the graph; the next ``sweep`` forgets it."""
-    node.inputs.clear()
+    drop_inputs(node, 0)
     node.outputs.clear()
 
 
@@ -190,7 +216,7 @@ def can_bypass(model: Model, node: Node) -> bool:
     if not model.is_output(result):
         return True
     maker = query.producer(source)
-    return maker is not None and not model.is_output(source) and not _in_subgraph(model, maker)
+    return maker is not None and not model.is_output(source) and model.is_top_level(maker)
 
 
 def bypass(model: Model, node: Node) -> None:
@@ -215,22 +241,26 @@ def sweep(model: Model) -> int:
     """
     before = len(model.graph.nodes)
     outputs = {id(t) for t in model.graph.outputs}
-    kept = [n for n in model.graph.nodes if len(n.outputs)]
-    while True:
-        live = [n for n in kept if any(len(t.outputs) or id(t) in outputs for t in n.outputs)]
-        if len(live) == len(kept):
-            break
-        alive = {id(n) for n in live}
-        for node in kept:
-            if id(node) not in alive:
-                disconnect(node)
-        kept = live
-    model.graph.nodes[:] = _ordered(kept)
+    for node in model.graph.nodes:
+        if not len(node.outputs):
+            disconnect(node)
+    kept = {id(n): n for n in model.graph.nodes if len(n.outputs)}
+    doubtful = list(kept.values())
+    while doubtful:
+        node = doubtful.pop()
+        if id(node) not in kept or any(len(t.outputs) or id(t) in outputs for t in node.outputs):
+            continue
+        doubtful.extend(maker for t in node.inputs for maker in t.inputs)
+        disconnect(node)
+        del kept[id(node)]
+    model.graph.nodes[:] = _ordered(list(kept.values()))
     return before - len(kept)
 
 
 def _ordered(nodes: list[Node]) -> list[Node]:
     """Depth first in the present order, so that nothing moves without need."""
+    if _is_ordered(nodes):
+        return nodes
     members = {id(n) for n in nodes}
     done: set[int] = set()
     result: list[Node] = []
@@ -249,6 +279,15 @@ def _ordered(nodes: list[Node]) -> list[Node]:
     return result
 
 
+def _is_ordered(nodes: list[Node]) -> bool:
+    missing = {id(n) for n in nodes}
+    for node in nodes:
+        missing.discard(id(node))
+        if any(id(maker) in missing for maker in _dependencies(node)):
+            return False
+    return True
+
+
 def _dependencies(node: Node) -> Iterator[Node]:
     for tensor in node.inputs:
         yield from tensor.inputs
@@ -261,7 +300,3 @@ def _outer_dependencies(graph: Graph) -> Iterator[Node]:
         yield from tensor.inputs
     for node in graph.nodes:
         yield from _dependencies(node)
-
-
-def _in_subgraph(model: Model, node: Node) -> bool:
-    return not any(node is n for n in model.graph.nodes)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from npuconv.model import query
+from npuconv.model import pad, query
 from npuconv.model.conv import Window, window
 
 if TYPE_CHECKING:
     from npuconv.facts import FactValue
-    from npuconv.model.types import Node
+    from npuconv.model.types import Node, Tensor
 
     Measured = dict[str, FactValue | None]
 
@@ -19,16 +19,19 @@ _DIMS = ("n", "c", "h", "w")
 
 
 def measure(node: Node) -> Measured:
-    """Facts of a convolution or pool; ``None`` where a dimension is not known.
+    """Facts of a node; ``None`` where a dimension is not known.
 
     Returns:
-        An empty dict for nodes that slide no kernel, and for those of unknown rank.
+        All facts of a convolution or pool, and an empty dict where its rank is not known;
+        of other operators what can be told from their tensors.
     """
+    if node.op not in query.CONVOLUTIONS + query.POOLS:
+        return _of_tensors(node)
     win = window(node)
-    if win is None or win.axes is None:
+    if win is None or win.axes is None or not _agrees(win):
         return {}
     layout = "nhwc" if node.domain == "com.ms.internal.nhwc" else "nchw"
-    return {**of_window(win), "layout": layout, **_types(node)}
+    return {**of_window(win), "layout": layout, **_types(node), **_pooling(node)}
 
 
 def of_window(win: Window) -> Measured:
@@ -43,6 +46,61 @@ def of_window(win: Window) -> Measured:
         **_extents(win),
         **_channels(win),
     }
+
+
+def _agrees(win: Window) -> bool:
+    """Whether the attributes have as many values as there are axes."""
+    given = (win.strides, win.dilations, win.output_padding)
+    return all(len(values) == win.axes for values in given)
+
+
+def _of_tensors(node: Node) -> Measured:
+    """Rank and extents of an operator that slides no kernel, and its own attributes."""
+    source = _largest_input(node)
+    dims = query.shape(source)
+    if dims is None:
+        return {}
+    out = query.shape(node.outputs[0]) if len(node.outputs) else None
+    facts: Measured = {"rank": len(dims), "dtype": query.dtype_name(source) or None}
+    facts |= _named("in", dims) | _named("out", out) | _padding(node)
+    if node.op in ("Gemm", "MatMul"):
+        facts["weight_constant"] = query.constant_input(node, 1) is not None
+    blocksize = query.attribute(node, "blocksize")
+    return facts if blocksize is None else {**facts, "blocksize": int(blocksize)}
+
+
+def _largest_input(node: Node) -> Tensor | None:
+    """The input that an operator with broadcasting takes its shape from."""
+    known = [t for t in node.inputs if not query.is_constant(t) and query.rank(t) is not None]
+    return max(known, key=_size, default=None)
+
+
+def _size(tensor: Tensor) -> tuple[int, int]:
+    dims = query.shape(tensor) or ()
+    return len(dims), math.prod(d for d in dims if isinstance(d, int))
+
+
+def _padding(node: Node) -> Measured:
+    """Amounts and mode of a Pad; height and width are the last two axes."""
+    if node.op != "Pad":
+        return {}
+    facts: Measured = {"pad_mode": str(query.attribute(node, "mode", "constant"))}
+    pairs = pad.amounts(node)
+    if pairs is None or len(pairs) != len(_DIMS):
+        return facts
+    (top, bottom), (left, right) = pairs[2:]
+    facts |= {"pad_top": top, "pad_left": left, "pad_bottom": bottom, "pad_right": right}
+    outside = max(abs(amount) for pair in pairs[:2] for amount in pair)
+    return {**facts, "pad_max": max(top, left, bottom, right), "pad_outside_hw": outside}
+
+
+def _pooling(node: Node) -> Measured:
+    if node.op not in query.POOLS:
+        return {}
+    facts: Measured = {"ceil_mode": bool(query.attribute(node, "ceil_mode", 0))}
+    if node.op == "AveragePool":
+        facts["count_include_pad"] = bool(query.attribute(node, "count_include_pad", 0))
+    return facts
 
 
 def _types(node: Node) -> Measured:
@@ -83,24 +141,27 @@ def _last_two(win: Window) -> tuple[int | None, int | None]:
 
 
 def _extents(win: Window) -> Measured:
-    facts: Measured = {}
-    shapes = {"in": win.input, "out": win.output, "weight": win.weight}
-    for prefix, dims in shapes.items():
-        if dims is not None and len(dims) == len(_DIMS):
-            pairs = zip(_DIMS, dims, strict=True)
-            facts |= {f"{prefix}_{n}": d if isinstance(d, int) else None for n, d in pairs}
-    return facts
+    weight = _named("weight", win.weight)
+    return _named("in", win.input) | _named("out", win.output) | weight
+
+
+def _named(prefix: str, dims: tuple[int | str | None, ...] | None) -> Measured:
+    """The extents of a tensor of rank 4 by name."""
+    if dims is None or len(dims) != len(_DIMS):
+        return {}
+    pairs = zip(_DIMS, dims, strict=True)
+    return {f"{prefix}_{name}": d if isinstance(d, int) else None for name, d in pairs}
 
 
 def _channels(win: Window) -> Measured:
     facts: Measured = {"in_c": win.in_channels, "out_c": win.out_channels}
+    if win.kernel is not None:
+        facts["kernel_area"] = math.prod(win.kernel)
     if win.weight is None or win.group < 1:
         return facts
-    area = math.prod(win.kernel or (1,))
     per_group = (win.in_channels or 0) // win.group
     facts |= {
-        "kernel_area": area,
-        "kernel_volume": area * per_group,
+        "kernel_volume": math.prod(win.kernel or (1,)) * per_group,
         "in_c_per_group": per_group,
         "out_c_per_group": (win.out_channels or 0) // win.group,
     }

@@ -23,13 +23,21 @@ def amounts(node: Node) -> tuple[tuple[int, int], ...] | None:
     return _spread(node, pairs)
 
 
+def fill(node: Node) -> float | None:
+    """The number it pads with in mode ``constant``; None where that is computed."""
+    if query.input_of(node, 2) is not None:
+        return query.scalar_input(node, 2)
+    return float(query.attribute(node, "value", 0.0))
+
+
+def mode(node: Node) -> str:
+    """constant, reflect, edge or wrap."""
+    return str(query.attribute(node, "mode", "constant"))
+
+
 def is_zero_fill(node: Node) -> bool:
     """Whether it pads with the constant 0."""
-    if query.attribute(node, "mode", "constant") != "constant":
-        return False
-    if query.input_of(node, 2) is not None:
-        return query.scalar_input(node, 2) == 0
-    return float(query.attribute(node, "value", 0.0)) == 0
+    return mode(node) == "constant" and fill(node) == 0
 
 
 def _flat(node: Node) -> list[int] | None:
@@ -44,9 +52,12 @@ def _spread(node: Node, pairs: tuple[tuple[int, int], ...]) -> tuple[tuple[int, 
     if query.input_of(node, 3) is None:
         return pairs
     axes, rank = query.constant_input(node, 3), query.rank(node.inputs[0])
-    if axes is None or rank is None:
+    if axes is None or rank is None or axes.size != len(pairs):
+        return None
+    places = [int(axis) for axis in axes.reshape(-1)]
+    if any(not -rank <= axis < rank for axis in places):
         return None
     result = [(0, 0)] * rank
-    for axis, pair in zip(axes.reshape(-1), pairs, strict=True):
-        result[int(axis) % rank] = pair
+    for axis, pair in zip(places, pairs, strict=True):
+        result[axis] = pair
     return tuple(result)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
+import math
+from collections.abc import Collection
+
 import onnx
 from onnx import helper
-from onnx_graphsurgeon.exporters.onnx_exporter import OnnxExporter, dtype_to_onnx
-from onnx_graphsurgeon.importers.onnx_importer import OnnxImporter
 
 from npuconv.errors import UsageError
-from npuconv.model import query
+from npuconv.model import extents, query
 from npuconv.model.core import Model, subgraphs
-from npuconv.model.types import Constant, Graph, Node, Tensor
+from npuconv.model.protos import Found, Types, write_node
+from npuconv.model.types import Graph, Node, Tensor
 
 # Shapes, axes, pads and scales are short; anything longer is data, not a shape.
 SMALL = 512
@@ -68,15 +69,41 @@ def infer(model: Model) -> str:
     Returns:
         What is contradictory about the shapes, in ONNX's words; '' where nothing is.
     """
-    proto = skeleton(model)
-    inferred, contradiction = _inferred(proto)
+    contradiction = _infer(model, frozenset())
+    settled: set[int] = set()
+    while (mistake := extents.first_mistake(model, settled)) is not None:
+        node, shape = mistake
+        settled.add(id(node))
+        _forget_behind(node)
+        node.outputs[0].shape = shape
+        contradiction = _infer(model, settled)
+    return contradiction
+
+
+def _forget_behind(node: Node) -> None:
+    """Drop the shapes of everything that depends on a node."""
+    waiting, seen = [node], {id(node)}
+    while waiting:
+        for tensor in waiting.pop().outputs:
+            tensor.shape = None
+            readers = [n for n in tensor.outputs if id(n) not in seen]
+            seen.update(id(n) for n in readers)
+            waiting.extend(readers)
+
+
+def _infer(model: Model, settled: Collection[int]) -> str:
+    """Once, as ONNX does it; nodes that are settled keep the shapes they have."""
+    inferred, contradiction = _inferred(skeleton(model, settled))
     if inferred is None:
         return contradiction
     known = {info.name: info for info in inferred.graph.value_info}
     known |= {info.name: info for info in inferred.graph.output}
+    types = Types()
     for node in model.nodes():
         for tensor in node.outputs:
-            _update(tensor, known.get(tensor.name))
+            info = known.get(tensor.name)
+            if info is not None and not query.is_constant(tensor):
+                _update(tensor, types.read(info))
     return contradiction
 
 
@@ -94,16 +121,12 @@ def _inferred(proto: onnx.ModelProto) -> tuple[onnx.ModelProto | None, str]:
         return None, reason
 
 
-def _update(tensor: Tensor, info: onnx.ValueInfoProto | None) -> None:
-    if info is None or query.is_constant(tensor) or not info.type.HasField("tensor_type"):
-        return
-    found = OnnxImporter.import_tensor(info)
+def _update(tensor: Tensor, found: Found) -> None:
     if tensor.dtype is None:
         tensor.dtype = found.dtype
-    if found.shape is None:
+    if found.shape is None or (found.exact and tensor.shape == found.shape):
         return
-    old = query.shape(tensor)
-    new = query.shape(found)
+    old, new = query.shape(tensor), found.dims
     if old is None or new is None or len(old) != len(new):
         tensor.shape = list(found.shape)
         return
@@ -112,25 +135,37 @@ def _update(tensor: Tensor, info: onnx.ValueInfoProto | None) -> None:
     tensor.shape = [b if isinstance(b, int) or a is None else a for a, b in pairs]
 
 
-def skeleton(model: Model) -> onnx.ModelProto:
-    """The model with long constants turned into inputs: same shapes, no weights."""
-    graph = model.graph
-    known = constants(graph)
-    inputs = [value_info(t) for t in graph.inputs]
-    inputs += [value_info(t) for t in known if _size(t) > SMALL]
-    initializers = [OnnxExporter.export_tensor_proto(t) for t in known if _size(t) <= SMALL]
-    proto = helper.make_graph(
-        [OnnxExporter.export_node(n) for n in graph.nodes],
-        "skeleton",
-        inputs,
-        [value_info(t) for t in graph.outputs],
-        initializers,
-        value_info=[value_info(t) for t in typed(graph)],
-    )
-    imports = [helper.make_opsetid("", model.opset)]
-    imports += [o for o in graph.import_domains or () if o.domain not in ("", "ai.onnx")]
-    ir_version = max(model.header.ir_version, 4)
-    return helper.make_model(proto, opset_imports=imports, ir_version=ir_version)
+def skeleton(model: Model, settled: Collection[int] = ()) -> onnx.ModelProto:
+    """The model with long constants turned into inputs: same shapes, no weights.
+
+    What nodes make whose ids are in ``settled`` is an input as well.
+    """
+    graph, proto, types = model.graph, onnx.ModelProto(), Types()
+    out = proto.graph
+    out.name = "skeleton"
+    for tensor in graph.inputs:
+        types.write(tensor, out.input.add())
+    for constant in constants(graph):
+        if math.prod(constant.shape) > SMALL:
+            types.write(constant, out.input.add())
+        else:
+            types.write_constant(constant, out.initializer.add())
+    for node in graph.nodes:
+        if id(node) not in settled:
+            write_node(node, out.node.add())
+            continue
+        for tensor in node.outputs:
+            types.write(tensor, out.input.add())
+    for tensor in graph.outputs:
+        types.write(tensor, out.output.add())
+    for tensor in typed(graph):
+        if not tensor.inputs or id(tensor.inputs[0]) not in settled:
+            types.write(tensor, out.value_info.add())
+    proto.opset_import.append(helper.make_opsetid("", model.opset))
+    others = graph.import_domains or ()
+    proto.opset_import.extend([o for o in others if o.domain not in query.STANDARD_DOMAINS])
+    proto.ir_version = max(model.header.ir_version, 4)
+    return proto
 
 
 def typed(graph: Graph) -> list[Tensor]:
@@ -146,10 +181,9 @@ def typed(graph: Graph) -> list[Tensor]:
 
 def value_info(tensor: Tensor) -> onnx.ValueInfoProto:
     """Name, type and shape of a tensor, as far as they are known."""
-    if tensor.dtype is None:
-        return helper.make_empty_tensor_value_info(tensor.name)
-    dims = query.shape(tensor)
-    return helper.make_tensor_value_info(tensor.name, dtype_to_onnx(tensor.dtype), dims)
+    info = onnx.ValueInfoProto()
+    Types().write(tensor, info)
+    return info
 
 
 def constants(graph: Graph) -> list[Tensor]:
@@ -168,7 +202,3 @@ def _read_by(node: Node) -> list[Tensor]:
         own = {id(t) for n in inner.nodes for t in n.outputs}
         read += [t for n in inner.nodes for t in _read_by(n) if id(t) not in own]
     return read
-
-
-def _size(tensor: Constant) -> int:
-    return int(np.prod(tensor.shape, dtype=np.int64))

@@ -140,7 +140,7 @@ def _problems(model: Model, graph: Graph, outer: set[int]) -> Iterable[str]:
     known = outer | {id(t) for t in graph.inputs}
     names: set[str] = set()
     for node in graph.nodes:
-        if model.meta(node) is None or not model.origin(node):
+        if not model.origin(node):
             yield f"node {node.name!r} ({node.op}) has no origin"
         for tensor in node.inputs:
             if not query.is_constant(tensor) and tensor.name and id(tensor) not in known:

@@ -1,0 +1,86 @@
+"""Output extents where ONNX's shape inference is not to be trusted.
+
+It takes ``ceil_mode`` of a pool at its word, where every runtime leaves out a window that
+starts beyond the input, and it reads SAME of a ConvTranspose in another way than the
+operator's text (``in * stride``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npuconv.model import geometry, query
+from npuconv.model.conv import Window, window
+
+if TYPE_CHECKING:
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node
+
+
+def first_mistake(model: Model, settled: set[int]) -> tuple[Node, list[int | str | None]] | None:
+    """The first node whose output has another shape than it was given, and the right one.
+
+    Args:
+        model: with inferred shapes.
+        settled: ids of nodes that have been put right.
+    """
+    for node in model.nodes("ConvTranspose", *query.POOLS):
+        if id(node) in settled or not _is_doubtful(node):
+            continue
+        right = _shape(node)
+        if right is not None and right != list(query.shape(node.outputs[0]) or ()):
+            return node, right
+    return None
+
+
+def _is_doubtful(node: Node) -> bool:
+    return node.op == "ConvTranspose" or bool(query.attribute(node, "ceil_mode", 0))
+
+
+def _shape(node: Node) -> list[int | str | None] | None:
+    """The output's shape with the extents that can be worked out, if the rest is known."""
+    win, dims = window(node), query.shape(node.outputs[0])
+    if win is None or win.kernel is None or dims is None or win.axes != len(dims) - 2:
+        return None
+    if not _is_sound(win):
+        return None
+    found = [_extent(win, axis) for axis in range(win.axes)]
+    kept = [dims[axis + 2] if e is None else e for axis, e in enumerate(found)]
+    return [*dims[:2], *kept]
+
+
+def _is_sound(win: Window) -> bool:
+    """Whether its numbers mean something; rules report those that do not."""
+    lengths = {len(win.strides), len(win.dilations), len(win.output_padding)}
+    return lengths == {win.axes} and min(win.strides) > 0 and min(win.dilations) > 0
+
+
+def _extent(win: Window, axis: int) -> int | None:
+    extent = win.extent(axis)
+    if extent is None or win.kernel is None:
+        return None
+    parts = (extent, win.kernel[axis], win.strides[axis], win.dilations[axis])
+    if win.op == "ConvTranspose":
+        found = _transposed(win, axis, parts)
+    else:
+        found = _pooled(win, axis, parts)
+    return found if found > 0 else None
+
+
+def _transposed(win: Window, axis: int, parts: tuple[int, int, int, int]) -> int:
+    if win.output_shape:
+        return win.output_shape[axis]
+    if win.auto_pad in geometry.SAME:
+        return parts[0] * win.strides[axis]
+    return geometry.transpose_output(*parts, win.pads[axis], win.output_padding[axis])
+
+
+def _pooled(win: Window, axis: int, parts: tuple[int, int, int, int]) -> int:
+    extent, kernel, stride, dilation = parts
+    if win.auto_pad in geometry.SAME:
+        return -(-extent // stride)
+    begin, end = win.pads[axis]
+    room = extent + begin + end - geometry.effective_kernel(kernel, dilation)
+    cells = -(-room // stride) + 1
+    # The last window must start inside the input or what is padded before it.
+    return cells - 1 if (cells - 1) * stride >= extent + begin else cells

@@ -1,0 +1,43 @@
+"""A model knows its nodes: where they come from, where they lie, what they are called."""
+
+from __future__ import annotations
+
+from asserts import read
+from builders import Net
+from npuconv.model import edit
+from zoo import ZOO
+
+
+def test_names_go_on_counting():
+    """No name is tried twice, and none that is taken is given."""
+    model = read(Net(x=(1, 4)).op("Relu", to="a_2").op("Neg", to="a").model())
+    assert [model.fresh_name("a") for _ in range(3)] == ["a_1", "a_3", "a_4"]
+    assert [model.fresh_name("b") for _ in range(3)] == ["b", "b_1", "b_2"]
+    assert model.fresh_name("b_1") == "b_1_1"
+
+
+def test_nodes_of_subgraphs_are_not_at_the_top():
+    """Also one that was added there later."""
+    model = read(ZOO["branches"]())
+    (choice,) = model.nodes("If")
+    inner = choice.attrs["then_branch"]
+    before = edit.add_node(model, "Abs", [], [], origin=[choice], graph=inner)
+    assert {path == "" for node, path in model.walk() if model.is_top_level(node)} == {True}
+    after = edit.add_node(model, "Abs", [], [], origin=[choice], graph=inner)
+    top = edit.add_node(model, "Abs", [], [], origin=[choice])
+    assert not model.is_top_level(before)
+    assert not model.is_top_level(after)
+    assert model.is_top_level(top)
+    assert all(model.is_top_level(node) for node in model.nodes())
+
+
+def test_origins_of_several_nodes():
+    """In order, without repeats."""
+    model = read(Net(x=(1, 4)).op("Relu", name="a").op("Neg", name="b").model())
+    first, second = model.nodes()
+    assert model.origin(first) == ("a",)
+    assert model.origin(second, first, second) == ("b", "a")
+    edit.inherit(model, first, second)
+    assert model.origin(first) == ("a", "b")
+    assert model.origin(first, second) == ("a", "b")
+    assert model.origin() == ()

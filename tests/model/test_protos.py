@@ -1,0 +1,107 @@
+"""What is written fast is what graph-surgeon writes."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from onnx_graphsurgeon.exporters.onnx_exporter import OnnxExporter
+
+from asserts import read
+from npuconv.model import protos, query
+from npuconv.model.types import Constant, Node, Variable
+from zoo import ZOO
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_nodes(name):
+    """Byte by byte, subgraphs included."""
+    for node, _ in read(ZOO[name]()).walk():
+        assert protos.node_proto(node) == OnnxExporter.export_node(node)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        1, -1, True, 0.5, "text", "größe", b"bytes", [1, 2], [0.5, 1.0], [1, 0.5], ["a", "b"],
+        (1, 2), np.int64(3), np.float32(0.5), [np.int64(3)], np.asarray([1, 2]),
+        np.float32, Constant("c", np.ones(2, np.float32)),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_attributes(value):
+    """Those of plain types are written at once, the others as ever."""
+    node = Node("Thing", "thing", {"value": value, "other": 1}, domain="com.example")
+    assert protos.node_proto(node) == OnnxExporter.export_node(node)
+
+
+def test_an_empty_list_has_no_type():
+    """Nothing is made up."""
+    with pytest.raises(ValueError, match="empty"):
+        protos.node_proto(Node("Thing", attrs={"value": []}))
+
+
+@pytest.mark.parametrize("domain", [None, "", "com.example"])
+def test_omitted_inputs_and_names(domain):
+    """An empty name is not the same as none, as far as protos are concerned."""
+    inputs, outputs = [Variable("x"), Variable.empty(), Variable("y")], [Variable("z")]
+    node = Node("Clip", "", {}, inputs, outputs, domain)
+    written = protos.node_proto(node)
+    assert written == OnnxExporter.export_node(node)
+    assert list(written.input) == ["x", "", "y"]
+    assert not written.HasField("name")
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.ones((2, 3), np.float32), np.asarray(4, np.int64), np.asarray([True, False]),
+        np.zeros((0, 2), np.int32), np.ones(3, np.float16), np.asarray(["a", "b"], object),
+        np.ones(2, ml_dtypes.bfloat16), np.ones((2, 2), np.float32).T,
+    ],
+    ids=lambda a: f"{a.dtype}{list(a.shape)}",
+)  # fmt: skip
+def test_constants(array):
+    """Type, shape and values."""
+    constant = Constant("c", array)
+    written = TensorProto()
+    try:
+        expected = OnnxExporter.export_tensor_proto(constant)
+    except Exception as error:
+        with pytest.raises(type(error)):
+            protos.Types().write_constant(constant, written)
+        return
+    protos.Types().write_constant(constant, written)
+    assert written == expected
+
+
+@pytest.mark.parametrize("dims", [None, [], [1, "n", None], [2, 3]])
+@pytest.mark.parametrize("dtype", [None, np.float32, np.dtype("int64"), TensorProto.BFLOAT16])
+def test_types(dtype, dims):
+    """Written and read back; a second tensor of the same type finds the first one's proto."""
+    types, tensor = protos.Types(), Variable("t", dtype, dims)
+    for _ in range(2):
+        info = onnx.ValueInfoProto()
+        types.write(tensor, info)
+        if dtype is None:
+            assert info == helper.make_empty_tensor_value_info("t")
+            continue
+        assert info == OnnxExporter.export_value_info_proto(tensor, do_type_check=True)
+        found = types.read(info)
+        assert found.dims == query.shape(tensor)
+        assert found.dtype == TensorProto.BFLOAT16 or np.dtype(found.dtype) == np.dtype(dtype)
+        assert found.exact == (dims is not None)
+
+
+def test_an_extent_of_0_is_not_known():
+    """Exporters write it for that."""
+    found = protos.Types().read(helper.make_tensor_value_info("t", TensorProto.FLOAT, [0, 2]))
+    assert (found.shape, found.dims, found.exact) == ([0, 2], (None, 2), False)
+
+
+def test_what_is_no_tensor_has_no_type():
+    """A sequence, for one."""
+    info = helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, [1])
+    assert protos.Types().read(info) == protos.Found()
