@@ -23,11 +23,11 @@ def pool(axes: int):
 FIRES = [
     lambda: conv(1),
     lambda: conv(3),
-    (lambda: pool(1), chip("MaxPool", rank={"equals": 4})),
 ]
 SILENT = [
     lambda: conv(2),
     lambda: pool(1),
+    (lambda: pool(1), chip("MaxPool", rank={"equals": 4})),
     (lambda: conv(1), chip(rank=[3, 4])),
     lambda: Net(x=(1, 3)).op("Mystery", domain="org.example").model(),
 ]
@@ -37,6 +37,15 @@ SILENT = [
 def test_it_names_the_rank(axes, rank):
     """Dimensions are counted as ONNX does, with batch and channels."""
     found = finding(conv(axes), CODE)
-    assert found.message == f"Conv of rank {rank}; the device takes rank 4"
+    assert found.message.startswith(f"Conv of rank {rank}; the device takes rank 4")
     assert (found.node, found.value, found.limit) == ("conv", f"rank={rank}", "4")
     assert "(notes/X: only Conv2D)" in found.source
+
+
+def test_it_says_what_keeps_each_axis():
+    """Of three axes, those that cannot be removed, in numbers; of one, nothing."""
+    assert finding(conv(3), CODE).message.endswith(
+        "and no axis can be removed: axis 2 (kernel 3, stride 1, extent 8); "
+        "axis 3 (kernel 3, stride 1, extent 8); axis 4 (kernel 3, stride 1, extent 8)"
+    )
+    assert "axis" not in finding(conv(1), CODE).message

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from npuconv.model.conv import window
+from npuconv.model.removable import obstacles
 from npuconv.rules import SLIDING, Violation, rule
 
 if TYPE_CHECKING:
@@ -12,6 +15,7 @@ if TYPE_CHECKING:
     from npuconv.rules._context import RuleContext
 
 LIMITS = ("rank",)
+_MOST_AXES = 2
 
 
 @rule(
@@ -24,14 +28,27 @@ def rank_unsupported(node: Node, ctx: RuleContext) -> Iterator[Violation]:
     """The convolution has a number of dimensions the device does not take.
 
     What it checks:
-        The rank of the input of every convolution against the target's `rank`.
+        The rank of the input of every convolution against the target's `rank`. Of three
+        spatial axes those are removed along which the kernel or the output has one cell;
+        the message says what keeps the others.
 
     Why it matters:
         An accelerator for images computes Conv2D only: a 1D or 3D convolution has no
         instruction.
 
     How to fix:
-        Give a 1D convolution an axis of extent 1 (reshape N x C x W to N x C x 1 x W). For
-        3D, use a model whose layers are 2D.
+        Use a model whose layers are 2D, or whose third axis has kernel 1, or kernel and
+        extent that leave one cell. A 1D convolution is rewritten; if it is still here, the
+        report says under "not rewritten" why.
     """
-    yield from ctx.violations(node, *LIMITS)
+    for violation in ctx.violations(node, *LIMITS):
+        limit = f"{violation.values['limit']}{_why(node)}"
+        yield replace(violation, values={**violation.values, "limit": limit})
+
+
+def _why(node: Node) -> str:
+    win = window(node)
+    if win is None or (win.axes or 0) <= _MOST_AXES:
+        return ""
+    kept = obstacles(win)
+    return f", and no axis can be removed: {'; '.join(kept)}" if kept else ""

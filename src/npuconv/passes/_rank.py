@@ -1,0 +1,18 @@
+"""Whether it is the number of axes that a target refuses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from npuconv.model.conv import Window
+    from npuconv.passes._context import PassContext
+
+
+def refuses_rank(ctx: PassContext, win: Window) -> bool:
+    """Whether a known limit of the target's Conv is against the rank of this one."""
+    conv = ctx.target.operator("Conv")
+    if conv is None or win.axes is None:
+        return False
+    rank = conv.limits_for(win.mode).get("rank")
+    return rank is not None and rank.allows(win.axes + 2, {}) is False
