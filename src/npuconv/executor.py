@@ -70,15 +70,19 @@ class Session:
 def run_reference(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Run once on ONNX's reference evaluator: slow, but it follows the operator texts.
 
+    It also runs com.ms.internal.nhwc, which it leaves to npuconv's own evaluator.
+
     Raises:
         RuntimeRefusedError: it cannot run the model either.
     """
     from onnx.reference import ReferenceEvaluator
 
+    from npuconv.model.nhwc_reference import EVALUATORS
+
     names = [o.name for o in model.graph.output]
     try:
         with np.errstate(all="ignore"):
-            values = ReferenceEvaluator(model).run(None, dict(feeds))
+            values = ReferenceEvaluator(model, new_ops=EVALUATORS).run(None, dict(feeds))
     except Exception as error:
         raise RuntimeRefusedError(first_line(error)) from None
     return {name: np.asarray(value) for name, value in zip(names, values, strict=True)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from onnx import helper
 
 from asserts import finding, findings
 from builders import Net, integer_conv
@@ -66,3 +67,13 @@ def test_weights_that_are_computed_are_not_judged():
     net.op("QLinearConv", "a", scale, zero, "b", scale, zero, scale, zero)
     net.op("DequantizeLinear", net.last, scale, zero)
     assert not findings(net.model(), CODE, chip(weight_abs_sum_max={"max": 1}))
+
+
+def test_with_the_channels_last():
+    """onnxruntime's own operator is looked at as well: it stands for the same Conv."""
+    proto = integer_conv(ones(4, 4, 3, 3))
+    proto.graph.node[1].domain = "com.microsoft"
+    proto.graph.node[1].attribute.append(helper.make_attribute("channels_last", 1))
+    proto.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    found = finding(proto, CODE, CHIP)
+    assert (found.node, found.op_type) == ("conv", "com.microsoft.QLinearConv")

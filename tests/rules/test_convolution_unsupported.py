@@ -48,7 +48,27 @@ def test_a_listed_one_is_not_left_to_the_host_either():
     """The device may have it, but it cannot be quantized: that is said, not done quietly."""
     model, target = FIRES[4]
     found = finding(model(), CODE, target)
-    assert found.message == "ConvTranspose is a convolution that npuconv cannot quantize yet"
+    assert found.message == "ConvTranspose is a convolution that is quantized only as a Conv"
+
+
+NHWC = "com.ms.internal.nhwc"
+
+
+def channels_last(**attrs):
+    net = Net(x=(1, 8, 8, 3))
+    return net.op("Conv", "x", net.random(4, 3, 3, 3), name="conv", domain=NHWC, **attrs).model()
+
+
+def test_what_cannot_be_read_of_a_domain_that_is():
+    """The reason is that of the node, and no host can be left with it."""
+    found = finding(channels_last(activation="Gelu"), CODE)
+    assert found.message.startswith(
+        f"{NHWC}.Conv is a convolution that cannot be read: its activation is 'Gelu', none of Relu"
+    )
+    assert found.node == "conv"
+    assert "no host runs it" in found.fix
+    plain = finding(channels_last(activation="Relu"), CODE)
+    assert plain.message == f"{NHWC}.Conv is a convolution that target npu-int8 does not list"
 
 
 @pytest.mark.parametrize(

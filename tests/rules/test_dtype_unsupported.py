@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from onnx import helper
 
 from asserts import finding, findings
 from builders import Net, integer_conv
@@ -54,3 +55,13 @@ def test_a_mode_has_types_of_its_own():
     target = chip(modes={"grouped": {"weight_dtype": ["int4"]}})
     assert findings(integer_conv(np.ones((4, 2, 3, 3), np.int8), group=2), CODE, target)
     assert not findings(integer_conv(np.ones((4, 1, 3, 3), np.int8), group=4), CODE, target)
+
+
+def test_with_the_channels_last():
+    """onnxruntime's own operator is looked at as well: it stands for the same Conv."""
+    proto = integer_conv(ONES, dtype=np.uint8)
+    proto.graph.node[1].domain = "com.microsoft"
+    proto.graph.node[1].attribute.append(helper.make_attribute("channels_last", 1))
+    proto.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    found = finding(proto, CODE)
+    assert (found.node, found.op_type) == ("conv", "com.microsoft.QLinearConv")

@@ -26,12 +26,20 @@ SILENT = [
 def test_a_device_of_the_other_layout():
     """What is written would be NCHW."""
     found = finding(conv(), CODE, NHWC)
-    assert found.message == "layout is nchw; the device takes nhwc"
+    assert found.message == "it would be written with layout nchw; the device takes nhwc"
     assert (found.node, found.value, found.limit) == ("conv", "layout=nchw", "nhwc")
-    assert "--layout" in found.fix
+    assert found.fix.startswith("Give --layout nhwc and --format qoperator.")
 
 
 def test_the_layout_is_the_one_that_will_be_written():
     """So following the advice helps, and asking for a wrong layout is told."""
     assert not findings(conv(), CODE, NHWC, layout="nhwc")
-    assert finding(conv(), CODE, layout="nhwc").value == "layout=nhwc"
+    found = finding(conv(), CODE, layout="nhwc")
+    assert found.value == "layout=nhwc"
+    assert found.fix.startswith("Give --layout nchw.")
+
+
+def test_a_device_of_neither():
+    """There is nothing to give; the general advice stands."""
+    neither = chip(layout={"one_of": ["nchw"], "why": "x"})
+    assert "--layout" in finding(conv(), CODE, neither, layout="nhwc").fix

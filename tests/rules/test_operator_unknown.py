@@ -36,7 +36,7 @@ SILENT = [
 def test_it_names_the_domain():
     """That is what is not known."""
     found = finding(FIRES[0](), CODE)
-    assert found.message == "Mystery belongs to domain 'org.example', which is not known here"
+    assert found.message == "Mystery belongs to domain 'org.example', which no runtime here runs"
     assert (found.node, found.op_type) == ("m", "org.example.Mystery")
     assert found.value == "org.example"
 

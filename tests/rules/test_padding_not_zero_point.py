@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from onnx import helper
 
 from asserts import finding, findings
 from builders import Net, integer_conv
@@ -41,3 +42,13 @@ def test_a_zero_point_that_is_computed_is_not_judged():
     proto.graph.node.insert(0, Net().op("Identity", point, to="late").nodes[0])
     proto.graph.node[2].input[2] = "late"
     assert not findings(proto, CODE)
+
+
+def test_with_the_channels_last():
+    """onnxruntime's own operator is looked at as well: it stands for the same Conv."""
+    proto = integer_conv(ONES, zero=-7, **PADS)
+    proto.graph.node[1].domain = "com.microsoft"
+    proto.graph.node[1].attribute.append(helper.make_attribute("channels_last", 1))
+    proto.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    found = finding(proto, CODE)
+    assert (found.node, found.op_type) == ("conv", "com.microsoft.QLinearConv")

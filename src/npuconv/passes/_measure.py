@@ -12,19 +12,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import onnx
-from onnx import helper
 
 from npuconv import executor
 from npuconv.errors import InternalError
-from npuconv.model import query
+from npuconv.model import nhwc
 from npuconv.passes._context import RewriteRecord
-from npuconv.passes._region import Dims, Region
+from npuconv.passes._region import Dims, Region, measured_extent
+from npuconv.passes._side import Side
 
-BATCH = 32  # regions in one session: bounds memory, keeps the number of sessions low
-MARGIN = 4  # cells beyond a kernel's reach: enough for every case of border and middle
+BATCH = 32  # regions in one session: keeps the number of sessions low
+MOST = 2_000_000  # elements of all inputs of a session, and of one comparison: bounds memory
+Feeds = dict[str, np.ndarray]  # by name
 RELATIVE, ABSOLUTE = 1e-4, 1e-5  # float32 sums in another order stay far below
-_IR = 8
 
 
 def measure(records: Sequence[RewriteRecord]) -> None:
@@ -50,25 +49,37 @@ def _has_numpy_types(record: RewriteRecord) -> bool:
     return not exotic
 
 
-def _measure_batch(records: list[RewriteRecord]) -> None:
-    feeds = [_feeds(record, number) for number, record in enumerate(records)]
-    old = _run_all([r.old for r in records], feeds)
-    new = _run_all([r.new for r in records], feeds)
+def _measure_batch(records: Sequence[RewriteRecord]) -> None:
+    """Measure records together, in several sessions where their inputs are large."""
+    held: list[tuple[RewriteRecord, Feeds]] = []
+    size = 0
     for number, record in enumerate(records):
-        before, after = old[number], new[number]
+        feeds = _feeds(record, number)
+        elements = sum(array.size for array in feeds.values())
+        if held and size + elements > MOST:
+            _measure_held(held)
+            held, size = [], 0
+        held.append((record, feeds))
+        size += elements
+    _measure_held(held)
+
+
+def _measure_held(held: Sequence[tuple[RewriteRecord, Feeds]]) -> None:
+    feeds = [f for _, f in held]
+    old = _run_all([r.old for r, _ in held if r.old is not None], feeds)
+    new = _run_all([r.new for r, _ in held if r.new is not None], feeds)
+    for (record, given), before, after in zip(held, old, new, strict=True):
         if isinstance(before, str) or isinstance(after, str):
-            _settle_alone(record, feeds[number], before, after)
+            _settle_alone(record, given, before, after)
         else:
             record.reference = "onnxruntime"
             _compare(record, before, after)
 
 
-Outcome = dict[str, np.ndarray] | str  # outputs, or why the runtime refused
+Outcome = Feeds | str  # outputs, or why the runtime refused
 
 
-def _run_all(
-    regions: Sequence[Region | None], feeds: Sequence[dict[str, np.ndarray]]
-) -> list[Outcome]:
+def _run_all(regions: Sequence[Region], feeds: Sequence[Feeds]) -> list[Outcome]:
     try:
         return _run_together(regions, feeds)
     except executor.RuntimeRefusedError as error:
@@ -77,87 +88,23 @@ def _run_all(
     return [_run_all([r], [f])[0] for r, f in zip(regions, feeds, strict=True)]
 
 
-def _run_together(
-    regions: Sequence[Region | None], feeds: Sequence[dict[str, np.ndarray]]
-) -> list[Outcome]:
-    parts = [_build(r, f, f"r{i}/") for i, (r, f) in enumerate(zip(regions, feeds, strict=True))]
-    opset = max(r.opset for r in regions if r is not None)
-    session = executor.Session(_model(parts, opset), threads=1, optimize=False)
-    inputs = {name: array for part in parts for name, array in part.feeds.items()}
-    values = session.run(inputs)
-    return [{n: values[f"r{i}/out/{n}"] for n in p.names} for i, p in enumerate(parts)]
+def _run_together(regions: Sequence[Region], feeds: Sequence[Feeds]) -> list[Outcome]:
+    side = Side()
+    names = [side.add(r, f, f"r{i}/") for i, (r, f) in enumerate(zip(regions, feeds, strict=True))]
+    session = executor.Session(side.model(), threads=1, optimize=False)
+    values = session.run(side.feeds)
+    return [{n: values[f"r{i}/out/{n}"] for n in part} for i, part in enumerate(names)]
 
 
-class _Part:
-    """One region with its names prefixed, ready to stand beside others in one graph."""
-
-    def __init__(self) -> None:
-        self.nodes: list[onnx.NodeProto] = []
-        self.initializers: list[onnx.TensorProto] = []
-        self.feeds: dict[str, np.ndarray] = {}
-        self.names: list[str] = []
-
-
-def _build(region: Region | None, feeds: dict[str, np.ndarray], prefix: str) -> _Part:
-    assert region is not None
-    part = _Part()
-    for name, tensor in region.constants.items():
-        array = query.value(tensor)
-        assert array is not None
-        # Weights are fed, not copied into the model; shapes and axes must be initializers.
-        if array.ndim and array.dtype.kind == "f":
-            part.feeds[prefix + name] = array
-        else:
-            part.initializers.append(onnx.numpy_helper.from_array(array, prefix + name))
-    for name in region.inputs:
-        part.feeds[prefix + name] = feeds[name]
-    for node in region.nodes:
-        copy = onnx.NodeProto()
-        copy.CopyFrom(node)
-        copy.name = prefix + node.name
-        copy.input[:] = [prefix + n if n else "" for n in node.input]
-        copy.output[:] = [prefix + n if n else "" for n in node.output]
-        part.nodes.append(copy)
-    for name, inside in region.outputs.items():
-        part.nodes.append(helper.make_node("Identity", [prefix + inside], [f"{prefix}out/{name}"]))
-        part.names.append(name)
-    return part
-
-
-def _model(parts: Sequence[_Part], opset: int) -> onnx.ModelProto:
-    inputs = [
-        helper.make_tensor_value_info(
-            name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
-        )
-        for part in parts
-        for name, array in part.feeds.items()
-    ]
-    outputs = [
-        helper.make_empty_tensor_value_info(f"r{i}/out/{name}")
-        for i, part in enumerate(parts)
-        for name in part.names
-    ]
-    graph = helper.make_graph(
-        [node for part in parts for node in part.nodes],
-        "regions",
-        inputs,
-        outputs,
-        [tensor for part in parts for tensor in part.initializers],
-    )
-    imports = [helper.make_opsetid("", opset)]
-    domains = sorted({n.domain for p in parts for n in p.nodes} - query.STANDARD_DOMAINS)
-    imports += [helper.make_opsetid(domain, 1) for domain in domains]
-    return helper.make_model(graph, opset_imports=imports, ir_version=_IR)
-
-
-def _settle_alone(
-    record: RewriteRecord, feeds: dict[str, np.ndarray], before: Outcome, after: Outcome
-) -> None:
+def _settle_alone(record: RewriteRecord, feeds: Feeds, before: Outcome, after: Outcome) -> None:
     """One side does not run on onnxruntime: take ONNX's reference for it."""
     if isinstance(before, str):
         record.note = f"onnxruntime refuses the original: {before}"
         before = _reference(record.old, feeds)
         record.reference = "onnx.reference"
+        if _channels_last(record.old):
+            record.reference = nhwc.EVALUATOR
+            record.note = f"onnxruntime runs {nhwc.DOMAIN} on no CPU"
     if isinstance(after, str):
         record.note = f"onnxruntime refuses the result: {after}"
         after = _reference(record.new, feeds)
@@ -169,14 +116,15 @@ def _settle_alone(
     _compare(record, before, after)
 
 
-def _reference(region: Region | None, feeds: dict[str, np.ndarray]) -> Outcome:
+def _reference(region: Region | None, feeds: Feeds) -> Outcome:
     assert region is not None
-    part = _build(region, feeds, "r0/")
+    side = Side()
+    names = side.add(region, feeds, "r0/")
     try:
-        values = executor.run_reference(_model([part], region.opset), part.feeds)
+        values = executor.run_reference(side.model(), side.feeds)
     except executor.RuntimeRefusedError as error:
         return str(error)
-    return {name: values[f"r0/out/{name}"] for name in part.names}
+    return {name: values[f"r0/out/{name}"] for name in names}
 
 
 def _compare(record: RewriteRecord, before: Any, after: Any) -> None:
@@ -193,14 +141,10 @@ def _compare(record: RewriteRecord, before: Any, after: Any) -> None:
 
 
 def _difference(record: RewriteRecord, name: str, a: np.ndarray, b: np.ndarray) -> float:
-    if not a.size:
-        return 0.0
-    a, b = a.astype(np.float64), b.astype(np.float64)
-    same = (a == b) | (np.isnan(a) & np.isnan(b))
-    with np.errstate(invalid="ignore"):  # infinite on both sides, which is the same
-        gap = float(np.max(np.where(same, 0.0, np.abs(a - b))))
-    finite = np.abs(a[np.isfinite(a)])
-    allowed = RELATIVE * float(finite.max(initial=0.0)) + ABSOLUTE
+    a, b = a.reshape(-1), b.reshape(-1)
+    parts = [_gap(a[i : i + MOST], b[i : i + MOST]) for i in range(0, a.size, MOST)]
+    gap = float(np.max([gap for gap, _ in parts], initial=0.0))  # NaN, if one is
+    allowed = RELATIVE * max((largest for _, largest in parts), default=0.0) + ABSOLUTE
     if math.isnan(gap) or gap > allowed:
         raise InternalError(
             f"the output {name!r} of node {record.node!r} differs by {gap:.3g} from what it "
@@ -210,32 +154,47 @@ def _difference(record: RewriteRecord, name: str, a: np.ndarray, b: np.ndarray) 
     return gap
 
 
-def _feeds(record: RewriteRecord, number: int) -> dict[str, np.ndarray]:
+def _gap(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
+    """The largest difference, and the largest finite value of the first."""
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    with np.errstate(invalid="ignore"):  # infinite on both sides, which is the same
+        gap = float(np.max(np.where(same, 0.0, np.abs(a - b))))
+    return gap, float(np.abs(a[np.isfinite(a)]).max(initial=0.0))
+
+
+def _feeds(record: RewriteRecord, number: int) -> Feeds:
     """Random inputs, seeded by position; symbolic extents get one small value each."""
     region = record.old
     assert region is not None
     rng = np.random.default_rng([number, len(region.inputs)])
+    last = _channels_last(region)
     return {
-        name: _random(rng, dtype, _extents(dims, region.kernel, record.modulus))
+        name: _random(rng, dtype, _extents(dims, record, name in last))
         for name, (dtype, dims) in region.inputs.items()
     }
 
 
-def _extents(dims: Dims | None, kernel: int, modulus: int | None) -> tuple[int, ...]:
+def _channels_last(region: Region | None) -> set[str]:
+    """The tensors that operators of com.ms.internal.nhwc read with the channels at the end."""
+    nodes = region.nodes if region is not None else ()
+    return {node.input[0] for node in nodes if node.domain == nhwc.DOMAIN}
+
+
+def _extents(dims: Dims | None, record: RewriteRecord, last: bool = False) -> tuple[int, ...]:
     if dims is None:
         dims = (1, 1, None, None)  # only rank-free operators get here
-    return tuple(_extent(dim, axis, kernel, modulus) for axis, dim in enumerate(dims))
+    if last:
+        return nhwc.channels_last(_extents(nhwc.channels_first(dims), record))
+    kernel = record.old.kernel if record.old is not None else 1
+    modulus = [None if axis in record.exact else record.modulus for axis in range(len(dims))]
+    return tuple(_extent(dim, axis, kernel, modulus[axis]) for axis, dim in enumerate(dims))
 
 
 def _extent(dim: int | str | None, axis: int, kernel: int, modulus: int | None) -> int:
     if axis < 2:
         return dim if isinstance(dim, int) else 1
-    small = kernel + MARGIN
-    if not isinstance(dim, int):
-        return small
-    if modulus is None or dim <= small:
-        return dim
-    return min(dim, small + (dim - small) % modulus)
+    return measured_extent(dim, kernel, modulus)
 
 
 def _random(rng: np.random.Generator, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:

@@ -31,6 +31,7 @@ class Layer:
     stored: str  # the same, int8, in the converted model
     scale: float
     note: str = ""
+    channels_last: bool = False  # in the converted model
 
 
 class Comparison:
@@ -115,6 +116,8 @@ def _unique(names: Iterable[str]) -> list[str]:
 
 def _row(layer: Layer, old: np.ndarray, new: np.ndarray) -> schema.LayerQuant:
     stats = ErrorStats()
+    if layer.channels_last:
+        new = np.moveaxis(new, -1, 1)
     stats.update(old, dequantize(new, layer.scale))
     return schema.LayerQuant(
         name=layer.name,

@@ -68,6 +68,7 @@ def check_with(
     model: str | Path | onnx.ModelProto, options: Options, *, timings: bool = False
 ) -> Report:
     """``check`` with options that have been validated."""
+    _check_layout(options)
     work = legalize(model, options)
     return assemble(work, failed=fails(work.findings, options), timings=timings)
 
@@ -110,8 +111,7 @@ def convert_with(
     timings: bool = False,
 ) -> Conversion:
     """``convert`` with options that have been validated."""
-    if options.layout == "nhwc":
-        raise UsageError("--layout nhwc: not available yet", hint="leave it at nchw")
+    _check_layout(options)
     work = legalize(model, options)
     if _stopped(work):
         report = assemble(work, failed=True, timings=timings)
@@ -130,6 +130,15 @@ def convert_with(
         timings=timings,
     )
     return Conversion(result.model, report)
+
+
+def _check_layout(options: Options) -> None:
+    """Only integer convolutions exist with the channels last: ONNX's own have them first."""
+    if options.layout == "nhwc" and options.format != "qoperator":
+        raise UsageError(
+            f"--layout nhwc: --format {options.format} has no such layout, only qoperator has",
+            hint="add --format qoperator, or leave the layout at nchw",
+        )
 
 
 def _stopped(work: Legalized) -> bool:

@@ -11,7 +11,7 @@ import onnx
 
 from npuconv import emit, executor
 from npuconv.errors import InternalError, ModelError
-from npuconv.model import query, save
+from npuconv.model import nhwc, query, save
 from npuconv.passes import Phase, _manager
 from npuconv.pipeline import accuracy, ranges
 from npuconv.pipeline.inputs import sample_inputs
@@ -151,6 +151,8 @@ def _compare(
 def _stored(work: Legalized, layers: list[tuple[str, str]]) -> list[accuracy.Layer]:
     """Where the layers' results are in the converted model."""
     ctx, groups = work.ctx, work.plan.group_of()
+    made = {t.name: t for node in work.model.nodes() for t in node.outputs}
+    last = {name for name, t in made.items() if nhwc.holds_channels_last(t)}
     return [
         accuracy.Layer(
             label,
@@ -158,6 +160,7 @@ def _stored(work: Legalized, layers: list[tuple[str, str]]) -> list[accuracy.Lay
             ctx.stored[tensor],
             float(ctx.ranges[groups[tensor].name].qparams.scale),
             ctx.notes.get(label, ""),
+            ctx.stored[tensor] in last,
         )
         for label, tensor in layers
         if tensor in ctx.stored

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from npuconv.rules._context import RuleContext
     from npuconv.target.limit import Limit
 
+# That of com.microsoft can have the channels last; weights have one order in both.
+INTEGER_CONVOLUTIONS = {"QLinearConv", "com.microsoft.QLinearConv"}
 # QLinearConv: x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, B
 _X_ZERO, _WEIGHT, _BIAS = 2, 3, 8
 
@@ -36,7 +38,7 @@ def device_facts(node: Node) -> dict[str, Any]:
 
 def device_limits(node: Node, ctx: RuleContext) -> dict[str, Limit]:
     """The limits of the Conv that a QLinearConv stands for, in the mode it is in."""
-    operator = ctx.operator(node)
+    operator = ctx.target.operator("Conv")
     return operator.limits_for(_mode(node)) if operator else {}
 
 

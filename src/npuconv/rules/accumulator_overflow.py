@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.rules import Violation, rule
-from npuconv.rules._lowered import device_facts, device_limits
+from npuconv.rules._lowered import INTEGER_CONVOLUTIONS, device_facts, device_limits
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @rule(
     "QNT002",
-    ops={"QLinearConv"},
+    ops=INTEGER_CONVOLUTIONS,
     limits=("weight_abs_sum_max",),
     at="lowered",
     message="the weights of one channel sum to {total}; the device takes {limit}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from npuconv.model import query
+from npuconv.model import nhwc, query
 from npuconv.rules import Violation, is_convolution, rule
 
 if TYPE_CHECKING:
@@ -30,19 +30,32 @@ def convolution_unsupported(node: Node, ctx: RuleContext) -> Iterator[Violation]
         left to the host, where it would dominate the run time.
 
     How to fix:
-        Replace the layer by a plain convolution (a ConvTranspose by Conv and
-        DepthToSpace). --ignore OPS004 leaves it to the host, in float.
+        A ConvTranspose is rewritten where its weights are constant and the target takes
+        what it becomes; the message says what was in the way. --ignore OPS004 leaves the
+        node to the host, in float.
     """
     listed = ctx.operator(node) is not None
     if not is_convolution(node) or node.op in _OTHERS or (listed and _is_plain(node)):
         return
     reason = f"target {ctx.target.name} does not list"
+    obstacle = nhwc.obstacle(node, ctx.model.opset) if nhwc.is_nhwc(node) else ""
+    if obstacle:
+        reason = f"cannot be read: {obstacle}"
+    elif listed:
+        reason = "is quantized only as a Conv"
     name = node.op if not node.domain else f"{node.domain}.{node.op}"
     yield Violation(
-        {"op": name, "reason": "npuconv cannot quantize yet" if listed else reason},
+        {"op": name, "reason": reason},
         value=name,
         source=f"{ctx.target.name}: operators",
+        fix=_NOT_FOR_OTHERS if nhwc.is_nhwc(node) else "",
     )
+
+
+_NOT_FOR_OTHERS = (
+    "Export the model as ONNX, with standard operators: onnxruntime writes this domain for its "
+    "own devices, and no host runs it."
+)
 
 
 def _is_plain(node: Node) -> bool:

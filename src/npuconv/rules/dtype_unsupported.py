@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.rules import Violation, rule
-from npuconv.rules._lowered import device_facts, device_limits
+from npuconv.rules._lowered import INTEGER_CONVOLUTIONS, device_facts, device_limits
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
@@ -18,7 +18,7 @@ LIMITS = ("dtype", "weight_dtype", "bias_dtype")
 
 @rule(
     "DTY001",
-    ops={"QLinearConv"},
+    ops=INTEGER_CONVOLUTIONS,
     limits=LIMITS,
     at="lowered",
     message="{fact} is {value}; the device takes {limit}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from npuconv.rules import SLIDING, Violation, rule
@@ -18,18 +19,30 @@ LIMITS = ("layout",)
     "SHP013",
     ops=SLIDING,
     limits=LIMITS,
-    message="layout is {value}; the device takes {limit}",
+    message="it would be written with layout {value}; the device takes {limit}",
 )
 def layout_unsupported(node: Node, ctx: RuleContext) -> Iterator[Violation]:
     """The convolution's tensors are laid out in an order the device does not take.
 
     What it checks:
-        The layout of the convolution, NCHW or NHWC, against the target's.
+        The layout in which the convolution is written, NCHW or NHWC, against the target's.
+        That is --layout, whatever the layout of the model.
 
     Why it matters:
         The same bytes read in another order are another image.
 
     How to fix:
-        Choose the device's layout with --layout, or export the model in it.
+        Choose the device's layout with --layout. The model need not be exported anew.
     """
-    yield from ctx.violations(node, *LIMITS)
+    for violation in ctx.violations(node, *LIMITS):
+        yield replace(violation, fix=_fix(node, ctx))
+
+
+def _fix(node: Node, ctx: RuleContext) -> str:
+    """The other layout, where the device takes that."""
+    other = "nhwc" if ctx.options.layout == "nchw" else "nchw"
+    limit = ctx.limits(node).get("layout")
+    if limit is None or limit.allows(other, ctx.facts(node)) is False:
+        return ""
+    needs = " and --format qoperator" if other == "nhwc" else ""
+    return f"Give --layout {other}{needs}. The model need not be exported anew."

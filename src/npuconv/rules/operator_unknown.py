@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from npuconv.rules._context import RuleContext
 
 
-@rule("OPS002", ops={"*"}, message="{op} belongs to {domain}, which is not known here")
+@rule("OPS002", ops={"*"}, message="{op} belongs to {domain}, which no runtime here runs")
 def operator_unknown(node: Node, ctx: RuleContext) -> Iterator[Violation]:
     """An operator that no runtime here can run.
 

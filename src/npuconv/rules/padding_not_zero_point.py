@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.rules import Violation, rule
-from npuconv.rules._lowered import device_facts, device_limits
+from npuconv.rules._lowered import INTEGER_CONVOLUTIONS, device_facts, device_limits
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @rule(
     "QNT001",
-    ops={"QLinearConv"},
+    ops=INTEGER_CONVOLUTIONS,
     limits=("pad_value",),
     at="lowered",
     message="it pads, and its input has zero point {zero}; the device fills with {limit}",

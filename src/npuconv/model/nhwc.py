@@ -1,0 +1,176 @@
+"""Operators whose tensors have the channels last, and what they are with channels first.
+
+onnxruntime writes the domain ``com.ms.internal.nhwc`` for devices that compute so. Its
+operators are ONNX's, at the same versions, but the first input and the first output are
+N x D1 x ... x Dn x C. Weights stay M x C/group x k1 x ... x kn, as the page of its Conv
+says. An ``activation``, with ``activation_params``, may follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from npuconv.model import query
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node, Tensor
+
+T = TypeVar("T")
+
+DOMAIN = "com.ms.internal.nhwc"
+EVALUATOR = f"npuconv's evaluator of {DOMAIN}"  # nhwc_reference, in reports
+INTEGER_DOMAIN = "com.microsoft"  # of QLinearConv with channels_last, NhwcMaxPool
+GLOBAL_POOLS = ("GlobalMaxPool", "GlobalAveragePool")
+OPERATORS = (*query.CONVOLUTIONS, "MaxPool", "AveragePool", *GLOBAL_POOLS)
+# Every activation with the names of its parameters, in the order of activation_params.
+ACTIVATIONS: dict[str, tuple[str, ...]] = {
+    "Relu": (),
+    "Sigmoid": (),
+    "Tanh": (),
+    "LeakyRelu": ("alpha",),
+    "Clip": ("min", "max"),
+    "HardSigmoid": ("alpha", "beta"),
+}
+FUSED = ("activation", "activation_params")
+_AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
+
+
+def is_nhwc(node: Node) -> bool:
+    """Whether the node is of that domain, whatever its operator."""
+    return (node.domain or "") == DOMAIN
+
+
+def to_first(rank: int) -> list[int]:
+    """The perm of a Transpose that brings the channels to axis 1."""
+    return [0, rank - 1, *range(1, rank - 1)]
+
+
+def to_last(rank: int) -> list[int]:
+    """The perm of a Transpose that brings the channels to the end."""
+    return [0, *range(2, rank), 1]
+
+
+def channels_first(dims: Sequence[T]) -> tuple[T, ...]:
+    """The extents of a tensor after its channels came to axis 1."""
+    return tuple(dims[axis] for axis in to_first(len(dims)))
+
+
+def channels_last(dims: Sequence[T]) -> tuple[T, ...]:
+    """The extents of a tensor after its channels went to the end."""
+    return tuple(dims[axis] for axis in to_last(len(dims)))
+
+
+def holds_channels_last(tensor: Tensor) -> bool:
+    """Whether an int8 tensor comes from a convolution with channels last, or its activation."""
+    maker = query.producer(tensor)
+    while maker is not None and maker.op in ("Relu", "Clip"):
+        maker = query.producer(maker.inputs[0])
+    return maker is not None and bool(query.attribute(maker, "channels_last", 0))
+
+
+def activation(node: Node) -> str:
+    """The activation that follows, '' where none does."""
+    return str(query.attribute(node, "activation", "") or "")
+
+
+def parameters(node: Node) -> list[float]:
+    """The parameters of its activation."""
+    return [float(v) for v in query.attribute(node, "activation_params", None) or ()]
+
+
+def rank(node: Node) -> int | None:
+    """Number of dimensions: of the weights, else of the kernel, else of the input."""
+    if node.op in query.CONVOLUTIONS and (found := query.rank(query.input_of(node, 1))):
+        return found
+    if kernel := query.attribute(node, "kernel_shape"):
+        return len(kernel) + 2
+    return query.rank(query.input_of(node, 0))
+
+
+def in_channels(node: Node) -> int | None:
+    """Input channels: of the weights, else of the input."""
+    weight = query.static_shape(query.input_of(node, 1))
+    if weight is not None and node.op == "Conv":
+        return weight[1] * int(query.attribute(node, "group", 1))
+    if weight is not None and node.op == "ConvTranspose":
+        return weight[0]
+    dims = query.shape(query.input_of(node, 0))
+    return dims[-1] if dims and isinstance(dims[-1], int) else None
+
+
+def obstacle(node: Node, opset: int) -> str:
+    """Why no standard operator of this opset can stand for a node of the domain, or ''."""
+    return next(_obstacles(node, opset), "")
+
+
+def _obstacles(node: Node, opset: int) -> Iterator[str]:
+    if node.op not in OPERATORS:
+        yield f"no more than {', '.join(OPERATORS)} of {DOMAIN} are read"
+        return
+    if query.input_of(node, 1 if node.op in query.CONVOLUTIONS else 0) is None:
+        yield "an input that it needs is missing"
+        return
+    if any(t.name for t in list(node.outputs)[1:]):
+        yield "the layout of its second output is not defined"
+    yield from _activation(node)
+    yield from _shape(node)
+    yield from _lengths(node)
+    unknown = sorted(set(node.attrs) - set(FUSED) - _attributes(node.op, opset))
+    if unknown:
+        yield f"{node.op} of opset {opset} has no attribute {unknown[0]!r}"
+
+
+def _activation(node: Node) -> Iterator[str]:
+    name, values = activation(node), parameters(node)
+    wanted = ACTIVATIONS.get(name, ())
+    if name and name not in ACTIVATIONS:
+        yield f"its activation is {name!r}, none of {', '.join(ACTIVATIONS)}"
+    elif len(values) != len(wanted):
+        what = f"activation {name}" if name else "no activation"
+        yield f"{what} takes {len(wanted)} activation_params, not {len(values)}"
+
+
+def _shape(node: Node) -> Iterator[str]:
+    dims, wanted = query.shape(query.input_of(node, 0)), rank(node)
+    if wanted is None:
+        yield "the number of its dimensions is not known"
+        return
+    if wanted < 3:
+        yield f"it has {wanted} dimensions, which leaves no spatial axis"
+    if dims is not None and len(dims) != wanted:
+        yield f"its input has {len(dims)} dimensions where {wanted} are needed"
+    channels = in_channels(node)
+    if dims and isinstance(dims[-1], int) and channels != dims[-1]:
+        yield f"its input has {dims[-1]} channels, its weights take {channels}"
+
+
+def _lengths(node: Node) -> Iterator[str]:
+    """Attributes of a wrong length, or too small, may end the process of a runtime."""
+    axes = (rank(node) or 2) - 2
+    wanted = {"kernel_shape": axes, "strides": axes, "dilations": axes, "pads": 2 * axes}
+    for name, length in {**wanted, "output_padding": axes}.items():
+        values = query.attribute(node, name)
+        if not values:
+            continue
+        if len(values) != length:
+            yield f"{name} has {len(values)} values, but {axes} spatial axes need {length}"
+        elif min(values) < (0 if name in ("pads", "output_padding") else 1):
+            yield f"{name} is {list(values)}; no value may be that small"
+    weight = query.static_shape(query.input_of(node, 1))
+    kernel = query.attribute(node, "kernel_shape")
+    if node.op in query.CONVOLUTIONS and kernel and weight and tuple(kernel) != weight[2:]:
+        yield f"kernel_shape is {list(kernel)} but the weights are {list(weight)}"
+    if node.op in query.POOLS and not kernel:
+        yield "it has no kernel_shape"
+    mode = str(query.attribute(node, "auto_pad", "") or "NOTSET")
+    if mode not in _AUTO_PADS:
+        yield f"auto_pad is {mode!r}; ONNX has {', '.join(_AUTO_PADS)}"
+    elif mode != "NOTSET" and any(query.attribute(node, "pads", None) or ()):
+        yield f"auto_pad={mode} together with non-zero pads"
+
+
+def _attributes(op: str, opset: int) -> set[str]:
+    from onnx import defs
+
+    return set(defs.get_schema(op, opset, "").attributes)
