@@ -174,3 +174,10 @@ def test_a_pad_of_a_weight_stays():
     net = Net(x=(1, 3, 8, 8), w=(4, 3, 3, 3))
     net.op("Pad", "w", net.constant(np.array([0, 0, 1, 1, 0, 0, 1, 1]))).op("Conv", "x", "t0")
     assert reasons(net) == [("pad0", "'conv1' (Conv) reads it as a weight")]
+
+
+def test_a_convolution_of_another_domain_is_none():
+    """Its axes may be in another order."""
+    net = image().pad(AROUND)
+    net.op("Conv", net.last, net.random(4, 3, 3, 3), domain="com.ms.internal.nhwc")
+    assert reasons(net) == []

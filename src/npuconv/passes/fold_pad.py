@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from npuconv.model import pad, query
 from npuconv.model.conv import Pairs, flat_pads, window
 from npuconv.passes import Phase, model_pass
+from npuconv.passes._pads import added, may_take, obstacle
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from npuconv.passes._context import PassContext
 
 
-@model_pass(Phase.LEGALIZE, after=("resolve-auto-pad",))
+@model_pass(Phase.LEGALIZE, after=("resolve-auto-pad", "split-pad"))
 def fold_pad(model: Model, ctx: PassContext) -> int:
     """Fold a Pad with zeros into the convolution or pool that reads it.
 
@@ -33,7 +34,7 @@ def fold_pad(model: Model, ctx: PassContext) -> int:
 
 def _spatial(model: Model, ctx: PassContext, node: Node) -> Pairs | None:
     """The amounts of the spatial axes if folding is at all possible."""
-    if not any(c.op in ("Conv", "AveragePool") for c in query.consumers(node.outputs[0])):
+    if not any(map(may_take, query.consumers(node.outputs[0]))):
         return None
     amounts = pad.amounts(node)
     reason = ""
@@ -52,24 +53,20 @@ def _spatial(model: Model, ctx: PassContext, node: Node) -> Pairs | None:
 
 
 def _filling(node: Node) -> str:
-    mode = str(query.attribute(node, "mode", "constant"))
+    mode = pad.mode(node)
     return "another value" if mode == "constant" else f"mode {mode!r}"
-
-
-def _sum(pads: Pairs, amounts: Pairs) -> Pairs:
-    return tuple((a + c, b + d) for (a, b), (c, d) in zip(pads, amounts, strict=True))
 
 
 def _fold(model: Model, ctx: PassContext, node: Node, reader: Node, amounts: Pairs) -> int:
     from npuconv.model import edit
 
-    reason = _obstacle(node, reader, amounts)
+    reason = obstacle(node, reader, amounts)
     if reason:
         ctx.refuse(model, node, f"{model.label(reader)!r} ({reader.op}) {reason}")
         return 0
     win = window(reader)
     assert win is not None
-    pads = _sum(win.pads, amounts)
+    pads = added(win.pads, amounts)
     before = f"Pad {flat_pads(amounts)} before pads={flat_pads(win.pads)}"
     outputs = list(reader.outputs)
     with ctx.rewrite(model, [node, reader], before, f"pads={flat_pads(pads)}", outputs=outputs):
@@ -77,28 +74,3 @@ def _fold(model: Model, ctx: PassContext, node: Node, reader: Node, amounts: Pai
         reader.attrs["pads"] = flat_pads(pads)
         edit.inherit(model, reader, node)
     return 1
-
-
-def _obstacle(node: Node, reader: Node, amounts: Pairs) -> str:
-    win = window(reader)
-    if reader.op not in ("Conv", "AveragePool") or win is None or win.kernel is None:
-        return "cannot take pads"
-    if len(win.pads) != len(amounts):
-        return "has another rank"
-    if reader.inputs[0] is not node.outputs[0]:
-        return "reads it as a weight"
-    if win.auto_pad != "NOTSET":
-        return f"still has auto_pad={win.auto_pad}"
-    if reader.op == "AveragePool":
-        return _pool_obstacle(reader, win.kernel, _sum(win.pads, amounts))
-    return ""
-
-
-def _pool_obstacle(reader: Node, kernel: tuple[int, ...], pads: Pairs) -> str:
-    if not query.attribute(reader, "count_include_pad", 0):
-        return "does not count padded cells"
-    if query.attribute(reader, "ceil_mode", 0):
-        return "rounds its extent up"
-    if any(max(pair) >= k for pair, k in zip(pads, kernel, strict=True)):
-        return "would have pads as large as its kernel"
-    return ""

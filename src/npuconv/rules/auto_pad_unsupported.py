@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.rules import SLIDING, Violation, rule
+from npuconv.rules._extents import missing_axis
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
@@ -31,7 +32,8 @@ def auto_pad_unsupported(node: Node, ctx: RuleContext) -> Iterator[Violation]:
         extents, and tools have disagreed about them for years.
 
     How to fix:
-        Nothing, if the extents are known: explicit pads are written. If they are not, give
-        --input-shape.
+        Nothing: explicit pads are written. Where an extent is missing for that,
+        dynamic-dimension names it, and the --input-shape to give.
     """
-    yield from ctx.violations(node, *LIMITS)
+    if missing_axis(node, ctx) is None:  # else dynamic-dimension says what is missing
+        yield from ctx.violations(node, *LIMITS)
