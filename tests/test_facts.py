@@ -45,6 +45,11 @@ REQUIRED = [
     "mode",
     "layout",
     "weight_abs_sum_max",
+    "ceil_mode",
+    "count_include_pad",
+    "pad_mode",
+    "pad_outside_hw",
+    "blocksize",
     "C",
 ]
 

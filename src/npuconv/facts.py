@@ -1,4 +1,4 @@
-"""What a target file can say something about: the facts of a convolution-like node.
+"""What a target file can say something about: the facts of a node.
 
 Only names and kinds; measuring them on a node is the model's business. A fact that is not
 known (a dynamic extent, weights that are not constant) is ``None``.
@@ -72,10 +72,18 @@ _ALL = [
     Fact("channel_multiplier", "output channels per input channel of a depthwise convolution"),
     Fact("weight_constant", "whether the weights are constant", "bool"),
     Fact("weight_abs_sum_max", "largest sum of |int8 weight| of one output channel"),
+    Fact("ceil_mode", "whether a pool rounds the extents of its output up", "bool"),
+    Fact("count_include_pad", "whether an average pool counts its padding as values", "bool"),
+    Fact("pad_mode", "what Pad fills in", "str", ("constant", "reflect", "edge", "wrap")),
+    Fact("pad_outside_hw", "the largest amount by which Pad pads batch or channels"),
+    Fact("blocksize", "the attribute blocksize of DepthToSpace and SpaceToDepth"),
     Fact("C", "the channels of the input, as ONNX writes them", alias_of="in_c"),
 ]  # fmt: skip
 
 FACTS: dict[str, Fact] = {fact.name: fact for fact in _ALL}
+
+# In the float graph these are float; what the device gets is decided by quantization.
+DECIDED_LATER = frozenset({"bias_dtype", "dtype", "weight_dtype"})
 
 
 def lookup(facts: Facts, name: str) -> FactValue | None:

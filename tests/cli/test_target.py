@@ -8,12 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import onnx
 import pytest
 from click.testing import CliRunner
 
+from builders import Net
 from npuconv.cli.target import target
-from npuconv.errors import TargetError
-from npuconv.target import Target
+from npuconv.errors import TargetError, UsageError
+from npuconv.target import Target, builtin_names
 
 EXAMPLE = str(Path(__file__).parents[2] / "configs" / "targets" / "my_chip.yaml")
 BROKEN = """schema: 1
@@ -37,8 +39,10 @@ def good(*arguments):
 
 
 def test_list():
-    """One line for each built-in target."""
-    assert good("list").startswith("npu-int8  Int8 accelerator")
+    """One line for each built-in target, by the name that commands take."""
+    lines = good("list").splitlines()
+    assert [line.split()[0] for line in lines] == builtin_names()
+    assert "npu-int8        Int8 accelerator for 2-D convolutions" in lines
 
 
 def test_show_text():
@@ -61,6 +65,8 @@ def test_show_text_of_the_example():
     assert "stride_h == 1 when dilation_h > 1 || dilation_w > 1" in text
     assert "QLinearAdd (com.microsoft)" in text
     assert "\n  assume " not in text
+    assert "\nall operators\n  rank  at most 4  manual/3.1" in text
+    assert "\ncosts\n  mac          1\n  weight_byte  4\n" in text
 
 
 def test_show_json():
@@ -134,15 +140,107 @@ def test_diff_equal():
 
 
 def test_diff():
-    """Limits, formats, operators and relations that differ are one line each."""
-    lines = good("diff", "npu-int8", EXAMPLE).splitlines()
-    assert "operators.Conv.limits.kernel_h: ? -> 1..11" in lines
-    assert "operators.Conv.limits.weight_h: ? -> not listed" in lines
-    assert "operators.MaxPool: not listed -> listed" in lines
-    assert "operators.QLinearAdd.domain: not listed -> com.microsoft" in lines
-    assert "activations.zero_point: 0 -> -128..127" in lines
-    assert "operators.Conv.require: pad_top == pad_bottom: not listed -> required" in lines
-    assert not any(line.startswith("operators.Conv.limits.rank") for line in lines)
+    """Limits, formats, operators and relations that differ are one line each, by operator."""
+    text = good("diff", "npu-int8", EXAMPLE)
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    conv = lines[lines.index("Conv") : lines.index("ConvTranspose")]
+    assert "kernel_h ? -> 1..11" in conv
+    assert "kernel_h (depthwise) - -> 1..8" in conv
+    assert "weight_h ? -> -" in conv
+    assert "+ require pad_top == pad_bottom" in conv
+    assert lines[lines.index("MaxPool") + 1] == "operator - -> listed"
+    assert "domain - -> com.microsoft" in lines
+    assert lines[lines.index("activations") + 1] == "zero_point 0 -> -128..127"
+    assert lines[lines.index("all operators") + 1] == "rank - -> at most 4"
+    assert lines[lines.index("costs") + 1] == "weight_byte 1 -> 4"
+    assert not any(line.startswith("rank 4") for line in lines)
+
+
+def test_diff_is_aligned():
+    """Within an operator the arrows stand below each other, facts in the order of the docs."""
+    lines = good("diff", "horizon-x3", "rknn").splitlines()
+    conv = lines[lines.index("Conv") + 1 : lines.index("ConvTranspose") - 1]
+    limits = [line for line in conv if "require" not in line]
+    assert len({line.index("->") for line in limits}) == 1
+    names = [line.split("  ")[1] for line in limits]
+    assert names.index("kernel_h (depthwise)") == names.index("kernel_h") + 1
+    assert names.index("kernel_h") < names.index("stride_h") < names.index("pad_top")
+    assert "  - require dilation_h <= dilation_w" in conv
+    assert "  + require in_w < 16383 when dilated_kernel_h > 1" in conv
+
+
+def test_diff_is_the_same_backwards():
+    """The other way round every line is turned."""
+    there, back = good("diff", "npu-int8", "rknn"), good("diff", "rknn", "npu-int8")
+    assert len(there.splitlines()) == len(back.splitlines())
+    assert there.count("+ require") == back.count("- require") > 0
+
+
+# coverage
+
+
+@pytest.fixture
+def model(tmp_path):
+    """A model with a kernel that is too large for one chip only."""
+    path = tmp_path / "deep" / "model.onnx"
+    path.parent.mkdir()
+    onnx.save(Net(x=(1, 4, 20, 20)).conv("x", (4, 4, 9, 9), name="wide").model(), path)
+    return path
+
+
+def test_coverage(model):
+    """A row for the model, a column for each target, and below what stops it."""
+    text = good("coverage", str(model), "-q")
+    head = text.splitlines()[0].split()
+    assert head == ["model", *builtin_names()]
+    words = text.split()
+    assert {"takes", "refuses", "open"} <= set(words)
+    assert f"{model} on horizon-x3".split()[-1] in words
+    assert "  SHP006 kernel-out-of-range x 2\n" in text
+    assert "      wide (Conv): kernel_h is 9; the device takes 1..7\n" in text
+    assert "operators.Conv.limits.kernel_h (rdk/Conv)" in text
+    assert "ethos-u55:" not in text
+
+
+def test_coverage_folds_at_80_columns(model, monkeypatch):
+    """Long paths too."""
+    monkeypatch.setenv("COLUMNS", "80")
+    assert max(map(len, good("coverage", str(model), "-q").splitlines())) <= 80
+
+
+def test_coverage_of_chosen_targets(model):
+    """Built-in ones and files."""
+    text = good("coverage", str(model), "--target", "rknn", "--target", EXAMPLE, "-q")
+    assert text.splitlines()[0].split() == ["model", "rknn", "my_chip.yaml"]
+
+
+def test_coverage_json_of_a_directory(model):
+    """Every model in it."""
+    data = json.loads(good("coverage", str(model.parent), "--format", "json", "-q"))
+    assert data["models"] == [model.as_posix()]
+    assert {cell["target"] for cell in data["cells"]} == set(builtin_names())
+
+
+def test_coverage_with_an_unreadable_model(model):
+    """The others are shown all the same; the exit code is that of an unreadable file."""
+    bad = model.with_name("bad.onnx")
+    bad.write_bytes(b"no model")
+    result = CliRunner().invoke(
+        target,
+        ["coverage", str(bad), str(model), "--target", "rknn", "-q"],
+        standalone_mode=False,
+    )
+    assert result.return_value == 2
+    assert "bad.onnx" in result.stderr
+    assert "open" in result.stdout or "takes" in result.stdout
+    alone = CliRunner().invoke(target, ["coverage", str(bad), "-q"], standalone_mode=False)
+    assert (alone.return_value, alone.stdout) == (2, "")
+
+
+def test_coverage_shape(model):
+    """A shape that does not fit is a mistake of the user."""
+    error = run("coverage", str(model), "--input-shape", "y=1,4,8,8").exception
+    assert isinstance(error, UsageError)
 
 
 def test_schema():

@@ -28,6 +28,10 @@ SILENT = [
     (lambda: conv(("N", 3, 12, 12)), chip(require=[{"then": "in_n == 1"}])),
     (lambda: Net(x=X).op("MaxPool", kernel_shape=[2, 2], pads=[0, 0, 1, 0]).model(), CHIP),
     (lambda: Net(x=X).op("MaxPool", kernel_shape=[2, 2]).model(), chip("MaxPool")),
+    (
+        lambda: Net(x=X).op("MaxPool", kernel_shape=[2, 2], pads=[0, 0, 1, 0]).model(),
+        chip("MaxPool", require=[ALWAYS]),
+    ),
     (lambda: conv(strides=[2]), CHIP),
     lambda: conv(dilations=[2, 2], strides=[2, 2]),
 ]

@@ -23,6 +23,7 @@ from npuconv.target.relation import CelError, Relation, check_cel
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "configs" / "targets" / "my_chip.yaml"
+KNOWN = "ethos-u55, horizon-x3, mediatek-mdla2, npu-int8, rknn"
 HEAD = """schema: 1
 name: t
 sources: {notes/group: the notes, manual: the manual}
@@ -296,6 +297,24 @@ def test_modes_override():
     assert special.path == "operators.Conv.modes.depthwise.kernel_h"
 
 
+def test_what_holds_for_all_operators():
+    """An operator's own limits replace the common ones, its relations stand beside them."""
+    text = """  Conv: {limits: {rank: {equals: 4}}, require: [{then: group == 1}]}
+  Add: {}
+all_operators:
+  limits: {rank: {max: 4}, in_n: {equals: 1, source: manual}}
+  require: [{then: in_h == in_w}]
+"""
+    target = make(text)
+    conv, add = target.operator("Conv"), target.operator("Add")
+    assert {k: v.text() for k, v in conv.limits.items()} == {"rank": "4", "in_n": "1"}
+    assert {k: v.text() for k, v in add.limits.items()} == {"rank": "at most 4", "in_n": "1"}
+    assert [r.then for r in conv.require] == ["in_h == in_w", "group == 1"]
+    assert add.limits["in_n"].cite() == "t.yaml:10 all_operators.limits.in_n (manual)"
+    assert target.operators["Add"].limits == {}
+    assert target.operator("Add", "com.microsoft") is None
+
+
 def test_operator_lookup():
     """An operator is found in its own domain only."""
     target = Target.load(EXAMPLE)
@@ -348,8 +367,8 @@ def test_file_without_a_suffix(tmp_path):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("npu-in8", "unknown target 'npu-in8'; known: npu-int8 (did you mean 'npu-int8'?)"),
-        ("zzz", "unknown target 'zzz'; known: npu-int8 (or give a .yaml file)"),
+        ("npu-in8", f"unknown target 'npu-in8'; known: {KNOWN} (did you mean 'npu-int8'?)"),
+        ("zzz", f"unknown target 'zzz'; known: {KNOWN} (or give a .yaml file)"),
         ("zzz.yaml", "zzz.yaml: cannot read: No such file or directory"),
     ],
 )
@@ -377,6 +396,18 @@ LIMIT = "  Conv:\n    limits:\n      "
         (
             "  Conv: {domain: com.microsft}",
             "7:10: unknown operator domain 'com.microsft' (did you mean 'com.microsoft'?)",
+        ),
+        (
+            "  Conv: {}\nall_operators: {limits: {kernal_h: {min: 1}}}",
+            "8:26: unknown fact 'kernal_h' (did you mean 'kernel_h'?)",
+        ),
+        (
+            "  Conv: {}\nall_operators: {limits: {bias: {equals: 1}}}",
+            "8:41: 'bias' is true or false, not 1",
+        ),
+        (
+            "  Conv: {}\nall_operators: {require: [{then: strid_h == 1}]}",
+            "8:34: unknown fact 'strid_h' (did you mean 'stride_h'?)",
         ),
         (LIMIT + "kernal_h: {min: 1}", "9:7: unknown fact 'kernal_h' (did you mean 'kernel_h'?)"),
         (

@@ -49,7 +49,7 @@ def check(
         format_of(path)
     found: list[Report] = []
     unreadable = 0
-    for path in _expand(models):
+    for path in expand(models):
         try:
             found.append(check_with(path, options, timings=timings))
         except ModelError as error:
@@ -60,8 +60,12 @@ def check(
     return 2 if unreadable else worst
 
 
-def _expand(models: tuple[str, ...]) -> list[str]:
-    """Files as given, directories as the models in them, each once."""
+def expand(models: tuple[str, ...]) -> list[str]:
+    """Files as given, directories as the models in them, each once.
+
+    Raises:
+        UsageError: a directory without models.
+    """
     from npuconv.errors import UsageError
 
     found: dict[str, None] = {}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
+from npuconv.cli.coverage import coverage
 from npuconv.errors import TargetError
-from npuconv.target import Target, view
+from npuconv.target import Target, compare, view
 
 
 @click.group()
@@ -57,8 +58,11 @@ def lint(files: tuple[str, ...]) -> None:
 @click.argument("old", metavar="OLD")
 @click.argument("new", metavar="NEW")
 def diff(old: str, new: str) -> None:
-    """Show the limits that differ between two targets."""
-    lines = view.differences(Target.load(old), Target.load(new))
+    """Show what differs between two targets, by operator.
+
+    A limit that only one of them has stands against a dash: there it is no limit.
+    """
+    lines = compare.differences(Target.load(old), Target.load(new))
     for line in lines or ["no differences"]:
         click.echo(line)
 
@@ -67,3 +71,6 @@ def diff(old: str, new: str) -> None:
 def schema() -> None:
     """Print the JSON schema of target files."""
     click.echo(view.schema_json(), nl=False)
+
+
+target.add_command(coverage)

@@ -30,7 +30,7 @@ Stage = Literal["float", "lowered"]
 SECTIONS = ("What it checks", "Why it matters", "How to fix")
 SLIDING = {"Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool"}
 # What onnxruntime runs on a host's CPU besides the standard domain.
-HOST_DOMAINS = {"ai.onnx.ml", "com.microsoft", "com.ms.internal.nhwc", "ai.onnx.preview.training"}
+HOST_DOMAINS = {"ai.onnx.ml", "com.microsoft", "ai.onnx.preview.training"}
 CODE = re.compile(r"^(MDL|OPS|SHP|DTY|QNT|MEM)\d{3}$")
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,48 +17,97 @@ from npuconv.target import shown
 if TYPE_CHECKING:
     from npuconv.config import Options
     from npuconv.model.core import Model
-    from npuconv.model.types import Node
+    from npuconv.model.types import Node, Tensor
     from npuconv.target import Operator, Target
     from npuconv.target.limit import Limit
 
 # Integer convolutions answer to the limits of the operator they stand for.
 _STANDS_FOR = {"QLinearConv": "Conv", "ConvInteger": "Conv"}
+# Sheets kept from lint to lint: layers of a network repeat, so there are far fewer.
+_MOST_SHEETS = 4096
+_FEW = 64  # axes, pads and shapes are no longer; weights are
+
+
+@dataclass
+class Sheet:
+    """Facts and limits of a node, and of all that say the same of themselves."""
+
+    facts: dict[str, Any]
+    limits: dict[str, Limit]
+    violations: dict[tuple[str, ...], tuple[Violation, ...]] = field(default_factory=dict)
 
 
 @dataclass
 class RuleContext:
-    """Handed to every rule of one lint."""
+    """Handed to every rule of one lint.
+
+    Attributes:
+        model: what is looked at.
+        target: what is demanded.
+        options: of the user.
+        sheets: what earlier lints for the same target and options have measured. The key
+            is all that is measured, so a node that has changed finds another sheet.
+    """
 
     model: Model
     target: Target
     options: Options
-    _facts: dict[int, dict[str, Any]] = field(default_factory=dict)
+    sheets: dict[Hashable, Sheet] = field(default_factory=dict)
+    _by_node: dict[int, Sheet] = field(default_factory=dict)
     _by_op: dict[str, list[Node]] = field(default_factory=dict)
-    _limits: dict[tuple[str, str, str], dict[str, Limit]] = field(default_factory=dict)
+    _operators: dict[tuple[str, str], Operator | None] = field(default_factory=dict)
 
     def nodes_of(self, ops: frozenset[str]) -> list[Node]:
-        """Nodes of these standard operators, ``{"*"}`` for all; sorted once per lint."""
+        """Nodes of these operators, ``{"*"}`` for all; sorted once per lint.
+
+        One of another domain is called by both, as ``com.microsoft.QLinearConv``.
+        """
         if not self._by_op:
             self._by_op["*"] = self.model.nodes()
             for node in self._by_op["*"]:
-                if query.is_standard(node):
-                    self._by_op.setdefault(node.op, []).append(node)
+                self._by_op.setdefault(query.qualified(node), []).append(node)
         return [node for op in sorted(ops) for node in self._by_op.get(op, ())]
 
     def facts(self, node: Node) -> dict[str, Any]:
         """The facts of a node, measured once per lint."""
-        if id(node) not in self._facts:
-            self._facts[id(node)] = self._measure(node)
-        return self._facts[id(node)]
+        return self._sheet(node).facts
+
+    def _sheet(self, node: Node) -> Sheet:
+        found = self._by_node.get(id(node))
+        if found is None:
+            found = self._by_node[id(node)] = self._look_up(node)
+        return found
+
+    def _look_up(self, node: Node) -> Sheet:
+        key = _says(node)
+        found = self.sheets.get(key) if key is not None else None
+        if found is None:
+            facts = self._measure(node)
+            found = Sheet(facts, self._limits(node, facts))
+            self._keep(key, found)
+        return found
+
+    def _keep(self, key: Hashable, sheet: Sheet) -> None:
+        if len(self.sheets) >= _MOST_SHEETS:
+            self.sheets.clear()
+        if key is not None:
+            self.sheets[key] = sheet
 
     def _measure(self, node: Node) -> dict[str, Any]:
         # Nothing can be measured where the lengths of attributes contradict the axes.
         facts = {} if any(contradictions(node)) else dict(measuring.measure(node))
         return {**facts, "layout": self.options.layout} if facts else {}
 
+    def _limits(self, node: Node, facts: dict[str, Any]) -> dict[str, Limit]:
+        operator = self.operator(node)
+        return operator.limits_for(str(facts.get("mode", "plain"))) if operator else {}
+
     def operator(self, node: Node) -> Operator | None:
         """What the target says of the node's operator; None if it says nothing."""
-        return self.target.operator(_STANDS_FOR.get(node.op, node.op), node.domain or "")
+        key = (_STANDS_FOR.get(node.op, node.op), node.domain or "")
+        if key not in self._operators:
+            self._operators[key] = self.target.operator(*key)
+        return self._operators[key]
 
     def covers(self, node: Node) -> bool:
         """Whether the target speaks of the node; convolutions have a rule of their own."""
@@ -75,29 +125,61 @@ class RuleContext:
 
     def limits(self, node: Node) -> dict[str, Limit]:
         """The limits of the node's operator, in the mode this node is in."""
-        operator = self.operator(node)
-        if operator is None:
-            return {}
-        mode = str(self.facts(node).get("mode", "plain"))
-        key = (node.op, node.domain or "", mode)
-        if key not in self._limits:
-            self._limits[key] = operator.limits_for(mode)
-        return self._limits[key]
+        return self._sheet(node).limits
 
     def violations(self, node: Node, *names: str) -> Iterator[Violation]:
-        """One violation for each of these facts that is beyond a known limit.
+        """One violation for each of these facts of a convolution that is beyond a known limit.
 
-        The message may use ``{fact}``, ``{value}`` and ``{limit}``.
+        The message may use ``{fact}``, ``{value}`` and ``{limit}``. A pool may run on the
+        host; operator-beyond-limits speaks of it.
         """
-        facts, limits = self.facts(node), self.limits(node)
-        for name in names:
-            limit, value = limits.get(name), lookup(facts, name)
-            if limit is None or limit.allows(value, facts) is not False:
-                continue
-            text, seen = limit.text(facts), shown(value)
-            yield Violation(
-                {"fact": name, "value": seen, "limit": text, "op": node.op},
-                value=f"{name}={seen}",
-                limit=text,
-                source=limit.cite(),
-            )
+        if node.op in query.POOLS:
+            return iter(())
+        sheet = self._sheet(node)
+        if names not in sheet.violations:
+            sheet.violations[names] = tuple(_beyond(node.op, sheet, names))
+        return iter(sheet.violations[names])
+
+
+def _beyond(op: str, sheet: Sheet, names: tuple[str, ...]) -> Iterator[Violation]:
+    facts = sheet.facts
+    for name in names:
+        limit, value = sheet.limits.get(name), lookup(facts, name)
+        if limit is None or limit.allows(value, facts) is not False:
+            continue
+        text, seen = limit.text(facts), shown(value)
+        yield Violation(
+            {"fact": name, "value": seen, "limit": text, "op": op},
+            value=f"{name}={seen}",
+            limit=text,
+            source=limit.cite(),
+        )
+
+
+def _says(node: Node) -> Hashable | None:
+    """Everything that facts are measured on; None where that cannot be compared.
+
+    Facts are about attributes, shapes and types, and numbers such as the amounts of a Pad.
+    Nodes that say the same of all these have the same facts, in one lint or in two.
+    """
+    attrs = tuple((k, tuple(v) if isinstance(v, list) else v) for k, v in node.attrs.items())
+    read, made = tuple(map(_tensor, node.inputs)), tuple(map(_tensor, node.outputs))
+    key = (node.op, node.domain, attrs, read, made)
+    try:
+        hash(key)
+    except TypeError:  # a tensor or a graph: rare, and nothing to share
+        return None
+    return key
+
+
+def _tensor(tensor: Tensor) -> Hashable:
+    shape = None if tensor.shape is None else tuple(tensor.shape)
+    values = _numbers(tensor) if query.is_constant(tensor) else None
+    return (values, bool(tensor.name), tensor.dtype, shape)
+
+
+def _numbers(tensor: Tensor) -> Hashable:
+    """The values where they are one number or a few integers, else only that there are some."""
+    size = math.prod(tensor.shape)
+    few = size == 1 or (size <= _FEW and tensor.dtype.kind in "iu")
+    return tensor.values.tobytes() if few else True

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from npuconv.diagnostics import Finding, sort_key
@@ -12,7 +13,10 @@ from npuconv.rules import RULES, Rule, Stage, Violation
 from npuconv.rules._context import RuleContext
 
 if TYPE_CHECKING:
+    from npuconv.model.core import Model
     from npuconv.model.types import Node
+
+Mark = tuple[str, str]  # code of a rule, and a source node that it fires on ('': the model)
 
 
 def all_rules() -> list[Rule]:
@@ -43,9 +47,65 @@ def lint(ctx: RuleContext, *, at: Stage = "float", only: Iterable[str] = ()) -> 
     return sorted(found, key=sort_key)
 
 
+def marks(findings: Iterable[Finding]) -> set[Mark]:
+    """What findings say in short: which rule fires on which source nodes."""
+    return {(f.code, label) for f in findings for label in f.origin or ("",)}
+
+
+def marks_left(ctx: RuleContext, findings: Iterable[Finding]) -> set[Mark]:
+    """Which marks of these findings are still there, whatever else there is.
+
+    The same as the marks of a new ``lint``, as far as these findings are concerned: rules
+    are only asked about nodes that stand for a source node one of their findings is about.
+
+    Raises:
+        InternalError: a rule failed, which is a bug in it.
+    """
+    labels: dict[str, set[str]] = {}
+    for code, label in marks(findings):
+        labels.setdefault(code, set()).add(label)
+    nodes = _by_label(ctx.model)
+    rules = [rule for rule in all_rules() if rule.code in labels]
+    return {mark for rule in rules for mark in _marks_of(rule, ctx, labels[rule.code], nodes)}
+
+
+def _by_label(model: Model) -> Mapping[str, list[Node]]:
+    found: dict[str, list[Node]] = {}
+    for node in model.nodes():
+        for label in model.origin(node):
+            found.setdefault(label, []).append(node)
+    return found
+
+
+def _marks_of(
+    rule: Rule, ctx: RuleContext, labels: set[str], nodes: Mapping[str, list[Node]]
+) -> set[Mark]:
+    if rule.ops is None or "" in labels:
+        return marks(_run(rule, ctx))
+    with _blamed_on(rule):
+        concerned = {id(n): n for label in sorted(labels) for n in nodes.get(label, ())}
+        firing = [n for n in concerned.values() if _takes(rule, n) and _fires(rule, n, ctx)]
+    return {(rule.code, label) for node in firing for label in ctx.model.origin(node)}
+
+
+def _takes(rule: Rule, node: Node) -> bool:
+    ops = rule.ops or frozenset()
+    return "*" in ops or (node.op in ops and query.is_standard(node))
+
+
+def _fires(rule: Rule, node: Node, ctx: RuleContext) -> bool:
+    return next(iter(rule.function(node, ctx)), None) is not None
+
+
 def _run(rule: Rule, ctx: RuleContext) -> list[Finding]:
-    try:
+    with _blamed_on(rule):
         return list(_findings(rule, ctx))
+
+
+@contextlib.contextmanager
+def _blamed_on(rule: Rule) -> Iterator[None]:
+    try:
+        yield
     except NpuconvError:
         raise
     except Exception as error:

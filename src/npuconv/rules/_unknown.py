@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from npuconv.facts import lookup
+from npuconv.facts import DECIDED_LATER, lookup
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
@@ -42,17 +42,13 @@ def needs(model: Model, ctx: RuleContext) -> list[Need]:
     for node in model.nodes():
         for fact, limit in ctx.limits(node).items():
             value = lookup(ctx.facts(node), fact)
-            if limit.known or value is None or fact in _DECIDED_LATER:
+            if limit.known or value is None or fact in DECIDED_LATER:
                 continue
             name = f"{node.op}.{fact}"
             limits[name] = limit
             count, first = seen.setdefault(name, {}).get(value, (0, node))
             seen[name][value] = (count + 1, first)
     return [_need(name, limits[name], seen[name]) for name in sorted(seen)]
-
-
-# In the float graph the bias is float; what the device gets is decided by quantization.
-_DECIDED_LATER = frozenset({"bias_dtype", "dtype", "weight_dtype"})
 
 
 def _need(name: str, limit: Limit, values: dict[Any, tuple[int, Node]]) -> Need:

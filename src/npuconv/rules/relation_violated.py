@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from npuconv.rules import SLIDING, Violation, rule
+from npuconv.model import query
+from npuconv.rules import Violation, rule
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
     from npuconv.rules._context import RuleContext
 
 
-@rule("SHP011", ops=SLIDING, message="{relation} does not hold")
+@rule("SHP011", ops=set(query.CONVOLUTIONS), message="{relation} does not hold")
 def relation_violated(node: Node, ctx: RuleContext) -> Iterator[Violation]:
     """A relation between attributes that the device demands does not hold.
 

@@ -8,6 +8,7 @@
 ``semantics``    what is wrong with a file that has the right form
 ``lint``         every problem of a file
 ``view``         a target for people and programs
+``compare``      what differs between two targets
 """
 
 from __future__ import annotations

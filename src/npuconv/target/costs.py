@@ -6,6 +6,8 @@ from pydantic import Field
 
 from npuconv.target.limit import Cited
 
+WEIGHTS = ("mac", "weight_byte", "convolution", "moved_byte")
+
 
 class Costs(Cited):
     """Weights of a sum; only their ratios matter.

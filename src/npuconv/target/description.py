@@ -34,17 +34,29 @@ if TYPE_CHECKING:
 _FACT_KEYS: dict[str, Any] = {"propertyNames": {"enum": list(FACTS)}}
 
 
-class Operator(Strict):
-    """What the device demands of one operator. One that is listed is supported."""
+class Demands(Strict):
+    """Limits and relations: what the device demands of every operator that is listed."""
 
-    domain: str = Field("", description="operator domain; empty: ONNX's own")
     limits: dict[str, LimitField] = Field(
         default_factory=dict, description="fact -> limit", json_schema_extra=_FACT_KEYS
     )
+    require: tuple[Relation, ...] = Field((), description="relations between facts")
+
+
+class Operator(Demands):
+    """What the device demands of one operator. One that is listed is supported."""
+
+    domain: str = Field("", description="operator domain; empty: ONNX's own")
     modes: dict[Mode, dict[str, LimitField]] = Field(
         default_factory=dict, description="limits that differ for one kind of convolution"
     )
-    require: tuple[Relation, ...] = Field((), description="relations between facts")
+
+    def beside(self, common: Demands) -> Operator:
+        """This operator with what all must satisfy; its own limits replace those."""
+        limits = {**common.limits, **self.limits}
+        return self.model_copy(
+            update={"limits": limits, "require": (*common.require, *self.require)}
+        )
 
     def limits_for(self, mode: str) -> dict[str, Limit]:
         """The limits of a node of this mode: those of the mode replace the general ones."""
@@ -73,6 +85,10 @@ class Target(Strict):
     sources: dict[str, str] = Field(
         default_factory=dict, description="name -> the document that limits cite"
     )
+    all_operators: Demands = Field(
+        default_factory=lambda: Demands.model_validate({}),
+        description="what the device demands of each operator below, unless that says otherwise",
+    )
     operators: dict[str, Operator] = Field(description="operator -> what the device demands")
     activations: Activations
     weights: Weights
@@ -90,6 +106,7 @@ class Target(Strict):
     )
     _file: str = PrivateAttr("")
     _text: str = PrivateAttr("")
+    _whole: dict[str, Operator] = PrivateAttr(default_factory=dict)  # with all_operators
 
     @classmethod
     def load(cls, name_or_path: str | Path) -> Target:
@@ -134,8 +151,11 @@ class Target(Strict):
     def operator(self, op_type: str, domain: str = "") -> Operator | None:
         """What is demanded of an operator; None if the target does not list it."""
         found = self.operators.get(op_type)
-        same = found and canonical_domain(found.domain) == canonical_domain(domain)
-        return found if same else None
+        if found is None or canonical_domain(found.domain) != canonical_domain(domain):
+            return None
+        if op_type not in self._whole:
+            self._whole[op_type] = found.beside(self.all_operators)
+        return self._whole[op_type]
 
     def citation(self, source: str) -> str:
         """The text behind ``notes/group``: its own entry, or that of ``notes`` and the part."""
@@ -172,16 +192,20 @@ class Target(Strict):
 
     def cited(self) -> Iterator[tuple[KeyPath, Cited]]:
         """Every part that names a source, with its path, in the order of the file."""
+        yield from _cited(("all_operators",), self.all_operators)
         for name, operator in self.operators.items():
-            top: KeyPath = ("operators", name)
-            yield from (((*top, "limits", k), v) for k, v in operator.limits.items())
-            for mode, limits in operator.modes.items():
-                yield from (((*top, "modes", mode, k), v) for k, v in limits.items())
-            yield from (((*top, "require", i), v) for i, v in enumerate(operator.require))
+            yield from _cited(("operators", name), operator)
         yield from (((name,), block) for name, block in self.blocks())
         yield ("activations", "zero_point"), self.activations.zero_point
         yield ("fused_activations",), self.fused_activations
         yield ("costs",), self.costs
+
+
+def _cited(top: KeyPath, part: Demands) -> Iterator[tuple[KeyPath, Cited]]:
+    yield from (((*top, "limits", k), v) for k, v in part.limits.items())
+    for mode, limits in part.modes.items() if isinstance(part, Operator) else ():
+        yield from (((*top, "modes", mode, k), v) for k, v in limits.items())
+    yield from (((*top, "require", i), v) for i, v in enumerate(part.require))
 
 
 def shown(value: object) -> str:

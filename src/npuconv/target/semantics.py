@@ -56,13 +56,18 @@ def _error(document: yamlio.Document, problem: Problem) -> _LocatedError:
 
 
 def _operator_problems(target: Target) -> Iterator[Problem]:
+    yield from _fact_problems(("all_operators", "limits"), target.all_operators.limits)
     for name, operator in target.operators.items():
         yield from _domain_problems(("operators", name), operator)
         for key, limits in _groups(name, operator):
-            for fact in limits:
-                if fact not in FACTS:
-                    hint = yamlio.suggest(fact, FACTS)
-                    yield Problem((*key, fact), f"unknown fact {fact!r}", hint)
+            yield from _fact_problems(key, limits)
+
+
+def _fact_problems(key: KeyPath, limits: dict[str, Limit]) -> Iterator[Problem]:
+    for fact in limits:
+        if fact not in FACTS:
+            hint = yamlio.suggest(fact, FACTS)
+            yield Problem((*key, fact), f"unknown fact {fact!r}", hint)
 
 
 def _domain_problems(path: KeyPath, operator: Operator) -> Iterator[Problem]:
@@ -98,7 +103,7 @@ def _limit_problems(path: KeyPath, limit: Limit) -> Iterator[Problem]:
     where = (*path, limit.predicate)
     if path == ("activations", "zero_point"):
         yield from _value_problems(where, limit, FACTS["pad_value"])
-    elif path[0] == "operators" and path[-1] in FACTS:
+    elif path[0] in ("operators", "all_operators") and path[-1] in FACTS:
         yield from _value_problems(where, limit, FACTS[str(path[-1])])
     yield from _order_problems(where, limit)
 

@@ -1,4 +1,4 @@
-"""A target for people: as a table, as data, and compared with another."""
+"""A target for people: as a table and as data."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from npuconv.errors import TargetError, _LocatedError
-from npuconv.target import Target, builtin_names, read, shown
+from npuconv.target import Operator, Target, builtin_names, read, shown
+from npuconv.target.costs import WEIGHTS
 from npuconv.target.formats import Bias
 from npuconv.target.lint import lint
-from npuconv.target.relation import Relation
-from npuconv.yamlio.check import dotted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from npuconv.target import Operator
+    from npuconv.target.costs import Costs
+    from npuconv.target.description import Demands
     from npuconv.target.formats import Block
     from npuconv.target.limit import Cited, Limit
 
@@ -31,12 +31,14 @@ def as_text(target: Target) -> str:
     """The target as a table of limits with their sources."""
     lines = [f"{target.name} {target.version}".strip(), *_indented(target.description.split("\n"))]
     for name, block in target.blocks():
-        lines += ["", f"{name}{_cited(block)}", *_indented(_rows(_block_rows(block)))]
+        lines += ["", f"{name}{_cited(block)}", *_indented(_rows(block_rows(block)))]
     fused = target.fused_activations
-    lines += ["", f"fused_activations: {_with_assumed(fused)}{_cited(fused)}"]
+    lines += ["", f"fused_activations: {with_assumed(fused)}{_cited(fused)}"]
+    lines += _section("costs", _cost_rows(target.costs))
+    lines += _section("all operators", _operator_rows(target.all_operators))
     for name, operator in target.operators.items():
-        lines += ["", name + (f" ({operator.domain})" if operator.domain else "")]
-        lines += _indented(_rows(_operator_rows(operator)))
+        title = name + (f" ({operator.domain})" if operator.domain else "")
+        lines += ["", title, *_indented(_rows(_operator_rows(operator)))]
     lines += ["", f"operators not listed: {target.unlisted_operators}"]
     lines += ["", *_source_lines(target)]
     return "\n".join(line.rstrip() for line in lines).strip() + "\n"
@@ -57,16 +59,6 @@ def schema_json() -> str:
     return json.dumps(schema, indent=2) + "\n"
 
 
-def differences(old: Target, new: Target) -> list[str]:
-    """One line for each limit, format or relation that is not the same in both."""
-    before, after = _flat(old), _flat(new)
-    return [
-        f"{key}: {before.get(key, 'not listed')} -> {after.get(key, 'not listed')}"
-        for key in dict.fromkeys([*before, *after])
-        if before.get(key) != after.get(key)
-    ]
-
-
 def lint_lines(name_or_path: str) -> list[str]:
     """``file:line:column: error: what (hint)`` for every problem of a target file."""
     try:
@@ -83,7 +75,8 @@ def _lint_line(error: _LocatedError) -> str:
     return f"{where}: error: {str(error).removeprefix(where + ': ')}"
 
 
-def _block_rows(block: Block) -> Iterator[tuple[str, ...]]:
+def block_rows(block: Block) -> Iterator[tuple[str, ...]]:
+    """Key, value and whether it is assumed, of a number format."""
     for key in type(block).model_fields:
         if key in ("source", "why", "assumed"):
             continue
@@ -93,17 +86,33 @@ def _block_rows(block: Block) -> Iterator[tuple[str, ...]]:
         yield key, shown(getattr(block, key)), assumed
 
 
-def _operator_rows(operator: Operator) -> Iterator[tuple[str, ...]]:
-    for fact, limit in operator.limits.items():
-        yield fact, _with_assumed(limit), *_origin(limit)
-    for mode, limits in operator.modes.items():
-        for fact, limit in limits.items():
-            yield f"{fact} ({mode})", _with_assumed(limit), *_origin(limit)
+def _section(title: str, rows: Iterator[tuple[str, ...]]) -> list[str]:
+    """A table under its title, or nothing."""
+    lines = _indented(_rows(rows))
+    return ["", title, *lines] if lines else []
+
+
+def _cost_rows(costs: Costs) -> Iterator[tuple[str, ...]]:
+    """The weights that the file sets."""
+    given = [name for name in WEIGHTS if name in costs.model_fields_set]
+    return ((name, f"{getattr(costs, name):g}") for name in given)
+
+
+def _operator_rows(operator: Demands) -> Iterator[tuple[str, ...]]:
+    yield from _limit_rows(operator.limits)
+    for mode, limits in operator.modes.items() if isinstance(operator, Operator) else ():
+        yield from _limit_rows(limits, f" ({mode})")
     for relation in operator.require:
         yield "require", relation.text(), *_origin(relation)
 
 
-def _with_assumed(limit: Limit) -> str:
+def _limit_rows(limits: dict[str, Limit], of: str = "") -> Iterator[tuple[str, ...]]:
+    for fact, limit in limits.items():
+        yield fact + of, with_assumed(limit), *_origin(limit)
+
+
+def with_assumed(limit: Limit) -> str:
+    """A limit with what is taken as allowed while it is not known."""
     return f"{limit.text()} (assumed: {limit.assumed})" if limit.assume else limit.text()
 
 
@@ -131,23 +140,3 @@ def _source_lines(target: Target) -> list[str]:
     if not target.sources:
         return []
     return ["sources", *_indented([f"{name}: {text}" for name, text in target.sources.items()])]
-
-
-def _flat(target: Target) -> dict[str, str]:
-    flat = {"version": target.version, "unlisted_operators": target.unlisted_operators}
-    for name, block in target.blocks():
-        flat |= {f"{name}.{key}": value for key, value, _ in _block_rows(block)}
-    flat["fused_activations"] = _with_assumed(target.fused_activations)
-    for name, operator in target.operators.items():
-        flat[f"operators.{name}"] = "listed"
-        flat |= {f"operators.{name}.domain": operator.domain or "ai.onnx"}
-    for path, part in target.cited():
-        if path[0] == "operators":
-            flat |= _flat_part(path, part)
-    return flat
-
-
-def _flat_part(path: tuple[str | int, ...], part: Any) -> dict[str, str]:
-    if isinstance(part, Relation):  # by its text: an inserted relation must not shift the rest
-        return {f"{dotted(path[:-1])}: {part.text()}": "required"}
-    return {dotted(path): _with_assumed(part)}

@@ -1,0 +1,142 @@
+"""Which targets take which models, and what stops each: for ``npuconv target coverage``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from npuconv.config import make_options
+from npuconv.diagnostics import Severity
+from npuconv.errors import ModelError
+from npuconv.pipeline.entry import check_with
+from npuconv.report.digest import Group, standing
+from npuconv.report.schema import Report
+from npuconv.report.words import device_share, total_macs
+from npuconv.target import Target, builtin_names
+
+SCHEMA_VERSION = 1
+Verdict = Literal["takes", "open", "refuses"]
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """What one rule has against a model on one target, by the first node it names."""
+
+    code: str
+    name: str
+    count: int
+    node: str
+    op_type: str
+    message: str
+    limit: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One model on one target."""
+
+    model: str
+    target: str
+    verdict: Verdict
+    device_macs: int | None  # None where a dimension is not known
+    total_macs: int | None
+    device_share: str
+    unknown_limits: tuple[str, ...]
+    obstacles: tuple[Obstacle, ...]
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Models x targets."""
+
+    models: tuple[str, ...]
+    targets: tuple[str, ...]
+    cells: tuple[Cell, ...]
+    unreadable: dict[str, str]  # model -> why
+
+    def of(self, model: str) -> list[Cell]:
+        """The cells of one model, one for each target."""
+        return [cell for cell in self.cells if cell.model == model]
+
+    @property
+    def refusals(self) -> list[Cell]:
+        """The cells in which a model is stopped."""
+        return [cell for cell in self.cells if cell.verdict == "refuses"]
+
+    def as_json(self) -> str:
+        """Everything, for programs."""
+        data = {"schema_version": SCHEMA_VERSION, **asdict(self)}
+        return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+
+
+def cover(
+    models: Sequence[str],
+    targets: Sequence[str] = (),
+    progress: Callable[[str, int, int], None] = lambda _stage, _done, _total: None,
+    **options: Any,
+) -> Coverage:
+    """Check every model against every target.
+
+    The rewrites are not measured: that takes most of the time and changes no verdict.
+
+    Args:
+        models: paths.
+        targets: names of built-in targets or paths; empty: all that come with npuconv.
+        progress: called with a stage, how much is done, and of how much.
+        **options: the keys of ``npuconv.config.Options`` besides the target.
+
+    Raises:
+        TargetError: no such target, or its file is wrong.
+        UsageError: an option that no model has a use for.
+    """
+    names = tuple(dict.fromkeys(targets)) or tuple(builtin_names())
+    for name in names:  # a misspelt name is told before the first model is read
+        Target.load(name)
+    cells: list[Cell] = []
+    unreadable: dict[str, str] = {}
+    for done, model in enumerate(dict.fromkeys(models)):
+        try:
+            cells += [_cell(model, name, options) for name in names]
+        except ModelError as error:
+            unreadable[model] = str(error)
+        progress("checking", done + 1, len(models))
+    readable = tuple(m for m in dict.fromkeys(models) if m not in unreadable)
+    return Coverage(readable, names, tuple(cells), unreadable)
+
+
+def _cell(model: str, target: str, options: dict[str, Any]) -> Cell:
+    chosen = make_options({"verify": False, **options, "target": target})
+    report = check_with(model, chosen)
+    unknown = tuple(one.limit for one in report.unknown_limits if one.values)
+    return Cell(
+        model=model,
+        target=target,
+        verdict="open" if report.ok and unknown else "takes" if report.ok else "refuses",
+        device_macs=report.summary.placement["device"].macs,
+        total_macs=total_macs(report),
+        device_share=device_share(report),
+        unknown_limits=unknown,
+        obstacles=_obstacles(report),
+    )
+
+
+def _obstacles(report: Report) -> tuple[Obstacle, ...]:
+    errors = (group for group in standing(report) if group.severity == Severity.ERROR)
+    return tuple(_obstacle(group) for group in errors)
+
+
+def _obstacle(group: Group) -> Obstacle:
+    first = group.findings[0]
+    return Obstacle(
+        code=group.code,
+        name=group.name,
+        count=len(group.findings),
+        node=first.node,
+        op_type=first.op_type,
+        message=first.message,
+        limit=first.limit,
+        source=first.source,
+    )

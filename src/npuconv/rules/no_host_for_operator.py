@@ -1,0 +1,34 @@
+"""An operator beyond what the device takes, where there is no host to run it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.rules import Violation, rule
+from npuconv.rules._listed import beyond
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+    from npuconv.rules._context import RuleContext
+
+
+@rule("OPS008", ops={"*"}, message="{problem}, and target {target} has no host")
+def no_host_for_operator(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+    """An operator beyond what the device takes, where there is no host to run it.
+
+    What it checks:
+        As operator-beyond-limits, where the target says `unlisted_operators: error`.
+
+    Why it matters:
+        Such a device has no host beside it: what it cannot run, nothing can.
+
+    How to fix:
+        Change what is named, cut the model before the node, or say `unlisted_operators:
+        host` in the target file if there is a host after all.
+    """
+    if ctx.target.unlisted_operators != "error":
+        return
+    for one in beyond(node, ctx):
+        values = {"problem": one.problem, "target": ctx.target.name}
+        yield Violation(values, value=one.value, limit=one.limit, source=one.source)

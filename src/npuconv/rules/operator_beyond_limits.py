@@ -1,0 +1,43 @@
+"""An operator that the device has, beyond what it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.diagnostics import Severity
+from npuconv.rules import Violation, rule
+from npuconv.rules._listed import beyond
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+    from npuconv.rules._context import RuleContext
+
+
+@rule(
+    "OPS007",
+    severity=Severity.NOTE,
+    ops={"*"},
+    limits=("ceil_mode", "count_include_pad", "pad_mode", "pad_outside_hw", "blocksize"),
+    message="{problem}: it runs on the host",
+)
+def operator_beyond_limits(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+    """An operator that the device has, beyond what it takes.
+
+    What it checks:
+        Pools, Pad, Add and every other operator that the target lists and that is no
+        convolution: its limits and its `require` relations.
+
+    Why it matters:
+        The device does not run this one, so its tensors travel to the host and back. That
+        costs time, not correctness.
+
+    How to fix:
+        Nothing, if the transfer can be afforded. Otherwise change what is named: a smaller
+        kernel, fewer channels, another mode.
+    """
+    if ctx.target.unlisted_operators == "error":  # no-host-for-operator
+        return
+    for one in beyond(node, ctx):
+        values = {"problem": one.problem}
+        yield Violation(values, value=one.value, limit=one.limit, source=one.source)
