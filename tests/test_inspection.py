@@ -7,6 +7,7 @@ import json
 import onnx
 import pytest
 
+import npuconv
 from builders import Net, digits
 from npuconv.errors import ModelError, UsageError
 from npuconv.inspection import inspect
@@ -88,3 +89,28 @@ def test_what_cannot_be_inspected(tmp_path):
         inspect(tmp_path / "gone.onnx")
     with pytest.raises(UsageError):
         inspect(digits(), {"y": (1,)})
+
+
+def test_a_quantized_model():
+    """Integer convolutions are shown like those of a float model, and counted."""
+    before, after = inspect(digits(1)), inspect(npuconv.convert(digits(1)).model)
+    shown = after.convolutions[0]
+    assert (shown.op, shown.name, shown.kernel) == ("QLinearConv", "conv0", "3x3")
+    assert (shown.pads, shown.parameters) == ("1,1,1,1", 36)
+    assert {"conv0", "conv4", "conv6"} <= {c.name for c in after.convolutions}
+    assert after.macs >= before.macs
+
+
+def test_channels_last():
+    """Extents are shown as the model has them, and its picture is what is multiplied."""
+    net = Net(x=(1, 8, 6, 4))
+    net.op("Conv", "x", net.random(2, 4, 1, 1), domain="com.ms.internal.nhwc", name="c")
+    model = net.model()
+    (shown,) = inspect(model).convolutions
+    assert (shown.op, shown.input, shown.kernel) == ("com.ms.internal.nhwc.Conv", "1x8x6x4", "1x1")
+
+
+def test_a_foreign_operator_with_a_known_name():
+    """What another domain calls Conv is not one that we know."""
+    found = inspect(Net(x=(1, 4, 8, 8)).op("Conv", domain="com.example").model())
+    assert found.convolutions == ()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from npuconv import plan
 from npuconv.model import load, query, shapes
 from npuconv.model.conv import Window, flat_pads, window
+from npuconv.model.integer import as_float
 
 if TYPE_CHECKING:
     import onnx
@@ -73,9 +74,29 @@ def inspect(
     Raises:
         ModelError: not a valid model.
     """
+    return summarize(read(source, input_shape))
+
+
+def read(
+    source: str | Path | onnx.ModelProto, input_shape: dict[str, tuple[int, ...]] | None = None
+) -> Model:
+    """A model with its shapes inferred.
+
+    Args:
+        source: path or ModelProto.
+        input_shape: extents for dynamic dimensions.
+
+    Raises:
+        ModelError: not a valid model.
+    """
     model = load.load(source)
     shapes.fix_inputs(model, input_shape or {})
     shapes.infer(model)
+    return model
+
+
+def summarize(model: Model) -> Inspection:
+    """A model in numbers."""
     nodes = [node for node, _ in model.walk()]
     inside = len(nodes) - len(model.nodes())
     header = model.header
@@ -97,24 +118,29 @@ def inspect(
 
 
 def _total(model: Model) -> int | None:
-    each = [plan.macs(node) for node in model.nodes()]
+    each = [plan.macs(as_float(node)) for node in model.nodes()]
     known = [m for m in each if m is not None]
     return sum(known) if len(known) == len(each) else None
 
 
 def _rows(model: Model) -> list[Convolution]:
-    found = [(node, window(node)) for node in model.nodes(*query.CONVOLUTIONS)]
+    found = [(node, _window(node)) for node in model.nodes()]
     return [_row(model, node, win) for node, win in found if win is not None]
+
+
+def _window(node: Node) -> Window | None:
+    plain = as_float(node)
+    return window(plain) if plain.op in query.CONVOLUTIONS else None
 
 
 def _row(model: Model, node: Node, win: Window) -> Convolution:
     automatic = win.auto_pad != "NOTSET"
     return Convolution(
         name=model.label(node),
-        op=node.op,
+        op=query.qualified(node),
         mode=win.mode,
-        input=_dims(win.input),
-        output=_dims(win.output),
+        input=_dims(query.shape(node.inputs[0])),
+        output=_dims(query.shape(node.outputs[0])),
         kernel="x".join(map(str, win.kernel or ())),
         strides="x".join(map(str, win.strides)),
         dilations="x".join(map(str, win.dilations)),

@@ -94,6 +94,6 @@ def model(folder: Path) -> str:
 @pytest.fixture
 def refused(folder: Path) -> str:
     """A model that the built-in target cannot run."""
-    net = Net(x=(1, 4, 8, 8)).conv("x", (4, 2, 3, 3), group=2, name="grouped")
+    net = Net(x=(1, 4, 8, 8, 8)).conv("x", (4, 4, 3, 3, 3), name="volume")
     onnx.save(net.model(), folder / "refused.onnx")
     return "refused.onnx"

@@ -145,10 +145,10 @@ def test_select(cli, refused):
     """--select keeps only some findings; prefixes work, and it is repeatable by comma."""
     found = json.loads(cli("check", refused, "--output-format", "json").out)["findings"]
     assert len({f["code"] for f in found}) > 1
-    kept = json.loads(cli("check", refused, "--output-format", "json", "--select", "SHP002").out)
-    assert {f["code"] for f in kept["findings"]} == {"SHP002"}
-    both = cli("check", refused, "--output-format", "json", "--select", "SHP002,OPS")
-    assert "SHP002" in {f["code"] for f in json.loads(both.out)["findings"]}
+    kept = json.loads(cli("check", refused, "--output-format", "json", "--select", "SHP001").out)
+    assert {f["code"] for f in kept["findings"]} == {"SHP001"}
+    both = cli("check", refused, "--output-format", "json", "--select", "SHP001,OPS")
+    assert "SHP001" in {f["code"] for f in json.loads(both.out)["findings"]}
 
 
 def test_ignore(cli, refused):
@@ -256,9 +256,9 @@ def test_refused(cli, refused, folder):
     found = report("refused.npu.report.json")
     assert found["summary"]["verdict"] == "refused"
     assert found["summary"]["exit_code"] == 1
-    assert [f["node"] for f in found["findings"] if f["code"] == "SHP002"] == ["grouped"]
+    assert [f["node"] for f in found["findings"] if f["code"] == "SHP001"] == ["volume"]
     assert done.out.startswith("REFUSED")
-    assert "grouped" in done.out
+    assert "volume" in done.out
     assert "wrote" not in done.err
 
 

@@ -32,6 +32,18 @@ def test_equal_models():
     assert (found.samples, found.held_out) == (3, True)
 
 
+def test_layers_with_the_channels_last():
+    """They are compared as what they are, not as they lie."""
+    net = Net(x=X).op("Mul", "x", "x", to="y").op("Transpose", perm=[0, 2, 3, 1], to="l")
+    scale, zero = net.constant(np.float32(0.01)), net.constant(np.int8(0))
+    model = net.op("QuantizeLinear", "l", scale, zero, to="q").output("y").model()
+    right, wrong = Layer("a", "y", "q", 0.01, channels_last=True), Layer("b", "y", "q", 0.01)
+    both = Comparison(model, model, {}, [right, wrong])
+    found = both.per_layer({"x": images(*X)})
+    assert found[0].sqnr_db > 35
+    assert found[1].sqnr_db < 10
+
+
 def test_a_known_error():
     """A tenth too much is an error of 20 dB, in the same direction."""
     found = Comparison(scaled(1), scaled(1.1), {}).end_to_end(samples(), held_out=False)

@@ -100,3 +100,20 @@ def test_the_report_says_what_was_assumed():
     assert any(w.startswith("input shape assumed") for w in warnings)
     fixed = npuconv.convert(net, input_shape={"x": (1, 3, 8, 8)}).report
     assert not any("assumed" in w for w in fixed.summary.warnings)
+
+
+def test_a_batch_that_is_not_the_first_axis():
+    """A state of a recurrent layer has it second; it is one there too."""
+    net = Net(x=("batch", 3, 8, 8), state=(2, "batch", 3, 8, 8)).conv("x", (4, 3, 3, 3))
+    net.output().op("Identity", "state").output()
+    specs, _ = wanted(net)
+    assert [s.shape for s in specs] == [("batch", 3, 8, 8), (2, 1, 3, 8, 8)]
+    samples = {"x": images(1, 3, 8, 8), "state": images(2, 1, 3, 8, 8)}
+    specs, _ = wanted(net, [samples])
+    assert specs[1].shape == (2, "batch", 3, 8, 8)
+
+
+def test_sound():
+    """One long axis, where no image extent is long enough for the kernel."""
+    net = Net(x=("N", 1, "t")).conv("x", (4, 1, 400), strides=[160])
+    assert shape_of(net)[0] == (1, 1, 512)

@@ -7,22 +7,30 @@ from typing import Any
 from npuconv.diagnostics import Severity, Status
 from npuconv.report.schema import (
     Accuracy,
+    Alternative,
+    Choice,
     Count,
+    Device,
     FindingInfo,
     LayerQuant,
+    MacShare,
     ModelInfo,
     NodeInfo,
     OutputAccuracy,
+    Planned,
+    Port,
     Quantization,
     Refusal,
     Report,
     Rewrite,
+    Subgraph,
     Summary,
     TargetInfo,
     TensorQuant,
     TensorSpec,
     Timing,
     Tool,
+    Traffic,
     UnknownLimit,
 )
 
@@ -170,6 +178,89 @@ def _rewrites() -> tuple[Rewrite, ...]:
     return (*pads, *folds)
 
 
+def planned(node: str, **changes: Any) -> Planned:
+    """One node of the plan: a grouped convolution that is split unless told otherwise."""
+    values: dict[str, Any] = {
+        "node": node,
+        "passes": ("rewrite-1d-as-2d", "split-grouped-convolution"),
+        "was": "Conv1D 3, group 4",
+        "becomes": "Split + 4 Conv 1x3 + Concat",
+        "macs_before": 1_200_000,
+        "macs_after": 1_200_000,
+        "weight_bytes_before": 4_710,
+        "weight_bytes_after": 4_710,
+        "choices": (choice("split"),),
+    }
+    return Planned(**(values | changes))
+
+
+def choice(chosen: str, obstacle: str = "") -> Choice:
+    """Two forms that were considered."""
+    split = Alternative(
+        form="split",
+        macs=1_200_000,
+        weight_bytes=4_710,
+        moved_bytes=2_048,
+        cost=1_204_710.0,
+        chosen=chosen == "split",
+    )
+    dense = Alternative(
+        form="dense",
+        macs=9_400_000,
+        weight_bytes=37_888,
+        moved_bytes=0,
+        cost=None,
+        obstacle=obstacle,
+        chosen=chosen == "dense",
+    )
+    return Choice(pass_name="split-grouped-convolution", alternatives=(split, dense))
+
+
+def _plan() -> tuple[Planned, ...]:
+    up = {
+        "passes": ("rewrite-conv-transpose-as-conv",),
+        "was": "ConvTranspose 4x4, stride 2x2",
+        "becomes": "Conv 3x3 + DepthToSpace + Slice",
+        "macs_before": None,
+        "macs_after": None,
+        "weight_bytes_after": 10_600,
+        "choices": (),
+    }
+    pad = {"was": "Pad", "becomes": "part of Conv 3x3", "passes": ("fold-pad",), "choices": ()}
+    free = dict.fromkeys(
+        ("macs_before", "macs_after", "weight_bytes_before", "weight_bytes_after"), 0
+    )
+    refused = (choice("split", obstacle="in_c is 512; the device takes at most 256"),)
+    return (
+        *(planned(f"/encoder/{at}/Conv") for at in range(3)),
+        planned("/decoder/up/ConvTranspose", **up),
+        *(planned(name, **pad, **free) for name in EVIL),
+        planned("/head/Conv", becomes="4 Conv 1x3", macs_after=9_400_000, choices=refused),
+        *(planned(f"/odd/{at}", was=f"odd {name}", choices=()) for at, name in enumerate(EVIL)),
+    )
+
+
+def _device() -> Device:
+    def one(number: int, name: str, size: int | None) -> Subgraph:
+        return Subgraph(
+            number=number,
+            nodes=number,
+            first=name,
+            last=name,
+            macs=size,
+            inputs=(Port(name="image", bytes=230_400), Port(name=name, bytes=size)),
+            outputs=(Port(name=name, bytes=512),),
+        )
+
+    return Device(
+        macs_before=MacShare(device=145_640_000, total=1_213_700_000),
+        macs_after=MacShare(device=1_203_400_000, total=1_213_700_000),
+        to_device=Traffic(tensors=2, bytes=3_072),
+        to_host=Traffic(tensors=1, bytes=None),
+        subgraphs=tuple(one(at, name, at * 1000 or None) for at, name in enumerate(EVIL, 1)),
+    )
+
+
 def _layers() -> tuple[LayerQuant, ...]:
     named = tuple(
         LayerQuant(name=f"/backbone/stage{at}/conv/Conv", sqnr_db=16.5 + 2.75 * at, cosine=0.99)
@@ -197,6 +288,8 @@ def make_report(**changes: Any) -> Report:
         ),
         "summary": make_summary(),
         "findings": _findings(),
+        "plan": _plan(),
+        "device": _device(),
         "rewrites": _rewrites(),
         "refusals": (
             refusal("fuse-batchnorm", node=EVIL[0], reason="its weight is shared with 'x'"),
@@ -300,5 +393,13 @@ def make_clean() -> Report:
         transitions=0,
         placement={"device": Count(nodes=2, macs=None)},
     )
-    empty = {"findings": (), "rewrites": (), "refusals": (), "nodes": (), "unknown_limits": ()}
+    empty = {
+        "findings": (),
+        "plan": (),
+        "device": None,
+        "rewrites": (),
+        "refusals": (),
+        "nodes": (),
+        "unknown_limits": (),
+    }
     return make_report(summary=summary, quantization=None, accuracy=None, timings=None, **empty)

@@ -179,3 +179,12 @@ def test_numbers() -> None:
     ]
     assert share(1, None) == share(None, 1) == share(0, 0) == "-"
     assert (sqnr(None, 1.0), sqnr(None, None)) == ("exact", "not measured")
+
+
+def test_whole_columns_are_not_shortened_first() -> None:
+    """The names of a column that is kept whole stay readable while others can wrap."""
+    lines = table(("pass", "text"), [("rewrite-conv-transpose", "many words " * 5)], 50, whole=(0,))
+    assert "rewrite-conv-transpose" in lines[1]
+    assert max(map(cells, lines)) <= 50
+    narrow = table(("pass", "text"), [("x" * 60, "many words")], 30, whole=(0,))
+    assert max(map(cells, narrow)) <= 30

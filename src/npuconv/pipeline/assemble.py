@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Literal
 from npuconv import plan as planning
 from npuconv.diagnostics import Finding, Severity, Status
 from npuconv.model import query
+from npuconv.pipeline import placed, planned
 from npuconv.report import schema
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node, Tensor
-    from npuconv.passes._forms import Form
     from npuconv.pipeline.legalize import Legalized
 
 Verdict = Literal["convertible", "converted", "refused"]
@@ -50,9 +50,11 @@ def assemble(
         ),
         summary=_summary(work, verdict, warnings),
         findings=tuple(_finding(f) for f in work.findings),
+        plan=work.planned,
         rewrites=_rewrites(work),
         refusals=_refusals(work),
         nodes=work.nodes,
+        device=work.device,
         quantization=quantization,
         accuracy=accuracy,
         unknown_limits=_unknown_limits(work),
@@ -62,8 +64,10 @@ def assemble(
 
 def describe(work: Legalized) -> None:
     """Note placement and costs of the float graph, before quantization changes its nodes."""
-    work.nodes = tuple(_node(work, node) for node in work.model.nodes())
-    work.transitions = planning.transitions(work.model, work.plan)
+    found = planning.subgraphs(work.model, work.plan)
+    number = {id(node): at for at, one in enumerate(found, 1) for node in one.nodes}
+    work.nodes = tuple(_node(work, n, number.get(id(n))) for n in work.model.nodes())
+    work.device = placed.device(work, found)
 
 
 def _version() -> str:
@@ -108,8 +112,13 @@ def _summary(
         by_severity={s: severities.get(s, 0) for s in Severity},
         by_status={s: statuses.get(s, 0) for s in Status},
         placement={place: _count(work.nodes, place) for place in _PLACES},
-        transitions=work.transitions,
+        transitions=_transitions(work),
     )
+
+
+def _transitions(work: Legalized) -> int:
+    found = work.device
+    return found.to_device.tensors + found.to_host.tensors if found else 0
 
 
 def _headline(
@@ -141,7 +150,7 @@ def _count(nodes: tuple[schema.NodeInfo, ...], place: schema.Placement) -> schem
     return schema.Count(nodes=len(there), macs=sum(known) if len(known) == len(macs) else None)
 
 
-def _node(work: Legalized, node: Node) -> schema.NodeInfo:
+def _node(work: Legalized, node: Node, subgraph: int | None) -> schema.NodeInfo:
     return schema.NodeInfo(
         name=work.model.label(node),
         op=query.qualified(node),
@@ -149,6 +158,7 @@ def _node(work: Legalized, node: Node) -> schema.NodeInfo:
         reason=work.plan.reason[id(node)],
         macs=planning.macs(node),
         parameters=planning.parameters(node),
+        subgraph=subgraph,
     )
 
 
@@ -184,21 +194,9 @@ def _rewrites(work: Legalized) -> tuple[schema.Rewrite, ...]:
             macs_after=r.cost_after.macs,
             weight_bytes_before=r.cost_before.weight_bytes,
             weight_bytes_after=r.cost_after.weight_bytes,
-            alternatives=tuple(_alternative(work, form) for form in r.forms),
+            alternatives=planned.choice(work, r).alternatives,
         )
         for r in work.ctx.rewrites
-    )
-
-
-def _alternative(work: Legalized, form: Form) -> schema.Alternative:
-    return schema.Alternative(
-        form=form.name,
-        macs=form.cost.macs,
-        weight_bytes=form.cost.weight_bytes,
-        moved_bytes=form.moved_bytes,
-        cost=form.total(work.target),
-        obstacle=form.obstacle,
-        chosen=form.chosen,
     )
 
 

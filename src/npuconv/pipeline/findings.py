@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,9 +13,10 @@ from npuconv.rules import _engine
 
 if TYPE_CHECKING:
     from npuconv.config import Options
-    from npuconv.passes._context import RewriteRecord
+    from npuconv.passes._context import RefusalRecord, RewriteRecord
     from npuconv.rules._context import RuleContext
 
+_REWRITERS = ("rewrite-", "split-grouped-")  # passes that make one operator of another
 SWEEP = "sweep"  # unused nodes go without a pass having to say so
 
 Key = tuple[str, tuple[str, ...]]
@@ -25,8 +26,8 @@ class Tracker:
     """Watches the findings of the source graph while passes change it.
 
     After each pass that fired the rules are asked again, only those that still have
-    something open. Notes are about a node being there, so for them it is enough to look
-    whether it still is.
+    something open, and only of the nodes it is about. Notes are about a node being there,
+    so for them it is enough to look whether it still is.
 
     Args:
         before: the findings of the source graph.
@@ -41,8 +42,8 @@ class Tracker:
     def step(self, pass_name: str, ctx: RuleContext) -> None:
         """A pass has fired: what went, went with it."""
         if self._open:
-            remaining = _Index(_engine.lint(ctx, only={f.code for f in self._open}))
-            self._open = self._keep(self._open, pass_name, remaining.has)
+            left = _engine.marks_left(ctx, self._open)
+            self._open = self._keep(self._open, pass_name, lambda f: _marked(f, left))
         if self._notes:
             there = {ctx.model.label(node) for node in ctx.model.nodes()}
             self._notes = self._keep(self._notes, pass_name, lambda f: f.node in there)
@@ -50,8 +51,12 @@ class Tracker:
     def _keep(
         self, findings: list[Finding], pass_name: str, stays: Callable[[Finding], bool]
     ) -> list[Finding]:
-        kept = [f for f in findings if stays(f)]
-        self._gone |= {f.key: pass_name for f in findings if not stays(f)}
+        kept = []
+        for finding in findings:
+            if stays(finding):
+                kept.append(finding)
+            else:
+                self._gone[finding.key] = pass_name
         return kept
 
     def merge(self, after: list[Finding], rewrites: Iterable[RewriteRecord]) -> list[Finding]:
@@ -59,36 +64,53 @@ class Tracker:
 
         A note on a node that is still there and no longer applies was never a fault.
         """
-        records = list(rewrites)
-        index = _Index(after)
+        results, there = _Results(rewrites), _engine.marks(after)
         return [
             *after,
             *(
-                _rewritten(f, self._gone[f.key], records)
+                results.of(f, self._gone[f.key])
                 for f in self._before
-                if f.key in self._gone and not index.has(f)
+                if f.key in self._gone and not _marked(f, there)
             ),
         ]
 
 
-class _Index:
-    """Findings by code and by every source node they stand for."""
-
-    def __init__(self, findings: list[Finding]) -> None:
-        self._keys = {(f.code, label) for f in findings for label in f.origin or ("",)}
-
-    def has(self, finding: Finding) -> bool:
-        """Whether a finding of that code still stands for one of its source nodes."""
-        return any((finding.code, label) in self._keys for label in finding.origin or ("",))
+def _marked(finding: Finding, marks: Container[_engine.Mark]) -> bool:
+    """Whether a finding of that code still stands for one of its source nodes."""
+    return any((finding.code, label) in marks for label in finding.origin or ("",))
 
 
-def _rewritten(finding: Finding, pass_name: str, records: list[RewriteRecord]) -> Finding:
-    labels = set(finding.origin)
-    mine = [
-        r for r in records if r.pass_name == pass_name and (not labels or labels & set(r.origin))
-    ]
-    into = mine[-1].after if mine else ("nothing reads it any more" if pass_name == SWEEP else "")
-    return finding.with_status(Status.REWRITTEN, rewritten_by=pass_name, rewritten_into=into)
+class _Results:
+    """The last that each pass made of every source node, and of any ('')."""
+
+    def __init__(self, records: Iterable[RewriteRecord]) -> None:
+        self._records = list(records)
+        self._last: dict[tuple[str, str], int] = {}
+        for number, record in enumerate(self._records):
+            for label in (*record.origin, ""):
+                self._last[record.pass_name, label] = number
+
+    def of(self, finding: Finding, pass_name: str) -> Finding:
+        """The finding as rewritten by that pass."""
+        labels = finding.origin or ("",)
+        last = max(self._last.get((pass_name, label), -1) for label in labels)
+        into = "nothing reads it any more" if pass_name == SWEEP else ""
+        if last >= 0:
+            into = self._records[last].after
+        return finding.with_status(Status.REWRITTEN, rewritten_by=pass_name, rewritten_into=into)
+
+
+def explained(findings: Iterable[Finding], refusals: Iterable[RefusalRecord]) -> list[Finding]:
+    """Errors that remain, with what kept the passes from rewriting their nodes."""
+    reasons = {r.node: r.reason for r in refusals if r.pass_name.startswith(_REWRITERS)}
+    return [_explained(f, reasons.get(f.node, "")) for f in findings]
+
+
+def _explained(finding: Finding, reason: str) -> Finding:
+    remains = finding.severity == Severity.ERROR and finding.status == Status.REMAINING
+    if not remains or not reason or reason in finding.message:
+        return finding
+    return replace(finding, message=f"{finding.message}; not rewritten: {reason}")
 
 
 def check_codes(options: Options) -> None:

@@ -23,6 +23,7 @@ _EXTENTS: tuple[tuple[int, ...], ...] = (
     (224, 224), (256, 256), (320, 320), (48, 320), (32, 320), (128, 128), (64, 64), (32, 32),
     (16, 16), (1, 1),
 )  # fmt: skip
+_LENGTHS = ((512,), (1024,), (16000,))  # of a piece of sound: one open axis only
 _BATCH = 1
 
 
@@ -35,13 +36,27 @@ def sample_inputs(
         The specs, and a sentence on extents that were assumed: only for synthetic
         samples, and only where the model leaves more than the batch open.
     """
-    specs = [_spec(t.name, t.dtype, query.shape(t)) for t in model.graph.inputs]
+    shapes = [query.shape(t) for t in model.graph.inputs]
+    # A name that the first axis of some input has is the batch wherever it stands.
+    batches: set[int | str | None] = {d[0] for d in shapes if d and isinstance(d[0], str)}
+    batches = batches if source is None else set()
+    inputs = zip(model.graph.inputs, shapes, strict=True)
+    specs = [_spec(t.name, t.dtype, _without_batch(dims, batches)) for t, dims in inputs]
     if source is not None or not any(_open_axes(s) for s in specs):
         return specs, ""
     for candidate in _candidates(specs):
         if _runs(proto, candidate):
             return candidate, _sentence(specs, candidate)
     return specs, ""
+
+
+def _without_batch(
+    dims: tuple[int | str | None, ...] | None, batches: set[int | str | None]
+) -> tuple[int | str | None, ...] | None:
+    """The shape with 1 for a batch that is not the first axis, which samples are stacked on."""
+    if dims is None:
+        return None
+    return (*dims[:1], *(_BATCH if dim in batches else dim for dim in dims[1:]))
 
 
 def _spec(name: str, dtype: object, dims: tuple[int | str | None, ...] | None) -> InputSpec:
@@ -55,7 +70,8 @@ def _open_axes(spec: InputSpec) -> list[int]:
 
 
 def _candidates(specs: list[InputSpec]) -> Iterator[list[InputSpec]]:
-    for extents in _EXTENTS:
+    long = all(len(_open_axes(spec)) < 2 for spec in specs)
+    for extents in (*_EXTENTS, *(_LENGTHS if long else ())):
         yield [_filled(spec, extents) for spec in specs]
 
 

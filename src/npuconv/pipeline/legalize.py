@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,11 +15,12 @@ from npuconv.errors import ModelError
 from npuconv.model import edit, load, query, save, shapes
 from npuconv.passes import Pass, Phase, _manager
 from npuconv.passes._context import PassContext
+from npuconv.pipeline import planned
 from npuconv.pipeline.assemble import describe, tensor_spec
-from npuconv.pipeline.findings import SWEEP, Tracker, check_codes, wanted
+from npuconv.pipeline.findings import SWEEP, Tracker, check_codes, explained, wanted
 from npuconv.plan import Plan, make_plan
 from npuconv.rules import _engine
-from npuconv.rules._context import RuleContext
+from npuconv.rules._context import RuleContext, Sheet
 from npuconv.rules._unknown import Need, needs
 from npuconv.target import Target
 
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     import onnx
 
     from npuconv.model.core import Model
-    from npuconv.report.schema import NodeInfo, TensorSpec
+    from npuconv.report.schema import Device, NodeInfo, Planned, TensorSpec
 
 
 @dataclass
@@ -42,9 +44,12 @@ class Legalized:
     blocked: set[str] = field(default_factory=set)  # names of nodes kept off the device
     plan: Plan = field(default_factory=Plan)
     needs: list[Need] = field(default_factory=list)
+    before: planned.Source = field(default_factory=planned.Source)
+    planned: tuple[Planned, ...] = ()
     nodes: tuple[NodeInfo, ...] = ()
-    transitions: int = 0
+    device: Device | None = None
     timings: list[tuple[str, float]] = field(default_factory=list)
+    sheets: dict[Hashable, Sheet] = field(default_factory=dict)  # what the rules have measured
 
 
 @dataclass(frozen=True)
@@ -76,18 +81,23 @@ def legalize(source: str | Path | onnx.ModelProto, options: Options) -> Legalize
     work = Legalized(model, target, options, _context(target, options), info)
     work.timings.append(("load", time.perf_counter() - start))
     before = _engine.lint(_rules(work))
+    work.before = planned.look(model)
     if contradiction and not any(f.severity == Severity.ERROR for f in before):
         _refuse_unless_it_runs(model, contradiction)
     # Nothing can be said of what a rewrite does to a node that means nothing.
     malformed = _engine.is_malformed(before)
     tracker = Tracker(before)
-    if not malformed:
-        _rewrite(work, tracker)
+    if malformed:
+        work.before.settle(model, target, before)
+    else:
+        _rewrite(work, tracker, {f.code for f in before if f.severity == Severity.ERROR})
     after = before if malformed else _engine.lint(_rules(work))
     work.blocked = _blocked(model, after)
     work.plan = make_plan(model, target, work.blocked)
     work.needs = needs(model, _rules(work))
-    work.findings = wanted(tracker.merge(after, work.ctx.rewrites), options)
+    merged = tracker.merge(after, work.ctx.rewrites)
+    work.findings = wanted(explained(merged, work.ctx.refusals), options)
+    work.planned = planned.rows(work)
     describe(work)
     return work
 
@@ -105,7 +115,7 @@ def _context(target: Target, options: Options) -> PassContext:
 
 
 def _rules(work: Legalized) -> RuleContext:
-    return RuleContext(work.model, work.target, work.options)
+    return RuleContext(work.model, work.target, work.options, work.sheets)
 
 
 def _source_info(model: Model) -> SourceInfo:
@@ -118,7 +128,7 @@ def _source_info(model: Model) -> SourceInfo:
     )
 
 
-def _rewrite(work: Legalized, tracker: Tracker) -> None:
+def _rewrite(work: Legalized, tracker: Tracker, errors: set[str]) -> None:
     """Run the float phases; the tracker notes which finding went with which pass."""
 
     def after_pass(item: Pass, seconds: float) -> None:
@@ -129,6 +139,9 @@ def _rewrite(work: Legalized, tracker: Tracker) -> None:
         tracker.step(SWEEP, _rules(work))
     for phase in (Phase.CANONICALIZE, Phase.LEGALIZE):
         _manager.run_phase(work.model, phase, work.ctx, after_pass)
+        if phase == Phase.CANONICALIZE:
+            left = _engine.lint(_rules(work), only=errors) if errors else []
+            work.before.settle(work.model, work.target, left)
     if edit.sweep(work.model):
         tracker.step(SWEEP, _rules(work))
 

@@ -1,20 +1,27 @@
 """Which node runs where, which tensors are int8, and what that costs."""
 
 from npuconv.plan.costs import Cost, cost, macs, parameters, weight_bytes
-from npuconv.plan.crossings import transitions
+from npuconv.plan.crossings import Crossings, Port, bytes_of, crossings, transitions
 from npuconv.plan.placement import EXACT_ON_INT8, Group, Placement, Plan, data_inputs, make_plan
+from npuconv.plan.subgraphs import Subgraph, subgraphs
 
 __all__ = [
     "EXACT_ON_INT8",
     "Cost",
+    "Crossings",
     "Group",
     "Placement",
     "Plan",
+    "Port",
+    "Subgraph",
+    "bytes_of",
     "cost",
+    "crossings",
     "data_inputs",
     "macs",
     "make_plan",
     "parameters",
+    "subgraphs",
     "transitions",
     "weight_bytes",
 ]

@@ -1,9 +1,9 @@
 """Which node runs where, and which tensors are int8: decided once, for check and convert.
 
 A convolution that no finding stands against runs on the device. What follows it and
-passes int8 values on unchanged (Relu, MaxPool, Reshape, ...) is carried in int8 too; all
-other operators run on the host, in float. Tensors joined by carried operators share one
-scale and form a *group*.
+passes int8 values on unchanged (Relu, MaxPool, Reshape, ...) is carried in int8 too, on the
+device where that lists it; all other operators run on the host, in float. Tensors joined by
+carried operators share one scale and form a *group*.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from npuconv.model import query
+from npuconv.facts import DECIDED_LATER
+from npuconv.model import facts, query
 
 if TYPE_CHECKING:
+    from npuconv.facts import Facts
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
     from npuconv.target import Target
@@ -158,28 +160,46 @@ def _pads_with_constant(node: Node) -> bool:
 
 
 def _place(model: Model, plan: Plan, target: Target, blocked: set[str]) -> None:
-    assumed = set(target.fused_activations.assume)
-    other: Placement = "undocumented" if target.unlisted_operators == "undocumented" else "host"
     for node in model.nodes():
-        place: Placement = other
-        reason = _host_reason(node, target, plan.is_carried(node))
         if plan.on_device(node):
-            place, reason = "device", f"{node.op} is listed and within every known limit"
-        elif plan.is_carried(node) and node.op in assumed and _follows_device(node, plan):
-            place, reason = "device", f"{node.op} after a convolution: assumed to be fused"
+            place, reason = _within(node)
         elif node.name in blocked:
             place, reason = "host", "a finding keeps it off the device"
+        else:
+            place, reason = _place_other(node, plan, target)
         plan.placement[id(node)], plan.reason[id(node)] = place, reason
+
+
+def _within(node: Node) -> tuple[Placement, str]:
+    return "device", f"{node.op} is listed and within every known limit"
+
+
+def _place_other(node: Node, plan: Plan, target: Target) -> tuple[Placement, str]:
+    """Where a node runs that is no convolution of the device."""
+    fused, carried = target.fused_activations, plan.is_carried(node)
+    names = fused.values if fused.known else fused.assume
+    if carried and node.op in names and _follows_device(node, plan):
+        how = "fused" if fused.known else "assumed to be fused"
+        return "device", f"{node.op} after a convolution: {how}"
+    operator = target.operator(node.op, node.domain or "")
+    how = "runs on int8 tensors, exactly" if carried else "runs in float"
+    if operator is None:
+        unlisted = target.unlisted_operators == "undocumented"
+        where = f"target {target.name} does not list {query.qualified(node)}"
+        return "undocumented" if unlisted else "host", f"{where}; {how}"
+    if objections := operator.objections(_facts(node)):
+        return "host", f"{objections[0]}; {how}"
+    # what the device could run is only of use to it as int8
+    return _within(node) if carried else ("host", f"{node.op} is listed, but not quantized; {how}")
+
+
+def _facts(node: Node) -> Facts:
+    return {k: v for k, v in facts.measure(node).items() if k not in DECIDED_LATER}
 
 
 def _follows_device(node: Node, plan: Plan) -> bool:
     maker = query.producer(node.inputs[0])
     return maker is not None and plan.on_device(maker)
-
-
-def _host_reason(node: Node, target: Target, carried: bool) -> str:
-    where = f"target {target.name} does not list {query.qualified(node)}"
-    return f"{where}; runs on int8 tensors, exactly" if carried else f"{where}; runs in float"
 
 
 class _Sets:

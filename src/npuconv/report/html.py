@@ -11,7 +11,7 @@ from importlib.resources import files
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
-from npuconv.report import digest, words
+from npuconv.report import digest, planned, words
 from npuconv.report.escape import visible
 from npuconv.report.schema import LayerQuant, Report
 
@@ -30,6 +30,7 @@ def render_many(reports: Sequence[Report]) -> str:
     page = _template().render(
         reports=reports,
         digest=digest,
+        planned=planned,
         words=words,
         width=_width,
         is_weak=_is_weak,

@@ -64,7 +64,12 @@ def pad(text: str, width: int, *, right: bool = False) -> str:
 
 
 def table(
-    head: Sequence[str], rows: Iterable[Sequence[str]], width: int, *, right: Iterable[int] = ()
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    width: int,
+    *,
+    right: Iterable[int] = (),
+    whole: Iterable[int] = (),
 ) -> list[str]:
     """A table under its head, indented by two; what is too long wraps inside its column.
 
@@ -73,12 +78,13 @@ def table(
         rows: as many texts each as there are titles.
         width: columns of the terminal.
         right: columns that are flush right.
+        whole: columns whose words stay whole, as long as the others can give way.
 
     Returns:
         Lines of at most ``width`` columns, without trailing blanks.
     """
     body = [tuple(head), *(tuple(row) for row in rows)]
-    widths = _widths(body, width - 2)
+    widths = _widths(body, width - 2, frozenset(whole))
     flush = frozenset(right)
     return [line for row in body for line in _row(row, widths, flush)]
 
@@ -95,22 +101,24 @@ def _row(row: Sequence[str], widths: Sequence[int], right: frozenset[int]) -> li
     return lines
 
 
-def _widths(body: Sequence[Sequence[str]], room: int) -> list[int]:
+def _widths(body: Sequence[Sequence[str]], room: int, whole: frozenset[int]) -> list[int]:
     """As wide as the texts, or less: titles wrap first, then the widest columns shrink."""
     columns = list(zip(*body, strict=True))
     room -= len(_GAP) * (len(columns) - 1)
     full = [max(map(cells, column)) for column in columns]
     if sum(full) <= room:
         return full
-    return _fit([max(map(cells, [*title.split(), *texts])) for title, *texts in columns], room)
+    widths = [max(map(cells, [*title.split(), *texts])) for title, *texts in columns]
+    return _fit(_fit(widths, room, set(range(len(widths))) - whole), room, set(whole))
 
 
-def _fit(widths: list[int], room: int) -> list[int]:
-    """Takes from the widest column until all fit."""
-    spare = sum(widths) - room
-    while spare > 0 and max(widths) > _MINIMUM:
-        widths[widths.index(max(widths))] -= 1
-        spare -= 1
+def _fit(widths: list[int], room: int, giving: set[int]) -> list[int]:
+    """Takes from the widest of the columns that give way until all fit."""
+    while sum(widths) > room:
+        widest = max(giving, key=lambda at: (widths[at], -at), default=None)
+        if widest is None or widths[widest] <= _MINIMUM:
+            break
+        widths[widest] -= 1
     return widths
 
 

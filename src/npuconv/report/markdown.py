@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 from npuconv.report.digest import (
@@ -11,13 +10,13 @@ from npuconv.report.digest import (
     Group,
     by_pass,
     overview_row,
-    places,
     ranked_layers,
     removed,
     standing,
     tally,
 )
-from npuconv.report.escape import plain
+from npuconv.report.markdown_parts import NAMES, code, few, folded, table, text
+from npuconv.report.markdown_plan import placement, planned
 from npuconv.report.schema import Report
 from npuconv.report.words import (
     LABELS,
@@ -25,7 +24,6 @@ from npuconv.report.words import (
     count,
     difference,
     measured_on,
-    quantity,
     ratio,
     scores,
     sqnr,
@@ -33,10 +31,6 @@ from npuconv.report.words import (
 
 _ICONS = {"refused": "❌", "convertible": "✅", "converted": "✅"}
 _WORST = 5
-_NAMES = 20  # lines of a list, and nodes of a line; a job summary may hold one megabyte
-# What Markdown could take for markup. An underscore inside of a word is none.
-_MARKUP = re.compile(r"[&<>\\`*\[\]|~$#@]|(?<![^\W_])_|_(?![^\W_])|(?<=[a-z]):(?=//)")
-_PLAIN_CODE = re.compile(r"[^`\\|]+")
 
 
 def render(report: Report) -> str:
@@ -52,27 +46,12 @@ def render_many(reports: Sequence[Report]) -> str:
         for model, target, *rest in (overview_row(report) for report in reports)
     ]
     head = f"# {count(len(reports), 'report')}, {refused} refused"
-    table = _table(OVERVIEW_HEAD, rows, right=4)
-    return _join([head, table, *(block for one in reports for block in _document(one))])
-
-
-def text(untrusted: str) -> str:
-    """Prose of which no part is markup."""
-    return _MARKUP.sub(lambda hit: f"&#{ord(hit[0])};", plain(untrusted))
-
-
-def code(untrusted: str) -> str:
-    """A name in a code span; one with backticks, backslashes or pipes as HTML entities."""
-    shown = plain(untrusted).strip()
-    if not shown:
-        return "-"
-    if _PLAIN_CODE.fullmatch(shown):
-        return f"`{shown}`"
-    return f"<code>{text(shown)}</code>"
+    shown = table(OVERVIEW_HEAD, rows, right=4)
+    return _join([head, shown, *(block for one in reports for block in _document(one))])
 
 
 def _document(report: Report) -> list[str]:
-    sections = (_findings, _rewrites, _placement, _unknown_limits, _quantization, _removed)
+    sections = (_findings, planned, _rewrites, placement, _unknown_limits, _quantization, _removed)
     return [*_verdict(report), *(block for section in sections for block in section(report))]
 
 
@@ -92,8 +71,8 @@ def _findings(report: Report) -> list[str]:
         return ["No findings."]
     rows = [_group_row(group) for group in groups]
     head = ("severity", "rule", "findings", "fix", "source")
-    table = _table(head, rows, columns=(2,))
-    return [f"### Findings: {tally(report)}", table, *(_nodes(group) for group in groups)]
+    shown = table(head, rows, columns=(2,))
+    return [f"### Findings: {tally(report)}", shown, *(_nodes(group) for group in groups)]
 
 
 def _group_row(group: Group) -> list[str]:
@@ -112,13 +91,12 @@ def _nodes(group: Group) -> str:
     """The nodes of one rule, folded away."""
     lines = [f"- {_names(entry)}: {text(entry.text)}" for entry in group.entries]
     title = f"{text(group.code)} {text(group.name)}: {count(len(group.findings), 'finding')}"
-    return _folded(title, lines)
+    return folded(title, lines)
 
 
 def _names(entry: Entry) -> str:
     names = [code(one.node) if one.node else "the model" for one in entry.findings]
-    hidden = len(names) - _NAMES
-    return ", ".join(names[:_NAMES]) + (f" and {hidden} more" if hidden > 0 else "")
+    return few(names[:NAMES], len(names))
 
 
 def _rewrites(report: Report) -> list[str]:
@@ -134,8 +112,8 @@ def _rewrites(report: Report) -> list[str]:
     if not rows:
         return []
     head = ("pass", "changes", "largest difference", "measured against")
-    table = _table(head, rows, columns=(1,))
-    return [f"### Rewritten: {count(len(report.rewrites), 'change')}", table]
+    shown = table(head, rows, columns=(1,))
+    return [f"### Rewritten: {count(len(report.rewrites), 'change')}", shown]
 
 
 def _removed(report: Report) -> list[str]:
@@ -146,19 +124,7 @@ def _removed(report: Report) -> list[str]:
     ]
     if not lines:
         return []
-    return [_folded(f"{count(len(lines), 'finding')} rewritten away", lines)]
-
-
-def _placement(report: Report) -> list[str]:
-    rows = [
-        [one.name, str(one.nodes), one.node_share, quantity(one.macs), one.mac_share]
-        for one in places(report)
-    ]
-    if not rows:
-        return []
-    crossings = count(report.summary.transitions, "transition")
-    table = _table(("runs on", "nodes", "share", "MACs", "share"), rows, columns=(1, 2, 3, 4))
-    return ["### Placement", table, f"{crossings} between device and host."]
+    return [folded(f"{count(len(lines), 'finding')} rewritten away", lines)]
 
 
 def _unknown_limits(report: Report) -> list[str]:
@@ -176,7 +142,7 @@ def _unknown_limits(report: Report) -> list[str]:
         for one in report.unknown_limits
     ]
     head = ("limit", "the model needs", "nodes", "for example", "source", "assumed")
-    return ["### Unknown limits", _table(head, rows, columns=(2,))]
+    return ["### Unknown limits", table(head, rows, columns=(2,))]
 
 
 def _quantization(report: Report) -> list[str]:
@@ -193,29 +159,8 @@ def _quantization(report: Report) -> list[str]:
     ]
     if rows:
         head = ("layer that loses most", "SQNR", "cosine", "note")
-        blocks.append(_table(head, rows, columns=(1, 2)))
+        blocks.append(table(head, rows, columns=(1, 2)))
     return blocks
-
-
-def _table(
-    head: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    *,
-    columns: Iterable[int] = (),
-    right: int = 0,
-) -> str:
-    """A table; ``columns`` are flush right, or the last ``right`` ones."""
-    flush = {*columns, *range(len(head) - right, len(head))}
-    rule = ["---:" if at in flush else "---" for at in range(len(head))]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *rows))
-
-
-def _folded(title: str, lines: Sequence[str]) -> str:
-    """A list that opens on a click; a very long one is cut."""
-    hidden = len(lines) - _NAMES
-    more = [f"- ... and {hidden} more"] if hidden > 0 else []
-    body = "\n".join([*lines[:_NAMES], *more])
-    return f"<details><summary>{title}</summary>\n\n{body}\n\n</details>"
 
 
 def _join(blocks: Iterable[str]) -> str:

@@ -8,26 +8,56 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from npuconv.diagnostics import Severity, Status
+from npuconv.report.schema_changes import Alternative, Choice, Planned, Refusal, Rewrite
+from npuconv.report.schema_device import Device, MacShare, Port, Subgraph, Traffic
+from npuconv.report.schema_part import Part
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "Accuracy",
+    "Alternative",
+    "Choice",
+    "Count",
+    "Device",
+    "FindingInfo",
+    "LayerQuant",
+    "MacShare",
+    "ModelInfo",
+    "NodeInfo",
+    "OutputAccuracy",
+    "Placement",
+    "Planned",
+    "Port",
+    "Quantization",
+    "Refusal",
+    "Report",
+    "Rewrite",
+    "Subgraph",
+    "Summary",
+    "TargetInfo",
+    "TensorQuant",
+    "TensorSpec",
+    "Timing",
+    "Tool",
+    "Traffic",
+    "UnknownLimit",
+]
 
 SCHEMA_VERSION = 1
 Placement = Literal["device", "host", "undocumented"]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Tool(_Part):
+class Tool(Part):
     """Who wrote the report."""
 
     name: str = "npuconv"
     version: str
 
 
-class TensorSpec(_Part):
+class TensorSpec(Part):
     """A model input or output."""
 
     name: str
@@ -37,7 +67,7 @@ class TensorSpec(_Part):
     )
 
 
-class ModelInfo(_Part):
+class ModelInfo(Part):
     """The source model."""
 
     path: str
@@ -49,7 +79,7 @@ class ModelInfo(_Part):
     outputs: tuple[TensorSpec, ...]
 
 
-class TargetInfo(_Part):
+class TargetInfo(Part):
     """The target description that was used."""
 
     name: str
@@ -57,14 +87,14 @@ class TargetInfo(_Part):
     sha256: str
 
 
-class Count(_Part):
+class Count(Part):
     """Nodes and multiply-accumulates of one placement."""
 
     nodes: int
     macs: int | None = Field(description="null where a dynamic dimension leaves it open")
 
 
-class Summary(_Part):
+class Summary(Part):
     """The verdict, and the numbers behind it."""
 
     verdict: Literal["convertible", "converted", "refused"]
@@ -77,7 +107,7 @@ class Summary(_Part):
     transitions: int = Field(description="edges that cross between device and host")
 
 
-class FindingInfo(_Part):
+class FindingInfo(Part):
     """One finding; see ``npuconv explain CODE``."""
 
     code: str
@@ -95,50 +125,7 @@ class FindingInfo(_Part):
     rewritten_into: str
 
 
-class Alternative(_Part):
-    """One form a convolution could have taken."""
-
-    form: str
-    macs: int | None
-    weight_bytes: int
-    moved_bytes: int = Field(description="copied between its parts, per inference")
-    cost: float | None = Field(description="by the weights of the target file; null: unknown")
-    obstacle: str = Field("", description="why it cannot be taken")
-    chosen: bool
-
-
-class Rewrite(_Part):
-    """One change to the graph, measured against what it replaced."""
-
-    pass_name: str = Field(alias="pass", serialization_alias="pass")
-    node: str
-    before: str
-    after: str
-    max_abs_difference: float | None = Field(
-        description="largest difference of the outputs on the same inputs; null: not measured"
-    )
-    reference: str = Field(description="what ran the original: onnxruntime, onnx.reference, ...")
-    note: str = ""
-    macs_before: int | None = Field(0, description="null where a dimension is not known")
-    macs_after: int | None = 0
-    weight_bytes_before: int = Field(0, description="of int8 weights")
-    weight_bytes_after: int = 0
-    alternatives: tuple[Alternative, ...] = ()
-
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
-
-
-class Refusal(_Part):
-    """A rewrite that nearly happened, and why it did not."""
-
-    pass_name: str = Field(alias="pass", serialization_alias="pass")
-    node: str
-    reason: str
-
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
-
-
-class NodeInfo(_Part):
+class NodeInfo(Part):
     """One node of the device-ready float graph."""
 
     name: str
@@ -147,9 +134,10 @@ class NodeInfo(_Part):
     reason: str
     macs: int | None
     parameters: int
+    subgraph: int | None = Field(None, description="of the device, from 1; null on the host")
 
 
-class TensorQuant(_Part):
+class TensorQuant(Part):
     """How one activation tensor is quantized."""
 
     name: str
@@ -160,7 +148,7 @@ class TensorQuant(_Part):
     clip_fraction: float = Field(description="share of the calibration values beyond the range")
 
 
-class LayerQuant(_Part):
+class LayerQuant(Part):
     """The output of one layer on one sample, errors of earlier layers included."""
 
     name: str
@@ -169,7 +157,7 @@ class LayerQuant(_Part):
     note: str = ""
 
 
-class Quantization(_Part):
+class Quantization(Part):
     """How the model was quantized."""
 
     format: str
@@ -181,7 +169,7 @@ class Quantization(_Part):
     layers: tuple[LayerQuant, ...] = ()
 
 
-class OutputAccuracy(_Part):
+class OutputAccuracy(Part):
     """The int8 model against the float model, one output."""
 
     name: str
@@ -190,7 +178,7 @@ class OutputAccuracy(_Part):
     top1_agreement: float | None
 
 
-class Accuracy(_Part):
+class Accuracy(Part):
     """The int8 model against the float model."""
 
     samples: int
@@ -201,7 +189,7 @@ class Accuracy(_Part):
     outputs: tuple[OutputAccuracy, ...]
 
 
-class UnknownLimit(_Part):
+class UnknownLimit(Part):
     """A limit that nobody has written down, and what the model needs of it."""
 
     limit: str
@@ -212,14 +200,14 @@ class UnknownLimit(_Part):
     assumption: str = ""
 
 
-class Timing(_Part):
+class Timing(Part):
     """Wall time of one stage, in seconds; only with --timings."""
 
     stage: str
     seconds: float
 
 
-class Report(_Part):
+class Report(Part):
     """Everything npuconv has to say about one model on one target."""
 
     schema_version: Literal[1] = 1
@@ -228,9 +216,11 @@ class Report(_Part):
     target: TargetInfo
     summary: Summary
     findings: tuple[FindingInfo, ...] = ()
+    plan: tuple[Planned, ...] = Field((), description="source nodes that become something else")
     rewrites: tuple[Rewrite, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     nodes: tuple[NodeInfo, ...] = ()
+    device: Device | None = None
     quantization: Quantization | None = None
     accuracy: Accuracy | None = None
     unknown_limits: tuple[UnknownLimit, ...] = ()

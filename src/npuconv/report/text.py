@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from npuconv.report import text_findings, text_tables
+from npuconv.report import text_findings, text_plan, text_tables
 from npuconv.report.layout import Paint, cells, elide, hang
 from npuconv.report.schema import Report
 from npuconv.report.text_view import LABEL_STYLE, Block, View
@@ -18,6 +18,7 @@ _VERDICT_STYLE = {"refused": "red", "convertible": "green", "converted": "green"
 _NARROWEST = 60  # the table of several reports needs so many
 _SECTIONS = (
     text_findings.findings,
+    text_plan.planned,
     text_tables.rewrites,
     text_tables.refusals,
     text_tables.placement,

@@ -17,6 +17,7 @@ from npuconv.report.text_view import Block, View
 from npuconv.report.words import (
     calibrated_on,
     count,
+    device_change,
     difference,
     document,
     measured_on,
@@ -26,6 +27,8 @@ from npuconv.report.words import (
     ratio,
     scores,
     sqnr,
+    subgraph_row,
+    traffic,
 )
 
 _WORST = 5  # layers that are shown unless verbose
@@ -42,7 +45,7 @@ def rewrites(report: Report, view: View) -> Block:
     ]
     head = ("pass", "changes", "largest difference", "measured against")
     lines = view.title(f"Rewritten: {count(len(report.rewrites), 'change')}")
-    lines += view.table(head, rows, right=(1,))
+    lines += view.table(head, rows, right=(1,), whole=(0,))
     return lines + _changes(report, view)
 
 
@@ -81,7 +84,23 @@ def placement(report: Report, view: View) -> Block:
     return [
         *view.title(f"Placement: {crossings} between device and host"),
         *view.table(("runs on", "nodes", "share", "MACs", "share"), rows, right=(1, 2, 3, 4)),
+        *_device(report, view),
     ]
+
+
+def _device(report: Report, view: View) -> Block:
+    """What crosses, and what the rewrites brought; when verbose, every subgraph."""
+    device = report.device
+    if device is None:
+        return []
+    lines = hang(traffic(device), view.width, first="  ", rest="    ")
+    text = f"MACs on the device: {device_change(device)}"
+    lines += hang(text, view.width, first="  ", rest="    ")
+    if not (view.verbose and device.subgraphs):
+        return lines
+    head = ("subgraph", "nodes", "MACs", "from", "to", "in", "out")
+    rows = [subgraph_row(one) for one in device.subgraphs]
+    return lines + view.table(head, rows, right=(0, 1, 2, 5, 6))
 
 
 def unknown_limits(report: Report, view: View) -> Block:

@@ -35,11 +35,15 @@ class View:
         return self.paint(word, "bold", *styles) + line[len(word) :]
 
     def table(
-        self, head: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()
+        self,
+        head: Sequence[str],
+        rows: Iterable[Sequence[str]],
+        right: Iterable[int] = (),
+        whole: Iterable[int] = (),
     ) -> Block:
         """A table of texts that are made harmless here, its head dimmed."""
         safe = [[self.safe(text) for text in row] for row in rows]
-        lines = table(head, safe, self.width, right=right)
+        lines = table(head, safe, self.width, right=right, whole=whole)
         return [self.paint(lines[0], "dim"), *lines[1:]]
 
     def labelled(self, label: str, texts: Sequence[str], indent: int, limit: int = 3) -> Block:

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from npuconv.report.schema import Accuracy, OutputAccuracy, Quantization, Report
+from npuconv.report.schema import (
+    Accuracy,
+    Device,
+    MacShare,
+    OutputAccuracy,
+    Port,
+    Quantization,
+    Report,
+    Subgraph,
+)
 
 UNKNOWN_MACS = "unknown (dynamic shape)"
 LABELS = {"refused": "REFUSED", "convertible": "OK", "converted": "CONVERTED"}
@@ -31,6 +40,21 @@ def quantity(number: int | None) -> str:
     return f"{value:.1f}{units[0]}" if units[0] else str(number)
 
 
+def size(number: int | None) -> str:
+    """A number of bytes with its unit: ``4.6 KiB``."""
+    if number is None:
+        return "unknown"
+    value, units = float(number), [" B", " KiB", " MiB", " GiB"]
+    while value >= 1023.95 and len(units) > 1:
+        value, units = value / 1024, units[1:]
+    return f"{number} B" if units[0] == " B" else f"{value:.1f}{units[0]}"
+
+
+def change(before: str, after: str) -> str:
+    """Both, or one where nothing changes."""
+    return before if before == after else f"{before} -> {after}"
+
+
 def share(part: int | None, whole: int | None) -> str:
     """A share in per cent; never rounded to all or nothing when it is not."""
     if part is None or not whole:
@@ -47,6 +71,47 @@ def total_macs(report: Report) -> int | None:
     """All MACs of the model, or ``None`` when those of one placement are unknown."""
     macs = [part.macs for part in report.summary.placement.values()]
     return None if None in macs else sum(number or 0 for number in macs)
+
+
+def device_change(device: Device) -> str:
+    """The share of the MACs that runs on the device: ``12.0 % before rewriting, 100.0 % after``."""
+    before, after = (_mac_share(one) for one in (device.macs_before, device.macs_after))
+    return f"{before} before rewriting, {after} after"
+
+
+def _mac_share(macs: MacShare) -> str:
+    if macs.device == 0 or macs.total == 0:
+        return "0.0 %" if macs.total != 0 else "none"
+    return share(macs.device, macs.total) if macs.device and macs.total else "unknown"
+
+
+def traffic(device: Device) -> str:
+    """``2 subgraphs on the device; per inference 3.0 KiB to it and 12.5 KiB back``."""
+    there, back = size(device.to_device.bytes), size(device.to_host.bytes)
+    if device.to_device.bytes is None and device.to_host.bytes is None:
+        moved = "how many bytes cross is unknown (dynamic shape)"
+    else:
+        moved = f"per inference {there} to it and {back} back"
+    return f"{count(len(device.subgraphs), 'subgraph')} on the device; {moved}"
+
+
+def subgraph_row(one: Subgraph) -> tuple[str, ...]:
+    """One subgraph of the device; the same in every format."""
+    given, made = (_bytes(ports) for ports in (one.inputs, one.outputs))
+    return (
+        str(one.number),
+        str(one.nodes),
+        "unknown" if one.macs is None else quantity(one.macs),
+        one.first,
+        one.last,
+        given,
+        made,
+    )
+
+
+def _bytes(ports: Sequence[Port]) -> str:
+    sizes = [port.bytes for port in ports]
+    return size(None if None in sizes else sum(number or 0 for number in sizes))
 
 
 def device_share(report: Report) -> str:
