@@ -13,6 +13,9 @@ from pathlib import Path
 from npuconv import catalog, schemas
 from npuconv.config import Options, Preprocess
 from npuconv.target import Target, builtin_names
+from npuconv.target.limit import Limit
+from npuconv.target.relation import Relation
+from npuconv.yamlio.check import dotted
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "docs" / "reference"
@@ -72,12 +75,18 @@ def _errors() -> str:
     return f"{NOTE}# Errors and exit codes\n\n```\n{doc}\n```\n"
 
 
+def cell(text: str) -> str:
+    """A bar would end the cell of a table."""
+    return text.replace("|", "\\|")
+
+
 def _targets() -> str:
     parts = []
     for name in builtin_names():
         target = Target.load(name)
-        rows = [f"| `{path}` | {limit.text()} | {limit.source} | {limit.why} |"
-                for path, limit in target.limits()]  # fmt: skip
+        cited = [(dotted(path), part) for path, part in target.cited()]
+        rows = [f"| `{path}` | {cell(part.text())} | {part.source} | {cell(part.why)} |"
+                for path, part in cited if isinstance(part, Limit | Relation)]  # fmt: skip
         table = "\n".join(["| limit | value | source | |", "|---|---|---|---|", *rows])
         parts.append(f"## {name}\n\n{target.description.strip()}\n\n{table}\n")
     return f"{NOTE}# Built-in targets\n\n" + "\n".join(parts)

@@ -73,6 +73,80 @@ def test_check_and_convert_agree(path):
     runs(path, result.model, result.report)
 
 
+REFUSED = {
+    "brainchop_gw_ae": "SHP001",  # three axes, none of which can go
+    "kws_micro_emx_qdq": "MDL001",
+    "kws_micro_emx_qop": "MDL001",
+    "mnist_quant_connxr": "MDL001",
+}
+
+
+@found
+@pytest.mark.parametrize("path", MODELS, ids=lambda p: p.parent.name)
+def test_float_is_the_original(path):
+    """What is legalized is the same function, and has legal convolutions only."""
+    name = path.parent.name
+    options = {"format": "float", "input_shape": SHAPES.get(name, {})}
+    if name in REFUSED:
+        with pytest.raises(npuconv.UnsupportedModelError) as caught:
+            npuconv.convert(path, **options)
+        errors = {f.code for f in caught.value.report.findings if f.severity == "error"}
+        assert REFUSED[name] in errors
+        return
+    model = npuconv.convert(path, **options).model
+    assert illegal(model) == []
+    for seed in range(2):
+        feeds = sample(session(path), SHAPES.get(name, {}), seed)
+        before, after = session(path).run(None, feeds), session(model).run(None, feeds)
+        for old, new in zip(before, after, strict=True):
+            assert near(old, new)
+
+
+def illegal(model: onnx.ModelProto) -> list[str]:
+    """Float convolutions that the notes do not allow."""
+    weights = {t.name: t.dims for t in model.graph.initializer}
+    found = []
+    for node in model.graph.node:
+        attrs = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+        if node.op_type == "ConvTranspose":
+            found.append(node.name)
+        if node.op_type == "Conv":
+            dims, group = weights[node.input[1]], attrs.get("group", 1)
+            pads = attrs.get("auto_pad", b"NOTSET") == b"NOTSET"
+            if len(dims) != 4 or (group != 1 and dims[1] != 1) or not pads:
+                found.append(node.name)
+    return found
+
+
+def sample(runtime: ort.InferenceSession, shapes: dict, seed: int) -> dict[str, np.ndarray]:
+    """Inputs between 0 and 1, of 64 (a sound: 576) where an extent is open."""
+    rng = np.random.default_rng(seed)
+    feeds = {}
+    for wanted in runtime.get_inputs():
+        dims = [d if isinstance(d, int) else 64 for d in wanted.shape]
+        if wanted.shape and not isinstance(wanted.shape[0], int):
+            dims[0] = 1
+        dims = [1 if wanted.shape[a] == "batch" else d for a, d in enumerate(dims)]
+        dims = [576 if len(dims) == 2 and d == 64 else d for d in dims]
+        dims = list(shapes.get(wanted.name, dims))
+        kind = KINDS[wanted.type]
+        values = rng.random(dims) if kind is np.float32 else np.full(dims, 1)
+        feeds[wanted.name] = values.astype(kind)
+    return feeds
+
+
+def near(old: np.ndarray, new: np.ndarray) -> bool:
+    """At least 90 dB, or as near as float32 of numbers about 1 can be (a sigmoid of nearly 0)."""
+    assert old.shape == new.shape
+    if old.dtype.kind != "f":
+        return bool((old == new).all())
+    a, b = old.astype(np.float64), new.astype(np.float64)
+    error = float(((a - b) ** 2).sum())
+    if error == 0 or np.abs(a - b).max() < 4 * np.finfo(np.float32).eps:
+        return True
+    return 10 * np.log10(float((a**2).sum()) / error) > 90
+
+
 def top1(model: onnx.ModelProto | Path, x: np.ndarray, labels: np.ndarray) -> float:
     """Share of the samples whose largest output is the label, in percent, one at a time."""
     runtime = session(model)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,7 +12,9 @@ from asserts import context, read, run_pass
 from builders import Net
 from npuconv.errors import InternalError
 from npuconv.model import edit
-from npuconv.passes import Pass, Phase, _manager, _measure
+from npuconv.model.conv import resolved_pads, window
+from npuconv.passes import Pass, Phase, _manager, _measure, _region
+from npuconv.passes._context import RewriteRecord
 
 
 def chain(length: int):
@@ -99,6 +104,84 @@ def test_large_images_are_measured_small():
     run_pass("resolve-auto-pad", model, ctx)
     assert model.nodes()[0].attrs["pads"] == [1, 1, 1, 1]
     assert ctx.rewrites[0].reference == "onnxruntime"
+
+
+def stretched(extent: int, *output: int, **attrs: object):
+    """A transposed convolution that says how large its output is to be."""
+    net = Net(x=(1, 2, extent, extent)).conv(
+        weight=(2, 2, 4, 3), op="ConvTranspose", strides=[2, 3], output_shape=output, **attrs
+    )
+    return read(net.model()), context()
+
+
+@pytest.mark.parametrize(
+    ("output", "shorter"),
+    [((4002, 6003), [16, 24]), ((4004, 6005), [18, 26]), ((4000, 6000), [14, 21])],
+)
+@pytest.mark.parametrize("auto_pad", ["NOTSET", "SAME_UPPER", "SAME_LOWER"])
+def test_a_large_output_shape_is_measured_small(output, shorter, auto_pad):
+    """A cell less of the input, a stride less of the output: the same pads."""
+    model, ctx = stretched(2001, *output, auto_pad=auto_pad)
+    win = window(model.nodes()[0])
+    assert _region.shorter_output(win) == shorter
+    small = replace(win, input=(1, 2, 8, 8), output_shape=tuple(shorter))
+    assert resolved_pads(small) == resolved_pads(win)
+    assert run_pass("resolve-auto-pad", model, ctx) == 1
+    assert ctx.rewrites[0].reference == "onnxruntime"
+    assert ctx.rewrites[0].difference < 1e-5
+
+
+def test_wrong_pads_are_found_at_a_small_output_shape(monkeypatch):
+    """What is measured small is still measured."""
+    module = importlib.import_module("npuconv.passes.resolve_auto_pad")
+    monkeypatch.setattr(module, "resolved_pads", lambda _: (((0, 1), (0, 0)), (0, 0)))
+    model, ctx = stretched(101, 203, 303)
+    assert resolved_pads(window(model.nodes()[0])) == (((1, 0), (0, 0)), (0, 0))
+    with pytest.raises(InternalError, match="resolve-auto-pad"):
+        run_pass("resolve-auto-pad", model, ctx)
+
+
+def test_an_output_shape_that_crops_nearly_everything():
+    """Less of the input would leave nothing of it, so it is measured as it is."""
+    model, ctx = stretched(60, 4, 5)
+    assert _region.shorter_output(window(model.nodes()[0])) is None
+    assert run_pass("resolve-auto-pad", model, ctx) == 1
+    assert ctx.rewrites[0].reference == "onnxruntime"
+
+
+def test_large_regions_run_apart(monkeypatch):
+    """With the same numbers as together: a batch is split to save memory only."""
+    differences = []
+    for most in (_measure.MOST, 400, 1):
+        monkeypatch.setattr(_measure, "MOST", most)
+        net = Net(x=(1, 3, 8, 8))
+        for _ in range(5):
+            net.conv("x", (4, 3, 3, 3)).batchnorm(4)
+        model, ctx = read(net.output(*(f"t{i}" for i in range(1, 10, 2))).model()), context()
+        assert run_pass("fuse-batchnorm", model, ctx) == 5
+        assert {r.reference for r in ctx.rewrites} == {"onnxruntime"}
+        differences.append([r.difference for r in ctx.rewrites])
+    assert differences[0] == differences[1] == differences[2]
+    assert any(differences[0])
+
+
+@pytest.mark.parametrize("most", [1, 3, 100])
+def test_a_comparison_in_parts(monkeypatch, most):
+    """Is as good as one in one piece."""
+    monkeypatch.setattr(_measure, "MOST", most)
+    record = RewriteRecord("a-pass", ("n",), "was", "is")
+    a = np.float32([1, 1e6, np.inf, np.nan, -np.inf])
+    assert _measure._difference(record, "y", a, a.copy()) == 0.0
+    b = np.float32([9, 1e6, np.inf, np.nan, -np.inf])  # little beside 1e6
+    assert _measure._difference(record, "y", a, b) == 8.0
+    assert _measure._difference(record, "y", a[:0], b[:0]) == 0.0
+    for wrong in (np.nan, np.inf, 1e4):
+        c = a.copy()
+        c[0] = wrong
+        with pytest.raises(InternalError, match="'y' of node 'n' differs"):
+            _measure._difference(record, "y", a, c)
+        with pytest.raises(InternalError, match="'y' of node 'n' differs"):
+            _measure._difference(record, "y", c[::-1], a[::-1])
 
 
 def test_an_output_shape_is_measured_as_it_is():

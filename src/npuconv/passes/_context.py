@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,7 @@ class RewriteRecord:
     old: _region.Region | None = None
     new: _region.Region | None = None
     modulus: int | None = None
+    exact: frozenset[int] = frozenset()
     difference: float | None = None
     reference: str = "not measured"
     note: str = ""
@@ -99,7 +100,7 @@ class PassContext:
         return self.options.offload and not listed and self.target.operator("Conv") is not None
 
     @contextlib.contextmanager
-    def rewrite(
+    def rewrite(  # noqa: PLR0913 - a change has that many parts
         self,
         model: Model,
         nodes: Sequence[Node],
@@ -108,6 +109,7 @@ class PassContext:
         *,
         outputs: Sequence[Tensor] | None = None,
         modulus: int | None = 1,
+        exact: Iterable[int] = (),
         measure: bool = True,
     ) -> Iterator[RewriteRecord]:
         """Bracket one change, so that it is recorded and measured.
@@ -121,10 +123,11 @@ class PassContext:
                 the graph reads of ``nodes``.
             modulus: the change holds for any spatial extent that is equal to the real
                 one modulo this, so a small one is measured; None: for that extent only.
+            exact: axes of the inputs that keep their real extents in spite of ``modulus``.
             measure: False where there is nothing to compare (names, types).
         """
         record = RewriteRecord(self.current, model.origin(*nodes), before, after, modulus=modulus)
-        record.cost_before = cost(nodes)
+        record.exact, record.cost_before = frozenset(exact), cost(nodes)
         border = {t.name for n in nodes for t in n.inputs}
         if not measure:
             record.reference = "nothing to compare"

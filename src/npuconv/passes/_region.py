@@ -7,14 +7,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from npuconv.model import query
+from npuconv.model.geometry import effective_kernel
 
 if TYPE_CHECKING:
     import onnx
 
+    from npuconv.model.conv import Window
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
 
 Dims = tuple[int | str | None, ...]
+MARGIN = 4  # cells beyond a kernel's reach: enough for every case of border and middle
 
 
 @dataclass
@@ -27,6 +30,11 @@ class Region:
     inputs: dict[str, tuple[Any, Dims | None]] = field(default_factory=dict)
     outputs: dict[str, str] = field(default_factory=dict)  # name outside -> name inside
     kernel: int = 1  # the longest reach of any kernel in it, in cells
+
+    def set_last(self, name: str, values: Sequence[int]) -> None:
+        """Replace the last of the numbers that attribute ``name`` has, in this copy."""
+        for attribute in (a for n in self.nodes for a in n.attribute if a.name == name):
+            attribute.ints[-len(values) :] = values
 
 
 def results(model: Model, nodes: Sequence[Node]) -> list[Tensor]:
@@ -83,6 +91,34 @@ def identity(old: Region, source: str) -> Region:
     return Region(old.opset, [], dict(old.constants), dict(old.inputs), outputs, old.kernel)
 
 
+def measured_extent(dim: int | str | None, kernel: int, modulus: int | None) -> int:
+    """The spatial extent at which a region is run, for a tensor that has ``dim``."""
+    small = kernel + MARGIN
+    if not isinstance(dim, int):
+        return small
+    if modulus is None or dim <= small:
+        return dim
+    return min(dim, small + (dim - small) % modulus)
+
+
+def shorter_output(win: Window) -> list[int] | None:
+    """The ``output_shape`` that goes with the input extents at which ``win`` is measured.
+
+    A cell less of the input and a stride less of the output need the same pads. None where
+    too little would be left of the output, or an extent is not known.
+    """
+    if win.output_shape is None or win.kernel is None:
+        return None
+    reach = max(map(effective_kernel, win.kernel, win.dilations))
+    found = []
+    for axis, (extent, stride) in enumerate(zip(win.output_shape, win.strides, strict=True)):
+        source = win.extent(axis)
+        if source is None:
+            return None
+        found.append(extent - stride * (source - measured_extent(source, reach, 1)))
+    return found if min(found) > 0 else None
+
+
 def _visit(tensor: Tensor, border: set[str], order: list[Node], seen: set[int]) -> None:
     stack: list[tuple[Tensor, bool]] = [(tensor, False)]
     while stack:
@@ -107,7 +143,7 @@ def _note_input(region: Region, tensor: Tensor) -> None:
 
 def _add_node(region: Region, node: Node) -> None:
     from npuconv.model.conv import window
-    from npuconv.model.save import node_proto
+    from npuconv.model.protos import node_proto
 
     region.nodes.append(node_proto(node))
     win = window(node)

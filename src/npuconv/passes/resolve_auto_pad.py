@@ -9,6 +9,7 @@ from npuconv.model import query
 from npuconv.model.conv import Window, flat_pads, resolved_pads, window
 from npuconv.model.geometry import SAME, effective_kernel
 from npuconv.passes import Phase, model_pass
+from npuconv.passes._region import shorter_output
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
@@ -48,10 +49,14 @@ def _resolve(model: Model, ctx: PassContext, node: Node) -> int:
     if win.output_shape:
         before += f", output_shape={list(win.output_shape)}"
     unjudged = _has_no_judge(win)
+    shorter = shorter_output(win)
+    modulus = _modulus(win) if shorter is None else 1
     with ctx.rewrite(
-        model, [node], before, _after(pads, extra), modulus=_modulus(win), measure=not unjudged
+        model, [node], before, _after(pads, extra), modulus=modulus, measure=not unjudged
     ) as record:
         _write(node, win, pads, extra)
+        if shorter is not None and record.old is not None:
+            record.old.set_last("output_shape", shorter)
         if unjudged:
             record.reference, record.note = "not measured", unjudged
     return 1
@@ -76,7 +81,7 @@ def _has_no_judge(win: Window) -> str:
 
 
 def _modulus(win: Window) -> int | None:
-    """Pads depend on the input extent only modulo the stride; output_shape fixes it."""
+    """Pads depend on the input extent only modulo the stride; output_shape goes with one."""
     return None if win.output_shape else math.lcm(*win.strides)
 
 

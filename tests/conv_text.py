@@ -1,0 +1,178 @@
+"""What ONNX's texts of Conv, ConvTranspose and the pools say, in numpy.
+
+An evaluation that shares nothing with what it judges: written from the texts of all
+versions (1, 11 and 22 of the convolutions), for any number of spatial axes, summed in
+float64, one matrix product for each cell of the kernel. Where a text and every runtime part
+ways the runtimes are followed: SAME of Conv-1 is that of Conv-11, and the two halves of the
+padding of ConvTranspose-1 are those of ConvTranspose-11. Where onnxruntime alone parts from
+the text (SAME with dilation, padding below zero) the text is followed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+Pads = list[tuple[int, int]]
+SAME = ("SAME_UPPER", "SAME_LOWER")
+
+
+def halves(total: int, auto_pad: str) -> tuple[int, int]:
+    """Begin and end: the odd cell is at the end for SAME_UPPER, else at the beginning."""
+    small, large = total // 2, total - total // 2
+    return (small, large) if auto_pad == "SAME_UPPER" else (large, small)
+
+
+@dataclass(frozen=True)
+class Slide:
+    """How a kernel slides: one entry for each spatial axis."""
+
+    kernel: Sequence[int]
+    strides: Sequence[int]
+    dilations: Sequence[int]
+    pads: Sequence[int]  # all begins, then all ends
+    auto_pad: str = "NOTSET"
+    ceil: bool = False
+
+    @property
+    def reaches(self) -> list[int]:
+        """Cells the dilated kernel covers: ``(k - 1) * d + 1``."""
+        return [(k - 1) * d + 1 for k, d in zip(self.kernel, self.dilations, strict=True)]
+
+    @property
+    def explicit(self) -> Pads:
+        """The pads as written."""
+        axes = len(self.kernel)
+        return list(zip(self.pads[:axes], self.pads[axes:], strict=True))
+
+    def pads_of(self, extents: Sequence[int]) -> Pads:
+        """Begin and end of every axis of a convolution or pool."""
+        if self.auto_pad == "NOTSET":
+            return self.explicit
+        if self.auto_pad == "VALID":
+            return [(0, 0)] * len(self.kernel)
+        totals = (
+            max((-(-extent // s) - 1) * s + reach - extent, 0)
+            for extent, s, reach in zip(extents, self.strides, self.reaches, strict=True)
+        )
+        return [halves(total, self.auto_pad) for total in totals]
+
+    def counts(self, extents: Sequence[int]) -> list[int]:
+        """Output extent of every axis of a convolution or pool."""
+        return [self._count(axis, n, pads) for axis, (n, pads) in
+                enumerate(zip(extents, self.pads_of(extents), strict=True))]  # fmt: skip
+
+    def _count(self, axis: int, extent: int, pads: tuple[int, int]) -> int:
+        stride = self.strides[axis]
+        if self.auto_pad in SAME:
+            return -(-extent // stride)
+        room = extent + sum(pads) - self.reaches[axis]
+        if not self.ceil:
+            return room // stride + 1
+        count = -(-room // stride) + 1
+        # A window that would start in the padding at the end does not count.
+        return count - ((count - 1) * stride >= extent + pads[0])
+
+    def taps(self) -> Iterator[tuple[int, ...]]:
+        """Every cell of the kernel."""
+        return itertools.product(*map(range, self.kernel))
+
+    def met(self, tap: Sequence[int], counts: Sequence[int]) -> tuple[object, ...]:
+        """The index of the cells that one cell of the kernel meets in all windows together."""
+        steps = zip(tap, self.dilations, self.strides, counts, strict=True)
+        return (..., *(slice(k * d, k * d + (n - 1) * s + 1, s) for k, d, s, n in steps))
+
+
+def framed(x: np.ndarray, slide: Slide, fill: float) -> np.ndarray:
+    """The input with its pads, and with room for the last window where that reaches further."""
+    extents = x.shape[2:]
+    frame = [(0, 0), (0, 0)]
+    for n, (begin, end), count, s, reach in zip(
+        extents, slide.pads_of(extents), slide.counts(extents), slide.strides, slide.reaches,
+        strict=True,
+    ):  # fmt: skip
+        frame.append((begin, max(end, (count - 1) * s + reach - n - begin)))
+    return np.pad(x.astype(np.float64), frame, constant_values=fill)
+
+
+def conv(
+    x: np.ndarray, w: np.ndarray, b: np.ndarray | None, slide: Slide, group: int = 1
+) -> np.ndarray:
+    """Conv: N x C x ... and M x C/group x ... give N x M x ..."""
+    counts, cells = slide.counts(x.shape[2:]), framed(x, slide, 0.0)
+    batch, channels, outputs = x.shape[0], x.shape[1] // group, w.shape[0]
+    total = np.zeros((batch, group, outputs // group, math.prod(counts)))
+    for tap in slide.taps():
+        met = cells[slide.met(tap, counts)].reshape(batch, group, channels, -1)
+        total += w[(..., *tap)].reshape(group, outputs // group, channels) @ met
+    return _biased(total.reshape(batch, outputs, *counts), b)
+
+
+def conv_transpose(
+    x: np.ndarray, w: np.ndarray, b: np.ndarray | None, slide: Slide, group: int = 1,
+    output_padding: Sequence[int] = (), output_shape: Sequence[int] = (),
+) -> np.ndarray:  # fmt: skip
+    """ConvTranspose: N x C x ... and C x M/group x ... give N x M x ..."""
+    extents = x.shape[2:]
+    whole = transpose_extents(slide, extents, output_padding)
+    crops, appended = transpose_crops(slide, extents, whole, output_shape)
+    batch, channels, outputs = x.shape[0], x.shape[1] // group, w.shape[1]
+    room = [n + more for n, more in zip(whole, appended, strict=True)]
+    total, flat = np.zeros((batch, group * outputs, *room)), x.reshape(batch, group, channels, -1)
+    for tap in slide.taps():
+        kernel = w[(..., *tap)].reshape(group, channels, outputs).swapaxes(1, 2)
+        total[slide.met(tap, extents)] += (kernel @ flat).reshape(batch, -1, *extents)
+    kept = (slice(begin, n - end) for n, (begin, end) in zip(room, crops, strict=True))
+    return _biased(total[(..., *kept)], b)
+
+
+def transpose_extents(
+    slide: Slide, extents: Sequence[int], output_padding: Sequence[int] = ()
+) -> list[int]:
+    """Output extents before anything is cut off: ``s * (n - 1) + reach + output_padding``."""
+    extra = list(output_padding) or [0] * len(extents)
+    sizes = zip(slide.strides, extents, slide.reaches, extra, strict=True)
+    return [s * (n - 1) + reach + e for s, n, reach, e in sizes]
+
+
+def transpose_crops(
+    slide: Slide, extents: Sequence[int], whole: Sequence[int], output_shape: Sequence[int]
+) -> tuple[Pads, list[int]]:
+    """What is cut off at both ends of every axis, and how many cells are appended first."""
+    wanted = list(output_shape)[-len(extents) :]  # some write batch and channels too
+    if not wanted and slide.auto_pad not in SAME:
+        pads = slide.explicit if slide.auto_pad == "NOTSET" else [(0, 0)] * len(extents)
+        return pads, [0] * len(extents)
+    if not wanted:
+        wanted = [n * s for n, s in zip(extents, slide.strides, strict=True)]
+    totals = [n - want for n, want in zip(whole, wanted, strict=True)]
+    return [halves(max(t, 0), slide.auto_pad) for t in totals], [max(-t, 0) for t in totals]
+
+
+def _biased(y: np.ndarray, b: np.ndarray | None) -> np.ndarray:
+    return y if b is None else y + b.reshape(-1, *[1] * (y.ndim - 2))
+
+
+def max_pool(x: np.ndarray, slide: Slide) -> np.ndarray:
+    """The largest cell of each window; padding never wins."""
+    counts, cells = slide.counts(x.shape[2:]), framed(x, slide, -np.inf)
+    return np.max([cells[slide.met(tap, counts)] for tap in slide.taps()], axis=0)
+
+
+def average_pool(x: np.ndarray, slide: Slide, count_include_pad: bool = False) -> np.ndarray:
+    """The sum of a window over the cells that count: the input's, or those of the pads too."""
+    counts, ones = slide.counts(x.shape[2:]), np.ones((1, 1, *x.shape[2:]))
+    members = framed(ones, slide, 0.0)
+    if count_include_pad:  # but not what a rounded-up window covers beyond the pads
+        members = np.zeros_like(members)
+        sides = zip(x.shape[2:], slide.pads_of(x.shape[2:]), strict=True)
+        members[(..., *(slice(0, n + begin + end) for n, (begin, end) in sides))] = 1.0
+    sums, sizes = (
+        np.sum([array[slide.met(tap, counts)] for tap in slide.taps()], axis=0)
+        for array in (framed(x, slide, 0.0), members)
+    )
+    return np.asarray(sums / sizes)

@@ -1,0 +1,32 @@
+"""Random choices that are the same every time, on every machine."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class Dice:
+    """Throws that depend on the seed alone: names and numbers."""
+
+    def __init__(self, *seed: object) -> None:
+        self._random = random.Random(repr(seed))
+
+    def number(self, low: int, high: int) -> int:
+        """From low to high, both included."""
+        return self._random.randint(low, high)
+
+    def one_of(self, options: Sequence[T]) -> T:
+        """Each as likely."""
+        return self._random.choice(options)
+
+    def weighted(self, **shares: int) -> str:
+        """One of these names, as often as its share."""
+        return self._random.choices(list(shares), list(shares.values()))[0]
+
+    def chance(self, percent: int) -> bool:
+        """True this often."""
+        return self.number(0, 99) < percent

@@ -1,0 +1,93 @@
+"""ONNX's own tests of convolutions and company, with weights and amounts as constants.
+
+From the onnx package: ``onnx.backend.test.case.node``, and the exported models and data
+in ``backend/test/data/pytorch-converted`` and ``pytorch-operator``.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+OPERATORS = (
+    "Conv", "ConvTranspose", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool",
+    "LpPool", "BatchNormalization", "Pad", "Relu", "Clip", "Gemm", "MatMul",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class OnnxCase:
+    """One model of the onnx package, and one set of its data."""
+
+    name: str
+    model: onnx.ModelProto
+    feeds: dict[str, np.ndarray]
+    outputs: list[np.ndarray]
+    rtol: float
+    atol: float
+
+
+@cache
+def onnx_cases() -> tuple[OnnxCase, ...]:
+    """All of them, by name. Takes seconds: onnx computes what it expects."""
+    from onnx.backend.test.loader import load_model_tests
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # tests of other operators divide by zero
+        found = [_node_case(c) for c in load_model_tests(kind="node") if _is_ours(c)]
+        for kind in ("pytorch-converted", "pytorch-operator"):
+            found += _stored(load_model_tests(kind=kind))
+    return tuple(sorted(found, key=lambda case: case.name))
+
+
+def _is_ours(case: Any) -> bool:
+    """One node, as it is; the `expanded` ones show what a function is made of."""
+    nodes = case.model.graph.node
+    return len(nodes) == 1 and nodes[0].op_type in OPERATORS
+
+
+def _node_case(case: Any) -> OnnxCase:
+    ((inputs, outputs),) = case.data_sets
+    return _case(f"node/{case.name}", case.model, inputs, outputs, case)
+
+
+def _stored(cases: list[Any]) -> list[OnnxCase]:
+    found = []
+    for case in cases:
+        folder = Path(case.model_dir)
+        model = onnx.load(folder / "model.onnx")
+        if any(node.op_type in OPERATORS for node in model.graph.node):
+            inputs, outputs = (_arrays(folder / "test_data_set_0", k) for k in ("input", "output"))
+            found.append(_case(f"{case.kind}/{case.name}", model, inputs, outputs, case))
+    return found
+
+
+def _arrays(folder: Path, kind: str) -> list[np.ndarray]:
+    count = len(list(folder.glob(f"{kind}_*.pb")))
+    files = [folder / f"{kind}_{number}.pb" for number in range(count)]
+    return [numpy_helper.to_array(onnx.load_tensor(file)) for file in files]
+
+
+def _case(name: str, model: onnx.ModelProto, inputs: Any, outputs: Any, case: Any) -> OnnxCase:
+    """Everything but the first input of a node becomes a constant."""
+    frozen = onnx.ModelProto()
+    frozen.CopyFrom(model)
+    graph = frozen.graph
+    known = {t.name for t in graph.initializer}
+    free = [i.name for i in graph.input if i.name not in known]
+    feeds = dict(zip(free, map(np.asarray, inputs), strict=True))
+    later = {n for node in graph.node if node.op_type in OPERATORS for n in node.input[1:]}
+    for constant in [n for n in free if n in later]:
+        graph.initializer.append(numpy_helper.from_array(feeds.pop(constant), constant))
+    if frozen.ir_version >= 4:  # before, every initializer is an input too
+        kept = [i for i in graph.input if i.name in feeds]
+        del graph.input[:]
+        graph.input.extend(kept)
+    return OnnxCase(name, frozen, feeds, list(map(np.asarray, outputs)), case.rtol, case.atol)
