@@ -41,3 +41,14 @@ def test_origins_of_several_nodes():
     assert model.origin(first) == ("a", "b")
     assert model.origin(first, second) == ("a", "b")
     assert model.origin() == ()
+
+
+def test_outputs():
+    """Also those that were added, and those of another list."""
+    model = read(Net(x=(1, 4)).op("Relu").op("Neg").op("Abs").model())
+    first, second, third = (node.outputs[0] for node in model.nodes())
+    assert [model.is_output(t) for t in (first, second, third)] == [False, False, True]
+    model.graph.outputs.append(first)
+    assert [model.is_output(t) for t in (first, second, third)] == [True, False, True]
+    model.graph.outputs = [second, third]
+    assert [model.is_output(t) for t in (first, second, third)] == [False, True, True]

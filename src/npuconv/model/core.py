@@ -53,6 +53,8 @@ class Model:
     _names: set[str] = field(default_factory=set)
     _numbers: dict[str, int] = field(default_factory=dict)  # the last given to each stem
     _inner: set[int] | None = None  # nodes of subgraphs, once asked for
+    # The list of outputs last seen, its length, and what is in it.
+    _outputs: tuple[list[Tensor], int, frozenset[int]] = ([], 0, frozenset())
 
     @property
     def opset(self) -> int:
@@ -108,7 +110,12 @@ class Model:
 
     def is_output(self, tensor: Tensor) -> bool:
         """Whether the tensor is an output of the model."""
-        return any(tensor is out for out in self.graph.outputs)
+        outputs = self.graph.outputs
+        known, count, members = self._outputs
+        if known is not outputs or count != len(outputs):
+            members = frozenset(map(id, outputs))
+            self._outputs = (outputs, len(outputs), members)
+        return id(tensor) in members
 
     def is_input(self, tensor: Tensor) -> bool:
         """Whether the tensor is an input of the model."""

@@ -239,22 +239,43 @@ def sweep(model: Model) -> int:
     Returns:
         How many nodes went.
     """
-    before = len(model.graph.nodes)
-    outputs = {id(t) for t in model.graph.outputs}
-    for node in model.graph.nodes:
-        if not len(node.outputs):
-            disconnect(node)
-    kept = {id(n): n for n in model.graph.nodes if len(n.outputs)}
-    doubtful = list(kept.values())
+    nodes = list(model.graph.nodes)
+    dead = _unused(model, nodes)
+    _disconnect_all(list(dead.values()))
+    kept = [n for n in nodes if id(n) not in dead]
+    model.graph.nodes[:] = _ordered(kept)
+    return len(nodes) - len(kept)
+
+
+def _unused(model: Model, nodes: list[Node]) -> dict[int, Node]:
+    """The nodes that make nothing that is read, except by others of the kind."""
+    members = {id(n) for n in nodes}
+    readers: dict[int, int] = {}  # of tensors that dead nodes read: how many are left
+    dead: dict[int, Node] = {}
+    doubtful = list(nodes)
     while doubtful:
         node = doubtful.pop()
-        if id(node) not in kept or any(len(t.outputs) or id(t) in outputs for t in node.outputs):
+        if id(node) in dead or any(
+            readers.get(id(t), len(t.outputs)) or model.is_output(t) for t in node.outputs
+        ):
             continue
-        doubtful.extend(maker for t in node.inputs for maker in t.inputs)
-        disconnect(node)
-        del kept[id(node)]
-    model.graph.nodes[:] = _ordered(list(kept.values()))
-    return before - len(kept)
+        dead[id(node)] = node
+        for tensor in node.inputs:
+            readers[id(tensor)] = readers.get(id(tensor), len(tensor.outputs)) - 1
+            doubtful.extend(maker for maker in tensor.inputs if id(maker) in members)
+    return dead
+
+
+def _disconnect_all(nodes: list[Node]) -> None:
+    """``disconnect`` for many nodes: each list of readers is gone through once."""
+    gone = {id(n) for n in nodes}
+    for tensor in {id(t): t for n in nodes for t in n.inputs}.values():
+        left = [reader for reader in tensor.outputs if id(reader) not in gone]
+        list.clear(tensor.outputs)
+        list.extend(tensor.outputs, left)
+    for node in nodes:
+        list.clear(node.inputs)
+        node.outputs.clear()
 
 
 def _ordered(nodes: list[Node]) -> list[Node]:

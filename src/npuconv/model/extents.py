@@ -76,11 +76,6 @@ def _transposed(win: Window, axis: int, parts: tuple[int, int, int, int]) -> int
 
 
 def _pooled(win: Window, axis: int, parts: tuple[int, int, int, int]) -> int:
-    extent, kernel, stride, dilation = parts
     if win.auto_pad in geometry.SAME:
-        return -(-extent // stride)
-    begin, end = win.pads[axis]
-    room = extent + begin + end - geometry.effective_kernel(kernel, dilation)
-    cells = -(-room // stride) + 1
-    # The last window must start inside the input or what is padded before it.
-    return cells - 1 if (cells - 1) * stride >= extent + begin else cells
+        return -(-parts[0] // win.strides[axis])
+    return geometry.pool_output(*parts, win.pads[axis], ceil=True)

@@ -56,6 +56,15 @@ def conv_output(extent: int, kernel: int, stride: int, dilation: int, pads: tupl
     return (extent + sum(pads) - effective_kernel(kernel, dilation)) // stride + 1
 
 
+def pool_output(
+    extent: int, kernel: int, stride: int, dilation: int, pads: tuple[int, int], *, ceil: bool
+) -> int:
+    """Output extent of a pool; a last window that would start behind the input is not counted."""
+    count = conv_output(extent, kernel, stride, dilation, pads)
+    partial = (extent + sum(pads) - effective_kernel(kernel, dilation)) % stride
+    return count + (ceil and partial > 0 and count * stride < extent + pads[0])
+
+
 def transpose_total(
     extent: int, kernel: int, stride: int, dilation: int, output_padding: int, output: int
 ) -> int:

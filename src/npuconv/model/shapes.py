@@ -11,6 +11,8 @@ from onnx import helper
 from npuconv.errors import UsageError
 from npuconv.model import extents, query
 from npuconv.model.core import Model, subgraphs
+from npuconv.model.plain import is_misread, plain
+from npuconv.model.plain import opset as plain_opset
 from npuconv.model.protos import Found, Types, write_node
 from npuconv.model.types import Graph, Node, Tensor
 
@@ -152,7 +154,7 @@ def skeleton(model: Model, settled: Collection[int] = ()) -> onnx.ModelProto:
             types.write_constant(constant, out.initializer.add())
     for node in graph.nodes:
         if id(node) not in settled:
-            write_node(node, out.node.add())
+            _write_plainly(node, model.opset, out)
             continue
         for tensor in node.outputs:
             types.write(tensor, out.input.add())
@@ -161,11 +163,17 @@ def skeleton(model: Model, settled: Collection[int] = ()) -> onnx.ModelProto:
     for tensor in typed(graph):
         if not tensor.inputs or id(tensor.inputs[0]) not in settled:
             types.write(tensor, out.value_info.add())
-    proto.opset_import.append(helper.make_opsetid("", model.opset))
+    proto.opset_import.append(helper.make_opsetid("", plain_opset(model.opset, graph.nodes)))
     others = graph.import_domains or ()
     proto.opset_import.extend([o for o in others if o.domain not in query.STANDARD_DOMAINS])
     proto.ir_version = max(model.header.ir_version, 4)
     return proto
+
+
+def _write_plainly(node: Node, source: int, out: onnx.GraphProto) -> None:
+    write_node(node, out.node.add())
+    if is_misread(node, source):
+        out.node.extend(plain(node, out.node.pop(), source))
 
 
 def typed(graph: Graph) -> list[Tensor]:

@@ -129,8 +129,9 @@ def _convert(node: Node, source: int, target: int) -> onnx.ModelProto:
     read = {t.name: t for t in node.inputs if t.name}
     small = [t for t in read.values() if query.is_constant(t) and _is_small(t)]
     names = {t.name for t in small}
+    proto, source = _helped(node_proto(node), source)
     graph = helper.make_graph(
-        [node_proto(node)],
+        [proto],
         "one",
         [shapes.value_info(t) for t in read.values()],
         [shapes.value_info(t) for t in node.outputs if t.name],
@@ -142,6 +143,24 @@ def _convert(node: Node, source: int, target: int) -> onnx.ModelProto:
         _keep_asymmetric(node, converted)
     _check_shapes(node, converted)
     return converted
+
+
+def _helped(proto: onnx.NodeProto, source: int) -> tuple[onnx.NodeProto, int]:
+    """The same node in a form, and an opset, that the converter can start from."""
+    dropped = ""
+    if proto.op_type == "Gemm" and source < 7:
+        dropped, source = "broadcast", 7  # which needs no attribute for it any more
+    if proto.op_type == "Pad" and source < 2:
+        source = 2
+        for attribute in proto.attribute:
+            attribute.name = "pads" if attribute.name == "paddings" else attribute.name
+    modes = [a.s for a in proto.attribute if a.name == "mode"]
+    if proto.op_type == "Pad" and source < 11 and modes not in ([], [b"constant"]):
+        dropped = "value"  # means nothing to other modes, and the converter leaves it there
+    kept = [a for a in proto.attribute if a.name != dropped]
+    del proto.attribute[:]
+    proto.attribute.extend(kept)
+    return proto, source
 
 
 def _check_shapes(node: Node, converted: onnx.ModelProto) -> None:
@@ -185,7 +204,7 @@ def _apply(model: Model, ctx: PassContext, plan: _Plan, source: int, target: int
     top_level = plan.graph is model.graph
     with ctx.rewrite(
         model, [node], f"{node.op} of opset {source}", f"{after} of {target}",
-        modulus=None, measure=top_level,
+        modulus=None, measure=top_level and not _broadcast.is_legacy(node, source),
     ):  # fmt: skip
         model.graph.opset = target  # the new region is of the new opset, ...
         _splice(model, plan)

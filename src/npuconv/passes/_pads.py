@@ -32,6 +32,10 @@ def obstacle(node: Node, reader: Node, amounts: Pairs) -> str:
         return "reads it as a weight"
     if win.auto_pad != "NOTSET":
         return f"still has auto_pad={win.auto_pad}"
+    if len(amounts) > 2 and any(
+        k == 1 and any(a) for k, a in zip(win.kernel, amounts, strict=True)
+    ):
+        return "has kernel 1 along a padded axis, which could then not be removed"
     if reader.op == "AveragePool":
         return _pool_obstacle(reader, win.kernel, added(win.pads, amounts))
     return ""

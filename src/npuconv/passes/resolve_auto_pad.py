@@ -37,13 +37,16 @@ def _resolve(model: Model, ctx: PassContext, node: Node) -> int:
     win = window(node)
     if win is None or win.kernel is None or not _asks(win):
         return 0
-    if any(pair != (0, 0) for pair in win.pads):
+    # Beside output_shape alone pads are ignored, as the text says.
+    if win.auto_pad != "NOTSET" and any(pair != (0, 0) for pair in win.pads):
         ctx.refuse(model, node, f"auto_pad={win.auto_pad} together with non-zero pads")
         return 0
     found = resolved_pads(win)
     if isinstance(found, int):
         ctx.refuse(model, node, f"the extent of spatial axis {found} is not known")
         return 0
+    if win.op == "ConvTranspose" and not any(map(any, win.pads)):
+        node.attrs.pop("pads", None)  # zeros mean nothing, but no judge takes them beside auto_pad
     pads, extra = found
     before = f"auto_pad={win.auto_pad}"
     if win.output_shape:

@@ -6,11 +6,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.model import nhwc, query
+from npuconv.model.conv import window
+from npuconv.model.removable import obstacles
 from npuconv.rules import Violation, is_convolution, rule
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
     from npuconv.rules._context import RuleContext
+
+_MOST_AXES = 2
 
 
 @rule(
@@ -37,7 +41,7 @@ def convolution_unsupported(node: Node, ctx: RuleContext) -> Iterator[Violation]
     listed = ctx.operator(node) is not None
     if not is_convolution(node) or node.op in _OTHERS or (listed and _is_plain(node)):
         return
-    reason = f"target {ctx.target.name} does not list"
+    reason = f"target {ctx.target.name} does not list{_why(node)}"
     obstacle = nhwc.obstacle(node, ctx.model.opset) if nhwc.is_nhwc(node) else ""
     if obstacle:
         reason = f"cannot be read: {obstacle}"
@@ -56,6 +60,13 @@ _NOT_FOR_OTHERS = (
     "Export the model as ONNX, with standard operators: onnxruntime writes this domain for its "
     "own devices, and no host runs it."
 )
+
+
+def _why(node: Node) -> str:
+    """What keeps one of three axes or more from being rewritten."""
+    win = window(node)
+    kept = obstacles(win) if win is not None and (win.axes or 0) > _MOST_AXES else []
+    return f", and no axis can be removed: {'; '.join(kept)}" if kept else ""
 
 
 def _is_plain(node: Node) -> bool:
