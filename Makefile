@@ -60,6 +60,7 @@ samples: $(STAMP) ## train the sample models anew
 
 bench: $(STAMP) ## times and memory as ratios to bare onnxruntime
 	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/check_scaling.py
 
 build: $(STAMP) ## a wheel and a source archive
 	$(BIN)/pip install --quiet build

@@ -16,7 +16,10 @@ class Severity(StrEnum):
     @property
     def rank(self) -> int:
         """2 for error, 1 for warning, 0 for note."""
-        return {"error": 2, "warning": 1, "note": 0}[self.value]
+        return _RANKS[self]
+
+
+_RANKS = {Severity.ERROR: 2, Severity.WARNING: 1, Severity.NOTE: 0}
 
 
 class Status(StrEnum):

@@ -57,7 +57,8 @@ class Session:
             RuntimeRefusedError: a node fails on these inputs.
         """
         names = list(self.outputs if outputs is None else outputs)
-        wanted = {name: array for name, array in feeds.items() if name in self.inputs}
+        there = set(self.inputs)
+        wanted = {name: array for name, array in feeds.items() if name in there}
         run_options = ort.RunOptions()
         run_options.log_severity_level = _SILENT
         try:

@@ -8,6 +8,7 @@ moment. Results go to stdout; progress and errors to stderr; exit codes are thos
 from __future__ import annotations
 
 import difflib
+import gc
 import importlib
 import os
 import sys
@@ -74,6 +75,9 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line and exit with its code."""
+    # A large graph is millions of objects that live as long as the process; looking for
+    # cycles among them as often as Python does by itself took a third of the time.
+    gc.set_threshold(200_000, 20, 100)
     sys.exit(run(sys.argv[1:]))
 
 

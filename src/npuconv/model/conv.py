@@ -177,8 +177,8 @@ def _output_shape(node: Node, axes: int) -> tuple[int, ...] | None:
 
 
 def _ints(node: Node, name: str) -> tuple[int, ...] | None:
-    values = query.attribute(node, name)
-    return tuple(int(v) for v in values) if values else None
+    values = node.attrs.get(name)
+    return tuple(map(int, values)) if values else None
 
 
 def _number(dims: tuple[int | str | None, ...] | None, axis: int) -> int | None:

@@ -69,9 +69,11 @@ def sole_consumer(model: Model, tensor: Tensor) -> Node | None:
 
 def shape(tensor: Tensor | None) -> tuple[int | str | None, ...] | None:
     """The shape, with names for symbolic dimensions; None where the rank is unknown."""
-    if tensor is None or tensor.shape is None:
+    dims = None if tensor is None else tensor.shape
+    if dims is None:
         return None
-    return tuple(_dim(d) for d in tensor.shape)
+    # Nearly all are numbers, and every pass asks for shapes: a call for each would be felt.
+    return tuple([d if type(d) is int and d > 0 else _dim(d) for d in dims])
 
 
 def static_shape(tensor: Tensor | None) -> tuple[int, ...] | None:

@@ -112,7 +112,7 @@ def _behind(model: Model, ctx: PassContext, link: Link) -> Link | None:
 
 def _joins(model: Model, ctx: PassContext, node: Node) -> Link | None:
     # A node of a subgraph reads tensors of this graph, but is none of it.
-    if not query.is_standard(node) or not any(node is n for n in model.graph.nodes):
+    if not query.is_standard(node) or not model.is_top_level(node):
         return None
     found = link_of(model, node) if ctx.offloads(node) else None
     return found if isinstance(found, Link) else None

@@ -48,7 +48,7 @@ def unsqueeze(model: Model, node: Node, tensor: Tensor, axes: tuple[int, ...] = 
     if array is not None:
         return edit.constant(model, tensor.name, np.expand_dims(array, axes))
     for reader in query.consumers(tensor):
-        if reader.inputs[0] is tensor and is_unsqueeze(reader, axes) and _is_top(model, reader):
+        if reader.inputs[0] is tensor and is_unsqueeze(reader, axes) and model.is_top_level(reader):
             edit.inherit(model, reader, node)
             return reader.outputs[0]
     wanted = edit.shared_constant(model, _name(axes), np.asarray(axes, np.int64))
@@ -79,8 +79,3 @@ def widened(dims: Sequence[int | str | None], axes: tuple[int, ...]) -> list[int
 
 def _name(axes: tuple[int, ...]) -> str:
     return "npuconv/axes_" + "_".join(map(str, axes))
-
-
-def _is_top(model: Model, node: Node) -> bool:
-    """Not in a subgraph: what it makes cannot be read outside."""
-    return any(node is each for each in model.graph.nodes)

@@ -21,7 +21,7 @@ _FUSED = ("Relu", "Clip")  # worth standing right behind a convolution
 Axes = tuple[int, ...]
 
 
-@model_pass(Phase.LEGALIZE, after=("rewrite-1d-as-2d",), infers=True)
+@model_pass(Phase.LEGALIZE, after=("rewrite-1d-as-2d",))
 def cancel_squeezes(model: Model, ctx: PassContext) -> int:
     """Take out Squeezes and Unsqueezes that undo each other, also past what lies between them.
 

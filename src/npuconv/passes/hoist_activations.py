@@ -30,7 +30,6 @@ ACTIVATIONS = ("Relu", "Clip")  # of those the target names, what needs no per-c
 @model_pass(
     Phase.LEGALIZE,
     after=("split-grouped-convolution", "rewrite-conv-transpose-as-conv", "cancel-squeezes"),
-    infers=True,
 )
 def hoist_activations(model: Model, ctx: PassContext) -> int:
     """Put activations right behind the convolution they belong to.

@@ -39,6 +39,9 @@ def remove_3d_axis(model: Model, ctx: PassContext) -> int:
 
 
 def _remove(model: Model, ctx: PassContext, node: Node) -> int:
+    rank = query.rank(query.input_of(node, 1))
+    if rank is not None and rank <= MOST_AXES + 2:
+        return 0  # nearly all; what follows takes longer
     win = window(node)
     if win is None or win.axes is None or win.axes <= MOST_AXES or not refuses_rank(ctx, win):
         return 0

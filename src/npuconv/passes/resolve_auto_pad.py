@@ -34,6 +34,8 @@ def resolve_auto_pad(model: Model, ctx: PassContext) -> int:
 
 
 def _resolve(model: Model, ctx: PassContext, node: Node) -> int:
+    if not (query.attribute(node, "auto_pad") or query.attribute(node, "output_shape")):
+        return 0
     win = window(node)
     if win is None or win.kernel is None or not _asks(win):
         return 0

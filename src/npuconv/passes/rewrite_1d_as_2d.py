@@ -22,7 +22,7 @@ GLOBAL_POOLS = ("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
 _ATTRIBUTES = {"kernel_shape": 1, "strides": 1, "dilations": 1, "output_padding": 0}
 
 
-@model_pass(Phase.LEGALIZE, after=("resolve-auto-pad",), infers=True)
+@model_pass(Phase.LEGALIZE, after=("resolve-auto-pad",))
 def rewrite_1d_as_2d(model: Model, ctx: PassContext) -> int:
     """Turn one-dimensional convolutions and pools into two-dimensional ones.
 
@@ -42,6 +42,9 @@ def rewrite_1d_as_2d(model: Model, ctx: PassContext) -> int:
 def _is_one_dimensional(node: Node) -> bool:
     if node.op in GLOBAL_POOLS:
         return query.rank(node.inputs[0]) == RANK
+    weight = query.rank(query.input_of(node, 1)) if node.op in query.CONVOLUTIONS else None
+    if weight not in (None, RANK):
+        return False  # nearly all; what follows takes longer
     win = window(node)
     return win is not None and win.axes == 1 and win.kernel is not None
 

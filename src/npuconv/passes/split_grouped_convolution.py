@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 @model_pass(
     Phase.LEGALIZE,
     after=("resolve-auto-pad", "rewrite-1d-as-2d", "rewrite-conv-transpose-as-conv"),
-    infers=True,
 )
 def split_grouped_convolution(model: Model, ctx: PassContext) -> int:
     """Turn convolutions of several groups into plain ones.
@@ -43,8 +42,10 @@ def split_grouped_convolution(model: Model, ctx: PassContext) -> int:
 
 
 def _rewrite(model: Model, ctx: PassContext, node: Node) -> int:
+    if int(query.attribute(node, "group", 1)) < 2:
+        return 0
     win = window(node)
-    if win is None or win.group < 2 or not refuses_group(ctx, win):
+    if win is None or not refuses_group(ctx, win):
         return 0
     if reason := _obstacle(node, win):
         ctx.refuse(model, node, reason)

@@ -48,6 +48,10 @@ class Tracker:
             there = {ctx.model.label(node) for node in ctx.model.nodes()}
             self._notes = self._keep(self._notes, pass_name, lambda f: f.node in there)
 
+    def open_errors(self) -> list[Finding]:
+        """The errors that no pass has removed so far."""
+        return [f for f in self._open if f.severity == Severity.ERROR]
+
     def _keep(
         self, findings: list[Finding], pass_name: str, stays: Callable[[Finding], bool]
     ) -> list[Finding]:

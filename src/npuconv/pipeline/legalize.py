@@ -90,7 +90,7 @@ def legalize(source: str | Path | onnx.ModelProto, options: Options) -> Legalize
     if malformed:
         work.before.settle(model, target, before)
     else:
-        _rewrite(work, tracker, {f.code for f in before if f.severity == Severity.ERROR})
+        _rewrite(work, tracker)
     after = before if malformed else _engine.lint(_rules(work))
     work.blocked = _blocked(model, after)
     work.plan = make_plan(model, target, work.blocked)
@@ -128,7 +128,7 @@ def _source_info(model: Model) -> SourceInfo:
     )
 
 
-def _rewrite(work: Legalized, tracker: Tracker, errors: set[str]) -> None:
+def _rewrite(work: Legalized, tracker: Tracker) -> None:
     """Run the float phases; the tracker notes which finding went with which pass."""
 
     def after_pass(item: Pass, seconds: float) -> None:
@@ -140,8 +140,7 @@ def _rewrite(work: Legalized, tracker: Tracker, errors: set[str]) -> None:
     for phase in (Phase.CANONICALIZE, Phase.LEGALIZE):
         _manager.run_phase(work.model, phase, work.ctx, after_pass)
         if phase == Phase.CANONICALIZE:
-            left = _engine.lint(_rules(work), only=errors) if errors else []
-            work.before.settle(work.model, work.target, left)
+            work.before.settle(work.model, work.target, tracker.open_errors())
     if edit.sweep(work.model):
         tracker.step(SWEEP, _rules(work))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -39,16 +40,23 @@ def needs(model: Model, ctx: RuleContext) -> list[Need]:
     """Every unknown limit that some node has a value for, by name."""
     seen: dict[str, dict[Any, tuple[int, Node]]] = {}
     limits: dict[str, Limit] = {}
+    alike: dict[int, list[tuple[str, Limit, Any]]] = {}  # nodes of one sheet need the same
     for node in model.nodes():
-        for fact, limit in ctx.limits(node).items():
-            value = lookup(ctx.facts(node), fact)
-            if limit.known or value is None or fact in DECIDED_LATER:
-                continue
-            name = f"{node.op}.{fact}"
+        facts = ctx.facts(node)
+        if id(facts) not in alike:
+            alike[id(facts)] = list(_unknown(node, ctx))
+        for name, limit, value in alike[id(facts)]:
             limits[name] = limit
             count, first = seen.setdefault(name, {}).get(value, (0, node))
             seen[name][value] = (count + 1, first)
     return [_need(name, limits[name], seen[name]) for name in sorted(seen)]
+
+
+def _unknown(node: Node, ctx: RuleContext) -> Iterator[tuple[str, Limit, Any]]:
+    for fact, limit in ctx.limits(node).items():
+        value = lookup(ctx.facts(node), fact)
+        if not limit.known and value is not None and fact not in DECIDED_LATER:
+            yield f"{node.op}.{fact}", limit, value
 
 
 def _need(name: str, limit: Limit, values: dict[Any, tuple[int, Node]]) -> Need:
