@@ -87,15 +87,15 @@ class Model:
 
     def origin(self, *nodes: Node) -> tuple[str, ...]:
         """Labels of the source nodes these stand for, without repeats, in order."""
-        metas = [self.meta(node) for node in nodes]
-        if len(metas) == 1 and metas[0] and len(metas[0].origin) == 1:
-            return metas[0].origin  # nearly always
-        return tuple(dict.fromkeys(label for m in metas if m for label in m.origin))
+        entries = [self._meta.get(id(node)) for node in nodes]
+        if len(entries) == 1 and entries[0] and len(entries[0][1].origin) == 1:
+            return entries[0][1].origin  # nearly always
+        return tuple(dict.fromkeys(label for e in entries if e for label in e[1].origin))
 
     def label(self, node: Node) -> str:
         """The user's own name of a node: the first source node it stands for."""
-        meta = self.meta(node)
-        return meta.origin[0] if meta and meta.origin else (node.name or node.op)
+        entry = self._meta.get(id(node))
+        return entry[1].origin[0] if entry and entry[1].origin else (node.name or node.op)
 
     def is_top_level(self, node: Node) -> bool:
         """Whether the node lies in the graph itself, not in a subgraph that reads from it."""
@@ -136,9 +136,9 @@ class Model:
 
 def subgraphs(node: Node) -> Iterable[tuple[str, Graph]]:
     """The graphs held by a node's attributes (If, Loop, Scan), with attribute names."""
-    for key, value in node.attrs.items():
-        if isinstance(value, Graph):  # type: ignore[misc]
-            yield key, value
+    if not node.attrs:
+        return ()
+    return [(k, v) for k, v in node.attrs.items() if isinstance(v, Graph)]  # type: ignore[misc]
 
 
 def _walk(graph: Graph, path: str, model: Model) -> Iterator[tuple[Node, str]]:

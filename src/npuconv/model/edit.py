@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from npuconv.model import query
-from npuconv.model.core import Model, NodeMeta, subgraphs
+from npuconv.model.core import Model, NodeMeta
+from npuconv.model.order import ordered, unused
 from npuconv.model.types import Constant, Graph, Node, Tensor, Variable
 
 
@@ -240,30 +241,11 @@ def sweep(model: Model) -> int:
         How many nodes went.
     """
     nodes = list(model.graph.nodes)
-    dead = _unused(model, nodes)
+    dead = unused(model, nodes)
     _disconnect_all(list(dead.values()))
     kept = [n for n in nodes if id(n) not in dead]
-    model.graph.nodes[:] = _ordered(kept)
+    model.graph.nodes[:] = ordered(kept)
     return len(nodes) - len(kept)
-
-
-def _unused(model: Model, nodes: list[Node]) -> dict[int, Node]:
-    """The nodes that make nothing that is read, except by others of the kind."""
-    members = {id(n) for n in nodes}
-    readers: dict[int, int] = {}  # of tensors that dead nodes read: how many are left
-    dead: dict[int, Node] = {}
-    doubtful = list(nodes)
-    while doubtful:
-        node = doubtful.pop()
-        if id(node) in dead or any(
-            readers.get(id(t), len(t.outputs)) or model.is_output(t) for t in node.outputs
-        ):
-            continue
-        dead[id(node)] = node
-        for tensor in node.inputs:
-            readers[id(tensor)] = readers.get(id(tensor), len(tensor.outputs)) - 1
-            doubtful.extend(maker for maker in tensor.inputs if id(maker) in members)
-    return dead
 
 
 def _disconnect_all(nodes: list[Node]) -> None:
@@ -276,48 +258,3 @@ def _disconnect_all(nodes: list[Node]) -> None:
     for node in nodes:
         list.clear(node.inputs)
         node.outputs.clear()
-
-
-def _ordered(nodes: list[Node]) -> list[Node]:
-    """Depth first in the present order, so that nothing moves without need."""
-    if _is_ordered(nodes):
-        return nodes
-    members = {id(n) for n in nodes}
-    done: set[int] = set()
-    result: list[Node] = []
-    for root in nodes:
-        stack = [(root, _dependencies(root))] if id(root) not in done else []
-        done.add(id(root))
-        while stack:
-            node, pending = stack[-1]
-            following = next((d for d in pending if id(d) in members and id(d) not in done), None)
-            if following is None:
-                result.append(node)
-                stack.pop()
-            else:
-                done.add(id(following))
-                stack.append((following, _dependencies(following)))
-    return result
-
-
-def _is_ordered(nodes: list[Node]) -> bool:
-    missing = {id(n) for n in nodes}
-    for node in nodes:
-        missing.discard(id(node))
-        if any(id(maker) in missing for maker in _dependencies(node)):
-            return False
-    return True
-
-
-def _dependencies(node: Node) -> Iterator[Node]:
-    for tensor in node.inputs:
-        yield from tensor.inputs
-    for _, inner in subgraphs(node):
-        yield from _outer_dependencies(inner)
-
-
-def _outer_dependencies(graph: Graph) -> Iterator[Node]:
-    for tensor in graph.outputs:
-        yield from tensor.inputs
-    for node in graph.nodes:
-        yield from _dependencies(node)

@@ -110,8 +110,10 @@ class Types:
 
     def write_constant(self, tensor: Constant, into: onnx.TensorProto) -> None:
         """Write a constant with its values."""
-        values = tensor.values
-        if values.dtype.kind not in _PLAIN or tensor.export_dtype != values.dtype:
+        # Values are loaded when they are looked at; the exporter writes strings unloaded only.
+        plain = getattr(tensor.dtype, "kind", "") in _PLAIN
+        values = tensor.values if plain else None
+        if values is None or tensor.export_dtype != values.dtype:
             into.CopyFrom(OnnxExporter.export_tensor_proto(tensor))
             return
         into.name, into.data_type = tensor.name, self.code(values.dtype)

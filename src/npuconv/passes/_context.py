@@ -128,7 +128,7 @@ class PassContext:
         """
         record = RewriteRecord(self.current, model.origin(*nodes), before, after, modulus=modulus)
         record.exact, record.cost_before = frozenset(exact), cost(nodes)
-        border = {t.name for n in nodes for t in n.inputs}
+        border, makers = _region.border(nodes)
         if not measure:
             record.reference = "nothing to compare"
         watch = self.verify and measure
@@ -138,5 +138,5 @@ class PassContext:
         yield record
         if watch and record.old is not None and record.new is None:
             record.new = _region.trace(model, record.old, kept)
-        record.made = _region.between(border, kept)
+        record.made = _region.between(border, kept, makers)
         self.rewrites.append(record)

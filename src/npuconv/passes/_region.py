@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -76,10 +76,24 @@ def trace(model: Model, old: Region, outputs: Sequence[Tensor]) -> Region:
     return region
 
 
-def between(border: set[str], outputs: Sequence[Tensor]) -> list[Node]:
-    """The nodes that make ``outputs`` from the tensors named by ``border``, in order."""
+def border(nodes: Sequence[Node]) -> tuple[set[str], set[int]]:
+    """Names of the tensors these nodes read of others, and ids of the nodes that make them."""
+    inside = {id(t) for n in nodes for t in n.outputs}
+    read = [t for n in nodes for t in n.inputs if id(t) not in inside]
+    makers = {id(maker) for t in read if (maker := query.producer(t)) is not None}
+    return {t.name for t in read}, makers
+
+
+def between(
+    border: set[str], outputs: Sequence[Tensor], makers: Collection[int] = ()
+) -> list[Node]:
+    """The nodes that make ``outputs`` from the tensors named by ``border``, in order.
+
+    ``makers`` are ids of nodes that are not among them: a tensor of the border may have got
+    another name, where a node behind it is gone.
+    """
     order: list[Node] = []
-    seen: set[int] = set()
+    seen = set(makers)
     for tensor in outputs:
         _visit(tensor, border, order, seen)
     return order

@@ -11,10 +11,11 @@ import onnx
 
 from npuconv import emit, executor
 from npuconv.errors import InternalError, ModelError
-from npuconv.model import nhwc, query, save
+from npuconv.model import query, save
 from npuconv.passes import Phase, _manager
 from npuconv.pipeline import accuracy, ranges
 from npuconv.pipeline.inputs import sample_inputs
+from npuconv.pipeline.layers import Layer, layers_of, stored
 from npuconv.report import schema
 from npuconv.samples import Samples, open_samples
 
@@ -77,7 +78,7 @@ def _with_samples(
         progress("synthetic", 0, len(samples))  # before anything else is said
     used, kept = _split(samples)
     work.ctx.ranges = ranges.calibrate(work, float_proto, used, progress)
-    tensors, layers = ranges.tensor_rows(work.plan, work.ctx.ranges), _layers(work)
+    tensors, layers = ranges.tensor_rows(work.plan, work.ctx.ranges), layers_of(work)
     _run(work, form)
     proto = save.to_proto(work.model, _metadata(work))
     found, rows = _compare(work, float_proto, proto, kept or samples, kept is not None, layers)
@@ -116,55 +117,23 @@ def _run(work: Legalized, form: emit.Format) -> None:
     work.timings.append(("quantize", time.perf_counter() - start))
 
 
-def _layers(work: Legalized) -> list[tuple[str, str]]:
-    """Every device convolution, by label, with the tensor that is its layer's result."""
-    rows = []
-    for conv in work.plan.device:
-        tensor = conv.outputs[0]
-        reader = query.sole_consumer(work.model, tensor)
-        # A layer ends behind its activation: what that cuts off is no loss.
-        if reader is not None and reader.op in ("Relu", "Clip") and work.plan.is_carried(reader):
-            tensor = reader.outputs[0]
-        rows.append((work.model.label(conv), tensor.name))
-    return rows
-
-
 def _compare(
     work: Legalized,
     float_proto: onnx.ModelProto,
     proto: onnx.ModelProto,
     samples: Samples,
     held_out: bool,
-    layers: list[tuple[str, str]],
+    layers: list[Layer],
 ) -> tuple[schema.Accuracy, tuple[schema.LayerQuant, ...]]:
     start = time.perf_counter()
     few = samples[:HELD_OUT_MAX]
     try:
-        both = accuracy.Comparison(float_proto, proto, work.model.scales, _stored(work, layers))
+        both = accuracy.Comparison(float_proto, proto, work.model.scales, stored(work, layers))
         found, rows = both.end_to_end(few, held_out=held_out), both.per_layer(few[0])
     except executor.RuntimeRefusedError as error:
         raise InternalError(f"the result does not run: {error}", where="emit") from None
     work.timings.append(("compare", time.perf_counter() - start))
     return found, rows
-
-
-def _stored(work: Legalized, layers: list[tuple[str, str]]) -> list[accuracy.Layer]:
-    """Where the layers' results are in the converted model."""
-    ctx, groups = work.ctx, work.plan.group_of()
-    made = {t.name: t for node in work.model.nodes() for t in node.outputs}
-    last = {name for name, t in made.items() if nhwc.holds_channels_last(t)}
-    return [
-        accuracy.Layer(
-            label,
-            tensor,
-            ctx.stored[tensor],
-            float(ctx.ranges[groups[tensor].name].qparams.scale),
-            ctx.notes.get(label, ""),
-            ctx.stored[tensor] in last,
-        )
-        for label, tensor in layers
-        if tensor in ctx.stored
-    ]
 
 
 def _check_loads(proto: onnx.ModelProto, before: onnx.ModelProto, name: str) -> None:

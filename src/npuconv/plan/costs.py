@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from npuconv.model.types import Node
 
 MULTIPLYING = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+RECURRENT = ("RNN", "GRU", "LSTM")
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,21 @@ def macs(node: Node) -> int | None:
         return win.macs()
     if node.op in ("Gemm", "MatMul"):
         return _matmul_macs(node)
-    return 0
+    return _recurrent_macs(node) if node.op in RECURRENT else 0
+
+
+def _recurrent_macs(node: Node) -> int | None:
+    """Each step multiplies with all weights; a symbolic batch counts as one, as elsewhere."""
+    dims = query.shape(node.inputs[0])
+    weights = [query.static_shape(query.input_of(node, index)) for index in (1, 2)]
+    batch = 1 if query.attribute(node, "layout", 0) == 0 else 0
+    if dims is None or len(dims) <= batch or None in weights:
+        return None
+    steps, samples = dims[1 - batch], dims[batch]
+    if not isinstance(steps, int):
+        return None
+    each = sum(math.prod(shape or ()) for shape in weights)
+    return steps * (samples if isinstance(samples, int) else 1) * each
 
 
 def _matmul_macs(node: Node) -> int | None:

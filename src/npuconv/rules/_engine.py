@@ -64,16 +64,17 @@ def marks_left(ctx: RuleContext, findings: Iterable[Finding]) -> set[Mark]:
     labels: dict[str, set[str]] = {}
     for code, label in marks(findings):
         labels.setdefault(code, set()).add(label)
-    nodes = _by_label(ctx.model)
+    nodes = _by_label(ctx.model, set().union(*labels.values()))
     rules = [rule for rule in all_rules() if rule.code in labels]
     return {mark for rule in rules for mark in _marks_of(rule, ctx, labels[rule.code], nodes)}
 
 
-def _by_label(model: Model) -> Mapping[str, list[Node]]:
-    found: dict[str, list[Node]] = {}
+def _by_label(model: Model, labels: set[str]) -> Mapping[str, list[Node]]:
+    found: dict[str, list[Node]] = {label: [] for label in labels}
     for node in model.nodes():
         for label in model.origin(node):
-            found.setdefault(label, []).append(node)
+            if label in found:
+                found[label].append(node)
     return found
 
 

@@ -1,0 +1,56 @@
+"""The layers of a conversion: convolutions on the device, and where their results are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from npuconv.model import nhwc, query
+from npuconv.pipeline import accuracy
+
+if TYPE_CHECKING:
+    from npuconv.pipeline.legalize import Legalized
+
+
+class Layer(NamedTuple):
+    """A convolution on the device."""
+
+    shown: str  # its label, with a number where several stand for one source node
+    label: str
+    tensor: str  # its result
+
+
+def layers_of(work: Legalized) -> list[Layer]:
+    """Every device convolution with the tensor that is its layer's result."""
+    labels = [work.model.label(conv) for conv in work.plan.device]
+    total, number = Counter(labels), Counter[str]()
+    rows = []
+    for conv, label in zip(work.plan.device, labels, strict=True):
+        number[label] += 1
+        part = f" ({number[label]} of {total[label]})" if total[label] > 1 else ""
+        tensor = conv.outputs[0]
+        reader = query.sole_consumer(work.model, tensor)
+        # A layer ends behind its activation: what that cuts off is no loss.
+        if reader is not None and reader.op in ("Relu", "Clip") and work.plan.is_carried(reader):
+            tensor = reader.outputs[0]
+        rows.append(Layer(label + part, label, tensor.name))
+    return rows
+
+
+def stored(work: Legalized, layers: list[Layer]) -> list[accuracy.Layer]:
+    """Where the layers' results are in the converted model."""
+    ctx, groups = work.ctx, work.plan.group_of()
+    made = {t.name: t for node in work.model.nodes() for t in node.outputs}
+    last = {name for name, t in made.items() if nhwc.holds_channels_last(t)}
+    return [
+        accuracy.Layer(
+            shown,
+            tensor,
+            ctx.stored[tensor],
+            float(ctx.ranges[groups[tensor].name].qparams.scale),
+            ctx.notes.get(label, ""),
+            ctx.stored[tensor] in last,
+        )
+        for shown, label, tensor in layers
+        if tensor in ctx.stored
+    ]
