@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 def missing_axis(node: Node, ctx: RuleContext) -> int | None:
     """The first spatial axis whose extent ``auto_pad`` needs and that is not known."""
+    if not (query.attribute(node, "auto_pad") or query.attribute(node, "output_shape")):
+        return None  # nearly all; what follows takes longer
     win = window(node)
     # A pool the device is not asked to run keeps its auto_pad: the host's runtime has the extent.
     if win is None or win.auto_pad == "NOTSET" or ctx.operator(node) is None:

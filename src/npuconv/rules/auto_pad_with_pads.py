@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from npuconv.model import query
 from npuconv.model.conv import flat_pads, window
 from npuconv.rules import SLIDING, Violation, rule
 
@@ -32,6 +33,8 @@ def auto_pad_with_pads(node: Node, ctx: RuleContext) -> Iterator[Violation]:
         Remove one of the two attributes in the exporter.
     """
     del ctx
+    if not query.attribute(node, "auto_pad"):
+        return  # nearly all; what follows takes longer
     win = window(node)
     if win is None or win.auto_pad == "NOTSET" or all(pair == (0, 0) for pair in win.pads):
         return

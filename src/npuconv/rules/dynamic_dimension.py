@@ -35,7 +35,8 @@ def dynamic_dimension(node: Node, ctx: RuleContext) -> Iterator[Violation]:
     How to fix:
         Give the shape of the input with --input-shape.
     """
-    axis, win = missing_axis(node, ctx), window(node)
+    axis = missing_axis(node, ctx)
+    win = window(node) if axis is not None else None
     if axis is None or win is None:
         return
     dims = query.shape(node.inputs[0]) or ()
