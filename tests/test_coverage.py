@@ -8,7 +8,7 @@ import onnx
 import pytest
 
 from builders import Net, digits
-from npuconv.coverage import cover
+from npuconv.coverage import cover, short_names
 from npuconv.errors import TargetError, UsageError
 from npuconv.target import builtin_names
 
@@ -123,3 +123,20 @@ def test_json(model):
     assert data["cells"][0]["verdict"] == "refuses"
     assert data["cells"][0]["obstacles"][0]["code"] == "SHP006"
     assert data["unreadable"] == {}
+
+
+@pytest.mark.parametrize(
+    ("paths", "names"),
+    [
+        (["m/a/model.onnx", "m/b/model.onnx"], ["a", "b"]),
+        (["m/a.onnx", "m/b.onnx"], ["a.onnx", "b.onnx"]),
+        (["m/a.onnx"], ["m/a.onnx"]),
+        (["m/a.onnx", "m/a.onnx"], ["m/a.onnx", "m/a.onnx"]),
+        (["m/x/a.onnx", "n/a.onnx"], ["m/x", "n"]),
+        (["a.onnx", "m/a.onnx"], ["a.onnx", "m/a.onnx"]),
+        ([], []),
+    ],
+)
+def test_short_names(paths, names):
+    """What tells them apart, and never nothing."""
+    assert short_names(paths) == names

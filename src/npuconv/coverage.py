@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from npuconv.config import make_options
@@ -140,3 +141,17 @@ def _obstacle(group: Group) -> Obstacle:
         limit=first.limit,
         source=first.source,
     )
+
+
+def short_names(paths: Sequence[str]) -> list[str]:
+    """The paths without the folders that all of them begin with, and what all end with.
+
+    ``models/a/model.onnx`` and ``models/b/model.onnx`` are ``a`` and ``b``; one path alone
+    stays as it is.
+    """
+    parts = [Path(path).parts for path in paths]
+    shortest = min((len(p) for p in parts), default=0)
+    first = next((i for i in range(shortest) if len({p[i] for p in parts}) > 1), 0)
+    last = next((i for i in range(shortest - first) if len({p[-1 - i] for p in parts}) > 1), 0)
+    kept = [p[first : len(p) - last] for p in parts]
+    return [str(Path(*names)) if names else path for names, path in zip(kept, paths, strict=True)]

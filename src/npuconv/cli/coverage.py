@@ -85,13 +85,15 @@ def _table(found: Coverage) -> Table:
     from rich.table import Table
     from rich.text import Text
 
+    from npuconv.coverage import short_names
+
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("model", overflow="fold", ratio=1)
     for name in found.targets:
         table.add_column(Text(_visible(Path(name).name)), overflow="fold")
-    for model in found.models:
+    for model, name in zip(found.models, short_names(found.models), strict=True):
         cells = [Text(_shown(cell), _STYLES[cell.verdict]) for cell in found.of(model)]
-        table.add_row(Text(_visible(model)), *cells)
+        table.add_row(Text(_visible(name)), *cells)
     return table
 
 
