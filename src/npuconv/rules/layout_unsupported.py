@@ -35,7 +35,8 @@ def layout_unsupported(node: Node, ctx: RuleContext) -> Iterator[Violation]:
         Choose the device's layout with --layout. The model need not be exported anew.
     """
     for violation in ctx.violations(node, *LIMITS):
-        yield replace(violation, fix=_fix(node, ctx))
+        # The layout is asked for by a flag: it is not what the model has.
+        yield replace(violation, value=ctx.options.layout, fix=_fix(node, ctx))
 
 
 def _fix(node: Node, ctx: RuleContext) -> str:
