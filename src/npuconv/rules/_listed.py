@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from npuconv.facts import DECIDED_LATER, lookup
 from npuconv.rules import is_convolution
-from npuconv.target import shown
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
@@ -27,6 +26,8 @@ class Beyond:
 
 def beyond(node: Node, ctx: RuleContext) -> Iterator[Beyond]:
     """Everything that keeps a listed operator off the device, convolutions left out."""
+    from npuconv.target import shown
+
     operator = None if is_convolution(node) else ctx.operator(node)
     facts = ctx.facts(node) if operator else {}
     for name, limit in ctx.limits(node).items() if facts else ():
