@@ -8,7 +8,7 @@ one), it runs alone on ONNX's reference evaluator, and the report says so.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from npuconv import executor
 from npuconv.errors import InternalError
 from npuconv.model import nhwc
+from npuconv.passes._alike import kind
 from npuconv.passes._context import RewriteRecord
 from npuconv.passes._region import Dims, Region, measured_extent
 from npuconv.passes._side import Side
@@ -34,10 +35,22 @@ def measure(records: Sequence[RewriteRecord]) -> None:
     """
     waiting = [r for r in records if r.old is not None and r.new is not None]
     runnable = [r for r in waiting if _has_numpy_types(r)]
-    for start in range(0, len(runnable), BATCH):
-        _measure_batch(runnable[start : start + BATCH])
+    first: dict[Hashable, RewriteRecord] = {}
+    stand = [first.setdefault(kind(r) or id(r), r) for r in runnable]
+    alone = [r for r, leader in zip(runnable, stand, strict=True) if r is leader]
+    for start in range(0, len(alone), BATCH):
+        _measure_batch(alone[start : start + BATCH])
+    for record, leader in zip(runnable, stand, strict=True):
+        if record is not leader:
+            _follow(record, leader)
     for record in waiting:
         record.old = record.new = None
+
+
+def _follow(record: RewriteRecord, leader: RewriteRecord) -> None:
+    """What was measured of one rewrite holds for another that is alike."""
+    record.difference, record.reference = leader.difference, leader.reference
+    record.note = leader.note or f"run once, on {leader.node!r}, which is alike"
 
 
 def _has_numpy_types(record: RewriteRecord) -> bool:
