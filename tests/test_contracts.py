@@ -120,6 +120,23 @@ def test_a_rule_fires_on_its_examples(rule: Rule):
             assert one.fix
 
 
+@pytest.mark.parametrize("rule", [r for r in RULES if r.alike], ids=lambda rule: rule.name)
+def test_a_rule_says_the_same_of_nodes_that_are_alike(rule: Rule):
+    """Where it is asked once for all of a kind: what it would say of each by itself."""
+    module, sheets = examples("rules", rule.name), {}
+    for example in (*module.FIRES, *module.SILENT, *ZOO.values()):
+        proto, target = unpack(example)
+        model = read(proto)
+        _, shared = sheets.setdefault(id(target), (target, {}))
+        found = _engine._run(rule, RuleContext(model, target, Options(), shared))
+        fresh = RuleContext(model, target, Options())
+        assert found == [
+            _engine._finding(rule, fresh, violation, node)
+            for node in fresh.nodes_of(rule.ops)
+            for violation in rule.function(node, RuleContext(model, target, Options()))
+        ]
+
+
 @each_rule
 def test_a_rule_is_silent_on_its_counterexamples(rule: Rule):
     """Near misses, and what other rules report."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from asserts import read
@@ -23,6 +24,19 @@ def test_defaults():
     assert (found.pads, found.auto_pad, found.group) == (((0, 0), (0, 0)), "NOTSET", 1)
     assert (found.axes, found.in_channels, found.out_channels) == (2, 3, 4)
     assert (found.input, found.output) == ((1, 3, 8, 8), (1, 4, 6, 6))
+
+
+def test_a_node_that_changed_is_another_window():
+    """Windows are kept, but by what they say; the same in other types is the same."""
+    (node,) = read(Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3)).model()).nodes()
+    first = window(node)
+    node.attrs["strides"] = [2, 2]
+    assert window(node).strides == (2, 2)
+    node.attrs["strides"], node.inputs[0].shape = [1, 1], [1, 3, 9, "w"]
+    assert window(node).input == (1, 3, 9, "w")
+    node.inputs[0].shape, node.attrs["group"] = (np.int64(1), 3, 8, 8), np.int64(1)
+    assert window(node) == first
+    assert {type(d) for d in window(node).input} == {int}
 
 
 def test_attributes():

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from onnx import defs
+
 from asserts import read
 from builders import Net
 from npuconv.model import edit
+from npuconv.model.core import HOLDERS
 from zoo import ZOO
 
 
@@ -14,6 +17,28 @@ def test_names_go_on_counting():
     assert [model.fresh_name("a") for _ in range(3)] == ["a_1", "a_3", "a_4"]
     assert [model.fresh_name("b") for _ in range(3)] == ["b", "b_1", "b_2"]
     assert model.fresh_name("b_1") == "b_1_1"
+
+
+def test_nodes_by_operator():
+    """In the order of the graph, whichever is named first, also after it has changed."""
+    model = read(Net(x=(1, 4)).op("Relu").op("Neg").op("Relu").op("Abs").model())
+    assert [n.op for n in model.nodes("Neg", "Relu", "Relu")] == ["Relu", "Neg", "Relu"]
+    assert model.nodes("Exp") == []
+    tensor = edit.insert(model, "Exp", [model.graph.inputs[0]], origin=[model.nodes()[0]])
+    assert [n.op for n in model.nodes("Exp", "Abs")] == ["Abs", "Exp"]
+    edit.set_input(model.nodes()[0], 0, tensor)
+    edit.sweep(model)
+    assert [n.op for n in model.nodes("Exp", "Abs")] == ["Exp", "Abs"]
+    edit.bypass(model, model.nodes("Neg")[0])
+    edit.sweep(model)
+    assert model.nodes("Neg") == []
+
+
+def test_operators_that_hold_graphs():
+    """All that ONNX has, at every version; only of these attributes are looked at."""
+    kinds = {defs.OpSchema.AttrType.GRAPH, defs.OpSchema.AttrType.GRAPHS}
+    known = [s for s in defs.get_all_schemas_with_history() if not s.domain]
+    assert {s.name for s in known if kinds & {a.type for a in s.attributes.values()}} == HOLDERS
 
 
 def test_nodes_of_subgraphs_are_not_at_the_top():

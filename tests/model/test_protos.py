@@ -37,10 +37,25 @@ def test_attributes(value):
     assert protos.node_proto(node) == OnnxExporter.export_node(node)
 
 
+@pytest.mark.parametrize("name", ZOO)
+def test_copies(name):
+    """What is taken down is what is written, whatever becomes of the node."""
+    for node, _ in read(ZOO[name]()).walk():
+        was, copy, written = protos.node_proto(node), protos.copy_of(node), onnx.NodeProto()
+        for value in node.attrs.values():
+            if isinstance(value, list):
+                value.clear()
+        node.attrs["later"], node.name = 1, "other"
+        copy.write(written)
+        assert helper.printable_node(written) == helper.printable_node(was)
+        assert written.name == was.name
+
+
 def test_an_empty_list_has_no_type():
     """Nothing is made up."""
-    with pytest.raises(ValueError, match="empty"):
-        protos.node_proto(Node("Thing", attrs={"value": []}))
+    for write in (protos.node_proto, protos.copy_of):
+        with pytest.raises(ValueError, match="empty"):
+            write(Node("Thing", attrs={"value": []}))
 
 
 @pytest.mark.parametrize("domain", [None, "", "com.example"])

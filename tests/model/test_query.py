@@ -93,5 +93,6 @@ def test_domains(model):
     relu.domain = "com.example"
     assert query.qualified(relu) == "com.example.Relu"
     assert query.attribute(relu, "alpha", 0.5) == 0.5
+    edit.sweep(model)  # as after every pass
     assert model.nodes("Relu", domain="com.example") == [relu]
     assert model.nodes("Relu") == []

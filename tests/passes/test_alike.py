@@ -7,7 +7,8 @@ import pytest
 from asserts import context, read, run_pass
 from builders import Net
 from npuconv.errors import InternalError
-from npuconv.passes import PASSES, Pass, Phase, _manager
+from npuconv.passes import PASSES, Pass, Phase, _alike, _manager, _region
+from npuconv.passes._context import RewriteRecord
 
 X = (1, 4, 8, 8)
 
@@ -43,6 +44,17 @@ def test_other_attributes_or_shapes_are_run_again():
     assert notes(chain(SAME, lower, dilated)) == ["", "", ""]
     net = chain(SAME).op("MaxPool", kernel_shape=[2, 2], strides=[2, 2])
     assert notes(net.conv("", (4, 4, 3, 3), name="small", **SAME)) == ["", ""]
+
+
+def test_attributes_of_other_types_are_not_alike():
+    """Python's 1 and 1.0 are equal, and True is 1."""
+    model = read(chain(SAME).op("Elu", alpha=1.0).model())
+    elu, seen = model.nodes("Elu")[0], set()
+    for value in (1.0, 1, "1", [1], True, 0.0, -0.0):
+        elu.attrs["alpha"] = value
+        region = _region.capture(model, [elu], elu.outputs)
+        seen.add(_alike.kind(RewriteRecord("p", (), "a", "b", region, region)))
+    assert len(seen) == 7
 
 
 def test_new_constants_are_run_each():

@@ -49,6 +49,25 @@ def test_order_by_after_then_by_name(table):
     assert _manager.order(Phase.LOWER) == []
 
 
+def test_a_pass_is_run_again_only_when_something_has_changed(table):
+    """The first fires twice; after its last time each of the others is asked once more."""
+    runs = []
+
+    def counted(name: str, times: int):
+        def function(model, ctx):
+            runs.append(name)
+            if runs.count(name) > times:
+                return 0
+            with ctx.rewrite(model, model.nodes(), "a", "b", measure=False):
+                return 1
+
+        return throw_away(name, function)
+
+    fill(table, counted("a", 0), counted("b", 2), counted("c", 1), counted("d", 0))
+    assert _manager.run_phase(relu(), CANONICALIZE, context()) == 3
+    assert "".join(runs) == "abcd" + "abcd" + "ab"
+
+
 def test_the_real_order():
     """Every pass comes after those it names."""
     for phase in Phase:

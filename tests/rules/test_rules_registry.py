@@ -130,7 +130,7 @@ def test_a_rule_that_fails_is_a_bug_and_named():
 
 def test_a_message_with_an_unfilled_hole_is_a_bug_too():
     """It would otherwise be seen by a user only."""
-    broken = replace(failing(KeyError("never")), message="{nothing}")
+    broken = replace(failing(KeyError("never")), message="{nothing}", alike=False)
     with pytest.raises(InternalError, match="rule 'rank-unsupported': KeyError: 'nothing'"):
         _engine._run(broken, lint_context())
 

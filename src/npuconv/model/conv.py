@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from npuconv.model import geometry, nhwc, query
 
@@ -12,6 +13,11 @@ if TYPE_CHECKING:
     from npuconv.model.types import Node, Tensor
 
 Pairs = tuple[tuple[int, int], ...]
+_SLIDING = frozenset(query.CONVOLUTIONS + query.POOLS)
+_ATTRIBUTES = (
+    "kernel_shape", "strides", "dilations", "pads", "auto_pad", "group",
+    "output_padding", "output_shape",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -89,36 +95,57 @@ def window(node: Node) -> Window | None:
 
     Extents are in the order of ONNX also where the operator has the channels last.
     """
-    if node.op not in query.CONVOLUTIONS + query.POOLS:
+    if node.op not in _SLIDING:
         return None
     if not (query.is_standard(node) or nhwc.is_nhwc(node)):
         return None  # what an operator of another domain means is not known
-    weight = query.shape(query.input_of(node, 1)) if node.op in query.CONVOLUTIONS else None
-    fixed = _all_numbers(weight)
-    kernel = _ints(node, "kernel_shape") or (fixed[2:] if fixed else None)
-    source = _dims(node, node.inputs[0]) if len(node.inputs) else None
-    axes = len(kernel) if kernel else (len(source) - 2 if source else None)
+    attrs = tuple([tuple(v) if type(v) is list else v for v in map(node.attrs.get, _ATTRIBUTES)])
+    weight = _dims(query.input_of(node, 1)) if node.op in query.CONVOLUTIONS else None
+    source = _dims(node.inputs[0]) if len(node.inputs) else None
+    result = _dims(node.outputs[0]) if len(node.outputs) else None
+    return _window(node.op, nhwc.is_nhwc(node), attrs, weight, source, result)
+
+
+def _dims(tensor: Tensor | None) -> tuple[Any, ...] | None:
+    """The shape as it is written."""
+    return None if tensor is None or tensor.shape is None else tuple(tensor.shape)
+
+
+# Every pass, rule and cost asks for windows, and a network has few that are different.
+@lru_cache(maxsize=4096)
+def _window(
+    op: str,
+    last: bool,
+    attrs: tuple[Any, ...],
+    weight: tuple[Any, ...] | None,
+    source: tuple[Any, ...] | None,
+    result: tuple[Any, ...] | None,
+) -> Window | None:
+    given = dict(zip(_ATTRIBUTES, attrs, strict=True))
+    fixed, read = _all_numbers(query.dimensions(weight)), _ordered(source, last)
+    kernel = _ints(given["kernel_shape"]) or (fixed[2:] if fixed else None)
+    axes = len(kernel) if kernel else (len(read) - 2 if read else None)
     if axes is None:
         return None
     return Window(
-        op=node.op,
+        op=op,
         kernel=kernel,
-        strides=_ints(node, "strides") or (1,) * axes,
-        dilations=_ints(node, "dilations") or (1,) * axes,
-        pads=_pads(node, axes),
-        auto_pad=str(query.attribute(node, "auto_pad", "NOTSET") or "NOTSET"),
-        group=int(query.attribute(node, "group", 1)),
+        strides=_ints(given["strides"]) or (1,) * axes,
+        dilations=_ints(given["dilations"]) or (1,) * axes,
+        pads=_pads(given["pads"], axes),
+        auto_pad=str(given["auto_pad"] or "NOTSET"),
+        group=1 if given["group"] is None else int(given["group"]),
         weight=fixed,
-        input=source,
-        output=_dims(node, node.outputs[0]) if len(node.outputs) else None,
-        output_padding=_ints(node, "output_padding") or (0,) * axes,
-        output_shape=_output_shape(node, axes),
+        input=read,
+        output=_ordered(result, last),
+        output_padding=_ints(given["output_padding"]) or (0,) * axes,
+        output_shape=_output_shape(given["output_shape"], axes),
     )
 
 
-def _dims(node: Node, tensor: Tensor) -> tuple[int | str | None, ...] | None:
-    dims = query.shape(tensor)
-    return nhwc.channels_first(dims) if dims and nhwc.is_nhwc(node) else dims
+def _ordered(dims: tuple[Any, ...] | None, last: bool) -> tuple[int | str | None, ...] | None:
+    known = query.dimensions(dims)
+    return nhwc.channels_first(known) if known and last else known
 
 
 def resolved_pads(win: Window) -> tuple[Pairs, tuple[int, ...]] | int:
@@ -163,21 +190,20 @@ def flat_pads(pads: Pairs) -> list[int]:
     return [begin for begin, _ in pads] + [end for _, end in pads]
 
 
-def _pads(node: Node, axes: int) -> Pairs:
-    flat = _ints(node, "pads") or (0,) * (2 * axes)
+def _pads(values: Any, axes: int) -> Pairs:
+    flat = _ints(values) or (0,) * (2 * axes)
     if len(flat) != 2 * axes:
         return ((0, 0),) * axes  # attribute-contradicts-weight reports it
     return tuple(zip(flat[:axes], flat[axes:], strict=True))
 
 
-def _output_shape(node: Node, axes: int) -> tuple[int, ...] | None:
-    shape = _ints(node, "output_shape")
+def _output_shape(values: Any, axes: int) -> tuple[int, ...] | None:
+    shape = _ints(values)
     # Some exporters write batch and channels too; only spatial extents count.
     return shape[-axes:] if shape else None
 
 
-def _ints(node: Node, name: str) -> tuple[int, ...] | None:
-    values = node.attrs.get(name)
+def _ints(values: Any) -> tuple[int, ...] | None:
     return tuple(map(int, values)) if values else None
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
+from operator import is_
 from typing import Any
 
 from npuconv.model.types import Graph, Node, Tensor
+
+_Index = dict[tuple[str, str], list[tuple[int, Node]]]  # by operator and domain
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,7 @@ class Model:
     _names: set[str] = field(default_factory=set)
     _numbers: dict[str, int] = field(default_factory=dict)  # the last given to each stem
     _inner: set[int] | None = None  # nodes of subgraphs, once asked for
+    _index: tuple[list[Node], _Index] = field(default_factory=lambda: ([], {}))
     # The list of outputs last seen, its length, and what is in it.
     _outputs: tuple[list[Tensor], int, frozenset[int]] = ([], 0, frozenset())
 
@@ -70,7 +76,28 @@ class Model:
         """
         if not ops:
             return list(self.graph.nodes)
-        return [n for n in self.graph.nodes if n.op in ops and (n.domain or "") == domain]
+        index = self._by_op()
+        groups = [found for op in dict.fromkeys(ops) if (found := index.get((op, domain)))]
+        listed = groups[0] if len(groups) == 1 else sorted(chain(*groups))
+        return [node for _, node in listed]
+
+    def _by_op(self) -> _Index:
+        """Nodes and their positions by operator: most passes look for what is not there.
+
+        The operator of a node is not to change, other than by another node in its place.
+        """
+        nodes, (known, index) = self.graph.nodes, self._index
+        if len(known) != len(nodes) or not all(map(is_, known, nodes)):
+            index = defaultdict(list)
+            for number, node in enumerate(nodes):
+                index[node.op, node.domain or ""].append((number, node))
+            self._index = list(nodes), index
+        return index
+
+    def settle(self, nodes: list[Node]) -> None:
+        """These are the nodes now, in this order; what was known of others is forgotten."""
+        self.graph.nodes[:] = nodes
+        self._index = [], {}
 
     def walk(self) -> Iterator[tuple[Node, str]]:
         """Every node with the path of the subgraph it lies in ('' for the top level)."""
@@ -87,9 +114,10 @@ class Model:
 
     def origin(self, *nodes: Node) -> tuple[str, ...]:
         """Labels of the source nodes these stand for, without repeats, in order."""
+        if len(nodes) == 1:  # nearly always
+            entry = self._meta.get(id(nodes[0]))
+            return entry[1].origin if entry else ()
         entries = [self._meta.get(id(node)) for node in nodes]
-        if len(entries) == 1 and entries[0] and len(entries[0][1].origin) == 1:
-            return entries[0][1].origin  # nearly always
         return tuple(dict.fromkeys(label for e in entries if e for label in e[1].origin))
 
     def label(self, node: Node) -> str:
@@ -134,10 +162,14 @@ class Model:
         return name
 
 
+# The operators of ONNX's own domain that hold graphs; of others nothing is known.
+HOLDERS = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+
+
 def subgraphs(node: Node) -> Iterable[tuple[str, Graph]]:
     """The graphs held by a node's attributes (If, Loop, Scan), with attribute names."""
-    if not node.attrs:
-        return ()
+    if not node.attrs or (node.op not in HOLDERS and not node.domain):
+        return ()  # every walk asks, and nearly no node has any
     return [(k, v) for k, v in node.attrs.items() if isinstance(v, Graph)]  # type: ignore[misc]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from npuconv.model import query
 from npuconv.model.core import Model, NodeMeta
-from npuconv.model.order import ordered, unused
+from npuconv.model.order import detach, ordered, unused
 from npuconv.model.types import Constant, Graph, Node, Tensor, Variable
 
 
@@ -242,19 +242,7 @@ def sweep(model: Model) -> int:
     """
     nodes = list(model.graph.nodes)
     dead = unused(model, nodes)
-    _disconnect_all(list(dead.values()))
+    detach(list(dead.values()))
     kept = [n for n in nodes if id(n) not in dead]
-    model.graph.nodes[:] = ordered(kept)
+    model.settle(ordered(kept))
     return len(nodes) - len(kept)
-
-
-def _disconnect_all(nodes: list[Node]) -> None:
-    """``disconnect`` for many nodes: each list of readers is gone through once."""
-    gone = {id(n) for n in nodes}
-    for tensor in {id(t): t for n in nodes for t in n.inputs}.values():
-        left = [reader for reader in tensor.outputs if id(reader) not in gone]
-        list.clear(tensor.outputs)
-        list.extend(tensor.outputs, left)
-    for node in nodes:
-        list.clear(node.inputs)
-        node.outputs.clear()

@@ -185,9 +185,9 @@ def _register(
 def _register_subgraphs(
     model: Model, node: Node, proto: onnx.NodeProto, counts: dict[str, int]
 ) -> None:
-    inner = {a.name: a.g for a in proto.attribute if a.HasField("g")}
     for key, graph in subgraphs(node):
-        _register(model, graph, list(inner[key].node), counts)
+        inner = next(a.g for a in proto.attribute if a.name == key)
+        _register(model, graph, list(inner.node), counts)
 
 
 def _first_line(error: Exception) -> str:

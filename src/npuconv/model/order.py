@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
+from operator import attrgetter
 
 from npuconv.model.core import Model, subgraphs
 from npuconv.model.types import Graph, Node
+
+_readers = attrgetter("outputs")
 
 
 def unused(model: Model, nodes: list[Node]) -> dict[int, Node]:
@@ -14,7 +16,7 @@ def unused(model: Model, nodes: list[Node]) -> dict[int, Node]:
     members = {id(n) for n in nodes}
     readers: dict[int, int] = {}  # of tensors that dead nodes read: how many are left
     dead: dict[int, Node] = {}
-    doubtful = list(nodes)
+    doubtful = [n for n in nodes if not any(map(_readers, n.outputs))]
     while doubtful:
         node = doubtful.pop()
         if id(node) in dead or any(
@@ -28,44 +30,58 @@ def unused(model: Model, nodes: list[Node]) -> dict[int, Node]:
     return dead
 
 
+def detach(nodes: list[Node]) -> None:
+    """Let these nodes read and make nothing; each list of readers is gone through once."""
+    gone = {id(n) for n in nodes}
+    for tensor in {id(t): t for n in nodes for t in n.inputs}.values():
+        left = [reader for reader in tensor.outputs if id(reader) not in gone]
+        list.clear(tensor.outputs)
+        list.extend(tensor.outputs, left)
+    for node in nodes:
+        list.clear(node.inputs)
+        node.outputs.clear()
+
+
 def ordered(nodes: list[Node]) -> list[Node]:
     """Depth first in the present order, so that nothing moves without need."""
     if _is_ordered(nodes):
         return nodes
-    members = {id(n) for n in nodes}
-    done: set[int] = set()
+    waiting = {id(n) for n in nodes}
     result: list[Node] = []
     for root in nodes:
-        stack = [(root, _dependencies(root))] if id(root) not in done else []
-        done.add(id(root))
+        stack = [(root, iter(_dependencies(root)))] if id(root) in waiting else []
+        waiting.discard(id(root))
         while stack:
             node, pending = stack[-1]
-            following = next((d for d in pending if id(d) in members and id(d) not in done), None)
-            if following is None:
+            for following in pending:
+                if id(following) in waiting:
+                    waiting.discard(id(following))
+                    stack.append((following, iter(_dependencies(following))))
+                    break
+            else:
                 result.append(node)
                 stack.pop()
-            else:
-                done.add(id(following))
-                stack.append((following, _dependencies(following)))
     return result
 
 
 def _is_ordered(nodes: list[Node]) -> bool:
-    missing = {id(n) for n in nodes}
+    later = {id(tensor) for node in nodes for tensor in node.outputs}
     for node in nodes:
-        missing.discard(id(node))
-        for maker in _dependencies(node):
-            if id(maker) in missing:
+        if not later.isdisjoint(map(id, node.inputs)):
+            return False
+        for _, graph in subgraphs(node):
+            makers = _outer_dependencies(graph)
+            if any(not later.isdisjoint(map(id, maker.outputs)) for maker in makers):
                 return False
+        later.difference_update(map(id, node.outputs))
     return True
 
 
-def _dependencies(node: Node) -> Iterator[Node]:
+def _dependencies(node: Node) -> list[Node]:
     found = [maker for tensor in node.inputs for maker in tensor.inputs]
-    inner = subgraphs(node)
-    return (
-        chain(found, *(_outer_dependencies(graph) for _, graph in inner)) if inner else iter(found)
-    )
+    for _, graph in subgraphs(node):
+        found.extend(_outer_dependencies(graph))
+    return found
 
 
 def _outer_dependencies(graph: Graph) -> Iterator[Node]:

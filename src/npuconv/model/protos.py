@@ -7,7 +7,7 @@ part several times and look for the type of every attribute anew.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import onnx
 from onnx import AttributeProto, helper
@@ -42,11 +42,53 @@ def write_node(node: Node, into: onnx.NodeProto) -> None:
         _write_attribute(key, value, into.attribute.add())
 
 
+class Copy(NamedTuple):
+    """A node as it stood, taken down fast: only what is run in the end becomes a proto.
+
+    Attributes are numbers, strings and tuples of int as they are, all others protos.
+    """
+
+    op: str
+    name: str
+    domain: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attrs: dict[str, Any]
+
+    def write(self, into: onnx.NodeProto, prefix: str = "") -> None:
+        """Write the node into an empty proto, with a prefix to all names."""
+        into.op_type, into.name, into.domain = self.op, prefix + self.name, self.domain
+        into.input.extend([prefix + name if name else "" for name in self.inputs])
+        into.output.extend([prefix + name if name else "" for name in self.outputs])
+        for key, value in self.attrs.items():
+            _write_attribute(key, value, into.attribute.add())
+
+
+def copy_of(node: Node) -> Copy:
+    """What a node is now, whatever becomes of it."""
+    inputs, outputs = [t.name for t in node.inputs], [t.name for t in node.outputs]
+    attrs = {key: _frozen(key, value) for key, value in node.attrs.items()}
+    return Copy(node.op, node.name, node.domain or "", tuple(inputs), tuple(outputs), attrs)
+
+
+def _frozen(name: str, value: Any) -> Any:
+    kind = type(value)
+    if kind is list and set(map(type, value)) == {int}:
+        return tuple(value)
+    if kind in (int, float, str):
+        return value
+    proto = AttributeProto()
+    _write_attribute(name, value, proto)
+    return proto
+
+
 def _write_attribute(name: str, value: Any, into: AttributeProto) -> None:
     kind = type(value)
     if kind is int:
         into.name, into.i, into.type = name, value, AttributeProto.INT
-    elif kind is list and set(map(type, value)) == {int}:
+    elif kind is AttributeProto:
+        into.CopyFrom(value)
+    elif kind in (list, tuple) and set(map(type, value)) == {int}:
         into.name, into.type = name, AttributeProto.INTS
         into.ints.extend(value)
     elif kind is float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -69,7 +71,11 @@ def sole_consumer(model: Model, tensor: Tensor) -> Node | None:
 
 def shape(tensor: Tensor | None) -> tuple[int | str | None, ...] | None:
     """The shape, with names for symbolic dimensions; None where the rank is unknown."""
-    dims = None if tensor is None else tensor.shape
+    return dimensions(None if tensor is None else tensor.shape)
+
+
+def dimensions(dims: Iterable[Any] | None) -> tuple[int | str | None, ...] | None:
+    """What is known of a shape as it is written."""
     if dims is None:
         return None
     # Nearly all are numbers, and every pass asks for shapes: a call for each would be felt.
@@ -108,8 +114,11 @@ def qualified(node: Node) -> str:
 def dtype_name(tensor: Tensor | None) -> str:
     """The element type as numpy calls it, or ''."""
     dtype = getattr(tensor, "dtype", None)
-    if dtype is None:
-        return ""
+    return "" if dtype is None else _name_of(dtype)
+
+
+@lru_cache(maxsize=64)  # numpy works a name out anew each time
+def _name_of(dtype: Any) -> str:
     if isinstance(dtype, int):  # a type numpy has no name for stays ONNX's number
         from onnx import TensorProto
 

@@ -10,7 +10,7 @@ from google.protobuf.message import EncodeError
 from npuconv.errors import InternalError, ModelError
 from npuconv.model import query
 from npuconv.model.core import Model, subgraphs
-from npuconv.model.types import Graph
+from npuconv.model.types import Graph, Node
 
 
 def check_proto(proto: onnx.ModelProto, name: str) -> None:
@@ -142,9 +142,8 @@ def _problems(model: Model, graph: Graph, outer: set[int]) -> Iterable[str]:
     for node in graph.nodes:
         if not model.origin(node):
             yield f"node {node.name!r} ({node.op}) has no origin"
-        for tensor in node.inputs:
-            if not query.is_constant(tensor) and tensor.name and id(tensor) not in known:
-                yield f"node {node.name!r} reads {tensor.name!r} before it is made"
+        if not known.issuperset(map(id, node.inputs)):
+            yield from _unmade(node, known)
         for _, inner in subgraphs(node):
             yield from _problems(model, inner, known)
         for tensor in node.outputs:
@@ -155,6 +154,14 @@ def _problems(model: Model, graph: Graph, outer: set[int]) -> Iterable[str]:
     for tensor in graph.outputs:
         if id(tensor) not in known and not query.is_constant(tensor):
             yield f"output {tensor.name!r} is made by no node"
+
+
+def _unmade(node: Node, known: set[int]) -> Iterable[str]:
+    for tensor in node.inputs:
+        if query.is_constant(tensor):
+            known.add(id(tensor))
+        elif id(tensor) not in known and tensor.name:
+            yield f"node {node.name!r} reads {tensor.name!r} before it is made"
 
 
 def _sentence(error: Exception) -> str:

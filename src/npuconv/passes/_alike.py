@@ -8,7 +8,7 @@ run for all: a large model has thousands of convolutions and a dozen kinds of th
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from npuconv.model import query
 
@@ -50,18 +50,25 @@ def kind(record: RewriteRecord) -> Hashable | None:
 def _form(region: Region, number: _Numbers) -> Hashable:
     nodes = tuple(
         (
-            node.op_type,
+            node.op,
             node.domain,
-            tuple(map(number, node.input)),
-            tuple(map(number, node.output)),
-            tuple(sorted([a.SerializeToString(deterministic=True) for a in node.attribute])),
+            tuple(map(number, node.inputs)),
+            tuple(map(number, node.outputs)),
+            tuple([(name, *_said(value)) for name, value in sorted(node.attrs.items())]),
         )
         for node in region.nodes
     )
-    inputs = tuple((number(name), str(t), dims) for name, (t, dims) in region.inputs.items())
+    inputs = tuple((number(name), t, dims) for name, (t, dims) in region.inputs.items())
     outputs = tuple((number(a), number(b)) for a, b in region.outputs.items())
     constants = tuple((number(name), *_constant(t)) for name, t in region.constants.items())
     return region.opset, region.kernel, nodes, inputs, outputs, constants
+
+
+def _said(value: Any) -> tuple[Any, ...]:
+    """The value of an attribute; 1 and 1.0 are equal, but no two attributes are."""
+    if type(value) in (int, str, tuple):
+        return type(value), value
+    return "", repr(value) if type(value) is float else value.SerializeToString(deterministic=True)
 
 
 def _constant(tensor: Tensor) -> tuple[Hashable, ...]:
@@ -69,4 +76,4 @@ def _constant(tensor: Tensor) -> tuple[Hashable, ...]:
     array = query.value(tensor)
     assert array is not None
     decides = array.dtype.kind != "f" or array.size == 1
-    return array.shape, str(array.dtype), array.tobytes() if decides else b""
+    return array.shape, array.dtype, array.tobytes() if decides else b""

@@ -136,7 +136,7 @@ class PassContext:
         if watch:
             record.old = _region.capture(model, nodes, kept)
         yield record
-        if watch and record.old is not None and record.new is None:
-            record.new = _region.trace(model, record.old, kept)
         record.made = _region.between(border, kept, makers)
+        if watch and record.old is not None and record.new is None:
+            record.new = _region.trace(model, record.old, kept, record.made)
         self.rewrites.append(record)

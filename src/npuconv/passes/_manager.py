@@ -56,10 +56,15 @@ def run_phase(
     """
     passes = order(phase)
     total = 0
+    idle: set[str] = set()  # had nothing to do, and nothing has changed since
     for _ in range(MAX_ROUNDS):
-        fired = sum(run_pass(model, p, ctx, after_pass) for p in passes)
-        total += fired
-        if not fired:
+        for item in passes:
+            if item.name in idle:
+                continue
+            fired = run_pass(model, item, ctx, after_pass)
+            total += fired
+            idle = idle | {item.name} if not fired else set()
+        if len(idle) == len(passes):
             return total
     raise InternalError("the passes never come to rest", where=f"phase {phase}")
 

@@ -106,7 +106,7 @@ def _run_together(regions: Sequence[Region], feeds: Sequence[Feeds]) -> list[Out
     names = [side.add(r, f, f"r{i}/") for i, (r, f) in enumerate(zip(regions, feeds, strict=True))]
     session = executor.Session(side.model(), threads=1, optimize=False)
     values = session.run(side.feeds)
-    return [{n: values[f"r{i}/out/{n}"] for n in part} for i, part in enumerate(names)]
+    return [{own: values[name] for own, name in part.items()} for part in names]
 
 
 def _settle_alone(record: RewriteRecord, feeds: Feeds, before: Outcome, after: Outcome) -> None:
@@ -136,10 +136,9 @@ def _settle_alone(record: RewriteRecord, feeds: Feeds, before: Outcome, after: O
 def _is_beyond_reference(region: Region | None) -> bool:
     """Whether there is a ConvTranspose whose padding is left to be worked out."""
     return region is not None and any(
-        a.name == "output_shape" or (a.name == "auto_pad" and a.s != b"NOTSET")
+        "output_shape" in node.attrs or node.attrs.get("auto_pad", "NOTSET") != "NOTSET"
         for node in region.nodes
-        if node.op_type == "ConvTranspose"
-        for a in node.attribute
+        if node.op == "ConvTranspose"
     )
 
 
@@ -151,7 +150,7 @@ def _reference(region: Region | None, feeds: Feeds) -> Outcome:
         values = executor.run_reference(side.model(), side.feeds)
     except executor.RuntimeRefusedError as error:
         return str(error)
-    return {name: values[f"r0/out/{name}"] for name in names}
+    return {own: values[name] for own, name in names.items()}
 
 
 def _compare(record: RewriteRecord, before: Any, after: Any) -> None:
@@ -205,7 +204,7 @@ def _feeds(record: RewriteRecord, number: int) -> Feeds:
 def _channels_last(region: Region | None) -> set[str]:
     """The tensors that operators of com.ms.internal.nhwc read with the channels at the end."""
     nodes = region.nodes if region is not None else ()
-    return {node.input[0] for node in nodes if node.domain == nhwc.DOMAIN}
+    return {node.inputs[0] for node in nodes if node.domain == nhwc.DOMAIN}
 
 
 def _extents(dims: Dims | None, record: RewriteRecord, last: bool = False) -> tuple[int, ...]:

@@ -10,10 +10,9 @@ from npuconv.model import query
 from npuconv.model.geometry import effective_kernel
 
 if TYPE_CHECKING:
-    import onnx
-
     from npuconv.model.conv import Window
     from npuconv.model.core import Model
+    from npuconv.model.protos import Copy
     from npuconv.model.types import Node, Tensor
 
 Dims = tuple[int | str | None, ...]
@@ -25,7 +24,7 @@ class Region:
     """Nodes between tensors they read (``inputs``) and tensors they make (``outputs``)."""
 
     opset: int
-    nodes: list[onnx.NodeProto] = field(default_factory=list)
+    nodes: list[Copy] = field(default_factory=list)
     constants: dict[str, Any] = field(default_factory=dict)  # name -> constant tensor
     inputs: dict[str, tuple[Any, Dims | None]] = field(default_factory=dict)
     outputs: dict[str, str] = field(default_factory=dict)  # name outside -> name inside
@@ -33,8 +32,9 @@ class Region:
 
     def set_last(self, name: str, values: Sequence[int]) -> None:
         """Replace the last of the numbers that attribute ``name`` has, in this copy."""
-        for attribute in (a for n in self.nodes for a in n.attribute if a.name == name):
-            attribute.ints[-len(values) :] = values
+        for node in self.nodes:
+            if name in node.attrs:
+                node.attrs[name] = (*node.attrs[name][: -len(values)], *values)
 
 
 def results(model: Model, nodes: Sequence[Node]) -> list[Tensor]:
@@ -62,11 +62,16 @@ def capture(model: Model, nodes: Sequence[Node], outputs: Sequence[Tensor]) -> R
     return region
 
 
-def trace(model: Model, old: Region, outputs: Sequence[Tensor]) -> Region:
-    """The region that now stands between the inputs of ``old`` and the same outputs."""
+def trace(
+    model: Model, old: Region, outputs: Sequence[Tensor], nodes: Sequence[Node] | None = None
+) -> Region:
+    """The region that now stands between the inputs of ``old`` and the same outputs.
+
+    ``nodes`` are those in between, in order, where they are known.
+    """
     region = Region(model.opset)
     region.outputs = {name: t.name for name, t in zip(old.outputs, outputs, strict=True)}
-    order = between(set(old.inputs), outputs)
+    order = between(set(old.inputs), outputs) if nodes is None else nodes
     made = {id(t) for node in order for t in node.outputs}
     for tensor in (*outputs, *(t for node in order for t in node.inputs)):
         if id(tensor) not in made:
@@ -157,9 +162,9 @@ def _note_input(region: Region, tensor: Tensor) -> None:
 
 def _add_node(region: Region, node: Node) -> None:
     from npuconv.model.conv import window
-    from npuconv.model.protos import node_proto
+    from npuconv.model.protos import copy_of
 
-    region.nodes.append(node_proto(node))
+    region.nodes.append(copy_of(node))
     win = window(node)
     if win is not None and win.kernel is not None:
         reach = [(k - 1) * d + 1 for k, d in zip(win.kernel, win.dilations, strict=True)]

@@ -26,24 +26,34 @@ class Side:
         self._graph.name = "regions"
         self._opset = 0
         self._domains: set[str] = set()
+        self._made: set[str] = set()  # by nodes, and not yet an output
         self._types = Types()
 
-    def add(self, region: Region, feeds: Mapping[str, np.ndarray], prefix: str) -> list[str]:
-        """Add a region; returns the names of its outputs without the prefix."""
+    def add(self, region: Region, feeds: Mapping[str, np.ndarray], prefix: str) -> dict[str, str]:
+        """Add a region; returns the names its outputs have here, by their own names."""
         self._opset = max(self._opset, region.opset)
         for name, tensor in region.constants.items():
             self._constant(tensor, prefix + name)
         for name in region.inputs:
             self._feed(prefix + name, feeds[name])
         for node in region.nodes:
-            self._node(node, prefix)
-        for name, inside in region.outputs.items():
-            self._graph.output.add().name = f"{prefix}out/{name}"
+            node.write(self._graph.node.add(), prefix)
+            self._domains.add(node.domain)
+            self._made.update([prefix + made for made in node.outputs])
+        return {name: self._output(inside, prefix) for name, inside in region.outputs.items()}
+
+    def _output(self, inside: str, prefix: str) -> str:
+        """Make a tensor an output; what is one already, or is read, is passed on as another."""
+        name = prefix + inside
+        if name not in self._made:
             last = self._graph.node.add()
             last.op_type = "Identity"
-            last.input.append(prefix + inside)
-            last.output.append(f"{prefix}out/{name}")
-        return list(region.outputs)
+            last.input.append(name)
+            name = f"{prefix}out/{len(self._graph.output)}"
+            last.output.append(name)
+        self._made.discard(name)
+        self._graph.output.add().name = name
+        return name
 
     def _constant(self, tensor: Constant, name: str) -> None:
         array = query.value(tensor)
@@ -59,14 +69,6 @@ class Side:
         info = self._graph.input.add()
         info.name = name
         info.type.CopyFrom(self._types.proto(array.dtype, array.shape))
-
-    def _node(self, node: onnx.NodeProto, prefix: str) -> None:
-        copy = self._graph.node.add()
-        copy.CopyFrom(node)
-        copy.name = prefix + node.name
-        copy.input[:] = [prefix + n if n else "" for n in node.input]
-        copy.output[:] = [prefix + n if n else "" for n in node.output]
-        self._domains.add(node.domain)
 
     def model(self) -> onnx.ModelProto:
         """All that was added as a model."""

@@ -80,7 +80,8 @@ def legalize(source: str | Path | onnx.ModelProto, options: Options) -> Legalize
     contradiction = shapes.infer(model)
     work = Legalized(model, target, options, _context(target, options), info)
     work.timings.append(("load", time.perf_counter() - start))
-    before = _engine.lint(_rules(work))
+    rules = _rules(work)
+    before = _engine.lint(rules)
     work.before = planned.look(model)
     if contradiction and not any(f.severity == Severity.ERROR for f in before):
         _refuse_unless_it_runs(model, contradiction)
@@ -91,10 +92,11 @@ def legalize(source: str | Path | onnx.ModelProto, options: Options) -> Legalize
         work.before.settle(model, target, before)
     else:
         _rewrite(work, tracker)
-    after = before if malformed else _engine.lint(_rules(work))
+        rules = _rules(work)
+    after = before if malformed else _engine.lint(rules)
     work.blocked = _blocked(model, after)
     work.plan = make_plan(model, target, work.blocked)
-    work.needs = needs(model, _rules(work))
+    work.needs = needs(model, rules)
     merged = tracker.merge(after, work.ctx.rewrites)
     work.findings = wanted(explained(merged, work.ctx.refusals), options)
     work.planned = planned.rows(work)

@@ -26,9 +26,15 @@ class Cost:
     convolutions: int = 0
 
 
+_NOTHING = Cost(0, 0)
+_COUNTED = frozenset((*MULTIPLYING, *RECURRENT))  # the others cost nothing
+
+
 def cost(nodes: Iterable[Node]) -> Cost:
     """The cost of these nodes together."""
-    listed = list(nodes)
+    listed = [node for node in nodes if node.op in _COUNTED]
+    if not listed:
+        return _NOTHING
     each = [macs(node) for node in listed]
     known = [m for m in each if m is not None]
     total = sum(known) if len(known) == len(each) else None

@@ -7,11 +7,9 @@ path leaves a subgraph and comes back to it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from npuconv.model import query
 from npuconv.plan.crossings import Port, ports
 
 if TYPE_CHECKING:
@@ -66,19 +64,19 @@ def _starts(model: Model, plan: Plan) -> dict[int, int]:
     return starts
 
 
-def _makers(node: Node) -> Iterator[Node]:
-    makers = (query.producer(tensor) for tensor in _read(node))
-    return (maker for maker in makers if maker is not None)
+def _makers(node: Node) -> list[Node]:
+    return [tensor.inputs[0] for tensor in _read(node) if tensor.inputs]
 
 
-def _read(node: Node) -> Iterator[Tensor]:
+def _read(node: Node) -> list[Tensor]:
     """What a node reads, by its branches too."""
     from npuconv.model.core import subgraphs as bodies
 
-    yield from node.inputs
+    read = list(node.inputs)
     for _, body in bodies(node):
         for inner in body.nodes:
-            yield from _read(inner)
+            read += _read(inner)
+    return read
 
 
 def _find(leaders: dict[int, int], member: int) -> int:

@@ -12,6 +12,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from npuconv.diagnostics import Severity, Status
@@ -60,12 +61,18 @@ class Rule:
     limits: tuple[str, ...]
     at: Stage
     malformed: bool
+    alike: bool
     doc: str
 
     @property
     def summary(self) -> str:
         """The first sentence of the docstring."""
         return self.doc.split("\n\n", 1)[0].replace("\n", " ")
+
+    @cached_property
+    def advice(self) -> str:
+        """How to fix what it finds."""
+        return self.section("How to fix")
 
     def section(self, title: str) -> str:
         """The text of one section of the docstring."""
@@ -76,7 +83,7 @@ class Rule:
 RULES: Registry[Rule] = Registry("npuconv.rules")
 
 
-def rule(
+def rule(  # noqa: PLR0913 - a rule has that many parts
     code: str,
     *,
     message: str,
@@ -85,6 +92,7 @@ def rule(
     limits: tuple[str, ...] = (),
     at: Stage = "float",
     malformed: bool = False,
+    alike: bool = False,
 ) -> Callable[[Callable[..., Iterator[Violation]]], Rule]:
     """Register a rule; its name is the function's, in kebab case.
 
@@ -96,6 +104,8 @@ def rule(
         limits: facts of the target file that it enforces.
         at: the graph it looks at.
         malformed: what it finds has no defined meaning, so nothing may be rewritten.
+        alike: what it says of a node holds for all nodes that are alike (``Sheet``): it
+            looks at attributes, shapes, types and limits, and at no name, neighbour or weight.
 
     Raises:
         ValueError: a code or name that is taken or malformed, a section that is missing,
@@ -112,7 +122,9 @@ def rule(
         if any(other.code == code for other in RULES.registered()):
             raise ValueError(f"rule {name!r}: code {code} is taken")
         frozen = None if ops is None else frozenset(ops)
-        item = Rule(code, name, severity, message, function, frozen, limits, at, malformed, doc)
+        item = Rule(
+            code, name, severity, message, function, frozen, limits, at, malformed, alike, doc
+        )
         RULES.add(name, item)
         return item
 
@@ -121,7 +133,12 @@ def rule(
 
 def is_convolution(node: Node) -> bool:
     """Whether the operator is one of the family: FusedConv is, ConvertLayout is not."""
-    return re.search(r"Conv(?![a-z])", node.op) is not None
+    return _names_convolution(node.op)
+
+
+@lru_cache(maxsize=512)
+def _names_convolution(op: str) -> bool:
+    return re.search(r"Conv(?![a-z])", op) is not None
 
 
 def find(code_or_name: str) -> Rule | None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from npuconv.config import Options
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
+    from npuconv.rules._unknown import Need
     from npuconv.target import Operator, Target
     from npuconv.target.limit import Limit
 
@@ -34,7 +35,8 @@ class Sheet:
 
     facts: dict[str, Any]
     limits: dict[str, Limit]
-    violations: dict[tuple[str, ...], tuple[Violation, ...]] = field(default_factory=dict)
+    # By code, what rules have said that say the same of all these nodes.
+    verdicts: dict[str, tuple[Violation, ...]] = field(default_factory=dict)
 
 
 @dataclass
@@ -47,14 +49,17 @@ class RuleContext:
         options: of the user.
         sheets: what earlier lints for the same target and options have measured. The key
             is all that is measured, so a node that has changed finds another sheet.
+        needs: of the limits that are not known, in this lint.
     """
 
     model: Model
     target: Target
     options: Options
     sheets: dict[Hashable, Sheet] = field(default_factory=dict)
+    needs: list[Need] | None = None
     _by_node: dict[int, Sheet] = field(default_factory=dict)
     _by_op: dict[str, list[Node]] = field(default_factory=dict)
+    _kinds: dict[frozenset[str], list[Node]] = field(default_factory=dict)
     _operators: dict[tuple[str, str], Operator | None] = field(default_factory=dict)
 
     def nodes_of(self, ops: frozenset[str]) -> list[Node]:
@@ -68,11 +73,19 @@ class RuleContext:
                 self._by_op.setdefault(query.qualified(node), []).append(node)
         return [node for op in sorted(ops) for node in self._by_op.get(op, ())]
 
+    def kinds_of(self, ops: frozenset[str]) -> list[Node]:
+        """Of these nodes the first of each kind: of all that share a sheet."""
+        if ops not in self._kinds:
+            first = {id(self.sheet(node)): node for node in reversed(self.nodes_of(ops))}
+            self._kinds[ops] = list(first.values())
+        return self._kinds[ops]
+
     def facts(self, node: Node) -> dict[str, Any]:
         """The facts of a node, measured once per lint."""
-        return self._sheet(node).facts
+        return self.sheet(node).facts
 
-    def _sheet(self, node: Node) -> Sheet:
+    def sheet(self, node: Node) -> Sheet:
+        """The sheet of a node, looked up once per lint."""
         found = self._by_node.get(id(node))
         if found is None:
             found = self._by_node[id(node)] = self._look_up(node)
@@ -125,7 +138,7 @@ class RuleContext:
 
     def limits(self, node: Node) -> dict[str, Limit]:
         """The limits of the node's operator, in the mode this node is in."""
-        return self._sheet(node).limits
+        return self.sheet(node).limits
 
     def violations(self, node: Node, *names: str) -> Iterator[Violation]:
         """One violation for each of these facts of a convolution that is beyond a known limit.
@@ -135,10 +148,7 @@ class RuleContext:
         """
         if node.op in query.POOLS:
             return iter(())
-        sheet = self._sheet(node)
-        if names not in sheet.violations:
-            sheet.violations[names] = tuple(_beyond(node.op, sheet, names))
-        return iter(sheet.violations[names])
+        return _beyond(node.op, self.sheet(node), names)
 
 
 def _beyond(op: str, sheet: Sheet, names: tuple[str, ...]) -> Iterator[Violation]:

@@ -95,7 +95,17 @@ def _takes(rule: Rule, node: Node) -> bool:
 
 
 def _fires(rule: Rule, node: Node, ctx: RuleContext) -> bool:
-    return next(iter(rule.function(node, ctx)), None) is not None
+    return next(iter(_verdict(rule, node, ctx)), None) is not None
+
+
+def _verdict(rule: Rule, node: Node, ctx: RuleContext) -> Iterable[Violation]:
+    """What a rule says of a node; asked once for all nodes that are alike, where it may be."""
+    if not rule.alike:
+        return rule.function(node, ctx)
+    verdicts = ctx.sheet(node).verdicts
+    if rule.code not in verdicts:
+        verdicts[rule.code] = tuple(rule.function(node, ctx))
+    return verdicts[rule.code]
 
 
 def _run(rule: Rule, ctx: RuleContext) -> list[Finding]:
@@ -119,8 +129,10 @@ def _findings(rule: Rule, ctx: RuleContext) -> Iterator[Finding]:
         for violation in rule.function(ctx.model, ctx):
             yield _finding(rule, ctx, violation, violation.node)
         return
+    if rule.alike and not any(_verdict(rule, node, ctx) for node in ctx.kinds_of(rule.ops)):
+        return  # as nearly always: no need to look at every node
     for node in ctx.nodes_of(rule.ops):
-        for violation in rule.function(node, ctx):
+        for violation in _verdict(rule, node, ctx):
             yield _finding(rule, ctx, violation, node)
 
 
@@ -136,6 +148,6 @@ def _finding(rule: Rule, ctx: RuleContext, violation: Violation, node: Node | No
         value=violation.value,
         limit=violation.limit,
         source=violation.source,
-        fix=violation.fix or rule.section("How to fix"),
+        fix=violation.fix or rule.advice,
         origin=ctx.model.origin(node) if node is not None else (),
     )

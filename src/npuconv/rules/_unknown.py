@@ -37,11 +37,19 @@ class Need:
 
 
 def needs(model: Model, ctx: RuleContext) -> list[Need]:
-    """Every unknown limit that some node has a value for, by name."""
+    """Every unknown limit that some node has a value for, by name; found once per lint."""
+    if ctx.needs is None:
+        ctx.needs = _needs(model, ctx)
+    return ctx.needs
+
+
+def _needs(model: Model, ctx: RuleContext) -> list[Need]:
     seen: dict[str, dict[Any, tuple[int, Node]]] = {}
     limits: dict[str, Limit] = {}
     alike: dict[int, list[tuple[str, Limit, Any]]] = {}  # nodes of one sheet need the same
     for node in model.nodes():
+        if ctx.operator(node) is None:
+            continue  # nobody limits it
         facts = ctx.facts(node)
         if id(facts) not in alike:
             alike[id(facts)] = list(_unknown(node, ctx))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _MIN_RANK = 3  # batch, channels and one spatial axis
 
 
-@rule("SHP005", ops=SLIDING, malformed=True, message="{problem}")
+@rule("SHP005", ops=SLIDING, malformed=True, alike=True, message="{problem}")
 def attribute_contradicts_weight(node: Node, ctx: RuleContext) -> Iterator[Violation]:
     """An attribute of the convolution contradicts the shape of its weights or input.
 

@@ -19,6 +19,7 @@ LIMITS = ("auto_pad",)
     "SHP003",
     ops=SLIDING,
     limits=LIMITS,
+    alike=True,
     message="auto_pad is {value}; the device takes {limit}",
 )
 def auto_pad_unsupported(node: Node, ctx: RuleContext) -> Iterator[Violation]:

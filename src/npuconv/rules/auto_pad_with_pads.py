@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 @rule(
     "SHP004",
     ops=SLIDING,
+    alike=True,
     message="auto_pad is {auto_pad} and pads is {pads}; ONNX forbids both",
 )
 def auto_pad_with_pads(node: Node, ctx: RuleContext) -> Iterator[Violation]:

@@ -18,6 +18,7 @@ LIMITS = ("bias",)
     "SHP014",
     ops=SLIDING,
     limits=LIMITS,
+    alike=True,
     message="bias present is {value}; the device takes {limit}",
 )
 def bias_unsupported(node: Node, ctx: RuleContext) -> Iterator[Violation]:

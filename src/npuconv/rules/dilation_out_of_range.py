@@ -18,6 +18,7 @@ LIMITS = ("dilation_h", "dilation_w")
     "SHP008",
     ops=SLIDING,
     limits=LIMITS,
+    alike=True,
     message="{fact} is {value}; the device takes {limit}",
 )
 def dilation_out_of_range(node: Node, ctx: RuleContext) -> Iterator[Violation]:

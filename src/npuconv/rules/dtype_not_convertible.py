@@ -20,6 +20,7 @@ _CONVERTIBLE = {"float32", "float16", "float64", ""}
 @rule(
     "DTY002",
     ops={"Conv", "ConvTranspose"},
+    alike=True,
     message="it computes in {dtype}; only float models are quantized",
 )
 def dtype_not_convertible(node: Node, ctx: RuleContext) -> Iterator[Violation]:

@@ -21,6 +21,7 @@ LIMITS = (
     "SHP010",
     ops=SLIDING,
     limits=LIMITS,
+    alike=True,
     message="{fact} is {value}; the device takes {limit}",
 )
 def extent_out_of_range(node: Node, ctx: RuleContext) -> Iterator[Violation]:

@@ -18,6 +18,7 @@ LIMITS = ("group", "mode", "channel_multiplier")
     "SHP002",
     ops=SLIDING,
     limits=LIMITS,
+    alike=True,
     message="{fact} is {value}; the device takes {limit}",
 )
 def group_unsupported(node: Node, ctx: RuleContext) -> Iterator[Violation]:

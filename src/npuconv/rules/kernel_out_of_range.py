@@ -21,6 +21,7 @@ LIMITS = (
     "SHP006",
     ops=SLIDING,
     limits=LIMITS,
+    alike=True,
     message="{fact} is {value}; the device takes {limit}",
 )
 def kernel_out_of_range(node: Node, ctx: RuleContext) -> Iterator[Violation]:

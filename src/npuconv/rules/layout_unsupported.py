@@ -19,6 +19,7 @@ LIMITS = ("layout",)
     "SHP013",
     ops=SLIDING,
     limits=LIMITS,
+    alike=True,
     message="it would be written with layout {value}; the device takes {limit}",
 )
 def layout_unsupported(node: Node, ctx: RuleContext) -> Iterator[Violation]:

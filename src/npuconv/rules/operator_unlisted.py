@@ -27,7 +27,7 @@ def operator_unlisted(node: Node, ctx: RuleContext) -> Iterator[Violation]:
     How to fix:
         Replace the operator, cut the model before it, or list it in the target file.
     """
-    if ctx.covers(node) or ctx.target.unlisted_operators != "error":
+    if ctx.target.unlisted_operators != "error" or ctx.covers(node):
         return
     yield Violation(
         {"op": query.qualified(node), "target": ctx.target.name},

@@ -22,6 +22,7 @@ _MOST_AXES = 2
     "SHP001",
     ops=SLIDING,
     limits=LIMITS,
+    alike=True,
     message="{op} of rank {value}; the device takes rank {limit}",
 )
 def rank_unsupported(node: Node, ctx: RuleContext) -> Iterator[Violation]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from npuconv.rules._context import RuleContext
 
 
-@rule("SHP011", ops=set(query.CONVOLUTIONS), message="{relation} does not hold")
+@rule("SHP011", ops=set(query.CONVOLUTIONS), alike=True, message="{relation} does not hold")
 def relation_violated(node: Node, ctx: RuleContext) -> Iterator[Violation]:
     """A relation between attributes that the device demands does not hold.
 

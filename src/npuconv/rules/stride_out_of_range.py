@@ -18,6 +18,7 @@ LIMITS = ("stride_h", "stride_w")
     "SHP007",
     ops=SLIDING,
     limits=LIMITS,
+    alike=True,
     message="{fact} is {value}; the device takes {limit}",
 )
 def stride_out_of_range(node: Node, ctx: RuleContext) -> Iterator[Violation]:

@@ -36,9 +36,7 @@ def weights_not_finite(node: Node, ctx: RuleContext) -> Iterator[Violation]:
 
     del ctx
     weight = query.constant_input(node, 1)
-    if weight is None or weight.dtype.kind != "f":
+    if weight is None or weight.dtype.kind != "f" or np.isfinite(weight).all():
         return
     count = int(np.sum(~np.isfinite(weight)))
-    if count:
-        values = {"count": count, "size": weight.size}
-        yield Violation(values, value=str(count), limit="0")
+    yield Violation({"count": count, "size": weight.size}, value=str(count), limit="0")
