@@ -58,9 +58,11 @@ docs-check: $(STAMP) ## are the reference pages and schemas up to date
 samples: $(STAMP) ## train the sample models anew
 	$(BIN)/python tools/make_samples.py
 
-bench: $(STAMP) ## times and memory as ratios to bare onnxruntime
+bench: $(STAMP) ## times and memory as ratios to bare onnxruntime, and accuracy
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/check_scaling.py
+	$(BIN)/python benchmarks/calibration.py
+	$(BIN)/python benchmarks/accuracy.py
 
 build: $(STAMP) ## a wheel and a source archive
 	$(BIN)/pip install --quiet build
