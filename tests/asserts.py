@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+import npuconv
 from npuconv import executor
 from npuconv.config import Options
 from npuconv.diagnostics import Finding
@@ -15,6 +16,7 @@ from npuconv.model import load, save, shapes
 from npuconv.model.core import Model
 from npuconv.passes import PASSES, _manager
 from npuconv.passes._context import PassContext
+from npuconv.report.schema import FindingInfo
 from npuconv.rules import _engine
 from npuconv.rules._context import RuleContext
 from npuconv.target import Target
@@ -57,12 +59,41 @@ def unpack(example: Any) -> tuple[onnx.ModelProto, Target]:
 
 def findings(
     proto: onnx.ModelProto, code: str, target: str | Target = "npu-int8", **options: Any
-) -> list[Finding]:
-    """What one rule says of a model as it is."""
+) -> list[Any]:
+    """What one rule says of a model as it is, or as it was calibrated."""
     chip = target if isinstance(target, Target) else builtin(target)
-    ctx = RuleContext(read(proto), chip, Options(**options))
     rule = next(r for r in _engine.all_rules() if r.code == code)
+    if rule.at == "calibrated":
+        return [f for f in calibrated(proto, **options) if f.code == code]
+    ctx = RuleContext(read(proto), chip, Options(**options))
     return _engine.lint(ctx, at=rule.at, only=[code])
+
+
+def calibrated(proto: onnx.ModelProto, samples: Any = None, **options: Any) -> list[FindingInfo]:
+    """What is said of a model that was calibrated.
+
+    Args:
+        proto: the model.
+        samples: arrays by input name; by default noise between 0 and 1.
+        options: of the conversion.
+    """
+    shapes = {item.name: _lengths(item) for item in proto.graph.input}
+    fed = samples or {name: _noise(shape) for name, shape in shapes.items()}
+    chosen = {"method": "entropy", "verify": False, **options}
+    try:
+        found = npuconv.convert(proto, calibration=fed, **chosen).report.findings
+    except npuconv.UnsupportedModelError as error:
+        found = error.report.findings
+    return list(found)
+
+
+def _lengths(item: onnx.ValueInfoProto) -> list[int]:
+    """The shape of eight samples."""
+    return [8, *(d.dim_value or 1 for d in item.type.tensor_type.shape.dim[1:])]
+
+
+def _noise(shape: list[int]) -> np.ndarray:
+    return np.random.default_rng(0).uniform(0, 1, shape).astype(np.float32)
 
 
 def finding(

@@ -25,7 +25,7 @@ def wrong(path):
 def test_defaults():
     """Nothing given is a complete set of options."""
     options = make_options({})
-    assert (options.target, options.format, options.method) == ("npu-int8", "qoperator", "mse")
+    assert (options.target, options.format, options.method) == ("npu-int8", "qoperator", "auto")
     assert (options.fail_on, options.unknown, options.io) == ("error", "warn", "float")
     assert options.preprocess == Preprocess()
 
@@ -38,7 +38,7 @@ def test_every_key_has_a_help_text():
 
 def test_precedence():
     """A flag wins over YAML, YAML over the default, key by key also inside mappings."""
-    default = {"method": "mse", "seed": 0, "preprocess": {"preset": "unit", "color": "rgb"}}
+    default = {"method": "auto", "seed": 0, "preprocess": {"preset": "unit", "color": "rgb"}}
     yaml = {"method": "entropy", "seed": 3, "preprocess": {"color": "bgr"}}
     flags = {"seed": 7}
     assert merge(default, yaml, flags) == {

@@ -19,9 +19,18 @@ ROOT = Path(__file__).resolve().parent.parent
 WRITTEN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 WRITTEN += sorted((ROOT / "samples").rglob("*.md")) + sorted((ROOT / "docs").glob("*.md"))
 PAGES = WRITTEN + sorted((ROOT / "docs/reference").glob("*.md"))
-GUIDES = ("tutorial", "report", "targets", "writing_rules", "writing_passes", "ci")
+GUIDES = (
+    "tutorial",
+    "report",
+    "accuracy",
+    "verify",
+    "targets",
+    "writing_rules",
+    "writing_passes",
+    "ci",
+)
 FENCE = re.compile(r"^```[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-CODE = re.compile(r"\b(?:MDL|OPS|SHP|DTY|QNT|MEM)\d{3}\b")
+CODE = re.compile(r"\b(?:MDL|OPS|SHP|DTY|QNT|MEM|CAL)\d{3}\b")
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
 each_written = pytest.mark.parametrize(

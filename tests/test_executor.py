@@ -37,6 +37,13 @@ def test_bytes_and_protos_are_the_same(optimize):
     assert all(np.array_equal(one[name], two[name]) for name in one)
 
 
+def test_an_eager_session_gives_the_same():
+    """In which order nodes run is not seen."""
+    x = {"x": images(1, 1, 8, 8)}
+    one, two = Session(digits()).run(x), Session(digits(), eager=True).run(x)
+    assert all(np.array_equal(one[name], two[name]) for name in one)
+
+
 def test_a_model_that_is_refused(capfd):
     """One line says why, without the runtime's prefix, and nothing is printed."""
     model = Net(x=(1, 3)).op("Thing", domain="com.example").model()

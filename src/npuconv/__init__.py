@@ -27,7 +27,9 @@ if TYPE_CHECKING:
         UsageError,
     )
     from npuconv.pipeline import Conversion, check, convert
+    from npuconv.pipeline.verify import verify
     from npuconv.report.schema import Report
+    from npuconv.report.schema_verify import VerifyReport
     from npuconv.target import Target
 
 __version__ = "0.1.0"
@@ -38,6 +40,8 @@ _HOME = {
     "convert": "npuconv.pipeline",
     "Report": "npuconv.report.schema",
     "Target": "npuconv.target",
+    "VerifyReport": "npuconv.report.schema_verify",
+    "verify": "npuconv.pipeline.verify",
     **dict.fromkeys(
         (
             "CalibrationError",
@@ -67,9 +71,11 @@ __all__ = [
     "TargetError",
     "UnsupportedModelError",
     "UsageError",
+    "VerifyReport",
     "__version__",
     "check",
     "convert",
+    "verify",
 ]
 
 

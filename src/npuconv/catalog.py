@@ -14,6 +14,12 @@ from npuconv.errors import UsageError
 from npuconv.passes import PASSES, Pass, Phase
 from npuconv.rules import RULES, SECTIONS, Rule, find
 
+_CHECKED = {
+    "float": "on the float graph, before and after rewriting",
+    "calibrated": "on the float graph with what calibration has shown, by convert alone",
+    "lowered": "on the written int8 graph",
+}
+
 
 def explain(code_or_name: str, form: str = "text") -> str:
     """One rule or pass.
@@ -86,9 +92,7 @@ def _rule_entry(rule: Rule) -> dict[str, Any]:
         "sections": {title: rule.section(title) for title in SECTIONS},
         "message": rule.message,
         "limits": list(rule.limits),
-        "checked": "on the float graph, before and after rewriting"
-        if rule.at == "float"
-        else "on the written int8 graph",
+        "checked": _CHECKED[rule.at],
     }
 
 

@@ -15,7 +15,7 @@ from npuconv import yamlio
 from npuconv.errors import ConfigError, UsageError
 
 Format = Literal["qoperator", "qdq", "weights", "float"]
-Method = Literal["minmax", "percentile", "entropy", "mse"]
+Method = Literal["auto", "minmax", "percentile", "entropy", "mse"]
 Preset = Literal["unit", "signed", "imagenet", "raw"]
 Form = Literal["split", "dense", "sub-pixel", "zero-insertion"]
 
@@ -63,7 +63,7 @@ class Options(_Strict):
         None, description=".npz, .npy, a directory of them, or a directory or list of images"
     )
     preprocess: Preprocess = Field(default_factory=Preprocess, description="for images")
-    method: Method = Field("mse", description="how activation ranges are chosen")
+    method: Method = Field("auto", description="how activation ranges are chosen")
     format: Format = Field("qoperator", description="form of the written model")
     io: Literal["float", "int8"] = Field("float", description="type of the model's own tensors")
     layout: Literal["nchw", "nhwc"] = Field("nchw", description="layout of the device nodes")
@@ -84,6 +84,9 @@ class Options(_Strict):
     select: tuple[str, ...] = Field((), description="only these codes or prefixes of codes")
     ignore: tuple[str, ...] = Field((), description="not these codes or prefixes of codes")
     verify: bool = Field(True, description="compare every rewrite with what it replaced")
+    cache: str | None = Field(
+        None, description="folder that keeps what was seen of the samples, for the next run"
+    )
     max_samples: int = Field(512, ge=1, description="calibration samples read at most")
     max_folded_mib: int = Field(
         256, ge=1, description="a constant that would be larger than this is not folded, in MiB"

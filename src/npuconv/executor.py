@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 
+RUNTIME = f"onnxruntime {ort.__version__}"
 _SILENT = 4  # fatal only: a refusal reaches us as an exception, not as a line on stderr
 
 
@@ -22,18 +23,27 @@ class Session:
         model: the model, or its bytes.
         threads: of one operator; 0 lets onnxruntime use every core.
         optimize: False runs each node as written, which a comparison needs.
+        eager: a node runs as soon as it can, in the order of the model, so that a tensor
+            that only a statistic reads does not stay until the end.
 
     Raises:
         RuntimeRefusedError: onnxruntime does not take the model.
     """
 
     def __init__(
-        self, model: onnx.ModelProto | bytes, *, threads: int = 0, optimize: bool = True
+        self,
+        model: onnx.ModelProto | bytes,
+        *,
+        threads: int = 0,
+        optimize: bool = True,
+        eager: bool = False,
     ) -> None:
         options = ort.SessionOptions()
         options.log_severity_level = _SILENT
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
+        if eager:
+            options.execution_order = ort.ExecutionOrder.PRIORITY_BASED
         if not optimize:
             options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         try:

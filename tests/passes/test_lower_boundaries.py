@@ -24,7 +24,7 @@ def image() -> Net:
 
 FIRES = [
     lambda: image().conv().model(),
-    lambda: image().conv().op("Relu").conv(weight=(2, 4, 3, 3)).model(),
+    lambda: image().conv().op("Relu").conv(weight=(2, 4, 3, 3), pads=[1] * 4).model(),
 ]
 SILENT = [
     lambda: image().op("Relu").model(),

@@ -9,7 +9,7 @@ import pytest
 from asserts import run, run_pass
 from builders import Net
 from npuconv.model import save
-from plans import converted
+from plans import converted, largest_step
 from plans import quantize as prepare  # noqa: F401  (what the contracts call)
 
 NAME = "lower-convolutions"
@@ -47,22 +47,27 @@ def test_the_same_numbers_as_with_conversions(build):
     assert not model.nodes("Conv")
     lowered = save.to_proto(model)
     onnx.checker.check_model(lowered)
-    step = max(float(r.qparams.scale) for r in ctx.ranges.values())
+    step = largest_step(ctx)
     for old, new in zip(run(explicit), run(lowered), strict=True):
         assert np.abs(old - new).max() <= step * 1.001
 
 
 def test_the_node_keeps_name_attributes_and_origin():
-    """A report points at the node the user knows."""
+    """A report points at the nodes the user knows: the Relu is in the saturation."""
     model, _, _ = converted(FIRES[2](), NAME)
     (node,) = model.nodes("QLinearConv")
-    assert (node.name, model.origin(node)) == ("conv0", ("conv0",))
+    assert (node.name, model.origin(node)) == ("conv0", ("conv0", "relu1"))
     assert (node.attrs["dilations"], node.attrs["pads"]) == ([2, 2], [0, 1, 2, 3])
     assert [t.values.dtype for t in (node.inputs[3], node.inputs[8])] == [np.int8, np.int32]
 
 
 def test_a_bias_that_is_omitted():
-    """The integer operator has none either."""
-    model, _, _ = converted(omitted(), NAME)
+    """The integer operator has none either, unless a zero point needs one."""
+    model, _, _ = converted(omitted(), NAME, plain={"x": 0.02, "t0": 0.1})
     (node,) = model.nodes("QLinearConv")
     assert len(node.inputs) == 8
+    model, ctx, _ = converted(omitted(), NAME)
+    (node,) = model.nodes("QLinearConv")
+    assert ctx.encodings["t0"].zeros.any()
+    assert len(node.inputs) == 9
+    assert node.inputs[8].values.any()

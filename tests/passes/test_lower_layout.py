@@ -49,10 +49,11 @@ def hosted() -> Net:
 
 
 POOL = {"kernel_shape": [3, 2], "strides": [2, 2]}
+PADDED = {"pads": [1] * 4}  # stored zeros beside it: a Relu before it has work to do
 FIRES = [
     lambda: image().model(),
-    lambda: image().op("Relu").op("MaxPool", **POOL).conv(weight=(4, 4, 3, 3)).model(),
-    lambda: image().op("MaxPool", **POOL, ceil_mode=1, pads=[1, 0, 1, 1]).model(),
+    lambda: image().op("Relu").op("MaxPool", **POOL).conv(weight=(4, 4, 3, 3), **PADDED).model(),
+    lambda: image().op("MaxPool", **POOL, ceil_mode=1, pads=[1, 0, 0, 0]).model(),
     lambda: clipped().conv(weight=(4, 4, 3, 3), dilations=[2, 1], strides=[1, 2]).model(),
     lambda: image().conv(weight=(4, 1, 3, 3), group=4, pads=[0, 1, 2, 1]).model(),
     lambda: joined().model(),
@@ -138,9 +139,14 @@ def test_axes_follow():
 
 
 def test_they_meet_those_of_the_model():
-    """Past the conversions: an NHWC model has none at all."""
+    """Past the conversions: an NHWC model has none at all; scales lie along its last axis."""
     model, _, _ = converted(channels_last_outside().model(), *LOWER, NAME, layout="nhwc")
-    assert ops(model) == ["QuantizeLinear", "QLinearConv", "Relu", "DequantizeLinear"]
+    assert ops(model) == ["QuantizeLinear", "QLinearConv", "DequantizeLinear"]
+    first, last = model.nodes("QuantizeLinear", "DequantizeLinear")
+    assert [(n.inputs[1].values.shape, n.attrs["axis"]) for n in (first, last)] == [
+        ((3,), 3),
+        ((4,), 3),
+    ]
 
 
 def test_what_the_host_does_in_between():
@@ -153,7 +159,7 @@ def test_names_go_with_the_layers():
     """What is compared layer by layer is found by name, with the channels last."""
     model, ctx, _ = converted(FIRES[3](), *LOWER, NAME, layout="nhwc")
     made = {t.name: t for n in model.nodes() for t in n.outputs}
-    for tensor in ("t0", "t1", "t2"):
+    for tensor in ("t1", "t2"):  # the Clip, t0, is in the saturation
         assert holds_channels_last(made[ctx.stored[tensor]])
     (back,) = [n for n in model.nodes("Transpose") if n.attrs["perm"] == [0, 3, 1, 2]]
     assert not holds_channels_last(back.outputs[0])

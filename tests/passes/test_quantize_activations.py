@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx
 
 from asserts import context, read, run_pass
 from builders import Net
 from npuconv.model import save
+from npuconv.model.core import Model
+from npuconv.quant.encoding import Encoding
 from plans import converted
 from plans import prepare as prepare
 
@@ -65,12 +68,76 @@ def test_readers_of_one_tensor_share_its_conversion():
     assert len(model.nodes("QuantizeLinear")) == 3
 
 
-def test_one_scale_for_a_group():
-    """What carried operators join shares one scale constant; the zero point is 0."""
-    model, _, _ = converted(block().model())
-    scales = [n.inputs[1] for n in model.nodes("QuantizeLinear")]
-    assert len({id(s) for s in scales}) == 3
-    assert {int(n.inputs[2].values) for n in model.nodes("QuantizeLinear")} == {0}
+def conversions(model: Model, op: str) -> dict[str, tuple]:
+    """Scale, zero point and axis of every conversion, by what it reads or makes in float."""
+    nodes = model.nodes(op)
+    ends = [n.inputs[0] if op == "QuantizeLinear" else n.outputs[0] for n in nodes]
+    return {
+        end.name: (n.inputs[1].values, n.inputs[2].values, n.attrs.get("axis"))
+        for end, n in zip(ends, nodes, strict=True)
+    }
+
+
+def test_one_nominal_scale_for_a_group():
+    """What device nodes make of what carried operators join has one scale, and zero point 0."""
+    model, ctx = read(block().model()), context()
+    prepare(model, ctx)
+    run_pass(NAME, model, ctx)
+    made = [n for n in model.nodes("QuantizeLinear") if n.inputs[0].name != "x"]
+    assert [n.inputs[0].name for n in made] == ["t0/float", "t1/float", "t2/float", "t3/float"]
+    assert len({id(n.inputs[1]) for n in made}) == 2
+    assert {(n.inputs[1].values.shape, int(n.inputs[2].values)) for n in made} == {((), 0)}
+    wanted = [ctx.encodings[name].nominal for name in ("t0", "t1", "t2", "t3")]
+    assert [n.inputs[1].values for n in made] == wanted
+
+
+def test_the_host_has_the_scales_of_the_channels():
+    """Where it makes an input and where it reads an output: scales and zero points along axis 1."""
+    model, ctx = read(block().model()), context()
+    prepare(model, ctx)
+    run_pass(NAME, model, ctx)
+    for op, name in (("QuantizeLinear", "x"), ("DequantizeLinear", "t3")):
+        scales, zeros, axis = conversions(model, op)[name]
+        encoding = ctx.encodings[name]
+        assert axis == encoding.axis == 1
+        assert np.array_equal(scales, encoding.scales)
+        assert len(set(scales.tolist())) > 1
+        assert np.array_equal(zeros, encoding.zeros)
+        assert zeros.dtype == np.int8
+    assert not conversions(model, "QuantizeLinear")["x"][1].any()  # the convolution is padded
+    assert conversions(model, "DequantizeLinear")["t3"][1].any()
+
+
+def test_the_device_reads_nominal_numbers_and_the_host_its_own():
+    """One int8 tensor, dequantized in two ways."""
+    net = image().conv(to="a").conv("a", (4, 4, 3, 3), pads=[1] * 4, to="b").op("Sigmoid", "a")
+    model, ctx = read(net.output("b").output(net.last).model()), context()
+    prepare(model, ctx)
+    run_pass(NAME, model, ctx)
+    ways = [n for n in model.nodes("DequantizeLinear") if n.inputs[0].name == ctx.stored["a"]]
+    readers = {reader.op: n for n in ways for reader in n.outputs[0].outputs}
+    assert readers["Conv"].inputs[1].values == ctx.encodings["a"].nominal
+    assert np.array_equal(readers["Sigmoid"].inputs[1].values, ctx.encodings["a"].scales)
+
+
+def test_what_has_one_scale_is_dequantized_once():
+    """There is nothing that the device and the host see differently."""
+    net = image().conv(to="a").conv("a", (4, 4, 3, 3), to="b").op("Sigmoid", "a")
+    model, ctx = read(net.output("b").output(net.last).model()), context()
+    prepare(model, ctx, {"a": 0.1})
+    run_pass(NAME, model, ctx)
+    ways = [n for n in model.nodes("DequantizeLinear") if n.inputs[0].name == ctx.stored["a"]]
+    assert len(ways) == 1
+
+
+def test_one_scale_that_is_not_nominal():
+    """A tensor whose only scale is not its group's largest is written without an axis."""
+    model, ctx = read(image().conv(to="a").model()), context()
+    prepare(model, ctx)
+    ctx.encodings["a"] = Encoding(np.float32([0.1]), np.int32([7]), np.float32(0.3))
+    run_pass(NAME, model, ctx)
+    scale, zero, axis = conversions(model, "DequantizeLinear")["a"]
+    assert (scale, zero, axis) == (np.float32(0.1), 7, None)
 
 
 def test_the_outputs_of_the_model_keep_their_names():
@@ -89,9 +156,9 @@ def test_every_conversion_has_the_origin_of_its_node():
     }  # fmt: skip
 
 
-def test_without_ranges_nothing_happens():
+def test_without_encodings_nothing_happens():
     """Weights only needs none."""
     model, ctx = read(block().model()), context()
     prepare(model, ctx)
-    ctx.ranges = {}
+    ctx.encodings = {}
     assert run_pass(NAME, model, ctx) == 0

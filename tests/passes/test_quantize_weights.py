@@ -8,6 +8,8 @@ import pytest
 from asserts import context, read, run, run_pass
 from builders import Net
 from npuconv.model import save
+from npuconv.model.types import Node
+from npuconv.quant.layer import Rounded
 from plans import converted
 from plans import prepare as prepare
 
@@ -41,19 +43,78 @@ def test_types_and_ranges():
 
 
 def test_the_bias_scale_is_input_times_weight():
-    """In float32, as a runtime multiplies it."""
+    """In float32, as a runtime multiplies it; the input's is the nominal one."""
     model, ctx, _ = converted(block().model())
     conv = model.nodes("Conv")[0]
     weight, bias = (t.inputs[0].inputs[1].values for t in conv.inputs[1:])
-    assert np.array_equal(bias, ctx.ranges["x"].qparams.scale * weight)
+    assert np.array_equal(bias, ctx.encodings["x"].nominal * weight)
+
+
+def stored(conv: Node) -> tuple[np.ndarray, np.ndarray]:
+    """Integers and scales of the weights."""
+    values, scales, _ = (t.values for t in conv.inputs[1].inputs[0].inputs)
+    return values, scales
+
+
+def test_scales_of_channels_move_into_the_weights():
+    """Those of the input multiply them, those of the output divide their scales."""
+    model, ctx, _ = converted(block().model())
+    float_model = read(block().model())
+    for conv, before in zip(model.nodes("Conv"), float_model.nodes("Conv"), strict=True):
+        source, result = ctx.ends[conv.name]
+        assert len(set(source.scales.tolist())) > 1
+        values, scales = stored(conv)
+        gains = (result.nominal / result.scales).reshape(-1, 1, 1, 1)
+        ratios = (source.scales / source.nominal).reshape(1, -1, 1, 1)
+        folded = before.inputs[1].values * ratios
+        made = values * scales.reshape(-1, 1, 1, 1) / gains
+        step = np.abs(folded).reshape(4, -1).max(axis=1).reshape(-1, 1, 1, 1) / 127
+        assert np.all(np.abs(made - folded) <= step / 2 * 1.001)
+
+
+def test_weights_that_were_rounded_before():
+    """With their data in view: they are taken as they are, and so is their bias."""
+    model, ctx = read(block().model()), context()
+    prepare(model, ctx)
+    run_pass("quantize-activations", model, ctx)
+    source, _ = ctx.ends["first"]
+    steps = np.random.default_rng(0).integers(-127, 128, (4, 3, 3, 3)).astype(np.int8)
+    steps[:, 0, 0, 0] = 127
+    scales, bias = np.full(4, 0.01, np.float32), np.float32([9.0, 0.0, -9.0, 1.0])
+    ctx.rounded["first"] = Rounded(steps, scales, bias)
+    run_pass(NAME, model, ctx)
+    conv = model.nodes("Conv")[0]
+    assert np.array_equal(stored(conv)[0], steps)
+    _, result = ctx.ends["first"]
+    assert np.allclose(stored(conv)[1], 0.01 * result.nominal / result.scales)
+    sums, sizes, _ = (t.values for t in conv.inputs[2].inputs[0].inputs)
+    moved = (steps * source.zeros.reshape(1, -1, 1, 1)).reshape(4, -1).sum(axis=1)
+    ends = bias + result.scales * result.zeros
+    wanted = ends * (result.nominal / result.scales) - moved * sizes
+    assert np.allclose(sums * sizes, wanted, atol=float(sizes.max()))
+
+
+def test_one_scale_for_all_weights():
+    """Where the target has only one, that of the output moves into the weights themselves."""
+    model, ctx = read(block().model()), context()
+    prepare(model, ctx)
+    weights = ctx.target.weights.model_copy(update={"granularity": "tensor"})
+    ctx.target = ctx.target.model_copy(update={"weights": weights})
+    for name in ("drop-saturated", "quantize-activations", NAME):
+        run_pass(name, model, ctx)
+    for conv in model.nodes("Conv"):
+        assert stored(conv)[1].shape == (4,)
+        assert len(set(stored(conv)[1].tolist())) == 1
+    old, new = run(block().model())[0], run(save.to_proto(model))[0]
+    assert np.abs(old - new).max() < 0.1 * np.abs(old).max()
 
 
 def test_weights_only():
-    """Without ranges the bias stays float, and so do the activations."""
+    """Without encodings the bias stays float, and so do the activations."""
     proto = block().model()
     model, ctx = read(proto), context(format="weights")
     prepare(model, ctx)
-    ctx.ranges = {}
+    ctx.encodings = {}
     assert run_pass(NAME, model, ctx) == 2
     assert run_pass(NAME, model, ctx) == 0
     conv = model.nodes("Conv")[0]

@@ -7,7 +7,7 @@ import pytest
 
 from builders import Net, images
 from npuconv.executor import RuntimeRefusedError
-from npuconv.pipeline.accuracy import Comparison, Layer
+from npuconv.pipeline.accuracy import Comparison, Layer, Stats, numbers
 from npuconv.quant.qparams import quantize
 from npuconv.samples import Samples
 
@@ -113,7 +113,8 @@ def rounded(step):
 def test_per_layer():
     """The int8 tensor is compared with the float one it stands for."""
     step = 1 / 127
-    layers = [Layer("first", "t0", "q", step, "a note"), Layer("gone", "t0", "not_there", step)]
+    layers = [Layer("first", "t0", "q", step, note="a note")]
+    layers.append(Layer("gone", "t0", "not_there", step))
     float_model = Net(x=X).op("Identity", "x").op("Neg", "t0", to="y").model()
     x = images(*X)
     (row,) = Comparison(float_model, rounded(step), {}, layers).per_layer({"x": x})
@@ -128,3 +129,24 @@ def test_per_layer():
 def test_no_layers():
     """Nothing to look at, nothing run."""
     assert Comparison(scaled(1), scaled(1)).per_layer({"x": images(*X)}) == ()
+
+
+def test_scales_and_zero_points_of_channels():
+    """They run along the channels, also where those lie last in the converted model."""
+    scales, zeros = np.asarray([0.01, 0.02, 0.1, 1.0]), np.asarray([0, 10, -128, 5])
+    stored = np.random.default_rng(0).integers(-128, 128, X).astype(np.int8)
+    wanted = (stored - zeros.reshape(-1, 1, 1)) * scales.reshape(-1, 1, 1)
+    first, last = (Layer("a", "y", "q", scales, zeros, channels_last=x) for x in (False, True))
+    np.testing.assert_allclose(numbers(first, stored), wanted, rtol=1e-6)
+    np.testing.assert_allclose(numbers(last, np.moveaxis(stored, 1, -1)), wanted, rtol=1e-6)
+    same = Layer("a", "y", "q", scales[:1], zeros[1])
+    np.testing.assert_allclose(numbers(same, stored), (stored.astype(int) - 10) * 0.01, rtol=1e-6)
+
+
+def test_the_largest_error():
+    """Of all samples; none before the first."""
+    stats = Stats()
+    assert stats.max_abs_error is None
+    stats.update([1.0, 2.0], [1.5, 2.0])
+    stats.update([[3.0]], [2.75])
+    assert stats.max_abs_error == 0.5

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import onnx
 import pytest
@@ -10,6 +12,7 @@ import npuconv
 from builders import Net, digits, images
 from npuconv import executor
 from npuconv.errors import CalibrationError, InternalError, ModelError
+from npuconv.pipeline import matching
 from npuconv.quant.qparams import quantize as to_int8
 from npuconv.report import render
 from zoo import ZOO
@@ -41,6 +44,10 @@ def ops(model):
 
 def by_output(model):
     return {o: n for n in model.graph.node for o in n.output}
+
+
+def by_op(model, op):
+    return [n for n in model.graph.node if n.op_type == op]
 
 
 def value(model, name):
@@ -114,8 +121,8 @@ def test_qoperator_is_integer_between_device_nodes():
     """Convolutions and what carries int8 on read int8; conversions only where the host begins."""
     model = npuconv.convert(digits(), calibration=CAL).model
     assert ops(model) == [
-        "QuantizeLinear", "QLinearConv", "Relu", "MaxPool", "QLinearConv", "Relu", "QLinearConv",
-        "Relu", "Flatten", "Unsqueeze", "QLinearConv", "Squeeze", "DequantizeLinear",
+        "QuantizeLinear", "QLinearConv", "Relu", "MaxPool", "QLinearConv", "QLinearConv",
+        "Flatten", "Unsqueeze", "QLinearConv", "Squeeze", "DequantizeLinear",
     ]  # fmt: skip
 
 
@@ -160,10 +167,13 @@ def test_int8_inputs_and_outputs():
     }
     assert set(scales) == {"x", "t1"}
     x = images(*X, seed=5)
-    (real,) = run(plain.model, x=x).values()
+    (real,) = run(net, x=x).values()
+    (near,) = run(plain.model, x=x).values()
     (stored,) = run(whole.model, x=to_int8(x, scales["x"])).values()
-    assert np.array_equal(real, stored.astype(np.float32) * np.float32(scales["t1"]))
-    assert whole.report.accuracy == plain.report.accuracy
+    made = stored.astype(np.float32) * np.float32(scales["t1"])
+    assert np.abs(made - real).max() <= 3 * scales["t1"]
+    assert np.abs(made - near).max() <= 3 * scales["t1"]
+    assert whole.report.accuracy.sqnr_db > 30
 
 
 def test_what_stays_float_in_spite_of_int8():
@@ -253,6 +263,9 @@ def test_metadata(form):
     source.metadata_props.add(key="author", value="somebody")
     result = npuconv.convert(source, calibration=CAL, format=form)
     entries = {e.key: e.value for e in result.model.metadata_props}
+    layers = json.loads(entries.pop(matching.KEY, "[]"))
+    wanted = ["conv0", "conv4", "conv6", "gemm9"] if form in ("qoperator", "qdq") else []
+    assert [layer["name"] for layer in layers] == wanted
     assert entries == {
         "author": "somebody",
         "npuconv.version": npuconv.__version__,
@@ -282,12 +295,22 @@ def test_padded_convolutions_read_zero_points_of_zero():
     net = Net(x=X).conv("x", (4, 4, 3, 3), pads=[1, 1, 1, 1]).op("Relu")
     net.conv("", (4, 4, 3, 3), pads=[1, 1, 1, 1]).op("Sigmoid").conv("", (4, 4, 3, 3), pads=[2] * 4)
     result = npuconv.convert(net.model(), calibration={"x": images(9, *X[1:]) + 3})
-    convs = [n for n in result.model.graph.node if n.op_type == "QLinearConv"]
+    makers, convs = by_output(result.model), by_op(result.model, "QLinearConv")
     assert len(convs) == 3
     for conv in convs:
         for place in (2, 5, 7):
             assert not value(result.model, conv.input[place]).any()
-    assert {t.zero_point for t in result.report.quantization.tensors} == {0}
+    for entry in by_op(result.model, "QuantizeLinear"):  # the host fills nothing in
+        assert not value(result.model, entry.input[2]).any()
+    assert [makers[conv.input[0]].op_type for conv in convs] == [
+        "QuantizeLinear",
+        "Relu",
+        "QuantizeLinear",
+    ]
+    padded = {"x", "t0", "t1", "t3"}
+    zeros = {t.name: t.zero_point for t in result.report.quantization.tensors}
+    assert {zeros[name] for name in padded} == {0}
+    assert set(zeros) - padded == {"t2", "t4"}
 
 
 def shifted():
@@ -325,22 +348,22 @@ def joined(factor):
 def test_a_concat_of_like_ranges_shares_one_scale():
     """It runs on int8 tensors."""
     result = npuconv.convert(joined(2.0), calibration={"x": images(9, *X[1:])})
-    rows = {t.name: t.scale for t in result.report.quantization.tensors}
-    assert rows["a"] == rows["b"] == rows["t2"]
+    nominal = [value(result.model, c.input[6]) for c in by_op(result.model, "QLinearConv")]
+    assert nominal[0] == nominal[1]
     assert ops(result.model)[-2:] == ["Concat", "DequantizeLinear"]
 
 
-def test_a_concat_of_unlike_ranges_stays_apart():
-    """The smaller keeps its precision: each has its own scale, and the host joins them."""
-    result = npuconv.convert(joined(100.0), calibration={"x": images(9, *X[1:])})
-    rows = {t.name: t.scale for t in result.report.quantization.tensors}
-    assert rows["b"] > 50 * rows["a"]
-    assert "t2" not in rows
-    (join,) = (n for n in result.model.graph.node if n.op_type == "Concat")
-    makers = by_output(result.model)
-    assert {makers[name].op_type for name in join.input} == {"DequantizeLinear"}
-    (node,) = (n for n in result.report.nodes if n.name == "join")
-    assert node.reason.endswith("runs in float")
+def test_a_concat_of_unlike_ranges_keeps_their_precision():
+    """Every channel has its own scale, so the two need not be apart."""
+    x = images(72, *X[1:])  # of what was seen seldom, less is believed
+    result = npuconv.convert(joined(100.0), calibration={"x": x})
+    assert ops(result.model)[-2:] == ["Concat", "DequantizeLinear"]
+    scales = value(result.model, result.model.graph.node[-1].input[1])
+    assert scales[4:].min() > 10 * scales[:4].max()
+    (old,), (new,) = (run(m, x=x[:1]).values() for m in (joined(100.0), result.model))
+    for part in (slice(0, 4), slice(4, 8)):
+        error = np.abs(old[:, part] - new[:, part]).max()
+        assert error < 0.05 * np.abs(old[:, part]).max()
 
 
 def test_accuracy_is_reported():

@@ -22,6 +22,8 @@ from npuconv.errors import InternalError, NpuconvError
 COMMANDS = {
     "convert": "Convert a float ONNX model into a device-ready int8 model and a report.",
     "check": "Say whether models can be converted, and why not; writes no model.",
+    "verify": "Say how far an int8 model is from the float model, whole and by layer.",
+    "vectors": "Write integer inputs and outputs of every layer, to test a device with.",
     "inspect": "Show what is in a model: operators, convolutions, shapes, costs.",
     "target": "List, show, compare and check descriptions of devices.",
     "explain": "Explain a rule or a pass: what, why, how to fix.",

@@ -13,13 +13,18 @@ from npuconv.passes._forms import Form
 from npuconv.plan.costs import Cost, cost
 
 if TYPE_CHECKING:
-    from npuconv.calibration import Range
+    import numpy as np
+
     from npuconv.config import Options
     from npuconv.model.conv import Window
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
     from npuconv.plan import Plan
+    from npuconv.quant.encoding import Encoding
+    from npuconv.quant.layer import Rounded
     from npuconv.target import Target
+
+    Expected = tuple[np.ndarray, np.ndarray]  # mean and standard deviation of every channel
 
 NOTHING = Cost(0, 0)
 
@@ -68,9 +73,12 @@ class PassContext:
     verify: bool = True
     current: str = ""
     plan: Plan | None = None  # quantize and lower only
-    ranges: dict[str, Range] = field(default_factory=dict)  # by group; empty: weights only
+    encodings: dict[str, Encoding] = field(default_factory=dict)  # by tensor; empty: weights only
+    ends: dict[str, tuple[Encoding, Encoding]] = field(default_factory=dict)  # by node name
+    rounded: dict[str, Rounded] = field(default_factory=dict)  # by node name: weights tuned
     notes: dict[str, str] = field(default_factory=dict)  # by node label, for the report
     stored: dict[str, str] = field(default_factory=dict)  # float tensor -> its int8 form
+    expected: dict[str, Expected] = field(default_factory=dict)  # by tensor: as in training
     rewrites: list[RewriteRecord] = field(default_factory=list)
     refusals: dict[RefusalRecord, None] = field(default_factory=dict)
 

@@ -85,7 +85,7 @@ def _fits(node: Node, rank: int) -> bool:
     if node.op == "Concat":
         return "axis" in node.attrs and all(query.rank(t) == rank for t in arrays)
     if node.op in _CONVERSIONS:
-        return all(query.rank(t) == 0 for t in list(node.inputs)[1:])
+        return all(query.rank(t) in (0, 1) for t in list(node.inputs)[1:])
     reads = _POSITIONS.get(node.op)
     return reads is not None and reads(node) is not None
 
@@ -152,6 +152,13 @@ def _change_axis(model: Model, node: Node, perm: Perm) -> None:
     node.attrs["axis"] = perm.index(int(query.attribute(node, "axis", 0)) % len(perm))
 
 
+def _change_scales(model: Model, node: Node, perm: Perm) -> None:
+    """The scales of a conversion lie along an axis, where there are several."""
+    del model
+    if query.rank(node.inputs[1]) == 1:
+        node.attrs["axis"] = perm.index(int(query.attribute(node, "axis", 1)) % len(perm))
+
+
 def _change_pads(model: Model, node: Node, perm: Perm) -> None:
     old = _pads(node) or []
     new = [old[axis] for axis in perm] + [old[len(perm) + axis] for axis in perm]
@@ -185,7 +192,9 @@ def _write(model: Model, node: Node, name: str, index: int, values: list[int]) -
 
 _CHANGES: dict[str, Callable[[Model, Node, Perm], None]] = {
     "Concat": _change_axis,
+    "DequantizeLinear": _change_scales,
     "Pad": _change_pads,
+    "QuantizeLinear": _change_scales,
     "Resize": _change_factors,
     "Slice": _change_axes,
     "Split": _change_axis,

@@ -47,4 +47,6 @@ def _fuse(model: Model, ctx: PassContext, node: Node) -> int:
     if not np.isfinite(factor).all():
         ctx.refuse(model, node, "its variances are negative, zero or not finite")
         return 0
+    # What it put out in training, to compare with what calibration will see.
+    ctx.expected[node.outputs[0].name] = (bias, np.abs(factor) * np.sqrt(variance))
     return absorb(model, ctx, conv, node, factor, bias - mean * factor)

@@ -11,17 +11,23 @@ if TYPE_CHECKING:
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
     from npuconv.passes._context import PassContext
+    from npuconv.plan import Plan
+    from npuconv.quant.encoding import Encoding
+
+_LOWEST = -128
 
 
-@model_pass(Phase.QUANTIZE)
+@model_pass(Phase.QUANTIZE, after=("drop-saturated",))
 def quantize_activations(model: Model, ctx: PassContext) -> int:
     """Put a QuantizeLinear and a DequantizeLinear on every tensor that is int8 on the device.
 
     That is the input and the output of every convolution on the device, and the outputs
-    of operators that carry int8 on. Tensors of one group share one scale. What the host
-    computes stays float, and is not rounded anywhere else.
+    of operators that carry int8 on. Where the host makes or reads one, every channel has
+    its own scale and zero point; between device nodes there is one nominal scale and zero
+    point 0, and the weights and biases make up for the rest. What the host computes stays
+    float, and is not rounded anywhere else.
     """
-    if ctx.plan is None or not ctx.ranges:
+    if ctx.plan is None or not ctx.encodings:
         return 0
     inner = [*ctx.plan.device, *ctx.plan.carried]
     fired = sum(_after(model, ctx, node, t) for node in inner for t in list(node.outputs))
@@ -32,14 +38,40 @@ def _after(model: Model, ctx: PassContext, node: Node, tensor: Tensor) -> int:
     """Round what ``node`` makes; its readers, and the model's output, get the rounded one."""
     from npuconv.model import edit
 
-    group = _group(ctx, tensor)
-    if group is None or _waits_for_activation(model, ctx, node, tensor):
+    encoding = ctx.encodings.get(tensor.name)
+    if encoding is None or _waits_for_activation(model, ctx, node, tensor):
         return 0
+    assert ctx.plan is not None
     raw = edit.variable(model, f"{tensor.name}/float", tensor)
     index = next(i for i, t in enumerate(node.outputs) if t is tensor)
     node.outputs[index] = raw
-    _pair(model, ctx, raw, tensor, node, group)
+    stored = _stored(model, ctx, tensor)
+    _quantize(model, raw, stored, encoding, node, own=False)
+    inside = [n for n in query.consumers(tensor) if _inner(ctx.plan, n, tensor)]
+    if encoding.is_plain or not inside:
+        _dequantize(model, stored, tensor, encoding, node, own=True)
+        return 1
+    nominal = edit.variable(model, f"{tensor.name}/nominal", tensor)
+    _read_instead(inside, tensor, nominal)
+    _dequantize(model, stored, nominal, encoding, node, own=False)
+    if model.is_output(tensor) or query.consumers(tensor):
+        _dequantize(model, stored, tensor, encoding, node, own=True)
     return 1
+
+
+def _inner(plan: Plan, node: Node, tensor: Tensor) -> bool:
+    """Whether it reads the integers, and not numbers, of this tensor."""
+    del tensor
+    return plan.on_device(node) or plan.is_carried(node)
+
+
+def _read_instead(nodes: list[Node], old: Tensor, new: Tensor) -> None:
+    from npuconv.model import edit
+
+    for node in {id(n): n for n in nodes}.values():
+        for index, tensor in enumerate(list(node.inputs)):
+            if tensor is old:
+                edit.set_input(node, index, new)
 
 
 def _waits_for_activation(model: Model, ctx: PassContext, node: Node, tensor: Tensor) -> bool:
@@ -55,37 +87,77 @@ def _before(model: Model, ctx: PassContext, conv: Node) -> int:
     from npuconv.model import edit
 
     tensor = conv.inputs[0]
-    group = _group(ctx, tensor)
+    encoding = ctx.encodings.get(tensor.name)
     assert ctx.plan is not None
     # One that an int8 node makes is rounded already; its readers get it as it is.
-    if group is None or tensor.name in ctx.stored:
+    if encoding is None or tensor.name in ctx.stored:
         return 0
     rounded = edit.variable(model, f"{tensor.name}/dequantized", tensor)
+    stored = _stored(model, ctx, rounded)
     readers = [n for n in query.consumers(tensor) if ctx.plan.on_device(n)]
-    _pair(model, ctx, tensor, rounded, conv, group)
+    _quantize(model, tensor, stored, encoding, conv, own=True)
+    _dequantize(model, stored, rounded, encoding, conv, own=False)
     for reader in readers:
         reader.inputs[0] = rounded
     return 1
 
 
-def _pair(
-    model: Model, ctx: PassContext, source: Tensor, result: Tensor, origin: Node, group: str
-) -> None:
+def _stored(model: Model, ctx: PassContext, tensor: Tensor) -> Tensor:
     import numpy as np
 
     from npuconv.model import edit
 
-    qparams = ctx.ranges[group].qparams
-    scale = edit.shared_constant(model, f"{group}/scale", np.asarray(qparams.scale))
-    zero = edit.shared_constant(model, "npuconv/zero_point", np.asarray(0, np.int8))
-    stored = edit.variable(model, f"{result.name}/int8", result, np.int8)
-    ctx.stored[result.name] = stored.name
-    edit.add_node(model, "QuantizeLinear", [source, scale, zero], [stored], origin=[origin])
-    edit.add_node(model, "DequantizeLinear", [stored, scale, zero], [result], origin=[origin])
+    made = edit.variable(model, f"{tensor.name}/int8", tensor, np.int8)
+    ctx.stored[tensor.name] = made.name
+    return made
 
 
-def _group(ctx: PassContext, tensor: Tensor) -> str | None:
-    """Name of the group whose scale the tensor has; None for a float tensor."""
-    assert ctx.plan is not None
-    group = ctx.plan.group_of().get(tensor.name)
-    return group.name if group else None
+def _quantize(
+    model: Model, source: Tensor, made: Tensor, encoding: Encoding, origin: Node, *, own: bool
+) -> None:
+    _convert(model, "QuantizeLinear", source, made, encoding, origin, own=own)
+
+
+def _dequantize(
+    model: Model, source: Tensor, made: Tensor, encoding: Encoding, origin: Node, *, own: bool
+) -> None:
+    _convert(model, "DequantizeLinear", source, made, encoding, origin, own=own)
+
+
+def _convert(
+    model: Model,
+    op: str,
+    source: Tensor,
+    made: Tensor,
+    encoding: Encoding,
+    origin: Node,
+    *,
+    own: bool,
+) -> None:
+    """Between integers and numbers: the tensor's own, or the nominal ones of the device."""
+    from npuconv.model import edit
+
+    scale, zero, attrs = _parameters(model, source, encoding, own=own)
+    edit.add_node(model, op, [source, scale, zero], [made], origin=[origin], attrs=attrs)
+
+
+def _parameters(
+    model: Model, tensor: Tensor, encoding: Encoding, *, own: bool
+) -> tuple[Tensor, Tensor, dict[str, int]]:
+    import numpy as np
+
+    from npuconv.model import edit
+
+    if not own or encoding.is_plain:
+        name = f"npuconv/scale/{float(encoding.nominal)!r}"
+        scale = edit.shared_constant(model, name, np.asarray(encoding.nominal))
+        zero = edit.shared_constant(model, "npuconv/zero_point", np.asarray(0, np.int8))
+        return scale, zero, {}
+    single = encoding.axis is None
+    scales, zeros = encoding.scales, encoding.zeros.astype(np.int8)
+    parts = (scales[0], zeros[0]) if single else (scales, zeros)
+    return (
+        edit.constant(model, f"{tensor.name}/scale", np.asarray(parts[0])),
+        edit.constant(model, f"{tensor.name}/zero_point", np.asarray(parts[1])),
+        {} if encoding.axis is None else {"axis": encoding.axis},
+    )

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
     from npuconv.passes._context import PassContext
-    from npuconv.quant.qparams import QuantizedLayer
+    from npuconv.quant.encoding import Encoding
+    from npuconv.quant.layer import DeviceLayer
 
 
 @model_pass(Phase.QUANTIZE, after=("quantize-activations",))
@@ -21,9 +22,10 @@ def quantize_weights(model: Model, ctx: PassContext) -> int:
     """Store weights as int8 and biases as int32.
 
     Weights are symmetric, -127..127, with one scale per output channel (or one for all
-    where the target says so). A bias has the scale input times weight; where that would
-    overflow int32, the channel's weight scale is raised and the report says so. Without
-    activation scales the bias stays float.
+    where the target says so); the scales of the input's channels are multiplied in, those
+    of the output's divide the weights' scales. A bias has the scale input times weight and
+    holds the zero points; where it would overflow int32, the channel's weight scale is
+    raised and the report says so. Without activation scales the bias stays float.
     """
     if ctx.plan is None:
         return 0
@@ -34,36 +36,46 @@ def _quantize(model: Model, ctx: PassContext, conv: Node) -> int:
     weight = query.constant_input(conv, 1)
     if weight is None:
         return 0  # already behind a DequantizeLinear
+    from npuconv.quant.layer import accumulator_scales
+
     bias = query.constant_input(conv, 2)
-    scale = _input_scale(conv)
-    layer = _layer(ctx, weight, bias if scale is not None else None, scale)
+    ends = _ends(ctx, conv)
+    layer = _layer(ctx, conv, weight, bias if ends else None, ends)
     if layer.raised:
         count = len(layer.raised)
         text = f"weight scale of {count} channels raised: int32 would overflow"
         ctx.notes[model.label(conv)] = text
     _dequantize(model, conv, 1, layer.weight, layer.weight_scales)
-    if layer.bias is not None and scale is not None:
-        from npuconv.quant.qparams import bias_scales
-
-        _dequantize(model, conv, 2, layer.bias, bias_scales(scale, layer.weight_scales))
+    if layer.bias is not None and ends:
+        _dequantize(model, conv, 2, layer.bias, accumulator_scales(layer, ends[0]))
     return 1
 
 
-def _input_scale(conv: Node) -> np.float32 | None:
-    maker = query.producer(conv.inputs[0])
-    if maker is None or maker.op != "DequantizeLinear":
-        return None
-    scale = query.constant_input(maker, 1)
-    return None if scale is None else scale.reshape(-1)[0]
+def _ends(ctx: PassContext, conv: Node) -> tuple[Encoding, Encoding] | None:
+    """Encodings of input and output; None where activations stay float."""
+    return ctx.ends.get(conv.name) if ctx.encodings else None
 
 
 def _layer(
-    ctx: PassContext, weight: np.ndarray, bias: np.ndarray | None, scale: np.float32 | None
-) -> QuantizedLayer:
-    from npuconv.quant.qparams import quantize_layer
+    ctx: PassContext,
+    conv: Node,
+    weight: np.ndarray,
+    bias: np.ndarray | None,
+    ends: tuple[Encoding, Encoding] | None,
+) -> DeviceLayer:
+    from npuconv.quant.encoding import Encoding
+    from npuconv.quant.layer import encode_layer
 
-    per_tensor = ctx.target.weights.granularity == "tensor"
-    return quantize_layer(weight, bias, 1.0 if scale is None else scale, per_tensor=per_tensor)
+    source, result = ends or (Encoding.plain(1.0), Encoding.plain(1.0))
+    return encode_layer(
+        weight,
+        bias,
+        source,
+        result,
+        int(query.attribute(conv, "group", 1)),
+        rounded=ctx.rounded.get(conv.name),
+        per_tensor=ctx.target.weights.granularity == "tensor",
+    )
 
 
 def _dequantize(
@@ -73,13 +85,15 @@ def _dequantize(
 
     from npuconv.model import edit
 
-    stem = conv.inputs[index].name
+    named = index < len(conv.inputs) and conv.inputs[index].name
+    stem = conv.inputs[index].name if named else f"{conv.name}/bias"
     parts: list[Tensor] = [
         edit.constant(model, f"{stem}/{values.dtype.name}", values),
         edit.constant(model, f"{stem}/scale", scales),
         edit.constant(model, f"{stem}/zero_point", np.zeros(scales.shape, values.dtype)),
     ]
-    result = edit.variable(model, f"{stem}/dequantized", conv.inputs[index], np.float32)
+    result = edit.variable(model, f"{stem}/dequantized", dtype=np.float32)
+    result.shape = list(values.shape)
     attrs = {"axis": 0} if scales.ndim else {}
     edit.add_node(model, "DequantizeLinear", parts, [result], origin=[conv], attrs=attrs)
-    conv.inputs[index] = result
+    edit.set_input(conv, index, result)

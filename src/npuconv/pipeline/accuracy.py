@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
+from numpy.typing import ArrayLike, NDArray
 from onnx import helper
 
 from npuconv import executor
+from npuconv.emulate import as_float
 from npuconv.pipeline.assemble import rounded
 from npuconv.quant.metrics import ErrorStats
 from npuconv.quant.qparams import dequantize, quantize
@@ -19,6 +21,7 @@ from npuconv.report import schema
 if TYPE_CHECKING:
     from npuconv.samples import Feed, Samples
 
+Array = NDArray[Any]
 POOR_DB = 15.0  # below this, what comes out is mostly noise to a user
 
 
@@ -29,13 +32,43 @@ class Layer:
     name: str  # the user's own name of the convolution
     tensor: str  # its output in the float model
     stored: str  # the same, int8, in the converted model
-    scale: float
+    scale: float | Array  # one, or one for each channel
+    zero_point: int | Array = 0
     note: str = ""
     channels_last: bool = False  # in the converted model
+    axis: int = 1  # of the channels in the float model
+
+
+class Stats(ErrorStats):
+    """Also the largest error of all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.max_abs_error: float | None = None
+
+    def update(self, reference: ArrayLike, other: ArrayLike) -> None:
+        """Add one sample; see ``ErrorStats``."""
+        super().update(reference, other)
+        f = np.asarray(reference, np.float64).reshape(-1)
+        with np.errstate(invalid="ignore"):
+            error = np.abs(f - np.asarray(other, np.float64).reshape(-1))
+        largest = float(error.max(initial=0.0))
+        self.max_abs_error = max(self.max_abs_error or 0.0, largest)
+
+
+@dataclass
+class Measured:
+    """Errors of the outputs over some samples."""
+
+    outputs: dict[str, Stats]
+    total: Stats
 
 
 class Comparison:
     """Both models, loaded once, with the outputs of all layers to look at.
+
+    The int8 model runs as float arithmetic that gives the same integers, which is faster;
+    that the runtime takes it as it is, is tried on the first sample.
 
     Args:
         float_model: the legalized float model.
@@ -55,11 +88,14 @@ class Comparison:
         layers: Sequence[Layer] = (),
     ) -> None:
         made = {o for n in int8_model.graph.node for o in n.output}
-        self._layers = [layer for layer in layers if layer.stored in made]
+        self.layers = [layer for layer in layers if layer.stored in made]
+        self._models = float_model, int8_model
         self._scales = dict(scales or {})
         self._outputs = [o.name for o in float_model.graph.output]
-        self._before = _session(float_model, [layer.tensor for layer in self._layers])
-        self._after = _session(int8_model, [layer.stored for layer in self._layers])
+        self._before = executor.Session(float_model)
+        self._written = executor.Session(int8_model)
+        self._after = executor.Session(as_float(int8_model))
+        self._inner: tuple[executor.Session, executor.Session] | None = None
 
     def end_to_end(self, samples: Samples, *, held_out: bool) -> schema.Accuracy:
         """Compare all outputs on all samples.
@@ -71,60 +107,103 @@ class Comparison:
         Raises:
             executor.RuntimeRefusedError: one of the models does not run.
         """
-        stats = {name: ErrorStats() for name in self._outputs}
-        total = ErrorStats()
-        for feed in samples:
+        found = self.measure(samples)
+        return _accuracy(found.outputs, found.total, len(samples), held_out)
+
+    def measure(
+        self, samples: Samples, see: Callable[[int, Feed, Feed], None] = lambda *_: None
+    ) -> Measured:
+        """Errors of all outputs on all samples.
+
+        Args:
+            samples: what to run.
+            see: given the number of each sample and the outputs of both models.
+
+        Raises:
+            executor.RuntimeRefusedError: one of the models does not run.
+        """
+        found = Measured({name: Stats() for name in self._outputs}, Stats())
+        for number, feed in enumerate(samples):
             old = self._before.run(feed, self._outputs)
-            new = self._real(self._after.run(self._stored(feed), self._outputs))
+            session = self._after if number else self._written
+            new = self._real(session.run(self._stored(feed), self._outputs))
             same = [name for name in old if _comparable(old[name], new[name])]
             for name in same:
-                stats[name].update(old[name], new[name])
-            total.update(_joined(old[n] for n in same), _joined(new[n] for n in same))
-        return _accuracy(stats, total, len(samples), held_out)
+                found.outputs[name].update(old[name], new[name])
+            found.total.update(_joined(old[n] for n in same), _joined(new[n] for n in same))
+            see(number, old, new)
+        return found
 
     def per_layer(self, feed: Feed) -> tuple[schema.LayerQuant, ...]:
         """Compare the output of every layer on one sample; earlier errors included."""
-        if not self._layers:
-            return ()
-        old = self._before.run(feed, _unique(layer.tensor for layer in self._layers))
-        stored = _unique(layer.stored for layer in self._layers)
-        new = self._after.run(self._stored(feed), stored)
-        return tuple(_row(layer, old[layer.tensor], new[layer.stored]) for layer in self._layers)
+        return tuple(
+            schema.LayerQuant(
+                name=layer.name,
+                sqnr_db=rounded(stats.sqnr_db, 2),
+                cosine=rounded(stats.cosine, 6),
+                note=layer.note,
+            )
+            for layer, stats in zip(self.layers, self.measure_layers([feed]), strict=True)
+        )
+
+    def measure_layers(self, feeds: Iterable[Feed]) -> list[Stats]:
+        """Errors of every layer on all feeds, in the order of ``layers``.
+
+        Raises:
+            executor.RuntimeRefusedError: one of the models does not run.
+        """
+        stats = [Stats() for _ in self.layers]
+        if not self.layers:
+            return stats
+        tensors = _unique(layer.tensor for layer in self.layers)
+        stored = _unique(layer.stored for layer in self.layers)
+        before, after = self._sessions(tensors, stored)
+        for feed in feeds:
+            old, new = before.run(feed, tensors), after.run(self._stored(feed), stored)
+            for layer, one in zip(self.layers, stats, strict=True):
+                one.update(old[layer.tensor], numbers(layer, new[layer.stored]))
+        return stats
+
+    def _sessions(
+        self, tensors: Sequence[str], stored: Sequence[str]
+    ) -> tuple[executor.Session, executor.Session]:
+        """Both models with what is inside of them as outputs."""
+        if self._inner is None:
+            before = executor.Session(with_outputs(self._models[0], tensors))
+            self._inner = before, executor.Session(as_float(self._models[1], stored))
+        return self._inner
 
     def _stored(self, feed: Feed) -> Feed:
         scales = self._scales
         return {n: quantize(v, scales[n]) if n in scales else v for n, v in feed.items()}
 
-    def _real(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def _real(self, values: Mapping[str, Array]) -> dict[str, Array]:
         scales = self._scales
         return {n: dequantize(v, scales[n]) if n in scales else v for n, v in values.items()}
 
 
-def _session(model: onnx.ModelProto, tensors: Iterable[str]) -> executor.Session:
+def numbers(layer: Layer, stored: Array) -> Array:
+    """What the integers of a layer's output stand for, laid out as in the float model."""
+    if layer.channels_last:
+        stored = np.moveaxis(stored, -1, 1)
+    if np.size(layer.scale) == 1 and np.size(layer.zero_point) == 1:
+        one = np.reshape(layer.scale, ()), np.reshape(layer.zero_point, ())
+        return np.asarray(dequantize(stored, *one))
+    return np.asarray(dequantize(stored, layer.scale, layer.zero_point, layer.axis))
+
+
+def with_outputs(model: onnx.ModelProto, tensors: Iterable[str]) -> onnx.ModelProto:
     """The model with these tensors as further outputs."""
     watched = onnx.ModelProto()
     watched.CopyFrom(model)
     there = {o.name for o in model.graph.output}
-    extra = [name for name in _unique(tensors) if name not in there]
+    extra = [name for name in tensors if name not in there]
     watched.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in extra)
-    return executor.Session(watched)
+    return watched
 
 
 def _unique(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(names))
-
-
-def _row(layer: Layer, old: np.ndarray, new: np.ndarray) -> schema.LayerQuant:
-    stats = ErrorStats()
-    if layer.channels_last:
-        new = np.moveaxis(new, -1, 1)
-    stats.update(old, dequantize(new, layer.scale))
-    return schema.LayerQuant(
-        name=layer.name,
-        sqnr_db=rounded(stats.sqnr_db, 2),
-        cosine=rounded(stats.cosine, 6),
-        note=layer.note,
-    )
 
 
 def _comparable(old: object, new: object) -> bool:
@@ -133,7 +212,7 @@ def _comparable(old: object, new: object) -> bool:
     return arrays and old.dtype.kind in "biuf" and old.size == new.size  # type: ignore[attr-defined]
 
 
-def _joined(arrays: Iterable[np.ndarray]) -> np.ndarray:
+def _joined(arrays: Iterable[Array]) -> Array:
     flat = [np.asarray(a, np.float64).reshape(-1) for a in arrays]
     return np.concatenate(flat) if flat else np.zeros(0)
 

@@ -120,15 +120,18 @@ def convert_with(
 
     result = quantize(work, calibration, progress)
     _check_result(work)
+    failed = _stopped(work)  # calibration may have shown something that fail_on is about
     report = assemble(
         work,
-        failed=False,
-        converted=True,
+        failed=failed,
+        converted=not failed,
         warnings=result.warnings,
         quantization=result.quantization,
         accuracy=result.accuracy,
         timings=timings,
     )
+    if failed:
+        raise UnsupportedModelError(f"{work.model.name}: {report.summary.headline}", report)
     return Conversion(result.model, report)
 
 

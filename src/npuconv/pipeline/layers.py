@@ -18,6 +18,7 @@ class Layer(NamedTuple):
     shown: str  # its label, with a number where several stand for one source node
     label: str
     tensor: str  # its result
+    node: str  # its name in the float model
 
 
 def layers_of(work: Legalized) -> list[Layer]:
@@ -33,24 +34,25 @@ def layers_of(work: Legalized) -> list[Layer]:
         # A layer ends behind its activation: what that cuts off is no loss.
         if reader is not None and reader.op in ("Relu", "Clip") and work.plan.is_carried(reader):
             tensor = reader.outputs[0]
-        rows.append(Layer(label + part, label, tensor.name))
+        rows.append(Layer(label + part, label, tensor.name, conv.name))
     return rows
 
 
 def stored(work: Legalized, layers: list[Layer]) -> list[accuracy.Layer]:
     """Where the layers' results are in the converted model."""
-    ctx, groups = work.ctx, work.plan.group_of()
+    ctx = work.ctx
     made = {t.name: t for node in work.model.nodes() for t in node.outputs}
     last = {name for name, t in made.items() if nhwc.holds_channels_last(t)}
     return [
         accuracy.Layer(
-            shown,
-            tensor,
-            ctx.stored[tensor],
-            float(ctx.ranges[groups[tensor].name].qparams.scale),
-            ctx.notes.get(label, ""),
-            ctx.stored[tensor] in last,
+            name=shown,
+            tensor=tensor,
+            stored=ctx.stored[tensor],
+            scale=ctx.encodings[tensor].scales,
+            zero_point=ctx.encodings[tensor].zeros,
+            note=ctx.notes.get(label, ""),
+            channels_last=ctx.stored[tensor] in last,
         )
-        for shown, label, tensor in layers
+        for shown, label, tensor, _ in layers
         if tensor in ctx.stored
     ]

@@ -13,15 +13,17 @@ from npuconv import emit, executor
 from npuconv.errors import InternalError, ModelError
 from npuconv.model import query, save
 from npuconv.passes import Phase, _manager
-from npuconv.pipeline import accuracy, ranges
+from npuconv.pipeline import accuracy, matching, ranges, tune
+from npuconv.pipeline.calibrated import judge
 from npuconv.pipeline.inputs import sample_inputs
 from npuconv.pipeline.layers import Layer, layers_of, stored
+from npuconv.pipeline.quantized import tensor_rows, with_shares
 from npuconv.report import schema
 from npuconv.samples import Samples, open_samples
 
 if TYPE_CHECKING:
     from npuconv.pipeline.legalize import Legalized
-    from npuconv.pipeline.ranges import Progress
+    from npuconv.pipeline.ranges import Calibrated, Progress
     from npuconv.samples import Source
 
 HELD_OUT_SHARE, HELD_OUT_MAX = 8, 8  # one sample in eight, eight at most, stay out
@@ -77,11 +79,17 @@ def _with_samples(
     if samples.synthetic:
         progress("synthetic", 0, len(samples))  # before anything else is said
     used, kept = _split(samples)
-    work.ctx.ranges = ranges.calibrate(work, float_proto, used, progress)
-    tensors, layers = ranges.tensor_rows(work.plan, work.ctx.ranges), layers_of(work)
+    found = ranges.calibrate(work, float_proto, used, progress)
+    labels = tune.tune(work, found)
+    judge(work, float_proto, used, found.stats, found.encodings.by_tensor)
+    costs = tune.measure_shares(work, float_proto, found, used)
+    tensors, layers = tensor_rows(work.plan, found), layers_of(work)
+    _hand_over(work, found)
     _run(work, form)
     proto = save.to_proto(work.model, _metadata(work))
-    found, rows = _compare(work, float_proto, proto, kept or samples, kept is not None, layers)
+    few = (kept or samples)[:HELD_OUT_MAX]
+    measured, rows = _compare(work, float_proto, proto, few, kept is not None, layers)
+    proto.metadata_props.add(key=matching.KEY, value=matching.record(stored(work, layers)))
     report = schema.Quantization(
         format=form.name,
         method=work.options.method,
@@ -89,10 +97,20 @@ def _with_samples(
         source=samples.description,
         synthetic=samples.synthetic,
         tensors=tensors,
-        layers=rows,
+        layers=with_shares(rows, layers, costs, labels),
     )
-    warnings = _warnings(samples, assumed, found, kept is not None) + _still_float(work)
-    return Quantized(proto, report, found, warnings)
+    warnings = _warnings(samples, assumed, measured, kept is not None) + _still_float(work)
+    return Quantized(proto, report, measured, (*warnings, *found.notes))
+
+
+def _hand_over(work: Legalized, found: Calibrated) -> None:
+    """Tell the passes how tensors are stored."""
+    encodings = found.encodings.by_tensor
+    work.ctx.encodings = dict(encodings)
+    work.ctx.ends = {
+        conv.name: (encodings[conv.inputs[0].name], encodings[conv.outputs[0].name])
+        for conv in work.plan.device
+    }
 
 
 def _open(work: Legalized, proto: onnx.ModelProto, source: Source) -> tuple[Samples, str]:
@@ -126,10 +144,9 @@ def _compare(
     layers: list[Layer],
 ) -> tuple[schema.Accuracy, tuple[schema.LayerQuant, ...]]:
     start = time.perf_counter()
-    few = samples[:HELD_OUT_MAX]
     try:
         both = accuracy.Comparison(float_proto, proto, work.model.scales, stored(work, layers))
-        found, rows = both.end_to_end(few, held_out=held_out), both.per_layer(few[0])
+        found, rows = both.end_to_end(samples, held_out=held_out), both.per_layer(samples[0])
     except executor.RuntimeRefusedError as error:
         raise InternalError(f"the result does not run: {error}", where="emit") from None
     work.timings.append(("compare", time.perf_counter() - start))

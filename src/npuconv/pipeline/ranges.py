@@ -1,54 +1,119 @@
-"""Calibration of a plan: what every group of int8 tensors must hold, and its scale."""
+"""Calibration of a plan: one float pass, and an encoding for every int8 tensor."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from npuconv import calibration
+from npuconv.calibration.cache import Cache
+from npuconv.calibration.collect import collect
 from npuconv.errors import CalibrationError
-from npuconv.pipeline.assemble import describe
-from npuconv.plan import EXACT_ON_INT8, Plan, make_plan
-from npuconv.report import schema
+from npuconv.plan.channels import Channels, trace
+from npuconv.tuning.bounds import uniform
+from npuconv.tuning.margins import unseen
+from npuconv.tuning.patches import gather, layer_of
+from npuconv.tuning.refine import refine
+from npuconv.tuning.scales import Encodings, encode
+from npuconv.tuning.twin import activations
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from contextlib import AbstractContextManager
+
     import onnx
 
-    from npuconv.model.types import Node
     from npuconv.pipeline.legalize import Legalized
-    from npuconv.quant.observers import Observer
+    from npuconv.plan import Plan
+    from npuconv.quant.moments import Moments
+    from npuconv.quant.statistics import Statistics
     from npuconv.samples import Samples
 
 Progress = Callable[[str, int, int], None]  # stage, done, total
-UNLIKE = 4.0  # inputs of a Concat whose ranges differ more than this keep their own scales
+MANY = 32  # samples whose windows are looked at: enough of them, and memory stays bounded
+FEW = 6  # samples that candidates are tried on
+_LITTLE = 0.45  # of what a tensor may hold is not shown by the samples: do not clip more
+
+
+@dataclass
+class Calibrated:
+    """What the samples have shown, and how every int8 tensor is stored."""
+
+    encodings: Encodings
+    stats: dict[str, Statistics]
+    moments: dict[str, Moments]
+    notes: list[str] = field(default_factory=list)
 
 
 def calibrate(
     work: Legalized, proto: onnx.ModelProto, samples: Samples, progress: Progress
-) -> dict[str, calibration.Range]:
-    """Run the samples and choose a scale for every group of the plan.
-
-    The plan changes where the inputs of a Concat turn out to be too unlike.
+) -> Calibrated:
+    """Run the samples and choose how every int8 tensor is stored.
 
     Raises:
         CalibrationError: samples that cannot be used.
     """
-    observers = _observe(work, proto, samples, progress)
-    _keep_unlike_apart(work, observers)
-    start = time.perf_counter()
-    groups = {group.name: group.ends for group in work.plan.groups}
-    ranges = calibration.choose(observers, groups, work.options.method)
-    work.timings.append(("ranges", time.perf_counter() - start))
-    return ranges
+    whole = [*uniform(work.plan), *_boundaries(work)]
+    channels = trace(work.plan, _all_tensors(work) if _per_tensor(work) else whole)
+    cache = Cache(work.options.cache) if work.options.cache else None
+    with _timed(work, "calibrate"):
+        stats = _collect(work, proto, watched(work.plan, channels), samples, progress, cache)
+    with _timed(work, "moments"):
+        moments = _moments(work, proto, samples)
+    with _timed(work, "ranges"):
+        method = work.options.method
+        found = encode(work.model, work.plan, channels, stats, method, whole, moments)
+    if work.options.method == "auto":
+        with _timed(work, "refine"):
+            found = _refined(work, proto, found, stats, samples[:FEW])
+    return Calibrated(found, stats, moments, list(cache.notes) if cache else [])
 
 
-def _observe(
-    work: Legalized, proto: onnx.ModelProto, samples: Samples, progress: Progress
-) -> dict[str, Observer]:
-    start, done = time.perf_counter(), 0
+def _timed(work: Legalized, stage: str) -> AbstractContextManager[None]:
+    from contextlib import contextmanager
+
+    @contextmanager
+    def timed() -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        work.timings.append((stage, time.perf_counter() - start))
+
+    return timed()
+
+
+def _boundaries(work: Legalized) -> list[str]:
+    """Inputs and outputs of the model that are to be int8 themselves: one scale says them."""
+    if work.options.io != "int8":
+        return []
+    return [t.name for t in (*work.model.graph.inputs, *work.model.graph.outputs)]
+
+
+def _per_tensor(work: Legalized) -> bool:
+    """A device with one scale for all weights has no place for those of channels."""
+    return work.target.weights.granularity == "tensor"
+
+
+def _all_tensors(work: Legalized) -> list[str]:
+    return [name for group in work.plan.groups for name in group.tensors]
+
+
+def watched(plan: Plan, channels: Channels) -> dict[str, int | None]:
+    """Tensors to look at, with their channel axis: ends of groups, and what layers put out."""
+    names = [name for group in plan.groups for name in group.ends]
+    names += [conv.outputs[0].name for conv in plan.device]
+    return {name: channels.axis(name) for name in dict.fromkeys(names)}
+
+
+def _collect(
+    work: Legalized,
+    proto: onnx.ModelProto,
+    tensors: dict[str, int | None],
+    samples: Samples,
+    progress: Progress,
+    cache: Cache | None,
+) -> dict[str, Statistics]:
+    done = 0
 
     def step() -> None:
         nonlocal done
@@ -56,58 +121,26 @@ def _observe(
         progress("calibrating", done, len(samples))
 
     try:
-        observers = calibration.observe(proto, watched(work.plan), samples, step)
+        return collect(proto, tensors, samples, progress=step, cache=cache)
     except CalibrationError as error:
         raise CalibrationError(f"{work.model.name}: {error.message}", hint=error.hint) from None
-    work.timings.append(("calibrate", time.perf_counter() - start))
-    return observers
 
 
-def watched(plan: Plan) -> list[str]:
-    """Names of the tensors whose values decide a range, or whether a Concat shares one."""
-    names = [name for group in plan.groups for name in group.ends]
-    for node in _concats(plan):
-        names += [t.name for t in (*node.inputs, *node.outputs)]
-    return list(dict.fromkeys(names))
+def _moments(work: Legalized, proto: onnx.ModelProto, samples: Samples) -> dict[str, Moments]:
+    layers = [layer for conv in work.plan.device if (layer := layer_of(conv))]
+    few = samples[:MANY]
+    return gather(proto, layers, few, len(few))
 
 
-def _concats(plan: Plan) -> list[Node]:
-    """Carried operators that make several tensors share a scale."""
-    return [n for n in plan.carried if EXACT_ON_INT8[n.op] is None]
-
-
-def _keep_unlike_apart(work: Legalized, observers: Mapping[str, Observer]) -> None:
-    """A Concat of boxes and scores would cost the smaller of them its precision."""
-    apart = [n.name for n in _concats(work.plan) if _unlike(n, observers)]
-    if apart:
-        work.plan = make_plan(work.model, work.target, work.blocked, apart)
-        describe(work)
-
-
-def _unlike(node: Node, observers: Mapping[str, Observer]) -> bool:
-    spans = [observers[t.name].absmax("minmax") for t in node.inputs]
-    return min(spans) * UNLIKE < max(spans)
-
-
-def tensor_rows(
-    plan: Plan, ranges: Mapping[str, calibration.Range]
-) -> tuple[schema.TensorQuant, ...]:
-    """The int8 tensors for the report."""
-    groups = plan.group_of()
-    return tuple(_tensor_row(name, ranges[group.name]) for name, group in groups.items())
-
-
-def _tensor_row(name: str, found: calibration.Range) -> schema.TensorQuant:
-    return schema.TensorQuant(
-        name=name,
-        scale=_decimal(found.qparams.scale),
-        zero_point=found.qparams.zero_point,
-        minimum=_decimal(np.float32(found.minimum)),
-        maximum=_decimal(np.float32(found.maximum)),
-        clip_fraction=round(found.clip_fraction, 6),
-    )
-
-
-def _decimal(value: np.float32) -> float:
-    """The shortest decimal that stands for the same float32."""
-    return float(str(value))
+def _refined(
+    work: Legalized,
+    proto: onnx.ModelProto,
+    found: Encodings,
+    stats: Mapping[str, Statistics],
+    samples: Samples,
+) -> Encodings:
+    gates = activations(work.model, work.plan, found.by_tensor)
+    few = {g.name for g in work.plan.groups if max(unseen(stats[e]) for e in g.ends) > _LITTLE}
+    encodings, factors = refine(proto, work.plan, found.by_tensor, gates, list(samples), few)
+    methods = {group: f"measured, range x {factor:g}" for group, factor in factors.items()}
+    return Encodings(encodings, {**found.methods, **methods})

@@ -166,10 +166,11 @@ def quantize_layer(
     *,
     absmax: ArrayLike | None = None,
     per_tensor: bool = False,
+    reach: int = 128,
 ) -> QuantizedLayer:
     """Weights and bias of one layer, such that no int8 input overflows the accumulator.
 
-    For every output channel ``128 * sum(|weight|) + |bias| < 2**31`` holds in integers.
+    For every output channel ``reach * sum(|weight|) + |bias| < 2**31`` holds in integers.
     A channel of only zeros gets a scale that suits its bias, unless ``per_tensor``.
 
     Args:
@@ -179,6 +180,7 @@ def quantize_layer(
         axis: axis of the output channels.
         absmax: magnitudes to clip the weights at, scalar or [M].
         per_tensor: give all channels the same scale.
+        reach: largest magnitude of an input, counted from its zero point.
 
     Raises:
         ModelError: a weight or bias that is not finite or cannot be represented.
@@ -191,7 +193,7 @@ def quantize_layer(
     first = np.broadcast_to(first, channels)
     if not per_tensor:
         first = _free_scales(rows, offsets / input_scale, first)
-    scales, load = _fit_products(rows, first)
+    scales, load = _fit_products(rows, first, reach)
     _, scales, _ = quantize_bias(offsets, input_scale, scales, load)
     raised = tuple(np.flatnonzero(scales > first).tolist())
     if per_tensor:
@@ -223,12 +225,12 @@ def _free_scales(rows: Floats, bias: NDArray[np.float64], scales: Floats) -> Flo
     return np.where(free, wanted, scales).astype(np.float32)
 
 
-def _fit_products(rows: Floats, scales: Floats) -> tuple[Floats, NDArray[np.int64]]:
-    """Scales under which ``128 * sum(|weight|)`` takes at most half of int32, and that sum."""
+def _fit_products(rows: Floats, scales: Floats, reach: int) -> tuple[Floats, NDArray[np.int64]]:
+    """Scales under which ``reach * sum(|weight|)`` takes at most half of int32, and that sum."""
     scales = scales.copy()
     while True:
         steps = np.abs(quantize(rows, scales, axis=0, lowest=-127).astype(np.int16))
-        load = 128 * steps.sum(axis=1, dtype=np.int64)
+        load = reach * steps.sum(axis=1, dtype=np.int64)
         over = load > 2**30
         if not over.any():
             return scales, load

@@ -176,10 +176,12 @@ def by_pass(report: Report) -> tuple[PassGroup, ...]:
 
 
 def ranked_layers(report: Report) -> tuple[LayerQuant, ...]:
-    """The layers that were measured, the worst first."""
+    """The layers that were measured; those whose own rounding costs most are first."""
     layers = report.quantization.layers if report.quantization else ()
     measured = [one for one in layers if one.sqnr_db is not None]
-    return tuple(sorted(measured, key=lambda one: (one.sqnr_db or 0.0, one.name)))
+    return tuple(
+        sorted(measured, key=lambda one: (-(one.noise_share or 0.0), one.sqnr_db or 0.0, one.name))
+    )
 
 
 @dataclass(frozen=True)

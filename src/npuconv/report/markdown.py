@@ -24,7 +24,7 @@ from npuconv.report.words import (
     count,
     difference,
     measured_on,
-    ratio,
+    percent,
     scores,
     sqnr,
 )
@@ -154,12 +154,18 @@ def _quantization(report: Report) -> list[str]:
     if accuracy is not None:
         blocks.append(f"**Accuracy**: {scores(accuracy)}; on {measured_on(accuracy)}.")
     rows = [
-        [code(one.name), sqnr(one.sqnr_db, one.cosine), ratio(one.cosine), text(one.note)]
+        [
+            code(one.name),
+            percent(one.noise_share),
+            sqnr(one.alone_db, None),
+            sqnr(one.sqnr_db, one.cosine),
+            text(one.note),
+        ]
         for one in ranked_layers(report)[:_WORST]
     ]
     if rows:
-        head = ("layer that loses most", "SQNR", "cosine", "note")
-        blocks.append(table(head, rows, columns=(1, 2)))
+        head = ("layer that costs most", "of the noise", "if alone", "SQNR so far", "note")
+        blocks.append(table(head, rows, columns=(1, 2, 3)))
     return blocks
 
 

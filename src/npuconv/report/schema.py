@@ -141,11 +141,15 @@ class TensorQuant(Part):
     """How one activation tensor is quantized."""
 
     name: str
-    scale: float
-    zero_point: int
+    scale: float = Field(description="of the channel with the largest")
+    zero_point: int = Field(description="of the channel with the lowest")
+    channels: int = Field(1, description="how many scales it has; 1: one for all channels")
+    smallest_scale: float | None = Field(None, description="of the channel with the smallest")
+    highest_zero_point: int | None = Field(None, description="of the channel with the highest")
     minimum: float
     maximum: float
     clip_fraction: float = Field(description="share of the calibration values beyond the range")
+    method: str = Field("", description="how the range was chosen")
 
 
 class LayerQuant(Part):
@@ -155,6 +159,13 @@ class LayerQuant(Part):
     sqnr_db: float | None
     cosine: float | None
     note: str = ""
+    rounding: str = Field("", description="how the weights were rounded")
+    alone_db: float | None = Field(
+        None, description="estimated SQNR of the outputs if this layer alone were rounded"
+    )
+    noise_share: float | None = Field(
+        None, description="share, 0..1, of the noise in the outputs that its rounding makes"
+    )
 
 
 class Quantization(Part):

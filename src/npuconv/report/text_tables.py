@@ -12,7 +12,7 @@ from npuconv.report.digest import (
     ranked_layers,
 )
 from npuconv.report.layout import hang
-from npuconv.report.schema import OutputAccuracy, Report, Rewrite
+from npuconv.report.schema import LayerQuant, OutputAccuracy, Report, Rewrite
 from npuconv.report.text_view import Block, View
 from npuconv.report.words import (
     calibrated_on,
@@ -154,14 +154,18 @@ def _layers(report: Report, view: View) -> Block:
     if not ranked:
         return []
     shown = ranked if view.verbose else ranked[:_WORST]
-    rows = [(one.name, sqnr(one.sqnr_db, one.cosine), ratio(one.cosine), one.note) for one in shown]
-    title = (
-        f"Layers that lose most, errors of earlier ones included ({len(shown)} of {len(ranked)})"
-    )
+    rows = [_layer(one) for one in shown]
+    title = f"Layers that cost most ({len(shown)} of {len(ranked)})"
+    head = ("layer", "of the noise", "if alone", "SQNR so far", "note")
     return [
         *hang(title, view.width, first="  ", rest="  "),
-        *view.table(("layer", "SQNR", "cosine", "note"), rows, right=(1, 2)),
+        *view.table(head, rows, right=(1, 2, 3)),
     ]
+
+
+def _layer(one: LayerQuant) -> tuple[str, ...]:
+    share, alone = percent(one.noise_share), sqnr(one.alone_db, None)
+    return (one.name, share, alone, sqnr(one.sqnr_db, one.cosine), one.note)
 
 
 def timings(report: Report, view: View) -> Block:

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     NodeRule = Callable[[Node, RuleContext], Iterator["Violation"]]
     ModelRule = Callable[[Model, RuleContext], Iterator["Violation"]]
 
-Stage = Literal["float", "lowered"]
+Stage = Literal["float", "calibrated", "lowered"]
 SECTIONS = ("What it checks", "Why it matters", "How to fix")
 SLIDING = {"Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool"}
 # What onnxruntime runs on a host's CPU besides the standard domain.
 HOST_DOMAINS = {"ai.onnx.ml", "com.microsoft", "ai.onnx.preview.training"}
-CODE = re.compile(r"^(MDL|OPS|SHP|DTY|QNT|MEM)\d{3}$")
+CODE = re.compile(r"^(MDL|OPS|SHP|DTY|QNT|MEM|CAL)\d{3}$")
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,7 @@ class Violation:
     fix: str = ""  # instead of the rule's own advice
     node: Any = None  # for a model rule: the node it is about
     status: Status = Status.REMAINING
+    severity: Severity | None = None  # instead of the rule's own
 
 
 @dataclass(frozen=True)

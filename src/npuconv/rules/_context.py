@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from npuconv.config import Options
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
+    from npuconv.rules._seen import Seen
     from npuconv.rules._unknown import Need
     from npuconv.target import Operator, Target
     from npuconv.target.limit import Limit
@@ -50,6 +51,7 @@ class RuleContext:
         sheets: what earlier lints for the same target and options have measured. The key
             is all that is measured, so a node that has changed finds another sheet.
         needs: of the limits that are not known, in this lint.
+        seen: what calibration has shown; None before.
     """
 
     model: Model
@@ -57,6 +59,7 @@ class RuleContext:
     options: Options
     sheets: dict[Hashable, Sheet] = field(default_factory=dict)
     needs: list[Need] | None = None
+    seen: Seen | None = None
     _by_node: dict[int, Sheet] = field(default_factory=dict)
     _by_op: dict[str, list[Node]] = field(default_factory=dict)
     _kinds: dict[frozenset[str], list[Node]] = field(default_factory=dict)

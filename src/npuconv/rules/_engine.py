@@ -140,7 +140,7 @@ def _finding(rule: Rule, ctx: RuleContext, violation: Violation, node: Node | No
     return Finding(
         code=rule.code,
         name=rule.name,
-        severity=rule.severity,
+        severity=violation.severity or rule.severity,
         status=violation.status,
         node=ctx.model.label(node) if node is not None else "",
         op_type=query.qualified(node) if node is not None else "",

@@ -46,5 +46,16 @@ def make(name: str) -> str:
 
     models: dict[str, Any] = {"report": Report, "config": Options, "target": Target}
     schema = models[name].model_json_schema(by_alias=True)
+    if name == "report":
+        schema["$defs"] |= _of_verify()
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
     return json.dumps(schema, indent=1, sort_keys=True) + "\n"
+
+
+def _of_verify() -> dict[str, Any]:
+    """What ``npuconv verify`` writes stands beside the report of ``convert``."""
+    from npuconv.report.schema_verify import VerifyReport
+
+    schema = VerifyReport.model_json_schema(by_alias=True)
+    parts: dict[str, Any] = schema.pop("$defs")
+    return {**parts, "VerifyReport": schema}

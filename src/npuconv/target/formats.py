@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from npuconv.target.limit import Cited, Limit, LimitField
+from npuconv.target.limit import Cited, Limit, LimitField, Strict
 
 Dtype = Literal[
     "int4", "uint4", "int8", "uint8", "int16", "uint16", "int32", "int64",
@@ -30,6 +30,47 @@ class Block(Cited):
         return self
 
 
+class Requantize(Strict):
+    """How the device makes an output of the int32 accumulator.
+
+    ``float`` multiplies by a float32 factor, rounds half to even and saturates. ``shift``
+    multiplies by an integer and shifts the product right, each output channel with its own.
+    """
+
+    kind: Literal["float", "shift"] = Field("float", description="float or shift")
+    multiplier_bits: int = Field(
+        16, ge=2, le=31, description="shift: a multiplier is positive and below 2 to this"
+    )
+    max_shift: int = Field(62, ge=0, le=62, description="shift: the largest shift")
+    rounding: Literal["half_away", "half_up", "half_even"] = Field(
+        "half_away", description="shift: where half a step goes: away from zero, up, or to even"
+    )
+
+    @model_validator(mode="after")
+    def _float_has_no_bits(self) -> Requantize:
+        given = self.model_fields_set - {"kind"}
+        if self.kind == "float" and given:
+            raise ValueError(f"{sorted(given)[0]!r} belongs to kind: shift")
+        return self
+
+    def __str__(self) -> str:
+        """For people, in one line."""
+        if self.kind == "float":
+            return "float"
+        return f"shift, {self.multiplier_bits} bits, at most {self.max_shift}, {self.rounding}"
+
+
+def _kind(value: Any) -> Any:
+    """``requantize: shift`` is short for ``{kind: shift}``."""
+    return {"kind": value} if isinstance(value, str) else value
+
+
+def _or_short(schema: dict[str, Any]) -> None:
+    """Let the published schema take the short form, too."""
+    known = schema.pop("allOf", None) or [{"$ref": schema.pop("$ref")}]
+    schema["anyOf"] = [*known, {"enum": ["float", "shift"]}]
+
+
 class Activations(Block):
     """Numbers in tensors between device nodes."""
 
@@ -39,6 +80,11 @@ class Activations(Block):
         description="allowed zero points: a list, {range: [lo, hi]} or '?'",
     )
     granularity: Granularity = Field("tensor", description="one scale per tensor or per channel")
+    requantize: Annotated[Requantize, BeforeValidator(_kind)] = Field(
+        default_factory=lambda: Requantize.model_validate({}),
+        description="how a convolution makes its output: float, shift, or {kind: shift, ...}",
+        json_schema_extra=_or_short,
+    )
 
     def allows_zero_point(self, value: int) -> bool | None:
         """Whether a tensor may have this zero point; None if the limit is unknown."""

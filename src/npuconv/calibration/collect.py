@@ -1,0 +1,123 @@
+"""One float pass over the samples -> statistics of tensors, channel by channel."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from itertools import islice
+
+import onnx
+
+from npuconv.calibration.ahead import read_ahead
+from npuconv.calibration.cache import Cache, Shelf, fingerprint
+from npuconv.calibration.part import PART, Part, channels_differ
+from npuconv.calibration.runner import Runner
+from npuconv.errors import CalibrationError
+from npuconv.executor import RuntimeRefusedError
+from npuconv.quant.statistics import Statistics, join
+from npuconv.samples.feeds import Feed
+
+Progress = Callable[[], None]
+Marked = tuple[Feed, str]  # a sample and its fingerprint, empty where nobody asks for it
+
+
+def collect(
+    model: onnx.ModelProto,
+    tensors: Mapping[str, int | None],
+    feeds: Iterable[Feed],
+    *,
+    progress: Progress = lambda: None,
+    cache: Cache | None = None,
+) -> dict[str, Statistics]:
+    """Run the samples once through the float model and watch tensors.
+
+    The samples are read while the model runs, run in batches where that gives the same
+    numbers, and let go: memory does not grow with them. The result is the same to the bit
+    for the same samples, also where a part of it comes from the cache.
+
+    Args:
+        model: the legalized float model; not changed.
+        tensors: name -> channel axis, None: all channels together. Model inputs included.
+        feeds: complete inputs, one dict per sample. With a length, each sample gives at
+            once only the values that are kept in the end.
+        progress: called after each sample.
+        cache: where parts of the work are kept, and looked for.
+
+    Raises:
+        CalibrationError: onnxruntime refuses the model or a sample, a tensor holds values
+            that are not finite, or there are no samples.
+        OutputError: the cache cannot be written.
+    """
+    total = len(feeds) if isinstance(feeds, Sized) else None
+    if not tensors:
+        return {}
+    shelf = cache.shelf(model, tensors, total) if cache else None
+    with contextlib.closing(read_ahead(_marked(feeds, shelf is not None))) as samples:
+        try:
+            work = _Work(Runner(model, tensors, total), shelf, progress)
+            found = work.run(samples)
+        except RuntimeRefusedError as error:
+            raise CalibrationError(
+                f"the float model does not run on the samples: {error}"
+            ) from None
+    if not found:
+        raise CalibrationError("there are no samples to calibrate on")
+    return found
+
+
+def _marked(feeds: Iterable[Feed], wanted: bool) -> Iterator[Marked]:
+    """Samples with their fingerprints, made where they are read."""
+    for feed in feeds:
+        yield feed, fingerprint(feed) if wanted else ""
+
+
+def _joined(before: Statistics | None, after: Statistics) -> Statistics:
+    if before is None:
+        return after
+    if before.channels != after.channels:
+        raise channels_differ(after.name)
+    return join([before, after])
+
+
+class _Work:
+    """The samples part by part, each from the cache or from the model."""
+
+    def __init__(self, runner: Runner, shelf: Shelf | None, progress: Progress) -> None:
+        self._runner, self._shelf, self._progress = runner, shelf, progress
+
+    def run(self, samples: Iterator[Marked]) -> dict[str, Statistics]:
+        """Statistics of all samples by tensor; empty where there are none."""
+        found: dict[str, Statistics] = {}
+        taken = 0
+        while group := self._part(islice(samples, PART), taken):
+            taken += next(iter(group.values())).samples
+            for name in list(group):  # one by one, so that not all of them are there twice
+                found[name] = _joined(found.pop(name, None), group.pop(name))
+        return found
+
+    def _part(self, samples: Iterator[Marked], first: int) -> dict[str, Statistics]:
+        """What is stored is used if all of it fits: until then the samples have to wait."""
+        part, prints = Part(self._runner, first), list[str]()
+        waiting: list[Feed] = []
+        stored = self._shelf.parts_from(first) if self._shelf else []
+        for feed, mark in samples:
+            prints.append(mark)
+            waiting.append(feed)
+            stored = [s for s in stored if s.prints[: len(prints)] == prints]
+            while waiting and not stored:
+                part.add(waiting.pop(0))
+            self._progress()
+        for match in (s for s in stored if s.prints == prints):
+            self._runner.batch = match.batch
+            return match.found
+        return self._finished(part, waiting, prints) if prints else {}
+
+    def _finished(
+        self, part: Part, waiting: list[Feed], prints: list[str]
+    ) -> dict[str, Statistics]:
+        for feed in waiting:
+            part.add(feed)
+        found = part.finish()
+        if self._shelf:
+            self._shelf.put(found, prints, self._runner.batch)
+        return found

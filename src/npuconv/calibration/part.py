@@ -1,0 +1,125 @@
+"""A part: what was seen of a few adjacent samples. Parts are what is joined and stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from npuconv.calibration.runner import Glance, Runner
+from npuconv.errors import CalibrationError
+from npuconv.quant.statistics import Doubles, Floats, Integers, Kept, Statistics, thin
+from npuconv.samples.feeds import Feed
+
+PART = 16  # samples; a multiple of every size of a batch
+
+
+class Part:
+    """Takes samples one by one, and runs them together where that is possible.
+
+    How they are grouped depends on nothing but the part, so the numbers do not either.
+
+    Args:
+        runner: runs the samples.
+        first: number of the first sample.
+    """
+
+    def __init__(self, runner: Runner, first: int) -> None:
+        self._runner, self._first = runner, first
+        self._waiting: list[Feed] = []
+        self._glances: list[Glance] = []
+        self._kept: list[list[Kept]] = [[] for _ in runner.tensors]
+        self._taken = 0
+
+    def add(self, feed: Feed) -> None:
+        """Take one more sample.
+
+        Raises:
+            CalibrationError: a tensor holds values that are not finite.
+            RuntimeRefusedError: onnxruntime does not take the model, or a node fails.
+        """
+        self._runner.settle(feed)
+        if self._waiting and _shapes(self._waiting[0]) != _shapes(feed):
+            self._flush()
+        self._waiting.append(feed)
+        if len(self._waiting) == self._runner.batch:
+            self._flush()
+
+    def finish(self) -> dict[str, Statistics]:
+        """What was seen of the tensors.
+
+        Raises:
+            CalibrationError: also where a tensor had not always as many channels.
+        """
+        self._flush()
+        _check_channels(self._glances, self._runner.tensors)
+        return _summarize(self._glances, self._runner.tensors, self._kept, self._first)
+
+    def _flush(self) -> None:
+        if self._waiting:
+            glance = self._runner.run(self._waiting, self._first + self._taken)
+            for own, kept in zip(self._kept, glance.picks.cut(glance.values), strict=True):
+                own.append(kept)
+            self._glances.append(replace(glance, values=glance.values[:0].copy()))
+            self._taken += len(self._waiting)
+            self._waiting = []
+
+
+def _shapes(feed: Feed) -> dict[str, tuple[int, ...]]:
+    return {name: array.shape for name, array in feed.items()}
+
+
+def channels_differ(name: str) -> CalibrationError:
+    """What to say of a tensor that cannot have statistics by channel."""
+    return CalibrationError(
+        f"tensor {name!r} has not as many channels in every sample",
+        hint="give samples of one shape, or fix it with --input-shape",
+    )
+
+
+def _check_channels(glances: Sequence[Glance], tensors: Mapping[str, int | None]) -> None:
+    channels = np.asarray([glance.picks.layout.channels for glance in glances])
+    changing = np.flatnonzero((channels != channels[0]).any(axis=0))
+    if changing.size:
+        raise channels_differ(list(tensors)[changing[0]])
+
+
+def _summarize(
+    glances: Sequence[Glance],
+    tensors: Mapping[str, int | None],
+    kept: Sequence[list[Kept]],
+    first: int,
+) -> dict[str, Statistics]:
+    layouts = [glance.picks.layout for glance in glances]
+    samples = sum(layout.samples for layout in layouts)
+    counts = np.asarray([layout.counts for layout in layouts])
+    ends = np.cumsum(layouts[0].channels)
+    lows, highs, means, squares = _together(glances, counts, layouts[0].channels)
+    found = {}
+    for index, (name, axis) in enumerate(tensors.items()):
+        own = slice(ends[index] - layouts[0].channels[index], ends[index])
+        some = thin(kept[index], first + samples)
+        kept[index].clear()  # while the next is put together, this is not there twice
+        found[name] = Statistics(
+            name=name, axis=axis, lows=lows[own], highs=highs[own], means=means[own],
+            squares=squares[own], values=some.values, samples=samples,
+            count=int(counts[:, index].sum()), first=first, numbers=some.numbers,
+            widths=some.widths,
+        )  # fmt: skip
+    return found
+
+
+def _together(
+    glances: Sequence[Glance], counts: Integers, channels: Integers
+) -> tuple[Floats, Floats, Doubles, Doubles]:
+    """Extremes and moments of all glances, all tensors one behind the other."""
+    shares = np.repeat(counts / counts.sum(axis=0), channels, axis=1)
+    lows = np.min([glance.lows for glance in glances], axis=0)
+    highs = np.max([glance.highs for glance in glances], axis=0)
+    means = np.sum(shares * [glance.means for glance in glances], axis=0)
+    squares = np.sum(shares * [glance.squares for glance in glances], axis=0)
+    # Sums in float32 may leave the bounds by their last bit, or overflow; squares do so soon.
+    means = np.nan_to_num(means, nan=0.0, posinf=np.inf, neginf=-np.inf)
+    largest = np.maximum(np.abs(lows), np.abs(highs)).astype(np.float64) ** 2
+    return lows, highs, means.clip(lows, highs), np.minimum(squares, largest)

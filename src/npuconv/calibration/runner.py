@@ -1,0 +1,200 @@
+"""Runs samples through the tapped model."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import onnx
+
+from npuconv import executor
+from npuconv.calibration import taps
+from npuconv.calibration.layout import BLIND, Layout, Picks, make_layout, pick
+from npuconv.errors import CalibrationError
+from npuconv.quant.statistics import Floats
+from npuconv.samples.feeds import Feed
+
+LARGEST_BATCH = 8
+BATCHED_VALUES = 2**20  # beyond, a batch saves nothing: the tensors leave the cache
+_NOISE = 1e-4  # of the largest magnitude: what the order of additions may change
+_HUGE = 1e30  # values whose sum may be beyond float32
+_SHAPES_KEPT = 32
+
+
+@dataclass(frozen=True)
+class Glance:
+    """What one run saw: per channel of all tensors, one behind the other.
+
+    Attributes:
+        picks: which values were taken, and of what.
+        lows: float32 [sum of C]; so are highs, means and squares.
+        highs: maxima.
+        means: means.
+        squares: means of squares.
+        values: float32, flat; ``picks`` cuts it.
+    """
+
+    picks: Picks
+    lows: Floats
+    highs: Floats
+    means: Floats
+    squares: Floats
+    values: Floats
+
+
+class Runner:
+    """The tapped model, and what is known of it; nothing is loaded before the first run.
+
+    Args:
+        model: the float model; not changed.
+        tensors: name -> channel axis.
+        total: number of samples, None where it is not known.
+
+    Attributes:
+        batch: samples a run takes; 0 until the first of them has shown it.
+    """
+
+    def __init__(
+        self, model: onnx.ModelProto, tensors: Mapping[str, int | None], total: int | None
+    ) -> None:
+        self.tensors = dict(tensors)
+        self.batch = 0 if _open_batch(model) else 1
+        self._model, self._total = model, total
+        self._layouts: dict[tuple[object, ...], Layout] = {}
+
+    def run(self, feeds: Sequence[Feed], number: int) -> Glance:
+        """Run samples of equal shapes together.
+
+        Args:
+            feeds: the samples.
+            number: of the first of them.
+
+        Raises:
+            CalibrationError: a tensor holds values that are not finite.
+            RuntimeRefusedError: onnxruntime does not take the model, or a node fails.
+        """
+        samples = len(feeds)
+        glance = self._glance(_stacked(feeds), samples, number, self._total or number + samples)
+        broken = _first_broken(glance)
+        if broken is None:
+            return glance
+        if samples > 1:  # which of them is it?
+            for offset, feed in enumerate(feeds):
+                self.run([feed], number + offset)
+        raise CalibrationError(
+            f"sample {number}: the float model itself makes values that are not finite "
+            f"(tensor {list(self.tensors)[broken]!r})",
+            hint="check the weights, and the normalization of the samples",
+        )
+
+    def settle(self, feed: Feed) -> None:
+        """Find out from a sample how many can be run together, unless that is known."""
+        if self.batch:
+            return
+        self.batch = 1
+        with contextlib.suppress(executor.RuntimeRefusedError):
+            self.batch = self._batch_for(feed)
+
+    def _batch_for(self, feed: Feed) -> int:
+        """Two are run together and one by one: the sample, and itself backwards."""
+        one = self._glance(feed, 1, 0, 2)
+        fits = BATCHED_VALUES // max(one.picks.layout.size, 1)
+        if fits < 2:
+            return 1
+        backwards = {name: x.ravel()[::-1].reshape(x.shape) for name, x in feed.items()}
+        other = self._glance(backwards, 1, 0, 2)
+        both = self._glance(_stacked([feed, backwards]), 2, 0, 2)
+        largest = min(LARGEST_BATCH, 1 << (fits.bit_length() - 1))
+        return largest if _agree(both, one, other) else 1
+
+    def _glance(self, feed: Feed, samples: int, number: int, total: int) -> Glance:
+        key = (samples, *((name, x.shape) for name, x in feed.items()))
+        known = self._layouts.pop(key, None)
+        layout = known or self._discover(feed, samples)
+        picks = pick(layout, number, total)
+        try:
+            found = self._session.run({**feed, taps.PLAN: picks.plan}, taps.KINDS)
+        except executor.RuntimeRefusedError:
+            if known is None:
+                raise
+            return self._glance(feed, samples, number, total)  # shapes that depend on the data
+        self._remember(key, layout)
+        return Glance(picks, *(found[kind] for kind in taps.KINDS))
+
+    @cached_property
+    def _session(self) -> executor.Session:
+        """Made when it is needed: not where all is in the cache."""
+        return executor.Session(taps.insert_taps(self._model, list(self.tensors)), eager=True)
+
+    def _discover(self, feed: Feed, samples: int) -> Layout:
+        """Shapes depend on the inputs in ways that only a run tells."""
+        plan = np.asarray(BLIND * len(self.tensors), np.int64)
+        names = [taps.shape_output(index) for index in range(len(self.tensors))]
+        found = self._session.run({**feed, taps.PLAN: plan}, names)
+        shapes = [found[name].tolist() for name in names]
+        axes = [
+            axis if axis is None else axis % max(len(shape), 1)
+            for axis, shape in zip(self.tensors.values(), shapes, strict=True)
+        ]
+        layout = make_layout(shapes, axes, samples)
+        if layout is None:
+            raise executor.RuntimeRefusedError("a batch cannot be cut into samples")
+        return layout
+
+    def _remember(self, key: tuple[object, ...], layout: Layout) -> None:
+        self._layouts[key] = layout
+        while len(self._layouts) > _SHAPES_KEPT:
+            self._layouts.pop(next(iter(self._layouts)))
+
+
+def _open_batch(model: onnx.ModelProto) -> bool:
+    """Do all inputs leave their first axis open?"""
+    constants = {tensor.name for tensor in model.graph.initializer}
+    inputs = [i for i in model.graph.input if i.name not in constants]
+    shapes = [i.type.tensor_type.shape.dim for i in inputs]
+    return bool(inputs) and all(dims and not dims[0].HasField("dim_value") for dims in shapes)
+
+
+def _stacked(feeds: Sequence[Feed]) -> Feed:
+    if len(feeds) == 1:
+        return feeds[0]
+    return {name: np.concatenate([feed[name] for feed in feeds]) for name in feeds[0]}
+
+
+def _first_broken(glance: Glance) -> int | None:
+    """Index of the first tensor with a value that is not finite.
+
+    A mean shows every such value, where a minimum may pass over NaN; but the sum of huge
+    values overflows by itself.
+    """
+    reach = np.maximum(np.abs(glance.lows), np.abs(glance.highs))
+    fine = np.isfinite(reach) & (np.isfinite(glance.means) | (reach > _HUGE))
+    if fine.all():
+        return None
+    ends = np.cumsum(glance.picks.layout.channels)
+    return int(np.searchsorted(ends, int(np.argmin(fine)), side="right"))
+
+
+def _agree(both: Glance, one: Glance, other: Glance) -> bool:
+    """Does a run of two give what two runs give, sample by sample?"""
+    if any(_first_broken(glance) is not None for glance in (both, one, other)):
+        return False
+    if not np.array_equal(both.picks.layout.counts, 2 * one.picks.layout.counts):
+        return False
+    pairs = [
+        (both.lows, np.minimum(one.lows, other.lows)),
+        (both.highs, np.maximum(one.highs, other.highs)),
+        (both.means, (one.means + other.means) / 2),
+    ]
+    cuts = (both.picks.cut(both.values), one.picks.cut(one.values), other.picks.cut(other.values))
+    for together, *apart in zip(*cuts, strict=True):
+        pairs.append((together.values, np.concatenate([kept.values for kept in apart], axis=1)))
+    return all(_close(a, b) for a, b in pairs)
+
+
+def _close(a: Floats, b: Floats) -> bool:
+    largest = float(np.max(np.abs(b), initial=0.0))
+    return a.shape == b.shape and np.allclose(a, b, rtol=_NOISE, atol=_NOISE * largest)

@@ -1,0 +1,72 @@
+"""``npuconv vectors``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from npuconv.cli import screen
+from npuconv.cli.sampling import choose, sample_options
+
+
+@click.command()
+@click.argument("model", metavar="INT8.onnx")
+@click.option("-o", "--output", metavar="DIR", required=True, help="made if it does not exist")
+@sample_options
+@click.option("--layers", metavar="PATTERN", default="*", help="names, * and ? allowed")
+@click.option(
+    "--samples", type=click.IntRange(1), default=1, metavar="N", help="how many  [default: 1]"
+)
+@click.option(
+    "--target",
+    metavar="NAME|FILE.yaml",
+    help="the device; by default the one that the model was converted for",
+)
+@click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
+def vectors(
+    model: str,
+    output: str,
+    config: str | None,
+    layers: str,
+    samples: int,
+    target: str | None,
+    quiet: bool,
+    **flags: Any,
+) -> int:
+    """Write integer inputs and outputs of every layer, to test a device with.
+
+    One .npz for each QLinearConv of INT8.onnx, with what it reads and makes on the
+    samples, weights, bias, scales and zero points; manifest.json says what they are. The
+    outputs are what the device has to compute: padding is the stored integer 0, and the
+    target file says how it requantizes. Where onnxruntime computes something else, that
+    is said. The same input gives the same bytes.
+
+    Exit code 0: done; 2: files that cannot be used.
+    """
+    from npuconv.pipeline.vectors import vectors as write
+
+    data, keywords = choose(config, flags)
+    with screen.progress(quiet) as bar:
+        found = write(
+            model, output, data, layers=layers, samples=samples, target=target,
+            progress=bar, **keywords,
+        )  # fmt: skip
+    if not quiet:
+        _print(found)
+    return 0
+
+
+def _print(found: Any) -> None:
+    from npuconv.report.escape import visible
+    from npuconv.report.words import count
+
+    rows = found.manifest["layers"]
+    click.echo(f"{count(len(rows), 'layer')} written to {found.directory}")
+    if data := found.manifest["source"]:
+        click.echo(f"on {count(found.manifest['samples'], 'sample')}: {visible(data)}")
+    for name, number in found.mismatches.items():
+        total = count(number, "integer")
+        click.echo(f"onnxruntime differs: {visible(name)}: {total}")
+    if not found.mismatches:
+        click.echo("onnxruntime makes the same integers")

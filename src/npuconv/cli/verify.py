@@ -1,0 +1,199 @@
+"""``npuconv verify``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from npuconv.cli import screen
+from npuconv.cli.sampling import choose, sample_options
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from npuconv.report.schema_verify import Errors, VerifyReport
+
+_WORST = 10  # layers that are shown unless verbose
+
+
+@click.command()
+@click.argument("float_model", metavar="FLOAT.onnx")
+@click.argument("int8_model", metavar="INT8.onnx")
+@sample_options
+@click.option(
+    "--labels",
+    metavar="FILE",
+    help="classes of the samples: .npy, .npz (key y or labels), .tsv or .csv",
+)
+@click.option(
+    "--samples",
+    type=click.IntRange(1),
+    metavar="N",
+    help="at most so many  [default: 64; with --labels all]",
+)
+@click.option("--min-sqnr", type=float, metavar="DB", help="exit code 1 below this many decibels")
+@click.option("--report", metavar="FILE", help="write the result; .json or .txt")
+@click.option("--output-format", type=click.Choice(["text", "json"]), default="text")
+@click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
+@click.option("-v", "--verbose", is_flag=True, help="every layer, not the worst only")
+@click.option("--no-color", is_flag=True, help="no colours; NO_COLOR does the same")
+def verify(
+    float_model: str,
+    int8_model: str,
+    config: str | None,
+    labels: str | None,
+    samples: int | None,
+    min_sqnr: float | None,
+    report: str | None,
+    output_format: str,
+    quiet: bool,
+    verbose: bool,
+    no_color: bool,
+    **flags: Any,
+) -> int:
+    """Say how far an int8 model is from the float model, whole and by layer.
+
+    FLOAT.onnx is the model that was converted, or what convert --format float writes of
+    it; INT8.onnx any model with the same inputs and outputs. Both run on the samples;
+    layers are compared where both models have them. With --labels, how often each model
+    is right.
+
+    Exit code 0: done; 1: --min-sqnr is missed; 2: files that cannot be used.
+    """
+    from npuconv import files
+    from npuconv.pipeline.verify import verify as compare
+
+    if report is not None:
+        _check_suffix(report)
+        files.check_writable(report)
+    data, keywords = choose(config, flags)
+    with screen.progress(quiet) as bar:
+        found = compare(
+            float_model, int8_model, data, labels=labels, samples=samples,
+            min_sqnr=min_sqnr, progress=bar, **keywords,
+        )  # fmt: skip
+    if report is not None:
+        files.write(report, _as_json(found) if report.endswith(".json") else _as_text(found))
+    if not quiet and output_format == "json":
+        click.echo(_as_json(found), nl=False)
+    elif not quiet:
+        _print(found, _console(no_color), verbose)
+    return 0 if found.passed else 1
+
+
+def _console(no_color: bool) -> Console:
+    from rich.console import Console
+
+    color: Any = "auto" if screen.wants_color(no_color) else None
+    return Console(color_system=color, highlight=False, markup=False)
+
+
+def _check_suffix(path: str) -> None:
+    from npuconv.errors import UsageError
+
+    if not path.endswith((".json", ".txt")):
+        raise UsageError(f"{path}: no report format of verify", hint="use .json or .txt")
+
+
+def _as_json(found: VerifyReport) -> str:
+    from npuconv.report.jsonfmt import dumps
+
+    return dumps(found.model_dump(mode="json"))
+
+
+def _as_text(found: VerifyReport) -> str:
+    from io import StringIO
+
+    from rich.console import Console
+
+    text = StringIO()
+    _print(found, Console(file=text, width=100, highlight=False, markup=False), verbose=True)
+    return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
+
+
+def _print(found: VerifyReport, console: Console, verbose: bool) -> None:
+    from npuconv.report.escape import visible
+
+    for line in (*_head(found), *(f"warning: {text}" for text in found.warnings)):
+        console.print(visible(line))
+    rows = [
+        (one.name, *_numbers(one), _share(one.top1_agreement))
+        for one in sorted(found.outputs, key=_rank)
+    ]
+    head = ("output", "SQNR", "cosine", "max error", "top-1")
+    console.print(_table("outputs", head, rows if verbose else rows[:_WORST]))
+    layers = sorted(found.layers, key=_rank)
+    shown = layers if verbose else layers[:_WORST]
+    if layers:
+        of = f"{len(shown)} of {len(layers)}, on {found.layer_samples} samples"
+        title = f"layers, worst first, errors of earlier ones included ({of})"
+        cells = [(one.name, *_numbers(one)) for one in shown]
+        console.print(_table(title, ("layer", "SQNR", "cosine", "max error"), cells))
+    if found.unmatched:
+        console.print(f"\n{_unmatched(found, verbose)}")
+    if not found.passed:
+        console.print(f"\nmissed: less than {found.min_sqnr_db:g} dB")
+
+
+def _head(found: VerifyReport) -> list[str]:
+    sqnr, cosine, largest = _numbers(found.total)
+    lines = [
+        f"float  {found.float_model.path}  (sha256 {found.float_model.sha256[:12]})",
+        f"int8   {found.int8_model.path}  (sha256 {found.int8_model.sha256[:12]})",
+        f"on     {found.samples} samples: {found.source}",
+        f"SQNR {sqnr}, cosine {cosine}, largest error {largest}",
+    ]
+    right = found.labelled
+    if right is not None:
+        lines.append(
+            f"right on {right.samples} labelled samples: float {_share(right.float_top1)}, "
+            f"int8 {_share(right.int8_top1)} (output {right.output})"
+        )
+    return lines
+
+
+def _unmatched(found: VerifyReport, verbose: bool) -> str:
+    from npuconv.report.escape import visible
+    from npuconv.report.words import count
+
+    names = f" ({visible(', '.join(found.unmatched))})" if verbose else ""
+    return (
+        f"not compared: {count(len(found.unmatched), 'layer')}{names}, rewritten so that the float "
+        "model has no such tensor; what `npuconv convert --format float` writes has"
+    )
+
+
+def _numbers(one: Errors) -> tuple[str, str, str]:
+    exact = "exact" if one.cosine is not None else "-"
+    sqnr = exact if one.sqnr_db is None else f"{one.sqnr_db:.1f} dB"
+    cosine = "-" if one.cosine is None else f"{one.cosine:.4f}"
+    return sqnr, cosine, "-" if one.max_abs_error is None else f"{one.max_abs_error:.3g}"
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f} %"
+
+
+def _rank(one: Errors) -> float:
+    """Worst first: what cannot be told at all, then few decibels, then what is exact."""
+    if one.sqnr_db is None:
+        return float("-inf") if one.cosine is None else float("inf")
+    return one.sqnr_db
+
+
+def _table(title: str, head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    from npuconv.report.escape import visible
+
+    table = Table(box=None, pad_edge=False, title=f"\n{title}", title_justify="left")
+    for number, column in enumerate(head):
+        justify = "left" if number == 0 else "right"
+        table.add_column(column, overflow="fold", no_wrap=number > 0, justify=justify)  # type: ignore[arg-type]
+    for row in rows:
+        table.add_row(*(Text(visible(cell)) for cell in row))
+    return table

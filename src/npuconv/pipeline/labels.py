@@ -1,0 +1,146 @@
+"""Classes of samples: read from a file, put in the order of the samples, counted."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from npuconv.errors import CalibrationError
+from npuconv.samples.reading import IMAGES, list_directory, read_list
+
+Labels = NDArray[np.int64]
+_KEYS = ("y", "labels")  # of an .npz
+_NAMED = 5  # missing files that a message names
+
+
+def read_labels(path: str | Path, data: str | Path | None) -> Labels:
+    """The class of every sample of ``data``, in its order.
+
+    Args:
+        path: .npy; .npz with the key ``y`` or ``labels``; for images a .tsv or .csv with a
+            file name and a class in each line.
+        data: the samples, as given on the command line.
+
+    Raises:
+        CalibrationError: not such a file, or a sample without a class.
+    """
+    file = Path(path)
+    if file.suffix.lower() in (".npy", ".npz"):
+        return _from_array(file)
+    if file.suffix.lower() not in (".tsv", ".csv"):
+        raise CalibrationError(
+            f"{file}: not a file of labels", hint="give .npy, .npz with key y, .tsv or .csv"
+        )
+    if data is None or not _images(Path(data)):
+        raise CalibrationError(
+            f"{file}: names image files, and the samples are none", hint="give .npy or .npz"
+        )
+    return _in_order(file, _table(file), _images(Path(data)))
+
+
+def _from_array(file: Path) -> Labels:
+    try:
+        found: Any = np.load(file, allow_pickle=False)
+        if file.suffix.lower() == ".npz":
+            with found as archive:
+                key = next((key for key in _KEYS if key in archive.files), "")
+                if not key:
+                    names = ", ".join(archive.files)
+                    raise CalibrationError(f"{file}: no array named 'y' or 'labels', but {names}")
+                found = archive[key]
+    except (OSError, ValueError, EOFError) as error:
+        cause = getattr(error, "strerror", None) or "not an array file"
+        raise CalibrationError(f"{file}: {cause}") from None
+    values = np.asarray(found).reshape(-1) if found.ndim in (0, 1) else np.squeeze(found)
+    if values.ndim != 1 or values.dtype.kind not in "iub":
+        raise CalibrationError(
+            f"{file}: labels are one integer for each sample, "
+            f"not {found.dtype} of shape {list(found.shape)}"
+        )
+    return values.astype(np.int64)
+
+
+def _images(data: Path) -> list[Path]:
+    """The image files that samples come from; empty for arrays."""
+    if data.is_dir():
+        return [f for f in list_directory(data)[0] if f.suffix.lower() in IMAGES]
+    if data.suffix.lower() == ".txt":
+        return read_list(data)
+    return [data] if data.suffix.lower() in IMAGES else []
+
+
+def _table(file: Path) -> dict[str, int]:
+    """File name -> class; a first line without a number is a heading."""
+    try:
+        text = file.read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        cause = getattr(error, "strerror", None) or "not a UTF-8 text file"
+        raise CalibrationError(f"{file}: {cause}") from None
+    separator = "," if file.suffix.lower() == ".csv" else "\t"
+    found: dict[str, int] = {}
+    for number, row in enumerate(csv.reader(text.splitlines(), delimiter=separator), 1):
+        if not row or row[0].startswith("#"):
+            continue
+        try:
+            found[row[0].strip()] = int(row[1])
+        except (IndexError, ValueError):
+            if number > 1:
+                wanted = "FILE,CLASS" if separator == "," else "FILE<TAB>CLASS"
+                raise CalibrationError(f"{file}:{number}: not {wanted}: {','.join(row)}") from None
+    return found
+
+
+def _in_order(file: Path, table: dict[str, int], images: Sequence[Path]) -> Labels:
+    by_name = {Path(name).name: label for name, label in table.items()}
+    missing = [image.name for image in images if image.name not in by_name]
+    if missing:
+        some = ", ".join(missing[:_NAMED]) + (", ..." if len(missing) > _NAMED else "")
+        raise CalibrationError(
+            f"{file}: no class for {len(missing)} of {len(images)} files: {some}"
+        )
+    return np.asarray([by_name[image.name] for image in images], np.int64)
+
+
+class Score:
+    """How often the largest number of an output is the label, for both models.
+
+    Args:
+        labels: [samples x batch].
+    """
+
+    def __init__(self, labels: Labels) -> None:
+        self._labels = labels
+        self._right = [0, 0]
+        self._seen = 0
+
+    def add(self, rows: Sequence[int], outputs: Sequence[NDArray[Any]]) -> None:
+        """Count one sample.
+
+        Args:
+            rows: which labels belong to it, one for each row of the batch.
+            outputs: the scores that the float and the int8 model give, batch first.
+
+        Raises:
+            CalibrationError: a label is no class of the model.
+        """
+        wanted = self._labels[list(rows)]
+        for which, values in enumerate(outputs):
+            scores = np.asarray(values).reshape(len(wanted), -1)
+            if wanted.max() >= scores.shape[1] or wanted.min() < 0:
+                raise CalibrationError(
+                    f"label {int(wanted.max() if wanted.min() >= 0 else wanted.min())} is no class "
+                    f"of the model, which has {scores.shape[1]}"
+                )
+            self._right[which] += int((scores.argmax(1) == wanted).sum())
+        self._seen += len(wanted)
+
+    @property
+    def shares(self) -> tuple[int, float, float]:
+        """Samples, and the share that each model gets right."""
+        count = max(self._seen, 1)
+        return self._seen, self._right[0] / count, self._right[1] / count

@@ -1,0 +1,87 @@
+"""How tensors and layers were quantized, as rows of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from npuconv.pipeline.assemble import rounded
+from npuconv.quant.encoding import HIGHEST, LOWEST
+from npuconv.report import schema
+
+if TYPE_CHECKING:
+    from npuconv.pipeline.layers import Layer
+    from npuconv.pipeline.ranges import Calibrated
+    from npuconv.plan import Plan
+    from npuconv.quant.encoding import Encoding
+    from npuconv.quant.statistics import Statistics
+    from npuconv.tuning.sensitivity import Share
+
+
+def tensor_rows(plan: Plan, found: Calibrated) -> tuple[schema.TensorQuant, ...]:
+    """The int8 tensors."""
+    rows = []
+    for group in plan.groups:
+        method = found.encodings.methods[group.name]
+        for name in group.tensors:
+            seen = [found.stats[end] for end in group.ends]
+            own = found.stats.get(name)
+            encoding = found.encodings.by_tensor[name]
+            rows.append(_tensor_row(name, encoding, seen, own, method))
+    return tuple(rows)
+
+
+def _tensor_row(
+    name: str, encoding: Encoding, seen: list[Statistics], own: Statistics | None, method: str
+) -> schema.TensorQuant:
+    return schema.TensorQuant(
+        name=name,
+        scale=_decimal(encoding.scales.max()),
+        zero_point=int(encoding.zeros.min()),
+        channels=len(encoding.scales),
+        smallest_scale=_decimal(encoding.scales.min()),
+        highest_zero_point=int(encoding.zeros.max()),
+        minimum=_decimal(min((s.lows.min() for s in seen), default=np.float32(0))),
+        maximum=_decimal(max((s.highs.max() for s in seen), default=np.float32(0))),
+        clip_fraction=0.0 if own is None else round(_clipped(encoding, own), 6),
+        method=method,
+    )
+
+
+def _clipped(encoding: Encoding, stats: Statistics) -> float:
+    """Share of the values that lie beyond what int8 holds."""
+    low = (encoding.scales * (LOWEST - encoding.zeros - 0.5)).reshape(-1, 1)
+    high = (encoding.scales * (HIGHEST - encoding.zeros + 0.5)).reshape(-1, 1)
+    return float(np.mean((stats.values < low) | (stats.values > high)))
+
+
+def _decimal(value: np.float32) -> float:
+    """The shortest decimal that stands for the same float32."""
+    return float(str(np.float32(value)))
+
+
+def with_shares(
+    rows: Iterable[schema.LayerQuant],
+    layers: Iterable[Layer],
+    shares: Mapping[str, Share],
+    labels: Mapping[str, str],
+) -> tuple[schema.LayerQuant, ...]:
+    """Layers with what their own rounding costs, and how their weights were rounded."""
+    nodes = {layer.shown: layer.node for layer in layers}
+    return tuple(_with_share(row, nodes.get(row.name, ""), shares, labels) for row in rows)
+
+
+def _with_share(
+    row: schema.LayerQuant, node: str, shares: Mapping[str, Share], labels: Mapping[str, str]
+) -> schema.LayerQuant:
+    share = shares.get(node)
+    alone = None if share is None else rounded(share.sqnr_db, 2)
+    return row.model_copy(
+        update={
+            "rounding": labels.get(node, ""),
+            "alone_db": alone,
+            "noise_share": None if share is None else round(share.noise, 4),
+        }
+    )

@@ -1,0 +1,119 @@
+"""Rounding weights with what they multiply in view.
+
+Rounding a weight down is made up for by the weights that are rounded after it, as far as
+their inputs go along with its input: E. Frantar et al., "GPTQ", ICLR 2023. The products
+are uncentred, or partly so, so that an offset by rounding counts as the error it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Doubles = NDArray[np.float64]
+
+LEAST_DAMP = 0.01  # of the mean square, added to all
+_PANEL = 64  # columns after whose rounding those behind them hear of it
+_NOISE = 1e-6  # of the largest product, what float32 leaves uncertain
+
+
+def damping(length: int, count: int) -> float:
+    """Share of the mean square to add: few windows promise more than they hold.
+
+    Args:
+        length: values of a window.
+        count: windows that were seen.
+    """
+    return min(max(0.25 * length / max(count, 1), LEAST_DAMP), 1.0)
+
+
+@dataclass(frozen=True)
+class Compensation:
+    """How the error of one weight is made up for by those that are rounded after it.
+
+    Attributes:
+        order: [G,K], the inputs in the order of rounding.
+        factor: [G,K,K], upper triangular, ``U^T U`` the inverse of the products in that order.
+    """
+
+    order: NDArray[np.int64]
+    factor: Doubles
+
+    @property
+    def left(self) -> Doubles:
+        """[G,K], what of each input's square those after it cannot make up for."""
+        ordered = 1.0 / np.square(np.diagonal(self.factor, axis1=1, axis2=2))
+        result = np.empty_like(ordered)
+        np.put_along_axis(result, self.order, ordered, axis=1)
+        return result
+
+
+def compensation(products: Doubles, damp: float) -> Compensation:
+    """From the mean products of the inputs, those with the largest squares first.
+
+    Args:
+        products: [G,K,K], symmetric, not negative definite; finite.
+        damp: share of the mean of the diagonal that is added to it.
+    """
+    diagonal = np.diagonal(products, axis1=1, axis2=2)
+    order = np.argsort(-diagonal, axis=1, kind="stable")
+    ordered = np.take_along_axis(products, order[:, :, None], axis=1)
+    ordered = np.take_along_axis(ordered, order[:, None, :], axis=2)
+    # In units of their own mean square: what is dead has none, and passes nothing on.
+    mean = diagonal.mean(axis=1)
+    unit = np.where(mean > 0, mean, 1.0)[:, None, None]
+    # H = V V^T with V upper triangular is Cholesky's from the last row up; then U is 1/V.
+    turned = _cholesky(ordered[:, ::-1, ::-1] / unit, np.full(len(unit), damp))
+    factor = np.triu(np.linalg.inv(turned[:, ::-1, ::-1]))
+    return Compensation(order, factor / np.sqrt(unit))
+
+
+def _cholesky(products: Doubles, extra: Doubles) -> Doubles:
+    """Of the products with ``extra`` [G] on the diagonal; more of it where that is too little.
+
+    Of inputs that hardly change nothing but the noise of float32 may be left once the mean
+    is taken off, and that can be negative.
+    """
+    index = np.arange(products.shape[1])
+    damped = products.copy()
+    damped[:, index, index] += extra[:, None]
+    try:
+        return np.asarray(np.linalg.cholesky(damped), np.float64)
+    except np.linalg.LinAlgError:
+        more = np.abs(products).max(axis=(1, 2)) * _NOISE
+        return _cholesky(products, np.maximum(10 * np.abs(extra), more))
+
+
+def compensated(weight: Doubles, scales: Doubles, by: Compensation) -> Doubles:
+    """Integers -127..127 for weights, each error passed on to the weights that follow.
+
+    Args:
+        weight: [G,M,K], M outputs of each of G groups.
+        scales: [G,M], the size of a step.
+        by: of the inputs.
+
+    Returns:
+        [G,M,K], whole numbers.
+    """
+    order = by.order[:, None, :]
+    rows = np.take_along_axis(weight / scales[:, :, None], order, axis=2)
+    steps = np.empty_like(rows)
+    for start in range(0, rows.shape[2], _PANEL):
+        _panel(rows, steps, by.factor, start, min(start + _PANEL, rows.shape[2]))
+    result = np.empty_like(steps)
+    np.put_along_axis(result, np.broadcast_to(order, steps.shape), steps, axis=2)
+    return result
+
+
+def _panel(rows: Doubles, steps: Doubles, factor: Doubles, start: int, stop: int) -> None:
+    """Round the columns of a panel one by one; then the rest hears of it at once."""
+    errors = np.empty((*rows.shape[:2], stop - start))
+    for k in range(start, stop):
+        steps[:, :, k] = np.clip(np.rint(rows[:, :, k]), -127, 127)
+        error = (rows[:, :, k] - steps[:, :, k]) / factor[:, k, k][:, None]
+        rows[:, :, k + 1 : stop] -= error[:, :, None] * factor[:, None, k, k + 1 : stop]
+        errors[:, :, k - start] = error
+    if stop < rows.shape[2]:
+        rows[:, :, stop:] -= errors @ factor[:, start:stop, stop:]

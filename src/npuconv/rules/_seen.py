@@ -1,0 +1,61 @@
+"""What calibration has shown, for the rules that look at it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from npuconv.model.types import Node
+    from npuconv.plan import Plan
+    from npuconv.quant.encoding import Encoding
+    from npuconv.quant.layer import Rounded
+    from npuconv.quant.statistics import Statistics
+    from npuconv.rules._behaviour import Behaviour
+    from npuconv.rules._normalizations import Normalization
+
+
+@dataclass(frozen=True)
+class Trials:
+    """How the float model behaves on the samples as they are, and normalized differently.
+
+    Attributes:
+        given: the normalization that the samples seem to have.
+        behaviours: by normalization, that of the samples first; empty where none is worth it.
+        recreates: whether the model makes an image of an image, as super-resolution does.
+    """
+
+    given: Normalization
+    behaviours: Mapping[Normalization, Behaviour]
+    recreates: bool = False
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one calibration has shown.
+
+    Attributes:
+        plan: where nodes run, and which tensors are int8.
+        statistics: of the float pass: ends of groups, and what convolutions put out.
+        encodings: how every int8 tensor is stored.
+        samples: how many there were.
+        synthetic: whether the samples are made up.
+        expected: mean and standard deviation of channels in training, where a folded
+            BatchNormalization has told them, by tensor.
+        rounded: weights that were rounded with the samples in view, by node.
+        first: the convolution that reads the input of the model, if there is one.
+        trials: other normalizations, where the input is an image.
+    """
+
+    plan: Plan
+    statistics: Mapping[str, Statistics]
+    encodings: Mapping[str, Encoding]
+    samples: int = 0
+    synthetic: bool = False
+    expected: Mapping[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
+    rounded: Mapping[str, Rounded] = field(default_factory=dict)
+    first: Node | None = None
+    trials: Trials | None = None

@@ -1,0 +1,80 @@
+"""What a folded BatchNormalization says of the data of training, beside what was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from npuconv.quant.statistics import Statistics
+
+WRONG = 1.5  # loss of a layer: its spread is 3.4 times what it should be, or its means 0.6 off
+_WEIGHT = 4.0  # of an offset of one standard deviation beside a spread e times too large
+_UNLIKE = 0.7  # deviation of log ratios from channel to channel: no one factor explains them
+_DEAD = 1e-3  # a channel that was switched off in training says nothing
+_MEANT = 1e-6
+_ALIKE = 1e-3  # the epsilon of a BatchNormalization makes that much of a difference
+
+Doubles = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Gap:
+    """How far a layer is from what it was in training.
+
+    Attributes:
+        offset: median distance of the channels' means, in standard deviations of training.
+        ratio: median of the standard deviation seen over that of training.
+        spread: median deviation of the logarithm of that ratio.
+    """
+
+    offset: float
+    ratio: float
+    spread: float
+
+    @property
+    def loss(self) -> float:
+        """How wrong that is; 0 for nothing."""
+        return float(_WEIGHT * self.offset**2 + np.log(self.ratio) ** 2)
+
+    @property
+    def consistent(self) -> bool:
+        """Whether all channels are wrong alike, as a wrong scale makes them."""
+        return self.spread < _UNLIKE
+
+
+def gap(seen: Statistics, expected: tuple[np.ndarray, np.ndarray]) -> Gap | None:
+    """A layer beside its training; None where the channels are not those of training."""
+    means, deviations = (np.asarray(part, np.float64).ravel() for part in expected)
+    if means.size != seen.channels:
+        return None
+    live = deviations > _DEAD * max(float(deviations.max(initial=0.0)), _MEANT)
+    if not live.any():
+        return None
+    offset = np.abs(seen.means - means)[live] / deviations[live]
+    ratios = np.log(np.maximum(np.sqrt(seen.variances)[live], _MEANT) / deviations[live])
+    middle = float(np.median(ratios))
+    return Gap(
+        float(np.median(offset)),
+        float(np.exp(middle)),
+        float(np.median(np.abs(ratios - middle))),
+    )
+
+
+def compare(
+    statistics: Mapping[str, Statistics], expected: Mapping[str, tuple[np.ndarray, np.ndarray]]
+) -> dict[str, Gap]:
+    """Every layer that BatchNormalization tells of, by tensor; none of an untrained model."""
+    if sum(map(_is_constant, expected.values())) > len(expected) / 2:
+        return {}
+    found = {
+        name: gap(statistics[name], both) for name, both in expected.items() if name in statistics
+    }
+    return {name: item for name, item in found.items() if item is not None}
+
+
+def _is_constant(expected: tuple[np.ndarray, np.ndarray]) -> bool:
+    """Whether all channels are alike, as nothing trained is."""
+    return all(float(np.ptp(part)) <= _ALIKE * float(np.abs(part).max()) for part in expected)

@@ -1,0 +1,72 @@
+"""Weights have coarser steps than they could, because the sum would overflow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.diagnostics import Severity
+from npuconv.model import query
+from npuconv.rules import Violation, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node
+    from npuconv.rules._context import RuleContext
+    from npuconv.rules._seen import Seen
+
+
+@rule(
+    "QNT005",
+    severity=Severity.NOTE,
+    at="calibrated",
+    message="the weight scale of {count} of {channels} channels is raised: with the scale of "
+    "the input, sum and bias would overflow int32",
+)
+def accumulator_scale_raised(model: Model, ctx: RuleContext) -> Iterator[Violation]:
+    """Weights have coarser steps than they could, because the sum would overflow.
+
+    What it checks:
+        Whether the integer bias and the largest possible sum of products of a channel fit
+        into int32 with the scales of input and weights, or a larger weight scale was
+        needed.
+
+    Why it matters:
+        A raised scale means fewer steps for the weights. It takes a very large bias beside
+        weights and input. A channel that is constant does no harm; many of them are a sign
+        of samples that are not like those of training.
+
+    How to fix:
+        Look at the normalization of the calibration samples (CAL001), and at the bias of
+        the layer.
+    """
+    del model
+    seen = ctx.seen
+    if seen is None:
+        return
+    per_tensor = ctx.target.weights.granularity == "tensor"
+    for conv in seen.plan.device:
+        count, channels = _raised(conv, seen, per_tensor=per_tensor)
+        if count:
+            values = {"count": count, "channels": channels}
+            yield Violation(values, f"{count} channels", "0 channels", node=conv)
+
+
+def _raised(conv: Node, seen: Seen, *, per_tensor: bool) -> tuple[int, int]:
+    from npuconv.quant.layer import encode_layer
+
+    weight, bias = query.constant_input(conv, 1), query.constant_input(conv, 2)
+    ends = [seen.encodings.get(t.name) for t in (conv.inputs[0], conv.outputs[0])]
+    source, result = ends
+    if weight is None or source is None or result is None:
+        return 0, 0
+    layer = encode_layer(
+        weight,
+        bias,
+        source,
+        result,
+        int(query.attribute(conv, "group", 1)),
+        rounded=seen.rounded.get(conv.name),
+        per_tensor=per_tensor,
+    )
+    return len(layer.raised), len(weight)

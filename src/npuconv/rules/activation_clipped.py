@@ -1,0 +1,75 @@
+"""Part of a tensor's values lies beyond the range that int8 was given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.diagnostics import Severity
+from npuconv.model import query
+from npuconv.rules import Violation, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node
+    from npuconv.rules._context import RuleContext
+
+LIMIT = 0.01
+
+
+@rule(
+    "CAL002",
+    severity=Severity.WARNING,
+    at="calibrated",
+    message="{share} of the values of {tensor!r} are clipped: they lie in "
+    "[{low}, {high}], and int8 holds [{least}, {most}]",
+)
+def activation_clipped(model: Model, ctx: RuleContext) -> Iterator[Violation]:
+    """Part of a tensor's values lies beyond the range that int8 was given.
+
+    What it checks:
+        How many of the values seen in calibration are beyond the smallest and largest
+        number that the tensor's scale and zero point can store. One in a hundred is the
+        limit.
+
+    Why it matters:
+        The method that chooses ranges gives rare large values up, so that all others
+        have finer steps. Where they are not rare, an object that makes them may be lost.
+
+    How to fix:
+        Take `--method minmax` if such values matter, or calibrate on more samples.
+    """
+    seen = ctx.seen
+    if seen is None:
+        return
+    from npuconv.rules._reach import clipped_share, stored_range
+
+    makers = _makers(model)
+    for name in dict.fromkeys(end for group in seen.plan.groups for end in group.ends):
+        stats, encoding = seen.statistics.get(name), seen.encodings.get(name)
+        share = clipped_share(stats, encoding) if stats and encoding else 0.0
+        if stats is None or encoding is None or share <= LIMIT:
+            continue
+        least, most = stored_range(encoding)
+        values = {
+            "share": f"{share:.1%}",
+            "tensor": name,
+            "low": f"{stats.lows.min():.4g}",
+            "high": f"{stats.highs.max():.4g}",
+            "least": f"{least.min():.4g}",
+            "most": f"{most.max():.4g}",
+        }
+        limit = f"at most {LIMIT:.0%} clipped"
+        yield Violation(values, value=values["share"], limit=limit, node=makers.get(name))
+
+
+def _makers(model: Model) -> dict[str, Node]:
+    """Who makes a tensor; for an input of the model, who reads it."""
+    found: dict[str, Node] = {}
+    for node in model.nodes():
+        for tensor in node.inputs:
+            if not query.is_constant(tensor):
+                found.setdefault(tensor.name, node)
+        for tensor in node.outputs:
+            found[tensor.name] = node
+    return found

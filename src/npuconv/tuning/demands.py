@@ -1,0 +1,182 @@
+"""What every slot of channels must satisfy, and who reads it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from npuconv.model import query
+from npuconv.tuning.bounds import CUTTING, upper_bound
+from npuconv.tuning.margins import widened
+from npuconv.tuning.readers import Reader, reader_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node
+    from npuconv.plan import Group, Plan
+    from npuconv.plan.channels import Channels
+    from npuconv.quant.moments import Moments
+    from npuconv.quant.statistics import Statistics
+
+SPREAD = 1024  # values of one slot that candidates are compared on
+
+
+@dataclass
+class Demand:
+    """One group of int8 tensors: its slots, their values, and what is asked of them.
+
+    Attributes:
+        slots: number of the slot, as ``Channels`` counts them; K of them.
+        lows: exact smallest values [K].
+        highs: exact largest values [K].
+        values: a spread of the values [K,P].
+        centred: zero point must be 0 [K].
+        caps: no value above this may be let through [K]: the upper bound of a Clip.
+        readers: convolutions that read it.
+        host: whether the host reads it.
+    """
+
+    name: str
+    slots: list[int]
+    lows: NDArray[np.float64]
+    highs: NDArray[np.float64]
+    values: NDArray[np.float32]
+    centred: NDArray[np.bool_]
+    caps: NDArray[np.float64]
+    readers: list[Reader] = field(default_factory=list)
+    host: bool = False
+
+    @property
+    def count(self) -> int:
+        """Number of slots."""
+        return len(self.slots)
+
+
+def demands(
+    model: Model,
+    plan: Plan,
+    channels: Channels,
+    stats: Mapping[str, Statistics],
+    centred: Sequence[str] = (),
+    moments: Mapping[str, Moments] | None = None,
+) -> list[Demand]:
+    """What is asked of every group.
+
+    Args:
+        model: the legal float model.
+        plan: where every node runs, and the groups.
+        channels: which channels share a scale.
+        stats: of the ends of every group, and of what convolutions put out.
+        centred: tensors whose zero point must be 0 whatever happens.
+        moments: of the windows of convolutions, by node name.
+    """
+    padded = {*centred, *_padded(plan)}
+    bounds = {t.name: upper_bound(n) for n in plan.carried if n.op in CUTTING for t in n.outputs}
+    # With one scale a Clip has integers for bounds, and need not end where int8 ends.
+    cutting = {name: bound for name, bound in bounds.items() if name not in centred}
+    readers = _readers(plan)
+    found = []
+    for group in plan.groups:
+        demand = _demand(group, channels, stats)
+        _constrain(demand, group, channels, padded, cutting)
+        for name in group.tensors:
+            for conv in readers.get(name, ()):
+                reader = reader_of(conv, channels, stats, demand.slots, moments or {})
+                if reader is not None:
+                    demand.readers.append(reader)
+        demand.host = _host_reads(model, plan, group)
+        found.append(demand)
+    return found
+
+
+def _padded(plan: Plan) -> set[str]:
+    """Tensors next to which stored zeros are put: by a convolution, or by a carried Pad."""
+    names = {c.inputs[0].name for c in plan.device if any(query.attribute(c, "pads", ()) or ())}
+    for node in plan.carried:
+        if node.op == "Pad":
+            names.update(t.name for t in (node.inputs[0], *node.outputs))
+    return names
+
+
+def _readers(plan: Plan) -> dict[str, list[Node]]:
+    found: dict[str, list[Node]] = {}
+    for conv in plan.device:
+        found.setdefault(conv.inputs[0].name, []).append(conv)
+    return found
+
+
+def _demand(group: Group, channels: Channels, stats: Mapping[str, Statistics]) -> Demand:
+    members: dict[int, list[tuple[Statistics, int]]] = {}
+    for name in group.tensors:
+        for slot in channels.slots(name):
+            members.setdefault(slot, [])
+    for name in group.ends:
+        for channel, slot in enumerate(channels.slots(name)):
+            members[slot].append((stats[name], channel))
+    slots = sorted(members)
+    rows = [members[s] for s in slots]
+    wide = {name: widened(stats[name], channels.families(name)) for name in group.ends}
+    lows = [min((float(wide[s.name][0][c]) for s, c in row), default=0.0) for row in rows]
+    highs = [max((float(wide[s.name][1][c]) for s, c in row), default=0.0) for row in rows]
+    return Demand(
+        group.name,
+        slots,
+        np.asarray(lows),
+        np.asarray(highs),
+        _values(rows),
+        np.zeros(len(slots), bool),
+        np.full(len(slots), np.inf),
+    )
+
+
+def _values(rows: list[list[tuple[Statistics, int]]]) -> NDArray[np.float32]:
+    """As many values of every slot, spread over its members."""
+    width = max((sum(s.values.shape[1] for s, _ in row) for row in rows), default=1)
+    width = max(1, min(width, SPREAD))
+    result = np.zeros((len(rows), width), np.float32)
+    for place, row in enumerate(rows):
+        parts = [s.values[c] for s, c in row]
+        joined = parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else result[place]
+        if len(joined):
+            result[place] = joined[np.linspace(0, len(joined) - 1, width).astype(int)]
+    return result
+
+
+def _constrain(
+    demand: Demand,
+    group: Group,
+    channels: Channels,
+    padded: set[str],
+    cutting: Mapping[str, float],
+) -> None:
+    place = {slot: k for k, slot in enumerate(demand.slots)}
+    cut = np.zeros(demand.count, bool)
+    for name in group.tensors:
+        at = [place[slot] for slot in channels.slots(name)]
+        if name in padded:
+            demand.centred[at] = True
+        if name in cutting:
+            cut[at] = True
+            demand.caps[at] = np.minimum(demand.caps[at], cutting[name])
+    # What a Relu cuts off is cut off by saturation if 0 is the lowest integer. Where it is
+    # not, for one channel, the Relu stays, and needs zero point 0 in all of them.
+    if np.any(cut & (demand.centred | (demand.lows < 0))):
+        demand.centred |= cut
+
+
+def _host_reads(model: Model, plan: Plan, group: Group) -> bool:
+    inner = {id(n) for n in (*plan.device, *plan.carried)}
+    ends = set(group.ends)
+    for node in (*plan.device, *plan.carried):
+        for tensor in node.outputs:
+            if tensor.name in ends and (
+                model.is_output(tensor) or any(id(r) not in inner for r in tensor.outputs)
+            ):
+                return True
+    return False

@@ -1,0 +1,56 @@
+"""Which layers make the noise that the outputs have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from npuconv.tuning.probe import noise_powers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import onnx
+
+    from npuconv.tuning.gated import Rounding
+    from npuconv.tuning.probe import Feed
+
+
+@dataclass(frozen=True)
+class Share:
+    """What the roundings of one layer cost.
+
+    Attributes:
+        sqnr_db: of the outputs if this layer alone were rounded; None where nothing shows.
+        noise: share of all noise, 0..1.
+    """
+
+    sqnr_db: float | None
+    noise: float
+
+
+def shares(
+    model: onnx.ModelProto, roundings: Sequence[Rounding], feeds: Sequence[Feed]
+) -> dict[str, Share]:
+    """By name of the convolution's node.
+
+    Args:
+        model: the legal float model.
+        roundings: of inputs, weights and outputs.
+        feeds: complete inputs, a few.
+    """
+    layers = list(dict.fromkeys(r.gate.layer for r in roundings))
+    number = {name: k for k, name in enumerate(layers)}
+    powers, signal = noise_powers(
+        model, roundings, feeds, [number[r.gate.layer] for r in roundings]
+    )
+    total = float(powers.sum())
+    return {name: _share(float(p), total, signal) for name, p in zip(layers, powers, strict=True)}
+
+
+def _share(power: float, total: float, signal: float) -> Share:
+    if power <= 0 or signal <= 0:
+        return Share(None, 0.0)
+    return Share(10 * float(np.log10(signal / power)), power / total)

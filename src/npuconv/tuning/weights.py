@@ -1,0 +1,145 @@
+"""Weights and bias of a layer, rounded with its data in view where that proves better."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from npuconv.quant.layer import Rounded, folded, per_weight
+from npuconv.quant.rounding import Compensation, compensated, compensation, damping
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from npuconv.quant.encoding import Encoding
+    from npuconv.quant.moments import Moments
+
+    Doubles = NDArray[np.float64]
+
+# How much of the mean counts among the products, and shares of the full range to try.
+_VARIANTS = (("uncentred", 1.0, (1.0, 0.9)), ("centred", 0.0, (1.0,)))
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A layer in the integers of its input, by groups: G groups, M outputs, K inputs each.
+
+    Attributes:
+        weight: [G,M,K], for inputs counted in steps of the nominal scale.
+        means: [G,K], of the inputs in such steps.
+        noise: [G,K], mean square of the rounding of the inputs.
+        units: [G,K], numbers that one step stands for.
+    """
+
+    weight: Doubles
+    means: Doubles
+    units: Doubles
+    moments: Moments
+
+
+def solve(
+    weight: NDArray[np.float32],
+    bias: NDArray[np.float32] | None,
+    source: Encoding,
+    moments: Moments,
+) -> tuple[Rounded | None, str]:
+    """The weights and bias that err least on windows which were kept apart.
+
+    Args:
+        weight: float [M,C/g,...].
+        bias: float [M] or None.
+        source: encoding of the input.
+        moments: of the windows of the input.
+
+    Returns:
+        None where rounding to the nearest is best; and what was chosen, in a word.
+    """
+    problem = _problem(weight, source, moments)
+    windows = moments.apart
+    if windows is None:
+        return None, "nearest"
+    exact = problem.weight @ (windows / problem.units[:, :, None])
+    stored = _stored(windows, source, weight.shape, moments)
+    best, label, least = None, "", np.inf
+    for name, scales, steps in _candidates(problem):
+        rounded = steps * scales[:, :, None]
+        lost = np.einsum("gmk,gk->gm", problem.weight - rounded, problem.means)
+        for corrected in (False, True):
+            made = rounded @ stored + (lost[:, :, None] if corrected else 0.0)
+            error = float(np.square(made - exact).sum())
+            if error < least * 0.995:
+                best, least = (scales, steps, lost if corrected else 0 * lost), error
+                label = f"{name}{', bias corrected' if corrected else ''}"
+    if best is None or label == "nearest":
+        return None, "nearest"
+    return _rounded(weight, bias, source, *best), label
+
+
+def _problem(weight: NDArray[np.float32], source: Encoding, moments: Moments) -> Problem:
+    groups, length = moments.groups, moments.length
+    units = np.broadcast_to(
+        per_weight(source.scales, weight.shape, groups), (len(weight), *weight.shape[1:])
+    ).reshape(groups, -1, length)[:, 0]
+    rows = folded(weight, source, groups).astype(np.float64).reshape(groups, -1, length)
+    rows = rows * float(source.nominal)
+    return Problem(rows, moments.means / units, units, moments)
+
+
+def _stored(
+    windows: NDArray[np.float32], source: Encoding, shape: tuple[int, ...], moments: Moments
+) -> Doubles:
+    """Windows as the device sees them, zero points taken off, in steps."""
+
+    def along(values: NDArray[np.generic]) -> Doubles:
+        laid = np.broadcast_to(per_weight(values, shape, moments.groups), shape)
+        return laid.reshape(moments.groups, -1, moments.length)[:, 0, :, None]
+
+    steps = np.rint(windows / along(source.scales))
+    zeros = along(source.zeros)
+    return np.asarray(np.clip(steps, -128 - zeros, 127 - zeros), np.float64)
+
+
+def _candidates(problem: Problem) -> Iterator[tuple[str, Doubles, Doubles]]:
+    """Names, scales [G,M], steps [G,M,K]."""
+    reach = np.abs(problem.weight).max(axis=2)
+    full = np.where(reach > 0, reach / 127, 1.0)
+    yield "nearest", full, np.clip(np.rint(problem.weight / full[:, :, None]), -127, 127)
+    for word, mean, shrinks in _VARIANTS:
+        by = _compensations(problem, mean)
+        for shrink in shrinks:
+            parts = [
+                compensated(problem.weight[:, :, block], full * shrink, one)
+                for block, one in zip(problem.moments.blocks, by, strict=True)
+            ]
+            yield f"compensated, {word}, {shrink:g}", full * shrink, np.concatenate(parts, axis=2)
+
+
+def _compensations(problem: Problem, mean: float) -> list[Compensation]:
+    parts = []
+    for number, block in enumerate(problem.moments.blocks):
+        units, means = problem.units[:, block], problem.means[:, block]
+        products = problem.moments.products(number) / (units[:, :, None] * units[:, None, :])
+        products -= (1 - mean) * means[:, :, None] * means[:, None, :]
+        products += np.eye(units.shape[1]) / 12
+        parts.append(compensation(products, damping(units.shape[1], problem.moments.count)))
+    return parts
+
+
+def _rounded(
+    weight: NDArray[np.float32],
+    bias: NDArray[np.float32] | None,
+    source: Encoding,
+    scales: Doubles,
+    steps: Doubles,
+    lost: Doubles,
+) -> Rounded:
+    own = np.zeros(len(weight)) if bias is None else np.asarray(bias, np.float64)
+    return Rounded(
+        steps.reshape(weight.shape).astype(np.int8),
+        np.asarray(scales.reshape(-1) / float(source.nominal), np.float32),
+        np.asarray(own + lost.reshape(-1), np.float32),
+    )

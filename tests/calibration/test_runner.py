@@ -1,0 +1,121 @@
+"""How many samples are run together, and that it does not show in the numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from builders import Net, images
+from npuconv.calibration import collect, runner
+from npuconv.calibration.part import Part
+from npuconv.calibration.runner import Runner
+
+
+def settled(model, tensors, feed):
+    found = Runner(model, tensors, None)
+    found.settle(feed)
+    return found.batch
+
+
+def small(batch):
+    return Net(x=(batch, 3, 8, 8)).conv("x", (4, 3, 3, 3)).op("Relu").model()
+
+
+def test_a_small_model_takes_many():
+    """Where its first axis is open."""
+    feed = {"x": images(1, 3, 8, 8)}
+    assert settled(small("n"), {"x": 1, "t0": 1}, feed) == runner.LARGEST_BATCH
+    assert settled(small(1), {"x": 1, "t0": 1}, feed) == 1
+
+
+def test_a_large_model_takes_one(monkeypatch):
+    """There a batch saves nothing and costs memory."""
+    feed = {"x": images(1, 3, 8, 8)}
+    size = (3 + 4) * 64 - 4 * (64 - 36)  # x and t0, which is 6 by 6
+    for room, batch in [(size, 1), (2 * size, 2), (7 * size, 4), (99 * size, 8)]:
+        monkeypatch.setattr(runner, "BATCHED_VALUES", room)
+        assert settled(small("n"), {"x": 1, "t0": 1}, feed) == batch
+
+
+def test_samples_that_see_each_other():
+    """A mean over the batch makes two samples something else than two times one."""
+    net = Net(x=("n", 3, 8, 8)).op("ReduceMean", axes=[0], keepdims=1).op("Sub", "x", "t0")
+    assert settled(net.model(), {"t1": 1}, {"x": images(1, 3, 8, 8)}) == 1
+
+
+def test_a_tensor_without_samples():
+    """A tensor that does not grow with the batch cannot be cut."""
+    net = Net(x=("n", 3, 8, 8)).op("ReduceMax", axes=[0], keepdims=1)
+    assert settled(net.model(), {"t0": 1}, {"x": images(1, 3, 8, 8)}) == 1
+
+
+def test_a_tensor_that_is_as_large_for_two():
+    """It could be cut in two, but what would the halves be?"""
+    net = Net(x=("n", 3, 8, 8)).op("ReduceMax", axes=[0], keepdims=1)
+    net.op("Concat", "t0", "t0", axis=0)
+    assert settled(net.model(), {"t1": 1}, {"x": images(1, 3, 8, 8)}) == 1
+
+
+def test_a_model_that_refuses_two():
+    """A shape written into the model says one."""
+    net = Net(x=("n", 3, 4, 4)).reshape([1, 48]).op("Relu")
+    assert settled(net.model(), {"t0": 1}, {"x": images(1, 3, 4, 4)}) == 1
+
+
+def test_inputs_that_do_not_share_the_batch():
+    """One of them has a fixed first axis: the samples go one by one."""
+    net = Net(x=("n", 3, 4, 4), y=(1, 3, 4, 4)).op("Add", "x", "y")
+    feed = {"x": images(1, 3, 4, 4), "y": images(1, 3, 4, 4)}
+    assert settled(net.model(), {"t0": 1}, feed) == 1
+
+
+def test_values_that_are_not_finite_are_not_compared():
+    """They are an error a moment later, of the sample that has them."""
+    feed = {"x": np.full((1, 3, 8, 8), np.nan, np.float32)}
+    assert settled(small("n"), {"x": 1}, feed) == 1
+
+
+def test_together_and_one_by_one_are_the_same():
+    """Extremes and moments are; the values are of as many positions."""
+    samples = [{"x": images(1, 3, 8, 8, seed=k)} for k in range(21)]
+    tensors = {"x": 1, "t0": 1, "t1": None}
+    one, many = (collect(small(batch), tensors, samples) for batch in (1, "n"))
+    for name in tensors:
+        assert np.allclose(one[name].lows, many[name].lows, rtol=1e-5)
+        assert np.allclose(one[name].highs, many[name].highs, rtol=1e-5)
+        assert np.allclose(one[name].means, many[name].means, rtol=1e-5, atol=1e-6)
+        assert np.allclose(one[name].squares, many[name].squares, rtol=1e-5)
+        assert one[name].numbers.tolist() == many[name].numbers.tolist() == list(range(21))
+
+
+def test_only_samples_of_one_shape_are_run_together():
+    """A batch ends where the next sample has another shape."""
+    model = Net(x=("n", 3, "h", 8)).op("Relu").model()
+    samples = [{"x": images(1, 3, 8 if k in (5, 6) else 4, 8, seed=k)} for k in range(12)]
+    own = collect(model, {"x": 1}, samples)["x"]
+    assert own.numbers.tolist() == list(range(12))
+    assert own.count == sum(feed["x"].size for feed in samples) // 3
+    assert own.lows.min() == min(feed["x"].min() for feed in samples)
+
+
+@pytest.mark.parametrize("first", [0, 16, 160])
+def test_parts_know_their_place(first):
+    """A part that another machine ran fits behind those before it."""
+    samples = [{"x": images(1, 3, 8, 8, seed=k)} for k in range(16)]
+    part = Part(Runner(small("n"), {"x": 1}, None), first)
+    for feed in samples:
+        part.add(feed)
+    own = part.finish()["x"]
+    assert (own.first, own.samples) == (first, 16)
+    assert own.numbers.tolist() == list(range(first, first + 16))
+    assert set(own.widths.tolist()) <= set(range(1, 1024 // (first + 16) + 1))
+
+
+def test_shapes_are_remembered_but_not_all(monkeypatch):
+    """A set of pictures of every size does not fill the memory."""
+    monkeypatch.setattr(runner, "_SHAPES_KEPT", 2)
+    model = Net(x=(1, 1, "h", 4)).op("Relu").model()
+    found = Runner(model, {"t0": 1}, None)
+    for height in (1, 2, 3, 4, 3):
+        found.run([{"x": images(1, 1, height, 4)}], 0)
+    assert len(found._layouts) == 2

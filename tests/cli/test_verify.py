@@ -1,0 +1,164 @@
+"""``npuconv verify``: what is printed, what is written, the exit code."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import onnx
+import pytest
+
+import npuconv
+from builders import Net
+from int8_pairs import float_model, integer_model, samples
+from npuconv.pipeline.accuracy import Layer
+from npuconv.pipeline.matching import KEY, record
+
+
+@pytest.fixture
+def pair(folder):
+    """Both models and samples for them, as arguments."""
+    onnx.save(float_model(), folder / "f.onnx")
+    onnx.save(integer_model(), folder / "q.onnx")
+    np.savez(folder / "x.npz", x=samples(6))
+    return ["verify", "f.onnx", "q.onnx", "--data", "x.npz"]
+
+
+def lines(text: str) -> list[str]:
+    """Without what only aligns them."""
+    return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+
+
+def test_text(cli, pair):
+    """Models, samples, the whole, outputs, layers."""
+    done = cli(*pair)
+    assert (done.code, done.err) == (0, "")
+    found = lines(done.out)
+    assert found[0].startswith("float f.onnx (sha256 ")
+    assert found[1].startswith("int8 q.onnx (sha256 ")
+    assert found[2] == "on 6 samples: x.npz"
+    assert found[3].startswith("SQNR ")
+    assert "output SQNR cosine max error top-1" in found
+    assert "layer SQNR cosine max error" in found
+    assert any(line.startswith("conv ") for line in found)
+
+
+def test_narrow(cli, pair, monkeypatch):
+    """A long name folds, the numbers stay whole."""
+    monkeypatch.setenv("COLUMNS", "80")
+    model = integer_model()
+    model.graph.node[1].name = "features/" * 20
+    onnx.save(model, "q.onnx")
+    done = cli(*pair)
+    assert max(map(len, done.out.splitlines())) <= 80
+    assert "".join(line.split()[0] for line in done.out.splitlines() if "features/" in line) == (
+        "features/" * 20
+    )
+
+
+def test_json(cli, pair, folder):
+    """For programs, on stdout and as a file; the file has the same text."""
+    done = cli(*pair, "--output-format", "json", "--report", "r.json")
+    found = npuconv.VerifyReport.model_validate_json(done.out)
+    assert found.samples == 6
+    assert (folder / "r.json").read_text() == done.out
+    schema = json.loads(cli("schema", "report").out)["$defs"]["VerifyReport"]
+    assert set(json.loads(done.out)) == set(schema["properties"])
+
+
+def test_text_report(cli, pair, folder):
+    """No blanks at the ends of lines; nothing on stdout if quiet."""
+    done = cli(*pair, "-q", "--report", "r.txt")
+    assert (done.code, done.out, done.err) == (0, "", "")
+    text = (folder / "r.txt").read_text()
+    assert "SQNR" in text
+    assert [line for line in text.splitlines() if line != line.rstrip()] == []
+
+
+def test_minimum(cli, pair):
+    """Exit code 1 where it is missed, and a line that says so."""
+    assert cli(*pair, "--min-sqnr", "10").code == 0
+    done = cli(*pair, "--min-sqnr", "99.5")
+    assert done.code == 1
+    assert lines(done.out)[-1] == "missed: less than 99.5 dB"
+
+
+def test_labels(cli, pair, folder):
+    """How often each model is right."""
+    session = npuconv.executor.Session(float_model())
+    right = [int(session.run({"x": x[None]})["y"].argmax()) for x in samples(6)]
+    np.save(folder / "l.npy", np.asarray(right))
+    done = cli(*pair, "--labels", "l.npy")
+    (line,) = [line for line in lines(done.out) if line.startswith("right on")]
+    assert line.startswith("right on 6 labelled samples: float 100.0 %, int8 ")
+
+
+def test_worst_first(cli, pair):
+    """Ten layers, with -v all; those that are not compared are counted, with -v named."""
+    model = integer_model()
+    layers = [Layer(f"n{k:02}", "r", "r/int8", 0.04 * (1 + k / 20)) for k in range(12)]
+    layers.append(Layer("gone", "nowhere", "r/int8", 1.0))
+    model.metadata_props.add(key=KEY, value=record(layers))
+    onnx.save(model, "q.onnx")
+    short, full = cli(*pair).out, cli(*pair, "-v").out
+    shown = [line.split()[0] for line in short.splitlines() if line.startswith("n")][:10]
+    assert shown == [f"n{k:02}" for k in range(11, 1, -1)]
+    assert "n00" in full
+    assert "not compared: 1 layer, rewritten" in " ".join(short.split())
+    assert "not compared: 1 layer (gone), rewritten" in " ".join(full.split())
+
+
+def test_exact(cli, pair):
+    """A model beside itself has no number of decibels."""
+    done = cli("verify", "f.onnx", "f.onnx", *pair[3:])
+    assert "SQNR exact, cosine 1.0000, largest error 0" in lines(done.out)
+
+
+def test_made_up_samples(cli, pair):
+    """Are warned of."""
+    assert "warning: the samples are made up" in cli(*pair[:3]).out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["verify", "f.onnx"], "Missing argument 'INT8.onnx'"),
+        (["verify", "f.onnx", "no.onnx"], "no.onnx: no such file"),
+        (["verify", "f.onnx", "q.onnx", "--data", "no.npz"], "no.npz: no such file"),
+        (
+            ["verify", "f.onnx", "q.onnx", "--report", "r.html"],
+            "r.html: no report format of verify",
+        ),
+        (["verify", "f.onnx", "q.onnx", "--report", "no/r.json"], "the folder 'no' does not exist"),
+        (["verify", "f.onnx", "q.onnx", "--labels", "l.tsv"], "names image files"),
+        (["verify", "f.onnx", "q.onnx", "--samples", "0"], "--samples"),
+        (["verify", "f.onnx", "other.onnx"], "its outputs are z, those of f.onnx are y"),
+    ],
+)
+def test_mistakes(cli, pair, folder, arguments, message):
+    """One line, exit code 2, nothing written."""
+    del pair
+    onnx.save(Net(x=(1, 3, 6, 6)).op("Relu", to="z").model(), folder / "other.onnx")
+    (folder / "l.tsv").write_text("a.png\t1\n")
+    before = sorted(folder.iterdir())
+    done = cli(*arguments)
+    assert (done.code, done.out) == (2, "")
+    assert message in done.error
+    assert sorted(folder.iterdir()) == before
+
+
+def test_preprocessing_is_that_of_convert(cli, pair, folder):
+    """The same flags, the same configuration file."""
+    from PIL import Image
+
+    (folder / "p").mkdir()
+    rng = np.random.default_rng(0)
+    for k in range(2):
+        pixels = rng.integers(0, 256, (9, 9, 3)).astype(np.uint8)
+        Image.fromarray(pixels).save(folder / f"p/{k}.png")
+    flags = ["--preprocess", "signed", "--resize", "6,6"]
+    done = cli(*pair[:3], "--calibration", "p", *flags, "--output-format", "json")
+    assert json.loads(done.out)["samples"] == 2
+    (folder / "c.yaml").write_text("preprocess: {preset: signed, resize: [6, 6]}\ncalibration: p\n")
+    again = cli(*pair[:3], "--config", "c.yaml", "--output-format", "json")
+    assert again.out == done.out

@@ -1,0 +1,113 @@
+"""Classes of samples: from arrays and from tables of file names."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from npuconv.errors import CalibrationError
+from npuconv.pipeline.labels import Score, read_labels
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    """Three images in a directory, named against their alphabet."""
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for name in ("b.png", "a.png", "c.jpg"):
+        Image.new("RGB", (4, 4)).save(folder / name)
+    return folder
+
+
+def test_arrays(tmp_path):
+    """.npy, and .npz under either name; a column is as good as a row."""
+    np.save(tmp_path / "l.npy", np.asarray([[3], [1]], np.uint8))
+    assert read_labels(tmp_path / "l.npy", None).tolist() == [3, 1]
+    for key in ("y", "labels"):
+        np.savez(tmp_path / "l.npz", **{key: np.asarray([1, 2])})
+        assert read_labels(tmp_path / "l.npz", None).tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(("suffix", "mark"), [("tsv", "\t"), ("csv", ",")])
+def test_tables(tmp_path, pictures, suffix, mark):
+    """In the order of the images, whatever that of the lines; with a heading or without."""
+    rows = [f"c.jpg{mark}7", f"pictures/a.png{mark}5", f"b.png{mark}6", f"other.png{mark}1"]
+    for head in ([], [f"file{mark}class"], ["# a comment"]):
+        path = tmp_path / f"l.{suffix}"
+        path.write_text("\n".join([*head, *rows]) + "\n")
+        assert read_labels(path, pictures).tolist() == [5, 6, 7]
+
+
+def test_a_list_of_images(tmp_path, pictures):
+    """In the order of the list; one image is a list of one."""
+    (tmp_path / "l.tsv").write_text("a.png\t5\nb.png\t6\n")
+    (pictures / "list.txt").write_text("b.png\na.png\n")
+    assert read_labels(tmp_path / "l.tsv", pictures / "list.txt").tolist() == [6, 5]
+    assert read_labels(tmp_path / "l.tsv", pictures / "a.png").tolist() == [5]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("l.tsv", "a.png\t1\nb.png\t2\n", "no class for 1 of 3 files: c.jpg"),
+        ("l.tsv", "a.png\t1\nb.png two\n", "l.tsv:2: not FILE<TAB>CLASS: b.png two"),
+        ("l.csv", "a.png,1\nb.png\n", "l.csv:2: not FILE,CLASS: b.png"),
+        ("l.json", "{}", "not a file of labels"),
+        ("l.npy", "text", "l.npy"),
+        ("l.tsv", b"\xff\xfe\xff", "not a UTF-8 text file"),
+    ],
+)
+def test_files_that_cannot_be_used(tmp_path, pictures, name, content, message):
+    """Where, and what is wrong."""
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(CalibrationError, match=re.escape(message)):
+        read_labels(path, pictures)
+
+
+def test_missing_files(tmp_path, pictures):
+    """Said as the system says it."""
+    for name in ("no.npy", "no.tsv"):
+        with pytest.raises(CalibrationError, match="No such file"):
+            read_labels(tmp_path / name, pictures)
+
+
+def test_arrays_that_are_no_labels(tmp_path):
+    """Probabilities, a table, an archive without them."""
+    np.save(tmp_path / "p.npy", np.asarray([0.1, 0.9]))
+    with pytest.raises(CalibrationError, match="one integer for each sample, not float64"):
+        read_labels(tmp_path / "p.npy", None)
+    np.save(tmp_path / "t.npy", np.zeros((3, 10), np.int64))
+    with pytest.raises(CalibrationError, match=r"of shape \[3, 10\]"):
+        read_labels(tmp_path / "t.npy", None)
+    np.savez(tmp_path / "n.npz", x=np.zeros(3))
+    with pytest.raises(CalibrationError, match="no array named 'y' or 'labels', but x"):
+        read_labels(tmp_path / "n.npz", None)
+
+
+@pytest.mark.parametrize("data", [None, "x.npz"])
+def test_file_names_for_arrays(tmp_path, data):
+    """Arrays have no file names."""
+    (tmp_path / "l.tsv").write_text("a.png\t1\n")
+    with pytest.raises(CalibrationError, match=r"names image files.*give \.npy"):
+        read_labels(tmp_path / "l.tsv", data)
+
+
+def test_score():
+    """Row by row of a batch, for both models."""
+    score = Score(np.asarray([0, 1, 2]))
+    scores = np.asarray([[9, 1, 1], [1, 9, 1]], np.float32)
+    score.add([0, 1], (scores, scores[::-1].reshape(2, 3, 1, 1)))
+    score.add([2], (np.asarray([[0, 0, 1]]), np.asarray([[0, 1, 0]])))
+    assert score.shares == (3, 1.0, 0.0)
+
+
+@pytest.mark.parametrize("label", [3, -1])
+def test_a_label_that_is_no_class(label):
+    """As with models that have no class for the background."""
+    score = Score(np.asarray([label]))
+    with pytest.raises(CalibrationError, match=f"label {label} is no class.*has 3"):
+        score.add([0], (np.zeros((1, 3)),) * 2)

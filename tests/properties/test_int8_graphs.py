@@ -1,0 +1,208 @@
+"""Random small graphs in int8: what the device must never get wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from asserts import context, read, run_pass
+from builders import Net
+from dice import Dice
+from npuconv import executor
+from npuconv.emulate import as_float
+from npuconv.model import query, save
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
+from npuconv.passes._context import PassContext
+from npuconv.tuning.gated import GATES, gated
+from npuconv.tuning.twin import roundings
+from plans import QUANTIZE, largest_step, prepare, random_feeds
+
+LOWER = ("lower-convolutions", "lower-carried")
+SEEDS = st.integers(0, 2**31)
+MANY = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@dataclass(frozen=True)
+class Value:
+    """A tensor of a graph under construction: channels and side of its square maps."""
+
+    name: str
+    channels: int
+    side: int
+
+
+class Graph:
+    """A random graph of convolutions, of what carries int8 on, and of the host's operators."""
+
+    def __init__(self, seed: int) -> None:
+        """Five to nine nodes after the first convolution."""
+        self.dice = Dice(seed)
+        self.net = Net(x=(1, 3, 9, 9))
+        self.values = [self._conv(Value("x", 3, 9))]
+        for _ in range(self.dice.number(4, 8)):
+            kind = self.dice.weighted(conv=5, relu=3, clip=2, pool=1, pad=1, concat=2, host=2,
+                                      add=1, split=1, turn=1)  # fmt: skip
+            made = getattr(self, f"_{kind}")(self.dice.one_of(self.values[-3:]))
+            self.values += made if isinstance(made, list) else [made]
+
+    def model(self) -> onnx.ModelProto:
+        """What nothing reads is an output."""
+        read_ = {name for node in self.net.nodes for name in node.input}
+        return self.net.output(*(v.name for v in self.values if v.name not in read_)).model()
+
+    def _op(self, op: str, *inputs: str, **attrs: object) -> str:
+        return self.net.op(op, *inputs, **attrs).last
+
+    def _conv(self, source: Value) -> Value:
+        depthwise = self.dice.chance(30)
+        kernel = self.dice.one_of([1, 3]) if source.side >= 3 else 1
+        pad = self.dice.number(0, 1) if kernel == 3 else 0
+        rows = source.channels if depthwise else self.dice.number(2, 5)
+        group = source.channels if depthwise else 1
+        shape = (rows, source.channels // group, kernel, kernel)
+        bias = self.dice.chance(70)
+        name = self.net.conv(source.name, shape, group=group, pads=[pad] * 4, bias=bias).last
+        return Value(name, rows, source.side + 2 * pad - kernel + 1)
+
+    def _relu(self, source: Value) -> Value:
+        return Value(self._op("Relu", source.name), source.channels, source.side)
+
+    def _clip(self, source: Value) -> Value:
+        low, high = self.dice.one_of([(0.0, 0.7), (0.0, 6.0), (-0.3, 0.5)])
+        bounds = [self.net.constant(np.float32(v)) for v in (low, high)]
+        return Value(self._op("Clip", source.name, *bounds), source.channels, source.side)
+
+    def _pool(self, source: Value) -> Value:
+        if source.side < 2:
+            return self._relu(source)
+        name = self._op("MaxPool", source.name, kernel_shape=[2, 2])
+        return Value(name, source.channels, source.side - 1)
+
+    def _pad(self, source: Value) -> Value:
+        self.net.last = source.name
+        name = self.net.pad([0, 0, 1, 1, 0, 0, 1, 1], self.dice.one_of([None, 0.0, 0.4])).last
+        return Value(name, source.channels, source.side + 2)
+
+    def _concat(self, source: Value) -> Value:
+        other = self.dice.one_of([v for v in self.values if v.side == source.side] or [source])
+        if other.channels == source.channels and self.dice.chance(30):
+            name = self._op("Concat", source.name, other.name, axis=2)
+            cut = [self.net.constant(np.asarray([v])) for v in (0, source.side, 2)]
+            return Value(self._op("Slice", name, *cut), source.channels, source.side)
+        name = self._op("Concat", source.name, other.name, axis=1)
+        return Value(name, source.channels + other.channels, source.side)
+
+    def _split(self, source: Value) -> Value | list[Value]:
+        if source.channels < 2:
+            return self._relu(source)
+        parts = [1, source.channels - 1]
+        sizes = self.net.constant(np.asarray(parts))
+        stem = self.net.op("Split", source.name, sizes, axis=1, outputs=2).last
+        return [Value(stem, 1, source.side), Value(f"{stem}_1", parts[1], source.side)]
+
+    def _turn(self, source: Value) -> Value:
+        there = self._op("Transpose", source.name, perm=[0, 2, 3, 1])
+        back = self._op("Transpose", self._op("Relu", there), perm=[0, 3, 1, 2])
+        return Value(back, source.channels, source.side)
+
+    def _host(self, source: Value) -> Value:
+        name = self._op(self.dice.one_of(["Sigmoid", "Tanh", "Neg"]), source.name)
+        return Value(name, source.channels, source.side)
+
+    def _add(self, source: Value) -> Value:
+        alike = [v for v in self.values if (v.channels, v.side) == (source.channels, source.side)]
+        name = self._op("Add", source.name, self.dice.one_of(alike or [source]).name)
+        return Value(name, source.channels, source.side)
+
+
+def converted(proto: onnx.ModelProto) -> tuple[Model, PassContext, onnx.ModelProto]:
+    """The int8 model, its context, and the gated float model with all that is rounded."""
+    model, ctx = read(proto), context()
+    prepare(model, ctx)
+    before = save.to_proto(model)
+    found = roundings(model, ctx.plan, ctx.encodings, {})
+    once = list({r.gate.tensor if r.encoding else r.gate.layer: r for r in found}.values())
+    twin = gated(before, once)
+    for name in (*QUANTIZE, *LOWER):
+        run_pass(name, model, ctx)
+    return model, ctx, twin
+
+
+def makers(tensor: Tensor) -> list[Node]:
+    """Where integers come from, past what only carries them."""
+    found, stack, seen = [], [tensor], set()
+    while stack:
+        node = query.producer(stack.pop())
+        if node is None or id(node) in seen:
+            continue
+        seen.add(id(node))
+        if node.op in ("QuantizeLinear", "QLinearConv"):
+            found.append(node)
+        else:
+            stack.extend(t for t in node.inputs if not query.is_constant(t))
+    return found
+
+
+@MANY
+@given(SEEDS)
+def test_what_is_padded_has_zero_point_0(seed: int) -> None:
+    """The device fills with the stored integer 0, which must be the number 0 in every channel."""
+    proto = Graph(seed).model()
+    model, ctx = read(proto), context()
+    prepare(model, ctx)
+    padded = [c for c in ctx.plan.device if any(query.attribute(c, "pads", ()))]
+    for conv in padded:
+        assert not ctx.encodings[conv.inputs[0].name].zeros.any(), conv.name
+    for node in ctx.plan.carried:
+        if node.op == "Pad":
+            assert not ctx.encodings[node.outputs[0].name].zeros.any(), node.name
+    for name in (*QUANTIZE, *LOWER):
+        run_pass(name, model, ctx)
+    # What is written: no zero point that a runtime would fill with instead.
+    for conv in model.nodes("QLinearConv"):
+        assert not conv.inputs[2].values.any()
+        assert not conv.inputs[7].values.any()
+        if any(query.attribute(conv, "pads", ())):
+            for maker in makers(conv.inputs[0]):
+                if maker.op == "QuantizeLinear":
+                    assert not maker.inputs[2].values.any()
+
+
+@MANY
+@given(SEEDS)
+def test_the_int8_model_is_the_float_model_with_its_roundings(seed: int) -> None:
+    """Saturation, folded scales, moved zero points: what is left is next to nothing."""
+    proto = Graph(seed).model()
+    model, ctx, twin = converted(proto)
+    int8, step = save.to_proto(model), largest_step(ctx)
+    count = twin.graph.input[-1].type.tensor_type.shape.dim[0].dim_value
+    feed = random_feeds(read(proto), 1)[0]
+    float_ = executor.Session(proto, optimize=False).run(feed)
+    real = executor.Session(int8, optimize=False).run(feed)
+    same = executor.Session(twin, optimize=False).run({**feed, GATES: np.ones(count, np.float32)})
+    for name, exact in float_.items():
+        size = float(np.abs(exact).max()) or 1.0
+        # A bias, or a number between two integers, may fall the other way now and then.
+        assert np.abs(real[name] - same[name]).mean() <= max(0.02 * size, 0.6 * step), name
+        assert np.abs(real[name] - exact).mean() <= max(0.1 * size, 2 * step), name
+
+
+@MANY
+@given(SEEDS)
+def test_the_runtime_and_the_emulated_device_agree(seed: int) -> None:
+    """Exact integers wherever there are integers, on any processor."""
+    proto = Graph(seed).model()
+    model, _, _ = converted(proto)
+    int8 = save.to_proto(model)
+    onnx.checker.check_model(int8)
+    feed = random_feeds(read(proto), 1)[0]
+    one = executor.Session(int8, optimize=False).run(feed)
+    other = executor.Session(as_float(int8)).run(feed)
+    for name in one:
+        size = float(np.abs(one[name]).max()) or 1.0
+        assert np.mean(np.abs(one[name] - other[name]) > 1e-4 * size) < 0.02, name

@@ -1,0 +1,122 @@
+"""Rounding with the data in view."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from npuconv.quant.rounding import LEAST_DAMP, compensated, compensation, damping
+
+
+def correlated(rng: np.random.Generator, length: int, count: int = 400) -> np.ndarray:
+    """Mean products [1,K,K] of inputs that go along with each other and have a mean."""
+    mixing = rng.normal(size=(length, max(2, length // 3)))
+    seen = mixing @ rng.normal(1.0, 1.0, (mixing.shape[1], count))
+    seen += 0.1 * rng.normal(size=seen.shape)
+    return (seen @ seen.T / count)[None]
+
+
+def error(weight: np.ndarray, steps: np.ndarray, scales: np.ndarray, products: np.ndarray) -> float:
+    """Mean square of what the outputs lose: d^T H d."""
+    lost = weight - steps * scales[:, :, None]
+    return float(np.einsum("gmk,gkl,gml->", lost, products, lost))
+
+
+def nearest(weight: np.ndarray, scales: np.ndarray) -> np.ndarray:
+    return np.clip(np.rint(weight / scales[:, :, None]), -127, 127)
+
+
+def both(seed: int, length: int) -> tuple[float, float]:
+    """Errors of nearest and of compensated rounding, on coarse steps."""
+    rng = np.random.default_rng(seed)
+    products = correlated(rng, length)
+    weight = rng.normal(size=(1, 8, length))
+    scales = np.abs(weight).max(axis=2) / 7
+    steps = compensated(weight, scales, compensation(products, LEAST_DAMP))
+    return error(weight, nearest(weight, scales), scales, products), error(
+        weight, steps, scales, products
+    )
+
+
+@pytest.mark.parametrize("length", [9, 27, 100])  # one panel, and two
+def test_far_better_than_nearest_where_inputs_go_along(length: int) -> None:
+    """On average to a third, and hardly ever worse."""
+    pairs = [both(seed, length) for seed in range(20)]
+    assert sum(new for _, new in pairs) < sum(old for old, _ in pairs) / 3
+    assert sum(new > old for old, new in pairs) <= 1
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 90), st.integers(1, 3))
+def test_whole_numbers_of_seven_bits(seed: int, length: int, groups: int) -> None:
+    """Within -127..127, for any products, dead inputs and all."""
+    rng = np.random.default_rng(seed)
+    products = np.concatenate([correlated(rng, length) for _ in range(groups)])
+    dead = rng.random(length) < 0.3
+    products[:, dead] = 0
+    products[:, :, dead] = 0
+    weight = rng.normal(size=(groups, 3, length))
+    scales = np.abs(weight).max(axis=2) / 127
+    steps = compensated(weight, scales, compensation(products, LEAST_DAMP))
+    assert np.array_equal(steps, np.rint(steps))
+    assert np.abs(steps).max() <= 127
+
+
+def test_independent_inputs_are_rounded_to_the_nearest() -> None:
+    """There is nothing to make up with."""
+    weight = np.random.default_rng(0).normal(size=(2, 4, 70))
+    scales = np.abs(weight).max(axis=2) / 127
+    products = np.broadcast_to(np.eye(70), (2, 70, 70)) * np.linspace(1, 5, 70)
+    assert np.array_equal(
+        compensated(weight, scales, compensation(products, 0.1)), nearest(weight, scales)
+    )
+
+
+def test_the_factor_is_that_of_the_inverse() -> None:
+    """U^T U, in the order of falling squares."""
+    products = correlated(np.random.default_rng(1), 12)
+    by = compensation(products, 0.05)
+    order = by.order[0]
+    assert np.all(np.diff(products[0].diagonal()[order]) <= 0)
+    damped = products[0] + 0.05 * products[0].diagonal().mean() * np.eye(12)
+    inverse = np.linalg.inv(damped[np.ix_(order, order)])
+    assert np.allclose(by.factor[0].T @ by.factor[0], inverse)
+    assert np.allclose(by.factor[0], np.triu(by.factor[0]))
+
+
+def test_what_is_left_of_an_input() -> None:
+    """Next to nothing where others say the same, its whole square where none does."""
+    seen = np.random.default_rng(0).normal(size=(3, 1000))
+    seen[1] = seen[0]
+    products = (seen @ seen.T / 1000)[None]
+    left = compensation(products, LEAST_DAMP).left[0]
+    first = compensation(products, LEAST_DAMP).order[0][0]
+    assert left[2] == pytest.approx(products[0, 2, 2] + LEAST_DAMP, rel=0.05)
+    twin = 0 if first != 1 else 1
+    assert left[twin] < 0.05 * products[0, 0, 0]
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-30, 1e30])
+def test_products_of_any_size(size: float) -> None:
+    """No input at all, tiny ones and huge ones."""
+    by = compensation(correlated(np.random.default_rng(0), 6) * size, LEAST_DAMP)
+    assert np.isfinite(by.factor).all()
+    weight = np.random.default_rng(1).normal(size=(1, 2, 6))
+    assert np.abs(compensated(weight, np.full((1, 2), 0.01), by)).max() <= 127
+
+
+def test_products_that_float32_left_a_little_negative() -> None:
+    """A mean taken off of what hardly changes: noise, which must not stop a conversion."""
+    products = np.eye(4)[None] * 1e-9
+    products[0, 0, 0] = -1e-4
+    by = compensation(products, LEAST_DAMP)
+    assert np.isfinite(by.factor).all()
+
+
+def test_few_windows_promise_little() -> None:
+    """Between a hundredth and all of the mean square."""
+    assert damping(9, 100_000) == LEAST_DAMP
+    assert damping(100, 0) == 1
+    assert damping(100, 250) == pytest.approx(0.1)

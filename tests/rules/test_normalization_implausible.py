@@ -1,0 +1,112 @@
+"""Tests of normalization-implausible."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from asserts import calibrated, findings
+from builders import Net
+
+CODE = "CAL001"
+X = ("N", 3, 16, 16)
+# What is seen in pictures is larger than a pixel.
+PIXELS = np.kron(np.random.default_rng(1).uniform(0, 255, (8, 3, 4, 4)), np.ones((4, 4)))
+
+
+def trained(mean: float = 0.5, std: float = 0.29, *, constant: bool = False):
+    """Convolution and BatchNormalization whose statistics are of inputs of this mean and std."""
+    rng = np.random.default_rng(0)
+    weight = rng.normal(0, 0.3, (8, 3, 3, 3)).astype(np.float32)
+    means = mean * weight.sum(axis=(1, 2, 3))
+    variances = std**2 * np.square(weight).sum(axis=(1, 2, 3))
+    scale = np.ones(8) if constant else rng.uniform(0.5, 1.5, 8)
+    shift = np.zeros(8) if constant else rng.normal(0, 0.5, 8)
+    net = Net(x=X)
+    net.op("Conv", "x", net.constant(weight), name="stem")
+    numbers = [net.constant(part) for part in (scale, shift, means, variances)]
+    net.op("BatchNormalization", net.last, *numbers).op("Relu")
+    return net.conv(net.last, (4, 8, 1, 1), name="head").model()
+
+
+def folded(mean: float, std: float):
+    """The same network without the BatchNormalizations: only biases tell."""
+    rng = np.random.default_rng(0)
+    net = Net(x=X)
+    channels, centre, size = 3, mean, std
+    for layer in range(3):
+        weight = rng.normal(0, 1, (16, channels, 3, 3)).astype(np.float32)
+        weight /= size * np.sqrt(np.square(weight).sum(axis=(1, 2, 3), keepdims=True))
+        bias = rng.normal(0, 0.5, 16) - centre * weight.sum(axis=(1, 2, 3))
+        net.op("Conv", net.last, net.constant(weight), net.constant(bias), name=f"conv{layer}")
+        net.op("Relu")
+        channels, centre, size = 16, 0.45, 0.6
+    return net.op("GlobalAveragePool").model()
+
+
+FIRES = [
+    lambda: trained(mean=127.5, std=74.0),
+    lambda: trained(mean=1.0, std=0.05),
+    lambda: folded(127.5, 74.0),
+]
+SILENT = [
+    trained,
+    lambda: trained(mean=1.0, std=0.05, constant=True),
+    lambda: folded(0.5, 0.29),
+    lambda: Net(x=X).conv("x").model(),
+    lambda: Net(x=X).op("Relu").model(),
+    lambda: Net(x=("N", 3)).op("Relu").model(),
+]
+
+
+def said(model, pixels: np.ndarray) -> str:
+    found = [f for f in calibrated(model, {"x": pixels.astype(np.float32)}) if f.code == CODE]
+    return found[0].message if found else ""
+
+
+def test_batch_normalization_tells():
+    """The node, what was seen of it, and what training saw."""
+    (found,) = findings(FIRES[0](), CODE)
+    assert (found.node, found.op_type) == ("stem", "Conv")
+    assert "BatchNormalization says that the standard deviation of what" in found.message
+    assert "look like 0..1, the model as if trained on 0..255 (--pre" in found.message
+
+
+def test_biases_tell_where_it_was_folded():
+    """They are far larger than what comes out, and pixels as they are would fit."""
+    text = said(folded(127.5, 74.0), PIXELS / 255)
+    assert "times as large as the spread of what it puts out" in text
+    assert "look like 0..1, the model as if trained on 0..255 (--preprocess raw)" in text
+    assert not said(folded(127.5, 74.0), PIXELS)
+
+
+def test_pixels_for_a_model_of_small_numbers():
+    """The biases count for nothing."""
+    text = said(folded(0.0, 0.58), PIXELS)
+    assert "of what it puts out" in text
+    assert "look like 0..255" in text
+    assert "-1..1 (--preprocess signed)" in text
+
+
+@pytest.mark.parametrize(("right", "wrong"), [((0.0, 0.58), "unit"), ((0.5, 0.29), "signed")])
+def test_an_interval_for_the_other(right, wrong):
+    """0..1 for -1..1 and back: both are reported, what is right is not."""
+    ways = {"unit": PIXELS / 255, "signed": PIXELS / 127.5 - 1}
+    other = {"unit": "-1..1 (--preprocess signed)", "signed": "0..1 (--preprocess unit)"}[wrong]
+    assert other in said(folded(*right), ways.pop(wrong))
+    assert not said(folded(*right), ways.popitem()[1])
+
+
+def test_made_up_samples_are_not_judged():
+    """Nobody says they are like those of training."""
+    from npuconv import convert
+
+    report = convert(folded(127.5, 74.0), input_shape={"x": [1, 3, 16, 16]}).report
+    assert CODE not in {f.code for f in report.findings}
+
+
+def test_what_normalizes_itself_is_not_judged():
+    """An InstanceNormalization takes scale and offset out."""
+    net = Net(x=X).conv("x", (4, 3, 3, 3))
+    net.op("InstanceNormalization", net.last, net.constant(np.ones(4)), net.constant(np.ones(4)))
+    assert not said(net.model(), PIXELS)

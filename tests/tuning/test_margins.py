@@ -1,0 +1,57 @@
+"""Room for what few samples have not shown."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from npuconv.quant.statistics import Statistics
+from npuconv.tuning.margins import ENOUGH, unseen, widened
+
+
+def seen(lows: list[float], highs: list[float], samples: int = 8, each: int = 16) -> Statistics:
+    """Statistics of a tensor with ``each`` values of a channel in every sample."""
+    low, high = np.float32(lows), np.float32(highs)
+    return Statistics(
+        name="t", axis=1, lows=low, highs=high, means=(low + high) / 2, squares=high**2,
+        values=np.stack([low, high], axis=1), samples=samples, count=samples * each,
+    )  # fmt: skip
+
+
+def test_what_was_seen_enough_is_believed():
+    """Hundreds of maps: the extremes as they are, in float64."""
+    stats = seen([-1, -2], [3, 40], samples=2000, each=10_000)
+    lows, highs = widened(stats)
+    assert (lows.tolist(), highs.tolist()) == ([-1, -2], [3, 40])
+    assert lows.dtype == np.float64
+
+
+def test_one_channel_has_no_others_to_learn_from():
+    """Its extremes are what there is."""
+    assert [part.tolist() for part in widened(seen([-1], [3], samples=1))] == [[-1], [3]]
+
+
+def test_a_range_only_grows_and_an_end_at_0_stays():
+    """A channel seen seldom gets part of the range of the largest; a Relu's low end is 0."""
+    lows, highs = widened(seen([0, -1, 0], [1, 4, 0]))
+    assert lows[0] == lows[2] == highs[2] == 0
+    assert lows[1] <= -1
+    assert highs[0] > 1
+    assert highs[1] >= 4
+    assert highs[0] < highs[1]
+
+
+def test_more_samples_give_less_room():
+    """As fast as independent values come in; those of a map count as its side."""
+    reach = [widened(seen([0, 0], [1, 4], samples=n))[1][0] for n in (1, 8, 64, 512)]
+    assert reach == sorted(reach, reverse=True)
+    assert unseen(seen([0], [1], samples=int(ENOUGH), each=1)) == pytest.approx(0.5)
+    assert unseen(seen([0], [1], samples=10, each=900)) == pytest.approx(0.5)
+
+
+def test_a_range_grows_towards_those_of_its_own_layer():
+    """Scores beside boxes keep their own."""
+    stats = seen([0, 0, 0, 0], [1, 2, 100, 200], samples=1, each=1)
+    _, highs = widened(stats, [7, 7, 9, 9])
+    assert highs[0] < 3
+    assert highs[2] > 150

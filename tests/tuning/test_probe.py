@@ -1,0 +1,66 @@
+"""How much noise each of many roundings makes."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from builders import Net
+from npuconv.quant.encoding import Encoding
+from npuconv.tuning.gated import Gate, Rounding
+from npuconv.tuning.probe import noise_powers, single_powers
+
+SHAPE = (1, 4, 16, 16)
+LAYERS = 40
+
+
+def chain() -> onnx.ModelProto:
+    """Forty convolutions of one tensor, all of them outputs: their noise never meets."""
+    net = Net(x=SHAPE)
+    for number in range(LAYERS):
+        net.conv("x", (4, 4, 3, 3), pads=[1, 1, 1, 1], name=f"n{number}", to=f"t{number}")
+    return net.output(*(f"t{number}" for number in range(LAYERS))).model()
+
+
+def roundings() -> list[Rounding]:
+    """Steps of many sizes."""
+    sizes = np.geomspace(0.01, 0.1, LAYERS)
+    return [
+        Rounding(Gate(f"n{k}", "output", f"t{k}"), Encoding.plain(size))
+        for k, size in enumerate(sizes)
+    ]
+
+
+def feeds(count: int = 2) -> list[dict[str, np.ndarray]]:
+    rng = np.random.default_rng(3)
+    return [{"x": rng.standard_normal(SHAPE).astype(np.float32)} for _ in range(count)]
+
+
+def test_few_runs_tell_what_each_rounding_costs():
+    """Far fewer probes than roundings, and the largest are found with their size."""
+    powers, signal = noise_powers(chain(), roundings(), feeds())
+    exact = single_powers(chain(), roundings(), feeds()).sum(axis=0)
+    assert signal > 0
+    assert powers.sum() == pytest.approx(exact.sum(), rel=0.1)
+    largest = np.argsort(exact)[-10:]
+    assert powers[largest] == pytest.approx(exact[largest], rel=0.4)
+
+
+def test_roundings_can_be_measured_together():
+    """Those of one layer are one unknown."""
+    together = [k // 20 for k in range(LAYERS)]
+    powers, _ = noise_powers(chain(), roundings(), feeds(), together)
+    exact = single_powers(chain(), roundings(), feeds()).sum(axis=0)
+    assert powers == pytest.approx([exact[:20].sum(), exact[20:].sum()], rel=0.2)
+
+
+def test_every_sample_is_told_apart():
+    """One row for each."""
+    assert single_powers(chain(), roundings()[:3], feeds(4)).shape == (4, 3)
+
+
+def test_nothing_to_round_makes_no_noise():
+    """A model without layers on the device."""
+    assert noise_powers(chain(), [], feeds())[0].size == 0
+    assert single_powers(chain(), [], feeds()).shape == (2, 0)
