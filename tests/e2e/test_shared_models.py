@@ -14,6 +14,7 @@ import pytest
 
 import npuconv
 from npuconv.report.schema import Report
+from npuconv.rules import RULES
 
 pytestmark = pytest.mark.e2e
 
@@ -63,14 +64,17 @@ def test_check_and_convert_agree(path):
     """check and convert say the same, and what convert writes loads and runs."""
     before = checked(path)
     assert before.summary.exit_code in (0, 1)
-    options = {"max_samples": 4, "input_shape": SHAPES.get(path.parent.name, {})}
+    shape = SHAPES.get(path.parent.name, {})
+    options = {"max_samples": 2, "method": "minmax", "input_shape": shape}
     if before.summary.exit_code:
         with pytest.raises(npuconv.UnsupportedModelError) as caught:
             npuconv.convert(path, **options)
         assert caught.value.report.findings == before.findings
         return
     result = npuconv.convert(path, **options)
-    assert result.report.findings == before.findings
+    of_samples = {rule.code for rule in RULES if rule.at == "calibrated"}
+    same = [f for f in result.report.findings if f.code not in of_samples]
+    assert tuple(same) == before.findings
     onnx.checker.check_model(result.model)
     runs(path, result.model, result.report)
 
