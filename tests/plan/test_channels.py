@@ -231,3 +231,11 @@ def test_a_tensor_that_must_have_one_scale():
     assert len({slot for name in group.tensors for slot in found.slots(name)}) == 1
     assert {found.axis(name) for name in group.tensors} == {None}
     assert (found.axis("x"), found.axis("z")) == (1, 1)
+
+
+def test_a_pad_of_the_channels_makes_them_one():
+    """There are more behind it than before."""
+    net = image().pad([0, 1, 0, 0, 0, 2, 0, 0])
+    found, _, _ = traced(net.model())
+    assert found.axis(net.last) is None
+    assert len(set(found.slots("c"))) == 1

@@ -41,6 +41,13 @@ def _same(join: Join, node: Node, lines: list[Line]) -> list[Line]:
     return [lines[0] for _ in node.outputs]
 
 
+def _resized(join: Join, node: Node, lines: list[Line]) -> list[Line]:
+    """Pad and Resize leave the channels alone if there are as many behind them."""
+    axis = lines[0].axis
+    kept = axis is not None and extent(node.outputs[0], axis) == len(lines[0].slots)
+    return _same(join, node, lines) if kept else _mixed(join, node, lines)
+
+
 def _mixed(join: Join, node: Node, lines: list[Line]) -> list[Line]:
     """Nothing is known: all of it has one scale."""
     one = Line(None, (join([s for line in lines for s in line.slots]),))
@@ -170,8 +177,8 @@ _FOLLOW: dict[str, Follower] = {
     "Relu": _same,
     "Clip": _same,
     "MaxPool": _same,
-    "Pad": _same,
-    "Resize": _same,
+    "Pad": _resized,
+    "Resize": _resized,
     "Concat": _concat,
     "Transpose": _transpose,
     "Split": _split,
