@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from npuconv.plan import Plan
     from npuconv.quant.encoding import Encoding
 
-_LOWEST = -128
-
 
 @model_pass(Phase.QUANTIZE, after=("drop-saturated",))
 def quantize_activations(model: Model, ctx: PassContext) -> int:
@@ -47,7 +45,7 @@ def _after(model: Model, ctx: PassContext, node: Node, tensor: Tensor) -> int:
     node.outputs[index] = raw
     stored = _stored(model, ctx, tensor)
     _quantize(model, raw, stored, encoding, node, own=False)
-    inside = [n for n in query.consumers(tensor) if _inner(ctx.plan, n, tensor)]
+    inside = [n for n in query.consumers(tensor) if _inner(ctx.plan, n)]
     if encoding.is_plain or not inside:
         _dequantize(model, stored, tensor, encoding, node, own=True)
         return 1
@@ -59,9 +57,8 @@ def _after(model: Model, ctx: PassContext, node: Node, tensor: Tensor) -> int:
     return 1
 
 
-def _inner(plan: Plan, node: Node, tensor: Tensor) -> bool:
-    """Whether it reads the integers, and not numbers, of this tensor."""
-    del tensor
+def _inner(plan: Plan, node: Node) -> bool:
+    """Whether it reads integers, and not the numbers they stand for."""
     return plan.on_device(node) or plan.is_carried(node)
 
 

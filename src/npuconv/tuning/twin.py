@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from npuconv.quant.encoding import Encoding
     from npuconv.quant.layer import Rounded
 
-_LEAST = -127
-
 
 def roundings(
     model: object,
