@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from npuconv import plan
-from npuconv.model import load, query, shapes
+from npuconv.model import load, query, shapes, skeleton
 from npuconv.model.conv import Window, flat_pads, window
 from npuconv.model.integer import as_float
 
@@ -111,7 +111,7 @@ def summarize(model: Model) -> Inspection:
         operators=dict(sorted(Counter(query.qualified(n) for n in nodes).items())),
         nodes=len(nodes),
         in_subgraphs=inside,
-        parameters=sum(math.prod(t.shape) for t in shapes.constants(model.graph)),
+        parameters=sum(math.prod(t.shape) for t in skeleton.constants(model.graph)),
         macs=_total(model),
         convolutions=tuple(_rows(model)),
     )

@@ -7,7 +7,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from asserts import read
-from builders import Net, digits
+from builders import Net
 from npuconv.errors import UsageError
 from npuconv.model import load, query, shapes
 from npuconv.model.protos import Found, Types
@@ -86,36 +86,46 @@ def test_a_number_beats_a_name():
     assert query.shape(tensor) == (1, "n", 5)
 
 
-def test_weights_stay_out():
-    """Long constants become inputs of the skeleton; short ones, which may be shapes, stay."""
-    model = read(Net(x=(1, 64, 8, 8)).conv("x", (4, 64, 3, 3)).reshape([1, -1]).model())
-    proto = shapes.skeleton(model)
-    assert [i.name for i in proto.graph.input] == ["x", "c0"]
-    assert {t.name for t in proto.graph.initializer} == {"c1", "c2"}
+@pytest.mark.parametrize("height", [9, "h"])
+@pytest.mark.parametrize("lost", range(4))
+def test_infer_what_is_open(height, lost):
+    """What a pass left open is found as if everything had been looked at."""
+    net = Net(x=(1, 3, height, 8)).conv("x", (4, 3, 3, 3)).op("Shape")
+    net.op("Gather", "t1", net.constant(np.asarray([0, 1], np.int64)))
+    net.op("Concat", "t2", net.constant(np.asarray([-1], np.int64)), axis=0)
+    net.op("Reshape", "t0", "t3").op("Relu")
+    part, whole = load.load(net.model()), load.load(net.model())
+    for model in (part, whole):
+        shapes.infer(model)
+        for node in model.nodes()[lost:]:
+            node.outputs[0].shape = None
+    shapes.infer_what_is_open(part)
+    shapes.infer(whole)
+    assert [out_shape(part, i) for i in range(6)] == [out_shape(whole, i) for i in range(6)]
+    assert out_shape(part, 4) == (1, 4, 42 if height == 9 else out_shape(whole, 4)[2])
 
 
-def test_constants_inside_subgraphs():
-    """A constant that a branch reads is one of the graph's; what the branch makes is not."""
+def test_infer_leaves_alone_what_is_known(monkeypatch):
+    """Where nothing is open, nothing is asked."""
+    model = convolution(8, 9)
+    shapes.infer(model)
+    monkeypatch.setattr(shapes, "_inferred", lambda _proto: pytest.fail("asked"))
+    shapes.infer_what_is_open(model)
 
-    def branch(op):
-        nodes = [helper.make_node(op, ["w"], ["in"]), helper.make_node("Neg", ["in"], [op])]
-        out = helper.make_tensor_value_info(op, TensorProto.FLOAT, [4])
-        return helper.make_graph(nodes, op, [], [out])
 
-    net = Net(x=(1, 4))
-    net.constant(np.ones(4), "w")
-    cond = net.constant(np.asarray(True), "cond")
-    net.op("If", cond, then_branch=branch("Abs"), else_branch=branch("Sin"))
+def test_infer_what_is_open_inside_branches():
+    """A branch may read any tensor: then the whole graph is looked at."""
+    net = Net(x=(1, 4)).op("Neg", "x")
+    branch = helper.make_graph(
+        [helper.make_node("Abs", ["t0"], ["b"])], "b", [],
+        [helper.make_tensor_value_info("b", TensorProto.FLOAT, None)],
+    )  # fmt: skip
+    net.op("If", net.constant(np.asarray(True), "cond"), then_branch=branch, else_branch=branch)
     model = load.load(net.model())
-    assert [t.name for t in shapes.constants(model.graph)] == ["cond", "w"]
-
-
-def test_value_info():
-    """A tensor of unknown type has a name and nothing else."""
-    model = load.load(digits())
-    tensor = model.nodes()[0].outputs[0]
-    tensor.dtype = None
-    assert not shapes.value_info(tensor).HasField("type")
+    shapes.infer(model)
+    model.nodes()[1].outputs[0].shape = None
+    shapes.infer_what_is_open(model)
+    assert out_shape(model, 1) == (1, 4)
 
 
 def test_fix_inputs():

@@ -80,7 +80,9 @@ def main() -> None:
     # A large graph is millions of objects that live as long as the process; looking for
     # cycles among them as often as Python does by itself took a third of the time.
     gc.set_threshold(200_000, 20, 100)
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    gc.freeze()  # nor need they be searched once more at the end
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:

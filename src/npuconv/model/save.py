@@ -12,7 +12,7 @@ from onnx_graphsurgeon.exporters.onnx_exporter import OnnxExporter
 
 from npuconv import files
 from npuconv.errors import OutputError
-from npuconv.model import query, shapes
+from npuconv.model import query, skeleton
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 
@@ -77,7 +77,7 @@ def _graph(model: Model) -> onnx.GraphProto:
         [_output_info(t) for t in graph.outputs],
         [OnnxExporter.export_tensor_proto(t) for t in _initializers(model)],
         doc_string=graph.doc_string,
-        value_info=[shapes.value_info(t) for t in _known(model)],
+        value_info=[skeleton.value_info(t) for t in _known(model)],
     )
     proto.quantization_annotation.extend(model.header.quantization_annotation)
     for key, text in model.header.graph_metadata:
@@ -86,7 +86,7 @@ def _graph(model: Model) -> onnx.GraphProto:
 
 
 def _initializers(model: Model) -> list[Tensor]:
-    found = {t.name: t for t in shapes.constants(model.graph)}
+    found = {t.name: t for t in skeleton.constants(model.graph)}
     # An output may be a constant that no node reads.
     found |= {t.name: t for t in model.graph.outputs if query.is_constant(t)}
     return list(found.values())
@@ -98,7 +98,7 @@ def _known(model: Model) -> list[Tensor]:
     A branch of an If that is never taken need not fit the shapes its neighbours have.
     """
     nested = any(path for _, path in model.walk())
-    return [] if nested else shapes.typed(model.graph)
+    return [] if nested else skeleton.typed(model.graph)
 
 
 def _output_info(tensor: Tensor) -> onnx.ValueInfoProto:

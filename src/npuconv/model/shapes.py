@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
+import numpy as np
 import onnx
-from onnx import helper
 
 from npuconv.errors import UsageError
 from npuconv.model import extents, query
 from npuconv.model.core import Model, subgraphs
-from npuconv.model.plain import is_misread, plain
-from npuconv.model.plain import opset as plain_opset
-from npuconv.model.protos import Found, Types, write_node
-from npuconv.model.types import Graph, Node, Tensor
-
-# Shapes, axes, pads and scales are short; anything longer is data, not a shape.
-SMALL = 512
+from npuconv.model.protos import Found, Types
+from npuconv.model.skeleton import skeleton
+from npuconv.model.types import Node, Tensor
 
 
 def fix_inputs(model: Model, shapes: dict[str, tuple[int, ...]]) -> None:
@@ -71,14 +66,50 @@ def infer(model: Model) -> str:
     Returns:
         What is contradictory about the shapes, in ONNX's words; '' where nothing is.
     """
-    contradiction = _infer(model, frozenset())
+    return _settle(model, model.nodes())
+
+
+def infer_what_is_open(model: Model) -> None:
+    """The same where something is missing: after a pass, most of a graph is as it was.
+
+    A node is looked at again if an output of it has no type or an extent that is not a
+    number, together with what makes the integers it reads, which may be a shape.
+    """
+    nodes = _open(model)
+    if any(subgraphs(node) for node in nodes):
+        nodes = model.nodes()
+    if nodes:
+        _settle(model, nodes)
+
+
+def _open(model: Model) -> list[Node]:
+    wanted: set[int] = set()
+    for node in reversed(model.nodes()):
+        if id(node) in wanted or not all(map(_is_known, node.outputs)):
+            wanted.add(id(node))
+            wanted.update(id(t.inputs[0]) for t in node.inputs if t.inputs and _may_be_shape(t))
+    return [node for node in model.nodes() if id(node) in wanted]
+
+
+def _is_known(tensor: Tensor) -> bool:
+    return not tensor.name or (tensor.dtype is not None and query.static_shape(tensor) is not None)
+
+
+def _may_be_shape(tensor: Tensor) -> bool:
+    return tensor.dtype is None or np.dtype(tensor.dtype).kind in "iub"
+
+
+def _settle(model: Model, nodes: Sequence[Node]) -> str:
+    """Until ONNX's answers about these nodes need no correction any more."""
+    contradiction = _infer(model, nodes, frozenset())
     settled: set[int] = set()
     while (mistake := extents.first_mistake(model, settled)) is not None:
         node, shape = mistake
         settled.add(id(node))
         _forget_behind(node)
         node.outputs[0].shape = shape
-        contradiction = _infer(model, settled)
+        nodes = model.nodes()
+        contradiction = _infer(model, nodes, settled)
     return contradiction
 
 
@@ -93,15 +124,15 @@ def _forget_behind(node: Node) -> None:
             waiting.extend(readers)
 
 
-def _infer(model: Model, settled: Collection[int]) -> str:
+def _infer(model: Model, nodes: Sequence[Node], settled: Collection[int]) -> str:
     """Once, as ONNX does it; nodes that are settled keep the shapes they have."""
-    inferred, contradiction = _inferred(skeleton(model, settled))
+    inferred, contradiction = _inferred(skeleton(model, nodes, settled))
     if inferred is None:
         return contradiction
     known = {info.name: info for info in inferred.graph.value_info}
     known |= {info.name: info for info in inferred.graph.output}
     types = Types()
-    for node in model.nodes():
+    for node in nodes:
         for tensor in node.outputs:
             info = known.get(tensor.name)
             if info is not None and not query.is_constant(tensor):
@@ -135,78 +166,3 @@ def _update(tensor: Tensor, found: Found) -> None:
     # A number beats a name, a name beats nothing, whoever said it.
     pairs = zip(old, new, strict=True)
     tensor.shape = [b if isinstance(b, int) or a is None else a for a, b in pairs]
-
-
-def skeleton(model: Model, settled: Collection[int] = ()) -> onnx.ModelProto:
-    """The model with long constants turned into inputs: same shapes, no weights.
-
-    What nodes make whose ids are in ``settled`` is an input as well.
-    """
-    graph, proto, types = model.graph, onnx.ModelProto(), Types()
-    out = proto.graph
-    out.name = "skeleton"
-    for tensor in graph.inputs:
-        types.write(tensor, out.input.add())
-    for constant in constants(graph):
-        if math.prod(constant.shape) > SMALL:
-            types.write(constant, out.input.add())
-        else:
-            types.write_constant(constant, out.initializer.add())
-    for node in graph.nodes:
-        if id(node) not in settled:
-            _write_plainly(node, model.opset, out)
-            continue
-        for tensor in node.outputs:
-            types.write(tensor, out.input.add())
-    for tensor in graph.outputs:
-        types.write(tensor, out.output.add())
-    for tensor in typed(graph):
-        if not tensor.inputs or id(tensor.inputs[0]) not in settled:
-            types.write(tensor, out.value_info.add())
-    proto.opset_import.append(helper.make_opsetid("", plain_opset(model.opset, graph.nodes)))
-    others = graph.import_domains or ()
-    proto.opset_import.extend([o for o in others if o.domain not in query.STANDARD_DOMAINS])
-    proto.ir_version = max(model.header.ir_version, 4)
-    return proto
-
-
-def _write_plainly(node: Node, source: int, out: onnx.GraphProto) -> None:
-    write_node(node, out.node.add())
-    if is_misread(node, source):
-        out.node.extend(plain(node, out.node.pop(), source))
-
-
-def typed(graph: Graph) -> list[Tensor]:
-    """Tensors made inside the graph whose type and shape are known, outputs left out."""
-    outputs = {id(t) for t in graph.outputs}
-    return [
-        t
-        for n in graph.nodes
-        for t in n.outputs
-        if t.name and t.dtype is not None and t.shape is not None and id(t) not in outputs
-    ]
-
-
-def value_info(tensor: Tensor) -> onnx.ValueInfoProto:
-    """Name, type and shape of a tensor, as far as they are known."""
-    info = onnx.ValueInfoProto()
-    Types().write(tensor, info)
-    return info
-
-
-def constants(graph: Graph) -> list[Tensor]:
-    """Every constant a node of the graph reads, also from inside subgraphs, once."""
-    found: dict[str, Tensor] = {}
-    for node in graph.nodes:
-        for tensor in _read_by(node):
-            if query.is_constant(tensor):
-                found.setdefault(tensor.name, tensor)
-    return list(found.values())
-
-
-def _read_by(node: Node) -> list[Tensor]:
-    read = list(node.inputs)
-    for _, inner in subgraphs(node):
-        own = {id(t) for n in inner.nodes for t in n.outputs}
-        read += [t for n in inner.nodes for t in _read_by(n) if id(t) not in own]
-    return read

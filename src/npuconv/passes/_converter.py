@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import onnx
 from onnx import helper, version_converter
 
-from npuconv.model import query, shapes
+from npuconv.model import query, skeleton
 from npuconv.model.core import subgraphs
 from npuconv.model.save import node_proto
 from npuconv.passes import _broadcast
@@ -43,8 +43,8 @@ def convert(node: Node, source: int, target: int) -> onnx.ModelProto:
     graph = helper.make_graph(
         [proto],
         "one",
-        [shapes.value_info(t) for t in read.values()],
-        [shapes.value_info(t) for t in node.outputs if t.name],
+        [skeleton.value_info(t) for t in read.values()],
+        [skeleton.value_info(t) for t in node.outputs if t.name],
         [onnx.numpy_helper.from_array(t.values, t.name) for t in small if t.name in names],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", source)], ir_version=7)
@@ -105,4 +105,4 @@ def _keep_asymmetric(node: Node, converted: onnx.ModelProto) -> None:
 
 
 def _is_small(tensor: Tensor) -> bool:
-    return int(tensor.values.size) <= shapes.SMALL
+    return int(tensor.values.size) <= skeleton.SMALL

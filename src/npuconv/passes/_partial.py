@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npuconv.model import query
-from npuconv.model.shapes import SMALL
+from npuconv.model.skeleton import SMALL
 from npuconv.passes._partial_scalars import Element, Extent, Symbol
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from npuconv.model import query
-from npuconv.model.shapes import SMALL
+from npuconv.model.skeleton import SMALL
 from npuconv.passes._partial import Partial, UnknownError, wrapped
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npuconv.model import query
-from npuconv.model.shapes import SMALL
+from npuconv.model.skeleton import SMALL
 from npuconv.passes import _partial_scalars as scalars
 from npuconv.passes._partial import Partial, UnknownError, wrapped
 from npuconv.passes._partial_layout import LAYOUTS, required

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from npuconv.diagnostics import Finding, Severity
@@ -188,17 +189,22 @@ def _ops(nodes: Iterable[Node]) -> frozenset[str]:
 
 def _describe(nodes: list[Node]) -> str:
     """``4 Conv 1x1 + Concat``; a long list is counted, not told."""
-    counts = Counter(_one(node) for node in nodes)
+    counts = Counter(form_of(node) for node in nodes)
     if len(counts) > _MANY:
         counts = Counter(query.qualified(node) for node in nodes)
     return " + ".join(f"{n} {text}" if n > 1 else text for text, n in counts.items())
 
 
-def _one(node: Node) -> str:
+def form_of(node: Node) -> str:
     """``Conv 3x3, stride 2, group 4``: what tells it from others, channels left out."""
     win = window(node)
     name = query.qualified(node)
-    if win is None or win.kernel is None:
+    return name if win is None else _form(name, win)
+
+
+@lru_cache(maxsize=4096)  # a network has few windows that are different
+def _form(name: str, win: Window) -> str:
+    if win.kernel is None:
         return name
     name += "" if len(win.kernel) == 2 else f"{len(win.kernel)}D"
     return ", ".join((f"{name} {_times(win.kernel)}", *_details(win)))

@@ -52,9 +52,9 @@ def weight_bytes(node: Node) -> int:
 
 def macs(node: Node) -> int | None:
     """Multiply-accumulates of one node; 0 where it does none that are counted."""
-    win = window(node)
-    if win is not None and node.op in query.CONVOLUTIONS:
-        return win.macs()
+    if node.op in query.CONVOLUTIONS:
+        win = window(node)
+        return 0 if win is None else win.macs()
     if node.op in ("Gemm", "MatMul"):
         return _matmul_macs(node)
     return _recurrent_macs(node) if node.op in RECURRENT else 0
