@@ -63,7 +63,7 @@ def findings(
     """What one rule says of a model as it is, or as it was calibrated."""
     chip = target if isinstance(target, Target) else builtin(target)
     rule = next(r for r in _engine.all_rules() if r.code == code)
-    if rule.at == "calibrated":
+    if rule.at in ("calibrated", "measured"):
         return [f for f in calibrated(proto, **options) if f.code == code]
     ctx = RuleContext(read(proto), chip, Options(**options))
     return _engine.lint(ctx, at=rule.at, only=[code])

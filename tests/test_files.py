@@ -106,3 +106,13 @@ def test_not_writable(tmp_path, monkeypatch):
     """What the system says of the right to write is believed."""
     monkeypatch.setattr(os, "access", lambda *_args: False)
     assert "is not writable" in refused(tmp_path / "f")
+
+
+def test_what_was_written_is_noted(tmp_path):
+    """Each file once, in order, and only what is complete."""
+    with files.noted() as found:
+        for name in ("a", "b", "a"):
+            files.write(tmp_path / name, b"")
+        refused(tmp_path / "none" / "c")
+    files.write(tmp_path / "d", b"")
+    assert found == [tmp_path / "a", tmp_path / "b"]

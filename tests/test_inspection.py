@@ -64,6 +64,16 @@ def test_convolutions_of_unknown_rank_are_counted_and_not_shown():
     assert found.convolutions == ()
 
 
+def test_weights_in_nodes_are_counted():
+    """Exporters may write weights as Constant nodes."""
+    model = Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3)).model()
+    weight = model.graph.initializer[0]
+    made = onnx.helper.make_node("Constant", [], [weight.name], value=weight)
+    model.graph.node.insert(0, made)
+    del model.graph.initializer[0]
+    assert inspect(model).parameters == 108 + 4
+
+
 def test_nothing_is_changed(tmp_path):
     """A file and a proto stay as they are; the path is shown without folders."""
     path = tmp_path / "m.onnx"

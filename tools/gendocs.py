@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+from pydantic import BaseModel
+
 from npuconv import catalog, schemas
-from npuconv.config import Options, Preprocess
+from npuconv.config import Options, Preprocess, Selection
 from npuconv.target import Target, builtin_names
 from npuconv.target.limit import Limit
 from npuconv.target.relation import Relation
@@ -44,7 +47,12 @@ def _rules() -> str:
             f"{e['summary']} |" for e in catalog.rules()]  # fmt: skip
     table = "\n".join(["| code | name | severity | |", "|---|---|---|---|", *rows])
     body = "\n".join(catalog.explain(e["code"], "markdown") for e in catalog.rules())
-    return f"{NOTE}# Rules\n\n{table}\n\n{body}"
+    text = (
+        "What `npuconv explain --all` says of rules. The examples are in ONNX's own text "
+        "syntax; weights without numbers are random, and one number is all of them. They "
+        "are built and judged by the tests. Where no target is named, it is the built-in one."
+    )
+    return f"{NOTE}# Rules\n\n{text}\n\n{table}\n\n{body}"
 
 
 def _passes() -> str:
@@ -56,16 +64,22 @@ def _passes() -> str:
 
 
 def _options() -> str:
-    lines = ["| key | default | |", "|---|---|---|"]
-    for name, field in Options.model_fields.items():
-        if name == "preprocess":
-            for key, part in Preprocess.model_fields.items():
-                lines.append(f"| preprocess.{key} | `{part.default}` | {part.description} |")
+    lines = ["| key | default | |", "|---|---|---|", *_keys(Options, "")]
+    text = (
+        "Keys of a `--config` file; the flags of the same names win over it. `rules` has no flag."
+    )
+    return f"{NOTE}# Options\n\n{text}\n\n" + "\n".join(lines) + "\n"
+
+
+def _keys(model: type[BaseModel], prefix: str) -> Iterator[str]:
+    """A row for each key, those of a part under its name."""
+    parts = {"preprocess": (Preprocess, "preprocess."), "rules": (Selection, "rules.PATTERN.")}
+    for name, field in model.model_fields.items():
+        if not prefix and name in parts:
+            yield from _keys(*parts[name])
             continue
         default = field.get_default(call_default_factory=True)
-        lines.append(f"| {name} | `{default}` | {field.description} |")
-    text = "Keys of a `--config` file; the flags of the same names win over it."
-    return f"{NOTE}# Options\n\n{text}\n\n" + "\n".join(lines) + "\n"
+        yield f"| {prefix}{name} | `{default}` | {field.description} |"
 
 
 def _errors() -> str:

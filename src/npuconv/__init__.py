@@ -15,6 +15,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from npuconv.batch.entry import run_batch
     from npuconv.errors import (
         CalibrationError,
         ConfigError,
@@ -29,16 +30,19 @@ if TYPE_CHECKING:
     from npuconv.pipeline import Conversion, check, convert
     from npuconv.pipeline.verify import verify
     from npuconv.report.schema import Report
+    from npuconv.report.schema_batch import BatchReport
     from npuconv.report.schema_verify import VerifyReport
     from npuconv.target import Target
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "BatchReport": "npuconv.report.schema_batch",
     "Conversion": "npuconv.pipeline",
     "check": "npuconv.pipeline",
     "convert": "npuconv.pipeline",
     "Report": "npuconv.report.schema",
+    "run_batch": "npuconv.batch.entry",
     "Target": "npuconv.target",
     "VerifyReport": "npuconv.report.schema_verify",
     "verify": "npuconv.pipeline.verify",
@@ -59,6 +63,7 @@ _HOME = {
 }
 
 __all__ = [
+    "BatchReport",
     "CalibrationError",
     "ConfigError",
     "Conversion",
@@ -75,6 +80,7 @@ __all__ = [
     "__version__",
     "check",
     "convert",
+    "run_batch",
     "verify",
 ]
 

@@ -18,6 +18,7 @@ _CHECKED = {
     "float": "on the float graph, before and after rewriting",
     "calibrated": "on the float graph with what calibration has shown, by convert alone",
     "lowered": "on the written int8 graph",
+    "measured": "on what the int8 model was measured to do, by convert alone",
 }
 
 
@@ -90,9 +91,19 @@ def _rule_entry(rule: Rule) -> dict[str, Any]:
         "severity": str(rule.severity),
         "summary": rule.summary,
         "sections": {title: rule.section(title) for title in SECTIONS},
+        "example": _example(rule),
         "message": rule.message,
         "limits": list(rule.limits),
         "checked": _CHECKED[rule.at],
+    }
+
+
+def _example(rule: Rule) -> dict[str, dict[str, str]]:
+    """What is shown: a model on which the rule fires and one on which it does not."""
+    shown = rule.example
+    return {
+        "fires": {"model": shown.fires, "target": shown.device},
+        "silent": {"model": shown.silent, "target": shown.other or shown.device},
     }
 
 
@@ -116,10 +127,23 @@ def _text(entry: dict[str, Any]) -> str:
     head = f"{entry['code']} {entry['name']} ({entry['severity']})"
     parts = [head, _fill(entry["summary"])]
     parts += [f"{title}:\n{_fill(text, '  ')}" for title, text in entry["sections"].items()]
+    parts += [f"{title}:\n{textwrap.indent(picture, '  ')}" for title, picture in _pictures(entry)]
     parts.append(f"Message:\n{_fill(entry['message'], '  ')}")
     if entry["limits"]:
         parts.append(f"Limits of the target file:\n{_fill(', '.join(entry['limits']), '  ')}")
     return "\n\n".join([*parts, f"Checked {entry['checked']}."]) + "\n"
+
+
+def _pictures(entry: dict[str, Any]) -> list[tuple[str, str]]:
+    """Both examples with what the target says, as titles and text."""
+    shown: dict[str, dict[str, str]] = entry["example"]
+    titles = {"fires": "An example that it finds", "silent": "One that it does not"}
+    return [(titles[kind], _picture(**one)) for kind, one in shown.items() if one["model"]]
+
+
+def _picture(model: str, target: str) -> str:
+    said = "".join(f"# target: {line}\n" for line in target.splitlines())
+    return said + model
 
 
 def _fill(text: str, indent: str = "") -> str:
@@ -136,6 +160,8 @@ def _markdown(entry: dict[str, Any]) -> str:
         )
     lines = [f"## {entry['code']} {entry['name']}", f"*{entry['severity']}*: {entry['summary']}"]
     lines += [f"**{title}.** {text}" for title, text in entry["sections"].items()]
+    for title, picture in _pictures(entry):
+        lines.append(f"{title}:\n\n```text\n{picture}\n```")
     lines.append(f"**Message.** `{entry['message']}`")
     if entry["limits"]:
         names = ", ".join(f"`{name}`" for name in entry["limits"])

@@ -18,6 +18,7 @@ Format = Literal["qoperator", "qdq", "weights", "float"]
 Method = Literal["auto", "minmax", "percentile", "entropy", "mse"]
 Preset = Literal["unit", "signed", "imagenet", "raw"]
 Form = Literal["split", "dense", "sub-pixel", "zero-insertion"]
+Level = Literal["error", "warning", "note"]
 
 
 class _Strict(BaseModel):
@@ -52,6 +53,16 @@ class Preprocess(_Strict):
         return value
 
 
+class Selection(_Strict):
+    """Which findings count for the models of one pattern, and for how much."""
+
+    select: tuple[str, ...] = Field((), description="instead of the general key, if given")
+    ignore: tuple[str, ...] = Field((), description="besides the general key")
+    severity: dict[str, Level] = Field(
+        default_factory=dict, description="over the general key, code by code"
+    )
+
+
 class Options(_Strict):
     """What one conversion or check depends on."""
 
@@ -70,10 +81,30 @@ class Options(_Strict):
     offload: bool = Field(
         True, description="turn what is a convolution in disguise into one the device takes"
     )
+    pad_on_host: bool = Field(
+        True, description="let the host pad what it makes, where samples show finer steps by that"
+    )
     prefer: tuple[Form, ...] = Field(
         (),
         description="form of a rewrite whatever it costs: split or dense (grouped convolutions), "
         "sub-pixel or zero-insertion (transposed ones)",
+    )
+    keep_float: tuple[str, ...] = Field(
+        (),
+        description="pattern of names, as 'head/*', or op:OPERATOR: these nodes stay float, "
+        "on the host",
+    )
+    min_sqnr: float | None = Field(
+        None,
+        description="dB that the int8 model is to reach: layers run several times until it does, "
+        "as far as --max-extra-macs allows; below it, the conversion fails",
+    )
+    max_extra_macs: float | None = Field(
+        None,
+        ge=0,
+        le=1000,
+        description="percent more multiplications that may be spent on accuracy; by default none, "
+        "or up to 100 with --min-sqnr",
     )
     fail_on: Literal["error", "warning", "unknown", "never"] = Field(
         "error", description="from which level findings make the exit code 1"
@@ -81,8 +112,23 @@ class Options(_Strict):
     unknown: Literal["warn", "fail", "pass"] = Field(
         "warn", description="what a limit that the target marks '?' does"
     )
-    select: tuple[str, ...] = Field((), description="only these codes or prefixes of codes")
-    ignore: tuple[str, ...] = Field((), description="not these codes or prefixes of codes")
+    select: tuple[str, ...] = Field(
+        (), description="only these rules: codes, beginnings of codes, or names"
+    )
+    ignore: tuple[str, ...] = Field(
+        (), description="not these rules; the longer of two beginnings wins"
+    )
+    severity: dict[str, Level] = Field(
+        default_factory=dict,
+        description="CODE=error, warning or note: how bad the findings of a rule are",
+    )
+    rules: dict[str, Selection] = Field(
+        default_factory=dict,
+        description="select, ignore and severity for the models that a pattern fits",
+    )
+    baseline: str | None = Field(
+        None, description="file of findings that are accepted: they do not fail a check"
+    )
     verify: bool = Field(True, description="compare every rewrite with what it replaced")
     cache: str | None = Field(
         None, description="folder that keeps what was seen of the samples, for the next run"

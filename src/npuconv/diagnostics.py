@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -47,6 +48,7 @@ class Finding:
     fix: str = ""
     rewritten_by: str = ""  # the pass, when status is rewritten
     rewritten_into: str = ""
+    accepted: bool = False  # a baseline lists it: it does not fail
     origin: tuple[str, ...] = field(default=(), repr=False)  # source nodes it stands for
 
     @property
@@ -62,3 +64,19 @@ class Finding:
 def sort_key(finding: Finding) -> tuple[int, str, str, str]:
     """Worst first, then by code, node and message: stable from run to run."""
     return (-finding.severity.rank, finding.code, finding.node, finding.message)
+
+
+def fingerprint(model: str, target: str, code: str, node: str) -> str:
+    """What a finding is known by from run to run, whatever the value and the wording.
+
+    Args:
+        model: where the model is, relative to something that moves with it.
+        target: name of the target.
+        code: of the rule.
+        node: the user's own name of it; empty for the model.
+
+    Returns:
+        16 hexadecimal digits.
+    """
+    text = "\0".join((model, target, code, node))
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:16]

@@ -9,6 +9,7 @@ import onnx
 import onnxruntime as ort
 
 RUNTIME = f"onnxruntime {ort.__version__}"
+_limit = 0  # threads of an operator where a session does not say
 _SILENT = 4  # fatal only: a refusal reaches us as an exception, not as a line on stderr
 
 
@@ -16,12 +17,21 @@ class RuntimeRefusedError(Exception):
     """The runtime does not take the model; the message is its first line."""
 
 
+def limit_threads(count: int) -> None:
+    """What ``threads=0`` of a session means in this process from now on.
+
+    Where several processes share a machine each must leave the others their cores.
+    """
+    global _limit
+    _limit = count
+
+
 class Session:
     """A model loaded into onnxruntime on the CPU.
 
     Args:
         model: the model, or its bytes.
-        threads: of one operator; 0 lets onnxruntime use every core.
+        threads: of one operator; 0: as many as ``limit_threads`` says, or every core.
         optimize: False runs each node as written, which a comparison needs.
         eager: a node runs as soon as it can, in the order of the model, so that a tensor
             that only a statistic reads does not stay until the end.
@@ -40,7 +50,7 @@ class Session:
     ) -> None:
         options = ort.SessionOptions()
         options.log_severity_level = _SILENT
-        options.intra_op_num_threads = threads
+        options.intra_op_num_threads = threads or _limit
         options.inter_op_num_threads = 1
         if eager:
             options.execution_order = ort.ExecutionOrder.PRIORITY_BASED

@@ -40,6 +40,17 @@ class Convolution:
 
 
 @dataclass(frozen=True)
+class Step:
+    """One node as the model has it."""
+
+    name: str
+    op: str
+    output: str
+    parameters: int
+    macs: int | None
+
+
+@dataclass(frozen=True)
 class Inspection:
     """A model in numbers."""
 
@@ -55,7 +66,12 @@ class Inspection:
     in_subgraphs: int
     parameters: int
     macs: int | None
+    peak_bytes: int | None  # of the tensors between the nodes, at the worst moment
+    peak_int8_bytes: int | None  # if what is float were int8
+    peak_node: str  # that runs then
+    attributes: dict[str, dict[str, int]]  # of the convolutions: how often each value occurs
     convolutions: tuple[Convolution, ...]
+    steps: tuple[Step, ...]
 
     def as_json(self) -> str:
         """Everything, for programs."""
@@ -100,6 +116,7 @@ def summarize(model: Model) -> Inspection:
     nodes = [node for node, _ in model.walk()]
     inside = len(nodes) - len(model.nodes())
     header = model.header
+    convolutions, worst = tuple(_rows(model)), plan.peak(model)
     return Inspection(
         path=model.name,
         sha256=model.sha256,
@@ -111,9 +128,45 @@ def summarize(model: Model) -> Inspection:
         operators=dict(sorted(Counter(query.qualified(n) for n in nodes).items())),
         nodes=len(nodes),
         in_subgraphs=inside,
-        parameters=sum(math.prod(t.shape) for t in skeleton.constants(model.graph)),
+        parameters=_parameters(model, nodes),
         macs=_total(model),
-        convolutions=tuple(_rows(model)),
+        peak_bytes=worst.bytes if worst else None,
+        peak_int8_bytes=worst.int8_bytes if worst else None,
+        peak_node=worst.node if worst else "",
+        attributes=_histogram(convolutions),
+        convolutions=convolutions,
+        steps=tuple(_step(model, node) for node in model.nodes()),
+    )
+
+
+def _parameters(model: Model, nodes: list[Node]) -> int:
+    """Elements of all constants, also of those that nodes make."""
+    made = [n.outputs[0] for n in nodes if query.qualified(n) == "Constant" and n.outputs]
+    shapes_of = [t.shape for t in skeleton.constants(model.graph)]
+    shapes_of += [query.static_shape(tensor) or (0,) for tensor in made]
+    return sum(math.prod(shape) for shape in shapes_of)
+
+
+def _histogram(convolutions: tuple[Convolution, ...]) -> dict[str, dict[str, int]]:
+    """How often each value of each attribute occurs, the most frequent first."""
+    names = ("op", "mode", "kernel", "strides", "dilations", "pads")
+    counts = {name: Counter(getattr(one, name) for one in convolutions) for name in names}
+    return {
+        name: dict(sorted(count.items(), key=lambda item: (-item[1], item[0])))
+        for name, count in counts.items()
+        if count
+    }
+
+
+def _step(model: Model, node: Node) -> Step:
+    plain = as_float(node)
+    output = _dims(query.shape(node.outputs[0])) if node.outputs else ""
+    return Step(
+        name=model.label(node),
+        op=query.qualified(node),
+        output=output,
+        parameters=plan.parameters(node),
+        macs=plan.macs(plain),
     )
 
 

@@ -68,3 +68,18 @@ def test_unknown(cli, name, hint):
     assert (done.code, done.out) == (2, "")
     assert name in done.error
     assert hint in done.error
+
+
+def test_an_example_of_each_kind(cli):
+    """With what the target says, where it is not the built-in one."""
+    done = cli("explain", "SHP006")
+    found, silent = done.out.split("An example that it finds:\n")[1].split(
+        "One that it does not:\n"
+    )
+    assert found.startswith("  # target: operators: {Conv: {limits: {kernel_h: {max: 3}}}}\n")
+    assert "  weight w: float[4,3,5,5]\n  y = Conv (x, w)\n" in found
+    assert "  weight w: float[4,3,3,3]\n  y = Conv (x, w)\n" in silent
+    shown = json.loads(cli("explain", "SHP006", "--format", "json").out)["example"]
+    assert shown["fires"]["model"] != shown["silent"]["model"]
+    assert shown["fires"]["target"] == shown["silent"]["target"]
+    assert "```text\n# target: " in cli("explain", "SHP006", "--format", "markdown").out

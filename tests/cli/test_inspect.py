@@ -19,9 +19,32 @@ def test_text(cli, model, folder):
     assert "opset 17, IR 8, no producer" in lines
     assert "inputs x: float32 Nx1x8x8" in lines
     assert "operators BatchNormalization 1, Conv 3, Flatten 1, Gemm 1, MaxPool 1, Relu 3" in lines
-    assert "conv0 plain Nx1x8x8 3x3 1x1 1x1 SAME_UPPER 2,304" in lines
-    assert "conv4 depthwise Nx4x4x4 3x3 1x1 1x1 1,1,1,1 576" in lines
+    assert "conv0 plain Nx1x8x8 3x3 SAME_UPPER 2,304" in lines
+    assert "conv4 depthwise Nx4x4x4 3x3 1,1,1,1 576" in lines
+    assert "convolutions: 3" in lines
+    assert "kernel 3x3 (2), 1x1 (1)" in lines
+    assert "dilations 1x1 (3)" in lines
+    assert any(line.startswith("activations at most 2.0 KiB at a time, 512 B in") for line in lines)
     assert sorted(folder.iterdir()) == before
+
+
+def test_verbose(cli, model):
+    """Every node, with its shape and its costs."""
+    done = cli("inspect", model, "-v")
+    lines = lines_of(done)
+    assert "name operator output parameters MACs" in lines
+    assert "conv0 Conv Nx4x8x8 36 2,304" in lines
+    assert "name operator output parameters MACs" not in lines_of(cli("inspect", model))
+
+
+def test_long_shapes_are_broken(cli, folder):
+    """No line is wider than 80 columns, and no extent is left out."""
+    names = ["p2o.DynamicDimension.0", 3, "p2o.DynamicDimension.1", "p2o.DynamicDimension.2"]
+    onnx.save(Net(x=tuple(names)).conv("x").model(), folder / "m.onnx")
+    done = cli("inspect", "m.onnx")
+    assert max(map(len, done.out.splitlines())) <= 80
+    assert f"inputs x: float32 {' x '.join(map(str, names))}" in " ".join(done.out.split())
+    assert " ?x3x?x? " in done.out
 
 
 def test_json(cli, model):
@@ -30,6 +53,9 @@ def test_json(cli, model):
     found = json.loads(done.out)
     assert done.code == 0
     assert found["parameters"] == 1422
+    assert found["attributes"]["mode"] == {"plain": 2, "depthwise": 1}
+    assert found["peak_bytes"] == 4 * found["peak_int8_bytes"]
+    assert len(found["steps"]) == found["nodes"]
     assert [c["name"] for c in found["convolutions"]] == ["conv0", "conv4", "conv6"]
 
 

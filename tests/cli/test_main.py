@@ -202,6 +202,17 @@ def test_interrupted(cli, model, folder, monkeypatch):
     assert sorted(folder.iterdir()) == before
 
 
+def test_interrupted_after_the_model(cli, model, monkeypatch):
+    """What is complete stays, and is named."""
+
+    def stop(*_args: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("npuconv.cli.convert._show", stop)
+    done = cli("convert", model)
+    assert (done.code, done.error) == (130, "npuconv: error: interrupted; kept: model.npu.onnx")
+
+
 @pytest.mark.skipif(os.name != "posix", reason="pipes of other systems break in other ways")
 def test_reader_goes_away(folder):
     """``npuconv explain --all | head`` is no error."""

@@ -24,7 +24,7 @@ def test_every_option_is_a_flag(command):
         flag = "--" + name.replace("_", "-")
         if field.annotation is bool:
             assert there[f"--no-{flag[2:]}"].help == f"do not {field.description}"
-        elif name != "preprocess":
+        elif name not in {"preprocess", "rules"}:
             assert there[flag].help.startswith(field.description)
     names = {"preset": "--preprocess", "layout": "--input-layout"}
     assert {names.get(n, f"--{n}") for n in Preprocess.model_fields} <= set(there)
@@ -43,6 +43,7 @@ def test_flags():
         {
             "select": "SHP, DTY001",
             "prefer": "dense,sub-pixel",
+            "keep_float": ("a,b/*", "op:Conv"),
             "input_shape": ("a:0=1,3,8,8", "b=2x4"),
             "preprocess__mean": "1.5,2,3",
             "preprocess__crop": "8,9",
@@ -52,6 +53,7 @@ def test_flags():
     )
     assert found.select == ("SHP", "DTY001")
     assert found.prefer == ("dense", "sub-pixel")
+    assert found.keep_float == ("a,b/*", "op:Conv")
     assert found.input_shape == {"a:0": (1, 3, 8, 8), "b": (2, 4)}
     assert found.preprocess == Preprocess(mean=(1.5, 2.0, 3.0), crop=(8, 9))
     assert (found.verify, found.seed) == (False, 7)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -77,6 +79,13 @@ def test_progress(folder, model):
     assert "calibrating" not in on_terminal(folder, "convert", model, "-q", stream="stderr")[1]
 
 
+def test_what_comes_after_calibrating(folder, model):
+    """When the samples are through, the terminal says what goes on; with how fast they were."""
+    _, shown = on_terminal(folder, "convert", model, "--no-color", stream="stderr")
+    assert "choosing ranges and weights, measuring" in shown
+    assert "\x1b[3" not in shown  # no colour; the cursor still moves
+
+
 @contextlib.contextmanager
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """This process' streams as a terminal; gives the other end."""
@@ -120,6 +129,47 @@ def test_bar(monkeypatch):
         shown = drain(other_end)
     assert "first" in shown
     assert "second" in shown
+
+
+def test_rate(monkeypatch):
+    """A bar says how many a second, and how long the rest takes."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "100")
+    with terminal(monkeypatch) as other_end:
+        with screen.progress(quiet=False, then="afterwards") as step:
+            for done in range(5):
+                step("samples", done + 1, 5)
+                time.sleep(0.15)
+        shown = drain(other_end)
+    assert re.search(r"\d/s", shown)
+    assert "afterwards" in shown
+
+
+def test_width(monkeypatch):
+    """Text is as wide as the terminal, within reason; 80 columns elsewhere."""
+    assert screen.width() == 80
+    with terminal(monkeypatch):
+        found = []
+        for columns in ("40", "70", "300"):
+            monkeypatch.setenv("COLUMNS", columns)
+            found.append(screen.width())
+    assert found == [60, 70, 100]
+
+
+@pytest.mark.parametrize("command", ["check", "inspect", "convert"])
+def test_narrow_terminals(folder, model, command):
+    """Nothing is wider than the terminal."""
+    verbose = ["-v", "--no-color"]
+    code, shown = on_terminal(folder, command, model, *verbose, stream="stdout", COLUMNS="60")
+    assert code == 0
+    assert max(len(line) for line in shown.splitlines()) <= 60
+
+
+def test_interrupted():
+    """Files that are complete stay, and are named; many of a folder are counted."""
+    assert screen.interrupted([]) == "interrupted; nothing was written"
+    made = [Path("out.onnx"), *(Path("cache") / f"{at}.npz" for at in range(9))]
+    assert screen.interrupted(made) == "interrupted; kept: out.onnx, 9 files in cache"
 
 
 def test_no_bar(capsys):

@@ -7,10 +7,14 @@ import pytest
 
 from asserts import context, read, run, run_pass
 from builders import Net
+from npuconv.errors import ModelError
 from npuconv.model import save
 from npuconv.model.types import Node
+from npuconv.passes._context import PassContext
 from npuconv.quant.layer import Rounded
-from plans import converted
+from npuconv.quant.requantize import float_factors, shifts
+from npuconv.target.formats import Requantize
+from plans import converted, quantize
 from plans import prepare as prepare
 
 NAME = "quantize-weights"
@@ -140,3 +144,36 @@ def test_the_numbers_stay_near(build):
     _, _, explicit = converted(proto)
     old, new = run(proto)[0], run(explicit)[0]
     assert np.abs(old - new).max() < 0.1 * np.abs(old).max()
+
+
+def shifting(ctx: PassContext, **how: object) -> None:
+    """The target multiplies by integers and shifts."""
+    made = Requantize.model_validate({"kind": "shift", **how})
+    activations = ctx.target.activations.model_copy(update={"requantize": made})
+    ctx.target = ctx.target.model_copy(update={"activations": activations})
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_a_device_that_shifts(bits):
+    """Factors are what its integers can say, and the bias has their scale."""
+    model, ctx = read(block().model()), context()
+    shifting(ctx, multiplier_bits=bits)
+    quantize(model, ctx)
+    for conv in model.nodes("Conv"):
+        (source, result), scales = ctx.ends[conv.name], stored(conv)[1]
+        factors = float_factors(source.nominal, scales, result.nominal)
+        found = shifts(factors, bits=bits)
+        said = np.ldexp(found.multiplier.astype(np.float64), -found.shift)
+        np.testing.assert_allclose(factors, said, rtol=2.0**-23)
+        bias = conv.inputs[2].inputs[0].inputs[1].values
+        assert np.array_equal(bias, source.nominal * scales)
+    old, new = run(block().model())[0], run(save.to_proto(model))[0]
+    assert np.abs(old - new).max() < 0.1 * np.abs(old).max()
+
+
+def test_a_factor_out_of_reach():
+    """It is named, with what helps."""
+    model, ctx = read(block().model()), context()
+    shifting(ctx, multiplier_bits=2, max_shift=0)
+    with pytest.raises(ModelError, match=r"'first': a factor.*--keep-float"):
+        quantize(model, ctx)

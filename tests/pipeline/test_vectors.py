@@ -10,7 +10,8 @@ import numpy as np
 import onnx
 import pytest
 
-from builders import Net
+import npuconv
+from builders import Net, digits, images
 from int8_layers import needs_exact_runtime, random_case
 from int8_pairs import float_model, integer_model, samples
 from npuconv.errors import ModelError, OutputError, TargetError, UsageError
@@ -134,6 +135,22 @@ def test_a_device_that_shifts(model, tmp_path):
     again = convolve(one, a["x"], lambda t: by_shift(t, a["multiplier"], a["shift"], 0, "half_up"))
     np.testing.assert_array_equal(again, a["y"])
     assert found.mismatches == {"conv": row["mismatches"]}  # four bits are few
+
+
+@needs_exact_runtime
+def test_a_model_made_for_a_device_that_shifts(tmp_path):
+    """Its scales say integers and shifts, so runtime and device differ at ties alone."""
+    shift = "requantize: {kind: shift, multiplier_bits: 8, rounding: half_even}"
+    text = Target.load("npu-int8").yaml.replace("activations:\n", f"activations:\n  {shift}\n")
+    (chip := tmp_path / "chip.yaml").write_text(text)
+    x, wrong = {"x": images(16, 1, 8, 8)}, []
+    for target in ("npu-int8", str(chip)):
+        made = npuconv.convert(digits(), target, calibration=x)
+        made.save(tmp_path / "m.onnx")
+        found = vectors(tmp_path / "m.onnx", tmp_path / target[-4:], x, target=str(chip))
+        wrong.append(sum(found.mismatches.values()))
+    assert wrong[0] > 0
+    assert wrong[1] == 0
 
 
 def test_the_device_that_the_model_is_for(model, tmp_path):

@@ -12,7 +12,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from npuconv.diagnostics import Severity, Status
-from npuconv.report import github, html, jsonfmt, junit, markdown, sarif
+from npuconv.report import github, html, html_rows, jsonfmt, junit, markdown, sarif
 from npuconv.report.escape import visible
 from npuconv.report.schema import FindingInfo, Report, Summary, Timing
 
@@ -87,10 +87,11 @@ def test_html_bars_stay_inside(report: Report) -> None:
     """A layer's bar is at most as long as its track, and can always be seen."""
     assert report.quantization is not None
     layer = report.quantization.layers[0]
-    widths = [
-        html._width(layer.model_copy(update={"sqnr_db": decibel})) for decibel in (-9.0, 30.0, 99.0)
+    bars = [
+        html_rows.LayerBar(layer.model_copy(update={"sqnr_db": decibel}))
+        for decibel in (-9.0, 30.0, 99.0)
     ]
-    assert widths == ["1.0%", "50.0%", "100.0%"]
+    assert [bar.share for bar in bars] == ["1.0", "50.0", "100.0"]
 
 
 def test_markdown_renders_names_as_text(report: Report, clean: Report) -> None:
@@ -121,18 +122,20 @@ def test_markdown_name_of_blanks() -> None:
 
 
 def test_sarif_is_well_formed(report: Report, clean: Report) -> None:
-    """Each result points at its rule, its node and its model."""
-    log = json.loads(sarif.render_many([report, clean]))
+    """Each result points at its rule, its node and its model; several models are one run."""
+    model = clean.model.model_copy(update={"path": "other.onnx"})
+    other = clean.model_copy(update={"model": model})
+    log = json.loads(sarif.render_many([other, report]))
     assert log["version"] == "2.1.0"
-    assert len(log["runs"]) == 2
-    run = log["runs"][0]
+    (run,) = log["runs"]
     rules = run["tool"]["driver"]["rules"]
     assert [rule["id"] for rule in rules] == sorted(rule["id"] for rule in rules)
+    assert len(run["artifacts"]) == 2
     for result in run["results"]:
         assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
         assert result["level"] in {"error", "warning", "note"}
-        physical = result["locations"][0]["physicalLocation"]
-        assert physical["artifactLocation"]["uri"] == report.model.path
+        place = result["locations"][0]["physicalLocation"]["artifactLocation"]
+        assert place == {"uri": report.model.path, "index": 1}
     assert {result["properties"]["status"] for result in run["results"]} == {"remaining", "unknown"}
 
 

@@ -103,7 +103,7 @@ def test_other_formats_have_it_too(report: Report, render: Callable[[Report], st
 def test_html_has_every_node(report: Report) -> None:
     """Those taken together are unfolded on a click."""
     page = html.render(report)
-    assert page.count("<code>/encoder/2/Conv</code>") == 1
+    assert page.count('<code class="n">/encoder/2/Conv</code>') == 2
     assert "Node by node" in page
     assert page.count("split (chosen): 1.2 M MACs") == 5
 

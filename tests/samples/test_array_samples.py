@@ -82,7 +82,7 @@ def test_wrong_shape(shape: tuple[int, ...]) -> None:
 def test_names() -> None:
     """A missing name is reported with those found, an extra one is a note."""
     message = refuse({"images": X, "y": X}, spec("image"))
-    assert "no array named 'image'; found 'images', 'y' (did you mean 'images'?)" in message
+    assert "no array named 'image'; found 'images', 'y' (rename 'images' to 'image')" in message
     assert "name the arrays like" in refuse({"q": X})
     assert "found none" in refuse({})
     assert read({"x": X, "labels": object()}).notes == ("not an input, ignored: 'labels'",)

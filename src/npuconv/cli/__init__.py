@@ -12,22 +12,25 @@ import gc
 import importlib
 import os
 import sys
+from pathlib import Path
 
 import click
 
-from npuconv import __version__
+from npuconv import __version__, files
+from npuconv.cli import screen
 from npuconv.errors import InternalError, NpuconvError
 
 # Name of the command -> what it does. The module of that name holds a function of that name.
 COMMANDS = {
     "convert": "Convert a float ONNX model into a device-ready int8 model and a report.",
     "check": "Say whether models can be converted, and why not; writes no model.",
+    "batch": "Convert many models for many targets, each job in a process of its own.",
     "verify": "Say how far an int8 model is from the float model, whole and by layer.",
     "vectors": "Write integer inputs and outputs of every layer, to test a device with.",
     "inspect": "Show what is in a model: operators, convolutions, shapes, costs.",
     "target": "List, show, compare and check descriptions of devices.",
     "explain": "Explain a rule or a pass: what, why, how to fix.",
-    "schema": "Print the JSON schema of a report, a configuration or a target file.",
+    "schema": "Print the JSON schema of a report, a configuration, a jobs or a target file.",
 }
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
@@ -91,6 +94,11 @@ def run(arguments: list[str]) -> int:
     Returns:
         0 done, 1 findings, 2 a user's mistake, 70 a bug of ours.
     """
+    with files.noted() as written:
+        return _run(arguments, written)
+
+
+def _run(arguments: list[str], written: list[Path]) -> int:
     try:
         result = cli.main(arguments, prog_name="npuconv", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -103,7 +111,7 @@ def run(arguments: list[str]) -> int:
             raise
         return _fail(str(error), error.exit_code)
     except (KeyboardInterrupt, click.Abort):
-        return _fail("interrupted; nothing was written", INTERRUPTED)
+        return _fail(screen.interrupted(written), INTERRUPTED)
     except SystemExit:  # click's answer to a closed pipe, as of ``npuconv explain | head``
         return 0
     except Exception as error:

@@ -11,8 +11,10 @@ from npuconv.cli import screen
 from npuconv.cli.options import collect, output_options, shared_options
 
 if TYPE_CHECKING:
+    from npuconv.config import Options
     from npuconv.report.schema import Report
 
+DEFAULT_BASELINE = "npuconv-baseline.json"
 FORMATS = ("text", "json", "sarif", "junit", "github", "markdown")
 
 
@@ -21,11 +23,17 @@ FORMATS = ("text", "json", "sarif", "junit", "github", "markdown")
 @click.option(
     "--output-format", type=click.Choice(FORMATS), default="text", help="what stdout gets"
 )
+@click.option(
+    "--write-baseline",
+    is_flag=True,
+    help=f"accept what fails now: write it to the --baseline file  [default: {DEFAULT_BASELINE}]",
+)
 @shared_options
 @output_options
 def check(
     models: tuple[str, ...],
     output_format: str,
+    write_baseline: bool,
     config: str | None,
     reports: tuple[str, ...],
     timings: bool,
@@ -37,25 +45,35 @@ def check(
     """Say whether models can be converted, and why not; writes no model.
 
     MODEL is a file, or a directory that is searched for .onnx files. The findings are
-    those convert has. Exit code 0: nothing at or above --fail-on; 1: findings; 2: a file
-    that cannot be read; the others are checked all the same.
+    those convert has. Exit code 0: nothing at or above --fail-on, but for what the
+    baseline accepts; 1: findings; 2: a file that cannot be read; the others are checked
+    all the same.
     """
     from npuconv.errors import ModelError
+    from npuconv.pipeline.accept import orphaned, renew
     from npuconv.pipeline.entry import check_with
     from npuconv.report import format_of
 
-    options = collect(config, flags)
+    options, renewal = _prepared(collect(config, flags), write_baseline)
     for path in reports:
         format_of(path)
     found: list[Report] = []
+    names: list[str] = []
     unreadable = 0
     for path in expand(models):
         try:
             found.append(check_with(path, options, timings=timings))
+            names.append(path)
         except ModelError as error:
             unreadable += 1
             click.echo(f"npuconv: error: {error}", err=True)
     _show(found, output_format, reports, quiet, verbose, no_color)
+    if renewal:
+        reports_by_path = dict(zip(names, found, strict=True))
+        screen.say(renew(renewal, reports_by_path, options.fail_on), quiet=quiet)
+        return 2 if unreadable else 0
+    for sentence in orphaned(options.baseline):
+        screen.say(sentence, quiet=quiet)
     worst = max((report.summary.exit_code for report in found), default=0)
     return 2 if unreadable else worst
 
@@ -78,6 +96,21 @@ def expand(models: tuple[str, ...]) -> list[str]:
     return list(found)
 
 
+def _prepared(options: Options, write_baseline: bool) -> tuple[Options, str]:
+    """The options of the run, and the baseline that is to be written afterwards, if any."""
+    from npuconv import files
+    from npuconv.errors import UsageError
+
+    if not write_baseline:
+        return options, ""
+    if options.fail_on == "never":
+        hint = "give the --fail-on that you want to pass"
+        raise UsageError("--write-baseline accepts what fails: nothing does", hint=hint)
+    path = options.baseline or DEFAULT_BASELINE
+    files.check_writable(path)
+    return options.model_copy(update={"baseline": None}), path
+
+
 def _show(
     found: list[Report],
     output_format: str,
@@ -98,11 +131,11 @@ def _show(
     if quiet:
         return
     if output_format == "text":
-        color = screen.wants_color(no_color)
+        color, width = screen.wants_color(no_color), screen.width()
         if many:
-            shown = text.render_many(found, color=color, verbose=verbose)
+            shown = text.render_many(found, color=color, verbose=verbose, width=width)
         else:
-            shown = text.render(found[0], color=color, verbose=verbose)
+            shown = text.render(found[0], color=color, verbose=verbose, width=width)
     else:
         shown = render_many(found, output_format) if many else render(found[0], output_format)
     click.echo(shown, nl=False)

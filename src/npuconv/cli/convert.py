@@ -11,6 +11,8 @@ import click
 from npuconv.cli import screen
 from npuconv.cli.options import collect, output_options, shared_options
 
+_AFTERWARDS = "choosing ranges and weights, measuring"
+
 
 @click.command()
 @click.argument("model")
@@ -42,7 +44,7 @@ def convert(
     written = reports or _default_reports(destination)
     _check_destinations(model, destination, written)
     try:
-        with screen.progress(quiet) as bar:
+        with screen.progress(quiet, no_color=no_color, then=_AFTERWARDS) as bar:
             result = convert_with(
                 model, options, options.calibration, _announcing(bar, quiet), timings=timings
             )
@@ -113,4 +115,6 @@ def _show(
         files.write(path, render(report, format_of(path)))
     if not quiet:
         color = screen.wants_color(no_color)
-        click.echo(text.render(report, color=color, verbose=verbose), nl=False)
+        click.echo(
+            text.render(report, color=color, verbose=verbose, width=screen.width()), nl=False
+        )

@@ -16,6 +16,15 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 # Fields whose flag is not their own name.
 _FLAGS = {"preset": "--preprocess", "layout": "--input-layout"}
+_IN_FILES_ONLY = {"rules"}
+_PAIRS = {"input_shape": "NAME=1,3,224,224", "severity": "CODE=LEVEL"}
+_REPEATED = {"keep_float": "PATTERN"}  # not split at commas, which names may hold
+_METAVARS = {
+    "baseline": "FILE",
+    "cache": "FOLDER",
+    "max_extra_macs": "PERCENT",
+    "min_sqnr": "DB",
+}
 
 
 def shared_options(command: Command) -> Command:
@@ -24,7 +33,7 @@ def shared_options(command: Command) -> Command:
         if name == "preprocess":
             for key, part in reversed(Preprocess.model_fields.items()):
                 command = _option(_FLAGS.get(key, _flag(key)), f"preprocess__{key}", part)(command)
-        else:
+        elif name not in _IN_FILES_ONLY:
             command = _option(_flag(name), name, field)(command)
     text = "YAML file with the same keys as these flags; a flag wins over it"
     return click.option("--config", metavar="FILE.yaml", help=text)(command)
@@ -82,9 +91,11 @@ def _option(flag: str, name: str, field: FieldInfo) -> Callable[[Command], Comma
     elif kind is int:
         settings["type"] = int
     elif typing.get_origin(kind) is dict:
-        settings |= {"multiple": True, "metavar": "NAME=1,3,224,224"}
+        settings |= {"multiple": True, "metavar": _PAIRS[name]}
+    elif name in _REPEATED:
+        settings |= {"multiple": True, "metavar": _REPEATED[name]}
     else:
-        settings["metavar"] = _metavar(kind)
+        settings["metavar"] = _METAVARS.get(name) or _metavar(kind)
     return click.option(flag, name, **settings)
 
 
@@ -113,6 +124,8 @@ def _parse(name: str, value: Any) -> Any:
     """Text of a flag as the plain value the configuration file would hold."""
     if name == "input_shape":
         return dict(_shape(item) for item in value)
+    if name == "severity":
+        return dict(_level(part) for item in value for part in item.split(","))
     if name in _COMMA_SEPARATED:
         return [_number(part) for part in str(value).split(",") if part]
     return value
@@ -142,6 +155,13 @@ def _shape(text: str) -> tuple[str, list[int]]:
         raise click.BadParameter(
             f"{text!r} is not NAME=1,3,224,224", param_hint="--input-shape"
         ) from None
+
+
+def _level(text: str) -> tuple[str, str]:
+    code, separator, level = text.strip().partition("=")
+    if not separator:
+        raise click.BadParameter(f"{text!r} is not CODE=LEVEL", param_hint="--severity")
+    return code, level
 
 
 def _number(text: str) -> Any:

@@ -4,15 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn, TaskID
+
+_USUAL, _NARROWEST, _WIDEST = 80, 60, 100  # columns; longer lines are hard to read
+_NAMED = 3  # files of a folder that are named one by one
 
 
 def wants_color(no_color: bool) -> bool:
     """Colour on a terminal, unless the user or the environment says no."""
     return not no_color and not os.environ.get("NO_COLOR") and sys.stdout.isatty()
+
+
+def width() -> int:
+    """Columns for text: those of the terminal within reason, 80 elsewhere."""
+    if not sys.stdout.isatty():
+        return _USUAL
+    return min(max(shutil.get_terminal_size().columns, _NARROWEST), _WIDEST)
 
 
 def say(text: str, *, quiet: bool = False) -> None:
@@ -22,29 +39,54 @@ def say(text: str, *, quiet: bool = False) -> None:
 
 
 @contextlib.contextmanager
-def progress(quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
-    """A progress bar with rate and remaining time; nothing where stderr is no terminal."""
+def progress(
+    quiet: bool, *, no_color: bool = False, then: str = ""
+) -> Iterator[Callable[[str, int, int], None]]:
+    """A bar for each stage, with rate and remaining time; nothing where stderr is no terminal.
+
+    Args:
+        quiet: show nothing.
+        no_color: bars in the colour of the text.
+        then: what is done after the last stage, by which nobody can say how far it is.
+    """
     if quiet or not sys.stderr.isatty():
         yield lambda _stage, _done, _total: None
         return
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import Progress
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(
-        *columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True
-    ) as bar:
-        tasks: dict[str, object] = {}
+    console = Console(stderr=True, no_color=no_color or None)
+    with Progress(*_columns(), console=console, transient=True) as bar:
+        tasks: dict[str, TaskID] = {}
 
         def step(stage: str, done: int, total: int) -> None:
             if stage not in tasks:
-                tasks[stage] = bar.add_task(stage, total=total)
-            bar.update(tasks[stage], completed=done, total=total)  # type: ignore[arg-type]
+                tasks[stage] = bar.add_task(stage, total=total, rate="")
+            bar.update(tasks[stage], completed=done, total=total, rate=_rate(bar, tasks[stage]))
+            if then and done == total and then not in tasks:
+                tasks[then] = bar.add_task(then, total=None, rate="")
 
         yield step
+
+
+def _columns() -> list[ProgressColumn]:
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+
+    left = TimeRemainingColumn(elapsed_when_finished=True)
+    rate = TextColumn("{task.fields[rate]}")
+    bar = BarColumn(bar_width=24)
+    return [TextColumn("{task.description}"), bar, MofNCompleteColumn(), rate, left]
+
+
+def _rate(bar: Progress, task: TaskID) -> str:
+    speed = bar.tasks[bar.task_ids.index(task)].speed
+    return f"{speed:.3g}/s" if speed else ""
+
+
+def interrupted(written: list[Path]) -> str:
+    """What to say of a run that was cut short: which files are complete, and stay."""
+    folders = Counter(path.parent for path in written)
+    few = [str(path) for path in written if folders[path.parent] <= _NAMED]
+    many = [f"{n} files in {folder}" for folder, n in folders.items() if n > _NAMED]
+    kept = ", ".join((*few, *many))
+    return f"interrupted; kept: {kept}" if kept else "interrupted; nothing was written"

@@ -18,6 +18,8 @@ from npuconv.model.conv import Window, window
 from npuconv.model.geometry import SAME, effective_kernel
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from npuconv.model.types import Node
 
 # Before opset 7 these have the shape of their first input, whatever they broadcast.
@@ -31,7 +33,7 @@ _PAD_HAS_PADS = 2
 _OF_OPSET_1 = frozenset({"GlobalLpPool", "LpPool", "Split"})
 
 
-def opset(source: int, nodes: list[Node]) -> int:
+def opset(source: int, nodes: Sequence[Node]) -> int:
     """The opset to infer shapes in: nothing is known of Pad-1."""
     if source < _PAD_HAS_PADS and not any(n.op in _OF_OPSET_1 for n in nodes):
         return _PAD_HAS_PADS

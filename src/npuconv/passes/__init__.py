@@ -31,6 +31,8 @@ class Phase(StrEnum):
 
     CANONICALIZE = "canonicalize"  # same meaning, one spelling, whatever the target
     LEGALIZE = "legalize"  # make it fit the target
+    SHARE = "share"  # what the host had better do for the device
+    REPEAT = "repeat"  # what a budget of multiplications buys
     QUANTIZE = "quantize"  # float becomes int8 with explicit conversions
     LOWER = "lower"  # conversions are absorbed into integer operators
 

@@ -65,17 +65,43 @@ class RefusalRecord:
 
 
 @dataclass
+class Repeat:
+    """A layer that runs several times.
+
+    Attributes:
+        node: name of the convolution it was.
+        source: the tensor it read.
+        output: the tensor that the convolution made.
+        result: the tensor that the layer made, and that the mean makes now.
+        shifts: constants that are added to the inputs of the copies, scalars of value 0 in
+            the rank of the input; empty where the device makes the input.
+        copies: names of new nodes and of what they make, and whether it is the convolution.
+    """
+
+    node: str
+    source: str
+    output: str
+    result: str
+    shifts: list[Tensor] = field(default_factory=list)
+    copies: list[tuple[str, str, bool]] = field(default_factory=list)
+
+
+@dataclass
 class PassContext:
     """Handed to every pass of one conversion."""
 
     target: Target
     options: Options
     verify: bool = True
+    kept: frozenset[str] = frozenset()  # labels of source nodes that stay float, on the host
+    to_pad: frozenset[str] = frozenset()  # tensors that the host had better pad
     current: str = ""
     plan: Plan | None = None  # quantize and lower only
     encodings: dict[str, Encoding] = field(default_factory=dict)  # by tensor; empty: weights only
     ends: dict[str, tuple[Encoding, Encoding]] = field(default_factory=dict)  # by node name
     rounded: dict[str, Rounded] = field(default_factory=dict)  # by node name: weights tuned
+    copies: dict[str, int] = field(default_factory=dict)  # by node name: how often it is to run
+    repeats: list[Repeat] = field(default_factory=list)  # what runs several times
     notes: dict[str, str] = field(default_factory=dict)  # by node label, for the report
     stored: dict[str, str] = field(default_factory=dict)  # float tensor -> its int8 form
     expected: dict[str, Expected] = field(default_factory=dict)  # by tensor: as in training
@@ -105,7 +131,8 @@ class PassContext:
     def offloads(self, node: Node) -> bool:
         """Whether a convolution in disguise is to be shown as one: asked for, and no loss."""
         listed = self.target.operator(node.op, node.domain or "") is not None
-        return self.options.offload and not listed and self.target.operator("Conv") is not None
+        wanted = self.options.offload and node.name not in self.kept
+        return wanted and not listed and self.target.operator("Conv") is not None
 
     @contextlib.contextmanager
     def rewrite(  # noqa: PLR0913 - a change has that many parts

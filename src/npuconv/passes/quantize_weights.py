@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from npuconv.errors import ModelError
 from npuconv.model import query
 from npuconv.passes import Phase, model_pass
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from npuconv.quant.encoding import Encoding
     from npuconv.quant.layer import DeviceLayer
 
+_COARSE = "look at requantize in the target file, or keep the node float with --keep-float"
+
 
 @model_pass(Phase.QUANTIZE, after=("quantize-activations",))
 def quantize_weights(model: Model, ctx: PassContext) -> int:
@@ -25,7 +28,9 @@ def quantize_weights(model: Model, ctx: PassContext) -> int:
     where the target says so); the scales of the input's channels are multiplied in, those
     of the output's divide the weights' scales. A bias has the scale input times weight and
     holds the zero points; where it would overflow int32, the channel's weight scale is
-    raised and the report says so. Without activation scales the bias stays float.
+    raised and the report says so. Without activation scales the bias stays float. For a
+    device that multiplies by integers and shifts, scales are moved to the nearest that such
+    a multiplier can say.
     """
     if ctx.plan is None:
         return 0
@@ -67,7 +72,7 @@ def _layer(
     from npuconv.quant.layer import encode_layer
 
     source, result = ends or (Encoding.plain(1.0), Encoding.plain(1.0))
-    return encode_layer(
+    layer = encode_layer(
         weight,
         bias,
         source,
@@ -76,6 +81,35 @@ def _layer(
         rounded=ctx.rounded.get(conv.name),
         per_tensor=ctx.target.weights.granularity == "tensor",
     )
+    return _shiftable(ctx, conv, layer, weight, bias, ends) if ends else layer
+
+
+def _shiftable(
+    ctx: PassContext,
+    conv: Node,
+    layer: DeviceLayer,
+    weight: np.ndarray,
+    bias: np.ndarray | None,
+    ends: tuple[Encoding, Encoding],
+) -> DeviceLayer:
+    """The layer as a device can scale it that knows no factors but integers and shifts."""
+    from npuconv.quant.shiftable import shiftable_layer
+
+    how, rounded = ctx.target.activations.requantize, ctx.rounded.get(conv.name)
+    if how.kind != "shift":
+        return layer
+    try:
+        return shiftable_layer(
+            layer,
+            weight,
+            rounded.bias if rounded is not None else bias,
+            *ends,
+            int(query.attribute(conv, "group", 1)),
+            bits=how.multiplier_bits,
+            max_shift=how.max_shift,
+        )
+    except ModelError as error:
+        raise ModelError(f"{conv.name!r}: {error.message}", hint=_COARSE) from None
 
 
 def _dequantize(

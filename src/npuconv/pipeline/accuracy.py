@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from npuconv.samples import Feed, Samples
 
 Array = NDArray[Any]
-POOR_DB = 15.0  # below this, what comes out is mostly noise to a user
 
 
 @dataclass(frozen=True)

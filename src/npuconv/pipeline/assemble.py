@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from npuconv import plan as planning
 from npuconv.diagnostics import Finding, Severity, Status
 from npuconv.model import query
 from npuconv.pipeline import placed, planned
+from npuconv.pipeline.headline import Verdict, headline
+from npuconv.pipeline.selection import stale
 from npuconv.report import schema
+from npuconv.rules._engine import all_rules
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node, Tensor
     from npuconv.pipeline.legalize import Legalized
 
-Verdict = Literal["convertible", "converted", "refused"]
 _PLACES: tuple[schema.Placement, ...] = ("device", "host", "undocumented")
 
 
 def assemble(
     work: Legalized,
     *,
+    verdict: Verdict,
     failed: bool,
-    converted: bool = False,
     warnings: tuple[str, ...] = (),
     quantization: schema.Quantization | None = None,
     accuracy: schema.Accuracy | None = None,
@@ -34,22 +36,23 @@ def assemble(
 
     Args:
         work: the legalized model with its findings.
+        verdict: whether something stands against a conversion, and whether there was one.
         failed: whether findings at or above ``fail_on`` are left.
-        converted: whether an output model was made.
         warnings: what a reader must know before trusting the result.
         quantization: how the model was quantized.
         accuracy: how far it is from the float model.
         timings: whether to say how long each stage took.
     """
-    verdict: Verdict = "refused" if failed else "converted" if converted else "convertible"
+    warnings += stale(work.listed, work.every)
     return schema.Report(
         tool=schema.Tool(version=_version()),
         model=_model(work),
         target=schema.TargetInfo(
             name=work.target.name, version=work.target.version, sha256=work.target.sha256
         ),
-        summary=_summary(work, verdict, warnings),
+        summary=_summary(work, verdict, failed, warnings),
         findings=tuple(_finding(f) for f in work.findings),
+        rules=_rules(work),
         plan=work.planned,
         rewrites=_rewrites(work),
         refusals=_refusals(work),
@@ -99,6 +102,7 @@ def tensor_spec(tensor: Tensor) -> schema.TensorSpec:
 def _summary(
     work: Legalized,
     verdict: Verdict,
+    failed: bool,
     warnings: tuple[str, ...],
 ) -> schema.Summary:
     left = [f for f in work.findings if f.status != Status.REWRITTEN]
@@ -106,11 +110,12 @@ def _summary(
     statuses = Counter(f.status for f in work.findings)
     return schema.Summary(
         verdict=verdict,
-        headline=_headline(work, verdict, left, warnings),
+        headline=headline(work, verdict, left, warnings),
         warnings=warnings,
-        exit_code=1 if verdict == "refused" else 0,
+        exit_code=int(failed),
         by_severity={s: severities.get(s, 0) for s in Severity},
         by_status={s: statuses.get(s, 0) for s in Status},
+        accepted=sum(f.accepted for f in left),
         placement={place: _count(work.nodes, place) for place in _PLACES},
         transitions=_transitions(work),
     )
@@ -119,28 +124,6 @@ def _summary(
 def _transitions(work: Legalized) -> int:
     found = work.device
     return found.to_device.tensors + found.to_host.tensors if found else 0
-
-
-def _headline(
-    work: Legalized,
-    verdict: Verdict,
-    left: list[Finding],
-    warnings: tuple[str, ...],
-) -> str:
-    if verdict == "refused":
-        errors = [f for f in left if f.severity == Severity.ERROR]
-        if not errors:
-            kind = "unknown limits" if work.options.fail_on == "unknown" else "warnings"
-            return f"{len(left)} findings, and --fail-on {work.options.fail_on}: see the {kind}"
-        kinds = Counter(f.name for f in errors)
-        shown = ", ".join(f"{name} x {n}" for name, n in kinds.most_common(3))
-        more = f" and {len(kinds) - 3} more kinds" if len(kinds) > 3 else ""
-        return f"{len(errors)} error{'s' * (len(errors) != 1)}: {shown}{more}"
-    count = sum(1 for n in work.nodes if n.placement == "device" and n.op == "Conv")
-    text = f"{count} convolution{'s' * (count != 1)} on the device"
-    unknown = sum(1 for f in left if f.status == Status.UNKNOWN)
-    text += f", {unknown} unknown limits" if unknown else ""
-    return f"{text}; {warnings[0].partition(':')[0]}" if warnings else text
 
 
 def _count(nodes: tuple[schema.NodeInfo, ...], place: schema.Placement) -> schema.Count:
@@ -159,6 +142,10 @@ def _node(work: Legalized, node: Node, subgraph: int | None) -> schema.NodeInfo:
         macs=planning.macs(node),
         parameters=planning.parameters(node),
         subgraph=subgraph,
+        form=planned.form_of(node),
+        inputs=tuple(t.name for t in node.inputs if t.name and not query.is_constant(t)),
+        outputs=tuple(t.name for t in node.outputs if t.name),
+        shape=query.shape(node.outputs[0]) if node.outputs else None,
     )
 
 
@@ -175,8 +162,27 @@ def _finding(finding: Finding) -> schema.FindingInfo:
         limit=finding.limit,
         source=finding.source,
         fix=finding.fix,
+        accepted=finding.accepted,
         rewritten_by=finding.rewritten_by,
         rewritten_into=finding.rewritten_into,
+    )
+
+
+def _rules(work: Legalized) -> tuple[schema.RuleInfo, ...]:
+    """What the rules say of themselves, as far as they have something to say here."""
+    named = {f.code for f in work.findings}
+    return tuple(
+        schema.RuleInfo(
+            code=rule.code,
+            name=rule.name,
+            severity=rule.severity,
+            summary=rule.summary,
+            checks=rule.section("What it checks"),
+            why=rule.section("Why it matters"),
+            fix=rule.advice,
+        )
+        for rule in all_rules()
+        if rule.code in named
     )
 
 

@@ -6,18 +6,20 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from npuconv.pipeline.findings import wanted
+from npuconv.pipeline.selection import wanted
 from npuconv.pipeline.trials import first_convolution, run_trials
 from npuconv.rules import _engine
 from npuconv.rules._context import RuleContext
-from npuconv.rules._seen import Seen
+from npuconv.rules._seen import Measured, Seen
 
 if TYPE_CHECKING:
     import onnx
 
+    from npuconv.diagnostics import Finding
     from npuconv.pipeline.legalize import Legalized
     from npuconv.quant.encoding import Encoding
     from npuconv.quant.statistics import Statistics
+    from npuconv.report.schema import Accuracy
     from npuconv.samples import Samples
 
 
@@ -57,6 +59,22 @@ def judge(
         trials=trials,
     )
     rules = RuleContext(work.model, work.target, work.options, work.sheets, seen=seen)
-    found = _engine.lint(rules, at="calibrated")
-    work.findings = wanted([*work.findings, *found], work.options)
+    _add(work, _engine.lint(rules, at="calibrated"))
     work.timings.append(("judge", time.perf_counter() - start))
+
+
+def judge_result(work: Legalized, accuracy: Accuracy) -> None:
+    """Add what the int8 model was measured to do to the findings.
+
+    Raises:
+        InternalError: a bug in a rule.
+    """
+    exact = accuracy.sqnr_db is None and accuracy.cosine is not None
+    measured = Measured(accuracy.sqnr_db, exact, accuracy.samples)
+    rules = RuleContext(work.model, work.target, work.options, work.sheets, measured=measured)
+    _add(work, _engine.lint(rules, at="measured"))
+
+
+def _add(work: Legalized, found: list[Finding]) -> None:
+    work.every += found
+    work.findings = wanted([*work.findings, *found], work.options, work.listed)

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from npuconv.config import Options, make_options
-from npuconv.diagnostics import Severity, Status
 from npuconv.errors import InternalError, UnsupportedModelError, UsageError
 from npuconv.model import save
 from npuconv.pipeline.assemble import assemble
-from npuconv.pipeline.findings import fails
+from npuconv.pipeline.headline import Verdict
 from npuconv.pipeline.legalize import Legalized, legalize
+from npuconv.pipeline.selection import fails, is_blocking, waived
 from npuconv.rules import _engine
 from npuconv.rules._context import RuleContext
 
@@ -70,7 +70,9 @@ def check_with(
     """``check`` with options that have been validated."""
     _check_layout(options)
     work = legalize(model, options)
-    return assemble(work, failed=fails(work.findings, options), timings=timings)
+    failed = fails(work.findings, work.options)
+    verdict: Verdict = "refused" if _stopped(work) else "convertible"
+    return assemble(work, verdict=verdict, failed=failed, timings=timings)
 
 
 def convert(
@@ -114,7 +116,7 @@ def convert_with(
     _check_layout(options)
     work = legalize(model, options)
     if _stopped(work):
-        report = assemble(work, failed=True, timings=timings)
+        report = assemble(work, verdict="refused", failed=True, timings=timings)
         raise UnsupportedModelError(f"{work.model.name}: {report.summary.headline}", report)
     from npuconv.pipeline.quantize import quantize
 
@@ -123,9 +125,9 @@ def convert_with(
     failed = _stopped(work)  # calibration may have shown something that fail_on is about
     report = assemble(
         work,
+        verdict="refused" if failed else "converted",
         failed=failed,
-        converted=not failed,
-        warnings=result.warnings,
+        warnings=(*result.warnings, *waived(work.every, work.findings)),
         quantization=result.quantization,
         accuracy=result.accuracy,
         timings=timings,
@@ -145,11 +147,11 @@ def _check_layout(options: Options) -> None:
 
 
 def _stopped(work: Legalized) -> bool:
-    """Findings at or above ``fail_on``, and errors always: no legal model can be made."""
-    errors = any(
-        f.severity == Severity.ERROR and f.status == Status.REMAINING for f in work.findings
-    )
-    return errors or fails(work.findings, work.options)
+    """Findings at or above ``fail_on``, and errors always: no legal model can be made.
+
+    A baseline is about what fails a check; it makes no model legal.
+    """
+    return any(map(is_blocking, work.findings)) or fails(work.findings, work.options)
 
 
 def _check_result(work: Legalized) -> None:

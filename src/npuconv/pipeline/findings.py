@@ -1,18 +1,15 @@
-"""What became of every finding: which went with which pass, and which the user wants."""
+"""What became of every finding: which went with which pass, and why others stayed."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Container, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from npuconv.diagnostics import Finding, Severity, Status, sort_key
-from npuconv.errors import UsageError
+from npuconv.diagnostics import Finding, Severity, Status
 from npuconv.rules import _engine
 
 if TYPE_CHECKING:
-    from npuconv.config import Options
     from npuconv.passes._context import RefusalRecord, RewriteRecord
     from npuconv.rules._context import RuleContext
 
@@ -115,51 +112,3 @@ def _explained(finding: Finding, reason: str) -> Finding:
     if not remains or not reason or reason in finding.message:
         return finding
     return replace(finding, message=f"{finding.message}; not rewritten: {reason}")
-
-
-def check_codes(options: Options) -> None:
-    """Refuse codes to select or ignore that no rule has, which would do nothing quietly.
-
-    Raises:
-        UsageError: names the code, and those that are near it.
-    """
-    known = [rule.code for rule in _engine.all_rules()]
-    for code in (*options.select, *options.ignore):
-        if not code or not any(k.startswith(code) for k in known):
-            near = difflib.get_close_matches(code, known, 1)
-            hint = f"did you mean {near[0]}?" if near else "npuconv explain lists them"
-            raise UsageError(f"no rule has a code that begins with {code!r}", hint=hint)
-
-
-def wanted(findings: Iterable[Finding], options: Options) -> list[Finding]:
-    """As the user's options have it: selected, unknown ones weighed, worst first.
-
-    What has no defined meaning cannot be ignored: nothing was rewritten because of it, and
-    a runtime may end the process on it.
-    """
-    kept = [f for f in findings if _selected(f.code, options) or _engine.is_malformed([f])]
-    chosen = [_weigh(f, options) for f in kept]
-    return sorted((f for f in chosen if f is not None), key=sort_key)
-
-
-def _selected(code: str, options: Options) -> bool:
-    asked = not options.select or any(code.startswith(p) for p in options.select)
-    return asked and not any(code.startswith(p) for p in options.ignore)
-
-
-def _weigh(finding: Finding, options: Options) -> Finding | None:
-    if finding.status != Status.UNKNOWN or options.unknown == "warn":
-        return finding
-    return None if options.unknown == "pass" else replace(finding, severity=Severity.ERROR)
-
-
-def fails(findings: list[Finding], options: Options) -> bool:
-    """Whether findings at or above ``fail_on`` are left."""
-    level: dict[str, Callable[[Finding], bool]] = {
-        "error": lambda f: f.severity == Severity.ERROR,
-        "warning": lambda f: f.severity in (Severity.ERROR, Severity.WARNING),
-        "unknown": lambda f: f.severity == Severity.ERROR or f.status == Status.UNKNOWN,
-        "never": lambda _f: False,
-    }
-    left = [f for f in findings if f.status != Status.REWRITTEN]
-    return any(level[options.fail_on](f) for f in left)

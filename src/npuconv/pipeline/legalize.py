@@ -15,9 +15,9 @@ from npuconv.errors import ModelError
 from npuconv.model import edit, load, query, save, shapes
 from npuconv.passes import Pass, Phase, _manager
 from npuconv.passes._context import PassContext
-from npuconv.pipeline import planned
+from npuconv.pipeline import kept, planned, selection
 from npuconv.pipeline.assemble import describe, tensor_spec
-from npuconv.pipeline.findings import SWEEP, Tracker, check_codes, explained, wanted
+from npuconv.pipeline.findings import SWEEP, Tracker, explained
 from npuconv.plan import Plan, make_plan
 from npuconv.rules import _engine
 from npuconv.rules._context import RuleContext, Sheet
@@ -27,6 +27,7 @@ from npuconv.target import Target
 if TYPE_CHECKING:
     import onnx
 
+    from npuconv.baseline import Key
     from npuconv.model.core import Model
     from npuconv.report.schema import Device, NodeInfo, Planned, TensorSpec
 
@@ -41,7 +42,10 @@ class Legalized:
     ctx: PassContext
     source: SourceInfo
     findings: list[Finding] = field(default_factory=list)
+    every: list[Finding] = field(default_factory=list)  # also those the options leave out
+    listed: dict[Key, int] = field(default_factory=dict)  # what a baseline accepts of it
     blocked: set[str] = field(default_factory=set)  # names of nodes kept off the device
+    kept: dict[str, str] = field(default_factory=dict)  # labels kept float, and by what
     plan: Plan = field(default_factory=Plan)
     needs: list[Need] = field(default_factory=list)
     before: planned.Source = field(default_factory=planned.Source)
@@ -72,13 +76,18 @@ def legalize(source: str | Path | onnx.ModelProto, options: Options) -> Legalize
         InternalError: a bug in a rule or pass.
     """
     start = time.perf_counter()
-    check_codes(options)
+    selection.check_codes(options)
     target = Target.load(options.target)
     model = load.load(source)
     info = _source_info(model)
+    name = selection.name_of(source, model.name)
+    options = selection.for_model(options, name)
     shapes.fix_inputs(model, options.input_shape)
     contradiction = shapes.infer(model)
     work = Legalized(model, target, options, _context(target, options), info)
+    work.kept = kept.find(model, options.keep_float, target)
+    work.ctx.kept = frozenset(work.kept)
+    work.listed = selection.listed_in(options, name, target.name)
     work.timings.append(("load", time.perf_counter() - start))
     rules = _rules(work)
     before = _engine.lint(rules)
@@ -95,10 +104,10 @@ def legalize(source: str | Path | onnx.ModelProto, options: Options) -> Legalize
         rules = _rules(work)
     after = before if malformed else _engine.lint(rules)
     work.blocked = _blocked(model, after)
-    work.plan = make_plan(model, target, work.blocked)
+    work.plan = make_plan(model, target, work.blocked, kept=kept.names(model, work.kept))
     work.needs = needs(model, rules)
-    merged = tracker.merge(after, work.ctx.rewrites)
-    work.findings = wanted(explained(merged, work.ctx.refusals), options)
+    work.every = explained(tracker.merge(after, work.ctx.rewrites), work.ctx.refusals)
+    work.findings = selection.wanted(work.every, options, work.listed)
     work.planned = planned.rows(work)
     describe(work)
     return work
@@ -117,7 +126,7 @@ def _context(target: Target, options: Options) -> PassContext:
 
 
 def _rules(work: Legalized) -> RuleContext:
-    return RuleContext(work.model, work.target, work.options, work.sheets)
+    return RuleContext(work.model, work.target, work.options, work.sheets, kept=work.ctx.kept)
 
 
 def _source_info(model: Model) -> SourceInfo:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npuconv import plan as planning
-from npuconv.pipeline import planned
+from npuconv.pipeline import kept, planned
 from npuconv.report import schema
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ def device(work: Legalized, found: list[planning.Subgraph]) -> schema.Device:
         subgraphs=tuple(
             _subgraph(work, at, one, planned.add(members[at])) for at, one in enumerate(found, 1)
         ),
+        kept_float=kept.costs(work),
     )
 
 

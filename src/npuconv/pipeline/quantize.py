@@ -13,11 +13,13 @@ from npuconv import emit, executor
 from npuconv.errors import InternalError, ModelError
 from npuconv.model import query, save
 from npuconv.passes import Phase, _manager
-from npuconv.pipeline import accuracy, matching, ranges, tune
-from npuconv.pipeline.calibrated import judge
+from npuconv.pipeline import accuracy, matching, padding, ranges, tune
+from npuconv.pipeline.assemble import describe
+from npuconv.pipeline.budget import buy
+from npuconv.pipeline.calibrated import judge, judge_result
 from npuconv.pipeline.inputs import sample_inputs
 from npuconv.pipeline.layers import Layer, layers_of, stored
-from npuconv.pipeline.quantized import tensor_rows, with_shares
+from npuconv.pipeline.quantized import tensor_rows, weight_rows, with_shares
 from npuconv.report import schema
 from npuconv.samples import Samples, open_samples
 
@@ -79,16 +81,22 @@ def _with_samples(
     if samples.synthetic:
         progress("synthetic", 0, len(samples))  # before anything else is said
     used, kept = _split(samples)
+    if padding.pad(work, float_proto, used):
+        float_proto = save.to_proto(work.model)
     found = ranges.calibrate(work, float_proto, used, progress)
     labels = tune.tune(work, found)
     judge(work, float_proto, used, found.stats, found.encodings.by_tensor)
-    costs = tune.measure_shares(work, float_proto, found, used)
     tensors, layers = tensor_rows(work.plan, found), layers_of(work)
+    weights, judges = weight_rows(work, found), (kept or samples)[:HELD_OUT_MAX]
+    found, budget = buy(work, float_proto, found, used, judges)
+    costs = tune.measure_shares(work, save.to_proto(work.model), found, used)
+    if budget is not None:
+        describe(work)
     _hand_over(work, found)
     _run(work, form)
     proto = save.to_proto(work.model, _metadata(work))
-    few = (kept or samples)[:HELD_OUT_MAX]
-    measured, rows = _compare(work, float_proto, proto, few, kept is not None, layers)
+    measured, rows = _compare(work, float_proto, proto, judges, kept is not None, layers)
+    judge_result(work, measured)
     proto.metadata_props.add(key=matching.KEY, value=matching.record(stored(work, layers)))
     report = schema.Quantization(
         format=form.name,
@@ -97,7 +105,8 @@ def _with_samples(
         source=samples.description,
         synthetic=samples.synthetic,
         tensors=tensors,
-        layers=with_shares(rows, layers, costs, labels),
+        layers=with_shares(rows, layers, costs, labels, weights),
+        budget=budget,
     )
     warnings = _warnings(samples, assumed, measured, kept is not None) + _still_float(work)
     return Quantized(proto, report, measured, (*warnings, *found.notes))
@@ -116,8 +125,15 @@ def _hand_over(work: Legalized, found: Calibrated) -> None:
 def _open(work: Legalized, proto: onnx.ModelProto, source: Source) -> tuple[Samples, str]:
     specs, assumed = sample_inputs(work.model, proto, source)
     options = work.options
-    limit, seed = options.max_samples, options.seed
-    return open_samples(source, specs, options.preprocess, limit=limit, seed=seed), assumed
+    samples = open_samples(
+        source,
+        specs,
+        options.preprocess,
+        limit=options.max_samples,
+        seed=options.seed,
+        cache=options.cache,
+    )
+    return samples, assumed
 
 
 def _split(samples: Samples) -> tuple[Samples, Samples | None]:
@@ -177,8 +193,6 @@ def _warnings(
         warnings.append(SYNTHETIC)
     if assumed:
         warnings.append(assumed)
-    if found.sqnr_db is not None and found.sqnr_db < accuracy.POOR_DB:
-        warnings.append(f"accuracy is poor: {found.sqnr_db:.1f} dB SQNR against the float model")
     if found.cosine is None:
         warnings.append("an output is all zeros or not finite")
     if not held_out and not samples.synthetic:

@@ -129,7 +129,7 @@ def _collect(
 def _moments(work: Legalized, proto: onnx.ModelProto, samples: Samples) -> dict[str, Moments]:
     layers = [layer for conv in work.plan.device if (layer := layer_of(conv))]
     few = samples[:MANY]
-    return gather(proto, layers, few, len(few))
+    return gather(proto, layers, few, len(few)) if layers else {}  # all may be kept float
 
 
 def _refined(

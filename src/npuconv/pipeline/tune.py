@@ -52,6 +52,9 @@ def measure_shares(
     start = time.perf_counter()
     tensors = found.encodings.by_tensor
     every = roundings(work.model, work.plan, tensors, work.ctx.rounded)
-    result = shares(proto, every, list(samples[:FEW]))
+    copies = {
+        name: one.node for one in work.ctx.repeats for name, _, is_conv in one.copies if is_conv
+    }
+    result = shares(proto, every, list(samples[:FEW]), copies)
     work.timings.append(("sensitivity", time.perf_counter() - start))
     return result

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,26 +64,11 @@ def verify(
     before, after = open_model(float_model), open_model(int8_model)
     check_interface(before, after)
     found, assumed = choose_samples((before, after), data, chosen, samples, classes)
-    work = _Work(before, after, matching.match(before.proto, after.proto), found, progress)
+    matches = matching.match(before.proto, after.proto)
     score = Score(classes) if classes is not None else None
-    measured, layers = work.run(score)
-    return schema.VerifyReport(
-        tool=Tool(version=_version()),
-        float_model=schema.VerifiedModel(path=before.name, sha256=before.sha256),
-        int8_model=schema.VerifiedModel(path=after.name, sha256=after.sha256),
-        samples=len(found),
-        source=found.description,
-        synthetic=found.synthetic,
-        warnings=_warnings(found, assumed, measured),
-        total=schema.Errors(**_errors(measured.total)),
-        outputs=tuple(_output(name, stats) for name, stats in measured.outputs.items()),
-        layers=layers,
-        layer_samples=min(len(found), LAYER_SAMPLES) if layers else 0,
-        unmatched=work.matches.unmatched,
-        labelled=_labelled(score, before) if score is not None else None,
-        min_sqnr_db=min_sqnr,
-        passed=_passed(measured.total, min_sqnr),
-    )
+    work = _Work(before, after, matches, found, score, progress)
+    measured, layers = work.run()
+    return _report(work, measured, layers, assumed, min_sqnr)
 
 
 @dataclass(frozen=True)
@@ -95,9 +79,10 @@ class _Work:
     after: Opened
     matches: Matches
     samples: Samples
+    score: Score | None
     progress: Progress
 
-    def run(self, score: Score | None) -> tuple[Measured, tuple[schema.VerifiedLayer, ...]]:
+    def run(self) -> tuple[Measured, tuple[schema.VerifiedLayer, ...]]:
         """Compare everything, and count what is classified rightly.
 
         Raises:
@@ -107,17 +92,17 @@ class _Work:
         models = self.before.proto, self.after.proto
         try:
             both = Comparison(*models, scales, self.matches.layers)
-            measured = both.measure(self.samples, partial(self._see, score))
+            measured = both.measure(self.samples, self._see)
             stats = both.measure_layers(self._few())
         except executor.RuntimeRefusedError as error:
             raise ModelError(f"{self._guilty()}: onnxruntime does not run it: {error}") from None
         return measured, tuple(map(_layer, both.layers, stats))
 
-    def _see(self, score: Score | None, number: int, old: Feed, new: Feed) -> None:
-        if score is not None:
+    def _see(self, number: int, old: Feed, new: Feed) -> None:
+        if self.score is not None:
             name = self.before.outputs[0]
             batch = len(np.atleast_1d(old[name]))
-            score.add(rows(self.samples, number, batch), (old[name], new[name]))
+            self.score.add(rows(self.samples, number, batch), (old[name], new[name]))
         self.progress("comparing", number + 1, len(self.samples))
 
     def _few(self) -> Iterator[Feed]:
@@ -133,6 +118,37 @@ class _Work:
         except executor.RuntimeRefusedError:
             return self.before.name
         return self.after.name
+
+
+def _report(
+    work: _Work,
+    measured: Measured,
+    layers: tuple[schema.VerifiedLayer, ...],
+    assumed: str,
+    min_sqnr: float | None,
+) -> schema.VerifyReport:
+    samples = work.samples
+    return schema.VerifyReport(
+        tool=Tool(version=_version()),
+        float_model=_model(work.before),
+        int8_model=_model(work.after),
+        samples=len(samples),
+        source=samples.description,
+        synthetic=samples.synthetic,
+        warnings=_warnings(samples, assumed, measured),
+        total=schema.Errors(**_errors(measured.total)),
+        outputs=tuple(_output(name, stats) for name, stats in measured.outputs.items()),
+        layers=layers,
+        layer_samples=min(len(samples), LAYER_SAMPLES) if layers else 0,
+        unmatched=work.matches.unmatched,
+        labelled=_labelled(work.score, work.before) if work.score is not None else None,
+        min_sqnr_db=min_sqnr,
+        passed=_passed(measured.total, min_sqnr),
+    )
+
+
+def _model(opened: Opened) -> schema.VerifiedModel:
+    return schema.VerifiedModel(path=opened.name, sha256=opened.sha256)
 
 
 def _errors(stats: Stats) -> dict[str, float | None]:

@@ -1,7 +1,8 @@
 """Which node runs where, which tensors are int8, and what that costs."""
 
 from npuconv.plan.costs import Cost, cost, macs, parameters, weight_bytes
-from npuconv.plan.crossings import Crossings, Port, bytes_of, crossings, transitions
+from npuconv.plan.crossings import Crossings, Port, bytes_of, crossings, readers, transitions
+from npuconv.plan.memory import Peak, peak
 from npuconv.plan.placement import EXACT_ON_INT8, Group, Placement, Plan, data_inputs, make_plan
 from npuconv.plan.subgraphs import Subgraph, subgraphs
 
@@ -10,6 +11,7 @@ __all__ = [
     "Cost",
     "Crossings",
     "Group",
+    "Peak",
     "Placement",
     "Plan",
     "Port",
@@ -21,6 +23,8 @@ __all__ = [
     "macs",
     "make_plan",
     "parameters",
+    "peak",
+    "readers",
     "subgraphs",
     "transitions",
     "weight_bytes",

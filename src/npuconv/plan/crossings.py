@@ -66,6 +66,14 @@ def ports(model: Model, nodes: Iterable[Node]) -> tuple[tuple[Port, ...], tuple[
     return tuple(given.values()), tuple(made.values())
 
 
+def readers(plan: Plan) -> dict[str, list[Node]]:
+    """The convolutions of the device by the tensor that they read."""
+    found: dict[str, list[Node]] = {}
+    for conv in plan.device:
+        found.setdefault(conv.inputs[0].name, []).append(conv)
+    return found
+
+
 def bytes_of(found: Iterable[Port]) -> int | None:
     """Bytes of all of them; None where those of one are not known."""
     sizes = [port.bytes for port in found]

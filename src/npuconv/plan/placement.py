@@ -8,7 +8,7 @@ carried operators share one scale and form a *group*.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
@@ -91,7 +91,11 @@ class Plan:
 
 
 def make_plan(
-    model: Model, target: Target, blocked: Iterable[str] = (), apart: Iterable[str] = ()
+    model: Model,
+    target: Target,
+    blocked: Iterable[str] = (),
+    apart: Iterable[str] = (),
+    kept: Mapping[str, str] | None = None,
 ) -> Plan:
     """Decide where every node runs.
 
@@ -100,27 +104,29 @@ def make_plan(
         target: the device.
         blocked: names of nodes that a finding keeps off the device.
         apart: names of Concat nodes whose inputs are too unlike to share a scale.
+        kept: by name, nodes that the user wants float on the host, and the pattern that says so.
     """
-    plan = Plan()
-    blocked, apart = set(blocked), set(apart)
+    plan, kept = Plan(), kept or {}
+    blocked, apart = set(blocked), {*apart, *kept}
+    off = blocked | kept.keys()
     int8: set[int] = set()
     for node in model.nodes():
-        if _on_device(node, target, blocked):
+        if _on_device(node, target, off):
             plan.device.append(node)
             int8.add(id(node.outputs[0]))
         elif node.name not in apart and _is_carried(node, int8):
             plan.carried.append(node)
             int8.update(id(t) for t in node.outputs)
-    _place(model, plan, target, blocked)
+    _place(model, plan, target, blocked, kept)
     plan.groups = _groups(model, plan)
     return plan
 
 
-def _on_device(node: Node, target: Target, blocked: set[str]) -> bool:
+def _on_device(node: Node, target: Target, off: set[str]) -> bool:
     return (
         node.op == "Conv"
         and target.operator(node.op, node.domain or "") is not None
-        and node.name not in blocked
+        and node.name not in off
     )
 
 
@@ -159,10 +165,14 @@ def _pads_with_constant(node: Node) -> bool:
     return mode == "constant" and (given is None or query.scalar_input(node, 2) is not None)
 
 
-def _place(model: Model, plan: Plan, target: Target, blocked: set[str]) -> None:
+def _place(
+    model: Model, plan: Plan, target: Target, blocked: set[str], kept: Mapping[str, str]
+) -> None:
     for node in model.nodes():
         if plan.on_device(node):
             place, reason = _within(node)
+        elif node.name in kept:
+            place, reason = "host", f"kept float by keep_float {kept[node.name]!r}"
         elif node.name in blocked:
             place, reason = "host", "a finding keeps it off the device"
         else:

@@ -104,8 +104,17 @@ def by_rule(findings: Iterable[FindingInfo]) -> tuple[Group, ...]:
 
 
 def standing(report: Report) -> tuple[Group, ...]:
-    """What is left to look at: everything that the converter did not remove."""
-    return by_rule(one for one in report.findings if one.status is not Status.REWRITTEN)
+    """What is left to look at: what the converter did not remove, and nobody has accepted."""
+    return by_rule(one for one in _open(report) if not one.accepted)
+
+
+def accepted(report: Report) -> tuple[Group, ...]:
+    """What a baseline accepts."""
+    return by_rule(one for one in _open(report) if one.accepted)
+
+
+def _open(report: Report) -> Iterable[FindingInfo]:
+    return (one for one in report.findings if one.status is not Status.REWRITTEN)
 
 
 def removed(report: Report) -> tuple[Group, ...]:
@@ -131,8 +140,8 @@ class Tally:
 
 
 def tally(report: Report) -> Tally:
-    """Counts the findings; an unknown limit that was made an error is an error."""
-    number = Counter(_kind(one) for one in report.findings)
+    """Counts what is left to look at; an unknown limit that was made an error is an error."""
+    number = Counter(_kind(one) for one in report.findings if not one.accepted)
     return Tally(*(number[kind] for kind in ("error", "warning", "note", "unknown")))
 
 
@@ -173,6 +182,15 @@ def by_pass(report: Report) -> tuple[PassGroup, ...]:
     for one in report.rewrites:
         groups.setdefault(one.pass_name, []).append(one)
     return tuple(PassGroup(name, tuple(members)) for name, members in groups.items())
+
+
+def alike(rewrites: Iterable[Rewrite]) -> tuple[PassGroup, ...]:
+    """Changes of one pass that say the same of several nodes, in order."""
+    groups: dict[tuple[str, ...], list[Rewrite]] = {}
+    for one in rewrites:
+        said = (one.pass_name, one.before, one.after, one.note)
+        groups.setdefault(said, []).append(one)
+    return tuple(PassGroup(said[0], tuple(members)) for said, members in groups.items())
 
 
 def ranked_layers(report: Report) -> tuple[LayerQuant, ...]:

@@ -1,7 +1,8 @@
 """The findings as annotations of a GitHub workflow.
 
 One annotation per rule, because GitHub shows only the first ten of a kind in a step; the
-nodes are named in its message. What the converter removed is not annotated.
+nodes are named in its message. What the converter removed, and what a baseline accepts, is
+not annotated; how much is accepted is said with the verdict.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 from npuconv.report.digest import Entry, Group, standing
 from npuconv.report.escape import plain
 from npuconv.report.schema import Report
-from npuconv.report.words import LABELS
+from npuconv.report.words import LABELS, count
 
 _LEVELS = {"error": "error", "warning": "warning", "note": "notice"}
 _NAMES = 3
@@ -21,7 +22,8 @@ _ENTRIES = 10
 def render(report: Report) -> str:
     """One report: the verdict, what a reader must know, then the rules."""
     summary, path = report.summary, report.model.path
-    verdict = f"{path} on {report.target.name}: {summary.headline}"
+    accepted = f"; {count(summary.accepted, 'finding')} accepted" if summary.accepted else ""
+    verdict = f"{path} on {report.target.name}: {summary.headline}{accepted}"
     level = "error" if summary.exit_code else "notice"
     lines = [_annotation(level, path, LABELS[summary.verdict], [verdict])]
     lines += [_annotation("warning", path, "npuconv", [one]) for one in summary.warnings]

@@ -8,6 +8,7 @@ from npuconv.report.digest import (
     OVERVIEW_HEAD,
     Entry,
     Group,
+    accepted,
     by_pass,
     overview_row,
     ranked_layers,
@@ -20,6 +21,7 @@ from npuconv.report.markdown_plan import placement, planned
 from npuconv.report.schema import Report
 from npuconv.report.words import (
     LABELS,
+    bought,
     calibrated_on,
     count,
     difference,
@@ -51,7 +53,16 @@ def render_many(reports: Sequence[Report]) -> str:
 
 
 def _document(report: Report) -> list[str]:
-    sections = (_findings, planned, _rewrites, placement, _unknown_limits, _quantization, _removed)
+    sections = (
+        _findings,
+        _accepted,
+        planned,
+        _rewrites,
+        placement,
+        _unknown_limits,
+        _quantization,
+        _removed,
+    )
     return [*_verdict(report), *(block for section in sections for block in section(report))]
 
 
@@ -73,6 +84,17 @@ def _findings(report: Report) -> list[str]:
     head = ("severity", "rule", "findings", "fix", "source")
     shown = table(head, rows, columns=(2,))
     return [f"### Findings: {tally(report)}", shown, *(_nodes(group) for group in groups)]
+
+
+def _accepted(report: Report) -> list[str]:
+    lines = [
+        f"- {text(one.code)} {text(one.name)}, {code(one.node) if one.node else 'the model'}: "
+        f"{text(one.message)}"
+        for group in accepted(report)
+        for one in group.findings
+    ]
+    title = f"{count(len(lines), 'finding')} accepted by the baseline"
+    return [folded(title, lines)] if lines else []
 
 
 def _group_row(group: Group) -> list[str]:
@@ -151,6 +173,7 @@ def _quantization(report: Report) -> list[str]:
         synthetic = ", **synthetic: accuracy is unproven**" if quant.synthetic else ""
         line = f"Format {code(quant.format)}, method {code(quant.method)}, "
         blocks += ["### Quantization", f"{line}{text(calibrated_on(quant))}{synthetic}."]
+        blocks += [f"**Budget**: {bought(quant.budget)}."] if quant.budget is not None else []
     if accuracy is not None:
         blocks.append(f"**Accuracy**: {scores(accuracy)}; on {measured_on(accuracy)}.")
     rows = [

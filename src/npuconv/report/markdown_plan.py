@@ -8,7 +8,7 @@ from npuconv.report.digest import places
 from npuconv.report.markdown_parts import NAMES, code, few, folded, table, text
 from npuconv.report.planned import PlanGroup, plan
 from npuconv.report.schema import Report, Subgraph
-from npuconv.report.words import count, device_change, quantity, subgraph_row, traffic
+from npuconv.report.words import count, device_change, kept_float, quantity, subgraph_row, traffic
 
 _FEW = 3  # nodes of a row that are named
 
@@ -67,6 +67,7 @@ def _device(report: Report) -> list[str]:
     return [
         f"{text(traffic(device))}.",
         f"**MACs on the device**: {device_change(device)}.",
+        *([f"{text(kept)}."] if (kept := kept_float(report)) else []),
         *details,
     ]
 

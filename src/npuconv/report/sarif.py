@@ -1,20 +1,21 @@
 """The findings as SARIF 2.1.0, for code scanning.
 
-Only what is left to look at: a finding that the converter removed is no alert.
+Only what is left to look at: a finding that the converter removed is no alert, and one that a
+baseline accepts is a suppressed result.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
-from npuconv.report.digest import standing
+from npuconv.diagnostics import fingerprint
+from npuconv.report.digest import accepted, standing
 from npuconv.report.escape import visible
 from npuconv.report.jsonfmt import dumps
-from npuconv.report.schema import FindingInfo, Report
+from npuconv.report.schema import FindingInfo, Report, RuleInfo
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _Json = dict[str, Any]
@@ -26,59 +27,94 @@ def render(report: Report) -> str:
 
 
 def render_many(reports: Sequence[Report]) -> str:
-    """One log with a run for each report."""
-    runs = [_run(report, len(reports) > 1) for report in reports]
+    """One log of one run, whatever the number of models: code scanning takes twenty at most."""
+    runs = [_run(reports)] if reports else []
     return dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": runs})
 
 
-def _run(report: Report, several: bool) -> _Json:
-    groups = standing(report)
-    findings = [one for group in groups for one in group.findings]
-    codes = sorted({one.code for one in findings})
+def _run(reports: Sequence[Report]) -> _Json:
+    rules: dict[str, _Json] = {}
+    paths = list(dict.fromkeys(report.model.path for report in reports))
+    places = {path: at for at, path in enumerate(paths)}
+    found = [(places[r.model.path], r, one) for r in reports for one in _shown(r)]
+    for _, report, one in found:
+        rules.setdefault(one.code, _rule(one, report))
+    codes = sorted(rules)
     seen: Counter[str] = Counter()
-    run: _Json = {
-        "tool": {"driver": _driver(report, codes, findings)},
-        "artifacts": [{"location": {"uri": _uri(report.model.path)}}],
-        "results": [_result(report, one, codes.index(one.code), seen) for one in findings],
+    driver = {
+        "name": reports[0].tool.name,
+        "semanticVersion": reports[0].tool.version,
+        "rules": [rules[code] for code in codes],
+    }
+    return {
+        "tool": {"driver": driver},
+        "artifacts": [{"location": {"uri": _uri(path)}} for path in paths],
+        "results": [_result(*each, codes.index(each[2].code), seen) for each in found],
         "columnKind": "unicodeCodePoints",
     }
-    if several:
-        # Code scanning keeps only one run of a category, so each model needs its own.
-        category = f"npuconv/{quote(report.target.name)}/{_uri(report.model.path)}/"
-        run["automationDetails"] = {"id": category}
-    return run
 
 
-def _driver(report: Report, codes: Sequence[str], findings: Sequence[FindingInfo]) -> _Json:
-    first = {one.code: one for one in reversed(findings)}
+def _shown(report: Report) -> list[FindingInfo]:
+    groups = (*standing(report), *accepted(report))
+    return [one for group in groups for one in group.findings]
+
+
+def _rule(finding: FindingInfo, report: Report) -> _Json:
+    """What code scanning shows of a rule; a report that is older says less of it."""
+    known = {one.code: one for one in report.rules}
+    info = known.get(finding.code) or _unexplained(finding)
     return {
-        "name": report.tool.name,
-        "version": report.tool.version,
-        "rules": [_rule(first[code]) for code in codes],
+        "id": info.code,
+        "name": info.name,
+        "shortDescription": {"text": _literal(info.summary)},
+        "fullDescription": {"text": _literal(f"{info.checks} {info.why}".strip())},
+        "help": {"text": _literal(info.fix), "markdown": _help(info)},
+        "defaultConfiguration": {"level": info.severity.value},
+        "properties": {"tags": ["onnx"]},
     }
 
 
-def _rule(finding: FindingInfo) -> _Json:
-    rule: _Json = {
-        "id": finding.code,
-        "name": finding.name,
-        "shortDescription": {"text": finding.name.replace("-", " ")},
-        "defaultConfiguration": {"level": finding.severity.value},
-    }
-    if finding.fix:
-        rule["help"] = {"text": visible(finding.fix)}
-    return rule
+def _unexplained(finding: FindingInfo) -> RuleInfo:
+    text = f"{finding.name.replace('-', ' ')}."
+    fix = finding.fix or f"npuconv explain {finding.code}"
+    return RuleInfo(
+        code=finding.code,
+        name=finding.name,
+        severity=finding.severity,
+        summary=text,
+        checks=text,
+        why="",
+        fix=fix,
+    )
 
 
-def _result(report: Report, finding: FindingInfo, rule: int, seen: Counter[str]) -> _Json:
-    print_ = _fingerprint(report, finding)
+def _help(info: RuleInfo) -> str:
+    parts = (
+        ("What it checks", info.checks),
+        ("Why it matters", info.why),
+        ("How to fix", info.fix),
+    )
+    shown = [f"**{title}.** {_literal(body)}" for title, body in parts if body]
+    more = f"`npuconv explain {info.code}` tells more."
+    return "\n\n".join([*shown, more])
+
+
+def _literal(body: str) -> str:
+    """Text of a docstring, in which code stands between two backquotes."""
+    return visible(body.replace("``", "`"))
+
+
+def _result(
+    model: int, report: Report, finding: FindingInfo, rule: int, seen: Counter[str]
+) -> _Json:
+    print_ = fingerprint(report.model.path, report.target.name, finding.code, finding.node)
     seen[print_] += 1
-    return {
+    result = {
         "ruleId": finding.code,
         "ruleIndex": rule,
         "level": finding.severity.value,
         "message": {"text": _message(finding)},
-        "locations": [_location(report, finding)],
+        "locations": [_location(model, report, finding)],
         # The name that code scanning knows; it would otherwise hash the first line of the
         # model, and take all findings of one rule for the same.
         "partialFingerprints": {"primaryLocationLineHash": f"{print_}:{seen[print_]}"},
@@ -90,6 +126,10 @@ def _result(report: Report, finding: FindingInfo, rule: int, seen: Counter[str])
             "source": finding.source,
         },
     }
+    if finding.accepted:
+        why = {"kind": "external", "status": "accepted", "justification": "in the baseline"}
+        result["suppressions"] = [why]
+    return result
 
 
 def _message(finding: FindingInfo) -> str:
@@ -99,10 +139,10 @@ def _message(finding: FindingInfo) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
 
-def _location(report: Report, finding: FindingInfo) -> _Json:
+def _location(model: int, report: Report, finding: FindingInfo) -> _Json:
     location: _Json = {
         "physicalLocation": {
-            "artifactLocation": {"uri": _uri(report.model.path), "index": 0},
+            "artifactLocation": {"uri": _uri(report.model.path), "index": model},
             # A model has no lines, but code scanning drops results without a region.
             "region": {"startLine": 1},
         }
@@ -115,9 +155,3 @@ def _location(report: Report, finding: FindingInfo) -> _Json:
 
 def _uri(path: str) -> str:
     return quote(path.replace("\\", "/"))
-
-
-def _fingerprint(report: Report, finding: FindingInfo) -> str:
-    """The same from run to run, whatever the value and the wording."""
-    parts = (report.model.path, report.target.name, finding.code, finding.node)
-    return hashlib.sha256("\0".join(parts).encode("utf-8", "backslashreplace")).hexdigest()[:16]

@@ -11,14 +11,18 @@ from typing import Literal
 from pydantic import Field
 
 from npuconv.diagnostics import Severity, Status
+from npuconv.report.schema_budget import Budget, Repeated
 from npuconv.report.schema_changes import Alternative, Choice, Planned, Refusal, Rewrite
 from npuconv.report.schema_device import Device, MacShare, Port, Subgraph, Traffic
 from npuconv.report.schema_part import Part
+from npuconv.report.schema_quant import LayerQuant, Quantization, TensorQuant, WeightQuant
+from npuconv.report.schema_rules import RuleInfo
 
 __all__ = [
     "SCHEMA_VERSION",
     "Accuracy",
     "Alternative",
+    "Budget",
     "Choice",
     "Count",
     "Device",
@@ -33,8 +37,10 @@ __all__ = [
     "Port",
     "Quantization",
     "Refusal",
+    "Repeated",
     "Report",
     "Rewrite",
+    "RuleInfo",
     "Subgraph",
     "Summary",
     "TargetInfo",
@@ -44,6 +50,7 @@ __all__ = [
     "Tool",
     "Traffic",
     "UnknownLimit",
+    "WeightQuant",
 ]
 
 SCHEMA_VERSION = 1
@@ -104,6 +111,7 @@ class Summary(Part):
     by_severity: dict[Severity, int]
     by_status: dict[Status, int]
     placement: dict[Placement, Count]
+    accepted: int = Field(0, description="findings that stand and that a baseline accepts")
     transitions: int = Field(description="edges that cross between device and host")
 
 
@@ -123,6 +131,7 @@ class FindingInfo(Part):
     fix: str
     rewritten_by: str
     rewritten_into: str
+    accepted: bool = Field(False, description="a baseline lists it: it fails nothing")
 
 
 class NodeInfo(Part):
@@ -135,49 +144,10 @@ class NodeInfo(Part):
     macs: int | None
     parameters: int
     subgraph: int | None = Field(None, description="of the device, from 1; null on the host")
-
-
-class TensorQuant(Part):
-    """How one activation tensor is quantized."""
-
-    name: str
-    scale: float = Field(description="of the channel with the largest")
-    zero_point: int = Field(description="of the channel with the lowest")
-    channels: int = Field(1, description="how many scales it has; 1: one for all channels")
-    smallest_scale: float | None = Field(None, description="of the channel with the smallest")
-    highest_zero_point: int | None = Field(None, description="of the channel with the highest")
-    minimum: float
-    maximum: float
-    clip_fraction: float = Field(description="share of the calibration values beyond the range")
-    method: str = Field("", description="how the range was chosen")
-
-
-class LayerQuant(Part):
-    """The output of one layer on one sample, errors of earlier layers included."""
-
-    name: str
-    sqnr_db: float | None
-    cosine: float | None
-    note: str = ""
-    rounding: str = Field("", description="how the weights were rounded")
-    alone_db: float | None = Field(
-        None, description="estimated SQNR of the outputs if this layer alone were rounded"
-    )
-    noise_share: float | None = Field(
-        None, description="share, 0..1, of the noise in the outputs that its rounding makes"
-    )
-
-
-class Quantization(Part):
-    """How the model was quantized."""
-
-    format: str
-    method: str
-    samples: int
-    source: str = Field(description="where the samples come from")
-    synthetic: bool
-    tensors: tuple[TensorQuant, ...] = ()
-    layers: tuple[LayerQuant, ...] = ()
+    form: str = Field("", description="the operator with what tells it apart: `Conv 3x3, stride 2`")
+    inputs: tuple[str, ...] = Field((), description="tensors it reads, constants left out")
+    outputs: tuple[str, ...] = Field((), description="tensors it makes")
+    shape: tuple[int | str | None, ...] | None = Field(None, description="of its first output")
 
 
 class OutputAccuracy(Part):
@@ -227,6 +197,7 @@ class Report(Part):
     target: TargetInfo
     summary: Summary
     findings: tuple[FindingInfo, ...] = ()
+    rules: tuple[RuleInfo, ...] = Field((), description="those that have findings")
     plan: tuple[Planned, ...] = Field((), description="source nodes that become something else")
     rewrites: tuple[Rewrite, ...] = ()
     refusals: tuple[Refusal, ...] = ()

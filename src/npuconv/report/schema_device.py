@@ -40,6 +40,22 @@ class MacShare(Part):
     total: int | None
 
 
+class Kept(Part):
+    """What one pattern of `keep_float` keeps on the host."""
+
+    pattern: str
+    nodes: int = Field(description="of the model as it came")
+    macs: int | None = Field(description="of those that the device would do; null: not known")
+
+
+class KeptFloat(Part):
+    """What all patterns cost, beside the same conversion without them."""
+
+    patterns: tuple[Kept, ...]
+    transitions_without: int
+    bytes_without: int | None = Field(description="that would cross; null: not known")
+
+
 class Device(Part):
     """What the device does in one inference."""
 
@@ -48,3 +64,4 @@ class Device(Part):
     to_device: Traffic
     to_host: Traffic
     subgraphs: tuple[Subgraph, ...]
+    kept_float: KeptFloat | None = Field(None, description="null where `keep_float` is not given")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from npuconv.diagnostics import Severity, Status
-from npuconv.report.digest import Entry, Group, removed, standing
+from npuconv.report.digest import Entry, Group, accepted, removed, standing
 from npuconv.report.layout import cells, elide, hang
 from npuconv.report.schema import FindingInfo, Report
 from npuconv.report.text_view import LABEL_STYLE, Block, View
@@ -15,11 +15,22 @@ _NAMES = 3  # nodes that are named for one message unless verbose
 
 
 def findings(report: Report, view: View) -> Block:
-    """Everything left to look at; when verbose, also what the converter removed."""
+    """Everything left to look at; what is accepted in brief; removed findings when verbose."""
     groups = [group for group in standing(report) if _shown(group, report, view)]
     groups += removed(report) if view.verbose else ()
     blocks = [_group(group, view) for group in groups]
+    blocks += [_accepted(report, view)] if accepted(report) else []
     return [line for at, block in enumerate(blocks) for line in ([""] if at else []) + block]
+
+
+def _accepted(report: Report, view: View) -> Block:
+    """A line for each rule, and the nodes too when verbose."""
+    lines = view.title(f"Accepted by the baseline: {report.summary.accepted}")
+    for group in accepted(report):
+        lines += hang(_title(group), view.width, first="  ", rest="    ")
+        if view.verbose:
+            lines += [line for entry in group.entries for line in _entry(entry, view)]
+    return lines
 
 
 def _shown(group: Group, report: Report, view: View) -> bool:
@@ -57,9 +68,12 @@ def _brief(group: Group, view: View) -> Block:
 
 
 def _heading(group: Group, view: View) -> Block:
-    title = f"{group.label} {group.code} {group.name} ({group.tally})"
-    lines = hang(view.safe(title), view.width, rest="  ")
+    lines = hang(view.safe(_title(group)), view.width, rest="  ")
     return [view.accent(line, group.label, LABEL_STYLE[group.label]) for line in lines]
+
+
+def _title(group: Group) -> str:
+    return f"{group.label} {group.code} {group.name} ({group.tally})"
 
 
 def _entry(entry: Entry, view: View) -> Block:

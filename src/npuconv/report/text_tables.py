@@ -15,11 +15,13 @@ from npuconv.report.layout import hang
 from npuconv.report.schema import LayerQuant, OutputAccuracy, Report, Rewrite
 from npuconv.report.text_view import Block, View
 from npuconv.report.words import (
+    bought,
     calibrated_on,
     count,
     device_change,
     difference,
     document,
+    kept_float,
     measured_on,
     output_sqnr,
     percent,
@@ -96,6 +98,8 @@ def _device(report: Report, view: View) -> Block:
     lines = hang(traffic(device), view.width, first="  ", rest="    ")
     text = f"MACs on the device: {device_change(device)}"
     lines += hang(text, view.width, first="  ", rest="    ")
+    if kept := kept_float(report):
+        lines += hang(view.safe(kept), view.width, first="  ", rest="    ")
     if not (view.verbose and device.subgraphs):
         return lines
     head = ("subgraph", "nodes", "MACs", "from", "to", "in", "out")
@@ -126,6 +130,7 @@ def quantization(report: Report, view: View) -> Block:
     if quant is None:
         return []
     rows = [f"format {quant.format}", f"method {quant.method}", calibrated_on(quant)]
+    rows += [bought(quant.budget)] if quant.budget is not None else []
     synthetic = "; accuracy is unproven" if quant.synthetic else ""
     text = view.safe(", ".join(rows) + synthetic)
     return view.title("Quantization") + hang(text, view.width, first="  ", rest="  ")

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from npuconv.report.schema import (
     Accuracy,
+    Budget,
     Device,
     MacShare,
     OutputAccuracy,
@@ -48,6 +49,11 @@ def size(number: int | None) -> str:
     while value >= 1023.95 and len(units) > 1:
         value, units = value / 1024, units[1:]
     return f"{number} B" if units[0] == " B" else f"{value:.1f}{units[0]}"
+
+
+def shape(dims: Sequence[int | str | None]) -> str:
+    """``1 x 3 x 224 x ?``."""
+    return " x ".join("?" if one is None else str(one) for one in dims) or "one number"
 
 
 def change(before: str, after: str) -> str:
@@ -93,6 +99,26 @@ def traffic(device: Device) -> str:
     else:
         moved = f"per inference {there} to it and {back} back"
     return f"{count(len(device.subgraphs), 'subgraph')} on the device; {moved}"
+
+
+def kept_float(report: Report) -> str:
+    """What `keep_float` costs; empty where it is not given."""
+    found = report.device.kept_float if report.device else None
+    if report.device is None or found is None:
+        return ""
+    each = [
+        f"{one.pattern!r} {count(one.nodes, 'node')}, {quantity(one.macs)} MACs"
+        for one in found.patterns
+    ]
+    crossing = _sum(report.device.to_device.bytes, report.device.to_host.bytes)
+    return (
+        f"kept float: {'; '.join(each)}; {report.summary.transitions} transitions instead of "
+        f"{found.transitions_without}, {change(size(found.bytes_without), size(crossing))} cross"
+    )
+
+
+def _sum(*numbers: int | None) -> int | None:
+    return None if None in numbers else sum(number or 0 for number in numbers)
 
 
 def subgraph_row(one: Subgraph) -> tuple[str, ...]:
@@ -175,6 +201,22 @@ def calibrated_on(quantization: Quantization) -> str:
         return "no samples needed"
     kind = "synthetic sample" if quantization.synthetic else "sample"
     return f"{count(quantization.samples, kind)} ({quantization.source})"
+
+
+def bought(budget: Budget) -> str:
+    """What was spent on accuracy, and what it brought."""
+    if not budget.repeated:
+        return f"nothing bought: {_why_nothing(budget)}"
+    layers = count(len(budget.repeated), "layer")
+    change = f"{sqnr(budget.before_db, None)} -> {sqnr(budget.simulated_db, None)} simulated"
+    return f"{layers} repeated for {budget.extra_percent:.1f} % more MACs: {change}"
+
+
+def _why_nothing(budget: Budget) -> str:
+    goal, before = budget.min_sqnr_db, budget.before_db
+    if goal is not None and before is not None and before >= goal:
+        return f"{before:.1f} dB reach the {goal:g} dB asked for"
+    return f"nothing for {budget.max_extra_percent:g} % more MACs makes it better"
 
 
 def unique(texts: Iterable[str]) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     NodeRule = Callable[[Node, RuleContext], Iterator["Violation"]]
     ModelRule = Callable[[Model, RuleContext], Iterator["Violation"]]
 
-Stage = Literal["float", "calibrated", "lowered"]
+Stage = Literal["float", "calibrated", "lowered", "measured"]
 SECTIONS = ("What it checks", "Why it matters", "How to fix")
 SLIDING = {"Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool"}
 # What onnxruntime runs on a host's CPU besides the standard domain.
@@ -50,6 +50,21 @@ class Violation:
 
 
 @dataclass(frozen=True)
+class Example:
+    """Two small models, one on which a rule fires and one on which it does not.
+
+    Text, so that ``explain`` needs no onnx; the tests build and judge what it shows. A line
+    for each tensor that is given, then nodes as ``onnx.parser`` reads them. Weights are
+    random where no numbers are written; one number is all of them.
+    """
+
+    fires: str = ""
+    silent: str = ""
+    device: str = ""  # keys of a target file; empty: the built-in target
+    other: str = ""  # those for the second model, where it is the target that differs
+
+
+@dataclass(frozen=True)
 class Rule:
     """One registered rule."""
 
@@ -63,6 +78,7 @@ class Rule:
     at: Stage
     malformed: bool
     alike: bool
+    example: Example
     doc: str
 
     @property
@@ -81,6 +97,7 @@ class Rule:
         return " ".join(found.group(1).split()) if found else ""
 
 
+_NONE = Example()
 RULES: Registry[Rule] = Registry("npuconv.rules")
 
 
@@ -88,6 +105,7 @@ def rule(  # noqa: PLR0913 - a rule has that many parts
     code: str,
     *,
     message: str,
+    example: Example = _NONE,
     severity: Severity = Severity.ERROR,
     ops: set[str] | None = None,
     limits: tuple[str, ...] = (),
@@ -100,6 +118,7 @@ def rule(  # noqa: PLR0913 - a rule has that many parts
     Args:
         code: letters and three digits, never used again.
         message: what a person reads; holes are filled from the violation's ``values``.
+        example: models that show what it finds and what it does not.
         severity: errors stop a conversion.
         ops: operators it looks at, ``{"*"}`` for all; None for a rule about the model.
         limits: facts of the target file that it enforces.
@@ -124,12 +143,29 @@ def rule(  # noqa: PLR0913 - a rule has that many parts
             raise ValueError(f"rule {name!r}: code {code} is taken")
         frozen = None if ops is None else frozenset(ops)
         item = Rule(
-            code, name, severity, message, function, frozen, limits, at, malformed, alike, doc
+            code,
+            name,
+            severity,
+            message,
+            function,
+            frozen,
+            limits,
+            at,
+            malformed,
+            alike,
+            _tidied(example),
+            doc,
         )
         RULES.add(name, item)
         return item
 
     return register
+
+
+def _tidied(example: Example) -> Example:
+    """Without the indentation of the source."""
+    texts = (example.fires, example.silent, example.device, example.other)
+    return Example(*map(inspect.cleandoc, texts))
 
 
 def is_convolution(node: Node) -> bool:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from npuconv.config import Options
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
-    from npuconv.rules._seen import Seen
+    from npuconv.rules._seen import Measured, Seen
     from npuconv.rules._unknown import Need
     from npuconv.target import Operator, Target
     from npuconv.target.limit import Limit
@@ -51,7 +51,9 @@ class RuleContext:
         sheets: what earlier lints for the same target and options have measured. The key
             is all that is measured, so a node that has changed finds another sheet.
         needs: of the limits that are not known, in this lint.
+        kept: labels of source nodes that stay float on the host; no limit is about them.
         seen: what calibration has shown; None before.
+        measured: what became of the accuracy; None before.
     """
 
     model: Model
@@ -59,7 +61,9 @@ class RuleContext:
     options: Options
     sheets: dict[Hashable, Sheet] = field(default_factory=dict)
     needs: list[Need] | None = None
+    kept: frozenset[str] = frozenset()
     seen: Seen | None = None
+    measured: Measured | None = None
     _by_node: dict[int, Sheet] = field(default_factory=dict)
     _by_op: dict[str, list[Node]] = field(default_factory=dict)
     _kinds: dict[frozenset[str], list[Node]] = field(default_factory=dict)
@@ -82,6 +86,10 @@ class RuleContext:
             first = {id(self.sheet(node)): node for node in reversed(self.nodes_of(ops))}
             self._kinds[ops] = list(first.values())
         return self._kinds[ops]
+
+    def keeps(self, node: Node) -> bool:
+        """Whether the node stays float on the host, because the user wants it there."""
+        return bool(self.kept) and not self.kept.isdisjoint(self.model.origin(node))
 
     def facts(self, node: Node) -> dict[str, Any]:
         """The facts of a node, measured once per lint."""

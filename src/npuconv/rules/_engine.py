@@ -85,13 +85,19 @@ def _marks_of(
         return marks(_run(rule, ctx))
     with _blamed_on(rule):
         concerned = {id(n): n for label in sorted(labels) for n in nodes.get(label, ())}
-        firing = [n for n in concerned.values() if _takes(rule, n) and _fires(rule, n, ctx)]
+        asked = [n for n in concerned.values() if _takes(rule, n) and _asks(rule, n, ctx)]
+        firing = [n for n in asked if _fires(rule, n, ctx)]
     return {(rule.code, label) for node in firing for label in ctx.model.origin(node)}
 
 
 def _takes(rule: Rule, node: Node) -> bool:
     ops = rule.ops or frozenset()
     return "*" in ops or (node.op in ops and query.is_standard(node))
+
+
+def _asks(rule: Rule, node: Node | None, ctx: RuleContext) -> bool:
+    """What stays on the host need not be what the device takes, but must mean something."""
+    return node is None or rule.malformed or not ctx.keeps(node)
 
 
 def _fires(rule: Rule, node: Node, ctx: RuleContext) -> bool:
@@ -127,11 +133,14 @@ def _blamed_on(rule: Rule) -> Iterator[None]:
 def _findings(rule: Rule, ctx: RuleContext) -> Iterator[Finding]:
     if rule.ops is None:
         for violation in rule.function(ctx.model, ctx):
-            yield _finding(rule, ctx, violation, violation.node)
+            if _asks(rule, violation.node, ctx):
+                yield _finding(rule, ctx, violation, violation.node)
         return
     if rule.alike and not any(_verdict(rule, node, ctx) for node in ctx.kinds_of(rule.ops)):
         return  # as nearly always: no need to look at every node
     for node in ctx.nodes_of(rule.ops):
+        if not _asks(rule, node, ctx):
+            continue
         for violation in _verdict(rule, node, ctx):
             yield _finding(rule, ctx, violation, node)
 

@@ -34,6 +34,21 @@ class Trials:
 
 
 @dataclass(frozen=True)
+class Measured:
+    """How far the int8 model was measured to be from the float model.
+
+    Attributes:
+        sqnr_db: of all outputs together; None where that is no number.
+        is_exact: whether nothing differs.
+        samples: how many it was measured on.
+    """
+
+    sqnr_db: float | None
+    is_exact: bool
+    samples: int
+
+
+@dataclass(frozen=True)
 class Seen:
     """What one calibration has shown.
 

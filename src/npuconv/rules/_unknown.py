@@ -48,7 +48,7 @@ def _needs(model: Model, ctx: RuleContext) -> list[Need]:
     limits: dict[str, Limit] = {}
     alike: dict[int, list[tuple[str, Limit, Any]]] = {}  # nodes of one sheet need the same
     for node in model.nodes():
-        if ctx.operator(node) is None:
+        if ctx.operator(node) is None or ctx.keeps(node):
             continue  # nobody limits it
         facts = ctx.facts(node)
         if id(facts) not in alike:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from npuconv.rules import Violation, rule
+from npuconv.rules import Example, Violation, rule
 from npuconv.rules._lowered import INTEGER_CONVOLUTIONS, device_facts, device_limits
 
 if TYPE_CHECKING:
@@ -19,6 +19,29 @@ if TYPE_CHECKING:
     limits=("weight_abs_sum_max",),
     at="lowered",
     message="the weights of one channel sum to {total}; the device takes {limit}",
+    example=Example(
+        fires="""
+            input x: float[1,1,4,4]
+            weight s: float[] = 0.1
+            weight z: int8[] = 0
+            weight w: int8[1,1,3,3] = 100
+            weight zw: int8[] = 0
+            q = QuantizeLinear (x, s, z)
+            c = QLinearConv (q, s, z, w, s, zw, s, z)
+            y = DequantizeLinear (c, s, z)
+        """,
+        silent="""
+            input x: float[1,1,4,4]
+            weight s: float[] = 0.1
+            weight z: int8[] = 0
+            weight w: int8[1,1,3,3] = 50
+            weight zw: int8[] = 0
+            q = QuantizeLinear (x, s, z)
+            c = QLinearConv (q, s, z, w, s, zw, s, z)
+            y = DequantizeLinear (c, s, z)
+        """,
+        device="operators: {Conv: {limits: {weight_abs_sum_max: {max: 500}}}}",
+    ),
 )
 def accumulator_overflow(node: Node, ctx: RuleContext) -> Iterator[Violation]:
     """The sum of a convolution may not fit where the device adds it up.

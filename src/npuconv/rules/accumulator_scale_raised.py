@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.diagnostics import Severity
 from npuconv.model import query
-from npuconv.rules import Violation, rule
+from npuconv.rules import Example, Violation, rule
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
@@ -22,6 +22,20 @@ if TYPE_CHECKING:
     at="calibrated",
     message="the weight scale of {count} of {channels} channels is raised: with the scale of "
     "the input, sum and bias would overflow int32",
+    example=Example(
+        fires="""
+            input x: float[N,1,8,8]
+            weight w: float[1,1,1,1] = 0.000001
+            weight b: float[1] = 100000
+            y = Conv (x, w, b)
+        """,
+        silent="""
+            input x: float[N,1,8,8]
+            weight w: float[1,1,1,1] = 1
+            weight b: float[1] = 2
+            y = Conv (x, w, b)
+        """,
+    ),
 )
 def accumulator_scale_raised(model: Model, ctx: RuleContext) -> Iterator[Violation]:
     """Weights have coarser steps than they could, because the sum would overflow.

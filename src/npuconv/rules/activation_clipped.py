@@ -5,26 +5,44 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from npuconv.diagnostics import Severity
 from npuconv.model import query
-from npuconv.rules import Violation, rule
+from npuconv.rules import Example, Violation
+from npuconv.rules._calibrated import calibrated_rule
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
     from npuconv.model.types import Node
-    from npuconv.rules._context import RuleContext
+    from npuconv.rules._seen import Seen
 
 LIMIT = 0.01
 
 
-@rule(
+@calibrated_rule(
     "CAL002",
-    severity=Severity.WARNING,
-    at="calibrated",
     message="{share} of the values of {tensor!r} are clipped: they lie in "
     "[{low}, {high}], and int8 holds [{least}, {most}]",
+    example=Example(
+        fires="""
+            input x: float[N,1,8,8]
+            weight e: float[] = 20
+            weight nine: float[] = 9
+            weight w: float[1,1,1,1] = 1
+            a = Pow (x, e)
+            b = Mul (a, nine)
+            y = Conv (b, w)
+        """,
+        silent="""
+            input x: float[N,1,8,8]
+            weight e: float[] = 1
+            weight nine: float[] = 9
+            weight w: float[1,1,1,1] = 1
+            a = Pow (x, e)
+            b = Mul (a, nine)
+            y = Conv (b, w)
+        """,
+    ),
 )
-def activation_clipped(model: Model, ctx: RuleContext) -> Iterator[Violation]:
+def activation_clipped(model: Model, seen: Seen) -> Iterator[Violation]:
     """Part of a tensor's values lies beyond the range that int8 was given.
 
     What it checks:
@@ -39,9 +57,6 @@ def activation_clipped(model: Model, ctx: RuleContext) -> Iterator[Violation]:
     How to fix:
         Take `--method minmax` if such values matter, or calibrate on more samples.
     """
-    seen = ctx.seen
-    if seen is None:
-        return
     from npuconv.rules._reach import clipped_share, stored_range
 
     makers = _makers(model)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from npuconv.model import query
 from npuconv.model.conv import window
 from npuconv.model.geometry import SAME, effective_kernel
-from npuconv.rules import SLIDING, Violation, rule
+from npuconv.rules import SLIDING, Example, Violation, rule
 from npuconv.rules._lengths import contradictions
 
 if TYPE_CHECKING:
@@ -19,7 +19,25 @@ if TYPE_CHECKING:
 _MIN_RANK = 3  # batch, channels and one spatial axis
 
 
-@rule("SHP005", ops=SLIDING, malformed=True, alike=True, message="{problem}")
+@rule(
+    "SHP005",
+    ops=SLIDING,
+    malformed=True,
+    alike=True,
+    message="{problem}",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            weight w: float[4,2,3,3]
+            y = Conv (x, w)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv (x, w)
+        """,
+    ),
+)
 def attribute_contradicts_weight(node: Node, ctx: RuleContext) -> Iterator[Violation]:
     """An attribute of the convolution contradicts the shape of its weights or input.
 

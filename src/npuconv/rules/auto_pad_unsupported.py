@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from npuconv.rules import SLIDING, Violation, rule
+from npuconv.rules import SLIDING, Example, Violation, rule
 from npuconv.rules._extents import missing_axis
 
 if TYPE_CHECKING:
@@ -21,6 +21,18 @@ LIMITS = ("auto_pad",)
     limits=LIMITS,
     alike=True,
     message="auto_pad is {value}; the device takes {limit}",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv <auto_pad = "SAME_UPPER"> (x, w)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv <pads = [1, 1, 1, 1]> (x, w)
+        """,
+    ),
 )
 def auto_pad_unsupported(node: Node, ctx: RuleContext) -> Iterator[Violation]:
     """The convolution leaves its padding to be worked out at run time.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.model import query
 from npuconv.model.conv import flat_pads, window
-from npuconv.rules import SLIDING, Violation, rule
+from npuconv.rules import SLIDING, Example, Violation, rule
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
@@ -19,6 +19,18 @@ if TYPE_CHECKING:
     ops=SLIDING,
     alike=True,
     message="auto_pad is {auto_pad} and pads is {pads}; ONNX forbids both",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv <auto_pad = "SAME_UPPER", pads = [1, 0, 1, 2]> (x, w)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv <auto_pad = "SAME_UPPER"> (x, w)
+        """,
+    ),
 )
 def auto_pad_with_pads(node: Node, ctx: RuleContext) -> Iterator[Violation]:
     """auto_pad and explicit pads contradict each other.

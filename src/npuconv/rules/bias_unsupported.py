@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from npuconv.rules import SLIDING, Violation, rule
+from npuconv.rules import SLIDING, Example, Violation, rule
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
@@ -20,6 +20,20 @@ LIMITS = ("bias",)
     limits=LIMITS,
     alike=True,
     message="bias present is {value}; the device takes {limit}",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            weight b: float[4]
+            y = Conv (x, w, b)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv (x, w)
+        """,
+        device="operators: {Conv: {limits: {bias: {equals: false}}}}",
+    ),
 )
 def bias_unsupported(node: Node, ctx: RuleContext) -> Iterator[Violation]:
     """The convolution has a bias where the device takes none, or none where it needs one.

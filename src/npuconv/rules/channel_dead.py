@@ -7,27 +7,41 @@ from typing import TYPE_CHECKING
 
 from npuconv.diagnostics import Severity
 from npuconv.model import query
-from npuconv.rules import Violation, rule
+from npuconv.rules import Example, Violation
+from npuconv.rules._calibrated import calibrated_rule
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
     from npuconv.model.types import Node
     from npuconv.quant.statistics import Statistics
-    from npuconv.rules._context import RuleContext
     from npuconv.rules._seen import Seen
 
 MANY = 0.5  # of the channels; below, training may have switched them off
 LEAST = 0.1  # nobody acts on fewer
 
 
-@rule(
+@calibrated_rule(
     "CAL003",
-    severity=Severity.WARNING,
-    at="calibrated",
     message="{count} of {channels} channels ({share}) have one and the same value in all "
     "{samples} samples",
+    example=Example(
+        fires="""
+            input x: float[N,1,8,8]
+            weight w: float[3,1,1,1] = 1
+            weight b: float[3] = 0, -5, -6
+            a = Conv (x, w, b)
+            y = Relu (a)
+        """,
+        silent="""
+            input x: float[N,1,8,8]
+            weight w: float[3,1,1,1] = 1
+            weight b: float[3] = 0, 5, 0.1
+            a = Conv (x, w, b)
+            y = Relu (a)
+        """,
+    ),
 )
-def channel_dead(model: Model, ctx: RuleContext) -> Iterator[Violation]:
+def channel_dead(model: Model, seen: Seen) -> Iterator[Violation]:
     """Channels of a convolution never leave one value.
 
     What it checks:
@@ -44,8 +58,7 @@ def channel_dead(model: Model, ctx: RuleContext) -> Iterator[Violation]:
         good, prune them before export.
     """
     del model
-    seen = ctx.seen
-    if seen is None or seen.samples < 2:
+    if seen.samples < 2:
         return
     for conv in seen.plan.device:
         stats = _after_activation(conv, seen)

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.diagnostics import Severity
-from npuconv.rules import Violation, rule
+from npuconv.rules import Example, Violation
+from npuconv.rules._calibrated import calibrated_rule
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
-    from npuconv.rules._context import RuleContext
     from npuconv.rules._reach import Range
     from npuconv.rules._seen import Seen
 
@@ -19,15 +19,31 @@ ENOUGH = 32  # levels: an own scale keeps the tensor apart, whatever its neighbo
 _ALL = 256
 
 
-@rule(
+@calibrated_rule(
     "CAL004",
     ops={"Concat"},
-    severity=Severity.WARNING,
-    at="calibrated",
     message="{wide!r} reaches {reach} and {narrow!r} only {small}, {ratio} times less: "
     "its scale leaves {levels} of 256 levels to it",
+    example=Example(
+        fires="""
+            input x: float[N,2,8,8]
+            weight w: float[2,2,1,1] = 100
+            weight v: float[2,2,1,1] = 1
+            boxes = Conv (x, w)
+            scores = Conv (x, v)
+            y = Concat <axis = 2> (boxes, scores)
+        """,
+        silent="""
+            input x: float[N,2,8,8]
+            weight w: float[2,2,1,1] = 3
+            weight v: float[2,2,1,1] = 1
+            boxes = Conv (x, w)
+            scores = Conv (x, v)
+            y = Concat <axis = 2> (boxes, scores)
+        """,
+    ),
 )
-def concat_of_unlike_ranges(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+def concat_of_unlike_ranges(node: Node, seen: Seen) -> Iterator[Violation]:
     """A Concat of int8 tensors whose ranges are unlike, in one scale.
 
     What it checks:
@@ -44,8 +60,7 @@ def concat_of_unlike_ranges(node: Node, ctx: RuleContext) -> Iterator[Violation]
         Join them behind the model: make the inputs of the Concat outputs instead. Or
         bring the ranges closer, for example by a Sigmoid before the Concat.
     """
-    seen = ctx.seen
-    if seen is None or not seen.plan.is_carried(node):
+    if not seen.plan.is_carried(node):
         return
     found = {name: item for name, item in _ranges(node, seen).items() if item.reach > 0}
     if len(found) < 2:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from npuconv.model import nhwc, query
 from npuconv.model.conv import window
 from npuconv.model.removable import obstacles
-from npuconv.rules import Violation, is_convolution, rule
+from npuconv.rules import Example, Violation, is_convolution, rule
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
@@ -21,6 +21,18 @@ _MOST_AXES = 2
     "OPS004",
     ops={"*"},
     message="{op} is a convolution that {reason}",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = com.microsoft.FusedConv (x, w)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv (x, w)
+        """,
+    ),
 )
 def convolution_unsupported(node: Node, ctx: RuleContext) -> Iterator[Violation]:
     """A kind of convolution that is not quantized.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.model import query
-from npuconv.rules import Violation, rule
+from npuconv.rules import Example, Violation, rule
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
@@ -22,6 +22,18 @@ _CONVERTIBLE = {"float32", "float16", "float64", ""}
     ops={"Conv", "ConvTranspose"},
     alike=True,
     message="it computes in {dtype}; only float models are quantized",
+    example=Example(
+        fires="""
+            input x: int32[1,3,8,8]
+            weight w: int32[4,3,3,3] = 1
+            y = Conv (x, w)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv (x, w)
+        """,
+    ),
 )
 def dtype_not_convertible(node: Node, ctx: RuleContext) -> Iterator[Violation]:
     """The convolution computes in a type that cannot be quantized.

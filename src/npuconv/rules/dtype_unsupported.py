@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from npuconv.rules import Violation, rule
+from npuconv.rules import Example, Violation, rule
 from npuconv.rules._lowered import INTEGER_CONVOLUTIONS, device_facts, device_limits
 
 if TYPE_CHECKING:
@@ -22,6 +22,28 @@ LIMITS = ("dtype", "weight_dtype", "bias_dtype")
     limits=LIMITS,
     at="lowered",
     message="{fact} is {value}; the device takes {limit}",
+    example=Example(
+        fires="""
+            input x: float[1,1,4,4]
+            weight s: float[] = 0.1
+            weight z: uint8[] = 0
+            weight w: int8[1,1,3,3] = 1
+            weight zw: int8[] = 0
+            q = QuantizeLinear (x, s, z)
+            c = QLinearConv (q, s, z, w, s, zw, s, z)
+            y = DequantizeLinear (c, s, z)
+        """,
+        silent="""
+            input x: float[1,1,4,4]
+            weight s: float[] = 0.1
+            weight z: int8[] = 0
+            weight w: int8[1,1,3,3] = 1
+            weight zw: int8[] = 0
+            q = QuantizeLinear (x, s, z)
+            c = QLinearConv (q, s, z, w, s, zw, s, z)
+            y = DequantizeLinear (c, s, z)
+        """,
+    ),
 )
 def dtype_unsupported(node: Node, ctx: RuleContext) -> Iterator[Violation]:
     """A convolution on the device has a type that the device does not take.

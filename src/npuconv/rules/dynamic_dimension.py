@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.model import query
 from npuconv.model.conv import window
-from npuconv.rules import Violation, rule
+from npuconv.rules import Example, Violation, rule
 from npuconv.rules._extents import flags, missing_axis, shown_dimension
 
 if TYPE_CHECKING:
@@ -19,6 +19,18 @@ if TYPE_CHECKING:
     "SHP012",
     ops=set(query.CONVOLUTIONS),
     message="{auto_pad} with stride {stride} needs the input extent of axis {axis}, which is {dim}",
+    example=Example(
+        fires="""
+            input x: float[1,3,H,8]
+            weight w: float[4,3,3,3]
+            y = Conv <auto_pad = "SAME_UPPER", strides = [2, 2]> (x, w)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv <auto_pad = "SAME_UPPER", strides = [2, 2]> (x, w)
+        """,
+    ),
 )
 def dynamic_dimension(node: Node, ctx: RuleContext) -> Iterator[Violation]:
     """A dimension is not known that the padding depends on.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from npuconv.diagnostics import Severity
 from npuconv.facts import lookup
 from npuconv.model import query
-from npuconv.rules import Violation, rule
+from npuconv.rules import Example, Violation, rule
 from npuconv.rules._extents import flags
 
 if TYPE_CHECKING:
@@ -24,6 +24,19 @@ EXTENTS = ("in_n", "in_h", "in_w", "out_n", "out_h", "out_w")
     "SHP017",
     severity=Severity.WARNING,
     message="the device takes {limit} for {fact}, but the model leaves that open ({nodes} nodes)",
+    example=Example(
+        fires="""
+            input x: float[1,3,H,8]
+            weight w: float[4,3,3,3]
+            y = Conv (x, w)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv (x, w)
+        """,
+        device="operators: {Conv: {limits: {in_h: {max: 100}}}}",
+    ),
 )
 def extent_not_judged(model: Model, ctx: RuleContext) -> Iterator[Violation]:
     """A known limit is about an extent that the model leaves open.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from npuconv.rules import SLIDING, Violation, rule
+from npuconv.rules import SLIDING, Example, Violation, rule
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
@@ -20,6 +20,18 @@ LIMITS = ("group", "mode", "channel_multiplier")
     limits=LIMITS,
     alike=True,
     message="{fact} is {value}; the device takes {limit}",
+    example=Example(
+        fires="""
+            input x: float[1,8,9,9]
+            weight w: float[8,4,3,3]
+            y = Conv <group = 2> (x, w)
+        """,
+        silent="""
+            input x: float[1,8,9,9]
+            weight w: float[8,1,3,3]
+            y = Conv <group = 8> (x, w)
+        """,
+    ),
 )
 def group_unsupported(node: Node, ctx: RuleContext) -> Iterator[Violation]:
     """The convolution is split into groups in a way the device does not take.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from npuconv.rules import SLIDING, Violation, rule
+from npuconv.rules import SLIDING, Example, Violation, rule
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
@@ -23,6 +23,19 @@ LIMITS = (
     limits=LIMITS,
     alike=True,
     message="{fact} is {value}; the device takes {limit}",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,5,5]
+            y = Conv (x, w)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv (x, w)
+        """,
+        device="operators: {Conv: {limits: {kernel_h: {max: 3}}}}",
+    ),
 )
 def kernel_out_of_range(node: Node, ctx: RuleContext) -> Iterator[Violation]:
     """The kernel is larger, or of another form, than the device takes.

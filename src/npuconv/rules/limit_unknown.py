@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.diagnostics import Severity, Status
-from npuconv.rules import Violation, rule
+from npuconv.rules import Example, Violation, rule
 from npuconv.rules._unknown import needs
 
 if TYPE_CHECKING:
@@ -18,6 +18,20 @@ if TYPE_CHECKING:
     "OPS005",
     severity=Severity.WARNING,
     message="the limit of {limit} is not known; the model needs {values} ({nodes} nodes)",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv (x, w)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv (x, w)
+        """,
+        device='operators: {Conv: {limits: {kernel_h: "?"}}}',
+        other="operators: {Conv: {limits: {kernel_h: {max: 7}}}}",
+    ),
 )
 def limit_unknown(model: Model, ctx: RuleContext) -> Iterator[Violation]:
     """The model depends on limits that nobody has written down.

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.model import query
-from npuconv.rules import Violation, rule
+from npuconv.rules import Example, Violation, rule
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
@@ -15,7 +15,25 @@ if TYPE_CHECKING:
     from npuconv.rules._context import RuleContext
 
 
-@rule("MDL001", message="the model is quantized already: it has {operators}")
+@rule(
+    "MDL001",
+    message="the model is quantized already: it has {operators}",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            weight s: float[] = 0.1
+            weight z: int8[] = 0
+            y = QuantizeLinear (x, s, z)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight w: int8[4,3,3,3] = 1
+            weight s: float[] = 0.1
+            f = DequantizeLinear (w, s)
+            y = Conv (x, f)
+        """,
+    ),
+)
 def model_already_quantized(model: Model, ctx: RuleContext) -> Iterator[Violation]:
     """The model is quantized already.
 

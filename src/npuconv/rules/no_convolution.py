@@ -6,14 +6,28 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.model import query
-from npuconv.rules import Violation, is_convolution, rule
+from npuconv.rules import Example, Violation, is_convolution, rule
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
     from npuconv.rules._context import RuleContext
 
 
-@rule("MDL002", message="the model has no convolution, so nothing of it would run on {target}")
+@rule(
+    "MDL002",
+    message="the model has no convolution, so nothing of it would run on {target}",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            y = Relu (x)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv (x, w)
+        """,
+    ),
+)
 def no_convolution(model: Model, ctx: RuleContext) -> Iterator[Violation]:
     """The model has nothing for the device to do.
 

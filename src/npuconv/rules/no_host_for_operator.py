@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from npuconv.rules import Violation, rule
+from npuconv.rules import Example, Violation, rule
 from npuconv.rules._listed import beyond
 
 if TYPE_CHECKING:
@@ -13,7 +13,25 @@ if TYPE_CHECKING:
     from npuconv.rules._context import RuleContext
 
 
-@rule("OPS008", ops={"*"}, message="{problem}, and target {target} has no host")
+@rule(
+    "OPS008",
+    ops={"*"},
+    message="{problem}, and target {target} has no host",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            y = MaxPool <kernel_shape = [3, 3]> (x)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            y = MaxPool <kernel_shape = [2, 2]> (x)
+        """,
+        device="""
+            unlisted_operators: error
+            operators: {MaxPool: {limits: {kernel_h: {max: 2}}}}
+        """,
+    ),
+)
 def no_host_for_operator(node: Node, ctx: RuleContext) -> Iterator[Violation]:
     """An operator beyond what the device takes, where there is no host to run it.
 

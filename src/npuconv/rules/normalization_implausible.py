@@ -5,27 +5,46 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from npuconv.diagnostics import Severity
 from npuconv.model import query
-from npuconv.rules import Violation, rule
+from npuconv.rules import Example, Violation
+from npuconv.rules._calibrated import calibrated_rule
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
     from npuconv.model.types import Node
-    from npuconv.rules._context import RuleContext
     from npuconv.rules._normalizations import Normalization
     from npuconv.rules._seen import Seen
 
 FEWEST = 8  # channels of the first layer; fewer say too little
 
 
-@rule(
+@calibrated_rule(
     "CAL001",
-    severity=Severity.WARNING,
-    at="calibrated",
     message="{claim}: {evidence}",
+    example=Example(
+        fires="""
+            input x: float[N,3,8,8]
+            weight w: float[8,3,3,3] = 1
+            weight scale: float[8]
+            weight shift: float[8]
+            weight mean: float[8] = 3442.5
+            weight var: float[8] = 147852
+            a = Conv (x, w)
+            y = BatchNormalization (a, scale, shift, mean, var)
+        """,
+        silent="""
+            input x: float[N,3,8,8]
+            weight w: float[8,3,3,3] = 1
+            weight scale: float[8]
+            weight shift: float[8]
+            weight mean: float[8] = 13.5
+            weight var: float[8] = 2.27
+            a = Conv (x, w)
+            y = BatchNormalization (a, scale, shift, mean, var)
+        """,
+    ),
 )
-def normalization_implausible(model: Model, ctx: RuleContext) -> Iterator[Violation]:
+def normalization_implausible(model: Model, seen: Seen) -> Iterator[Violation]:
     """The calibration samples do not look like what the model was trained on.
 
     What it checks:
@@ -45,8 +64,7 @@ def normalization_implausible(model: Model, ctx: RuleContext) -> Iterator[Violat
         add `--ignore CAL001`.
     """
     del model
-    seen = ctx.seen
-    if seen is None or seen.synthetic or seen.first is None:
+    if seen.synthetic or seen.first is None:
         return
     weight = query.shape(seen.first.inputs[1])
     if weight is None or not isinstance(weight[0], int) or weight[0] < FEWEST:

@@ -5,14 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from npuconv.rules import Violation, rule
+from npuconv.rules import Example, Violation, rule
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
     from npuconv.rules._context import RuleContext
 
 
-@rule("QNT003", message="the target wants {what} {wanted}; npuconv makes {made}")
+@rule(
+    "QNT003",
+    message="the target wants {what} {wanted}; npuconv makes {made}",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv (x, w)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv (x, w)
+        """,
+        device="activations: {dtype: uint8, zero_point: [0], granularity: tensor}",
+        other="activations: {dtype: int8, zero_point: [0], granularity: tensor}",
+    ),
+)
 def number_format_unsupported(_model: Model, ctx: RuleContext) -> Iterator[Violation]:
     """The target stores numbers in a way that npuconv does not make.
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.diagnostics import Severity
-from npuconv.rules import Violation, rule
+from npuconv.rules import Example, Violation, rule
 from npuconv.rules._listed import beyond
 
 if TYPE_CHECKING:
@@ -20,6 +20,17 @@ if TYPE_CHECKING:
     ops={"*"},
     limits=("ceil_mode", "count_include_pad", "pad_mode", "pad_outside_hw", "blocksize"),
     message="{problem}: it runs on the host",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            y = MaxPool <kernel_shape = [3, 3]> (x)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            y = MaxPool <kernel_shape = [2, 2]> (x)
+        """,
+        device="operators: {MaxPool: {limits: {kernel_h: {max: 2}}}}",
+    ),
 )
 def operator_beyond_limits(node: Node, ctx: RuleContext) -> Iterator[Violation]:
     """An operator that the device has, beyond what it takes.

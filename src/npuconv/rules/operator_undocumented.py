@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.diagnostics import Severity
 from npuconv.model import query
-from npuconv.rules import HOST_DOMAINS, Violation, rule
+from npuconv.rules import HOST_DOMAINS, Example, Violation, rule
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
@@ -19,6 +19,20 @@ if TYPE_CHECKING:
     severity=Severity.NOTE,
     ops={"*"},
     message="target {target} says nothing of this operator: it runs on the host",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            a = Conv (x, w)
+            y = Sigmoid (a)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            a = Conv (x, w)
+            y = Relu (a)
+        """,
+    ),
 )
 def operator_undocumented(node: Node, ctx: RuleContext) -> Iterator[Violation]:
     """The target says nothing about an operator.

@@ -6,14 +6,32 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.model import query
-from npuconv.rules import HOST_DOMAINS, Violation, rule
+from npuconv.rules import HOST_DOMAINS, Example, Violation, rule
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
     from npuconv.rules._context import RuleContext
 
 
-@rule("OPS002", ops={"*"}, message="{op} belongs to {domain}, which no runtime here runs")
+@rule(
+    "OPS002",
+    ops={"*"},
+    message="{op} belongs to {domain}, which no runtime here runs",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            a = Conv (x, w)
+            y = org.example.Mystery (a)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            a = Conv (x, w)
+            y = Relu (a)
+        """,
+    ),
+)
 def operator_unknown(node: Node, ctx: RuleContext) -> Iterator[Violation]:
     """An operator that no runtime here can run.
 

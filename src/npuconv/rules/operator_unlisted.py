@@ -6,14 +6,35 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.model import query
-from npuconv.rules import Violation, rule
+from npuconv.rules import Example, Violation, rule
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
     from npuconv.rules._context import RuleContext
 
 
-@rule("OPS006", ops={"*"}, message="{op} is not listed by target {target}, which forbids that")
+@rule(
+    "OPS006",
+    ops={"*"},
+    message="{op} is not listed by target {target}, which forbids that",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            a = Conv (x, w)
+            y = Sigmoid (a)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv (x, w)
+        """,
+        device="""
+            unlisted_operators: error
+            operators: {Conv: {}}
+        """,
+    ),
+)
 def operator_unlisted(node: Node, ctx: RuleContext) -> Iterator[Violation]:
     """The target forbids operators it does not list.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from npuconv.rules import Violation, rule
+from npuconv.rules import Example, Violation, rule
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
@@ -18,6 +18,20 @@ MINIMUM = 14
 @rule(
     "MDL003",
     message="opset {opset} is older than {minimum}, whose operators all take int8{obstacle}",
+    example=Example(
+        fires="""
+            opset 13
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv (x, w)
+        """,
+        silent="""
+            opset 14
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv (x, w)
+        """,
+    ),
 )
 def opset_too_old(model: Model, ctx: RuleContext) -> Iterator[Violation]:
     """The model's operators are older than int8 operators.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.model import pad, query
-from npuconv.rules import Violation, rule
+from npuconv.rules import Example, Violation, rule
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
@@ -18,6 +18,22 @@ if TYPE_CHECKING:
     ops={"Pad"},
     malformed=True,
     message="axis {axis} has {extent} cells and is cropped by {cropped}",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            weight p: int64[8] = 0, 0, -8, 0, 0, 0, 0, 0
+            weight w: float[4,3,3,3]
+            a = Pad (x, p)
+            y = Conv (a, w)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight p: int64[8] = 0, 0, -5, 0, 0, 0, 0, 0
+            weight w: float[4,3,3,3]
+            a = Pad (x, p)
+            y = Conv (a, w)
+        """,
+    ),
 )
 def pad_crops_away(node: Node, ctx: RuleContext) -> Iterator[Violation]:
     """A Pad with negative amounts leaves nothing of an axis.

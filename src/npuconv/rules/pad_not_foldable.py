@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.diagnostics import Severity
 from npuconv.model import pad, query
-from npuconv.rules import Violation, rule
+from npuconv.rules import Example, Violation, rule
 
 if TYPE_CHECKING:
     from npuconv.model.conv import Pairs
@@ -33,6 +33,22 @@ _AT_RUN_TIME = (
     severity=Severity.WARNING,
     ops={"Pad"},
     message="{reader!r} reads it; the device would have to {task}{amounts}{size}",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            weight p: int64[8] = 0, 0, 1, 1, 0, 0, 1, 1
+            weight w: float[4,3,3,3]
+            a = Pad <mode = "reflect"> (x, p)
+            y = Conv (a, w)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight p: int64[8] = 0, 0, 1, 1, 0, 0, 1, 1
+            weight w: float[4,3,3,3]
+            a = Pad <mode = "constant"> (x, p)
+            y = Conv (a, w)
+        """,
+    ),
 )
 def pad_not_foldable(node: Node, ctx: RuleContext) -> Iterator[Violation]:
     """A Pad in front of a convolution that the convolution cannot do itself.

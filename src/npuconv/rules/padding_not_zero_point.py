@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from npuconv.rules import Violation, rule
+from npuconv.rules import Example, Violation, rule
 from npuconv.rules._lowered import INTEGER_CONVOLUTIONS, device_facts, device_limits
 
 if TYPE_CHECKING:
@@ -19,6 +19,28 @@ if TYPE_CHECKING:
     limits=("pad_value",),
     at="lowered",
     message="it pads, and its input has zero point {zero}; the device fills with {limit}",
+    example=Example(
+        fires="""
+            input x: float[1,1,4,4]
+            weight s: float[] = 0.1
+            weight z: int8[] = -7
+            weight w: int8[1,1,3,3] = 1
+            weight zw: int8[] = 0
+            q = QuantizeLinear (x, s, z)
+            c = QLinearConv <pads = [1, 1, 1, 1]> (q, s, z, w, s, zw, s, z)
+            y = DequantizeLinear (c, s, z)
+        """,
+        silent="""
+            input x: float[1,1,4,4]
+            weight s: float[] = 0.1
+            weight z: int8[] = 0
+            weight w: int8[1,1,3,3] = 1
+            weight zw: int8[] = 0
+            q = QuantizeLinear (x, s, z)
+            c = QLinearConv <pads = [1, 1, 1, 1]> (q, s, z, w, s, zw, s, z)
+            y = DequantizeLinear (c, s, z)
+        """,
+    ),
 )
 def padding_not_zero_point(node: Node, ctx: RuleContext) -> Iterator[Violation]:
     """The device would pad with another number than the model does.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.model.conv import window
 from npuconv.model.removable import obstacles
-from npuconv.rules import SLIDING, Violation, rule
+from npuconv.rules import SLIDING, Example, Violation, rule
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
@@ -24,6 +24,18 @@ _MOST_AXES = 2
     limits=LIMITS,
     alike=True,
     message="{op} of rank {value}; the device takes rank {limit}",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8,8]
+            weight w: float[4,3,3,3,3]
+            y = Conv (x, w)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv (x, w)
+        """,
+    ),
 )
 def rank_unsupported(node: Node, ctx: RuleContext) -> Iterator[Violation]:
     """The convolution has a number of dimensions the device does not take.

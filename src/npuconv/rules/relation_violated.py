@@ -6,14 +6,36 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.model import query
-from npuconv.rules import Violation, rule
+from npuconv.rules import Example, Violation, rule
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
     from npuconv.rules._context import RuleContext
 
 
-@rule("SHP011", ops=set(query.CONVOLUTIONS), alike=True, message="{relation} does not hold")
+@rule(
+    "SHP011",
+    ops=set(query.CONVOLUTIONS),
+    alike=True,
+    message="{relation} does not hold",
+    example=Example(
+        fires="""
+            input x: float[1,3,12,12]
+            weight w: float[4,3,3,3]
+            y = Conv <dilations = [2, 2], strides = [2, 2]> (x, w)
+        """,
+        silent="""
+            input x: float[1,3,12,12]
+            weight w: float[4,3,3,3]
+            y = Conv <dilations = [2, 2]> (x, w)
+        """,
+        device="""
+            operators:
+              Conv:
+                require: [{if: dilation_h > 1, then: stride_h == 1}]
+        """,
+    ),
+)
 def relation_violated(node: Node, ctx: RuleContext) -> Iterator[Violation]:
     """A relation between attributes that the device demands does not hold.
 

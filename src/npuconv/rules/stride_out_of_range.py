@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from npuconv.rules import SLIDING, Violation, rule
+from npuconv.rules import SLIDING, Example, Violation, rule
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
@@ -20,6 +20,19 @@ LIMITS = ("stride_h", "stride_w")
     limits=LIMITS,
     alike=True,
     message="{fact} is {value}; the device takes {limit}",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv <strides = [3, 3]> (x, w)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv <strides = [2, 2]> (x, w)
+        """,
+        device="operators: {Conv: {limits: {stride_h: {max: 2}}}}",
+    ),
 )
 def stride_out_of_range(node: Node, ctx: RuleContext) -> Iterator[Violation]:
     """The stride is one the device does not take.

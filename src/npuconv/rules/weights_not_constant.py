@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.model import query
-from npuconv.rules import Violation, rule
+from npuconv.rules import Example, Violation, rule
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
@@ -18,6 +18,18 @@ if TYPE_CHECKING:
     ops={"Conv", "ConvTranspose"},
     limits=("weight_constant",),
     message="the {what} {tensor!r} {come} from {maker}",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            input w: float[4,3,3,3]
+            y = Conv (x, w)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv (x, w)
+        """,
+    ),
 )
 def weights_not_constant(node: Node, ctx: RuleContext) -> Iterator[Violation]:
     """The weights of the convolution are computed while the model runs.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.model import query
-from npuconv.rules import Violation, rule
+from npuconv.rules import Example, Violation, rule
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
@@ -17,6 +17,18 @@ if TYPE_CHECKING:
     "DTY003",
     ops={"Conv", "ConvTranspose"},
     message="{count} of {size} weights are NaN or infinite",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3] = nan, ...
+            y = Conv (x, w)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv (x, w)
+        """,
+    ),
 )
 def weights_not_finite(node: Node, ctx: RuleContext) -> Iterator[Violation]:
     """The weights of the convolution hold NaN or an infinity.

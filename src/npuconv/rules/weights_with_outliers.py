@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.diagnostics import Severity
 from npuconv.model import query
-from npuconv.rules import Violation, rule
+from npuconv.rules import Example, Violation, rule
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
@@ -22,6 +22,18 @@ STEPS = 3  # 99 of 100 weights within -3..3: 7 of 255 levels
     severity=Severity.WARNING,
     message="outliers in {rows} of {channels} channels leave 99 % of their weights "
     "{levels} levels or fewer; the largest is {times} times the rms, and rounding leaves {sqnr} dB",
+    example=Example(
+        fires="""
+            input x: float[1,16,8,8]
+            weight w: float[4,16,3,3] = 100, ...
+            y = Conv (x, w)
+        """,
+        silent="""
+            input x: float[1,16,8,8]
+            weight w: float[4,16,3,3]
+            y = Conv (x, w)
+        """,
+    ),
 )
 def weights_with_outliers(node: Node, ctx: RuleContext) -> Iterator[Violation]:
     """A few large weights leave too few steps for all others of their channel.

@@ -29,6 +29,7 @@ def open_samples(
     *,
     limit: int = 512,
     seed: int = 0,
+    cache: str | Path | None = None,
 ) -> Samples:
     """Open a source of samples and check it against the inputs of a model.
 
@@ -40,6 +41,7 @@ def open_samples(
         preprocess: how images become inputs.
         limit: samples used at most, evenly spread over the source.
         seed: of synthetic samples.
+        cache: folder where decoded images are kept, and looked for.
 
     Raises:
         CalibrationError: samples that are missing, unreadable or do not fit.
@@ -48,34 +50,40 @@ def open_samples(
         return Samples(lambda _: {}, (0,), "the model has no inputs")
     if source is None:
         return open_synthetic(inputs, preprocess, limit, seed)
+    if isinstance(source, str) and not source.strip():
+        raise CalibrationError("calibration: an empty path", hint="leave it out, or give one")
     if isinstance(source, (str, Path)):
-        return _open_path(Path(source), inputs, preprocess, limit)
+        return _open_path(Path(source), inputs, preprocess, limit, cache)
     if isinstance(source, np.ndarray):
         source = {UNNAMED: source}
     if isinstance(source, Mapping):
         table = partial(make_table, "calibration arrays", source, inputs)
         return open_tables("arrays", [table], limit, _unused(preprocess))
-    if not isinstance(source, Iterable):
+    if isinstance(source, (bytes, bytearray)) or not isinstance(source, Iterable):
         raise CalibrationError(f"calibration: {type(source).__name__} is no source of samples")
     return open_feeds(source, inputs, limit, _unused(preprocess))
 
 
 def _open_path(
-    path: Path, inputs: Sequence[InputSpec], preprocess: Preprocess, limit: int
+    path: Path,
+    inputs: Sequence[InputSpec],
+    preprocess: Preprocess,
+    limit: int,
+    cache: str | Path | None,
 ) -> Samples:
     suffix = path.suffix.lower()
     label = path.name or path.resolve().name
     if path.is_dir():
         files, notes = list_directory(path)
         if files[0].suffix.lower() in IMAGES:
-            return open_images(files, label, inputs, preprocess, limit, notes)
+            return open_images(files, label, inputs, preprocess, limit, notes, cache)
         return open_arrays(files, label, inputs, limit, [*notes, *_unused(preprocess)])
     if suffix == ".txt":
-        return open_images(read_list(path), label, inputs, preprocess, limit)
+        return open_images(read_list(path), label, inputs, preprocess, limit, cache=cache)
     if not path.exists():
         raise CalibrationError(f"{path}: no such file or directory")
     if suffix in IMAGES:
-        return open_images([path], label, inputs, preprocess, limit)
+        return open_images([path], label, inputs, preprocess, limit, cache=cache)
     if suffix in ARRAYS:
         return open_arrays([path], label, inputs, limit, _unused(preprocess))
     raise CalibrationError(

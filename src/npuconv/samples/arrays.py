@@ -7,7 +7,6 @@ fixed to B. An array of one rank more holds complete inputs: sample k is ``array
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from npuconv.errors import CalibrationError
-from npuconv.samples.feeds import Array, Feed, InputSpec, Samples, choose
+from npuconv.samples import advice
+from npuconv.samples.feeds import Array, Feed, InputSpec, Samples, choose, matches
 
 # The name numpy gives to an array saved without one.
 UNNAMED = "arr_0"
@@ -79,7 +79,7 @@ def pick(label: str, names: Sequence[str], inputs: Sequence[InputSpec]) -> dict[
         raise CalibrationError(
             f"{label}: no array named {', '.join(map(repr, missing))};"
             f" found {', '.join(map(repr, names)) or 'none'}",
-            hint=_did_you_mean(missing[0], names),
+            hint=advice.on_name(missing, names, UNNAMED),
         )
     return found
 
@@ -98,7 +98,7 @@ def make_table(
     Raises:
         CalibrationError: wrong names, shapes, types, values or numbers of samples.
     """
-    chosen = pick(label, list(arrays), inputs)
+    chosen = pick(label, [str(name) for name in arrays], inputs)
     extra = [repr(name) for name in arrays if name not in chosen.values()]
     notes = [f"not an input, ignored: {', '.join(extra)}"] if extra else []
     columns = []
@@ -149,7 +149,9 @@ def open_feeds(
     for place, feed in enumerate(islice(source, limit)):
         label = f"calibration sample {place}"
         if not isinstance(feed, Mapping):
-            raise CalibrationError(f"{label}: expected a dict of arrays, not {_kind(feed)}")
+            hint = advice.on_kind(feed, [spec.name for spec in inputs])
+            text = f"{label}: expected a dict of arrays, not {type(feed).__name__}"
+            raise CalibrationError(text, hint=hint)
         tables.append(make_table(label, feed, inputs, complete=True))
     if not tables:
         raise CalibrationError("calibration samples: there are none")
@@ -163,7 +165,8 @@ def _as_array(where: str, value: object) -> Array:
     except ValueError:
         raise CalibrationError(f"{where}: rows of different shapes") from None
     if array.dtype.kind not in "biuf":
-        raise CalibrationError(f"{where}: values of type {array.dtype} are not numbers")
+        what = type(value).__name__ if array.dtype.kind == "O" else array.dtype
+        raise CalibrationError(f"{where}: values of type {what} are not numbers")
     return array
 
 
@@ -171,24 +174,19 @@ def _rows_per_sample(where: str, array: Array, spec: InputSpec, complete: bool) 
     """Rows per sample, or 0 if a row (or, with ``complete``, the array) is a whole input."""
     lengths, rows = spec.lengths, array.shape[1:]
     if complete:
-        if spec.shape is None or _matches(array.shape, lengths):
+        if spec.shape is None or matches(array.shape, lengths):
             return 0
     elif array.ndim:
         if spec.shape is None:
             return 1
-        if lengths and _matches(rows, lengths[1:]):
+        if lengths and matches(rows, lengths[1:]):
             return spec.batch
-        if _matches(rows, lengths):
+        if matches(rows, lengths):
             return 0
     raise CalibrationError(
         f"{where} has shape {list(array.shape)}, but input {spec.name!r} is {spec.wanted}",
-        hint="" if complete else "the first axis counts samples",
+        hint=advice.on_shape(array.shape, spec, complete=complete),
     )
-
-
-def _matches(shape: tuple[int, ...], lengths: tuple[int | None, ...]) -> bool:
-    fits = (want in (None, have) for have, want in zip(shape, lengths, strict=False))
-    return len(shape) == len(lengths) and all(fits)
 
 
 def _check_type(where: str, array: Array, spec: InputSpec) -> list[str]:
@@ -219,10 +217,17 @@ def _check_values(where: str, array: Array, spec: InputSpec) -> None:
         with np.errstate(over="ignore"):
             cast = part.astype(spec.dtype)
         if spec.dtype.kind == "f" and not np.isfinite(cast).all():
-            row = start + int(np.argwhere(~np.isfinite(cast))[0][0])
-            raise CalibrationError(f"{where}: row {row} holds values not finite in {spec.dtype}")
+            row, here = _first(~np.isfinite(cast))
+            what = f"values beyond {spec.dtype}" if np.isfinite(part[here]) else "NaN or infinity"
+            raise CalibrationError(f"{where}: row {start + row} holds {what}")
         if spec.dtype.kind != "f" and not _fits(part, spec.dtype):
             raise CalibrationError(f"{where}: {part.dtype} values that {spec.dtype} cannot hold")
+
+
+def _first(wrong: Array) -> tuple[int, tuple[int, ...]]:
+    """Row and place of the first value that is wrong."""
+    place = tuple(int(k) for k in np.argwhere(wrong)[0])
+    return place[0], place
 
 
 def _fits(values: Array, dtype: np.dtype[Any]) -> bool:
@@ -239,12 +244,3 @@ def _check_lengths(label: str, columns: Sequence[Column]) -> None:
         first = columns[0]
         wanted = f"; a batch takes {first.rows} rows" if first.rows > 1 else ""
         raise CalibrationError(f"{label}: there are no samples{wanted}")
-
-
-def _did_you_mean(name: str, found: Sequence[str]) -> str:
-    close = difflib.get_close_matches(name, found, n=1, cutoff=0.5)
-    return f"did you mean {close[0]!r}?" if close else "name the arrays like the model's inputs"
-
-
-def _kind(value: object) -> str:
-    return type(value).__name__

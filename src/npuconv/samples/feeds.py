@@ -118,6 +118,12 @@ def choose(
     return Samples(load, indices, description, notes=notes)
 
 
+def matches(shape: tuple[int, ...], lengths: tuple[int | None, ...]) -> bool:
+    """Whether a shape has these lengths; None is for any."""
+    fits = (want in (None, have) for have, want in zip(shape, lengths, strict=False))
+    return len(shape) == len(lengths) and all(fits)
+
+
 def count(number: int, noun: str) -> str:
     """A number with its noun, as in ``1 sample``, ``2 samples``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -6,6 +6,7 @@ import struct
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,8 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from npuconv.config import Preprocess
 from npuconv.errors import CalibrationError
+from npuconv.samples import decoded
+from npuconv.samples.decoded import Decoded, Pixels
 from npuconv.samples.feeds import Feed, InputSpec, Samples, choose
 from npuconv.samples.normalize import Floats, normalization
 
@@ -52,6 +55,12 @@ class Plan:
         """True if images are resized and cropped to the input without being told how."""
         return self.keys.resize is None and self.keys.crop is None
 
+    @property
+    def pixels_depend_on(self) -> tuple[object, ...]:
+        """What decides about the pixels of a decoded image, besides the file."""
+        keys = self.keys
+        return keys.color, keys.resize, keys.crop, self.size if self.fits else None
+
 
 def open_images(
     files: Sequence[Path],
@@ -60,8 +69,11 @@ def open_images(
     preprocess: Preprocess,
     limit: int,
     notes: Sequence[str] = (),
+    cache: str | Path | None = None,
 ) -> Samples:
     """Samples of image files, in the order given; a fixed batch of B takes B of them.
+
+    Decoded images are kept in the folder ``cache``, and looked for there.
 
     Raises:
         CalibrationError: the model's input is not one image, an option is missing or does
@@ -81,8 +93,11 @@ def open_images(
     if len(files) % batch:
         found.append(f"images that do not fill a batch of {batch} are ignored")
 
+    folder = cache or decoded.shared()
+    kept = Decoded(folder, plan.pixels_depend_on) if folder else None
+
     def load(k: int) -> Feed:
-        items = [read_image(file, plan) for file in files[k * batch : (k + 1) * batch]]
+        items = [read_image(file, plan, kept) for file in files[k * batch : (k + 1) * batch]]
         return {plan.spec.name: np.stack(items).astype(plan.spec.dtype)}
 
     return choose(load, len(files) // batch, limit, label, found)
@@ -109,22 +124,29 @@ def make_plan(label: str, inputs: Sequence[InputSpec], keys: Preprocess) -> Plan
     return plan
 
 
-def read_image(file: Path, plan: Plan) -> Floats:
+def read_image(file: Path, plan: Plan, kept: Decoded | None = None) -> Floats:
     """One image as float32 [C,H,W] or [H,W,C].
 
     Raises:
         CalibrationError: the file is damaged, or its size does not fit.
     """
     try:
-        with warnings.catch_warnings(), Image.open(file) as image:
-            _only_bombs()
-            upright = ImageOps.exif_transpose(image)
-            pixels = _sized(file, _convert(file, upright, plan.keys.color), plan)
+        decode = partial(_pixels, file, plan)
+        pixels = kept.get(file, decode) if kept else decode()
     except _NOT_READ as error:
         raise _unreadable(file, error) from None
-    values = np.asarray(pixels, np.float32).reshape(pixels.height, pixels.width, -1)
+    _check_size(str(file), (pixels.shape[0], pixels.shape[1]), plan)
+    values = pixels.astype(np.float32).reshape(*pixels.shape[:2], -1)
     values = (values - plan.mean) / plan.std
     return values.transpose(2, 0, 1) if plan.keys.layout == "nchw" else values
+
+
+def _pixels(file: Path, plan: Plan) -> Pixels:
+    """Decoded, turned upright, resized and cropped."""
+    with warnings.catch_warnings(), Image.open(file) as image:
+        _only_bombs()
+        upright = ImageOps.exif_transpose(image)
+        return np.asarray(_sized(file, _convert(file, upright, plan.keys.color), plan))
 
 
 def _convert(file: Path, image: Image.Image, color: str) -> Image.Image:
@@ -158,7 +180,6 @@ def _sized(file: Path, image: Image.Image, plan: Plan) -> Image.Image:
             )
         left, top = (image.width - crop[1]) // 2, (image.height - crop[0]) // 2
         image = image.crop((left, top, left + crop[1], top + crop[0]))
-    _check_size(str(file), (image.height, image.width), plan)
     return image
 
 
@@ -229,4 +250,6 @@ def _unreadable(file: Path, error: Exception) -> CalibrationError:
         cause = "not an image"
     else:
         cause = getattr(error, "strerror", None) or str(error)
-    return CalibrationError(f"{file}: {cause}")
+    missing = isinstance(error, FileNotFoundError)
+    hint = "" if missing else "remove the file, or save it again as .png or .jpg"
+    return CalibrationError(f"{file}: {cause}", hint=hint)

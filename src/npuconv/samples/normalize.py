@@ -26,6 +26,10 @@ def normalization(label: str, keys: Preprocess, channels: int) -> tuple[Floats, 
     Raises:
         CalibrationError: neither a preset nor both values, or lengths that do not fit.
     """
+    given = [name for name in ("mean", "std") if getattr(keys, name) is not None]
+    if keys.preset is None and len(given) == 1:
+        other = "std" if given == ["mean"] else "mean"
+        raise CalibrationError(f"{label}: --{given[0]} without --{other}", hint="give both")
     if keys.preset is None and (keys.mean is None or keys.std is None):
         raise CalibrationError(
             f"{label}: how pixels become inputs is not known, and a wrong guess is as bad"
@@ -38,8 +42,10 @@ def normalization(label: str, keys: Preprocess, channels: int) -> tuple[Floats, 
     pair = (keys.mean or mean, keys.std or std)
     for name, values in zip(("mean", "std"), pair, strict=True):
         if len(values) not in (1, channels):
+            own = getattr(keys, name) is not None
+            of = "" if own else f" of --preprocess {keys.preset}"
             raise CalibrationError(
-                f"{label}: {name} has {len(values)} values for {channels} channel(s)",
+                f"{label}: {name}{of} has {len(values)} values for {channels} channel(s)",
                 hint="give --mean and --std with one value, or one per channel",
             )
     return np.array(pair[0], np.float32), np.array(pair[1], np.float32)

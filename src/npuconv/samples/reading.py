@@ -127,6 +127,8 @@ def _cause(error: BaseException) -> str:
         return "the file is empty"
     if isinstance(error, MemoryError):
         return "larger than the memory"
+    if "Object arrays" in str(error) or "Python objects" in str(error):  # mapped or not
+        return "an array of Python objects, which are not read: are all samples of one shape?"
     if "pickle" in str(error):
-        return "neither .npz nor .npy, or it holds Python objects, which are not read"
+        return "neither .npz nor .npy"
     return f"damaged: {error}"

@@ -10,7 +10,7 @@ import json
 from importlib import resources
 from typing import Any
 
-NAMES = ("report", "config", "target")
+NAMES = ("report", "config", "batch", "target")
 
 
 def load(name: str) -> dict[str, Any]:
@@ -40,14 +40,17 @@ def _fill_in(schema: dict[str, Any]) -> None:
 
 def make(name: str) -> str:
     """The text of a schema file, from the models that define it."""
+    from npuconv.batch.jobsfile import JobsFile
     from npuconv.config import Options
     from npuconv.report.schema import Report
     from npuconv.target import Target
 
-    models: dict[str, Any] = {"report": Report, "config": Options, "target": Target}
+    models: dict[str, Any] = {
+        "report": Report, "config": Options, "batch": JobsFile, "target": Target,
+    }  # fmt: skip
     schema = models[name].model_json_schema(by_alias=True)
     if name == "report":
-        schema["$defs"] |= _of_verify()
+        schema["$defs"] |= _of_verify() | _of_batch()
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
     return json.dumps(schema, indent=1, sort_keys=True) + "\n"
 
@@ -56,6 +59,17 @@ def _of_verify() -> dict[str, Any]:
     """What ``npuconv verify`` writes stands beside the report of ``convert``."""
     from npuconv.report.schema_verify import VerifyReport
 
-    schema = VerifyReport.model_json_schema(by_alias=True)
+    return _beside(VerifyReport)
+
+
+def _of_batch() -> dict[str, Any]:
+    """So does the summary that ``npuconv batch`` writes."""
+    from npuconv.report.schema_batch import BatchReport
+
+    return _beside(BatchReport)
+
+
+def _beside(model: Any) -> dict[str, Any]:
+    schema = model.model_json_schema(by_alias=True)
     parts: dict[str, Any] = schema.pop("$defs")
-    return {**parts, "VerifyReport": schema}
+    return {**parts, model.__name__: schema}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,7 +34,10 @@ class Share:
 
 
 def shares(
-    model: onnx.ModelProto, roundings: Sequence[Rounding], feeds: Sequence[Feed]
+    model: onnx.ModelProto,
+    roundings: Sequence[Rounding],
+    feeds: Sequence[Feed],
+    copy_of: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Share]:
     """By name of the convolution's node.
 
@@ -40,12 +45,12 @@ def shares(
         model: the legal float model.
         roundings: of inputs, weights and outputs.
         feeds: complete inputs, a few.
+        copy_of: by node name, the layer that a copy is counted with.
     """
-    layers = list(dict.fromkeys(r.gate.layer for r in roundings))
+    names = [copy_of.get(r.gate.layer, r.gate.layer) for r in roundings]
+    layers = list(dict.fromkeys(names))
     number = {name: k for k, name in enumerate(layers)}
-    powers, signal = noise_powers(
-        model, roundings, feeds, [number[r.gate.layer] for r in roundings]
-    )
+    powers, signal = noise_powers(model, roundings, feeds, [number[name] for name in names])
     total = float(powers.sum())
     return {name: _share(float(p), total, signal) for name, p in zip(layers, powers, strict=True)}
 

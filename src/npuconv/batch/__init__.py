@@ -1,0 +1,9 @@
+"""Many models by many targets: isolated jobs, results in a fixed order, one summary.
+
+``jobsfile``  what a user writes
+``expand``    globs and lists become jobs, conflicts are found before anything runs
+``lock``      what a job depends on, and whether that has changed since it was done
+``local``     jobs on this machine, each in a process of its own
+``cluster``   the same jobs on Dask
+``entry``     all of it, for Python and for the command line
+"""

@@ -1,0 +1,139 @@
+"""A batch from its jobs file to its report, for Python and for the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from npuconv.batch import local
+from npuconv.batch.book import Book, Silent, sweep
+from npuconv.batch.expand import Expanded, expand
+from npuconv.batch.job import Job, Limits, Outcome, Place
+from npuconv.batch.local import Watcher
+from npuconv.batch.lock import Locks
+from npuconv.batch.settings import Settings, settings
+from npuconv.batch.summary import read_report, summarize
+from npuconv.errors import OutputError
+from npuconv.report.schema_batch import BatchReport
+
+CACHE = ".npuconv-cache"  # in the folder of the results
+
+
+class Batch:
+    """The jobs of a file, and what there is of their results.
+
+    Args:
+        path: the jobs file.
+        settings: how they are run.
+
+    Raises:
+        ConfigError: the file is wrong; with line and column.
+    """
+
+    def __init__(self, path: str | Path, settings: Settings | None = None) -> None:
+        self.settings = settings or Settings()
+        self.expanded: Expanded = expand(path)
+        self.root = self.expanded.root
+        self.output = self.root / self.expanded.output
+        cache = self.settings.cache
+        self.place = Place(
+            self.root, cache.resolve() if cache else self.output / CACHE, self.settings.threads
+        )
+        self.jobs = tuple(map(self._with_settings, self.expanded.jobs))
+        self.locks = Locks(self.root, self.settings.threads)
+
+    def _with_settings(self, job: Job) -> Job:
+        own, common = job.limits, self.settings.limits
+        limits = Limits(own.timeout or common.timeout, own.memory or common.memory)
+        return replace(job, limits=limits)
+
+    def differences(self) -> dict[str, list[str]]:
+        """What is not as its lock says, by name of the job; nothing of those that are right."""
+        found = {job.name: list(self.locks.differences(job)) for job in self.jobs}
+        return {name: said for name, said in found.items() if said}
+
+    def run(self, watcher: Watcher | None = None) -> BatchReport:
+        """Do what has not been done yet.
+
+        Raises:
+            OutputError: the results cannot be written.
+        """
+        done = self._done() if self.settings.resume else {}
+        sweep(self.root, self.jobs)
+        watcher = watcher or Silent()
+        watcher.skipped(len(done))
+        book = Book(self.root, self.locks, watcher)
+        todo = [job for job in self.jobs if job.name not in done]
+        self._make_folders(todo)
+        self._run(todo, book)
+        outcomes = {**done, **book.outcomes}
+        file = self.expanded.file
+        return summarize(file, self.root, self.jobs, outcomes, frozenset(done))
+
+    def _done(self) -> dict[str, Outcome]:
+        found = {job.name: self.locks.outcome(job) for job in self.jobs}
+        there = {job.name for job in self.jobs if found[job.name] and read_report(self.root, job)}
+        return {name: one for name, one in found.items() if one and name in there}
+
+    def _run(self, todo: list[Job], watcher: Watcher) -> None:
+        chosen = self.settings
+        if not todo:
+            return
+        if chosen.scheduler or chosen.local_cluster:
+            from npuconv.batch import cluster
+
+            cluster.run(todo, self.place, watcher, settings=chosen)
+            return
+        local.run(todo, self.place, watcher, at_once=chosen.at_once)
+
+    def _make_folders(self, todo: Iterable[Job]) -> None:
+        for folder in {(self.root / job.output).parent for job in todo}:
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise OutputError(f"{folder}: cannot be made: {error.strerror}") from None
+
+
+def run_batch(  # noqa: PLR0913 one keyword per flag
+    path: str | Path,
+    *,
+    jobs: int | None = None,
+    threads: int = 1,
+    timeout: float | str | None = None,
+    memory: int | str | None = None,
+    resume: bool = True,
+    cache: str | Path | None = None,
+    scheduler: str | None = None,
+    local_cluster: int = 0,
+    ship: bool = False,
+    watcher: Watcher | None = None,
+) -> BatchReport:
+    """Run the jobs of a file, each in a process of its own.
+
+    Args:
+        path: the jobs file.
+        jobs: how many at once; None: as many as there are cores for.
+        threads: of each job.
+        timeout: seconds, or text as in ``10m``, that a job may take.
+        memory: bytes, or text as in ``4GiB``, that a job may take.
+        resume: leave as it is what has been done and has not changed.
+        cache: folder of decoded samples, which jobs share; None: in that of the results.
+        scheduler: address of a Dask scheduler, as in ``tcp://host:8786``.
+        local_cluster: workers of a Dask cluster that is started for this batch.
+        ship: send files to the workers; without it they see the same paths.
+        watcher: is told what happens to each job.
+
+    Returns:
+        What became of each job, in the order of the file. A job that fails is no exception.
+
+    Raises:
+        ConfigError: the file is wrong; with line and column.
+        UsageError: an argument cannot be used.
+        OutputError: the results cannot be written.
+    """
+    chosen = settings(
+        jobs=jobs, threads=threads, timeout=timeout, memory=memory, resume=resume, cache=cache,
+        scheduler=scheduler, local_cluster=local_cluster, ship=ship,
+    )  # fmt: skip
+    return Batch(path, chosen).run(watcher)

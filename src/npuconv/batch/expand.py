@@ -1,0 +1,172 @@
+"""From the jobs file to jobs: globs and lists are multiplied, conflicts are refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path, PurePosixPath
+from posixpath import normpath
+from typing import Any
+
+from npuconv import yamlio
+from npuconv.batch import jobsfile
+from npuconv.batch.job import SUFFIX, Job, Limits
+from npuconv.batch.matching import Match, match
+from npuconv.config import Options, make_options, merge
+from npuconv.errors import ConfigError, NpuconvError, TargetError
+from npuconv.target import Target, builtin_names
+from npuconv.yamlio import KeyPath
+
+_UNSAFE = re.compile(r"[^\w.+-]+")
+
+
+@dataclass(frozen=True)
+class Expanded:
+    """What a jobs file asks for.
+
+    Attributes:
+        file: the jobs file.
+        root: its folder, which all paths in it are relative to.
+        output: folder of the results, relative to the root.
+        jobs: in the order of the file; of one entry by model, then target, then format.
+    """
+
+    file: Path
+    root: Path
+    output: str
+    jobs: tuple[Job, ...]
+
+
+def expand(path: str | Path) -> Expanded:
+    """Read a jobs file and make its jobs; nothing is run and nothing written.
+
+    Raises:
+        ConfigError: the file is wrong, a pattern matches nothing, a target cannot be read,
+            or two jobs would write the same file; with line and column.
+    """
+    document, content = jobsfile.read(path)
+    root = Path(path).resolve().parent
+    output = normpath(content.output)
+    reader = _Reader(document, root, output, content.defaults.model_dump(exclude_unset=True))
+    for number, entry in enumerate(content.jobs):
+        reader.add(number, entry.model_dump(exclude_unset=True))
+    reader.check_models()
+    return Expanded(Path(path), root, output, tuple(job for job, _ in reader.jobs))
+
+
+def locate(target: str, root: Path) -> str:
+    """A target as any process finds it: built-in ones by name, files from the root."""
+    if target in builtin_names():
+        return target
+    is_file = target.endswith((".yaml", ".yml")) or (root / target).is_file()
+    return str(root / target) if is_file else target
+
+
+class _Reader:
+    """Makes jobs of entries, and remembers who writes what."""
+
+    def __init__(
+        self, document: yamlio.Document, root: Path, output: str, defaults: dict[str, Any]
+    ) -> None:
+        self._document, self._root, self._output = document, root, output
+        self._defaults = defaults
+        self._targets: dict[str, Target] = {}
+        self._writers: dict[str, KeyPath] = {}
+        self.jobs: list[tuple[Job, KeyPath]] = []
+
+    def add(self, number: int, entry: dict[str, Any]) -> None:
+        """All jobs of one entry."""
+        at: KeyPath = ("jobs", number)
+        models = self._models(at, entry)
+        place = entry.pop("output", None)
+        keys = merge(self._defaults, entry)
+        limits = Limits(keys.pop("timeout", None), keys.pop("memory", None))
+        many = [key for key in jobsfile.MULTIPLIED if len(keys.get(key, ())) > 1]
+        if place is not None and place.endswith(".onnx") and (many or len(models) > 1):
+            raise self._error((*at, "output"), "one file for several jobs; give a folder")
+        for model, options in product(models, self._options(at, keys)):
+            target = self._target(at, options.target)
+            parts = {"target": target.name, "format": options.format}
+            output = self._destination(model, place, [parts[key] for key in many])
+            name = self._name(output)
+            self._claim(Job(name, model.path, output, options, target.name, limits), at)
+
+    def check_models(self) -> None:
+        """No job may write what another reads.
+
+        Raises:
+            ConfigError: one does.
+        """
+        models = {normpath(job.model) for job, _ in self.jobs}
+        for job, at in self.jobs:
+            if job.output in models:
+                raise self._error(at, f"{job.output}: would overwrite a model")
+
+    def _models(self, at: KeyPath, entry: dict[str, Any]) -> list[Match]:
+        found = self._matches((*at, "model"), entry.pop("model"))
+        excluded = self._matches((*at, "exclude"), entry.pop("exclude", None) or ())
+        left = [one for path, one in found.items() if path not in excluded]
+        if not left:
+            raise self._error((*at, "exclude"), "excludes every model of this entry")
+        return left
+
+    def _matches(self, at: KeyPath, patterns: tuple[str, ...]) -> dict[str, Match]:
+        found: dict[str, Match] = {}
+        for number, pattern in enumerate(patterns):
+            matches = match(pattern, self._root)
+            if not matches:
+                # Of a list the item; of a single pattern, which has no items, itself.
+                raise self._error((*at, number), f"{pattern!r} matches no file")
+            found |= {one.path: one for one in matches}
+        return found
+
+    def _options(self, at: KeyPath, keys: dict[str, Any]) -> Iterator[Options]:
+        """One for each target and format."""
+        lists = [keys.get(key, (getattr(Options(), key),)) for key in jobsfile.MULTIPLIED]
+        for values in product(*lists):
+            chosen = dict(zip(jobsfile.MULTIPLIED, values, strict=True))
+            try:
+                yield make_options({**keys, **chosen})
+            except NpuconvError as error:
+                raise self._error(at, error.message) from None
+
+    def _target(self, at: KeyPath, name: str) -> Target:
+        if name not in self._targets:
+            try:
+                self._targets[name] = Target.load(locate(name, self._root))
+            except TargetError as error:
+                place: KeyPath = (*at, "target")
+                if self._document.known(place) != place:
+                    place = ("defaults", "target")
+                raise self._error(place, error.message, error.hint) from None
+        return self._targets[name]
+
+    def _destination(self, model: Match, place: str | None, parts: list[str]) -> str:
+        if place is not None and place.endswith(".onnx"):
+            return normpath(place)
+        folders = [_UNSAFE.sub("_", part) for part in parts]
+        stem = PurePosixPath(model.path).stem
+        home = PurePosixPath(self._output if place is None else place)
+        return normpath(str(home.joinpath(*folders, model.inner, stem + SUFFIX)))
+
+    def _name(self, output: str) -> str:
+        inside = output.removeprefix(f"{self._output}/") if self._output != "." else output
+        return inside.removesuffix(SUFFIX)
+
+    def _claim(self, job: Job, at: KeyPath) -> None:
+        for file in job.files:
+            if file in self._writers:
+                line = self._document.mark(self._writers[file])[0]
+                raise self._error(
+                    at,
+                    f"{file}: two jobs would write it, the other is on line {line}",
+                    "give one of them another output",
+                )
+            self._writers[file] = at
+        self.jobs.append((job, at))
+
+    def _error(self, at: KeyPath, message: str, hint: str = "") -> ConfigError:
+        line, column = self._document.mark(at, key=False)
+        return ConfigError(message, file=self._document.name, line=line, column=column, hint=hint)

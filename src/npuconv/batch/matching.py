@@ -1,0 +1,60 @@
+"""Which files a pattern of the jobs file means."""
+
+from __future__ import annotations
+
+import glob
+import os
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from npuconv.batch.job import SUFFIX
+
+
+@dataclass(frozen=True)
+class Match:
+    """A model that a pattern means.
+
+    Attributes:
+        path: as the jobs file could have named it.
+        inner: its folder, below the part of the pattern that has no wildcard.
+    """
+
+    path: str
+    inner: str
+
+
+def match(pattern: str, root: Path) -> list[Match]:
+    """The files a pattern means, sorted by name.
+
+    What npuconv has written itself is not among what a wildcard finds, so that a batch can
+    be run again where its results lie beside its models.
+
+    Args:
+        pattern: a file, or with wildcards ``*``, ``?``, ``[...]`` and ``**``.
+        root: what it is relative to.
+    """
+    if (root / pattern).is_file():
+        return [Match(_posix(pattern), "")]
+    if not glob.has_magic(pattern):
+        return []
+    base = _base(pattern)
+    # Path.glob refuses absolute patterns.
+    found = sorted(glob.glob(pattern, root_dir=root, recursive=True))  # noqa: PTH207
+    files = [one for one in found if (root / one).is_file() and not one.endswith(SUFFIX)]
+    return [Match(_posix(one), _inner(one, base)) for one in files]
+
+
+def _base(pattern: str) -> str:
+    """The folders of a pattern before the first wildcard."""
+    parts = PurePosixPath(_posix(pattern)).parts[:-1]
+    plain = next((at for at, part in enumerate(parts) if glob.has_magic(part)), len(parts))
+    return str(PurePosixPath(*parts[:plain]))
+
+
+def _inner(path: str, base: str) -> str:
+    inner = PurePosixPath(_posix(path)).parent.relative_to(base)
+    return "" if str(inner) == "." else str(inner)
+
+
+def _posix(path: str) -> str:
+    return str(PurePosixPath(path.replace(os.sep, "/")))

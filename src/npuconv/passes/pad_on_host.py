@@ -1,0 +1,89 @@
+"""Let the host pad what it makes, so that the device need not fill with its stored 0."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from npuconv.model import query
+from npuconv.model.conv import Pairs, flat_pads, window
+from npuconv.passes import Phase, model_pass
+from npuconv.plan.crossings import readers
+
+if TYPE_CHECKING:
+    from npuconv.model.conv import Window
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node
+    from npuconv.passes._context import PassContext
+
+OPSET = 11  # from here on the amounts of a Pad are an input
+
+
+@model_pass(Phase.SHARE)
+def pad_on_host(model: Model, ctx: PassContext) -> int:
+    """Let the host pad what it makes, so that the device need not fill with its stored 0.
+
+    A device that fills with the stored integer 0 asks for zero point 0 of what a padded
+    convolution reads, and where values are nearly all positive that leaves half of the
+    levels unused. If the host makes such a tensor, it can put the zeros around it before
+    they are integers: the convolutions have no pads any more, and any zero point will do.
+    That is done where calibration samples show that it gains levels, and where all
+    convolutions of the device that read the tensor pad alike.
+    """
+    if ctx.plan is None or model.opset < OPSET:
+        return 0
+    found = readers(ctx.plan)
+    return sum(_pad(model, ctx, convs) for name, convs in found.items() if name in ctx.to_pad)
+
+
+def _pad(model: Model, ctx: PassContext, convs: list[Node]) -> int:
+    from npuconv.model import edit
+
+    source, win = convs[0].inputs[0], window(convs[0])
+    alike = {tuple(query.attribute(conv, "pads", ()) or ()) for conv in convs}
+    if win is None or len(alike) > 1 or not any(map(any, win.pads)):
+        return 0
+    if said := [text for conv in convs for text in _objections(ctx, conv)]:
+        ctx.refuse(model, convs[0], said[0])
+        return 0
+    amounts = ((0, 0), (0, 0), *win.pads)
+    none = [0] * len(flat_pads(win.pads))
+    before = f"Conv, pads={flat_pads(win.pads)}"
+    after = f"Pad {flat_pads(win.pads)} on the host + Conv without pads"
+    with ctx.rewrite(model, convs, before, after) as record:
+        record.note = _more(win)
+        inputs = [source, edit.integers(model, f"{source.name}/pads", flat_pads(amounts))]
+        shape = None if win.input is None else _padded(win.input, win.pads)
+        padded = edit.insert(model, "Pad", inputs, origin=convs, shape=shape)
+        for conv in convs:
+            edit.set_input(conv, 0, padded)
+            conv.attrs["pads"] = list(none)
+    return 1
+
+
+def _objections(ctx: PassContext, conv: Node) -> list[str]:
+    """What the target says against the convolution without pads and with a larger input."""
+    win = window(conv)
+    assert win is not None
+    larger = None if win.input is None else _padded(win.input, win.pads)
+    none = tuple((0, 0) for _ in win.pads)
+    return ctx.objections(replace(win, pads=none, input=larger))
+
+
+def _padded(dims: tuple[int | str | None, ...], pads: Pairs) -> tuple[int | str | None, ...]:
+    """The shape of the tensor with its pads; a length that has a name has none any more."""
+    spatial = [
+        length + sum(pair) if isinstance(length, int) else (None if any(pair) else length)
+        for length, pair in zip(dims[2:], pads, strict=True)
+    ]
+    return (*dims[:2], *spatial)
+
+
+def _more(win: Window) -> str:
+    """How much more crosses to the device."""
+    if win.input is None or any(not isinstance(d, int) for d in win.input[1:]):
+        return "the zeros cross to the device, too"
+    before, after = 1, 1
+    for old, new in zip(win.input[1:], _padded(win.input, win.pads)[1:], strict=True):
+        before, after = before * int(old or 0), after * int(new or 0)
+    return f"{after - before} bytes more cross to the device"

@@ -1,0 +1,201 @@
+"""Which findings count, and for how much: what select, ignore, severity and a baseline say."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from npuconv import baseline
+from npuconv.diagnostics import Finding, Severity, Status, sort_key
+from npuconv.errors import UsageError
+from npuconv.rules import RULES, _engine
+
+if TYPE_CHECKING:
+    from npuconv.config import Options, Selection
+    from npuconv.report.schema import FindingInfo
+
+    Judged = Finding | FindingInfo
+
+
+def for_model(options: Options, model: str) -> Options:
+    """The options with what ``rules`` says of one model.
+
+    Args:
+        options: of the run.
+        model: path of the model, with ``/``. A pattern fits the whole path or its end:
+            ``old/*.onnx`` fits ``models/old/a.onnx``; a ``*`` fits any text.
+    """
+    chosen = [part for pattern, part in options.rules.items() if _fits(pattern, model)]
+    if not chosen:
+        return options
+    given = [part.select for part in chosen if part.select]
+    severity = dict(options.severity)
+    for part in chosen:
+        severity |= part.severity
+    changes = {
+        "select": given[-1] if given else options.select,
+        "ignore": options.ignore + tuple(code for part in chosen for code in part.ignore),
+        "severity": severity,
+    }
+    return options.model_copy(update=changes)
+
+
+def _fits(pattern: str, model: str) -> bool:
+    return fnmatchcase(model, pattern) or fnmatchcase(model, f"*/{pattern}")
+
+
+def check_codes(options: Options) -> None:
+    """Refuse codes and names that no rule has, which would do nothing quietly.
+
+    Raises:
+        UsageError: names the code, and those that are near it.
+    """
+    known = sorted(rule.code for rule in RULES)
+    names = RULES.names()
+    for code in _asked_for(options):
+        if not code or not (code in names or any(k.startswith(code) for k in known)):
+            near = difflib.get_close_matches(code, [*known, *names], 1)
+            hint = f"did you mean {near[0]}?" if near else "npuconv explain lists them"
+            raise UsageError(f"no rule has a code that begins with {code!r}", hint=hint)
+
+
+def _asked_for(options: Options) -> Iterator[str]:
+    parts: list[Options | Selection] = [options, *options.rules.values()]
+    for part in parts:
+        yield from (*part.select, *part.ignore, *part.severity)
+
+
+def wanted(
+    findings: Iterable[Finding],
+    options: Options,
+    accepted: Mapping[baseline.Key, int] = MappingProxyType({}),
+) -> list[Finding]:
+    """As the user's options have it: selected, unknown ones weighed, worst first.
+
+    What has no defined meaning cannot be ignored: nothing was rewritten because of it, and
+    a runtime may end the process on it.
+
+    Args:
+        findings: all there are.
+        options: for this model.
+        accepted: how many findings a baseline lists, by code and node.
+    """
+    weighed = [f if _engine.is_malformed([f]) else _weigh(f, options) for f in findings]
+    chosen = [f for f in weighed if f is not None]
+    number = Counter(_key(f) for f in chosen if _is_open(f))
+    taken = {key for key, most in accepted.items() if 0 < number[key] <= most}
+    marked = (replace(f, accepted=_is_open(f) and _key(f) in taken) for f in chosen)
+    return sorted(marked, key=sort_key)
+
+
+def _key(finding: Finding) -> baseline.Key:
+    return (finding.code, finding.node)
+
+
+def _weigh(finding: Finding, options: Options) -> Finding | None:
+    if not _selected(finding, options):
+        return None
+    if finding.status == Status.UNKNOWN and options.unknown == "pass":
+        return None
+    level = _longest(finding, options.severity)
+    if level:
+        return replace(finding, severity=Severity(options.severity[level]))
+    raised = finding.status == Status.UNKNOWN and options.unknown == "fail"
+    return replace(finding, severity=Severity.ERROR) if raised else finding
+
+
+def _selected(finding: Finding, options: Options) -> bool:
+    """As in ruff: what says more of a code wins, and of two that say the same ignore does."""
+    asked = len(_longest(finding, options.select))
+    refused = len(_longest(finding, options.ignore))
+    if refused and refused >= asked:
+        return False
+    return bool(asked) or not options.select
+
+
+def _longest(finding: Finding, selectors: Iterable[str]) -> str:
+    """The selector that says most of a finding's rule; a name says all."""
+    if finding.name in selectors:
+        return finding.name
+    return max((s for s in selectors if finding.code.startswith(s)), key=len, default="")
+
+
+def listed_in(options: Options, model: object, target: str) -> dict[baseline.Key, int]:
+    """What the baseline accepts of a model, and how many findings of each.
+
+    Args:
+        options: of the run.
+        model: its path, or a name if it has none.
+        target: name of the target.
+
+    Raises:
+        ConfigError: the baseline cannot be read.
+    """
+    if options.baseline is None:
+        return {}
+    return baseline.read(options.baseline).of(baseline.called(options.baseline, str(model)), target)
+
+
+def stale(listed: Iterable[baseline.Key], findings: Iterable[Finding]) -> tuple[str, ...]:
+    """One sentence that names entries of a baseline which accept nothing any more.
+
+    Args:
+        listed: of this model and target.
+        findings: all there are, also those that nobody selected.
+    """
+    calibrated = {rule.code for rule in RULES if rule.at != "float"}
+    there = {_key(f) for f in findings if _is_open(f)}
+    gone = [key for key in listed if key not in there and key[0] not in calibrated]
+    if not gone:
+        return ()
+    shown = ", ".join(f"{code} {node or 'the model'}" for code, node in sorted(gone)[:3])
+    more = f" and {len(gone) - 3} more" if len(gone) > 3 else ""
+    entries = "an entry" if len(gone) == 1 else f"{len(gone)} entries"
+    return (f"{entries} of the baseline can go: {shown}{more}",)
+
+
+def waived(every: Iterable[Finding], left: Iterable[Finding]) -> tuple[str, ...]:
+    """One sentence about errors that the user's options took back, if there are any."""
+    standing = {(f.key, f.message) for f in left if is_blocking(f)}
+    names = [f.name for f in every if is_blocking(f) and (f.key, f.message) not in standing]
+    if not names:
+        return ()
+    counts = ", ".join(f"{name} x {number}" for name, number in Counter(names).most_common())
+    what = "an error that does not count" if len(names) == 1 else "errors that do not count"
+    return (f"converted in spite of {what}, by your options: {counts}",)
+
+
+def is_blocking(finding: Judged) -> bool:
+    """An error that no pass has removed: there is no legal model."""
+    return finding.severity == Severity.ERROR and finding.status == Status.REMAINING
+
+
+def _is_open(finding: Judged) -> bool:
+    return finding.status != Status.REWRITTEN
+
+
+def failing(finding: Judged, fail_on: str) -> bool:
+    """Whether a finding is at or above ``fail_on``, and nobody has accepted it."""
+    level: dict[str, Callable[[Judged], bool]] = {
+        "error": lambda f: f.severity == Severity.ERROR,
+        "warning": lambda f: f.severity in (Severity.ERROR, Severity.WARNING),
+        "unknown": lambda f: f.severity == Severity.ERROR or f.status == Status.UNKNOWN,
+        "never": lambda _f: False,
+    }
+    return _is_open(finding) and not finding.accepted and level[fail_on](finding)
+
+
+def fails(findings: Iterable[Finding], options: Options) -> bool:
+    """Whether findings at or above ``fail_on`` are left."""
+    return any(failing(f, options.fail_on) for f in findings)
+
+
+def name_of(source: object, model: str) -> str:
+    """What patterns and baselines know a model by: its path, or its name if it has none."""
+    return Path(source).as_posix() if isinstance(source, str | Path) else model

@@ -1,0 +1,31 @@
+"""What precision was bought with multiplications."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from npuconv.report.schema_part import Part
+
+
+class Repeated(Part):
+    """A layer that runs several times."""
+
+    node: str
+    times: int
+    extra_macs: int
+
+
+class Budget(Part):
+    """What was asked for with --min-sqnr and --max-extra-macs, and what was bought."""
+
+    min_sqnr_db: float | None = Field(None, description="the goal, in dB; null without one")
+    max_extra_percent: float = Field(description="of the device's MACs before")
+    extra_macs: int
+    extra_percent: float = Field(description="of the device's MACs before")
+    before_db: float | None = Field(
+        description="SQNR without it, simulated on the samples kept from calibration"
+    )
+    simulated_db: float | None = Field(
+        description="the same with it; what was measured in int8 is under accuracy"
+    )
+    repeated: tuple[Repeated, ...] = ()

@@ -1,0 +1,127 @@
+"""Folders with models and a jobs file, and jobs that behave badly."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import onnx
+import pytest
+
+from builders import Net
+from npuconv.batch.job import Job, Limits, Place
+from npuconv.config import Options
+
+# What a job of such a model does instead of being converted; tests put it before the real thing.
+MISCHIEF = """
+import sys
+if any(one.endswith("batch.worker") for one in sys.orig_argv):
+    import os, time
+    from pathlib import Path
+    import npuconv.pipeline.entry as entry
+    convert = entry.convert_with
+
+    def mischief(model, *arguments, **keywords):
+        name = Path(model).stem
+        if name == "crash":
+            print("terminate called: no reason", file=sys.stderr, flush=True)
+            os.abort()
+        if name == "exit":
+            os._exit(7)
+        if name == "killed":
+            os.kill(os.getpid(), 9)
+        if name == "slow":
+            Path("slow.pid").write_text(str(os.getpid()))
+            time.sleep(300)
+        if name == "hungry":
+            kept = []
+            while True:
+                kept.append(bytearray(b"x") * (8 << 20))
+                time.sleep(0.001)
+        if name == "memory":
+            raise MemoryError
+        if name == "bug":
+            raise KeyError("a bug")
+        return convert(model, *arguments, **keywords)
+
+    entry.convert_with = mischief
+"""
+BAD = ("crash", "exit", "killed", "slow", "hungry", "memory", "bug")
+
+
+def small() -> onnx.ModelProto:
+    """A model that is converted in a moment."""
+    return Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3), pads=[1, 1, 1, 1]).op("Relu").model()
+
+
+def volume() -> onnx.ModelProto:
+    """A model that is refused."""
+    return Net(x=(1, 4, 8, 8, 8)).conv("x", (4, 4, 3, 3, 3)).model()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty current directory; processes find the code of this one."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+    return tmp_path
+
+
+@pytest.fixture
+def models(folder: Path) -> Path:
+    """``models/`` with one that is converted, one that is refused and one that is none."""
+    home = folder / "models"
+    home.mkdir()
+    onnx.save(small(), home / "good.onnx")
+    onnx.save(volume(), home / "refused.onnx")
+    (home / "corrupt.onnx").write_bytes(b"\x08\x08no model")
+    return folder
+
+
+@pytest.fixture
+def mischief(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Models of the names in ``BAD``; jobs on them do what the name says."""
+    hooks = folder / "hooks"
+    hooks.mkdir()
+    (hooks / "sitecustomize.py").write_text(MISCHIEF)
+    path = os.pathsep.join([str(hooks), os.environ["PYTHONPATH"]])
+    monkeypatch.setenv("PYTHONPATH", path)
+    for name in BAD:
+        onnx.save(small(), folder / f"{name}.onnx")
+    return folder
+
+
+@pytest.fixture
+def write(folder: Path) -> Callable[[str], Path]:
+    """Write a jobs file."""
+
+    def call(text: str, name: str = "jobs.yaml") -> Path:
+        path = folder / name
+        path.write_text(text)
+        return path
+
+    return call
+
+
+def job(name: str, *, limits: Limits | None = None, **options: object) -> Job:
+    """The job of a model in the current folder."""
+    chosen = Options.model_validate({"format": "weights", **options})
+    output = f"{name}.npu.onnx"
+    return Job(name, f"{name}.onnx", output, chosen, "npu-int8", limits or Limits())
+
+
+def place(root: Path) -> Place:
+    """Where jobs of a test run."""
+    return Place(root, root / "cache")
+
+
+def tree(root: Path) -> dict[str, bytes]:
+    """Every file below a folder that is no cache."""
+    found = (path for path in sorted(root.rglob("*")) if path.is_file())
+    return {
+        path.relative_to(root).as_posix(): path.read_bytes()
+        for path in found
+        if ".npuconv-cache" not in path.parts
+    }

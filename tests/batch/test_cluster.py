@@ -1,0 +1,188 @@
+"""The same jobs on Dask: the same bytes, also when workers die."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import onnx
+import psutil
+import pytest
+
+import npuconv
+from batch.conftest import small, tree
+from npuconv.batch.book import Silent
+from npuconv.errors import UsageError
+
+distributed = pytest.importorskip("distributed")
+
+JOBS = """
+version: 1
+defaults: {{format: float}}
+jobs:
+  - {{model: [{models}], format: [float, weights]}}
+output: {output}
+"""
+
+
+class Notes(Silent):
+    """How often each job was started, and how it ended."""
+
+    def __init__(self):
+        self.starts, self.ends = [], {}
+
+    def started(self, job):
+        """Noted."""
+        self.starts.append(job.name)
+
+    def finished(self, job, outcome):
+        """Noted."""
+        self.ends[job.name] = outcome
+
+
+@pytest.fixture
+def cluster():
+    """Two workers on loopback; they come back when they are killed."""
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None,
+        silence_logs="CRITICAL",
+    ) as made:  # fmt: skip
+        yield made
+
+
+def jobs(write, *models, output="build"):
+    """A jobs file."""
+    return write(JOBS.format(models=", ".join(models), output=output), f"{output}.yaml")
+
+
+def test_the_same_bytes(models, write):
+    """On this machine, on a cluster with shared files, and with files that are sent."""
+    names = ["models/good.onnx", "models/refused.onnx", "models/corrupt.onnx"]
+    reports, trees = [], []
+    for output, keywords in {
+        "here": {}, "shared": {"local_cluster": 2}, "shipped": {"local_cluster": 2, "ship": True},
+    }.items():  # fmt: skip
+        report = npuconv.run_batch(jobs(write, *names, output=output), **keywords)
+        reports.append([(job.name, job.status, job.message) for job in report.jobs])
+        trees.append(tree(models / output))
+    assert trees[0] == trees[1] == trees[2]
+    assert len(trees[0]) == 2 * 4 + 2 * 3  # with and without a model
+    assert reports[0] == reports[1] == reports[2]
+    assert npuconv.run_batch(models / "shipped.yaml").jobs[0].unchanged
+
+
+def test_a_worker_dies(mischief, write, cluster):
+    """Its job is done elsewhere; what the job was doing there ends with it."""
+    for name in ("m0", "m1"):
+        onnx.save(small(), mischief / f"{name}.onnx")
+    path = write(
+        "version: 1\ndefaults: {format: float}\njobs: [{model: [m0.onnx, slow.onnx, m1.onnx]}]\n"
+    )
+    killed = []
+
+    def kill():
+        pid = wait_for(Path("slow.pid"))
+        worker = psutil.Process(pid).parent()
+        (mischief / "hooks" / "sitecustomize.py").write_text("")  # not slow the next time
+        os.kill(worker.pid, signal.SIGKILL)
+        killed.append(pid)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    notes = Notes()
+    report = npuconv.run_batch(path, scheduler=cluster.scheduler_address, watcher=notes)
+    thread.join()
+    assert report.ok, report.summary.headline
+    assert len(notes.starts) > len(report.jobs)
+    assert not psutil.pid_exists(killed[0])
+
+
+MURDER = """
+import os, psutil, sys
+if any(one.endswith("batch.worker") for one in sys.orig_argv):
+    import npuconv.pipeline.entry as entry
+    convert = entry.convert_with
+
+    def murder(model, *arguments, **keywords):
+        if str(model) == "murder.onnx":
+            os.kill(os.getppid(), 9)
+        return convert(model, *arguments, **keywords)
+
+    entry.convert_with = murder
+"""
+
+
+def test_a_job_that_kills_workers(mischief, write):
+    """It is given up after two, and the others are done."""
+    (mischief / "hooks" / "sitecustomize.py").write_text(MURDER)
+    for name in ("murder", "m0", "m1"):
+        onnx.save(small(), mischief / f"{name}.onnx")
+    path = write(
+        "version: 1\ndefaults: {format: float}\njobs: [{model: [m0.onnx, murder.onnx, m1.onnx]}]\n"
+    )
+    report = npuconv.run_batch(path, local_cluster=2)
+    found = {job.name: job.status for job in report.jobs}
+    assert found == {"m0": "converted", "murder": "lost", "m1": "converted"}
+    assert report.jobs[1].message == "2 workers died while they ran it; given up"
+    assert report.summary.exit_code == 1
+
+
+def test_an_interrupt_ends_the_jobs(mischief, write, cluster):
+    """Dask cannot stop a function that runs; the jobs end all the same."""
+
+    class Interrupted(Silent):
+        def started(self, job):
+            """The user has seen enough."""
+            del job
+            wait_for(Path("slow.pid"))
+            raise KeyboardInterrupt
+
+    path = write("version: 1\njobs: [{model: slow.onnx}]\n")
+    with pytest.raises(KeyboardInterrupt):
+        npuconv.run_batch(path, scheduler=cluster.scheduler_address, watcher=Interrupted())
+    pid = int(Path("slow.pid").read_text())
+    end = time.monotonic() + 30
+    while psutil.pid_exists(pid) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not psutil.pid_exists(pid)
+    assert mischief
+
+
+def test_another_version(models, write, monkeypatch):
+    """A worker with other versions would write other bytes."""
+    monkeypatch.setattr("npuconv.batch.cluster.tools", lambda: {"npuconv": "9", **versions})
+    from npuconv.batch.digests import tools
+
+    versions = {name: text for name, text in tools().items() if name != "npuconv"}
+    report = npuconv.run_batch(jobs(write, "models/good.onnx"), local_cluster=1)
+    assert [job.status for job in report.jobs] == ["failed", "failed"]
+    assert f"has npuconv {npuconv.__version__}, not 9" in report.jobs[0].message
+    assert models
+
+
+def test_no_scheduler(models, write, monkeypatch):
+    """One line that says which."""
+    monkeypatch.setattr("npuconv.batch.cluster._CONNECT", "1 s")
+    with pytest.raises(UsageError, match=r"scheduler tcp://127\.0\.0\.1:9"):
+        npuconv.run_batch(jobs(write, "models/good.onnx"), scheduler="tcp://127.0.0.1:9")
+    assert models
+
+
+def test_no_dask(models, write, monkeypatch):
+    """It says what to install."""
+    monkeypatch.setitem(__import__("sys").modules, "distributed", None)
+    with pytest.raises(UsageError, match=r"npuconv\[distributed\]"):
+        npuconv.run_batch(jobs(write, "models/good.onnx"), local_cluster=2)
+    assert models
+
+
+def wait_for(path: Path) -> int:
+    """The number in a file, when it is there."""
+    end = time.monotonic() + 60
+    while not (path.exists() and path.read_text()):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    return int(path.read_text())

@@ -1,0 +1,228 @@
+"""A batch as a whole: what is done again, what is not, and that nothing is left half done."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import onnx
+import pytest
+
+import npuconv
+from batch.conftest import small, tree, volume
+from npuconv.batch.book import Silent
+from npuconv.batch.entry import Batch
+from npuconv.batch.settings import settings
+from npuconv.errors import OutputError, UsageError
+
+JOBS = """
+version: 1
+defaults: {method: minmax, max_samples: 2}
+jobs:
+  - {model: models/*.onnx, format: [weights, float]}
+"""
+
+
+class Ran(Silent):
+    """Which jobs were run."""
+
+    def __init__(self):
+        self.names = []
+
+    def finished(self, job, outcome):
+        """Noted."""
+        del outcome
+        self.names.append(job.name)
+
+
+def ran(path, **keywords):
+    """The report of a batch, and the jobs that were run for it."""
+    watcher = Ran()
+    report = npuconv.run_batch(path, watcher=watcher, **keywords)
+    return report, sorted(watcher.names)
+
+
+def test_again(models, write):
+    """What is finished is left alone, what failed or has changed is done again."""
+    path = write(JOBS)
+    report, names = ran(path, jobs=2)
+    assert isinstance(report, npuconv.BatchReport)
+    assert [(job.name, job.status, job.exit_code) for job in report.jobs] == [
+        ("weights/corrupt", "failed", 2), ("float/corrupt", "failed", 2),
+        ("weights/good", "converted", 0), ("float/good", "converted", 0),
+        ("weights/refused", "refused", 1), ("float/refused", "refused", 1),
+    ]  # fmt: skip
+    assert sorted(names) == sorted(job.name for job in report.jobs)
+    assert (report.summary.exit_code, report.ok) == (1, False)
+    assert report.jobs[2].report.summary.verdict == "converted"
+    assert [job.unchanged for job in report.jobs] == [False] * 6
+    first = tree(models / "build")
+
+    report, names = ran(path, jobs=1)
+    assert names == ["float/corrupt", "weights/corrupt"]
+    assert [job.unchanged for job in report.jobs] == [False, False, True, True, True, True]
+    assert tree(models / "build") == first
+
+    onnx.save(volume(), models / "models" / "good.onnx")
+    (models / "build" / "float" / "refused.npu.report.json").write_text("{}")
+    report, names = ran(path)
+    changed = ["float/good", "float/refused", "weights/good"]
+    assert names == sorted([*changed, "float/corrupt", "weights/corrupt"])
+    assert report.jobs[2].status == "refused"
+    left = tree(models / "build")
+    assert "weights/good.npu.onnx" not in left  # refused now: the old one must not stay
+    assert left["float/refused.npu.report.json"] == first["float/refused.npu.report.json"]
+
+    assert len(ran(path, resume=False)[1]) == 6
+    assert tree(models / "build") == left
+
+
+def test_verify_lock(models, write):
+    """What is not as locked is said by job; nothing is run."""
+    path = write(JOBS)
+    assert set(Batch(path).differences()) == {job.name for job in Batch(path).jobs}
+    npuconv.run_batch(path)
+    assert list(Batch(path).differences()) == ["weights/corrupt", "float/corrupt"]
+    (models / "build/float/good.npu.onnx").write_bytes(b"tampered")
+    said = Batch(path).differences()["float/good"]
+    assert said == ["good.npu.onnx is not what was written"]
+
+
+def test_a_model_that_changes_meanwhile(models, write):
+    """A lock does not say of the planned model what was made of another."""
+    path = write("version: 1\njobs: [{model: models/good.onnx, format: float}]\n")
+
+    batch = Batch(path)
+    batch.locks.digests.model(batch.jobs[0])
+    onnx.save(volume(), models / "models/good.onnx")
+    report = batch.run()
+    assert report.jobs[0].status == "failed"
+    assert "was changed while the batch ran" in report.jobs[0].message
+    assert not (models / "build/good.npu.onnx.lock.json").exists()
+
+
+SCRIPT = "import npuconv, sys; npuconv.run_batch(sys.argv[1], jobs=1)"
+
+
+def test_killed_in_the_middle(mischief, write):
+    """SIGKILL, and again: what was finished is not redone, the bytes are the same."""
+    for number in range(3):
+        onnx.save(small(), mischief / f"m{number}.onnx")
+    text = "version: 1\ndefaults: {{format: float}}\njobs:\n  - model: [{}]\noutput: {}\n"
+    npuconv.run_batch(write(text.format("m0.onnx, m1.onnx, m2.onnx", "whole"), "whole.yaml"))
+    path = write(text.format("m0.onnx, m1.onnx, slow.onnx, m2.onnx", "build"))
+    # No guard for __main__: a batch must not import the script that starts it again.
+    process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(path)])
+    end = time.monotonic() + 120
+    while not Path("slow.pid").exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    time.sleep(0.3)
+    found = tree(mischief / "build")
+    assert {name for name in found if name.endswith(".lock.json")} == {
+        "m0.npu.onnx.lock.json", "m1.npu.onnx.lock.json",
+    }  # fmt: skip
+    assert not [name for name in found if name.endswith(".part")]
+    write(path.read_text().replace("slow.onnx, ", ""))
+    report, names = ran(path)
+    assert names == ["m2"]
+    assert report.ok
+    again = tree(mischief / "build")
+    assert {k: v for k, v in again.items() if k in found} == found
+    assert again == tree(mischief / "whole")
+
+
+def test_leftovers_are_swept(models, write):
+    """Half a file of a process that is gone goes; one of a process that lives stays."""
+    path = write("version: 1\njobs: [{model: models/good.onnx, format: float}]\n")
+    (models / "build").mkdir()
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    gone = models / f"build/.good.npu.onnx.{dead.pid}.part"
+    alive = models / f"build/.good.npu.onnx.{os.getpid()}.part"
+    for part in (gone, alive):
+        part.write_bytes(b"half")
+    npuconv.run_batch(path)
+    assert not gone.exists()
+    assert alive.exists()
+
+
+def test_images_are_decoded_once(folder, write):
+    """Jobs that run at the same time, on the same images."""
+    from PIL import Image
+
+    (folder / "photos").mkdir()
+    for number in range(4):
+        Image.new("RGB", (20, 16), (number * 40, 9, 200)).save(folder / f"photos/{number}.png")
+    onnx.save(small(), folder / "m.onnx")
+    path = write(
+        "version: 1\n"
+        "defaults: {calibration: photos, preprocess: {preset: unit}, method: minmax}\n"
+        "jobs: [{model: m.onnx, format: [qoperator, qdq]}]\n"
+    )
+    assert npuconv.run_batch(path, jobs=2).ok
+    kept = [p for p in (folder / "build/.npuconv-cache/images").iterdir() if p.suffix == ".npy"]
+    assert len(kept) == 4
+    before = {p.name: p.stat().st_mtime_ns for p in kept}
+    assert npuconv.run_batch(path, resume=False, cache="build/.npuconv-cache").ok
+    assert {p.name: p.stat().st_mtime_ns for p in kept} == before
+
+
+@pytest.mark.parametrize(
+    ("keywords", "said"),
+    [
+        ({"jobs": 0}, "jobs must be at least 1"),
+        ({"threads": 0}, "threads must be at least 1"),
+        ({"timeout": "soon"}, "'soon' is not a duration"),
+        ({"memory": "1 elephant"}, "is not a size"),
+        ({"ship": True}, "give a scheduler"),
+        ({"scheduler": "tcp://x:1", "local_cluster": 2}, "exclude each other"),
+    ],
+)
+def test_settings(models, write, keywords, said):
+    """What cannot be meant is refused before anything runs."""
+    path = write(JOBS)
+    with pytest.raises(UsageError, match=said):
+        npuconv.run_batch(path, **keywords)
+    assert not (models / "build").exists()
+
+
+def test_limits_of_the_batch(models, write):
+    """They hold for jobs that do not say otherwise."""
+    path = write(
+        "version: 1\njobs:\n  - {model: models/good.onnx, timeout: 5}\n"
+        "  - {model: models/refused.onnx, memory: 1GiB}\n"
+    )
+    jobs = Batch(path, settings(timeout="1m", memory="2GiB")).jobs
+    assert [(j.limits.timeout, j.limits.memory) for j in jobs] == [(5, 2 << 30), (60, 1 << 30)]
+    assert models
+
+
+def test_at_once():
+    """As many jobs as there are cores for their threads."""
+    assert settings(jobs=3, threads=2).at_once == 3
+    cores = settings().at_once
+    assert cores >= 1
+    assert settings(threads=cores).at_once == 1
+    assert settings(threads=cores * 2).at_once == 1
+
+
+def test_a_folder_that_cannot_be_made(models, write):
+    """Said at once, not by every job."""
+    (models / "build").write_text("a file")
+    with pytest.raises(OutputError, match="cannot be made"):
+        npuconv.run_batch(write(JOBS))
+
+
+def test_the_report_is_the_same_whenever_it_ran(models, write):
+    """No clock, no order of events, no word on what was skipped."""
+    path = write(JOBS)
+    texts = {json.dumps(npuconv.run_batch(path).model_dump(mode="json")) for _ in range(2)}
+    assert len(texts) == 1
+    assert str(models) not in texts.pop()

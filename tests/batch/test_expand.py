@@ -1,0 +1,117 @@
+"""From the jobs file to jobs."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from npuconv.batch.expand import expand
+from npuconv.batch.job import Job, Limits
+from npuconv.batch.matching import match
+
+MY_CHIP = Path(__file__).resolve().parents[2] / "configs" / "targets" / "my_chip.yaml"
+
+
+@pytest.fixture
+def several(folder):
+    """Models in folders, and one that npuconv has written."""
+    for path in ("a/m.onnx", "b/m.onnx", "b/c/n.onnx", "a/m.npu.onnx", "b/readme.txt", "x[1].onnx"):
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(b"")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("a/m.onnx", [("a/m.onnx", "")]),
+        ("./a/m.onnx", [("a/m.onnx", "")]),
+        ("*/m.onnx", [("a/m.onnx", "a"), ("b/m.onnx", "b")]),
+        ("b/*.onnx", [("b/m.onnx", "")]),
+        ("**/*.onnx", [("a/m.onnx", "a"), ("b/c/n.onnx", "b/c"), ("b/m.onnx", "b"),
+                       ("x[1].onnx", "")]),
+        ("b/**/n.onnx", [("b/c/n.onnx", "c")]),
+        ("x[1].onnx", [("x[1].onnx", "")]),
+        ("a/m.npu.onnx", [("a/m.npu.onnx", "")]),
+        ("b", []),
+        ("nothing*.onnx", []),
+    ],
+)  # fmt: skip
+def test_matches(several, pattern, found):
+    """Sorted, files only, and not what npuconv has written itself unless it is named."""
+    assert [(one.path, one.inner) for one in match(pattern, several)] == found
+
+
+def test_matches_outside(several):
+    """A pattern may lead out of the folder, and be absolute."""
+    inside = several / "b" / "c"
+    assert [one.inner for one in match("../../*/m.onnx", inside)] == ["a", "b"]
+    (one,) = match(f"{several}/b/c/*.onnx", inside)
+    assert (one.path, one.inner) == (f"{several}/b/c/n.onnx", "")
+
+
+def test_lists_multiply(models, write):
+    """By model, then target, then format; a list gives its value to the path."""
+    shutil.copy(MY_CHIP, models / "my_chip.yaml")
+    path = write(
+        "version: 1\n"
+        "defaults: {target: [npu-int8, my_chip.yaml], method: mse, preprocess: {preset: unit}}\n"
+        "jobs:\n"
+        "  - {model: models/*.onnx, exclude: models/c*, format: [qdq, float], method: minmax}\n"
+        "  - {model: models/good.onnx, target: npu-int8, preprocess: {color: bgr}}\n"
+        "output: build/\n"
+    )
+    jobs = expand(path).jobs
+    assert [job.output for job in jobs] == [
+        *(f"build/{target}/{form}/{model}.npu.onnx" for model in ("good", "refused")
+          for target in ("npu-int8", "my-chip") for form in ("qdq", "float")),
+        "build/good.npu.onnx",
+    ]  # fmt: skip
+    assert [job.target for job in jobs[:3]] == ["npu-int8", "npu-int8", "my-chip"]
+    assert jobs[2].options.target == "my_chip.yaml"
+    assert jobs[0].options.method == "minmax"
+    assert jobs[-1].options.method == "mse"
+    assert jobs[-1].options.preprocess.model_dump(exclude_unset=True) == {
+        "preset": "unit", "color": "bgr",
+    }  # fmt: skip
+    assert [job.name for job in jobs][::4] == ["npu-int8/qdq/good", "npu-int8/qdq/refused", "good"]
+
+
+def test_limits_and_outputs(models, write):
+    """A job may say where its model goes, and what it may take."""
+    path = write(
+        "version: 1\ndefaults: {timeout: 10m}\njobs:\n"
+        "  - {model: models/good.onnx, output: x/y.onnx, memory: 1GiB, timeout: 5}\n"
+        "  - {model: models/good.onnx, output: elsewhere}\n"
+        "  - {model: models/good.onnx}\n"
+    )
+    jobs = expand(path).jobs
+    assert [job.output for job in jobs] == [
+        "x/y.onnx", "elsewhere/good.npu.onnx", "build/good.npu.onnx",
+    ]  # fmt: skip
+    assert [job.name for job in jobs] == ["x/y.onnx", "elsewhere/good", "good"]
+    assert jobs[0].limits == Limits(5.0, 1 << 30)
+    assert jobs[1].limits == Limits(600.0, None)
+    assert jobs[0].reports == ("x/y.report.json", "x/y.report.html")
+    assert jobs[0].lock == "x/y.onnx.lock.json"
+    assert sorted(one.name for one in models.iterdir()) == ["jobs.yaml", "models"]
+
+
+def test_where_it_is_read_from_does_not_matter(models, write, monkeypatch):
+    """Paths are relative to the file, not to where the command runs."""
+    path = write("version: 1\njobs: [{model: models/good.onnx}]\n")
+    here = expand(path)
+    monkeypatch.chdir("/")
+    there = expand(path)
+    assert there.jobs == here.jobs
+    assert there.root == here.root == models
+
+
+def test_jobs_as_plain_data(models, write):
+    """What another process gets is the same job."""
+    path = write("version: 1\njobs: [{model: models/good.onnx, input_shape: {x: [1, 3]}}]\n")
+    (job,) = expand(path).jobs
+    assert Job.from_json(job.to_json()) == job
+    assert models

@@ -1,0 +1,84 @@
+"""The process of a job, run in this one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from batch.conftest import job, small, volume
+from builders import images
+from npuconv import executor
+from npuconv.batch import worker
+from npuconv.errors import InternalError
+from npuconv.samples import decoded
+
+
+@pytest.fixture(autouse=True)
+def _as_before():
+    """What a worker sets for its process."""
+    yield
+    executor.limit_threads(0)
+    decoded.keep_in("")
+
+
+@pytest.fixture
+def said():
+    return []
+
+
+def run(one, said):
+    return worker.run(one, 1, "cache", said.append)
+
+
+def test_converted(folder, said):
+    """Model and reports are written; their digests are of what is there."""
+    onnx.save(small(), "m.onnx")
+    np.savez("s.npz", x=images(9, 3, 8, 8))
+    outcome = run(job("m", format="qoperator", calibration="s.npz", method="minmax"), said)
+    assert outcome.status == "converted"
+    assert "convolution" in outcome.message
+    for path, digest in outcome.files.items():
+        assert hashlib.sha256(Path(path).read_bytes()).hexdigest() == digest
+    assert sorted(outcome.files) == ["m.npu.onnx", "m.npu.report.html", "m.npu.report.json"]
+    assert outcome.model_sha256 == hashlib.sha256(Path("m.onnx").read_bytes()).hexdigest()
+    assert {one["stage"] for one in said} == {"calibrating"}
+    assert folder
+
+
+def test_refused(folder, said):
+    """No model, but the reports, which say why."""
+    onnx.save(volume(), "m.onnx")
+    outcome = run(job("m"), said)
+    assert outcome.status == "refused"
+    assert sorted(outcome.files) == ["m.npu.report.html", "m.npu.report.json"]
+    assert json.loads(Path("m.npu.report.json").read_text())["summary"]["verdict"] == "refused"
+    assert not (folder / "m.npu.onnx").exists()
+
+
+def test_failed(folder, said):
+    """A mistake of the user's is one line, and nothing is written."""
+    (folder / "m.onnx").write_bytes(b"no model")
+    outcome = run(job("m"), said)
+    assert (outcome.status, outcome.files) == ("failed", {})
+    assert outcome.message == "m.onnx: is not an ONNX model (a text file)"
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(InternalError("it broke", where="pass x"), "bug"), (ValueError("odd"), "bug"),
+     (MemoryError(), "out-of-memory")],
+)  # fmt: skip
+def test_bugs(folder, said, monkeypatch, error, status):
+    """A bug of ours never leaves the process as a traceback."""
+
+    def broken(*_arguments):
+        raise error
+
+    monkeypatch.setattr("npuconv.pipeline.entry.convert_with", broken)
+    assert run(job("m"), said).status == status
+    assert folder

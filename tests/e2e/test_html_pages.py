@@ -1,0 +1,64 @@
+"""HTML reports of real models, in a real browser: small, quick, and nothing is cut."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import npuconv
+from npuconv.errors import UnsupportedModelError
+from npuconv.report import render
+from npuconv.report.schema import Report
+from report import chromium
+from report.chromium import Chromium
+from report.test_html_browser import CUT, WIDTHS
+
+MODELS = Path(__file__).parents[3] / "shared" / "models"
+CHECKED = ("ppocrv4_det", "light_densenet121", "brainchop_gw_ae", "style_candy")
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(not MODELS.is_dir(), reason="the shared models are not here"),
+    pytest.mark.skipif(not chromium.find(), reason="no Chromium: apt-get install chromium"),
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Chromium]:
+    """One browser for all pages."""
+    with chromium.started() as found:
+        yield found
+
+
+def look_at(browser: Chromium, report: Report, folder: Path) -> None:
+    page = folder / "report.html"
+    page.write_text(render(report, "html"), "utf-8")
+    assert page.stat().st_size < 3_000_000
+    for width, height in WIDTHS:
+        start = time.perf_counter()
+        browser.open(page, width=width, height=height)
+        assert time.perf_counter() - start < 10  # a busy machine; a second by itself
+        assert (browser.errors, browser.requests) == ([], [])
+        assert browser.run("document.querySelectorAll('[data-ready]').length") == 1
+        assert browser.run(CUT) == []
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_checked(browser, tmp_path, name):
+    """Models that can be converted, one that is refused, all with unknown limits."""
+    look_at(browser, npuconv.check(MODELS / name / "model.onnx"), tmp_path)
+
+
+def test_converted(browser, tmp_path):
+    """With its accuracy, layer by layer, and its ranges."""
+    samples = np.random.default_rng(0).uniform(0, 255, (2, 3, 320, 320)).astype(np.float32)
+    model = MODELS / "yunet_n_320" / "model.onnx"
+    try:
+        made = npuconv.convert(model, calibration={"input": samples}, method="minmax")
+    except UnsupportedModelError as error:  # the samples are noise: that is not the point here
+        look_at(browser, error.report, tmp_path)
+    else:
+        look_at(browser, made.report, tmp_path)

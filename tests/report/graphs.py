@@ -1,0 +1,49 @@
+"""Reports with graphs of any shape, for the picture on the HTML page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from npuconv.report.schema import NodeInfo, Report, TensorSpec
+from report.factory import make_report
+
+
+def node(name: str, reads: Sequence[str], makes: str, op: str = "Conv", **more: Any) -> NodeInfo:
+    """One node; on the device unless told otherwise."""
+    values: dict[str, Any] = {
+        "placement": "device",
+        "reason": "",
+        "macs": 1000,
+        "parameters": 10,
+        "form": op,
+        "inputs": tuple(reads),
+        "outputs": (makes,),
+        "shape": (1, 8, 4, 4),
+        "subgraph": 1,
+    }
+    return NodeInfo(name=name, op=op, **(values | more))
+
+
+def report_of(nodes: Sequence[NodeInfo], **changes: Any) -> Report:
+    """The report of a model that reads ``image`` and makes ``boxes``."""
+    return make_report(nodes=tuple(nodes), **changes)
+
+
+def chain(length: int) -> list[NodeInfo]:
+    """A deep network with residual connections."""
+    places = ("device", "device", "device", "undocumented", "device", "host", "device")
+    made, last = [], "image"
+    for at in range(length):
+        skips = at % 7 == 0 and at > 6
+        reads = (last, f"t{at - 6}") if skips else (last,)
+        last = "boxes" if at == length - 1 else f"t{at}"
+        op = "Add" if skips else "Conv"
+        name = f"/block{at // 7}/layer{at % 7}/{op}"
+        made.append(node(name, reads, last, op, placement=places[at % 7], macs=at * 1000))
+    return made
+
+
+def output(name: str) -> TensorSpec:
+    """An output of a model."""
+    return TensorSpec(name=name, dtype="float32", shape=(1, 8, 4, 4))

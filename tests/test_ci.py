@@ -1,0 +1,341 @@
+"""What docs/ci.md says, done: a repository with three models, one of them bad.
+
+The hook is run by pre-commit and the step of the action by bash, both offline: only the
+installation of npuconv, which needs a network, is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+from xml.etree import ElementTree as ET
+
+import onnx
+import pytest
+import yaml
+
+from builders import Net, digits
+from npuconv import cli
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+BASELINE = "npuconv-baseline.json"
+FENCE = re.compile(r"^```yaml\n(# \.\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+class Done(NamedTuple):
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+
+Here = Callable[..., Done]
+
+
+def bad(*names: str) -> onnx.ModelProto:
+    """A model with these nodes, which no pass makes legal, and one that is."""
+    net = Net(x=(1, 4, 8, 8)).conv("x", (4, 4, 3, 3), pads=[1] * 4, name="good")
+    net.reshape([1, 4, 4, 4, 4])
+    for name in names:
+        net.conv(net.last, (4, 4, 3, 3, 3), pads=[1] * 6, name=name)
+    return net.model()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """Three models, one of them bad, under git."""
+    folder = tmp_path / "repository"
+    (folder / "models").mkdir(parents=True)
+    onnx.save(digits(), folder / "models/a.onnx")
+    onnx.save(bad("volume"), folder / "models/bad.onnx")
+    onnx.save(Net(x=(1, 4, 8, 8)).conv("x", (4, 4, 1, 1)).model(), folder / "models/c.onnx")
+    return folder
+
+
+@pytest.fixture
+def run(repository: Path) -> Run:
+    """Run a program in the repository, with npuconv on the path."""
+
+    def call(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        home = {
+            "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
+            "HOME": str(repository.parent),
+            "PRE_COMMIT_HOME": str(repository.parent / "cache"),
+            "GIT_CONFIG_NOSYSTEM": "1",
+        }
+        return subprocess.run(
+            words,
+            cwd=repository,
+            env={**os.environ, **home, **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return call
+
+
+@pytest.fixture
+def here(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Here:
+    """Run npuconv in the repository, in this process."""
+    monkeypatch.chdir(repository)
+
+    def call(*arguments: str) -> Done:
+        capsys.readouterr()
+        code = cli.run(list(arguments))
+        return Done(code, *capsys.readouterr())
+
+    return call
+
+
+def test_a_repository_with_a_bad_model(here: Here, repository: Path):
+    """Fails, with annotations and alerts; passes with a baseline; fails on what is new."""
+    check = ("check", "models", "--output-format", "github", "--report", "r.sarif")
+    first = here(*check)
+    assert first.code == 1
+    assert errors(first.out) == {"models/bad.onnx": ["REFUSED", "SHP001 rank-unsupported"]}
+    assert alerts(repository / "r.sarif") == {("models/bad.onnx", "SHP001", "volume", False)}
+
+    assert here("check", "models", "--write-baseline", "-q").code == 0
+    accepted = here(*check, "--baseline", BASELINE)
+    assert (accepted.code, accepted.err) == (0, "")
+    assert errors(accepted.out) == {}
+    assert alerts(repository / "r.sarif") == {("models/bad.onnx", "SHP001", "volume", True)}
+
+    onnx.save(bad("volume", "another"), repository / "models/bad.onnx")
+    again = here(*check, "--baseline", BASELINE)
+    assert again.code == 1
+    assert errors(again.out) == {"models/bad.onnx": ["REFUSED", "SHP001 rank-unsupported"]}
+    assert "another: Conv of rank 5" in again.out
+    assert "volume: Conv of rank 5" not in again.out
+    assert alerts(repository / "r.sarif") == {
+        ("models/bad.onnx", "SHP001", "volume", True),
+        ("models/bad.onnx", "SHP001", "another", False),
+    }
+
+
+def errors(annotations: str) -> dict[str, list[str]]:
+    """Titles of the errors, by file."""
+    found: dict[str, list[str]] = {}
+    for file, title in re.findall(r"^::error file=([^,]*),title=([^:]*)::", annotations, re.M):
+        found.setdefault(file, []).append(title)
+    return found
+
+
+def alerts(path: Path) -> set[tuple[str, str, str, bool]]:
+    """Model, rule and node of the errors of a SARIF file, and whether they are suppressed."""
+    results = [r for each in json.loads(path.read_text())["runs"] for r in each["results"]]
+    return {
+        (
+            result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"],
+            result["ruleId"],
+            result["locations"][0]["logicalLocations"][0]["name"],
+            "suppressions" in result,
+        )
+        for result in results
+        if result["level"] == "error"
+    }
+
+
+def test_alerts_are_the_same_from_run_to_run(here: Here, repository: Path):
+    """Also when the model and the order of its findings change."""
+    check = ("check", "models/bad.onnx", "-q", "--report")
+    here(*check, "1.sarif")
+    onnx.save(bad("another", "volume"), repository / "models/bad.onnx")
+    here(*check, "2.sarif")
+    prints = [
+        {
+            r["partialFingerprints"]["primaryLocationLineHash"]
+            for r in json.loads((repository / name).read_text())["runs"][0]["results"]
+            if r["ruleId"] == "SHP001"
+        }
+        for name in ("1.sarif", "2.sarif")
+    ]
+    assert len(prints[0]) == 1
+    assert prints[0] < prints[1]
+
+
+# pre-commit
+
+
+def hooks() -> list[dict[str, Any]]:
+    return yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+
+
+def git(run: Run, *words: str) -> None:
+    done = run("git", *words)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture
+def hooked(run: Run, repository: Path) -> Run:
+    """The repository with the hook; npuconv is taken as it is installed here."""
+    (hook,) = hooks()
+    local = {**hook, "language": "system", "args": ["--baseline", BASELINE]}
+    config = {"repos": [{"repo": "local", "hooks": [local]}]}
+    (repository / ".pre-commit-config.yaml").write_text(yaml.safe_dump(config))
+    (repository / BASELINE).write_text('{"version": 1, "findings": []}\n')
+    git(run, "init", "-q")
+    git(run, "add", ".")
+    return run
+
+
+@pytest.mark.e2e
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+def test_the_hook(hooked: Run, repository: Path):
+    """Looks at models only, at those that changed only, and follows the baseline."""
+    hook = ("pre-commit", "run", "--files")
+    done = hooked("pre-commit", "run", "--all-files")
+    assert done.returncode == 1
+    assert "3 reports, 1 refused" in done.stdout
+    assert hooked(*hook, "models/a.onnx", BASELINE).returncode == 0
+    assert "no files to check" in hooked(*hook, BASELINE).stdout
+    hooked("npuconv", "check", "models", "--write-baseline")
+    assert hooked("pre-commit", "run", "--all-files").returncode == 0
+    onnx.save(bad("volume", "another"), repository / "models/bad.onnx")
+    done = hooked(*hook, "models/bad.onnx")
+    assert done.returncode == 1
+    assert "another" in done.stdout
+
+
+def test_the_manifest_is_valid(run: Run):
+    """As pre-commit reads it, for every user."""
+    done = run("pre-commit", "validate-manifest", str(ROOT / ".pre-commit-hooks.yaml"))
+    assert done.returncode == 0, done.stdout
+    (hook,) = hooks()
+    assert hook["language"] == "python"
+
+
+# GitHub and GitLab
+
+
+def action() -> dict[str, Any]:
+    return yaml.safe_load((ROOT / "action.yml").read_text())
+
+
+def step(run: Run, repository: Path, **given: str) -> subprocess.CompletedProcess[str]:
+    """Run the step of the action that checks, as the runner does."""
+    (found,) = [one for one in action()["runs"]["steps"] if one.get("id") == "check"]
+    inputs = {key: one["default"] for key, one in action()["inputs"].items()} | given
+    names = {
+        key: re.fullmatch(r"\$\{\{ inputs\.(\S+) \}\}", v)[1] for key, v in found["env"].items()
+    }
+    environment = {key: inputs[name] for key, name in names.items()}
+    home = repository.parent
+    for name in ("summary", "output"):
+        (home / name).write_text("")
+    return run(
+        "bash",
+        "--noprofile",
+        "--norc",
+        "-eo",
+        "pipefail",
+        "-c",
+        found["run"],
+        RUNNER_TEMP=str(home),
+        GITHUB_STEP_SUMMARY=str(home / "summary"),
+        GITHUB_OUTPUT=str(home / "output"),
+        **environment,
+    )
+
+
+def test_the_action(run: Run, repository: Path):
+    """Annotations on stdout, tables in the summary, SARIF in a file, and the exit code."""
+    done = step(run, repository)
+    assert done.returncode == 1
+    assert errors(done.stdout) == {"models/bad.onnx": ["REFUSED", "SHP001 rank-unsupported"]}
+    assert (repository.parent / "summary").read_text().startswith("# 3 reports, 1 refused")
+    assert (repository.parent / "output").read_text() == "exit-code=1\n"
+    assert alerts(repository / "npuconv.sarif")
+
+
+@pytest.mark.e2e
+def test_the_inputs_of_the_action(run: Run, repository: Path):
+    """Every one of them reaches the command; none is a command."""
+    run("npuconv", "check", "models", "--write-baseline", "-q")
+    done = step(run, repository, models="models\n", baseline=BASELINE, sarif="x y.sarif")
+    assert done.returncode == 0
+    assert (repository / "x y.sarif").is_file()
+    assert step(run, repository, **{"fail-on": "never"}).returncode == 0
+    assert step(run, repository, args="--ignore\nSHP001,OPS\n").returncode == 0
+    two = "models/a.onnx\nmodels/c.onnx"
+    assert step(run, repository, models=two).returncode == 0
+    assert "2 reports" in (repository.parent / "summary").read_text()
+    (repository / "c.yaml").write_text("fail_on: unknown\n")
+    assert step(run, repository, models=two, config="c.yaml").returncode == 1
+    done = step(run, repository, target="$(touch /tmp/x); nothing")
+    assert done.returncode == 2
+    assert "touch" in done.stderr
+    assert (repository.parent / "output").read_text() == "exit-code=2\n"
+    assert (repository.parent / "summary").read_text() == ""
+
+
+def snippets() -> dict[str, str]:
+    """YAML files that docs/ci.md shows, by the path in their first line."""
+    text = (ROOT / "docs/ci.md").read_text("utf-8")
+    return {head[2:]: head + "\n" + body for head, body in FENCE.findall(text)}
+
+
+def valid(schema: str, path: Path) -> None:
+    """A file fits the schema that schemastore has of its kind."""
+    program = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}"]
+    done = subprocess.run([*program, str(path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_action_is_valid():
+    """By the schema of actions."""
+    valid("github-actions", ROOT / "action.yml")
+
+
+@pytest.mark.parametrize(
+    ("path", "schema"),
+    [(".github/workflows/models.yml", "github-workflows"), (".gitlab-ci.yml", "gitlab-ci")],
+)
+def test_shown_pipelines_are_valid(tmp_path: Path, path: str, schema: str):
+    """By the schemas of GitHub's workflows and GitLab's pipelines."""
+    (tmp_path / "x.yml").write_text(snippets()[path])
+    valid(schema, tmp_path / "x.yml")
+
+
+def test_the_shown_workflow_gives_inputs_that_there_are():
+    """And reads outputs that there are."""
+    text = snippets()[".github/workflows/models.yml"]
+    steps = yaml.safe_load(text)["jobs"]["models"]["steps"]
+    (used,) = [one for one in steps if "npuconv" in one.get("uses", "")]
+    assert set(used["with"]) <= set(action()["inputs"])
+    read = set(re.findall(rf"steps\.{used['id']}\.outputs\.([\w-]+)", text))
+    assert read
+    assert read <= set(action()["outputs"])
+
+
+def test_the_shown_hook_is_there(run: Run, repository: Path):
+    """With the id of the manifest, in a configuration that pre-commit takes."""
+    text = snippets()[".pre-commit-config.yaml"]
+    (repository / "c.yaml").write_text(text)
+    assert run("pre-commit", "validate-config", "c.yaml").returncode == 0
+    (repo,) = yaml.safe_load(text)["repos"]
+    assert [hook["id"] for hook in repo["hooks"]] == [hook["id"] for hook in hooks()]
+
+
+def test_the_shown_job_of_gitlab(run: Run, repository: Path):
+    """Its command writes the reports that it names, and fails."""
+    job = yaml.safe_load(snippets()[".gitlab-ci.yml"])["models"]
+    commands = [line for line in job["script"] if line.startswith("npuconv")]
+    (repository / BASELINE).write_text('{"version": 1, "findings": []}\n')
+    assert run("sh", "-ec", "\n".join(commands)).returncode == 1
+    root = ET.parse(repository / job["artifacts"]["reports"]["junit"]).getroot()
+    assert (len(root), root.get("failures")) == (3, "2")
