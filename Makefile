@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+SITE_STAMP := $(VENV)/.installed-docs
 
 .DEFAULT_GOAL := help
 
@@ -48,9 +49,18 @@ check: lint type layers docs-check unit ## everything quick
 cov: $(STAMP) ## coverage, line by line
 	$(BIN)/pytest -n auto --cov --cov-report=term-missing
 
-docs: $(STAMP) ## write the reference pages and schemas anew
+docs: reference site ## the reference pages, and the site of all pages
+
+reference: $(STAMP) ## write the reference pages and schemas anew
 	$(BIN)/python tools/gendocs.py
 	$(BIN)/python tools/gen_operators.py
+
+$(SITE_STAMP): pyproject.toml $(STAMP)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	@touch $(SITE_STAMP)
+
+site: $(SITE_STAMP) ## the documentation as a site: build/site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 docs-check: $(STAMP) ## are the reference pages and schemas up to date
 	$(BIN)/python tools/gendocs.py --check
@@ -61,8 +71,11 @@ samples: $(STAMP) ## train the sample models anew
 bench: $(STAMP) ## times and memory as ratios to bare onnxruntime, and accuracy
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/check_scaling.py
+	$(BIN)/python benchmarks/check_many.py samples
 	$(BIN)/python benchmarks/calibration.py
+	$(BIN)/python benchmarks/batch.py
 	$(BIN)/python benchmarks/accuracy.py
+	$(BIN)/python benchmarks/budget.py
 
 build: $(STAMP) ## a wheel and a source archive
 	$(BIN)/pip install --quiet build
@@ -71,4 +84,4 @@ build: $(STAMP) ## a wheel and a source archive
 clean: ## remove what the other targets made
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 
-.PHONY: help install demo test unit lint format type layers check cov docs docs-check samples bench build clean
+.PHONY: help install demo test unit lint format type layers check cov docs reference site docs-check samples bench build clean

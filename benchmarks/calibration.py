@@ -2,8 +2,8 @@
 
     python benchmarks/calibration.py [--models NAME...] [--runs 3]
 
-Samples lie in one .npz, which is read as a whole, and again in a directory of .npz files of
-16 samples each, of which one is in memory at a time. "A sample more" is the slope between the
+Samples lie in one .npz, and again in a directory of .npz files of 16 samples each; of both,
+one sample after the other is read. "A sample more" is the slope between the
 fewest and the most samples, by that of a process that only runs the float model. Everything
 is a whole process; ratios are medians of neighbouring runs.
 """

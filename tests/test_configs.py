@@ -23,7 +23,7 @@ def _at_the_root(monkeypatch: pytest.MonkeyPatch):
 
 def test_the_files_that_are_there():
     """A new one is tested by being there; these are named in the docs."""
-    assert {"configs/check.yaml", "configs/convert.yaml"} <= set(CONFIGS)
+    assert {"configs/batch.yaml", "configs/check.yaml", "configs/convert.yaml"} <= set(CONFIGS)
     assert "configs/targets/my_chip.yaml" in TARGETS
 
 
@@ -68,6 +68,20 @@ def test_convert_with_its_configuration(tmp_path: Path, capsys: pytest.CaptureFi
     assert run(["convert", MODEL, "--config", "configs/convert.yaml", "-o", str(out)]) == 0
     assert out.is_file()
     assert "samples (calibration.npz)" in capsys.readouterr().out
+
+
+def test_batch_with_its_jobs(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Every job of the file is done; its results go elsewhere for once."""
+    for name in ("samples", "configs"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    text = (ROOT / "configs/batch.yaml").read_text("utf-8").replace("../build", "build")
+    jobs = tmp_path / "batch.yaml"
+    jobs.write_text(text.replace("../samples", "samples"))
+    assert run(["batch", str(jobs), "-q"]) == 0
+    assert run(["batch", str(jobs), "--verify-lock"]) == 0
+    assert capsys.readouterr().err == "npuconv: 7 of 7 jobs are as locked\n"
+    assert (tmp_path / "build/batch/upscale.npu.onnx").is_file()
+    assert (tmp_path / "build/batch/rknn/qdq/model.npu.onnx").is_file()
 
 
 @pytest.mark.parametrize("path", TARGETS)

@@ -24,6 +24,7 @@ GUIDES = (
     "report",
     "accuracy",
     "verify",
+    "batch",
     "targets",
     "writing_rules",
     "writing_passes",

@@ -81,8 +81,10 @@ class Options(_Strict):
     offload: bool = Field(
         True, description="turn what is a convolution in disguise into one the device takes"
     )
-    pad_on_host: bool = Field(
-        True, description="let the host pad what it makes, where samples show finer steps by that"
+    pad_on_host: Literal["inputs", "all", "never"] = Field(
+        "inputs",
+        description="inputs of the model, or all tensors of the host, that the host may pad, "
+        "where samples show finer steps by that",
     )
     prefer: tuple[Form, ...] = Field(
         (),

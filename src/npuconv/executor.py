@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -24,6 +25,11 @@ def limit_threads(count: int) -> None:
     """
     global _limit
     _limit = count
+
+
+def cores() -> int:
+    """How many of them this process may use at once."""
+    return _limit or os.cpu_count() or 1
 
 
 class Session:

@@ -4,9 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
+from contextvars import ContextVar
 from pathlib import Path
 
 from npuconv.errors import OutputError
+
+_written: ContextVar[list[Path] | None] = ContextVar("written", default=None)
+
+
+@contextlib.contextmanager
+def noted() -> Iterator[list[Path]]:
+    """What is written from here on, in this thread: complete files, in order."""
+    found: list[Path] = []
+    token = _written.set(found)
+    try:
+        yield found
+    finally:
+        _written.reset(token)
 
 
 def write(path: str | Path, data: bytes | str) -> None:
@@ -29,11 +44,18 @@ def write(path: str | Path, data: bytes | str) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         part.replace(target)
+        _note(target)
     except OSError as error:
         raise OutputError(f"{path}: cannot be written: {error.strerror}") from None
     finally:
         with contextlib.suppress(OSError):
             part.unlink()
+
+
+def _note(path: Path) -> None:
+    found = _written.get()
+    if found is not None and path not in found:
+        found.append(path)
 
 
 def check_writable(path: str | Path) -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+import types
 from pathlib import Path
 
 import onnx
@@ -47,10 +48,20 @@ class Notes(Silent):
 def cluster():
     """Two workers on loopback; they come back when they are killed."""
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None,
+        n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0",
         silence_logs="CRITICAL",
     ) as made:  # fmt: skip
         yield made
+
+
+@pytest.fixture
+def near():
+    """A cluster in this process."""
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0",
+        silence_logs="CRITICAL",
+    ) as made:  # fmt: skip
+        yield made.scheduler_address
 
 
 def jobs(write, *models, output="build"):
@@ -58,12 +69,13 @@ def jobs(write, *models, output="build"):
     return write(JOBS.format(models=", ".join(models), output=output), f"{output}.yaml")
 
 
-def test_the_same_bytes(models, write):
+@pytest.mark.e2e
+def test_the_same_bytes(models, write, near):
     """On this machine, on a cluster with shared files, and with files that are sent."""
     names = ["models/good.onnx", "models/refused.onnx", "models/corrupt.onnx"]
     reports, trees = [], []
     for output, keywords in {
-        "here": {}, "shared": {"local_cluster": 2}, "shipped": {"local_cluster": 2, "ship": True},
+        "here": {}, "shared": {"local_cluster": 2}, "shipped": {"scheduler": near, "ship": True},
     }.items():  # fmt: skip
         report = npuconv.run_batch(jobs(write, *names, output=output), **keywords)
         reports.append([(job.name, job.status, job.message) for job in report.jobs])
@@ -74,6 +86,7 @@ def test_the_same_bytes(models, write):
     assert npuconv.run_batch(models / "shipped.yaml").jobs[0].unchanged
 
 
+@pytest.mark.e2e
 def test_a_worker_dies(mischief, write, cluster):
     """Its job is done elsewhere; what the job was doing there ends with it."""
     for name in ("m0", "m1"):
@@ -115,6 +128,7 @@ if any(one.endswith("batch.worker") for one in sys.orig_argv):
 """
 
 
+@pytest.mark.e2e
 def test_a_job_that_kills_workers(mischief, write):
     """It is given up after two, and the others are done."""
     (mischief / "hooks" / "sitecustomize.py").write_text(MURDER)
@@ -151,15 +165,48 @@ def test_an_interrupt_ends_the_jobs(mischief, write, cluster):
     assert mischief
 
 
-def test_another_version(models, write, monkeypatch):
+def test_another_version(models, write, monkeypatch, near):
     """A worker with other versions would write other bytes."""
     monkeypatch.setattr("npuconv.batch.cluster.tools", lambda: {"npuconv": "9", **versions})
     from npuconv.batch.digests import tools
 
     versions = {name: text for name, text in tools().items() if name != "npuconv"}
-    report = npuconv.run_batch(jobs(write, "models/good.onnx"), local_cluster=1)
+    report = npuconv.run_batch(jobs(write, "models/good.onnx"), scheduler=near)
     assert [job.status for job in report.jobs] == ["failed", "failed"]
     assert f"has npuconv {npuconv.__version__}, not 9" in report.jobs[0].message
+    assert models
+
+
+def breaks(*_arguments):
+    """A worker whose disk is full."""
+    raise OSError("no space left")
+
+
+def loses(*_arguments):
+    """What Dask says of a task whose workers have died."""
+    raise distributed.KilledWorker("task", types.SimpleNamespace(address="tcp://x"), 3)
+
+
+@pytest.mark.parametrize(
+    ("do", "status", "said", "times"),
+    [
+        (breaks, "failed", "its worker could not run it: OSError: no space left", 1),
+        (loses, "lost", "its workers died again and again; given up", 10),
+    ],
+)
+def test_a_worker_that_cannot(models, write, near, monkeypatch, do, status, said, times):
+    """An error is told at once; a loss may be the fault of another job, so it is tried again."""
+    tries = []
+
+    def counted(*arguments):
+        tries.append(1)
+        do(*arguments)
+
+    monkeypatch.setattr("npuconv.batch.remote.do", counted)
+    path = write("version: 1\njobs: [{model: models/good.onnx, format: float}]\n")
+    (job,) = npuconv.run_batch(path, scheduler=near).jobs
+    assert (job.status, job.message) == (status, said)
+    assert len(tries) in (0, times)  # the function that runs may be a copy of this one
     assert models
 
 

@@ -193,6 +193,19 @@ def test_settings(models, write, keywords, said):
     assert not (models / "build").exists()
 
 
+def test_without_data(models, write):
+    """The first line of the summary says so."""
+    path = write(
+        "version: 1\ndefaults: {method: minmax, max_samples: 2}\n"
+        "jobs: [{model: models/good.onnx, format: [qdq, float]}]\n"
+    )
+    report = npuconv.run_batch(path)
+    said = "2 jobs: 2 converted; accuracy of 1 is unproven, no calibration data"
+    assert report.summary.headline == said
+    assert [job.synthetic for job in report.jobs] == [True, False]
+    assert models
+
+
 def test_limits_of_the_batch(models, write):
     """They hold for jobs that do not say otherwise."""
     path = write(

@@ -68,7 +68,8 @@ def test_against_numpy(opset, batch):
         assert np.array_equal(own.lows, seen.min(1))
         assert np.array_equal(own.highs, seen.max(1))
         assert np.allclose(own.means, seen.mean(1), rtol=1e-5, atol=1e-6)
-        assert np.allclose(own.squares, (seen**2).mean(1), rtol=1e-5)
+        spread = own.values.astype(np.float64).var(1)
+        assert np.allclose(own.squares, spread + seen.mean(1) ** 2, rtol=1e-4, atol=1e-6)
         assert (own.name, own.axis, own.samples, own.count) == (name, axis, 5, seen.shape[1])
         assert own.lows.dtype == own.values.dtype == np.float32
         assert own.means.dtype == own.squares.dtype == np.float64
@@ -119,7 +120,7 @@ def test_the_same_samples_give_the_same_bytes():
 
 
 def test_memory_does_not_grow_with_the_samples():
-    """Sixty-four take no more than sixteen, but for what the reader is ahead."""
+    """Sixty-four take no more than sixteen, but for the reader's and the workers' lead."""
     model = Net(x=("n", 1, 256, 256)).op("Neg").model()
 
     def peak(count):
@@ -131,7 +132,8 @@ def test_memory_does_not_grow_with_the_samples():
         return size
 
     peak(1)
-    assert peak(64) < peak(16) * 1.1 + 3 * 4 * 256**2
+    ahead, batches = 3, 2 * 8  # samples; whether all of it is there at once is chance
+    assert peak(64) < peak(16) * 1.1 + (ahead + batches) * 4 * 256**2
 
 
 def test_shapes_that_differ_from_sample_to_sample():

@@ -50,7 +50,8 @@ def test_accept_then_pass_then_fail_anew(cli, bad, folder):
     said = "2 accepted errors: rank-unsupported x 2; it still cannot be converted"
     assert said in " ".join(done.out.split())
     assert "Accepted by the baseline: 2" in done.out
-    assert "volume of" not in done.out
+    assert "Conv of rank 5" not in done.out
+    assert "Conv of rank 5" in cli("check", path, "--baseline", BASELINE, "-v").out
     bad("a", "b", "c")
     done = cli("check", path, "--baseline", BASELINE)
     assert done.code == 1

@@ -10,8 +10,8 @@ from npuconv.config import Options
 from npuconv.diagnostics import Severity, Status
 from npuconv.errors import ModelError, UnsupportedModelError, UsageError
 from npuconv.model import load
-from npuconv.pipeline.selection import fails
 from npuconv.pipeline.legalize import legalize
+from npuconv.pipeline.selection import fails
 from zoo import ZOO
 
 X = (1, 4, 8, 8)

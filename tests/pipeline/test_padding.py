@@ -20,9 +20,9 @@ def net(**shape) -> Net:
     return built.op("HardSwish").conv("", (4, 1, 3, 3), group=4, name="b", **PADS)
 
 
-def convert(x=UNIT, built=None, **options):
-    model = (built or net()).model()
-    return npuconv.convert(model, calibration={"x": x}, ignore=["OPS"], **options)
+def convert(x=UNIT, built=None, pad_on_host="all", **options):
+    options |= {"pad_on_host": pad_on_host, "ignore": ["OPS"]}
+    return npuconv.convert((built or net()).model(), calibration={"x": x}, **options)
 
 
 def pads(result) -> list[str]:
@@ -41,7 +41,7 @@ def test_gain():
 
 def test_it_is_done_and_helps():
     """Both tensors, and the device pads no more; the result is better than without."""
-    on, off = convert(), convert(pad_on_host=False)
+    on, off = convert(), convert(pad_on_host="never")
     assert (pads(on), pads(off)) == (["a", "b"], [])
     convs = [n for n in on.model.graph.node if n.op_type == "QLinearConv"]
     assert not any(any(a.ints) for n in convs for a in n.attribute if a.name == "pads")
@@ -50,11 +50,18 @@ def test_it_is_done_and_helps():
 
 def test_what_crosses_is_counted():
     """The report is about the model that is written."""
-    on, off = (convert(pad_on_host=way).report for way in (True, False))
+    on, off = (convert(pad_on_host=way).report for way in ("all", "never"))
     assert on.device.to_device.bytes == 3 * 18 * 18 + 4 * 18 * 18
     assert off.device.to_device.bytes == 3 * 16 * 16 + 4 * 16 * 16
     assert [n.op for n in on.nodes].count("Pad") == 2
     assert [f.code for f in on.findings] == [f.code for f in off.findings]
+
+
+def test_only_inputs_unless_asked():
+    """What else the host makes is padded if that is wanted."""
+    assert pads(npuconv.convert(net().model(), calibration={"x": UNIT})) == ["a"]
+    assert pads(convert(pad_on_host="inputs")) == ["a"]
+    assert pads(convert(pad_on_host="inputs", io="int8")) == []
 
 
 def test_not_where_both_signs_reach_as_far():

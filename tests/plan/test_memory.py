@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx
 import pytest
 
@@ -29,6 +30,11 @@ def test_constants_take_no_part():
     """Weights, and what is computed of constants alone, are no activations."""
     net = Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3), pads=[1, 1, 1, 1])
     assert peak(read(net.model())).bytes == (3 + 4) * 64 * 4
+    model = Net(x=(1, 8)).op("Relu").model()
+    value = onnx.numpy_helper.from_array(np.ones(1000, np.float32))
+    model.graph.node.insert(0, onnx.helper.make_node("Constant", [], ["k"], value=value))
+    model.graph.node.insert(1, onnx.helper.make_node("Neg", ["k"], ["n"]))
+    assert peak(read(model)).bytes == 2 * 8 * 4
 
 
 def test_outputs_live_to_the_end():
@@ -39,15 +45,24 @@ def test_outputs_live_to_the_end():
     assert peak(read(model)).bytes == 3 * 8 * 4
 
 
+def test_integers_stay_as_wide():
+    """What is no float number would not be int8 either."""
+    net = Net(x=(1, 8)).op("Shape", name="s")
+    worst = peak(read(net.model()))
+    assert (worst.bytes, worst.int8_bytes) == (8 * 4 + 2 * 8, 8 + 2 * 8)
+
+
 @pytest.mark.parametrize("shape", [(1, "h", 4), (1, None, 4)])
 def test_unknown_extents(shape):
     """Nothing is guessed; a batch that is left open is one sample."""
     assert peak(read(Net(x=shape).op("Relu").model())) is None
     assert peak(read(Net(x=("N", 4)).op("Relu").model())).bytes == 32
+    unknown = Net(x=(1, 4)).op("Thing", domain="com.example").op("Relu").model()
+    assert peak(read(unknown)) is None
 
 
 def test_unknown_types():
-    """Of strings nobody knows how long they are."""
+    """Of strings nobody says how long they are."""
     graph = onnx.helper.make_graph(
         [onnx.helper.make_node("Identity", ["x"], ["y"])],
         "g",

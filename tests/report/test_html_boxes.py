@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from npuconv.report import html
 from npuconv.report.html_boxes import activations, boxes_of, edges_of
 from npuconv.report.html_graph import picture
-from npuconv.report.schema import LayerQuant, Quantization, TensorQuant
+from npuconv.report.schema import LayerQuant, Quantization, TensorQuant, WeightQuant
 from report.factory import finding, make_clean
 from report.graphs import chain, node, report_of
 
@@ -113,3 +114,48 @@ def test_a_thousand_nodes():
     drawn = picture(report_of(chain(1000)))
     assert len(drawn.cards) == 1002
     assert len({(card.x, card.y) for card in drawn.cards}) == 1002
+
+
+def test_the_layer_of_a_box():
+    """Its weights, and a tensor with a scale for each channel."""
+    weights = WeightQuant(
+        minimum=-0.5, maximum=0.25, channels=8, smallest_reach=0.1, clip_fraction=0.0
+    )
+    layer = LayerQuant(name="a", sqnr_db=30.0, cosine=0.9, weights=weights)
+    tensor = TensorQuant(
+        name="t", scale=0.5, zero_point=0, minimum=-1, maximum=2, clip_fraction=0.0,
+        channels=8, smallest_scale=0.25,
+    )  # fmt: skip
+    quant = Quantization(
+        format="qdq", method="mse", samples=1, source="x", synthetic=False,
+        tensors=(tensor,), layers=(layer,),
+    )  # fmt: skip
+    drawn = picture(report_of([node("a", ["image"], "t")], quantization=quant))
+    rows = dict(drawn.cards[1].rows)
+    assert rows["weights"] == "-0.5 to 0.25"
+    assert rows["scale"] == "0.25 to 0.5, 8 channels"
+    assert not drawn.has_noise
+
+
+def test_what_was_rewritten_is_told_last():
+    """It counts for nothing, but explains what the node is."""
+    gone = finding("a", status="rewritten", message="was odd")
+    drawn = picture(report_of([node("a", ["image"], "t")], findings=(gone, finding("a"))))
+    assert [kind for kind, _ in drawn.cards[1].findings] == ["error", "rewritten"]
+    assert drawn.cards[1].count == 1
+
+
+def test_pages_of_very_many_nodes_have_no_graphs(monkeypatch):
+    """Several reports with more nodes than a browser likes are shown without."""
+    report = report_of(chain(30))
+    assert html.render_many([report, report]).count("data-graph>") == 2
+    monkeypatch.setattr(html, "_MOST_NODES", 50)
+    assert html.render_many([report, report]).count("data-graph>") == 0
+    assert html.render(report).count("data-graph>") == 1
+
+
+def test_what_a_baseline_accepts_is_a_note():
+    """It is told, and marks nothing."""
+    drawn = picture(report_of([node("a", ["image"], "t")], findings=(finding("a", accepted=True),)))
+    assert (drawn.cards[1].worst, drawn.cards[1].count) == ("", 0)
+    assert drawn.cards[1].findings[0][0] == "note"

@@ -9,7 +9,7 @@ import pytest
 from builders import Net
 from npuconv.quant.encoding import Encoding
 from npuconv.tuning.gated import Gate, Rounding
-from npuconv.tuning.probe import noise_powers, single_powers
+from npuconv.tuning.probe import noise_powers
 
 SHAPE = (1, 4, 16, 16)
 LAYERS = 40
@@ -37,10 +37,15 @@ def feeds(count: int = 2) -> list[dict[str, np.ndarray]]:
     return [{"x": rng.standard_normal(SHAPE).astype(np.float32)} for _ in range(count)]
 
 
+def alone() -> np.ndarray:
+    """What each rounding costs, measured by itself."""
+    return np.asarray([noise_powers(chain(), [r], feeds())[0][0] for r in roundings()])
+
+
 def test_few_runs_tell_what_each_rounding_costs():
     """Far fewer probes than roundings, and the largest are found with their size."""
     powers, signal = noise_powers(chain(), roundings(), feeds())
-    exact = single_powers(chain(), roundings(), feeds()).sum(axis=0)
+    exact = alone()
     assert signal > 0
     assert powers.sum() == pytest.approx(exact.sum(), rel=0.1)
     largest = np.argsort(exact)[-10:]
@@ -51,16 +56,10 @@ def test_roundings_can_be_measured_together():
     """Those of one layer are one unknown."""
     together = [k // 20 for k in range(LAYERS)]
     powers, _ = noise_powers(chain(), roundings(), feeds(), together)
-    exact = single_powers(chain(), roundings(), feeds()).sum(axis=0)
+    exact = alone()
     assert powers == pytest.approx([exact[:20].sum(), exact[20:].sum()], rel=0.2)
-
-
-def test_every_sample_is_told_apart():
-    """One row for each."""
-    assert single_powers(chain(), roundings()[:3], feeds(4)).shape == (4, 3)
 
 
 def test_nothing_to_round_makes_no_noise():
     """A model without layers on the device."""
     assert noise_powers(chain(), [], feeds())[0].size == 0
-    assert single_powers(chain(), [], feeds()).shape == (2, 0)

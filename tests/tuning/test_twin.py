@@ -13,7 +13,7 @@ from npuconv.model import save
 from npuconv.plan import Plan
 from npuconv.quant.layer import Rounded
 from npuconv.tuning.gated import GATES, gated
-from npuconv.tuning.twin import activations, nearest, roundings
+from npuconv.tuning.twin import nearest, roundings
 from plans import QUANTIZE, prepare, random_feeds
 
 LOWER = ("lower-convolutions", "lower-carried")
@@ -123,15 +123,6 @@ def test_a_relu_that_is_not_alone_is_not_part_of_the_layer():
     """What is stored is read before it, too."""
     net = image().op("Relu", to="r").output("a", "r")
     assert gates_of(net.model())[-1] == ("first", "output", "a")
-
-
-def test_activations_only():
-    """As their ranges are looked at before the weights are rounded."""
-    model, ctx = read(MODELS["relu"]()), context()
-    prepare(model, ctx)
-    found = activations(model, ctx.plan, ctx.encodings)
-    assert [r.gate.kind for r in found] == ["input", "output", "output"]
-    assert all(r.encoding is not None and r.constants is None for r in found)
 
 
 def test_weights_that_were_tuned():

@@ -52,7 +52,7 @@ def _client(settings: Settings) -> Iterator[Any]:
                     n_workers=settings.local_cluster,
                     threads_per_worker=1,
                     host="127.0.0.1",
-                    dashboard_address=None,
+                    dashboard_address="127.0.0.1:0",
                     silence_logs="CRITICAL",
                 )
             )
@@ -152,17 +152,15 @@ class _Work:
             return
         if future.status == "finished":
             self._finish(job, future.result())
-        elif not self._again(job):
-            text = " ".join(str(future.exception() if future.status == "error" else "").split())
-            said = f": {text}" if text else ""
-            self._end(job, Outcome("lost", f"the cluster has given it up{said}"))
-
-    def _again(self, job: Job) -> bool:
-        """Submit once more a job that was not to blame, or whose files were lost."""
-        if self._tries[job.name] >= _RESUBMISSIONS:
-            return False
-        self._submit(job)
-        return True
+            return
+        error = future.exception() if future.status == "error" else None
+        if not _is_loss(error):  # as where a worker has no npuconv, or no space
+            said = " ".join(f"{type(error).__name__}: {error}".split())
+            self._end(job, Outcome("failed", f"its worker could not run it: {said}"))
+        elif self._tries[job.name] < _RESUBMISSIONS:
+            self._submit(job)
+        else:
+            self._end(job, Outcome("lost", "its workers died again and again; given up"))
 
     def _finish(self, job: Job, result: dict[str, Any]) -> None:
         for path, data in result["files"].items():
@@ -172,3 +170,10 @@ class _Work:
     def _end(self, job: Job, outcome: Outcome) -> None:
         del self._open[job.name]
         self._watcher.finished(job, outcome)
+
+
+def _is_loss(error: BaseException | None) -> bool:
+    """Whether a worker was lost, or files that only it had: the job may not be to blame."""
+    from distributed import KilledWorker
+
+    return error is None or isinstance(error, KilledWorker)

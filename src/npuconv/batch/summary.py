@@ -62,6 +62,7 @@ def _row(root: Path, job: Job, outcome: Outcome, unchanged: bool) -> BatchJob:
         message=outcome.message,
         by_severity=report.summary.by_severity if report else None,
         sqnr_db=report.accuracy.sqnr_db if report and report.accuracy else None,
+        synthetic=bool(report and report.quantization and report.quantization.synthetic),
         files=tuple(
             JobFile(path=shown(path), sha256=digest)
             for path, digest in sorted(outcome.files.items())
@@ -77,5 +78,7 @@ def _summary(rows: Sequence[BatchJob]) -> BatchSummary:
     parts = ", ".join(f"{number} {status}" for status, number in by_status.items())
     codes = {row.exit_code for row in rows}
     worst = EXIT_CODES["bug"] if EXIT_CODES["bug"] in codes else int(any(codes))
-    headline = f"{count(len(rows), 'job')}: {parts}"
+    blind = sum(row.synthetic for row in rows)
+    unproven = f"; accuracy of {blind} is unproven, no calibration data" if blind else ""
+    headline = f"{count(len(rows), 'job')}: {parts}{unproven}"
     return BatchSummary(exit_code=worst, headline=headline, by_status=by_status)

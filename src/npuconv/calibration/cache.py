@@ -24,7 +24,7 @@ from npuconv.executor import RUNTIME
 from npuconv.quant.statistics import Statistics
 from npuconv.samples.feeds import Feed
 
-FORMAT = 1
+FORMAT = 2
 _DIGITS = 32  # of a digest, in file names
 _UNREADABLE = (OSError, ValueError, KeyError, EOFError, MemoryError, zipfile.BadZipFile)
 

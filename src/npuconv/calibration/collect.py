@@ -96,9 +96,16 @@ class _Work:
         return found
 
     def _part(self, samples: Iterator[Marked], first: int) -> dict[str, Statistics]:
+        """Of as many samples as a part has."""
+        part = Part(self._runner, first)
+        try:
+            return self._filled(part, samples, first)
+        finally:
+            part.abandon()  # after an error; else there is nothing left
+
+    def _filled(self, part: Part, samples: Iterator[Marked], first: int) -> dict[str, Statistics]:
         """What is stored is used if all of it fits: until then the samples have to wait."""
-        part, prints = Part(self._runner, first), list[str]()
-        waiting: list[Feed] = []
+        prints, waiting = list[str](), list[Feed]()
         stored = self._shelf.parts_from(first) if self._shelf else []
         for feed, mark in samples:
             prints.append(mark)

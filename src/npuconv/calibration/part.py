@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from npuconv.calibration.runner import Glance, Runner
+from npuconv.calibration.workers import Line
 from npuconv.errors import CalibrationError
 from npuconv.quant.statistics import Doubles, Floats, Integers, Kept, Statistics, thin
 from npuconv.samples.feeds import Feed
@@ -28,6 +29,7 @@ class Part:
     def __init__(self, runner: Runner, first: int) -> None:
         self._runner, self._first = runner, first
         self._waiting: list[Feed] = []
+        self._line = Line[tuple[list[Feed], int], Glance](lambda each: runner.run(*each))
         self._glances: list[Glance] = []
         self._kept: list[list[Kept]] = [[] for _ in runner.tensors]
         self._taken = 0
@@ -53,17 +55,25 @@ class Part:
             CalibrationError: also where a tensor had not always as many channels.
         """
         self._flush()
+        self._keep(self._line.rest())
         _check_channels(self._glances, self._runner.tensors)
         return _summarize(self._glances, self._runner.tensors, self._kept, self._first)
 
+    def abandon(self) -> None:
+        """Nothing of it is wanted any more."""
+        self._line.abandon()
+
     def _flush(self) -> None:
         if self._waiting:
-            glance = self._runner.run(self._waiting, self._first + self._taken)
+            self._keep(self._line.put((self._waiting, self._first + self._taken)))
+            self._taken += len(self._waiting)
+            self._waiting = []
+
+    def _keep(self, glances: Iterable[Glance]) -> None:
+        for glance in glances:
             for own, kept in zip(self._kept, glance.picks.cut(glance.values), strict=True):
                 own.append(kept)
             self._glances.append(replace(glance, values=glance.values[:0].copy()))
-            self._taken += len(self._waiting)
-            self._waiting = []
 
 
 def _shapes(feed: Feed) -> dict[str, tuple[int, ...]]:
@@ -95,7 +105,7 @@ def _summarize(
     samples = sum(layout.samples for layout in layouts)
     counts = np.asarray([layout.counts for layout in layouts])
     ends = np.cumsum(layouts[0].channels)
-    lows, highs, means, squares = _together(glances, counts, layouts[0].channels)
+    lows, highs, means = _together(glances, counts, layouts[0].channels)
     found = {}
     for index, (name, axis) in enumerate(tensors.items()):
         own = slice(ends[index] - layouts[0].channels[index], ends[index])
@@ -103,23 +113,28 @@ def _summarize(
         kept[index].clear()  # while the next is put together, this is not there twice
         found[name] = Statistics(
             name=name, axis=axis, lows=lows[own], highs=highs[own], means=means[own],
-            squares=squares[own], values=some.values, samples=samples,
-            count=int(counts[:, index].sum()), first=first, numbers=some.numbers,
-            widths=some.widths,
+            squares=_squares(some.values, means[own]), values=some.values,
+            samples=samples, count=int(counts[:, index].sum()), first=first,
+            numbers=some.numbers, widths=some.widths,
         )  # fmt: skip
     return found
 
 
 def _together(
     glances: Sequence[Glance], counts: Integers, channels: Integers
-) -> tuple[Floats, Floats, Doubles, Doubles]:
-    """Extremes and moments of all glances, all tensors one behind the other."""
+) -> tuple[Floats, Floats, Doubles]:
+    """Extremes and means of all glances, all tensors one behind the other."""
     shares = np.repeat(counts / counts.sum(axis=0), channels, axis=1)
     lows = np.min([glance.lows for glance in glances], axis=0)
     highs = np.max([glance.highs for glance in glances], axis=0)
     means = np.sum(shares * [glance.means for glance in glances], axis=0)
-    squares = np.sum(shares * [glance.squares for glance in glances], axis=0)
-    # Sums in float32 may leave the bounds by their last bit, or overflow; squares do so soon.
+    # Sums in float32 may leave the bounds by their last bit, or overflow.
     means = np.nan_to_num(means, nan=0.0, posinf=np.inf, neginf=-np.inf)
-    largest = np.maximum(np.abs(lows), np.abs(highs)).astype(np.float64) ** 2
-    return lows, highs, means.clip(lows, highs), np.minimum(squares, largest)
+    return lows, highs, means.clip(lows, highs)
+
+
+def _squares(values: Floats, means: Doubles) -> Doubles:
+    """Mean squares: the spread of the values that were kept, around the mean of all."""
+    if not values.shape[1]:
+        return np.square(means)
+    return np.asarray(np.var(values, axis=1, dtype=np.float64) + np.square(means))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +19,7 @@ from npuconv.quant.statistics import Floats
 from npuconv.samples.feeds import Feed
 
 LARGEST_BATCH = 8
+SETTLED_BY = 6  # runs that it takes to find out how many samples a run may take
 BATCHED_VALUES = 2**20  # beyond, a batch saves nothing: the tensors leave the cache
 _NOISE = 1e-4  # of the largest magnitude: what the order of additions may change
 _HUGE = 1e30  # values whose sum may be beyond float32
@@ -30,10 +32,9 @@ class Glance:
 
     Attributes:
         picks: which values were taken, and of what.
-        lows: float32 [sum of C]; so are highs, means and squares.
+        lows: float32 [sum of C]; so are highs and means.
         highs: maxima.
         means: means.
-        squares: means of squares.
         values: float32, flat; ``picks`` cuts it.
     """
 
@@ -41,7 +42,6 @@ class Glance:
     lows: Floats
     highs: Floats
     means: Floats
-    squares: Floats
     values: Floats
 
 
@@ -61,8 +61,10 @@ class Runner:
         self, model: onnx.ModelProto, tensors: Mapping[str, int | None], total: int | None
     ) -> None:
         self.tensors = dict(tensors)
-        self.batch = 0 if _open_batch(model) else 1
+        worth = total is None or total > SETTLED_BY
+        self.batch = 0 if worth and _open_batch(model) else 1
         self._model, self._total = model, total
+        self._lock = threading.Lock()
         self._layouts: dict[tuple[object, ...], Layout] = {}
 
     def run(self, feeds: Sequence[Feed], number: int) -> Glance:
@@ -112,22 +114,25 @@ class Runner:
 
     def _glance(self, feed: Feed, samples: int, number: int, total: int) -> Glance:
         key = (samples, *((name, x.shape) for name, x in feed.items()))
-        known = self._layouts.pop(key, None)
-        layout = known or self._discover(feed, samples)
+        with self._lock:  # several samples run at once: one of them finds out for all
+            known = self._layouts.get(key)
+            layout = known or self._remember(key, self._discover(feed, samples))
         picks = pick(layout, number, total)
         try:
             found = self._session.run({**feed, taps.PLAN: picks.plan}, taps.KINDS)
         except executor.RuntimeRefusedError:
+            with self._lock:
+                self._layouts.pop(key, None)
             if known is None:
                 raise
             return self._glance(feed, samples, number, total)  # shapes that depend on the data
-        self._remember(key, layout)
         return Glance(picks, *(found[kind] for kind in taps.KINDS))
 
     @cached_property
     def _session(self) -> executor.Session:
         """Made when it is needed: not where all is in the cache."""
-        return executor.Session(taps.insert_taps(self._model, list(self.tensors)), eager=True)
+        tapped = taps.insert_taps(self._model, list(self.tensors))
+        return executor.Session(tapped, threads=1, eager=True)
 
     def _discover(self, feed: Feed, samples: int) -> Layout:
         """Shapes depend on the inputs in ways that only a run tells."""
@@ -144,10 +149,11 @@ class Runner:
             raise executor.RuntimeRefusedError("a batch cannot be cut into samples")
         return layout
 
-    def _remember(self, key: tuple[object, ...], layout: Layout) -> None:
+    def _remember(self, key: tuple[object, ...], layout: Layout) -> Layout:
         self._layouts[key] = layout
         while len(self._layouts) > _SHAPES_KEPT:
             self._layouts.pop(next(iter(self._layouts)))
+        return layout
 
 
 def _open_batch(model: onnx.ModelProto) -> bool:

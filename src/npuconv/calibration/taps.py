@@ -17,13 +17,13 @@ from onnx import TensorProto, helper, numpy_helper
 PREFIX = "npuconv/calibration"
 PLAN = f"{PREFIX}/plan"  # int64 [T * 8]: for each tensor shape [4], starts [2], steps [2]
 PLAN_LENGTHS = (4, 2, 2)
-LOWS, HIGHS, MEANS, SQUARES, VALUES = KINDS = tuple(
-    f"{PREFIX}/{kind}" for kind in ("lows", "highs", "means", "squares", "values")
+LOWS, HIGHS, MEANS, VALUES = KINDS = tuple(
+    f"{PREFIX}/{kind}" for kind in ("lows", "highs", "means", "values")
 )
 _INITIALIZERS_ARE_NO_INPUTS = 4  # since this version of the file format
 _ALL_BUT_CHANNELS = [0, 1, 3]
 _BEFORE_AND_BEHIND = [1, 3]
-_REDUCTIONS = {LOWS: "ReduceMin", HIGHS: "ReduceMax", MEANS: "ReduceMean", SQUARES: "ReduceMean"}
+_REDUCTIONS = {LOWS: "ReduceMin", HIGHS: "ReduceMax", MEANS: "ReduceMean"}
 
 
 def shape_output(index: int) -> str:
@@ -103,8 +103,6 @@ def _taps(name: str, index: int, opset: int) -> list[onnx.NodeProto]:
         node("Shape", [name], "shape"),
         node("Cast", [name], "cast", to=TensorProto.FLOAT),
         node("Reshape", [_own("cast", index), form], "seen"),
-        # ReduceSumSquare takes twice as long as this and a mean.
-        node("Mul", [seen, seen], "squared"),
         *(_reduce(op, kind, index, opset) for kind, op in _REDUCTIONS.items()),
         node("Slice", some, "some"),
         node("Reshape", [_own("some", index), f"{PREFIX}/flat"], VALUES),
@@ -112,7 +110,7 @@ def _taps(name: str, index: int, opset: int) -> list[onnx.NodeProto]:
 
 
 def _reduce(op: str, kind: str, index: int, opset: int) -> onnx.NodeProto:
-    source, made = _own("squared" if kind == SQUARES else "seen", index), _own(kind, index)
+    source, made = _own("seen", index), _own(kind, index)
     if opset < 18:
         return helper.make_node(op, [source], [made], axes=_ALL_BUT_CHANNELS, keepdims=0)
     return helper.make_node(op, [source, f"{PREFIX}/reduced"], [made], keepdims=0)

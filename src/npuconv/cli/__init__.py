@@ -83,6 +83,9 @@ def main() -> None:
     # A large graph is millions of objects that live as long as the process; looking for
     # cycles among them as often as Python does by itself took a third of the time.
     gc.set_threshold(200_000, 20, 100)
+    # Matrices here are small, and layers are solved side by side: threads of BLAS beneath
+    # them doubled the time. It has to be said before numpy is loaded.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     code = run(sys.argv[1:])
     gc.freeze()  # nor need they be searched once more at the end
     sys.exit(code)

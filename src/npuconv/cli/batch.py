@@ -101,8 +101,8 @@ def batch(
 def _settings(flags: dict[str, Any]) -> Any:
     from npuconv.batch.settings import settings
 
-    resume = flags.pop("resume") and not flags.pop("force")
-    return settings(**flags, resume=resume)
+    resume, force = flags.pop("resume"), flags.pop("force")
+    return settings(**flags, resume=resume and not force)
 
 
 def _run(work: Batch, quiet: bool) -> BatchReport:

@@ -30,7 +30,7 @@ class Lines:
         """So many had been done before."""
         self.done += count
         if count:
-            screen.say(f"{count} of {self._total} jobs are done and unchanged", quiet=self._quiet)
+            self.say(f"{count} of {self._total} jobs are done and unchanged")
 
     def started(self, job: Job) -> None:
         """Nothing is said of it."""
@@ -45,7 +45,11 @@ class Lines:
         self.done += 1
         cause = "" if outcome.finished else f": {outcome.message}"
         text = f"[{self.done}/{self._total}] {job.name}: {outcome.status}{cause}"
-        screen.say(plain(text), quiet=self._quiet)
+        self.say(plain(text))
+
+    def say(self, text: str) -> None:
+        """A line for people."""
+        screen.say(text, quiet=self._quiet)
 
 
 class Bars(Lines):
@@ -79,6 +83,12 @@ class Bars(Lines):
         if job.name in self._tasks:
             self._progress.remove_task(self._tasks.pop(job.name))
         super().finished(job, outcome)
+
+    def say(self, text: str) -> None:
+        """Above the bars, which would otherwise be written over."""
+        self._progress.console.print(
+            f"npuconv: {text}", markup=False, highlight=False, soft_wrap=True
+        )
 
 
 @contextlib.contextmanager

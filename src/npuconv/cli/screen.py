@@ -61,21 +61,22 @@ def progress(
 
         def step(stage: str, done: int, total: int) -> None:
             if stage not in tasks:
-                tasks[stage] = bar.add_task(stage, total=total, rate="")
-            bar.update(tasks[stage], completed=done, total=total, rate=_rate(bar, tasks[stage]))
+                tasks[stage] = bar.add_task(stage, total=total, text="")
+            bar.update(tasks[stage], completed=done, total=total)
+            text = f"{done}/{total} {_rate(bar, tasks[stage])}"
+            bar.update(tasks[stage], text=text.rstrip())
             if then and done == total and then not in tasks:
-                tasks[then] = bar.add_task(then, total=None, rate="")
+                tasks[then] = bar.add_task(then, total=None, text="")
 
         yield step
 
 
 def _columns() -> list[ProgressColumn]:
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
     left = TimeRemainingColumn(elapsed_when_finished=True)
-    rate = TextColumn("{task.fields[rate]}")
-    bar = BarColumn(bar_width=24)
-    return [TextColumn("{task.description}"), bar, MofNCompleteColumn(), rate, left]
+    text = TextColumn("{task.fields[text]}")
+    return [TextColumn("{task.description}"), BarColumn(bar_width=24), text, left]
 
 
 def _rate(bar: Progress, task: TaskID) -> str:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 FEW = 2  # samples that are looked at: signs of channels do not take many
 GAIN_DB = 2.0  # of finer steps; a tensor of only positive values gains 6
-MOST = 1.5  # times as many bytes may cross for it
+MOST = 3.0  # times as many bytes of it may cross: small maps grow most, and are little
 CHANNELS = 1
 
 
@@ -71,16 +71,17 @@ def gain(lows: NDArray[np.float64], highs: NDArray[np.float64]) -> float:
 
 def _candidates(work: Legalized) -> dict[str, list[Node]]:
     """Tensors of the host, or of the user, that convolutions of the device pad alike."""
-    plan, io = work.plan, work.options.io
-    if not work.options.pad_on_host or work.target.unlisted_operators == "error":
+    plan, options = work.plan, work.options
+    which = options.pad_on_host
+    if which == "never" or work.target.unlisted_operators == "error":
         return {}
     inside = {t.name for node in (*plan.device, *plan.carried) for t in node.outputs}
-    inside |= {t.name for t in work.model.graph.inputs} if io == "int8" else set()
-    return {
-        name: convs
-        for name, convs in readers(plan).items()
-        if name not in inside and _pad_alike(convs)
-    }
+    given = {tensor.name for tensor in work.model.graph.inputs}
+    found = {name: convs for name, convs in readers(plan).items() if _pad_alike(convs)}
+    wanted = given & found.keys() if which == "inputs" else found.keys() - inside
+    # Inputs that the user gives as integers are not the host's.
+    wanted -= given if options.io == "int8" else set()
+    return {name: convs for name, convs in found.items() if name in wanted}
 
 
 def _pad_alike(convs: Iterable[Node]) -> bool:

@@ -33,6 +33,7 @@ SYNTHETIC = (
     "accuracy is unproven, calibrated on synthetic inputs: 10 to 30 dB are usually lost; "
     "give --calibration with a handful of real inputs"
 )
+NOTHING_LEFT = "the device runs none of it: no convolution is left for the device, all stays float"
 
 
 @dataclass
@@ -70,6 +71,7 @@ def quantize(work: Legalized, source: Source, progress: Progress) -> Quantized:
     )
     unused = (f"--format {form.name} needs no samples: those given are not used",)
     warnings = (unused if source is not None else ()) + _still_float(work)
+    warnings = (*_nothing_left(work), *warnings)
     return Quantized(proto, unscaled if form.phases else None, warnings=warnings)
 
 
@@ -83,11 +85,12 @@ def _with_samples(
     used, kept = _split(samples)
     if padding.pad(work, float_proto, used):
         float_proto = save.to_proto(work.model)
-    found = ranges.calibrate(work, float_proto, used, progress)
+    judges = (kept or samples)[:HELD_OUT_MAX]
+    found = ranges.calibrate(work, float_proto, used, judges, progress)
     labels = tune.tune(work, found)
     judge(work, float_proto, used, found.stats, found.encodings.by_tensor)
     tensors, layers = tensor_rows(work.plan, found), layers_of(work)
-    weights, judges = weight_rows(work, found), (kept or samples)[:HELD_OUT_MAX]
+    weights = weight_rows(work, found)
     found, budget = buy(work, float_proto, found, used, judges)
     costs = tune.measure_shares(work, save.to_proto(work.model), found, used)
     if budget is not None:
@@ -108,8 +111,8 @@ def _with_samples(
         layers=with_shares(rows, layers, costs, labels, weights),
         budget=budget,
     )
-    warnings = _warnings(samples, assumed, measured, kept is not None) + _still_float(work)
-    return Quantized(proto, report, measured, (*warnings, *found.notes))
+    warnings = _nothing_left(work) or _warnings(samples, assumed, measured, kept is not None)
+    return Quantized(proto, report, measured, (*warnings, *_still_float(work), *found.notes))
 
 
 def _hand_over(work: Legalized, found: Calibrated) -> None:
@@ -199,6 +202,11 @@ def _warnings(
         warnings.append("too few samples to keep some apart: measured on those calibrated with")
     warnings.extend(samples.notes)
     return tuple(warnings)
+
+
+def _nothing_left(work: Legalized) -> tuple[str, ...]:
+    """Where nothing is rounded, it does not matter how good the samples are."""
+    return () if work.plan.device else (NOTHING_LEFT,)
 
 
 def _still_float(work: Legalized) -> tuple[str, ...]:

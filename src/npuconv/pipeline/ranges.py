@@ -10,30 +10,28 @@ from typing import TYPE_CHECKING
 from npuconv.calibration.cache import Cache
 from npuconv.calibration.collect import collect
 from npuconv.errors import CalibrationError
+from npuconv.pipeline.trials import first_convolution
 from npuconv.plan.channels import Channels, trace
 from npuconv.tuning.bounds import uniform
-from npuconv.tuning.margins import unseen
+from npuconv.tuning.candidates import CANDIDATES, best
 from npuconv.tuning.patches import gather, layer_of
-from npuconv.tuning.refine import refine
 from npuconv.tuning.scales import Encodings, encode
-from npuconv.tuning.twin import activations
+from npuconv.tuning.twin import settled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
     import onnx
 
     from npuconv.pipeline.legalize import Legalized
-    from npuconv.plan import Plan
     from npuconv.quant.moments import Moments
     from npuconv.quant.statistics import Statistics
     from npuconv.samples import Samples
 
 Progress = Callable[[str, int, int], None]  # stage, done, total
-MANY = 32  # samples whose windows are looked at: enough of them, and memory stays bounded
-FEW = 6  # samples that candidates are tried on
-_LITTLE = 0.45  # of what a tensor may hold is not shown by the samples: do not clip more
+JUDGES = 4  # samples that ways of choosing ranges are compared on
+MANY = 12  # samples whose windows are looked at: as many windows as of more samples
 
 
 @dataclass
@@ -47,9 +45,20 @@ class Calibrated:
 
 
 def calibrate(
-    work: Legalized, proto: onnx.ModelProto, samples: Samples, progress: Progress
+    work: Legalized,
+    proto: onnx.ModelProto,
+    samples: Samples,
+    judges: Samples,
+    progress: Progress,
 ) -> Calibrated:
     """Run the samples and choose how every int8 tensor is stored.
+
+    Args:
+        work: a legal float model.
+        proto: the same.
+        samples: what ranges are made from.
+        judges: samples that tell which way of choosing ranges is best.
+        progress: called with a stage and how far it is.
 
     Raises:
         CalibrationError: samples that cannot be used.
@@ -58,16 +67,27 @@ def calibrate(
     channels = trace(work.plan, _all_tensors(work) if _per_tensor(work) else whole)
     cache = Cache(work.options.cache) if work.options.cache else None
     with _timed(work, "calibrate"):
-        stats = _collect(work, proto, watched(work.plan, channels), samples, progress, cache)
+        stats = _collect(work, proto, watched(work, channels), samples, progress, cache)
     with _timed(work, "moments"):
         moments = _moments(work, proto, samples)
+
+    def encoded(method: str, room: float) -> Encodings:
+        return encode(work.model, work.plan, channels, stats, method, whole, moments, room)
+
     with _timed(work, "ranges"):
-        method = work.options.method
-        found = encode(work.model, work.plan, channels, stats, method, whole, moments)
-    if work.options.method == "auto":
-        with _timed(work, "refine"):
-            found = _refined(work, proto, found, stats, samples[:FEW])
+        if work.options.method == "auto":
+            found = _best(work, proto, (encoded(*each) for each in CANDIDATES), judges)
+        else:
+            found = encoded(work.options.method, 1.0)
     return Calibrated(found, stats, moments, list(cache.notes) if cache else [])
+
+
+def _best(
+    work: Legalized, proto: onnx.ModelProto, found: Iterator[Encodings], judges: Samples
+) -> Encodings:
+    if not work.plan.groups:  # nothing to choose
+        return next(found)
+    return best(work.model, proto, work.plan, found, list(judges[:JUDGES]))
 
 
 def _timed(work: Legalized, stage: str) -> AbstractContextManager[None]:
@@ -98,10 +118,19 @@ def _all_tensors(work: Legalized) -> list[str]:
     return [name for group in work.plan.groups for name in group.tensors]
 
 
-def watched(plan: Plan, channels: Channels) -> dict[str, int | None]:
-    """Tensors to look at, with their channel axis: ends of groups, and what layers put out."""
+def watched(work: Legalized, channels: Channels) -> dict[str, int | None]:
+    """Tensors to look at, with their channel axis: ends of groups, and what layers put out.
+
+    What a Relu or Clip cuts off is looked at where training has told something of it, and
+    for the first layer. Elsewhere it would take as long as the model itself.
+    """
+    plan, first = work.plan, first_convolution(work.model)
     names = [name for group in plan.groups for name in group.ends]
-    names += [conv.outputs[0].name for conv in plan.device]
+    for conv in plan.device:
+        made = conv.outputs[0].name
+        told = conv is first or made in work.ctx.expected
+        if told or settled(work.model, plan, conv) not in names:
+            names.append(made)
     return {name: channels.axis(name) for name in dict.fromkeys(names)}
 
 
@@ -130,17 +159,3 @@ def _moments(work: Legalized, proto: onnx.ModelProto, samples: Samples) -> dict[
     layers = [layer for conv in work.plan.device if (layer := layer_of(conv))]
     few = samples[:MANY]
     return gather(proto, layers, few, len(few)) if layers else {}  # all may be kept float
-
-
-def _refined(
-    work: Legalized,
-    proto: onnx.ModelProto,
-    found: Encodings,
-    stats: Mapping[str, Statistics],
-    samples: Samples,
-) -> Encodings:
-    gates = activations(work.model, work.plan, found.by_tensor)
-    few = {g.name for g in work.plan.groups if max(unseen(stats[e]) for e in g.ends) > _LITTLE}
-    encodings, factors = refine(proto, work.plan, found.by_tensor, gates, list(samples), few)
-    methods = {group: f"measured, range x {factor:g}" for group, factor in factors.items()}
-    return Encodings(encodings, {**found.methods, **methods})

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
+from npuconv.calibration.workers import in_order
 from npuconv.model import query
 from npuconv.tuning.sensitivity import Share, shares
 from npuconv.tuning.twin import roundings
@@ -13,11 +15,13 @@ from npuconv.tuning.weights import solve
 if TYPE_CHECKING:
     import onnx
 
+    from npuconv.model.types import Node
     from npuconv.pipeline.legalize import Legalized
     from npuconv.pipeline.ranges import Calibrated
+    from npuconv.quant.layer import Rounded
     from npuconv.samples import Samples
 
-FEW = 2  # samples that the shares of the layers are measured on
+FEW = 1  # samples that the shares of the layers are measured on
 
 
 def tune(work: Legalized, found: Calibrated) -> dict[str, str]:
@@ -28,17 +32,22 @@ def tune(work: Legalized, found: Calibrated) -> dict[str, str]:
     """
     start = time.perf_counter()
     labels: dict[str, str] = {}
-    for conv in work.plan.device:
-        weight = query.constant_input(conv, 1)
-        if weight is None or conv.name not in found.moments or _per_tensor(work):
-            continue
-        source = found.encodings.by_tensor[conv.inputs[0].name]
-        bias = query.constant_input(conv, 2)
-        rounded, labels[conv.name] = solve(weight, bias, source, found.moments[conv.name])
+    layers = [] if _per_tensor(work) else [c for c in work.plan.device if c.name in found.moments]
+    for conv, (rounded, label) in zip(
+        layers, in_order(partial(_solved, found), layers), strict=True
+    ):
+        labels[conv.name] = label
         if rounded is not None:
             work.ctx.rounded[conv.name] = rounded
     work.timings.append(("weights", time.perf_counter() - start))
     return labels
+
+
+def _solved(found: Calibrated, conv: Node) -> tuple[Rounded | None, str]:
+    source = found.encodings.by_tensor[conv.inputs[0].name]
+    weight, bias = (query.constant_input(conv, k) for k in (1, 2))
+    assert weight is not None  # it has moments
+    return solve(weight, bias, source, found.moments[conv.name])
 
 
 def _per_tensor(work: Legalized) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-BLOCK = 1024  # values of a window whose products are kept; those of different blocks are not
+BLOCK = 256  # values of a window whose products are kept; those of different blocks are not
 KEPT = 256  # windows that are kept as they are, to judge on
 
 

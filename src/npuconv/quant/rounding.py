@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 Doubles = NDArray[np.float64]
 
 LEAST_DAMP = 0.01  # of the mean square, added to all
-_PANEL = 64  # columns after whose rounding those behind them hear of it
+_PANEL = 32  # columns after whose rounding those behind them hear of it
 _NOISE = 1e-6  # of the largest product, what float32 leaves uncertain
 
 
@@ -97,23 +97,24 @@ def compensated(weight: Doubles, scales: Doubles, by: Compensation) -> Doubles:
     Returns:
         [G,M,K], whole numbers.
     """
-    order = by.order[:, None, :]
-    rows = np.take_along_axis(weight / scales[:, :, None], order, axis=2)
+    order = by.order[:, :, None]
+    laid = np.ascontiguousarray((weight / scales[:, :, None]).transpose(0, 2, 1))
+    rows = np.take_along_axis(laid, order, axis=1)
     steps = np.empty_like(rows)
-    for start in range(0, rows.shape[2], _PANEL):
-        _panel(rows, steps, by.factor, start, min(start + _PANEL, rows.shape[2]))
+    for start in range(0, rows.shape[1], _PANEL):
+        _panel(rows, steps, by.factor, start, min(start + _PANEL, rows.shape[1]))
     result = np.empty_like(steps)
-    np.put_along_axis(result, np.broadcast_to(order, steps.shape), steps, axis=2)
-    return result
+    np.put_along_axis(result, np.broadcast_to(order, steps.shape), steps, axis=1)
+    return result.transpose(0, 2, 1)
 
 
 def _panel(rows: Doubles, steps: Doubles, factor: Doubles, start: int, stop: int) -> None:
-    """Round the columns of a panel one by one; then the rest hears of it at once."""
-    errors = np.empty((*rows.shape[:2], stop - start))
+    """Round the inputs [G,K,M] of a panel one by one; then the rest hears of it at once."""
+    errors = np.empty((len(rows), stop - start, rows.shape[2]))
     for k in range(start, stop):
-        steps[:, :, k] = np.clip(np.rint(rows[:, :, k]), -127, 127)
-        error = (rows[:, :, k] - steps[:, :, k]) / factor[:, k, k][:, None]
-        rows[:, :, k + 1 : stop] -= error[:, :, None] * factor[:, None, k, k + 1 : stop]
-        errors[:, :, k - start] = error
-    if stop < rows.shape[2]:
-        rows[:, :, stop:] -= errors @ factor[:, start:stop, stop:]
+        here = rows[:, k]
+        np.rint(here, out=steps[:, k]).clip(-127, 127, out=steps[:, k])
+        error = np.divide(here - steps[:, k], factor[:, k, k, None], out=errors[:, k - start])
+        rows[:, k + 1 : stop] -= factor[:, k, k + 1 : stop, None] * error[:, None, :]
+    if stop < rows.shape[1]:
+        rows[:, stop:] -= factor[:, start:stop, stop:].transpose(0, 2, 1) @ errors

@@ -31,7 +31,7 @@ class Kept(NamedTuple):
 class Statistics:
     """What was seen of one tensor, channel by channel.
 
-    Extremes and moments are of everything seen. The values are of the same positions in
+    Extremes and means are of everything seen. The values are of the same positions in
     every channel, and each sample contributes alike: a sample's positions stand in an order
     of which every beginning is spread over the tensor, and the more samples there are, the
     shorter the beginning that stays. When even one position of each is too many, every
@@ -44,7 +44,7 @@ class Statistics:
         lows: float32 [C], exact minimum.
         highs: float32 [C], exact maximum.
         means: float64 [C], mean.
-        squares: float64 [C], mean of squares.
+        squares: float64 [C], mean of squares; of the values that are kept, where a model is run.
         values: float32 [C, P], P at most ``capacity(C)``.
         samples: how many were seen.
         count: values seen per channel.

@@ -1,4 +1,4 @@
-"""The summary as SARIF: a run for each report, and one for jobs that ended early."""
+"""The summary as SARIF: a run for the reports, and one for jobs that ended early."""
 
 from __future__ import annotations
 

@@ -141,11 +141,12 @@ class Tally:
 
 def tally(report: Report) -> Tally:
     """Counts what is left to look at; an unknown limit that was made an error is an error."""
-    number = Counter(_kind(one) for one in report.findings if not one.accepted)
-    return Tally(*(number[kind] for kind in ("error", "warning", "note", "unknown")))
+    number = Counter(kind(one) for one in report.findings if not one.accepted)
+    return Tally(*(number[name] for name in ("error", "warning", "note", "unknown")))
 
 
-def _kind(finding: FindingInfo) -> str:
+def kind(finding: FindingInfo) -> str:
+    """What a finding counts as: ``unknown``, ``rewritten``, or its severity."""
     if finding.status is Status.REWRITTEN:
         return "rewritten"
     unknown = finding.status is Status.UNKNOWN and finding.severity is not Severity.ERROR

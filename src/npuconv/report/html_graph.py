@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from npuconv.diagnostics import Severity, Status
 from npuconv.report import words
+from npuconv.report.digest import kind
 from npuconv.report.escape import visible
 from npuconv.report.html_boxes import Box, activations, boxes_of, edges_of
 from npuconv.report.html_columns import HEIGHT, draw
@@ -17,7 +17,7 @@ from npuconv.report.schema import FindingInfo, LayerQuant, Report, TensorQuant
 _BRIEF, _TITLE, _NAME = 11, 21, 26  # columns of text that fit into a box
 _SHADES = 5  # of a box, by its share of the MACs or of the noise
 _TOLD = 6  # findings of a box that are told
-_LABELS = {"error": "error", "warning": "warning", "unknown": "unknown"}
+_LABELS = ("error", "warning", "unknown")  # what is left to look at, the worst first
 
 Row = tuple[str, str]
 
@@ -47,7 +47,7 @@ class Card:
             "name": visible(self.box.name),
             "names": [visible(name) for name in self.box.names],
             "rows": [[key, visible(text)] for key, text in self.rows],
-            "findings": [[kind, visible(text)] for kind, text in self.findings],
+            "findings": [[label, visible(text)] for label, text in self.findings],
         }
 
 
@@ -115,7 +115,7 @@ class _About:
             brief=_head(visible(_brief(box)), _BRIEF),
             title=_head(visible(box.title), _TITLE),
             name=elide(visible(box.name), _NAME),
-            worst=next((kind for kind in _LABELS if kind in kinds), ""),
+            worst=next((name for name in _LABELS if name in kinds), ""),
             count=len(left),
             macs_shade=_shade(box.macs or 0, most),
             noise_shade=_shade(noise, 1.0),
@@ -188,10 +188,8 @@ def _tensor(tensor: TensorQuant) -> list[Row]:
 
 
 def _kind(finding: FindingInfo) -> str:
-    if finding.status is Status.REWRITTEN:
-        return "rewritten"
-    unknown = finding.status is Status.UNKNOWN and finding.severity is not Severity.ERROR
-    return "unknown" if unknown else finding.severity.value
+    """As it counts; what a baseline accepts is no more than a note."""
+    return "note" if finding.accepted else kind(finding)
 
 
 def _told(findings: list[FindingInfo]) -> list[Row]:

@@ -40,6 +40,9 @@ class BatchJob(Part):
         None, description="findings; null where it has no report"
     )
     sqnr_db: float | None = Field(None, description="of the int8 model; null: not measured, exact")
+    synthetic: bool = Field(
+        False, description="calibrated on synthetic inputs: its accuracy is unproven"
+    )
     files: tuple[JobFile, ...] = ()
     _report: Report | None = PrivateAttr(None)
     _unchanged: bool = PrivateAttr(False)

@@ -17,12 +17,12 @@ import numpy as np
 
 from npuconv.errors import CalibrationError
 from npuconv.samples import advice
+from npuconv.samples.archive import Rows, Streamed
 from npuconv.samples.feeds import Array, Feed, InputSpec, Samples, choose, matches
+from npuconv.samples.values import check_values
 
 # The name numpy gives to an array saved without one.
 UNNAMED = "arr_0"
-# Rows checked at once, so that a memory-mapped file is never in memory as a whole.
-_CHUNK = 64
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Column:
     """
 
     spec: InputSpec
-    array: Array
+    array: Rows
     rows: int
 
     def __len__(self) -> int:
@@ -106,10 +106,10 @@ def make_table(
         where = f"{label}: array {chosen[spec.name]!r}"
         array = _as_array(where, arrays[chosen[spec.name]])
         rows = _rows_per_sample(where, array, spec, complete)
-        array = array[None] if complete else array
+        array = np.asarray(array)[None] if complete else array
         columns.append(Column(spec, array, rows))
         notes += _check_type(where, array, spec)
-        _check_values(where, array, spec)
+        check_values(where, array, spec)
         if len(array) % max(rows, 1):
             notes.append(f"rows that do not fill a batch of {rows} are ignored")
     _check_lengths(label, columns)
@@ -159,9 +159,9 @@ def open_feeds(
     return choose(lambda k: tables[k].feed(0), len(tables), limit, "dicts of arrays", found)
 
 
-def _as_array(where: str, value: object) -> Array:
+def _as_array(where: str, value: object) -> Rows:
     try:
-        array = np.asanyarray(value)
+        array = value if isinstance(value, Streamed) else np.asanyarray(value)
     except ValueError:
         raise CalibrationError(f"{where}: rows of different shapes") from None
     if array.dtype.kind not in "biuf":
@@ -170,7 +170,7 @@ def _as_array(where: str, value: object) -> Array:
     return array
 
 
-def _rows_per_sample(where: str, array: Array, spec: InputSpec, complete: bool) -> int:
+def _rows_per_sample(where: str, array: Rows, spec: InputSpec, complete: bool) -> int:
     """Rows per sample, or 0 if a row (or, with ``complete``, the array) is a whole input."""
     lengths, rows = spec.lengths, array.shape[1:]
     if complete:
@@ -189,7 +189,7 @@ def _rows_per_sample(where: str, array: Array, spec: InputSpec, complete: bool) 
     )
 
 
-def _check_type(where: str, array: Array, spec: InputSpec) -> list[str]:
+def _check_type(where: str, array: Rows, spec: InputSpec) -> list[str]:
     """Refuse a type that cannot be the input's without guessing; note a harmless change."""
     have, want = array.dtype, spec.dtype
     if have.kind == want.kind == "f":
@@ -207,32 +207,6 @@ def _check_type(where: str, array: Array, spec: InputSpec) -> list[str]:
             hint=f"convert it with x.astype(np.{want})",
         )
     return []
-
-
-def _check_values(where: str, array: Array, spec: InputSpec) -> None:
-    if not array.size or (array.dtype == spec.dtype and spec.dtype.kind != "f"):
-        return
-    for start in range(0, len(array), _CHUNK):
-        part = np.asarray(array[start : start + _CHUNK])
-        with np.errstate(over="ignore"):
-            cast = part.astype(spec.dtype)
-        if spec.dtype.kind == "f" and not np.isfinite(cast).all():
-            row, here = _first(~np.isfinite(cast))
-            what = f"values beyond {spec.dtype}" if np.isfinite(part[here]) else "NaN or infinity"
-            raise CalibrationError(f"{where}: row {start + row} holds {what}")
-        if spec.dtype.kind != "f" and not _fits(part, spec.dtype):
-            raise CalibrationError(f"{where}: {part.dtype} values that {spec.dtype} cannot hold")
-
-
-def _first(wrong: Array) -> tuple[int, tuple[int, ...]]:
-    """Row and place of the first value that is wrong."""
-    place = tuple(int(k) for k in np.argwhere(wrong)[0])
-    return place[0], place
-
-
-def _fits(values: Array, dtype: np.dtype[Any]) -> bool:
-    lowest, highest = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
-    return lowest <= int(values.min()) and int(values.max()) <= highest
 
 
 def _check_lengths(label: str, columns: Sequence[Column]) -> None:

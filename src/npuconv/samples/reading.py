@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from npuconv.errors import CalibrationError
+from npuconv.samples.archive import Archive
 from npuconv.samples.arrays import UNNAMED, Table, make_table, open_tables, pick
-from npuconv.samples.feeds import Array, InputSpec, Samples, count
+from npuconv.samples.damage import explained
+from npuconv.samples.feeds import InputSpec, Samples, count
 
 ARRAYS = frozenset({".npz", ".npy"})
 IMAGES = frozenset({".jpg", ".jpeg", ".png", ".bmp"})
 
 _ZIP = b"PK"
-_NOT_READ = (OSError, ValueError, EOFError, KeyError, MemoryError, zipfile.BadZipFile, zlib.error)
 
 
 def open_arrays(
@@ -93,42 +93,22 @@ def read_list(path: Path) -> list[Path]:
 
 
 def _read_table(file: Path, inputs: Sequence[InputSpec]) -> Table:
-    return make_table(str(file), _read(file, inputs), inputs)
+    return make_table(str(file), _read(file), inputs)
 
 
 def _read_by_name(folder: Path, stems: Mapping[str, Path], inputs: Sequence[InputSpec]) -> Table:
     chosen = pick(str(folder), list(stems), inputs)
     arrays: dict[str, object] = dict.fromkeys(stems)
     for stem in chosen.values():
-        arrays[stem] = _read(stems[stem], []).get(UNNAMED)
+        arrays[stem] = _read(stems[stem]).get(UNNAMED)
     return make_table(str(folder), arrays, inputs)
 
 
-def _read(file: Path, inputs: Sequence[InputSpec]) -> dict[str, Array | None]:
-    """The arrays of a file by name; None for those that no input needs."""
-    try:
+def _read(file: Path) -> Mapping[str, Any]:
+    """The arrays of a file by name; rows of them are read when their turn comes."""
+    with explained(file):
         with file.open("rb") as stream:
-            if stream.read(2) != _ZIP:
-                # Mapped, a .npy file larger than the memory can be used.
-                return {UNNAMED: np.load(file, mmap_mode="r", allow_pickle=False)}
-            stream.seek(0)
-            # Given a path instead, numpy leaves a damaged archive open.
-            archive = np.load(stream, allow_pickle=False)
-            needed = set(pick(str(file), archive.files, inputs).values())
-            return {name: archive[name] if name in needed else None for name in archive.files}
-    except _NOT_READ as error:
-        raise CalibrationError(f"{file}: {_cause(error)}") from None
-
-
-def _cause(error: BaseException) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    if isinstance(error, EOFError):
-        return "the file is empty"
-    if isinstance(error, MemoryError):
-        return "larger than the memory"
-    if "Object arrays" in str(error) or "Python objects" in str(error):  # mapped or not
-        return "an array of Python objects, which are not read: are all samples of one shape?"
-    if "pickle" in str(error):
-        return "neither .npz nor .npy"
-    return f"damaged: {error}"
+            if stream.read(2) == _ZIP:
+                return Archive(file)
+        # Mapped, a .npy file larger than the memory can be used.
+        return {UNNAMED: np.load(file, mmap_mode="r", allow_pickle=False)}

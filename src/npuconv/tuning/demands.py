@@ -65,6 +65,7 @@ def demands(
     stats: Mapping[str, Statistics],
     centred: Sequence[str] = (),
     moments: Mapping[str, Moments] | None = None,
+    room: float = 1.0,
 ) -> list[Demand]:
     """What is asked of every group.
 
@@ -75,6 +76,7 @@ def demands(
         stats: of the ends of every group, and of what convolutions put out.
         centred: tensors whose zero point must be 0 whatever happens.
         moments: of the windows of convolutions, by node name.
+        room: what extremes are multiplied with.
     """
     padded = {*centred, *_padded(plan)}
     bounds = {t.name: upper_bound(n) for n in plan.carried if n.op in CUTTING for t in n.outputs}
@@ -83,7 +85,7 @@ def demands(
     readers = _readers(plan)
     found = []
     for group in plan.groups:
-        demand = _demand(group, channels, stats)
+        demand = _demand(group, channels, stats, room)
         _constrain(demand, group, channels, padded, cutting)
         for name in group.tensors:
             for conv in readers.get(name, ()):
@@ -111,7 +113,9 @@ def _readers(plan: Plan) -> dict[str, list[Node]]:
     return found
 
 
-def _demand(group: Group, channels: Channels, stats: Mapping[str, Statistics]) -> Demand:
+def _demand(
+    group: Group, channels: Channels, stats: Mapping[str, Statistics], room: float
+) -> Demand:
     members: dict[int, list[tuple[Statistics, int]]] = {}
     for name in group.tensors:
         for slot in channels.slots(name):
@@ -127,8 +131,8 @@ def _demand(group: Group, channels: Channels, stats: Mapping[str, Statistics]) -
     return Demand(
         group.name,
         slots,
-        np.asarray(lows),
-        np.asarray(highs),
+        np.asarray(lows) * room,
+        np.asarray(highs) * room,
         _values(rows),
         np.zeros(len(slots), bool),
         np.full(len(slots), np.inf),

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 from npuconv import executor
+from npuconv.calibration.workers import in_order
 from npuconv.errors import CalibrationError
 from npuconv.model import query
 from npuconv.quant.moments import Moments
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _PREFIX = "npuconv/windows"
 _LEAST, _MOST, _PER_WEIGHT = 1024, 4096, 4  # windows of a layer, all samples together
 _APART = 4  # every so many-th sample is kept apart, to judge on
+_LARGEST = 128  # values of a kernel; beyond it is a mean, whose weights round as they are
 
 
 @dataclass(frozen=True)
@@ -51,11 +53,16 @@ class Layer:
 
 
 def layer_of(conv: Node) -> Layer | None:
-    """The convolution as it stands in a legal model; None without constant weights."""
+    """The convolution as it stands in a legal model; None for one whose windows tell nothing.
+
+    That is one without constant weights, or with a kernel as large as the map.
+    """
     weight = query.constant_input(conv, 1)
     if weight is None:
         return None
     kernel = weight.shape[2:]
+    if math.prod(kernel) > _LARGEST:
+        return None
     ones = [1] * len(kernel)
     group = int(query.attribute(conv, "group", 1))
     shape = query.static_shape(conv.outputs[0])
@@ -88,9 +95,8 @@ def gather(
     """
     found = {layer.name: Moments(layer.group, layer.length) for layer in layers}
     try:
-        session = executor.Session(_tapped(model, layers, samples))
-        for number, feed in enumerate(feeds):
-            values = session.run(feed)
+        session = executor.Session(_tapped(model, layers, samples), threads=1, eager=True)
+        for number, values in enumerate(in_order(session.run, feeds)):
             apart = number % _APART == _APART - 1
             for index, layer in enumerate(layers):
                 windows = _windows(values[f"{_PREFIX}/{index}"], layer)

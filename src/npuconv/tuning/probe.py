@@ -16,6 +16,7 @@ import onnx
 from numpy.typing import NDArray
 
 from npuconv import executor
+from npuconv.calibration.workers import in_order
 from npuconv.quant.nonnegative import solve
 from npuconv.tuning.gated import GATES, Rounding, gated
 
@@ -48,38 +49,23 @@ def noise_powers(
     """
     if not roundings:
         return np.zeros(0), 0.0
-    session = executor.Session(gated(model, roundings))
+    session = executor.Session(gated(model, roundings), threads=1)
     parts = np.arange(len(roundings)) if together is None else np.asarray(together)
     signs = _signs(int(parts.max()) + 1)
     gram, signal = np.zeros((len(signs), len(signs))), 0.0
     for feed in feeds:
-        exact = _outputs(session, feed, np.zeros(len(roundings)))
-        errors = np.stack(
-            [_errors(_outputs(session, feed, AMPLITUDE * r), exact) for r in signs[:, parts]]
-        )
+        exact, errors = _runs(session, feed, AMPLITUDE * signs[:, parts])
         gram += errors @ errors.T / AMPLITUDE**2
         signal += sum(float(values @ values) for values in exact)
     return _powers(signs, gram), signal
 
 
-def single_powers(
-    model: onnx.ModelProto, roundings: Sequence[Rounding], feeds: Sequence[Feed]
-) -> Doubles:
-    """As :func:`noise_powers`, at full size and exactly: one run for each and every sample.
-
-    Returns:
-        float64 [samples,L].
-    """
-    powers = np.zeros((len(feeds), len(roundings)))
-    if not roundings:
-        return powers
-    session = executor.Session(gated(model, roundings))
-    for row, feed in zip(powers, feeds, strict=True):
-        exact = _outputs(session, feed, np.zeros(len(roundings)))
-        for number, gates in enumerate(np.eye(len(roundings))):
-            errors = _errors(_outputs(session, feed, gates), exact)
-            row[number] = float(errors @ errors)
-    return powers
+def _runs(session: executor.Session, feed: Feed, gates: Doubles) -> tuple[list[Doubles], Doubles]:
+    """The exact outputs, and the errors [K,E] with K settings of the gates."""
+    exact = _outputs(session, feed, np.zeros(gates.shape[1]))
+    return exact, np.stack(
+        list(in_order(lambda row: _errors(_outputs(session, feed, row), exact), gates))
+    )
 
 
 def _signs(count: int) -> Doubles:

@@ -61,12 +61,20 @@ def reader_of(
         return None
     place = {slot: k for k, slot in enumerate(own)}
     slots = np.asarray([place[s] for s in channels.slots(conv.inputs[0].name)])
-    made = stats.get(conv.outputs[0].name)
+    made = _made(conv, stats)
     power = 1.0 if made is None else float(np.mean(made.squares))
     size = max(power, 1e-30) ** 0.5
     group = int(query.attribute(conv, "group", 1))
     left = _left(moments[conv.name], weight.shape) if conv.name in moments else None
     return Reader(np.asarray(weight, np.float64) / size, group, slots, left)
+
+
+def _made(conv: Node, stats: Mapping[str, Statistics]) -> Statistics | None:
+    """Of what the layer puts out, or of what its activation lets through of that."""
+    own = conv.outputs[0]
+    behind = [tensor for reader in query.consumers(own) for tensor in reader.outputs]
+    names = [own.name, *(tensor.name for tensor in behind)]
+    return next((stats[name] for name in names if name in stats), None)
 
 
 def _left(moments: Moments, shape: tuple[int, ...]) -> NDArray[np.float64]:

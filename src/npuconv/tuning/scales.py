@@ -30,7 +30,7 @@ class Encodings:
     methods: Mapping[str, str]  # by group
 
 
-def encode(
+def encode(  # noqa: PLR0913 - all that a choice depends on
     model: Model,
     plan: Plan,
     channels: Channels,
@@ -38,6 +38,7 @@ def encode(
     method: str,
     centred: Sequence[str] = (),
     moments: Mapping[str, Moments] | None = None,
+    room: float = 1.0,
 ) -> Encodings:
     """Choose scales and zero points.
 
@@ -49,11 +50,12 @@ def encode(
         method: as ``config.Options.method``.
         centred: tensors whose zero point must be 0.
         moments: of the windows of convolutions, by node name.
+        room: what the extremes that were seen are multiplied with.
     """
     tensors: dict[str, Encoding] = {}
     methods: dict[str, str] = {}
     for group, demand in zip(
-        plan.groups, demands(model, plan, channels, stats, centred, moments), strict=True
+        plan.groups, demands(model, plan, channels, stats, centred, moments, room), strict=True
     ):
         choice = choose(demand, method)
         place = {slot: k for k, slot in enumerate(demand.slots)}

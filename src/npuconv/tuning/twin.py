@@ -50,11 +50,6 @@ def roundings(
     return found
 
 
-def activations(model: object, plan: Plan, encodings: Mapping[str, Encoding]) -> list[Rounding]:
-    """Inputs that the host makes, and outputs, of every layer in its order."""
-    return [r for r in roundings(model, plan, encodings, {}) if r.encoding is not None]
-
-
 def settled(model: object, plan: Plan, conv: Node) -> str:
     """The tensor behind the layer's Relu or Clip, which is what is stored."""
     tensor = conv.outputs[0]

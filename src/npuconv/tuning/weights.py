@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
     Doubles = NDArray[np.float64]
 
-# How much of the mean counts among the products, and shares of the full range to try.
-_VARIANTS = (("uncentred", 1.0, (1.0, 0.9)), ("centred", 0.0, (1.0,)))
-
 
 @dataclass(frozen=True)
 class Problem:
@@ -108,22 +105,18 @@ def _candidates(problem: Problem) -> Iterator[tuple[str, Doubles, Doubles]]:
     reach = np.abs(problem.weight).max(axis=2)
     full = np.where(reach > 0, reach / 127, 1.0)
     yield "nearest", full, np.clip(np.rint(problem.weight / full[:, :, None]), -127, 127)
-    for word, mean, shrinks in _VARIANTS:
-        by = _compensations(problem, mean)
-        for shrink in shrinks:
-            parts = [
-                compensated(problem.weight[:, :, block], full * shrink, one)
-                for block, one in zip(problem.moments.blocks, by, strict=True)
-            ]
-            yield f"compensated, {word}, {shrink:g}", full * shrink, np.concatenate(parts, axis=2)
+    parts = [
+        compensated(problem.weight[:, :, block], full, one)
+        for block, one in zip(problem.moments.blocks, _compensations(problem), strict=True)
+    ]
+    yield "compensated", full, np.concatenate(parts, axis=2)
 
 
-def _compensations(problem: Problem, mean: float) -> list[Compensation]:
+def _compensations(problem: Problem) -> list[Compensation]:
     parts = []
     for number, block in enumerate(problem.moments.blocks):
-        units, means = problem.units[:, block], problem.means[:, block]
+        units = problem.units[:, block]
         products = problem.moments.products(number) / (units[:, :, None] * units[:, None, :])
-        products -= (1 - mean) * means[:, :, None] * means[:, None, :]
         products += np.eye(units.shape[1]) / 12
         parts.append(compensation(products, damping(units.shape[1], problem.moments.count)))
     return parts

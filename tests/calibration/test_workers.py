@@ -1,0 +1,78 @@
+"""Independent work on every core."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from npuconv import executor
+from npuconv.calibration.workers import MOST, in_order
+
+
+@pytest.fixture(params=[1, 2, MOST + 1])
+def room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Cores that there are."""
+    monkeypatch.setattr(executor, "cores", lambda: request.param)
+    return min(request.param, MOST)
+
+
+@pytest.mark.usefixtures("room")
+def test_results_are_in_the_order_of_the_items() -> None:
+    """Also where the first takes longest."""
+
+    def work(item: int) -> int:
+        time.sleep(0.02 if item == 0 else 0)
+        return item * item
+
+    assert list(in_order(work, range(9))) == [k * k for k in range(9)]
+
+
+@pytest.mark.usefixtures("room")
+def test_an_error_comes_in_its_turn() -> None:
+    """After the results before it."""
+
+    def work(item: int) -> int:
+        if item == 3:
+            raise ValueError("three")
+        return item
+
+    several = in_order(work, range(9))
+    assert [next(several) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(ValueError, match="three"):
+        next(several)
+
+
+def test_no_more_items_are_taken_than_are_worked_on(room: int) -> None:
+    """Memory must not grow with the samples."""
+    taken, lock = 0, threading.Lock()
+    most = 0
+
+    def items() -> object:
+        nonlocal taken
+        for item in range(30):
+            with lock:
+                taken += 1
+            yield item
+
+    for done, _ in enumerate(in_order(lambda item: item, items()), 1):  # type: ignore[arg-type]
+        most = max(most, taken - done)
+    assert most <= room - 1 or room == 1
+
+
+def test_what_is_abandoned_does_not_run_on(room: int) -> None:
+    """When the caller stops listening, nothing is at work afterwards."""
+    begun, ended = [], []
+
+    def work(item: int) -> int:
+        begun.append(item)
+        time.sleep(0.005)
+        ended.append(item)
+        return item
+
+    several = in_order(work, range(9))
+    next(several)
+    several.close()  # type: ignore[attr-defined]
+    assert sorted(begun) == sorted(ended)
+    assert len(begun) <= room + 1

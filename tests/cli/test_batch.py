@@ -1,0 +1,209 @@
+"""``npuconv batch``: what is written, what is said, and what decides about it."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import onnx
+import pytest
+from rich.console import Console
+from rich.progress import Progress
+
+from builders import Net
+from npuconv.batch.job import Job, Outcome
+from npuconv.cli import batch_screen
+from npuconv.config import Options
+
+JOBS = "version: 1\njobs:\n  - {model: '*.onnx', format: float}\n"
+
+
+@pytest.fixture
+def jobs(folder, monkeypatch):
+    """Two models, one of them refused, and a jobs file."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+    onnx.save(Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3)).model(), folder / "good.onnx")
+    volume = Net(x=(1, 4, 8, 8, 8)).conv("x", (4, 4, 3, 3, 3)).model()
+    onnx.save(volume, folder / "refused.onnx")
+    (folder / "jobs.yaml").write_text(JOBS)
+    return "jobs.yaml"
+
+
+def test_batch(cli, jobs, folder):
+    """A line for each job that is done, a table, and files beside each other."""
+    done = cli("batch", jobs, "--jobs", 2)
+    assert done.code == 1
+    lines = sorted(re.sub(r"\d/", "", line) for line in done.err.splitlines())
+    assert lines == ["npuconv: [2] good: converted", "npuconv: [2] refused: refused"]
+    assert done.out.startswith("NOT ALL DONE  jobs.yaml: 2 jobs: 1 converted, 1 refused\n")
+    assert "  refused: refused: 1 error" in done.out
+    assert sorted(path.name for path in (folder / "build").iterdir()) == [
+        "batch.report.html", "batch.report.json",
+        "good.npu.onnx", "good.npu.onnx.lock.json", "good.npu.report.html",
+        "good.npu.report.json", "refused.npu.onnx.lock.json", "refused.npu.report.html",
+        "refused.npu.report.json",
+    ]  # fmt: skip
+    page = (folder / "build/batch.report.html").read_text("utf-8")
+    (link,) = re.findall(r'href="(.*good.*)"', page)
+    assert (folder / "build" / link).is_file()
+    again = cli("batch", jobs)
+    assert (again.code, again.out) == (1, done.out)
+    assert again.err == "npuconv: 2 of 2 jobs are done and unchanged\n"
+    assert len(cli("batch", jobs, "--force").err.splitlines()) == 2
+    assert len(cli("batch", jobs, "--no-resume").err.splitlines()) == 2
+
+
+def test_good_jobs(cli, jobs, folder):
+    """Nothing stands against them: 0."""
+    (folder / "refused.onnx").unlink()
+    done = cli("batch", jobs, "-q")
+    assert (done.code, done.out, done.err) == (0, "", "")
+
+
+def test_plan(cli, jobs, folder):
+    """--dry-run shows jobs and what would be done, and writes nothing."""
+    before = sorted(folder.iterdir())
+    done = cli("batch", jobs, "--dry-run")
+    assert (done.code, done.err) == (0, "")
+    assert done.out == (
+        "good: good.onnx on npu-int8 as float\n  -> build/good.npu.onnx\n  not done yet\n"
+        "refused: refused.onnx on npu-int8 as float\n  -> build/refused.npu.onnx\n  not done yet\n"
+        "2 jobs, 2 to do\n"
+    )
+    assert sorted(folder.iterdir()) == before
+    cli("batch", jobs)
+    onnx.save(Net(x=(1, 3, 8, 8)).conv("x", (2, 3, 3, 3)).model(), folder / "good.onnx")
+    done = cli("batch", jobs, "--dry-run")
+    assert "  model changed: sha256\n" in done.out
+    assert "  unchanged\n" in done.out
+    assert done.out.endswith("2 jobs, 1 to do\n")
+
+
+def test_verify_lock(cli, jobs, folder):
+    """Says what is not as locked, and runs nothing."""
+    done = cli("batch", jobs, "--verify-lock")
+    assert done.code == 1
+    assert done.errors == [
+        "npuconv: error: good: not done yet", "npuconv: error: refused: not done yet",
+    ]  # fmt: skip
+    assert not (folder / "build").exists()
+    cli("batch", jobs)
+    done = cli("batch", jobs, "--verify-lock")
+    assert (done.code, done.err) == (0, "npuconv: 2 of 2 jobs are as locked\n")
+    (folder / "build/good.npu.onnx").write_bytes(b"")
+    done = cli("batch", jobs, "--verify-lock", "-q")
+    assert (done.code, done.errors) == (
+        1, ["npuconv: error: good: good.npu.onnx is not what was written"],
+    )  # fmt: skip
+
+
+def test_reports(cli, jobs, folder):
+    """The suffix decides; links lead from where the page is."""
+    (folder / "pages").mkdir()
+    names = ["a.json", "a.md", "a.sarif", "a.xml", "a.txt", "pages/a.html"]
+    flags = [flag for name in names for flag in ("--report", name)]
+    assert cli("batch", jobs, *flags, "-q").code == 1
+    assert all((folder / name).stat().st_size for name in names)
+    assert 'href="../build/good.npu.report.html"' in (folder / "pages/a.html").read_text("utf-8")
+    assert not (folder / "build/batch.report.json").exists()
+    done = cli("batch", jobs, "--output-format", "json", "--report", "b.txt")
+    assert json.loads(done.out) == json.loads((folder / "a.json").read_text("utf-8"))
+    done = cli("batch", jobs, "-v")
+    assert "  build/good.npu.report.json\n" in done.out
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--jobs", 0], "0 is not in the range"),
+        (["--timeout", "soon"], "'soon' is not a duration"),
+        (["--memory", "some"], "'some' is not a size"),
+        (["--report", "x.pdf"], "no report format"),
+        (["--ship"], "give a scheduler"),
+        (["--output-format", "pdf"], "'pdf' is not one of"),
+    ],
+)
+def test_mistakes(cli, jobs, folder, flags, said):
+    """Code 2, one line, and nothing is run."""
+    done = cli("batch", jobs, *flags)
+    assert done.code == 2
+    assert said in done.error
+    assert not (folder / "build").exists()
+
+
+def test_a_jobs_file_that_is_wrong(cli, jobs, folder):
+    """The line says where."""
+    (folder / jobs).write_text(JOBS + "outptu: x\n")
+    done = cli("batch", jobs)
+    assert done.code == 2
+    assert "jobs.yaml:4:1: outptu: unknown key (did you mean 'output'?)" in done.error
+    assert cli("batch", "none.yaml").code == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted(jobs, folder, number):
+    """Ctrl-C and SIGTERM end the running jobs; the rest can be done later."""
+    hooks = folder / "hooks"
+    hooks.mkdir()
+    (hooks / "sitecustomize.py").write_text(
+        "import sys\n"
+        "if any(one.endswith('batch.worker') for one in sys.orig_argv):\n"
+        "    import time, pathlib\n"
+        "    pathlib.Path('started').write_text('x')\n"
+        "    time.sleep(300)\n"
+    )
+    paths = [str(hooks), os.environ["PYTHONPATH"]]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "npuconv", "batch", jobs],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    end = time.monotonic() + 60
+    while not Path("started").exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    process.send_signal(number)
+    assert process.stderr is not None
+    said = process.stderr.read()
+    process.stderr.close()
+    assert process.wait() == 130
+    assert said == "npuconv: error: interrupted; the same command goes on where it stopped\n"
+    assert list((folder / "build").iterdir()) == []
+
+
+def test_bars():
+    """On a terminal a running job has a line that says how far it is."""
+    shown = io.StringIO()
+    job = Job("a\x1b[31m", "a.onnx", "a.npu.onnx", Options(), "npu-int8")
+    with Progress(console=Console(file=shown), disable=True) as progress:
+        bars = batch_screen.Bars(1, progress)
+        bars.started(job)
+        bars.stage(job, "calibrating", 3, 8)
+        (task,) = progress.tasks
+        assert (task.description, task.completed, task.total) == ("a\\x1b[31m", 3, 8)
+        assert task.fields["stage"] == "calibrating"
+        bars.finished(job, Outcome("converted", ""))
+        assert progress.tasks == []
+        bars.stage(job, "late", 1, 1)
+    assert bars.done == 1
+    assert shown.getvalue() == "npuconv: [1/1] a\\x1b[31m: converted\n"
+
+
+def test_on_a_terminal(monkeypatch, capsys):
+    """Bars where there is a terminal, lines elsewhere, nothing when quiet."""
+    with batch_screen.watching(2, quiet=False) as watcher:
+        assert type(watcher) is batch_screen.Lines
+        watcher.skipped(1)
+    assert capsys.readouterr().err == "npuconv: 1 of 2 jobs are done and unchanged\n"
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with batch_screen.watching(2, quiet=False) as watcher:
+        assert isinstance(watcher, batch_screen.Bars)
+    with batch_screen.watching(2, quiet=True) as watcher:
+        assert type(watcher) is batch_screen.Lines

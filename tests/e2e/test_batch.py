@@ -1,0 +1,95 @@
+"""A batch of real models: interrupted, damaged and overloaded, and right all the same."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import npuconv
+
+pytestmark = pytest.mark.e2e
+
+ROOT = Path(__file__).parents[2]
+SHARED = ROOT.parent / "shared"
+NAMES = ("yunet_n_320", "mtcnn_onet", "mnist8_cntk", "zerodce_mdturp")
+
+found = pytest.mark.skipif(
+    not (SHARED / "models").is_dir(), reason="no real models beside the project"
+)
+
+JOBS = """
+version: 1
+defaults: {{target: [npu-int8, {chip}], method: minmax, max_samples: 2}}
+jobs:
+  - {{model: [{models}]}}
+  - {{model: corrupt.onnx, target: npu-int8}}
+  - {{model: {large}, target: npu-int8, memory: 100MiB, output: large}}
+  - {{model: {large}, target: npu-int8, timeout: 0.5, output: late}}
+output: build
+"""
+
+
+def tree(root: Path) -> dict[str, bytes]:
+    """Every file below a folder that is no cache."""
+    files = (path for path in sorted(root.rglob("*")) if path.is_file())
+    return {
+        path.relative_to(root).as_posix(): path.read_bytes()
+        for path in files
+        if ".npuconv-cache" not in path.parts
+    }
+
+
+@pytest.fixture
+def jobs(tmp_path, monkeypatch):
+    """A folder with a jobs file; the same folder elsewhere gives the same bytes."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+
+    def make(name: str) -> Path:
+        home = tmp_path / name
+        home.mkdir()
+        (home / "models").symlink_to(SHARED / "models")
+        (home / "chip.yaml").symlink_to(ROOT / "configs/targets/my_chip.yaml")
+        (home / "corrupt.onnx").write_bytes(
+            (SHARED / "models/mtcnn_onet/model.onnx").read_bytes()[:4000]
+        )
+        globs = ", ".join(f'"models/{one[:-1]}?/model.onnx"' for one in NAMES)
+        text = JOBS.format(
+            chip="chip.yaml", models=globs, large="models/mobilenetv2_imagenet_dq/model.onnx"
+        )
+        (home / "jobs.yaml").write_text(text)
+        return home / "jobs.yaml"
+
+    return make
+
+
+@found
+def test_real_models(jobs):
+    """Two targets, a damaged file, one job too large and one too slow; killed in the middle."""
+    whole, path = jobs("whole"), jobs("killed")
+    report = npuconv.run_batch(whole)
+    ends = {job.name: job.status for job in report.jobs}
+    bad = {name: end for name, end in ends.items() if end not in ("converted", "refused")}
+    assert bad == {
+        "corrupt": "failed", "large/model": "out-of-memory", "late/model": "timeout",
+    }  # fmt: skip
+    assert report.summary.exit_code == 1
+    assert sum(job.ok for job in report.jobs) >= len(NAMES)
+
+    command = [sys.executable, "-m", "npuconv", "batch", str(path), "-q"]
+    process = subprocess.Popen(command)
+    end = time.monotonic() + 120
+    while len(list(path.parent.rglob("*.lock.json"))) < 3 and time.monotonic() < end:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    kept = {p: p.stat().st_mtime_ns for p in path.parent.rglob("*.lock.json")}
+    assert 3 <= len(kept) < len(report.jobs)
+    assert npuconv.run_batch(path).summary == report.summary
+    assert {p: p.stat().st_mtime_ns for p in kept} == kept
+    assert tree(path.parent / "build") == tree(whole.parent / "build")

@@ -1,0 +1,77 @@
+"""What pages show is what the commands print: each is run, in a folder of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.e2e
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+BLOCK = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SAVED = re.compile(r"Save (?:this|it) as `([^`]+)`:\s*$")
+MEASURING = re.compile(r"npuconv convert|score")
+
+
+def parts(page: str) -> Iterator[tuple[str, str, str]]:
+    """Files to save, and commands with the output that is shown, in their order."""
+    text, end = (ROOT / "docs" / page).read_text("utf-8"), 0
+    for found in BLOCK.finditer(text):
+        named = SAVED.search(text[end : found.start()])
+        end = found.end()
+        if named:
+            yield "file", named[1], found[2]
+        elif not found[1]:
+            for one in re.split(r"^\$ ", found[2], flags=re.MULTILINE)[1:]:
+                yield ("command", *split(one))
+
+
+def split(text: str) -> tuple[str, str]:
+    """A command, which may go over several lines, and what follows it."""
+    found = re.match(r"(?:[^\n]*\\\n)*[^\n]*\n", text)
+    assert found is not None, text
+    return found[0], text[found.end() :]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """What the commands name, and nowhere to do harm."""
+    for name in ("samples", "configs"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / "build").mkdir()
+    return tmp_path
+
+
+def blanks(text: str) -> str:
+    """Without those at the ends of lines."""
+    return "\n".join(line.rstrip() for line in text.rstrip().splitlines())
+
+
+@pytest.mark.parametrize("page", ["ci.md", "tutorial.md"])
+def test_shown_output(page: str, folder: Path):
+    """All but numbers of accuracy, which every better way to quantize changes."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    shown = 0
+    for kind, head, body in parts(page):
+        if kind == "file":
+            (folder / head).write_text(body)
+            continue
+        done = subprocess.run(
+            ["bash", "-c", head],
+            cwd=folder,
+            env={**os.environ, "PATH": path},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        if not MEASURING.search(head):
+            assert blanks(done.stdout) == blanks(body), head
+            shown += 1
+    assert shown > 5

@@ -1,0 +1,53 @@
+"""Which way of choosing ranges is best."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from asserts import context, read
+from builders import Net
+from npuconv.model import save
+from npuconv.tuning.candidates import best
+from npuconv.tuning.scales import Encodings
+from plans import prepare, random_feeds
+
+
+def scaled(found: Encodings, factor: float) -> Encodings:
+    """All ranges wider or narrower."""
+    return Encodings(
+        {
+            name: replace(
+                one,
+                scales=np.asarray(one.scales * np.float32(factor), np.float32),
+                nominal=np.float32(one.nominal * np.float32(factor)),
+            )
+            for name, one in found.by_tensor.items()
+        },
+        found.methods,
+    )
+
+
+def chosen(*factors: float) -> int:
+    """Which of these multiples of the exact ranges is taken."""
+    model, ctx = read(Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3)).model()), context()
+    prepare(model, ctx)
+    exact = Encodings(ctx.encodings, {})
+    found = [scaled(exact, factor) for factor in factors]
+    judges = random_feeds(model)
+    taken = best(model, save.to_proto(model), ctx.plan, iter(found), judges)
+    return next(k for k, one in enumerate(found) if one is taken)
+
+
+def test_the_least_noise():
+    """Neither steps that are too coarse, nor ranges that clip."""
+    assert chosen(4.0, 1.0, 0.3) == 1
+    assert chosen(0.3, 4.0, 1.0) == 2
+
+
+def test_the_first_stays_unless_another_is_clearly_better():
+    """A few percent are chance."""
+    assert chosen(1.0, 1.0) == 0
+    assert chosen(1.002, 1.0) == 0
+    assert chosen(1.0, 4.0, 0.3) == 0
