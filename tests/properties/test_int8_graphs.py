@@ -202,7 +202,9 @@ def test_the_runtime_and_the_emulated_device_agree(seed: int) -> None:
     onnx.checker.check_model(int8)
     feed = random_feeds(read(proto), 1)[0]
     one = executor.Session(int8, optimize=False).run(feed)
-    other = executor.Session(as_float(int8)).run(feed)
+    # Not optimized either: onnxruntime 1.31 fuses a Pad with zeros into a MaxPool, which then
+    # pads with the least number.
+    other = executor.Session(as_float(int8), optimize=False).run(feed)
     for name in one:
         size = float(np.abs(one[name]).max()) or 1.0
         assert np.mean(np.abs(one[name] - other[name]) > 1e-4 * size) < 0.02, name

@@ -18,6 +18,7 @@ POOR_DB = 15.0  # below this, what comes out is mostly noise to a user
 @rule(
     "CAL005",
     message="{measured} SQNR against the float model, on {samples} samples; {wanted}",
+    severity=Severity.WARNING,
     at="measured",
     example=Example(
         fires="""
@@ -64,5 +65,5 @@ def accuracy_too_low(model: Model, ctx: RuleContext) -> Iterator[Violation]:
         {"measured": value, "samples": seen.samples, "wanted": wanted},
         value=value,
         limit=f"at least {limit}",
-        severity=Severity.WARNING if goal is None else None,
+        severity=None if goal is None else Severity.ERROR,
     )
