@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from functools import partial
 from typing import TYPE_CHECKING
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from npuconv.quant.layer import Rounded
     from npuconv.samples import Samples
 
-FEW = 1  # samples that the shares of the layers are measured on
+VALUES = 4096  # of outputs: errors of as many are independent enough to be told apart
+MOST = 8  # samples that the shares of the layers are measured on
 
 
 def tune(work: Legalized, found: Calibrated) -> dict[str, str]:
@@ -64,6 +66,13 @@ def measure_shares(
     copies = {
         name: one.node for one in work.ctx.repeats for name, _, is_conv in one.copies if is_conv
     }
-    result = shares(proto, every, list(samples[:FEW]), copies)
+    result = shares(proto, every, list(samples[: _enough(proto)]), copies)
     work.timings.append(("sensitivity", time.perf_counter() - start))
     return result
+
+
+def _enough(proto: onnx.ModelProto) -> int:
+    """Samples that it takes for so many values; an open extent counts as one."""
+    shapes = [output.type.tensor_type.shape.dim for output in proto.graph.output]
+    values = sum(math.prod(dim.dim_value or 1 for dim in dims) for dims in shapes)
+    return max(1, min(MOST, -(-VALUES // max(values, 1))))

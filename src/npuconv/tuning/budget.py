@@ -60,7 +60,9 @@ def spend(
 
     The step that takes away most noise for each multiplication is taken, until the limit
     or the goal is reached. A step is one layer once more, or a layer with all that read it
-    on the device: the noise of the tensor between them only goes if both repeat.
+    on the device: the noise of the tensor between them only goes if both repeat. Steps that
+    are cheap may leave no room for a dear one that is worth more, so what is left is spent
+    also after every layer has been held to two and to three runs, and the best is taken.
 
     Args:
         terms: all noise.
@@ -72,14 +74,39 @@ def spend(
     Returns:
         By layer, only those that run more than once.
     """
-    counts = dict(start or {})
-    spent = sum((counts[name] - 1) * macs[name] for name in counts)
+    found = []
+    for first in range(2, MOST + 1):
+        counts = dict(start or {})
+        for most in range(first, MOST + 1):
+            counts = _spend(terms, macs, limit, enough, counts, most)
+        found.append(counts)
+    reaching = [each for each in found if left(terms, each) <= enough]
+    if reaching:
+        return min(reaching, key=lambda each: _spent(macs, each))
+    return min(found, key=lambda each: left(terms, each))
+
+
+def _spent(macs: Mapping[str, int], counts: Mapping[str, int]) -> int:
+    return sum((times - 1) * macs[name] for name, times in counts.items())
+
+
+def _spend(
+    terms: Sequence[Term],
+    macs: Mapping[str, int],
+    limit: int,
+    enough: float,
+    start: Mapping[str, int],
+    most: int,
+) -> dict[str, int]:
+    """Step by step, no layer more often than ``most`` times."""
+    counts = dict(start)
+    spent = _spent(macs, counts)
     steps, touched = _steps(terms, macs), _touched(terms)
     while left(terms, counts) > enough:
         best, gain, cost = None, 0.0, 0
         for step in steps:
             price = sum(macs[name] for name in step)
-            if spent + price > limit or any(counts.get(n, 1) >= MOST for n in step):
+            if spent + price > limit or any(counts.get(n, 1) >= most for n in step):
                 continue
             worth = _worth(step, counts, touched) / max(price, 1)
             if worth > gain:
