@@ -23,9 +23,10 @@ demo: $(STAMP) ## convert a sample with its calibration data and show the report
 	  --calibration samples/digits/calibration.npz -o build/demo/digits.npu.onnx
 	@echo "The report for a browser: build/demo/digits.npu.report.html"
 
-test: $(STAMP) ## lint, types, layers, documentation, and all tests with their coverage
+test: $(STAMP) ## lint, types, layers, documentation, and all tests; coverage of the fast ones
 	@$(MAKE) --no-print-directory lint type layers docs-check
-	$(BIN)/pytest -n auto --cov --cov-report=term
+	$(BIN)/pytest -n auto -m 'not e2e' --cov --cov-report=term
+	$(BIN)/pytest -n auto -m e2e
 
 unit: $(STAMP) ## the fast tests only
 	$(BIN)/pytest -n auto -m 'not e2e'
@@ -73,7 +74,7 @@ bench: $(STAMP) ## times and memory as ratios to bare onnxruntime, and accuracy
 	$(BIN)/python benchmarks/check_scaling.py
 	$(BIN)/python benchmarks/check_many.py samples
 	$(BIN)/python benchmarks/calibration.py
-	$(BIN)/python benchmarks/batch.py
+	$(BIN)/python benchmarks/jobs_at_once.py
 	$(BIN)/python benchmarks/accuracy.py
 	$(BIN)/python benchmarks/budget.py
 

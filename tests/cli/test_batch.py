@@ -157,7 +157,7 @@ def test_interrupted(jobs, folder, number):
         "if any(one.endswith('batch.worker') for one in sys.orig_argv):\n"
         "    import time, pathlib\n"
         "    pathlib.Path('started').write_text('x')\n"
-        "    time.sleep(300)\n"
+        "    time.sleep(60)\n"
     )
     paths = [str(hooks), os.environ["PYTHONPATH"]]
     process = subprocess.Popen(
@@ -165,6 +165,8 @@ def test_interrupted(jobs, folder, number):
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         stderr=subprocess.PIPE,
         text=True,
+        # A process of a shell's background has it ignored, and hands that on.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     end = time.monotonic() + 60
     while not Path("started").exists() and time.monotonic() < end:

@@ -1,6 +1,6 @@
 """What a second process brings: the same batch with `--jobs 2` and with `--jobs 1`.
 
-    python benchmarks/batch.py [--model MODEL --calibration DATA] [--jobs 2] [--runs 3]
+    python benchmarks/jobs_at_once.py [--model MODEL --calibration DATA] [--jobs 2] [--runs 3]
 
 Four equal jobs, of copies of one model, each run from nothing in a whole process. Runs take
 turns, so that both see the same machine; printed are the medians, and the median of the
