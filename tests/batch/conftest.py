@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import onnx
+import psutil
 import pytest
 
 from builders import Net
@@ -125,3 +127,16 @@ def tree(root: Path) -> dict[str, bytes]:
         for path in found
         if ".npuconv-cache" not in path.parts
     }
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a process is over within some seconds; what nobody has waited for counts."""
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        try:
+            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+                return True
+        except psutil.NoSuchProcess:
+            return True
+        time.sleep(0.05)
+    return False

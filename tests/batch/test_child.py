@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from batch.conftest import job, place
+from batch.conftest import has_ended, job, place
 from npuconv.batch import local
 from npuconv.batch.book import Silent
 from npuconv.batch.child import Child
@@ -125,10 +125,7 @@ def test_a_job_dies_with_its_batch(mischief):
     """A second run must not find one of the first still writing."""
     subprocess.run([sys.executable, "-c", ABANDON], cwd=mischief, check=False)
     pid = int(Path("slow.pid").read_text())
-    end = time.monotonic() + 20
-    while psutil.pid_exists(pid) and time.monotonic() < end:
-        time.sleep(0.05)
-    assert not psutil.pid_exists(pid)
+    assert has_ended(pid)
 
 
 def test_modules_of_the_current_folder_do_not_count(mischief):

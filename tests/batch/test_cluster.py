@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 import npuconv
-from batch.conftest import small, tree
+from batch.conftest import has_ended, small, tree
 from npuconv.batch.book import Silent
 from npuconv.errors import UsageError
 
@@ -110,7 +110,7 @@ def test_a_worker_dies(mischief, write, cluster):
     thread.join()
     assert report.ok, report.summary.headline
     assert len(notes.starts) > len(report.jobs)
-    assert not psutil.pid_exists(killed[0])
+    assert has_ended(killed[0])
 
 
 MURDER = """
