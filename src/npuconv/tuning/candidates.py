@@ -54,7 +54,7 @@ def best(
         proto: the same.
         plan: where every node runs.
         found: encodings to choose from; the first is the one that others must beat.
-        judges: complete inputs that no range was made from.
+        judges: complete inputs that no range was made from, where there are enough samples.
     """
     chosen: Encodings | None = None
     first: Noise | None = None
