@@ -200,7 +200,7 @@ def _row(model: Model, node: Node, win: Window) -> Convolution:
         group=win.group,
         pads=win.auto_pad if automatic else ",".join(map(str, flat_pads(win.pads))),
         parameters=win.parameters(),
-        macs=win.macs(),
+        macs=win.macs,
     )
 
 

@@ -67,7 +67,7 @@ def test_modes_and_channels(op, weight, channels, group, mode, sizes):
 def test_pools():
     """A pool has no weights and as many channels out as in."""
     found = win("MaxPool", None, kernel_shape=[2, 2], strides=[2, 2])
-    assert (found.weight, found.parameters(), found.macs()) == (None, 0, 0)
+    assert (found.weight, found.parameters(), found.macs) == (None, 0, 0)
     assert (found.in_channels, found.out_channels) == (3, 3)
     assert found.kernel == (2, 2)
 
@@ -87,7 +87,7 @@ def test_pools():
 )
 def test_macs(op, weight, shape, attrs, macs):
     """One for each weight and place it is laid on; a symbolic batch counts once."""
-    assert win(op, weight, shape, **attrs).macs() == macs
+    assert win(op, weight, shape, **attrs).macs == macs
 
 
 def test_what_slides_no_kernel():

@@ -76,7 +76,7 @@ def test_channels_last(op, domain, attrs):
     node.outputs[0].shape = [1, 6, 4, 2]
     win = window(as_float(node))
     assert (win.input, win.output) == ((1, 4, 8, 6), (1, 2, 6, 4))
-    assert win.macs() == 2 * 4 * 9 * 24
+    assert win.macs == 2 * 4 * 9 * 24
 
 
 def test_channels_first_of_a_foreign_domain():

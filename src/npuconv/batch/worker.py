@@ -36,7 +36,7 @@ def main() -> None:
     # has taken most of it.
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("300")
-    gc.set_threshold(200_000, 20, 100)  # as the command line does, for the same reason
+    gc.set_threshold(2_000_000, 20, 100)  # as the command line does, for the same reason
     place = request["place"]
     os.chdir(place["root"])
     outcome = run(Job.from_json(request["job"]), place["threads"], place["cache"], say)

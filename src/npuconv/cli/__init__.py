@@ -82,7 +82,7 @@ def main() -> None:
     """Run the command line and exit with its code."""
     # A large graph is millions of objects that live as long as the process; looking for
     # cycles among them as often as Python does by itself took a third of the time.
-    gc.set_threshold(200_000, 20, 100)
+    gc.set_threshold(2_000_000, 20, 100)
     # Matrices here are small, and layers are solved side by side: threads of BLAS beneath
     # them doubled the time. It has to be said before numpy is loaded.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from npuconv.model import geometry, nhwc, query
@@ -79,6 +79,14 @@ class Window:
         """Number of weights."""
         return math.prod(self.weight) if self.weight else 0
 
+    @cached_property
+    def reach(self) -> int:
+        """Cells that the kernel spans along its longest axis; 1 where it is not known."""
+        if self.kernel is None:
+            return 1
+        return max(map(geometry.effective_kernel, self.kernel, self.dilations), default=1)
+
+    @cached_property
     def macs(self) -> int | None:
         """Multiply-accumulates of one inference, or None with an unknown extent."""
         if not self.weight:
@@ -99,10 +107,11 @@ def window(node: Node) -> Window | None:
         return None
     if not (query.is_standard(node) or nhwc.is_nhwc(node)):
         return None  # what an operator of another domain means is not known
-    attrs = tuple([tuple(v) if type(v) is list else v for v in map(node.attrs.get, _ATTRIBUTES)])
+    given, inputs, outputs = node.attrs.get, node.inputs, node.outputs
+    attrs = tuple([tuple(v) if type(v) is list else v for v in map(given, _ATTRIBUTES)])
     weight = _dims(query.input_of(node, 1)) if node.op in query.CONVOLUTIONS else None
-    source = _dims(node.inputs[0]) if len(node.inputs) else None
-    result = _dims(node.outputs[0]) if len(node.outputs) else None
+    source = _dims(inputs[0]) if len(inputs) else None
+    result = _dims(outputs[0]) if len(outputs) else None
     return _window(node.op, nhwc.is_nhwc(node), attrs, weight, source, result)
 
 

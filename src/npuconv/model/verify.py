@@ -139,17 +139,19 @@ def check_model(model: Model, *, after: str) -> None:
 def _problems(model: Model, graph: Graph, outer: set[int]) -> Iterable[str]:
     known = outer | {id(t) for t in graph.inputs}
     names: set[str] = set()
+    origin = model.origin
     for node in graph.nodes:
-        if not model.origin(node):
+        if not origin(node):
             yield f"node {node.name!r} ({node.op}) has no origin"
         if not known.issuperset(map(id, node.inputs)):
             yield from _unmade(node, known)
         for _, inner in subgraphs(node):
             yield from _problems(model, inner, known)
         for tensor in node.outputs:
-            if tensor.name and tensor.name in names:
-                yield f"tensor {tensor.name!r} is made twice"
-            names.add(tensor.name)
+            name = tensor.name
+            if name in names and name:
+                yield f"tensor {name!r} is made twice"
+            names.add(name)
             known.add(id(tensor))
     for tensor in graph.outputs:
         if id(tensor) not in known and not query.is_constant(tensor):
@@ -158,9 +160,11 @@ def _problems(model: Model, graph: Graph, outer: set[int]) -> Iterable[str]:
 
 def _unmade(node: Node, known: set[int]) -> Iterable[str]:
     for tensor in node.inputs:
+        if id(tensor) in known:
+            continue
         if query.is_constant(tensor):
             known.add(id(tensor))
-        elif id(tensor) not in known and tensor.name:
+        elif tensor.name:
             yield f"node {node.name!r} reads {tensor.name!r} before it is made"
 
 

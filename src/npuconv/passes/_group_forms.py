@@ -47,7 +47,7 @@ def _split(ctx: PassContext, win: Window) -> Form:
     objections = ctx.objections(one)
     if win.group > MOST_PARTS:
         objections.append(f"it would take {win.group} convolutions")
-    cost = Cost(win.macs(), win.parameters(), win.group)
+    cost = Cost(win.macs, win.parameters(), win.group)
     return Form("split", cost, _cells(win.input) + _cells(win.output), _first(objections))
 
 
@@ -57,7 +57,7 @@ def _dense(ctx: PassContext, win: Window) -> Form:
     whole = replace(
         win, group=1, weight=(win.weight[0], win.weight[1] * win.group, *win.weight[2:])
     )
-    cost = Cost(whole.macs(), whole.parameters(), 1)
+    cost = Cost(whole.macs, whole.parameters(), 1)
     return Form("dense", cost, 0, _first(ctx.objections(whole)))
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from npuconv.model import query
+from npuconv.model.conv import Window, window
 from npuconv.model.geometry import effective_kernel
 
 if TYPE_CHECKING:
-    from npuconv.model.conv import Window
     from npuconv.model.core import Model
     from npuconv.model.protos import Copy
     from npuconv.model.types import Node, Tensor
@@ -161,11 +161,9 @@ def _note_input(region: Region, tensor: Tensor) -> None:
 
 
 def _add_node(region: Region, node: Node) -> None:
-    from npuconv.model.conv import window
     from npuconv.model.protos import copy_of
 
     region.nodes.append(copy_of(node))
     win = window(node)
-    if win is not None and win.kernel is not None:
-        reach = [(k - 1) * d + 1 for k, d in zip(win.kernel, win.dilations, strict=True)]
-        region.kernel = max(region.kernel, *reach)
+    if win is not None:
+        region.kernel = max(region.kernel, win.reach)

@@ -161,7 +161,7 @@ def _form(ctx: PassContext, win: Window, candidate: Candidate) -> Form:
     known = [d for d in (moved or ())[1:] if isinstance(d, int)]
     cells = math.prod(known) if max(win.strides) > 1 and len(known) == AXES + 1 else 0
     against = objections(ctx, conv)
-    cost = Cost(conv.macs(), conv.parameters(), 1)
+    cost = Cost(conv.macs, conv.parameters(), 1)
     return Form(candidate.form, cost, cells, against[0] if against else "")
 
 

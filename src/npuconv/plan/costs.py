@@ -54,7 +54,7 @@ def macs(node: Node) -> int | None:
     """Multiply-accumulates of one node; 0 where it does none that are counted."""
     if node.op in query.CONVOLUTIONS:
         win = window(node)
-        return 0 if win is None else win.macs()
+        return 0 if win is None else win.macs
     if node.op in ("Gemm", "MatMul"):
         return _matmul_macs(node)
     return _recurrent_macs(node) if node.op in RECURRENT else 0

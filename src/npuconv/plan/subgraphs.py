@@ -14,7 +14,7 @@ from npuconv.plan.crossings import Port, ports
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
+    from npuconv.model.types import Node
     from npuconv.plan.placement import Plan
 
 
@@ -30,53 +30,48 @@ class Subgraph:
 def subgraphs(model: Model, plan: Plan) -> list[Subgraph]:
     """The subgraphs of the device, by their first nodes."""
     members: dict[int, list[Node]] = {}
-    leaders = _leaders(model, plan)
+    leaders = _leaders(model, plan, {id(node): _makers(node) for node in model.nodes()})
     for node in model.nodes():
         if id(node) in leaders:
             members.setdefault(_find(leaders, id(node)), []).append(node)
     return [Subgraph(tuple(nodes), *ports(model, nodes)) for nodes in members.values()]
 
 
-def _leaders(model: Model, plan: Plan) -> dict[int, int]:
+def _leaders(model: Model, plan: Plan, makers: dict[int, list[Node]]) -> dict[int, int]:
     """Disjoint sets of device nodes: each node's id with that of another of its set."""
-    starts = _starts(model, plan)
+    starts = _starts(model, plan, makers)
     leaders: dict[int, int] = {}
     for node in model.nodes():
         if plan.placement[id(node)] != "device":
             continue
         leaders[id(node)] = id(node)
-        for maker in _makers(node):
+        for maker in makers[id(node)]:
             if id(maker) in leaders and starts[id(maker)] == starts[id(node)]:
                 leaders[_find(leaders, id(maker))] = _find(leaders, id(node))
     return leaders
 
 
-def _starts(model: Model, plan: Plan) -> dict[int, int]:
+def _starts(model: Model, plan: Plan, makers: dict[int, list[Node]]) -> dict[int, int]:
     """How often the device must have been started before each node can run."""
     starts: dict[int, int] = {}
     for node in model.nodes():
         here = plan.placement[id(node)] == "device"
-        starts[id(node)] = int(here)
-        for maker in _makers(node):
+        most = int(here)
+        for maker in makers[id(node)]:
             there = plan.placement.get(id(maker)) == "device"
-            needed = starts.get(id(maker), 0) + (here and not there)
-            starts[id(node)] = max(starts[id(node)], needed)
+            most = max(most, starts.get(id(maker), 0) + (here and not there))
+        starts[id(node)] = most
     return starts
 
 
 def _makers(node: Node) -> list[Node]:
-    return [tensor.inputs[0] for tensor in _read(node) if tensor.inputs]
-
-
-def _read(node: Node) -> list[Tensor]:
-    """What a node reads, by its branches too."""
     from npuconv.model.core import subgraphs as bodies
 
-    read = list(node.inputs)
+    found = [tensor.inputs[0] for tensor in node.inputs if tensor.inputs]
     for _, body in bodies(node):
         for inner in body.nodes:
-            read += _read(inner)
-    return read
+            found += _makers(inner)  # what its branches read, too
+    return found
 
 
 def _find(leaders: dict[int, int], member: int) -> int:

@@ -48,8 +48,9 @@ def operator_undocumented(node: Node, ctx: RuleContext) -> Iterator[Violation]:
     How to fix:
         Ask the hardware's owner, and list the operator in the target file.
     """
-    host = query.is_standard(node) or node.domain in HOST_DOMAINS
-    if ctx.target.unlisted_operators != "undocumented" or not host or ctx.covers(node):
+    if ctx.target.unlisted_operators != "undocumented" or ctx.covers(node):
+        return
+    if not query.is_standard(node) and node.domain not in HOST_DOMAINS:
         return
     yield Violation(
         {"op": query.qualified(node), "target": ctx.target.name},
