@@ -1,6 +1,6 @@
 """Accuracy, time and memory of int8 conversion on the shared models, beside its peers.
 
-    python benchmarks/accuracy.py [--models NAME...] [--peers] [--json FILE] [--plot FILE]
+    python benchmarks/accuracy.py [--models NAME...] [--fold K] [--peers] [--json F] [--plot F]
 
 Each model is calibrated on 32 samples and scored on 16 others by onnxruntime itself: SQNR of
 all outputs together, cosine, and, where the model classifies, how often the answer is that
@@ -28,6 +28,7 @@ from pathlib import Path
 
 from recipes import contenders, picture, table
 from recipes.contenders import Contender
+from recipes.data import FOLDS, use_fold
 from recipes.measure import Measured, measure
 from recipes.models import Recipe, recipes
 from recipes.scoring import Score, score_files
@@ -118,6 +119,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--ours-args", "--extra-args", default="", help="measure npuconv with these, too"
     )
+    parser.add_argument(
+        "--fold", type=int, choices=range(FOLDS), default=FOLDS - 1, help="which third is scored on"
+    )
     parser.add_argument("--runs", type=int, default=1, help="how often times are taken")
     parser.add_argument("--json", type=Path, help="write every figure here")
     parser.add_argument("--plot", type=Path, help="SQNR against time: .svg, or .png by matplotlib")
@@ -131,6 +135,7 @@ def main() -> None:
     arguments = parse()
     if not (arguments.shared / "models").is_dir():
         raise SystemExit(f"{arguments.shared}: no models here; name their folder with --shared")
+    use_fold(arguments.fold)
     with tempfile.TemporaryDirectory() as folder:
         rows = run(arguments, arguments.work or Path(folder))
     print(table.summary(rows))

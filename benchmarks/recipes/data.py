@@ -21,7 +21,8 @@ from recipes.feeds import Array
 Role = Literal["calib", "score", "others"]
 COUNTS = {"calib": 32, "score": 16}
 # Every third photograph is kept for scoring, so that both sides have each source.
-_SCORED = 3
+FOLDS = 3
+_fold = FOLDS - 1  # which third it is
 _PHOTOS = "*.jpg"
 
 
@@ -56,9 +57,24 @@ SIGNED_NHWC = Pixels(mean=(127.5,), std=(127.5,), layout="nhwc")
 IMAGENET = Pixels(mean=(123.675, 116.28, 103.53), std=(58.395, 57.12, 57.375))
 
 
+def use_fold(number: int) -> None:
+    """Score on another third of photographs, words and rows, with other dice everywhere.
+
+    Whatever was settled while looking at one fold is judged by another.
+    """
+    global _fold
+    _fold = number
+
+
+def fold() -> int:
+    """Which third is scored on, 0..2."""
+    return _fold
+
+
 def dice(*seeds: object) -> random.Random:
-    """Numbers that depend on nothing but the seeds, in every version of Python."""
-    return random.Random("/".join(map(str, seeds)))
+    """Numbers that depend on nothing but the seeds and the fold, in every version of Python."""
+    of_fold = () if _fold == FOLDS - 1 else (f"fold {_fold}",)
+    return random.Random("/".join(map(str, (*of_fold, *seeds))))
 
 
 @lru_cache(maxsize=64)
@@ -69,7 +85,7 @@ def _open(path: Path) -> Image.Image:
 def photos(folder: Path, role: Role) -> list[Path]:
     """The photographs of a role: two thirds for calibration, the others for scoring."""
     every = sorted((folder / "photos").glob(_PHOTOS))
-    scored = every[_SCORED - 1 :: _SCORED]
+    scored = every[_fold::FOLDS]
     return [path for path in every if path not in scored] if role == "calib" else scored
 
 
@@ -112,5 +128,7 @@ def rows(folder: Path, file: str, role: Role, count: int) -> Array:
     """The rows of a labelled set that belong to a role: one after the other, never shared."""
     first = {"calib": 0, "score": COUNTS["calib"], "others": sum(COUNTS.values())}[role]
     with np.load(folder / file) as arrays:
-        found: Array = arrays["x"][first : first + count]
+        every = arrays["x"]
+    start = (_fold + 1) % FOLDS * len(every) // FOLDS
+    found: Array = np.roll(every, -start, axis=0)[first : first + count]
     return found

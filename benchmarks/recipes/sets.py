@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from recipes.data import COUNTS, Role
+from recipes.data import COUNTS, Role, fold
 from recipes.feeds import open_session, read_feeds, settle
 from recipes.models import Feeds, Recipe
 
@@ -84,4 +84,5 @@ def _stamp(folder: Path) -> bool:
 
 def _digest() -> str:
     here = Path(__file__).parent
-    return hashlib.sha256(b"".join((here / name).read_bytes() for name in _SOURCES)).hexdigest()
+    sources = [(here / name).read_bytes() for name in _SOURCES]
+    return hashlib.sha256(b"".join([*sources, bytes([fold()])])).hexdigest()

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageColor, ImageDraw, ImageFilter, ImageFont
 
-from recipes.data import Pixels, Role, crop_photo, dice
+from recipes.data import FOLDS, Pixels, Role, crop_photo, dice, fold
 from recipes.feeds import Array
 
 _WORDS = """
@@ -25,7 +25,9 @@ _BACKGROUNDS = ("white", "ivory", "lightgray", "navy", "darkgreen", "black", "go
 
 def words(role: Role) -> list[str]:
     """The words of a role: two thirds for calibration, the others for scoring."""
-    return [word for k, word in enumerate(_WORDS.split()) if (k % 3 == 2) != (role == "calib")]
+    return [
+        word for k, word in enumerate(_WORDS.split()) if (k % FOLDS == fold()) != (role == "calib")
+    ]
 
 
 def write_line(draw: random.Random, role: Role, longest: int = 3) -> str:

@@ -39,6 +39,8 @@ class Session:
         model: the model, or its bytes.
         threads: of one operator; 0: as many as ``limit_threads`` says, or every core.
         optimize: False runs each node as written, which a comparison needs.
+        fuse_int8: what stands between QuantizeLinear and DequantizeLinear may be computed in
+            integers, which is not what the nodes say to the last step.
         eager: a node runs as soon as it can, in the order of the model, so that a tensor
             that only a statistic reads does not stay until the end.
 
@@ -53,6 +55,7 @@ class Session:
         threads: int = 0,
         optimize: bool = True,
         eager: bool = False,
+        fuse_int8: bool = True,
     ) -> None:
         options = ort.SessionOptions()
         options.log_severity_level = _SILENT
@@ -60,6 +63,8 @@ class Session:
         options.inter_op_num_threads = 1
         if eager:
             options.execution_order = ort.ExecutionOrder.PRIORITY_BASED
+        if not fuse_int8:
+            options.add_session_config_entry("session.disable_quant_qdq", "1")
         if not optimize:
             options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         try:

@@ -426,7 +426,7 @@ def test_timings():
     """Only where asked, stage by stage."""
     report = npuconv.convert(digits(), calibration=CAL, timings=True).report
     stages = {t.stage for t in report.timings}
-    assert {"load", "calibrate", "ranges", "quantize", "compare"} <= stages
+    assert {"load", "calibrate", "ranges and weights", "quantize", "compare"} <= stages
     assert npuconv.convert(digits(), calibration=CAL).report.timings is None
 
 

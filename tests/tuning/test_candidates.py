@@ -9,7 +9,8 @@ import numpy as np
 from asserts import context, read
 from builders import Net
 from npuconv.model import save
-from npuconv.tuning.candidates import best
+from npuconv.quant.layer import Rounded
+from npuconv.tuning.candidates import Tried, best
 from npuconv.tuning.scales import Encodings
 from plans import prepare, random_feeds
 
@@ -34,7 +35,7 @@ def chosen(*factors: float) -> int:
     model, ctx = read(Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3)).model()), context()
     prepare(model, ctx)
     exact = Encodings(ctx.encodings, {})
-    found = [scaled(exact, factor) for factor in factors]
+    found = [Tried(scaled(exact, factor)) for factor in factors]
     judges = random_feeds(model)
     taken = best(model, save.to_proto(model), ctx.plan, iter(found), judges)
     return next(k for k, one in enumerate(found) if one is taken)
@@ -51,3 +52,17 @@ def test_the_first_stays_unless_another_is_clearly_better():
     assert chosen(1.0, 1.0) == 0
     assert chosen(1.002, 1.0) == 0
     assert chosen(1.0, 4.0, 0.3) == 0
+
+
+def test_weights_count_as_they_will_be():
+    """The same ranges, with weights that are wrong."""
+    model, ctx = read(Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3), name="c").model()), context()
+    prepare(model, ctx)
+    exact = Encodings(ctx.encodings, {})
+    shape = model.nodes("Conv")[0].inputs[1].shape
+    wrong = Rounded(
+        np.ones(shape, np.int8), np.ones(shape[0], np.float32), np.zeros(shape[0], np.float32)
+    )
+    found = [Tried(exact, {"c": wrong}), Tried(exact)]
+    taken = best(model, save.to_proto(model), ctx.plan, iter(found), random_feeds(model))
+    assert taken is found[1]

@@ -9,7 +9,7 @@ from asserts import context, read
 from builders import Net
 from npuconv.model import save
 from npuconv.tuning.twin import roundings
-from npuconv.tuning.whole import Noise, whole_noise
+from npuconv.tuning.whole import Judge, Noise, whole_noise
 from plans import prepare, random_feeds
 
 
@@ -51,3 +51,15 @@ def test_what_is_no_number_is_left_out():
     every = roundings(model, ctx.plan, ctx.encodings, {})
     found = whole_noise(save.to_proto(model), every, random_feeds(model))
     assert np.isfinite([found.noise, found.signal]).all()
+
+
+def test_a_judge_works_the_exact_outputs_out_once():
+    """One way after the other, on the same samples."""
+    net = Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3), name="conv")
+    model, ctx = read(net.model()), context()
+    prepare(model, ctx)
+    every = roundings(model, ctx.plan, ctx.encodings, {})
+    proto, feeds = save.to_proto(model), random_feeds(model)
+    judge = Judge(proto, feeds)
+    assert judge.noise(every) == judge.noise(every) == whole_noise(proto, every, feeds)
+    assert judge.noise(every[:1]).noise < judge.noise(every).noise

@@ -189,7 +189,8 @@ def _apply(work: Legalized, found: Calibrated, counts: Mapping[str, int]) -> Cal
     numbers = repeat(work.model, work.ctx, _numbers(work, found), counts)
     work.plan = _plan(work, work.model)
     work.ctx.rounded = dict(numbers.rounded)
-    return replace(found, encodings=Encodings(numbers.encodings, found.encodings.methods))
+    encodings = Encodings(numbers.encodings, found.encodings.methods)
+    return replace(found, chosen=replace(found.chosen, encodings=encodings))
 
 
 def _bought(work: Legalized, market: Market) -> tuple[schema.Repeated, ...]:

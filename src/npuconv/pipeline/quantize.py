@@ -86,8 +86,8 @@ def _with_samples(
     if padding.pad(work, float_proto, used):
         float_proto = save.to_proto(work.model)
     judges = (kept or samples)[:HELD_OUT_MAX]
-    found = ranges.calibrate(work, float_proto, used, judges, progress)
-    labels = tune.tune(work, found)
+    found = ranges.calibrate(work, float_proto, used, kept, progress)
+    work.ctx.rounded.update(found.chosen.rounded)
     judge(work, float_proto, used, found.stats, found.encodings.by_tensor)
     tensors, layers = tensor_rows(work.plan, found), layers_of(work)
     weights = weight_rows(work, found)
@@ -108,7 +108,7 @@ def _with_samples(
         source=samples.description,
         synthetic=samples.synthetic,
         tensors=tensors,
-        layers=with_shares(rows, layers, costs, labels, weights),
+        layers=with_shares(rows, layers, costs, found.chosen.labels, weights),
         budget=budget,
     )
     warnings = _nothing_left(work) or _warnings(samples, assumed, measured, kept is not None)

@@ -11,11 +11,13 @@ from npuconv.calibration.cache import Cache
 from npuconv.calibration.collect import collect
 from npuconv.errors import CalibrationError
 from npuconv.pipeline.trials import first_convolution
+from npuconv.pipeline.tune import rounded
 from npuconv.plan.channels import Channels, trace
+from npuconv.samples.feeds import spread
 from npuconv.tuning.bounds import uniform
-from npuconv.tuning.candidates import CANDIDATES, best
+from npuconv.tuning.candidates import CANDIDATES, Tried, best
 from npuconv.tuning.patches import gather, layer_of
-from npuconv.tuning.scales import Encodings, encode
+from npuconv.tuning.scales import encode
 from npuconv.tuning.twin import settled
 
 if TYPE_CHECKING:
@@ -27,10 +29,11 @@ if TYPE_CHECKING:
     from npuconv.pipeline.legalize import Legalized
     from npuconv.quant.moments import Moments
     from npuconv.quant.statistics import Statistics
-    from npuconv.samples import Samples
+    from npuconv.samples import Feed, Samples
+    from npuconv.tuning.scales import Encodings
 
 Progress = Callable[[str, int, int], None]  # stage, done, total
-JUDGES = 4  # samples that ways of choosing ranges are compared on
+MORE_JUDGES = 8  # samples that ways of choosing ranges are compared on, beside those kept apart
 MANY = 12  # samples whose windows are looked at: as many windows as of more samples
 
 
@@ -38,17 +41,22 @@ MANY = 12  # samples whose windows are looked at: as many windows as of more sam
 class Calibrated:
     """What the samples have shown, and how every int8 tensor is stored."""
 
-    encodings: Encodings
+    chosen: Tried
     stats: dict[str, Statistics]
     moments: dict[str, Moments]
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def encodings(self) -> Encodings:
+        """How every int8 tensor is stored."""
+        return self.chosen.encodings
 
 
 def calibrate(
     work: Legalized,
     proto: onnx.ModelProto,
     samples: Samples,
-    judges: Samples,
+    kept: Samples | None,
     progress: Progress,
 ) -> Calibrated:
     """Run the samples and choose how every int8 tensor is stored.
@@ -57,7 +65,8 @@ def calibrate(
         work: a legal float model.
         proto: the same.
         samples: what ranges are made from.
-        judges: samples that tell which way of choosing ranges is best.
+        kept: samples that no range is made from, if there are enough: they tell with some of
+            the others which way of choosing ranges is best.
         progress: called with a stage and how far it is.
 
     Raises:
@@ -71,23 +80,35 @@ def calibrate(
     with _timed(work, "moments"):
         moments = _moments(work, proto, samples)
 
-    def encoded(method: str, room: float) -> Encodings:
-        return encode(work.model, work.plan, channels, stats, method, whole, moments, room)
+    def tried(method: str, room: float) -> Tried:
+        found = encode(work.model, work.plan, channels, stats, method, whole, moments, room)
+        return Tried(found, *rounded(work, found, moments))
 
-    with _timed(work, "ranges"):
+    with _timed(work, "ranges and weights"):
         if work.options.method == "auto":
-            found = _best(work, proto, (encoded(*each) for each in CANDIDATES), judges)
+            every = (tried(*each) for each in CANDIDATES)
+            found = _best(work, proto, every, _jury(samples, kept))
         else:
-            found = encoded(work.options.method, 1.0)
+            found = tried(work.options.method, 1.0)
     return Calibrated(found, stats, moments, list(cache.notes) if cache else [])
 
 
+def _jury(samples: Samples, kept: Samples | None) -> list[Feed]:
+    """What ways are compared on: all that was kept apart, and some that ranges are made from.
+
+    Those kept apart are few, and one odd one among them would decide. The others know no
+    clipping that the samples have not shown, but most of the noise is not clipping.
+    """
+    more = [samples[k] for k in spread(len(samples), MORE_JUDGES)]
+    return [*(kept or ()), *more]
+
+
 def _best(
-    work: Legalized, proto: onnx.ModelProto, found: Iterator[Encodings], judges: Samples
-) -> Encodings:
+    work: Legalized, proto: onnx.ModelProto, found: Iterator[Tried], judges: list[Feed]
+) -> Tried:
     if not work.plan.groups:  # nothing to choose
         return next(found)
-    return best(work.model, proto, work.plan, found, list(judges[:JUDGES]))
+    return best(work.model, proto, work.plan, found, judges)
 
 
 def _timed(work: Legalized, stage: str) -> AbstractContextManager[None]:

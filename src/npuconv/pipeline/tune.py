@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,36 +21,36 @@ if TYPE_CHECKING:
     from npuconv.pipeline.legalize import Legalized
     from npuconv.pipeline.ranges import Calibrated
     from npuconv.quant.layer import Rounded
+    from npuconv.quant.moments import Moments
     from npuconv.samples import Samples
+    from npuconv.tuning.scales import Encodings
 
 VALUES = 4096  # of outputs: errors of as many are independent enough to be told apart
 MOST = 8  # samples that the shares of the layers are measured on
 
 
-def tune(work: Legalized, found: Calibrated) -> dict[str, str]:
-    """Round the weights of every layer; the better ones are kept in ``work.ctx.rounded``.
+def rounded(
+    work: Legalized, encodings: Encodings, moments: Mapping[str, Moments]
+) -> tuple[dict[str, Rounded], dict[str, str]]:
+    """The weights of every layer, rounded for these encodings.
 
     Returns:
-        By node name, how: "nearest", or what was better.
+        By node name, what is better than the nearest; and how all were rounded.
     """
-    start = time.perf_counter()
-    labels: dict[str, str] = {}
-    layers = [] if _per_tensor(work) else [c for c in work.plan.device if c.name in found.moments]
-    for conv, (rounded, label) in zip(
-        layers, in_order(partial(_solved, found), layers), strict=True
-    ):
-        labels[conv.name] = label
-        if rounded is not None:
-            work.ctx.rounded[conv.name] = rounded
-    work.timings.append(("weights", time.perf_counter() - start))
-    return labels
+    layers = [] if _per_tensor(work) else [c for c in work.plan.device if c.name in moments]
+    solved = in_order(partial(_solved, encodings, moments), layers)
+    found = {conv.name: one for conv, one in zip(layers, solved, strict=True)}
+    better = {name: weights for name, (weights, _) in found.items() if weights is not None}
+    return better, {name: label for name, (_, label) in found.items()}
 
 
-def _solved(found: Calibrated, conv: Node) -> tuple[Rounded | None, str]:
-    source = found.encodings.by_tensor[conv.inputs[0].name]
+def _solved(
+    encodings: Encodings, moments: Mapping[str, Moments], conv: Node
+) -> tuple[Rounded | None, str]:
+    source = encodings.by_tensor[conv.inputs[0].name]
     weight, bias = (query.constant_input(conv, k) for k in (1, 2))
     assert weight is not None  # it has moments
-    return solve(weight, bias, source, found.moments[conv.name])
+    return solve(weight, bias, source, moments[conv.name])
 
 
 def _per_tensor(work: Legalized) -> bool:

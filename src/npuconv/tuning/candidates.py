@@ -7,10 +7,13 @@ so does leaving room for what the samples have not shown. Nothing local tells wh
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from npuconv.tuning.ends import before_saturation
 from npuconv.tuning.twin import roundings
-from npuconv.tuning.whole import Noise, whole_noise
+from npuconv.tuning.whole import Judge, Noise
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 
     from npuconv.model.core import Model
     from npuconv.plan import Plan
+    from npuconv.quant.layer import Rounded
     from npuconv.tuning.probe import Feed
     from npuconv.tuning.scales import Encodings
 
@@ -36,36 +40,58 @@ class Candidate(NamedTuple):
 
 
 # The first is taken unless another is clearly better.
-CANDIDATES = (Candidate("auto", 1.0), Candidate("mse", 1.0), Candidate("auto", 1.25))
-_CLEARLY = 0.9  # of its noise, or less, is left
+CANDIDATES = (
+    Candidate("auto", 1.0),
+    Candidate("auto", 1.25),
+    Candidate("percentile", 1.0),
+)
+_CLEARLY = 0.8  # of its noise, or less, is left: 1 dB, which chance alone rarely brings
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What a candidate comes to.
+
+    Attributes:
+        encodings: of every int8 tensor.
+        rounded: weights for them, by node name, where they are not just the nearest.
+        labels: how the weights were rounded, by node name.
+    """
+
+    encodings: Encodings
+    rounded: Mapping[str, Rounded] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 def best(
     model: Model,
     proto: onnx.ModelProto,
     plan: Plan,
-    found: Iterable[Encodings],
+    found: Iterable[Tried],
     judges: Sequence[Feed],
-) -> Encodings:
-    """The encodings that put least noise into the outputs.
+) -> Tried:
+    """What puts least noise into the outputs, before anything saturates them.
+
+    It takes the weights as they will be: ranges that look best with weights rounded to the
+    nearest are often not those that are best once weights make up for each other.
 
     Args:
         model: the legal float model.
         proto: the same.
         plan: where every node runs.
-        found: encodings to choose from; the first is the one that others must beat.
+        found: to choose from; the first is the one that others must beat.
         judges: complete inputs that no range was made from, where there are enough samples.
     """
-    chosen: Encodings | None = None
+    judge = Judge(before_saturation(proto), judges)
+    chosen: Tried | None = None
     first: Noise | None = None
     least = _CLEARLY
-    for encodings in found:
-        every = roundings(model, plan, encodings.by_tensor, {})
-        noise = whole_noise(proto, every, judges)
+    for one in found:
+        noise = judge.noise(roundings(model, plan, one.encodings.by_tensor, one.rounded))
         if chosen is None or first is None:
-            chosen, first = encodings, noise
+            chosen, first = one, noise
         elif (ratio := _ratio(noise, first)) < least:
-            chosen, least = encodings, ratio
+            chosen, least = one, ratio
     assert chosen is not None, "there is always a first"
     return chosen
 

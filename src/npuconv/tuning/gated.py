@@ -69,7 +69,28 @@ def gated(model: onnx.ModelProto, roundings: Sequence[Rounding]) -> onnx.ModelPr
             work.round_activation(rounding.gate.tensor, gate, rounding.encoding, number)
         for index, target in (rounding.constants or {}).items():
             work.round_constant(rounding.gate.layer, index, gate, target)
-    work.finish(len(roundings))
+    work.finish()
+    kind = onnx.TensorProto.FLOAT
+    made.graph.input.append(helper.make_tensor_value_info(GATES, kind, [len(roundings)]))
+    return made
+
+
+def rounded(model: onnx.ModelProto, roundings: Sequence[Rounding]) -> onnx.ModelProto:
+    """The model with every rounding done: as ``gated`` with all gates at 1, but quicker.
+
+    Args:
+        model: the legal float model.
+        roundings: what is rounded, each tensor once.
+    """
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    work = _Work(made.graph)
+    for number, rounding in enumerate(roundings):
+        if rounding.encoding is not None:
+            work.round_activation(rounding.gate.tensor, "", rounding.encoding, number)
+        for index, target in (rounding.constants or {}).items():
+            work.replace_constant(rounding.gate.layer, index, target)
+    work.finish()
     return made
 
 
@@ -94,7 +115,7 @@ class _Work:
         return name
 
     def round_activation(self, name: str, gate: str, encoding: Encoding, number: int) -> None:
-        """Let what reads the tensor read ``x + gate * (rounded - x)``."""
+        """Let what reads the tensor read ``x + gate * (rounded - x)``; ``rounded`` with no gate."""
         stem, single = f"{_PREFIX}/{number}", encoding.axis is None
         self._initializer(f"{stem}/scale", encoding.scales[0] if single else encoding.scales)
         zeros = encoding.zeros.astype(np.int8)
@@ -102,10 +123,11 @@ class _Work:
         attrs: dict[str, Any] = {} if single else {"axis": encoding.axis}
         both = [f"{stem}/scale", f"{stem}/zero"]
         source, result = self._ends(name)
+        back = f"{stem}/d" if gate else result
         self._behind[name] = [
             helper.make_node("QuantizeLinear", [source, *both], [f"{stem}/q"], **attrs),
-            helper.make_node("DequantizeLinear", [f"{stem}/q", *both], [f"{stem}/d"], **attrs),
-            *_opened(source, f"{stem}/d", gate, result, stem),
+            helper.make_node("DequantizeLinear", [f"{stem}/q", *both], [back], **attrs),
+            *(_opened(source, back, gate, result, stem) if gate else ()),
         ]
 
     def round_constant(
@@ -122,11 +144,15 @@ class _Work:
             helper.make_node("Mul", [f"{stem}/error", gate], [f"{stem}/passed"]),
             helper.make_node("Add", [f"{stem}/exact", f"{stem}/passed"], [f"{stem}/rounded"]),
         ]
-        while len(node.input) <= index:
-            node.input.append("")
-        node.input[index] = f"{stem}/rounded"
+        _set_input(node, index, f"{stem}/rounded")
 
-    def finish(self, gates: int) -> None:
+    def replace_constant(self, layer: str, index: int, target: NDArray[np.float32]) -> None:
+        """Let an input of the layer's node be this constant."""
+        name = f"{_PREFIX}/{layer}/{index}/rounded"
+        self._initializer(name, target.astype(np.float32))
+        _set_input(self._by_name[layer], index, name)
+
+    def finish(self) -> None:
         """Put the new nodes where they belong."""
         graph, old = self._graph, list(self._graph.node)
         made = list(self._ahead)
@@ -141,8 +167,6 @@ class _Work:
                 made += self._behind.pop(name, [])
         del graph.node[:]
         graph.node.extend(made)
-        kind = onnx.TensorProto.FLOAT
-        graph.input.append(helper.make_tensor_value_info(GATES, kind, [gates]))
 
     def _ends(self, name: str) -> tuple[str, str]:
         """The exact tensor, and the one that others read."""
@@ -157,6 +181,12 @@ class _Work:
 
     def _initializer(self, name: str, values: NDArray[np.generic]) -> None:
         self._graph.initializer.append(numpy_helper.from_array(np.asarray(values), name))
+
+
+def _set_input(node: onnx.NodeProto, index: int, name: str) -> None:
+    while len(node.input) <= index:
+        node.input.append("")
+    node.input[index] = name
 
 
 def _opened(exact: str, rounded: str, gate: str, result: str, stem: str) -> list[onnx.NodeProto]:

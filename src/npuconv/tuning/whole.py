@@ -1,22 +1,25 @@
-"""All roundings of a conversion at once, in the gated float model."""
+"""All roundings of a conversion at once, in the float model."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from npuconv import executor
-from npuconv.tuning.gated import GATES, gated
+from npuconv.calibration.workers import in_order
+from npuconv.tuning.gated import rounded
 
 if TYPE_CHECKING:
     import onnx
 
     from npuconv.tuning.gated import Rounding
     from npuconv.tuning.probe import Feed
+
+Values = Mapping[str, object]  # of one sample, by output
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,37 @@ class Noise:
         return math.exp(sum(math.log(a / b) for a, b in pairs) / len(pairs))
 
 
+class Judge:
+    """Says what roundings do to the outputs; the exact ones are worked out once.
+
+    Args:
+        model: the legal float model.
+        feeds: complete inputs.
+    """
+
+    def __init__(self, model: onnx.ModelProto, feeds: Iterable[Feed]) -> None:
+        self._model, self._feeds = model, list(feeds)
+        self._exact: list[Values] = []
+
+    def noise(self, roundings: Sequence[Rounding]) -> Noise:
+        """What these do together.
+
+        Args:
+            roundings: all of a conversion.
+        """
+        self._exact = self._exact or list(self._run(self._model))
+        each = [
+            _sums(*pair)
+            for pair in zip(self._exact, self._run(rounded(self._model, roundings)), strict=True)
+        ]
+        noises = tuple(noise for noise, _ in each)
+        return Noise(sum(noises), sum(signal for _, signal in each), noises)
+
+    def _run(self, model: onnx.ModelProto) -> Iterator[Values]:
+        session = executor.Session(model, threads=1, fuse_int8=False)
+        return in_order(session.run, self._feeds)
+
+
 def whole_noise(
     model: onnx.ModelProto, roundings: Sequence[Rounding], feeds: Iterable[Feed]
 ) -> Noise:
@@ -61,17 +95,10 @@ def whole_noise(
         roundings: all of them.
         feeds: complete inputs.
     """
-    session = executor.Session(gated(model, roundings))
-    closed, opened = (np.full(len(roundings), v, np.float32) for v in (0, 1))
-    each = [
-        _sums(session.run({**feed, GATES: closed}), session.run({**feed, GATES: opened}))
-        for feed in feeds
-    ]
-    noises = tuple(noise for noise, _ in each)
-    return Noise(sum(noises), sum(signal for _, signal in each), noises)
+    return Judge(model, feeds).noise(roundings)
 
 
-def _sums(exact: Mapping[str, object], rounded: Mapping[str, object]) -> tuple[float, float]:
+def _sums(exact: Values, rounded: Values) -> tuple[float, float]:
     """Noise and signal of one sample."""
     noise = signal = 0.0
     for name, values in exact.items():
