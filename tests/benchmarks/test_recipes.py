@@ -46,6 +46,22 @@ def test_rows_are_never_shared(folder: Path) -> None:
     assert all(not set(a) & set(b) for a, b in combinations(parts, 2))
 
 
+def test_every_third_is_scored_once(folder: Path) -> None:
+    """And in no fold on what it is calibrated on."""
+    seen: list[Path] = []
+    rows: list[NDArray[Any]] = []
+    for number in range(data.FOLDS):
+        data.use_fold(number)
+        calib, score = (data.photos(folder, role) for role in ("calib", "score"))
+        assert not set(calib) & set(score)
+        assert not set(text.words("calib")) & set(text.words("score"))
+        seen += score
+        rows.append(data.rows(folder, "rows.npz", "score", 8))
+    assert len(set(seen)) == len(seen) == 6
+    assert len({row.tobytes() for row in rows}) == data.FOLDS
+    assert data.fold() == data.FOLDS - 1  # as it is where nobody says
+
+
 def test_words_are_never_shared() -> None:
     assert not set(text.words("calib")) & set(text.words("score"))
     assert text.words("others") == text.words("score")

@@ -105,7 +105,7 @@ def test_accuracy_held_out_without_scores(make: Make) -> None:
         samples=1, held_out=True, sqnr_db=None, cosine=None, top1_agreement=None, outputs=()
     )
     shown = text.render(make(accuracy=accuracy))
-    assert "SQNR not measured; on 1 sample not used to calibrate" in shown
+    assert "SQNR not measured; on 1 sample kept apart from calibration" in shown
 
 
 def test_quantization_without_samples(make: Make, report: Report) -> None:

@@ -21,7 +21,7 @@ from npuconv.tuning.twin import roundings
 from npuconv.tuning.whole import Noise, whole_noise
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import onnx
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from npuconv.pipeline.legalize import Legalized
     from npuconv.pipeline.ranges import Calibrated
     from npuconv.plan import Plan
-    from npuconv.samples import Samples
+    from npuconv.samples import Feed, Samples
     from npuconv.tuning.budget import Term
 
 FEW = 4  # samples that the noise of every rounding is measured on
@@ -56,7 +56,11 @@ class Market:
 
 
 def buy(
-    work: Legalized, proto: onnx.ModelProto, found: Calibrated, used: Samples, judges: Samples
+    work: Legalized,
+    proto: onnx.ModelProto,
+    found: Calibrated,
+    used: Samples,
+    judges: Sequence[Feed],
 ) -> tuple[Calibrated, schema.Budget | None]:
     """Let layers run several times where the budget allows it and it pays.
 
@@ -105,7 +109,11 @@ def _limit(options: Options, total: int) -> int:
 
 
 def _open(
-    work: Legalized, proto: onnx.ModelProto, found: Calibrated, used: Samples, judges: Samples
+    work: Legalized,
+    proto: onnx.ModelProto,
+    found: Calibrated,
+    used: Samples,
+    judges: Sequence[Feed],
 ) -> Market:
     every = roundings(work.model, work.plan, found.encodings.by_tensor, work.ctx.rounded)
     powers, _ = noise_powers(proto, every, list(used[:FEW]))
@@ -129,7 +137,11 @@ def macs_of(work: Legalized, proto: onnx.ModelProto, samples: Samples) -> dict[s
 
 
 def _choose(
-    work: Legalized, proto: onnx.ModelProto, found: Calibrated, market: Market, judges: Samples
+    work: Legalized,
+    proto: onnx.ModelProto,
+    found: Calibrated,
+    market: Market,
+    judges: Sequence[Feed],
 ) -> None:
     """Spend until the goal is reached in a simulation of all roundings, or the limit is."""
     limit = _limit(work.options, market.total)
@@ -164,7 +176,7 @@ def _simulate(
     proto: onnx.ModelProto,
     found: Calibrated,
     counts: Mapping[str, int],
-    judges: Samples,
+    judges: Sequence[Feed],
 ) -> Noise:
     """What all roundings together would do, tried on a copy of the model."""
     model = load.load(proto)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,7 @@ from npuconv.samples import Samples, open_samples
 if TYPE_CHECKING:
     from npuconv.pipeline.legalize import Legalized
     from npuconv.pipeline.ranges import Calibrated, Progress
-    from npuconv.samples import Source
+    from npuconv.samples import Feed, Source
 
 HELD_OUT_SHARE, HELD_OUT_MAX = 8, 8  # one sample in eight, eight at most, stay out
 SYNTHETIC = (
@@ -91,7 +91,7 @@ def _with_samples(
     judge(work, float_proto, used, found.stats, found.encodings.by_tensor)
     tensors, layers = tensor_rows(work.plan, found), layers_of(work)
     weights = weight_rows(work, found)
-    found, budget = buy(work, float_proto, found, used, judges)
+    found, budget = buy(work, float_proto, found, used, _deciding(work, used, kept, judges))
     costs = tune.measure_shares(work, save.to_proto(work.model), found, used)
     if budget is not None:
         describe(work)
@@ -113,6 +113,13 @@ def _with_samples(
     )
     warnings = _nothing_left(work) or _warnings(samples, assumed, measured, kept is not None)
     return Quantized(proto, report, measured, (*warnings, *_still_float(work), *found.notes))
+
+
+def _deciding(
+    work: Legalized, used: Samples, kept: Samples | None, judges: Samples
+) -> Sequence[Feed]:
+    """What a budget is spent on: a goal is for samples kept apart, else more of them tell more."""
+    return list(judges) if work.options.min_sqnr is not None else ranges.jury(used, kept)
 
 
 def _hand_over(work: Legalized, found: Calibrated) -> None:

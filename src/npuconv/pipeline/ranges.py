@@ -87,13 +87,13 @@ def calibrate(
     with _timed(work, "ranges and weights"):
         if work.options.method == "auto":
             every = (tried(*each) for each in CANDIDATES)
-            found = _best(work, proto, every, _jury(samples, kept))
+            found = _best(work, proto, every, jury(samples, kept))
         else:
             found = tried(work.options.method, 1.0)
     return Calibrated(found, stats, moments, list(cache.notes) if cache else [])
 
 
-def _jury(samples: Samples, kept: Samples | None) -> list[Feed]:
+def jury(samples: Samples, kept: Samples | None) -> list[Feed]:
     """What ways are compared on: all that was kept apart, and some that ranges are made from.
 
     Those kept apart are few, and one odd one among them would decide. The others know no

@@ -163,7 +163,10 @@ class Accuracy(Part):
     """The int8 model against the float model."""
 
     samples: int
-    held_out: bool = Field(description="true: these samples were not used to calibrate")
+    held_out: bool = Field(
+        description="true: no range was made from these samples; with method auto they helped "
+        "to choose between ways of making them"
+    )
     sqnr_db: float | None
     cosine: float | None
     top1_agreement: float | None

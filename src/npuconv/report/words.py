@@ -191,7 +191,7 @@ def scores(accuracy: Accuracy) -> str:
 
 def measured_on(accuracy: Accuracy) -> str:
     """Which samples the accuracy was measured on."""
-    kind = "not used to calibrate" if accuracy.held_out else "that also calibrated the model"
+    kind = "kept apart from calibration" if accuracy.held_out else "that also calibrated the model"
     return f"{count(accuracy.samples, 'sample')} {kind}"
 
 
