@@ -18,6 +18,7 @@ from npuconv.plan.channels import Channels, trace
 from npuconv.quant.encoding import Encoding
 from npuconv.quant.statistics import Statistics
 from npuconv.tuning.bounds import uniform
+from npuconv.tuning.demands import demands
 from npuconv.tuning.scales import encode
 
 Feeds = list[dict[str, np.ndarray]]
@@ -64,7 +65,9 @@ def prepare(
         whole += [t.name for t in (*model.graph.inputs, *model.graph.outputs)]
     channels = trace(ctx.plan, whole)
     stats = watch(model, ctx.plan, channels, random_feeds(model))
-    found = encode(model, ctx.plan, channels, stats, "minmax", whole).by_tensor
+    found = encode(
+        ctx.plan, channels, demands(model, ctx.plan, channels, stats, whole), "minmax"
+    ).by_tensor
     ctx.encodings = {**found, **{name: Encoding.plain(scale) for name, scale in plain.items()}}
     ctx.ends = {
         conv.name: (ctx.encodings[conv.inputs[0].name], ctx.encodings[conv.outputs[0].name])

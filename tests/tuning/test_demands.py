@@ -166,3 +166,12 @@ def test_numbers_of_slots_meet_the_weights():
     laid = spread(found.readers[0], np.arange(4.0))
     assert laid.shape == (1, 4, 1, 1)
     assert laid.reshape(-1).tolist() == [0, 1, 2, 3]
+
+
+def test_room_widens_the_extremes():
+    """And nothing else."""
+    found = of(image().model())["a"]
+    wider = found.roomy(1.25)
+    np.testing.assert_allclose(wider.highs, found.highs * 1.25)
+    np.testing.assert_allclose(wider.lows, found.lows * 1.25)
+    assert wider.values is found.values

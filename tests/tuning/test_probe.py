@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import onnx
 import pytest
@@ -63,3 +65,16 @@ def test_roundings_can_be_measured_together():
 def test_nothing_to_round_makes_no_noise():
     """A model without layers on the device."""
     assert noise_powers(chain(), [], feeds())[0].size == 0
+
+
+def test_no_more_is_looked_at_than_it_takes():
+    """Feeds after that are not even asked for."""
+    values = LAYERS * 4 * 16 * 16
+
+    def two() -> Iterator[dict[str, np.ndarray]]:
+        yield from feeds()
+        pytest.fail("looked at the third")
+
+    few, _ = noise_powers(chain(), roundings()[:1], two(), enough=values + 1)
+    every, _ = noise_powers(chain(), roundings()[:1], feeds())
+    assert few == pytest.approx(every)

@@ -10,6 +10,7 @@ from builders import Net
 from npuconv.passes._context import PassContext
 from npuconv.plan import make_plan
 from npuconv.plan.channels import trace
+from npuconv.tuning.demands import demands
 from npuconv.tuning.scales import encode
 from plans import prepare, random_feeds, watch
 
@@ -64,9 +65,9 @@ def test_how_it_was_chosen():
     plan = make_plan(model, context().target)
     channels = trace(plan)
     stats = watch(model, plan, channels, random_feeds(model))
-    found = encode(model, plan, channels, stats, "mse", ("a",))
+    found = encode(plan, channels, demands(model, plan, channels, stats, ("a",)), "mse")
     assert set(found.methods) == {"x", "a"}
     assert all(word.startswith("mse") for word in found.methods.values())
     assert not found.by_tensor["a"].zeros.any()
     with pytest.raises(KeyError):
-        encode(model, plan, channels, stats, "guess")
+        encode(plan, channels, demands(model, plan, channels, stats), "guess")

@@ -16,6 +16,7 @@ from npuconv.plan.channels import Channels, trace
 from npuconv.samples.feeds import spread
 from npuconv.tuning.bounds import uniform
 from npuconv.tuning.candidates import CANDIDATES, Tried, best
+from npuconv.tuning.demands import demands
 from npuconv.tuning.patches import gather, layer_of
 from npuconv.tuning.scales import encode
 from npuconv.tuning.twin import settled
@@ -81,10 +82,11 @@ def calibrate(
         moments = _moments(work, proto, samples)
 
     def tried(method: str, room: float) -> Tried:
-        found = encode(work.model, work.plan, channels, stats, method, whole, moments, room)
+        found = encode(work.plan, channels, asked, method, room)
         return Tried(found, *rounded(work, found, moments))
 
     with _timed(work, "ranges and weights"):
+        asked = demands(work.model, work.plan, channels, stats, whole, moments)
         if work.options.method == "auto":
             every = (tried(*each) for each in CANDIDATES)
             found = _best(work, proto, every, jury(samples, kept))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Mapping
 from functools import partial
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from npuconv.samples import Samples
     from npuconv.tuning.scales import Encodings
 
-VALUES = 4096  # of outputs: errors of as many are independent enough to be told apart
+VALUES = 2048  # of outputs: errors of as many are independent enough to be told apart
 MOST = 8  # samples that the shares of the layers are measured on
 
 
@@ -67,13 +66,6 @@ def measure_shares(
     copies = {
         name: one.node for one in work.ctx.repeats for name, _, is_conv in one.copies if is_conv
     }
-    result = shares(proto, every, list(samples[: _enough(proto)]), copies)
+    result = shares(proto, every, samples[:MOST], copies, VALUES)
     work.timings.append(("sensitivity", time.perf_counter() - start))
     return result
-
-
-def _enough(proto: onnx.ModelProto) -> int:
-    """Samples that it takes for so many values; an open extent counts as one."""
-    shapes = [output.type.tensor_type.shape.dim for output in proto.graph.output]
-    values = sum(math.prod(dim.dim_value or 1 for dim in dims) for dims in shapes)
-    return max(1, min(MOST, -(-VALUES // max(values, 1))))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -57,6 +58,10 @@ class Demand:
         """Number of slots."""
         return len(self.slots)
 
+    def roomy(self, room: float) -> Demand:
+        """The same with extremes that are multiplied with this."""
+        return replace(self, lows=self.lows * room, highs=self.highs * room)
+
 
 def demands(
     model: Model,
@@ -65,7 +70,6 @@ def demands(
     stats: Mapping[str, Statistics],
     centred: Sequence[str] = (),
     moments: Mapping[str, Moments] | None = None,
-    room: float = 1.0,
 ) -> list[Demand]:
     """What is asked of every group.
 
@@ -76,7 +80,6 @@ def demands(
         stats: of the ends of every group, and of what convolutions put out.
         centred: tensors whose zero point must be 0 whatever happens.
         moments: of the windows of convolutions, by node name.
-        room: what extremes are multiplied with.
     """
     padded = {*centred, *_padded(plan)}
     bounds = {t.name: upper_bound(n) for n in plan.carried if n.op in CUTTING for t in n.outputs}
@@ -85,7 +88,7 @@ def demands(
     readers = _readers(plan)
     found = []
     for group in plan.groups:
-        demand = _demand(group, channels, stats, room)
+        demand = _demand(group, channels, stats)
         _constrain(demand, group, channels, padded, cutting)
         for name in group.tensors:
             for conv in readers.get(name, ()):
@@ -113,9 +116,7 @@ def _readers(plan: Plan) -> dict[str, list[Node]]:
     return found
 
 
-def _demand(
-    group: Group, channels: Channels, stats: Mapping[str, Statistics], room: float
-) -> Demand:
+def _demand(group: Group, channels: Channels, stats: Mapping[str, Statistics]) -> Demand:
     members: dict[int, list[tuple[Statistics, int]]] = {}
     for name in group.tensors:
         for slot in channels.slots(name):
@@ -131,8 +132,8 @@ def _demand(
     return Demand(
         group.name,
         slots,
-        np.asarray(lows) * room,
-        np.asarray(highs) * room,
+        np.asarray(lows),
+        np.asarray(highs),
         _values(rows),
         np.zeros(len(slots), bool),
         np.full(len(slots), np.inf),
@@ -143,13 +144,23 @@ def _values(rows: list[list[tuple[Statistics, int]]]) -> NDArray[np.float32]:
     """As many values of every slot, spread over its members."""
     width = max((sum(s.values.shape[1] for s, _ in row) for row in rows), default=1)
     width = max(1, min(width, SPREAD))
+    tensors = {id(s): s for row in rows for s, _ in row}
+    if len(tensors) == 1 and all(len(row) == 1 for row in rows):  # nearly always
+        (only,) = tensors.values()
+        return only.values[[row[0][1] for row in rows]][:, _places(only.values.shape[1], width)]
     result = np.zeros((len(rows), width), np.float32)
     for place, row in enumerate(rows):
         parts = [s.values[c] for s, c in row]
         joined = parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else result[place]
         if len(joined):
-            result[place] = joined[np.linspace(0, len(joined) - 1, width).astype(int)]
+            result[place] = joined[_places(len(joined), width)]
     return result
+
+
+@lru_cache(maxsize=64)
+def _places(length: int, width: int) -> NDArray[np.intp]:
+    """Which of so many values are taken, evenly spread."""
+    return np.linspace(0, length - 1, width).astype(np.intp)
 
 
 def _constrain(

@@ -35,6 +35,7 @@ def noise_powers(
     roundings: Sequence[Rounding],
     feeds: Iterable[Feed],
     together: Sequence[int] | None = None,
+    enough: int = 0,
 ) -> tuple[Doubles, float]:
     """The noise that each rounding alone would put into all outputs together.
 
@@ -44,6 +45,7 @@ def noise_powers(
         feeds: complete inputs, a few.
         together: number of the unknown, from 0, that each rounding is part of; by default
             each is one of its own.
+        enough: values of outputs after which no more feeds are looked at; 0: at all.
 
     Returns:
         float64 [unknowns], sums of squares over outputs and samples; and the signal's.
@@ -53,11 +55,14 @@ def noise_powers(
     session = executor.Session(gated(model, roundings), threads=1)
     parts = np.arange(len(roundings)) if together is None else np.asarray(together)
     signs = _signs(int(parts.max()) + 1)
-    gram, signal = np.zeros((len(signs), len(signs))), 0.0
+    gram, signal, seen = np.zeros((len(signs), len(signs))), 0.0, 0
     for feed in feeds:
         exact, errors = _runs(session, feed, AMPLITUDE * signs[:, parts])
         gram += errors @ errors.T / AMPLITUDE**2
         signal += sum(float(values @ values) for values in exact)
+        seen += sum(len(values) for values in exact)
+        if 0 < enough <= seen:
+            break
     return _powers(signs, gram), signal
 
 

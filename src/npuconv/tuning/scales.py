@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from npuconv.quant.encoding import Encoding
-from npuconv.tuning.demands import demands
 from npuconv.tuning.search import choose
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from npuconv.model.core import Model
     from npuconv.plan import Plan
     from npuconv.plan.channels import Channels
-    from npuconv.quant.moments import Moments
-    from npuconv.quant.statistics import Statistics
+    from npuconv.tuning.demands import Demand
     from npuconv.tuning.search import Choice
 
 
@@ -30,34 +27,22 @@ class Encodings:
     methods: Mapping[str, str]  # by group
 
 
-def encode(  # noqa: PLR0913 - all that a choice depends on
-    model: Model,
-    plan: Plan,
-    channels: Channels,
-    stats: Mapping[str, Statistics],
-    method: str,
-    centred: Sequence[str] = (),
-    moments: Mapping[str, Moments] | None = None,
-    room: float = 1.0,
+def encode(
+    plan: Plan, channels: Channels, asked: Sequence[Demand], method: str, room: float = 1.0
 ) -> Encodings:
     """Choose scales and zero points.
 
     Args:
-        model: the legal float model.
         plan: where every node runs.
         channels: which channels share a scale.
-        stats: of the ends of every group and the outputs of convolutions.
+        asked: what is asked of every group of the plan.
         method: as ``config.Options.method``.
-        centred: tensors whose zero point must be 0.
-        moments: of the windows of convolutions, by node name.
         room: what the extremes that were seen are multiplied with.
     """
     tensors: dict[str, Encoding] = {}
     methods: dict[str, str] = {}
-    for group, demand in zip(
-        plan.groups, demands(model, plan, channels, stats, centred, moments, room), strict=True
-    ):
-        choice = choose(demand, method)
+    for group, demand in zip(plan.groups, asked, strict=True):
+        choice = choose(demand.roomy(room), method)
         place = {slot: k for k, slot in enumerate(demand.slots)}
         methods[group.name] = choice.method
         for name in group.tensors:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -36,8 +36,9 @@ class Share:
 def shares(
     model: onnx.ModelProto,
     roundings: Sequence[Rounding],
-    feeds: Sequence[Feed],
+    feeds: Iterable[Feed],
     copy_of: Mapping[str, str] = MappingProxyType({}),
+    enough: int = 0,
 ) -> dict[str, Share]:
     """By name of the convolution's node.
 
@@ -46,11 +47,13 @@ def shares(
         roundings: of inputs, weights and outputs.
         feeds: complete inputs, a few.
         copy_of: by node name, the layer that a copy is counted with.
+        enough: values of outputs after which no more feeds are looked at; 0: at all.
     """
     names = [copy_of.get(r.gate.layer, r.gate.layer) for r in roundings]
     layers = list(dict.fromkeys(names))
     number = {name: k for k, name in enumerate(layers)}
-    powers, signal = noise_powers(model, roundings, feeds, [number[name] for name in names])
+    together = [number[name] for name in names]
+    powers, signal = noise_powers(model, roundings, feeds, together, enough)
     total = float(powers.sum())
     return {name: _share(float(p), total, signal) for name, p in zip(layers, powers, strict=True)}
 
