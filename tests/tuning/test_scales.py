@@ -65,9 +65,11 @@ def test_how_it_was_chosen():
     plan = make_plan(model, context().target)
     channels = trace(plan)
     stats = watch(model, plan, channels, random_feeds(model))
-    found = encode(plan, channels, demands(model, plan, channels, stats, ("a",)), "mse")
-    assert set(found.methods) == {"x", "a"}
+    asked = demands(model, plan, channels, stats, ("a",))
+    found, wider = encode(plan, channels, asked, [("mse", 1.0), ("minmax", 1.5)])
+    assert set(found.methods) == set(wider.methods) == {"x", "a"}
     assert all(word.startswith("mse") for word in found.methods.values())
     assert not found.by_tensor["a"].zeros.any()
+    assert np.all(wider.by_tensor["a"].scales > found.by_tensor["a"].scales)
     with pytest.raises(KeyError):
-        encode(plan, channels, demands(model, plan, channels, stats), "guess")
+        encode(plan, channels, demands(model, plan, channels, stats), [("guess", 1.0)])

@@ -15,7 +15,7 @@ from npuconv.pipeline.tune import rounded
 from npuconv.plan.channels import Channels, trace
 from npuconv.samples.feeds import spread
 from npuconv.tuning.bounds import uniform
-from npuconv.tuning.candidates import CANDIDATES, Tried, best
+from npuconv.tuning.candidates import CANDIDATES, Candidate, Tried, best
 from npuconv.tuning.demands import demands
 from npuconv.tuning.patches import gather, layer_of
 from npuconv.tuning.scales import encode
@@ -81,18 +81,15 @@ def calibrate(
     with _timed(work, "moments"):
         moments = _moments(work, proto, samples)
 
-    def tried(method: str, room: float) -> Tried:
-        found = encode(work.plan, channels, asked, method, room)
-        return Tried(found, *rounded(work, found, moments))
-
+    auto = work.options.method == "auto" and work.plan.groups
+    ways = CANDIDATES if auto else (Candidate(work.options.method, 1.0),)
     with _timed(work, "ranges and weights"):
         asked = demands(work.model, work.plan, channels, stats, whole, moments)
-        if work.options.method == "auto":
-            every = (tried(*each) for each in CANDIDATES)
-            found = _best(work, proto, every, jury(samples, kept))
-        else:
-            found = tried(work.options.method, 1.0)
-    return Calibrated(found, stats, moments, list(cache.notes) if cache else [])
+        found = encode(work.plan, channels, asked, ways)
+        tried = (Tried(each, *rounded(work, each, moments)) for each in found)
+        judges = jury(samples, kept) if len(ways) > 1 else []
+        chosen = best(work.model, proto, work.plan, tried, judges) if judges else next(tried)
+    return Calibrated(chosen, stats, moments, list(cache.notes) if cache else [])
 
 
 def jury(samples: Samples, kept: Samples | None) -> list[Feed]:
@@ -103,14 +100,6 @@ def jury(samples: Samples, kept: Samples | None) -> list[Feed]:
     """
     more = [samples[k] for k in spread(len(samples), MORE_JUDGES)]
     return [*(kept or ()), *more]
-
-
-def _best(
-    work: Legalized, proto: onnx.ModelProto, found: Iterator[Tried], judges: list[Feed]
-) -> Tried:
-    if not work.plan.groups:  # nothing to choose
-        return next(found)
-    return best(work.model, proto, work.plan, found, judges)
 
 
 def _timed(work: Legalized, stage: str) -> AbstractContextManager[None]:

@@ -14,7 +14,7 @@ from npuconv.tuning.margins import widened
 from npuconv.tuning.readers import Reader, reader_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -70,8 +70,8 @@ def demands(
     stats: Mapping[str, Statistics],
     centred: Sequence[str] = (),
     moments: Mapping[str, Moments] | None = None,
-) -> list[Demand]:
-    """What is asked of every group.
+) -> Iterator[Demand]:
+    """What is asked of every group, one after the other: each holds weights.
 
     Args:
         model: the legal float model.
@@ -86,7 +86,6 @@ def demands(
     # With one scale a Clip has integers for bounds, and need not end where int8 ends.
     cutting = {name: bound for name, bound in bounds.items() if name not in centred}
     readers = _readers(plan)
-    found = []
     for group in plan.groups:
         demand = _demand(group, channels, stats)
         _constrain(demand, group, channels, padded, cutting)
@@ -96,8 +95,7 @@ def demands(
                 if reader is not None:
                     demand.readers.append(reader)
         demand.host = _host_reads(model, plan, group)
-        found.append(demand)
-    return found
+        yield demand
 
 
 def _padded(plan: Plan) -> set[str]:

@@ -11,9 +11,9 @@ from npuconv.quant.encoding import Encoding
 from npuconv.tuning.search import choose
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from npuconv.plan import Plan
+    from npuconv.plan import Group, Plan
     from npuconv.plan.channels import Channels
     from npuconv.tuning.demands import Demand
     from npuconv.tuning.search import Choice
@@ -28,27 +28,37 @@ class Encodings:
 
 
 def encode(
-    plan: Plan, channels: Channels, asked: Sequence[Demand], method: str, room: float = 1.0
-) -> Encodings:
-    """Choose scales and zero points.
+    plan: Plan, channels: Channels, asked: Iterable[Demand], ways: Sequence[tuple[str, float]]
+) -> list[Encodings]:
+    """Choose scales and zero points, in several ways at once.
 
     Args:
         plan: where every node runs.
         channels: which channels share a scale.
-        asked: what is asked of every group of the plan.
-        method: as ``config.Options.method``.
-        room: what the extremes that were seen are multiplied with.
+        asked: what is asked of every group of the plan; each is let go before the next, as
+            it holds weights.
+        ways: each a method as ``config.Options.method``, and what the extremes that were
+            seen are multiplied with.
+
+    Returns:
+        For each way, in their order.
     """
-    tensors: dict[str, Encoding] = {}
-    methods: dict[str, str] = {}
+    found: list[tuple[dict[str, Encoding], dict[str, str]]] = [({}, {}) for _ in ways]
     for group, demand in zip(plan.groups, asked, strict=True):
-        choice = choose(demand.roomy(room), method)
-        place = {slot: k for k, slot in enumerate(demand.slots)}
-        methods[group.name] = choice.method
-        for name in group.tensors:
-            at = [place[slot] for slot in channels.slots(name)]
-            tensors[name] = _encoding(choice, at, channels.axis(name))
-    return Encodings(tensors, methods)
+        for (method, room), (tensors, methods) in zip(ways, found, strict=True):
+            choice = choose(demand.roomy(room), method)
+            methods[group.name] = choice.method
+            tensors.update(_stored(choice, group, demand, channels))
+    return [Encodings(*each) for each in found]
+
+
+def _stored(
+    choice: Choice, group: Group, demand: Demand, channels: Channels
+) -> Iterator[tuple[str, Encoding]]:
+    place = {slot: k for k, slot in enumerate(demand.slots)}
+    for name in group.tensors:
+        at = [place[slot] for slot in channels.slots(name)]
+        yield name, _encoding(choice, at, channels.axis(name))
 
 
 def _encoding(choice: Choice, at: list[int], axis: int | None) -> Encoding:
