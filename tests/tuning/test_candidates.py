@@ -37,7 +37,7 @@ def chosen(*factors: float) -> int:
     exact = Encodings(ctx.encodings, {})
     found = [Tried(scaled(exact, factor)) for factor in factors]
     judges = random_feeds(model)
-    taken = best(model, save.to_proto(model), ctx.plan, iter(found), judges)
+    taken = best(model, save.to_proto(model), ctx.plan, iter(found), judges, 0)
     return next(k for k, one in enumerate(found) if one is taken)
 
 
@@ -64,5 +64,23 @@ def test_weights_count_as_they_will_be():
         np.ones(shape, np.int8), np.ones(shape[0], np.float32), np.zeros(shape[0], np.float32)
     )
     found = [Tried(exact, {"c": wrong}), Tried(exact)]
-    taken = best(model, save.to_proto(model), ctx.plan, iter(found), random_feeds(model))
+    taken = best(model, save.to_proto(model), ctx.plan, iter(found), random_feeds(model), 0)
     assert taken is found[1]
+
+
+def test_room_is_for_what_was_not_seen():
+    """It has only to do no harm there, whatever it costs where all was seen."""
+    model, ctx = read(Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3)).model()), context()
+    prepare(model, ctx)
+    exact = Encodings(ctx.encodings, {})
+    usual = random_feeds(model)
+    odd = [{name: 3 * values for name, values in feed.items()} for feed in usual[:1]]
+    found = [Tried(exact), Tried(scaled(exact, 1.5), roomy=True)]
+
+    def taken(judges: list, unseen: int) -> bool:
+        chosen = best(model, save.to_proto(model), ctx.plan, iter(found), judges, unseen)
+        return chosen is found[1]
+
+    assert taken([*odd, *usual], 1)
+    assert not taken(usual, len(usual))
+    assert not taken([*usual, *odd], len(usual))

@@ -63,3 +63,11 @@ def test_a_judge_works_the_exact_outputs_out_once():
     judge = Judge(proto, feeds)
     assert judge.noise(every) == judge.noise(every) == whole_noise(proto, every, feeds)
     assert judge.noise(every[:1]).noise < judge.noise(every).noise
+
+
+def test_some_samples_only():
+    """Of the noise, and what is left of it."""
+    before, after = Noise(5.0, 1.0, (1.0, 4.0)), Noise(4.25, 1.0, (0.25, 4.0))
+    assert after.first(1).left(before.first(1)) == pytest.approx(0.25)
+    assert after.left(before) == pytest.approx((0.5 * 4.25 / 5) ** 0.5)
+    assert after.left(Noise(0.0, 1.0)) == 1.0

@@ -81,15 +81,34 @@ def calibrate(
     with _timed(work, "moments"):
         moments = _moments(work, proto, samples)
 
-    auto = work.options.method == "auto" and work.plan.groups
-    ways = CANDIDATES if auto else (Candidate(work.options.method, 1.0),)
+    ways = _ways(work, kept)
     with _timed(work, "ranges and weights"):
         asked = demands(work.model, work.plan, channels, stats, whole, moments)
         found = encode(work.plan, channels, asked, ways)
-        tried = (Tried(each, *rounded(work, each, moments)) for each in found)
-        judges = jury(samples, kept) if len(ways) > 1 else []
-        chosen = best(work.model, proto, work.plan, tried, judges) if judges else next(tried)
+        tried = (
+            Tried(each, *rounded(work, each, moments), roomy=way.room > 1)
+            for way, each in zip(ways, found, strict=True)
+        )
+        chosen = next(tried) if len(ways) == 1 else _best(work, proto, tried, samples, kept)
     return Calibrated(chosen, stats, moments, list(cache.notes) if cache else [])
+
+
+def _ways(work: Legalized, kept: Samples | None) -> tuple[Candidate, ...]:
+    """What is compared; room only where there are samples that can tell."""
+    if work.options.method != "auto" or not work.plan.groups:
+        return (Candidate(work.options.method, 1.0),)
+    return tuple(way for way in CANDIDATES if way.room == 1 or kept)
+
+
+def _best(
+    work: Legalized,
+    proto: onnx.ModelProto,
+    tried: Iterator[Tried],
+    samples: Samples,
+    kept: Samples | None,
+) -> Tried:
+    unseen = len(kept) if kept else 0
+    return best(work.model, proto, work.plan, tried, jury(samples, kept), unseen)
 
 
 def jury(samples: Samples, kept: Samples | None) -> list[Feed]:

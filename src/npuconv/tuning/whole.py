@@ -36,6 +36,16 @@ class Noise:
     signal: float
     each: tuple[float, ...] = ()
 
+    def first(self, count: int) -> Noise:
+        """Of the first samples only, without the signal, which is not known of each."""
+        return Noise(sum(self.each[:count]), 0.0, self.each[:count])
+
+    def left(self, before: Noise) -> float:
+        """What is left of the noise: in most samples, and in all of them together."""
+        if not before.noise:
+            return 1.0
+        return math.sqrt(self.ratio(before) * self.noise / before.noise)
+
     @property
     def sqnr_db(self) -> float | None:
         """Signal to noise, dB; None where either is nothing."""
