@@ -61,3 +61,8 @@ def test_clipped_weights():
     assert (row.minimum, row.maximum, row.channels) == (0.0, 4.0, 2)
     assert (row.smallest_reach, row.clip_fraction) == (2.0, 0.5)
     assert _weight_row(weight, _steps(weight, Encoding.plain(1.0), 1, None)).clip_fraction == 0
+
+
+def test_what_a_relu_cuts_off_is_not_clipped(report):
+    """It would not have been let through anyway; with minmax nothing else is cut."""
+    assert [one.name for one in report.quantization.tensors if one.clip_fraction] == []

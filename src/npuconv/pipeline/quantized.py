@@ -33,7 +33,8 @@ def tensor_rows(plan: Plan, found: Calibrated) -> tuple[schema.TensorQuant, ...]
         method = found.encodings.methods[group.name]
         for name in group.tensors:
             seen = [found.stats[end] for end in group.ends]
-            own = found.stats.get(name)
+            # What a Relu is to cut off is not lost by being cut off sooner.
+            own = found.stats.get(name) if name in group.ends else None
             encoding = found.encodings.by_tensor[name]
             rows.append(_tensor_row(name, encoding, seen, own, method))
     return tuple(rows)

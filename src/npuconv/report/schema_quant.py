@@ -25,7 +25,10 @@ class TensorQuant(Part):
     highest: float | None = Field(
         None, description="the largest number that int8 holds, of the channel with the highest"
     )
-    clip_fraction: float = Field(description="share of the calibration values beyond the range")
+    clip_fraction: float = Field(
+        description="share of the calibration values beyond the range; 0 where a Relu or Clip "
+        "follows that cuts them off anyway"
+    )
     method: str = Field("", description="how the range was chosen")
 
 
