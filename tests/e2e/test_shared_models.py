@@ -69,7 +69,7 @@ def test_check_and_convert_agree(path):
     before = checked(path)
     assert before.summary.exit_code in (0, 1)
     shape = SHAPES.get(path.parent.name, {})
-    options = {"max_samples": 2, "method": "minmax", "input_shape": shape}
+    options = {"max_samples": 2, "input_shape": shape}
     if before.summary.exit_code:
         with pytest.raises(npuconv.UnsupportedModelError) as caught:
             npuconv.convert(path, **options)
