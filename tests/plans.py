@@ -66,7 +66,7 @@ def prepare(
     channels = trace(ctx.plan, whole)
     stats = watch(model, ctx.plan, channels, random_feeds(model))
     asked = demands(model, ctx.plan, channels, stats, whole)
-    found = encode(ctx.plan, channels, asked, [("minmax", 1.0)])[0].by_tensor
+    found = encode(ctx.plan, channels, asked, [("minmax", False)])[0].by_tensor
     ctx.encodings = {**found, **{name: Encoding.plain(scale) for name, scale in plain.items()}}
     ctx.ends = {
         conv.name: (ctx.encodings[conv.inputs[0].name], ctx.encodings[conv.outputs[0].name])

@@ -55,3 +55,31 @@ def test_a_range_grows_towards_those_of_its_own_layer():
     _, highs = widened(stats, [7, 7, 9, 9])
     assert highs[0] < 3
     assert highs[2] > 150
+
+
+def drawn(spread: float, samples: int = 30) -> Statistics:
+    """Samples whose reach differs by that much, in the logarithm."""
+    rng = np.random.default_rng(1)
+    reach = np.exp(spread * rng.standard_normal(samples))
+    values = np.float32(rng.uniform(0.9, 1, (1, samples, 4)) * reach[:, None]).reshape(1, -1)
+    return Statistics(
+        name="t", axis=1, lows=np.zeros(1, np.float32), highs=values.max(axis=1),
+        means=values.mean(axis=1), squares=values.var(axis=1), values=values, samples=samples,
+        count=values.size, numbers=np.arange(samples), widths=np.full(samples, 4),
+    )  # fmt: skip
+
+
+def test_what_more_samples_would_show():
+    """About the largest of three times as many; where all are alike nothing more is to come."""
+    for spread in (0.0, 0.2, 0.5):
+        stats = drawn(spread)
+        low, high = widened(stats, outlook=3.0)
+        assert low[0] == 0
+        assert high[0] / stats.highs[0] == pytest.approx(np.exp(0.44 * spread), rel=0.1)
+    assert widened(drawn(0.5))[1] == drawn(0.5).highs
+
+
+def test_two_samples_foretell_nothing():
+    """Nor does one."""
+    stats = drawn(0.5, samples=2)
+    assert widened(stats, outlook=3.0)[1] == stats.highs

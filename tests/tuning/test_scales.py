@@ -66,10 +66,10 @@ def test_how_it_was_chosen():
     channels = trace(plan)
     stats = watch(model, plan, channels, random_feeds(model))
     asked = demands(model, plan, channels, stats, ("a",))
-    found, wider = encode(plan, channels, asked, [("mse", 1.0), ("minmax", 1.5)])
+    found, wider = encode(plan, channels, asked, [("mse", False), ("minmax", True)])
     assert set(found.methods) == set(wider.methods) == {"x", "a"}
     assert all(word.startswith("mse") for word in found.methods.values())
     assert not found.by_tensor["a"].zeros.any()
     assert np.all(wider.by_tensor["a"].scales > found.by_tensor["a"].scales)
     with pytest.raises(KeyError):
-        encode(plan, channels, demands(model, plan, channels, stats), [("guess", 1.0)])
+        encode(plan, channels, demands(model, plan, channels, stats), [("guess", False)])

@@ -23,6 +23,7 @@ def demand(values: np.ndarray, **fixed: object) -> Demand:
         "lows": values.min(axis=1).astype(float), "highs": values.max(axis=1).astype(float),
         "centred": np.zeros(count, bool), "caps": np.full(count, np.inf),
     }  # fmt: skip
+    parts["foreseen"] = (parts["lows"], parts["highs"])
     return Demand(**{**parts, **fixed})
 
 

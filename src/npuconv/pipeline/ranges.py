@@ -86,7 +86,7 @@ def calibrate(
         asked = demands(work.model, work.plan, channels, stats, whole, moments)
         found = encode(work.plan, channels, asked, ways)
         tried = (
-            Tried(each, *rounded(work, each, moments), roomy=way.room > 1)
+            Tried(each, *rounded(work, each, moments), roomy=way.roomy)
             for way, each in zip(ways, found, strict=True)
         )
         chosen = next(tried) if len(ways) == 1 else _best(work, proto, tried, samples, kept)
@@ -96,8 +96,8 @@ def calibrate(
 def _ways(work: Legalized, kept: Samples | None) -> tuple[Candidate, ...]:
     """What is compared; room only where there are samples that can tell."""
     if work.options.method != "auto" or not work.plan.groups:
-        return (Candidate(work.options.method, 1.0),)
-    return tuple(way for way in CANDIDATES if way.room == 1 or kept)
+        return (Candidate(work.options.method, roomy=False),)
+    return tuple(way for way in CANDIDATES if not way.roomy or kept)
 
 
 def _best(

@@ -32,23 +32,23 @@ class Candidate(NamedTuple):
 
     Attributes:
         method: as ``scales.encode`` takes it.
-        room: what the extremes are multiplied with.
+        roomy: whether there is room for what more samples would show.
     """
 
     method: str
-    room: float
+    roomy: bool
 
 
 # The first is taken unless another is clearly better.
 CANDIDATES = (
-    Candidate("auto", 1.0),
-    Candidate("auto", 1.25),
-    Candidate("percentile", 1.0),
+    Candidate("auto", roomy=False),
+    Candidate("auto", roomy=True),
+    Candidate("percentile", roomy=False),
 )
 _CLEARLY = 0.8  # of its noise, or less, is left: 1 dB, which chance alone rarely brings
-# Room costs 2 dB at most where it is not needed, and saves 20 where it is: it need not prove
-# more than that it does no harm to samples whose extremes are not in the ranges.
-_NO_HARM = 1.0
+# Room costs a dB or two where it is not needed, and saves up to 20 where it is, on samples
+# unlike all that are there. So it may cost 1 dB on those whose extremes are not in the ranges.
+_NO_HARM = 1.25
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from npuconv.model import query
 from npuconv.tuning.bounds import CUTTING, upper_bound
-from npuconv.tuning.margins import widened
+from npuconv.tuning.margins import OUTLOOK, widened
 from npuconv.tuning.readers import Reader, reader_of
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ class Demand:
         values: a spread of the values [K,P].
         centred: zero point must be 0 [K].
         caps: no value above this may be let through [K]: the upper bound of a Clip.
+        foreseen: lows and highs that many more samples would show, each [K].
         readers: convolutions that read it.
         host: whether the host reads it.
     """
@@ -50,6 +51,7 @@ class Demand:
     values: NDArray[np.float32]
     centred: NDArray[np.bool_]
     caps: NDArray[np.float64]
+    foreseen: tuple[NDArray[np.float64], NDArray[np.float64]]
     readers: list[Reader] = field(default_factory=list)
     host: bool = False
 
@@ -58,9 +60,9 @@ class Demand:
         """Number of slots."""
         return len(self.slots)
 
-    def roomy(self, room: float) -> Demand:
-        """The same with extremes that are multiplied with this."""
-        return replace(self, lows=self.lows * room, highs=self.highs * room)
+    def roomy(self) -> Demand:
+        """The same with the extremes that more samples would show."""
+        return replace(self, lows=self.foreseen[0], highs=self.foreseen[1])
 
 
 def demands(
@@ -124,18 +126,31 @@ def _demand(group: Group, channels: Channels, stats: Mapping[str, Statistics]) -
             members[slot].append((stats[name], channel))
     slots = sorted(members)
     rows = [members[s] for s in slots]
-    wide = {name: widened(stats[name], channels.families(name)) for name in group.ends}
-    lows = [min((float(wide[s.name][0][c]) for s, c in row), default=0.0) for row in rows]
-    highs = [max((float(wide[s.name][1][c]) for s, c in row), default=0.0) for row in rows]
+    lows, highs = _extremes(group, channels, stats, rows, 1.0)
     return Demand(
         group.name,
         slots,
-        np.asarray(lows),
-        np.asarray(highs),
+        lows,
+        highs,
         _values(rows),
         np.zeros(len(slots), bool),
         np.full(len(slots), np.inf),
+        _extremes(group, channels, stats, rows, OUTLOOK),
     )
+
+
+def _extremes(
+    group: Group,
+    channels: Channels,
+    stats: Mapping[str, Statistics],
+    rows: list[list[tuple[Statistics, int]]],
+    outlook: float,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Of every slot: those of the channel that reaches farthest."""
+    wide = {name: widened(stats[name], channels.families(name), outlook) for name in group.ends}
+    lows = [min((float(wide[s.name][0][c]) for s, c in row), default=0.0) for row in rows]
+    highs = [max((float(wide[s.name][1][c]) for s, c in row), default=0.0) for row in rows]
+    return np.asarray(lows), np.asarray(highs)
 
 
 def _values(rows: list[list[tuple[Statistics, int]]]) -> NDArray[np.float32]:

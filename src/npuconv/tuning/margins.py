@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     Doubles = NDArray[np.float64]
 
+OUTLOOK = 3.0  # times as many samples, of which the extremes are foreseen
+_SILENT = 0.02  # of a channel's reach: samples in which it reaches less far are all alike
 ENOUGH = 300.0  # independent values after which half of a channel's range is believed
 _LEAST = 0.02
 
@@ -30,7 +32,9 @@ def unseen(stats: Statistics) -> float:
     return 1 / (1 + stats.samples * math.sqrt(each) / ENOUGH)
 
 
-def widened(stats: Statistics, families: Sequence[int] = ()) -> tuple[Doubles, Doubles]:
+def widened(
+    stats: Statistics, families: Sequence[int] = (), outlook: float = 1.0
+) -> tuple[Doubles, Doubles]:
     """Extremes with a margin where a channel was seen too little.
 
     A channel that was seen seldom gets part of the range of the others that were made with
@@ -40,11 +44,16 @@ def widened(stats: Statistics, families: Sequence[int] = ()) -> tuple[Doubles, D
         stats: of the tensor.
         families: a number for each channel, equal for those that one layer makes; all are
             of one family where they are not given.
+        outlook: the extremes are those of so many times as many samples, as far as the
+            difference between samples foretells them.
 
     Returns:
         float64 lows and highs [C]; an end at 0, where an activation cuts off, stays.
     """
     lows, highs = stats.lows.astype(np.float64), stats.highs.astype(np.float64)
+    if outlook > 1:
+        lows = lows * _foreseen(-stats.values, stats, outlook)
+        highs = highs * _foreseen(stats.values, stats, outlook)
     weight = unseen(stats)
     if weight < _LEAST or stats.channels == 1:
         return lows, highs
@@ -59,3 +68,29 @@ def _towards(reach: Doubles, which: NDArray[np.intp], weight: float) -> Doubles:
     np.maximum.at(most, which, live)
     wide = live ** (1 - weight) * most[which] ** weight
     return np.where(reach > 0, wide, reach)
+
+
+def _foreseen(values: NDArray[np.float32], stats: Statistics, outlook: float) -> Doubles:
+    """What the largest value of each channel grows by [C], at least 1.
+
+    The logarithm of how far a sample reaches is taken for normal. Its deviation is that of
+    the values that are kept of every sample.
+    """
+    if len(stats.widths) < 3 or stats.samples < 3:
+        return np.ones(stats.channels)
+    starts = np.cumsum(stats.widths) - stats.widths
+    reach = np.maximum.reduceat(values, starts, axis=1).astype(np.float64)
+    most = np.maximum(reach.max(axis=1, keepdims=True), 1e-30)
+    deviation = np.log(np.maximum(reach / most, _SILENT)).std(axis=1)
+    rise = _largest(outlook * stats.samples) - _largest(stats.samples)
+    return np.asarray(np.exp(rise * deviation), np.float64)
+
+
+def _largest(count: float) -> float:
+    """About the largest of so many standard normal numbers, three or more.
+
+    The location of the limiting Gumbel distribution (H. Cramer, "Mathematical Methods of
+    Statistics", 1946, 28.6).
+    """
+    root = math.sqrt(2 * math.log(count))
+    return root - (math.log(math.log(count)) + math.log(4 * math.pi)) / (2 * root)

@@ -28,7 +28,7 @@ class Encodings:
 
 
 def encode(
-    plan: Plan, channels: Channels, asked: Iterable[Demand], ways: Sequence[tuple[str, float]]
+    plan: Plan, channels: Channels, asked: Iterable[Demand], ways: Sequence[tuple[str, bool]]
 ) -> list[Encodings]:
     """Choose scales and zero points, in several ways at once.
 
@@ -37,16 +37,16 @@ def encode(
         channels: which channels share a scale.
         asked: what is asked of every group of the plan; each is let go before the next, as
             it holds weights.
-        ways: each a method as ``config.Options.method``, and what the extremes that were
-            seen are multiplied with.
+        ways: each a method as ``config.Options.method``, and whether there is to be room
+            for what more samples would show.
 
     Returns:
         For each way, in their order.
     """
     found: list[tuple[dict[str, Encoding], dict[str, str]]] = [({}, {}) for _ in ways]
     for group, demand in zip(plan.groups, asked, strict=True):
-        for (method, room), (tensors, methods) in zip(ways, found, strict=True):
-            choice = choose(demand.roomy(room), method)
+        for (method, roomy), (tensors, methods) in zip(ways, found, strict=True):
+            choice = choose(demand.roomy() if roomy else demand, method)
             methods[group.name] = choice.method
             tensors.update(_stored(choice, group, demand, channels))
     return [Encodings(*each) for each in found]
