@@ -31,6 +31,22 @@ test: $(STAMP) ## lint, types, layers, documentation, and all tests; coverage of
 unit: $(STAMP) ## the fast tests only
 	$(BIN)/pytest -n auto -m 'not e2e'
 
+OLDEST ?= .venv-oldest
+test-oldest: ## the fast tests with the oldest versions that pyproject.toml allows
+	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/pip install --quiet --disable-pip-version-check \
+	  --constraint constraints/oldest.txt --editable '.[dev]'
+	$(OLDEST)/bin/pytest -n auto -m 'not e2e' --cache-clear
+
+test-newest: ## the same with the newest that there are
+	$(PYTHON) -m venv --clear .venv-newest
+	.venv-newest/bin/pip install --quiet --disable-pip-version-check --upgrade --editable '.[dev]'
+	.venv-newest/bin/pytest -n auto -m 'not e2e' --cache-clear
+
+audit: $(STAMP) ## known weaknesses of what is installed; asks a server, so it is no test
+	$(BIN)/pip install --quiet --disable-pip-version-check pip-audit
+	$(BIN)/pip-audit --local --skip-editable
+
 lint: $(STAMP) ## style
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -78,11 +94,27 @@ bench: $(STAMP) ## times and memory as ratios to bare onnxruntime, and accuracy
 	$(BIN)/python benchmarks/accuracy.py
 	$(BIN)/python benchmarks/budget.py
 
+kills: $(STAMP) ## 200 kills in the middle of convert and batch: is every file whole
+	$(BIN)/python benchmarks/kills.py
+
+size: $(STAMP) ## memory for a model of 3 GB
+	$(BIN)/python benchmarks/size.py
+
+hostile: $(STAMP) ## every file a stranger might send, through check, convert and batch
+	$(BIN)/python benchmarks/strangers.py --commands check convert verify
+	$(BIN)/python benchmarks/strangers.py --commands batch
+
+SECONDS ?= 60
+fuzz: $(STAMP) ## mutated files for every loader: make fuzz SECONDS=60
+	@$(BIN)/python -c "import atheris" 2> /dev/null || \
+	  $(BIN)/pip install --quiet --disable-pip-version-check --editable '.[fuzz]' || true
+	$(BIN)/python tools/fuzz.py --seconds $(SECONDS)
+
 build: $(STAMP) ## a wheel and a source archive
 	$(BIN)/pip install --quiet build
 	$(BIN)/python -m build
 
 clean: ## remove what the other targets made
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
+	rm -rf $(VENV) $(OLDEST) .venv-newest build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 
-.PHONY: help install demo test unit lint format type layers check cov docs reference site docs-check samples bench build clean
+.PHONY: help install demo test unit lint format type layers check cov docs reference site docs-check samples bench kills size hostile fuzz test-oldest test-newest audit build clean

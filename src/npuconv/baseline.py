@@ -20,6 +20,7 @@ from npuconv import files, yamlio
 from npuconv.diagnostics import fingerprint
 from npuconv.errors import ConfigError
 
+MAX_BYTES = 64 * 2**20
 Key = tuple[str, str]  # code and node
 
 
@@ -68,8 +69,7 @@ def read(path: str | Path) -> Baseline:
         ConfigError: unreadable, not JSON, or not of this form.
     """
     try:
-        text = Path(path).read_text("utf-8")
-        return Baseline.model_validate(json.loads(text))
+        return Baseline.model_validate(json.loads(_text(path)))
     except OSError as error:
         hint = "npuconv check --write-baseline writes one"
         raise ConfigError(f"cannot read: {error.strerror}", file=str(path), hint=hint) from None
@@ -79,10 +79,18 @@ def read(path: str | Path) -> Baseline:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise ConfigError(f"{where}: {yamlio.explain(first)}", file=str(path)) from None
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # of JSON, or a number of 5,000 digits
         line, column = getattr(error, "lineno", 0), getattr(error, "colno", 0)
-        text = f"is not JSON: {getattr(error, 'msg', 'too deep')}"
+        text = f"is not JSON: {getattr(error, 'msg', 'too deep, or too long a number')}"
         raise ConfigError(text, file=str(path), line=line, column=column) from None
+
+
+def _text(path: str | Path) -> str:
+    with Path(path).open("rb") as stream:
+        data = stream.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise ConfigError(f"larger than {MAX_BYTES} bytes", file=str(path))
+    return data.decode("utf-8")
 
 
 def called(path: str | Path, model: str | Path) -> str:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from npuconv import yamlio
 from npuconv.errors import ConfigError, UsageError
+from npuconv.limits import DEFAULT, NAMES, Limits
 
 Format = Literal["qoperator", "qdq", "weights", "float"]
 Method = Literal["auto", "minmax", "percentile", "entropy", "mse"]
@@ -139,7 +140,33 @@ class Options(_Strict):
     max_folded_mib: int = Field(
         256, ge=1, description="a constant that would be larger than this is not folded, in MiB"
     )
+    max_model_bytes: int = Field(
+        DEFAULT.model_bytes, ge=1, description="of a model with its external data, in bytes"
+    )
+    max_nodes: int = Field(
+        DEFAULT.nodes, ge=1, description="of a model, with those of subgraphs and functions"
+    )
+    max_depth: int = Field(DEFAULT.depth, ge=0, description="of subgraphs inside subgraphs")
+    max_tensor_mib: int = Field(
+        DEFAULT.tensor_mib, ge=1, description="a tensor of the model may be as large, in MiB"
+    )
+    max_image_pixels: int = Field(
+        DEFAULT.image_pixels, ge=1, description="an image may have as many"
+    )
+    max_archive_bytes: int = Field(
+        DEFAULT.archive_bytes, ge=1, description="of the arrays of an .npz, once decompressed"
+    )
+    max_archive_ratio: int = Field(
+        DEFAULT.archive_ratio,
+        ge=1,
+        description="decompressed to compressed bytes of an array in an .npz, over 64 MiB",
+    )
     seed: int = Field(0, ge=0, description="seed of synthetic inputs")
+
+    @property
+    def limits(self) -> Limits:
+        """What a stranger's files may ask for."""
+        return Limits(**{name: getattr(self, f"max_{name}") for name in NAMES})
 
 
 def merge(*layers: dict[str, Any]) -> dict[str, Any]:

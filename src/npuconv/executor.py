@@ -9,8 +9,14 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 
+from npuconv.model import store
+
 RUNTIME = f"onnxruntime {ort.__version__}"
 _limit = 0  # threads of an operator where a session does not say
+_FOLDER = "session.model_external_initializers_file_folder_path"
+_LEVELS = ort.GraphOptimizationLevel
+# Above it weights are laid out anew, which takes as much memory once more.
+_FOR_FILES = _LEVELS.ORT_ENABLE_EXTENDED
 _SILENT = 4  # fatal only: a refusal reaches us as an exception, not as a line on stderr
 
 
@@ -66,10 +72,19 @@ class Session:
         if not fuse_int8:
             options.add_session_config_entry("session.disable_quant_qdq", "1")
         if not optimize:
-            options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+            options.graph_optimization_level = _LEVELS.ORT_DISABLE_ALL
+        left_out: list[str] = []
+        if isinstance(model, onnx.ModelProto) and store.has_stored(model):
+            options.add_session_config_entry(_FOLDER, store.ROOT)
+            left_out = ["ConstantFolding"]  # would hold what it makes of weights
+            options.enable_cpu_mem_arena = options.enable_mem_pattern = False
+            if optimize:
+                options.graph_optimization_level = _FOR_FILES
         try:
             data = model if isinstance(model, bytes) else model.SerializeToString()
-            self._session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+            self._session = ort.InferenceSession(
+                data, options, providers=["CPUExecutionProvider"], disabled_optimizers=left_out
+            )
         except Exception as error:  # its exceptions have no common base
             raise RuntimeRefusedError(first_line(error)) from None
         self.inputs = [i.name for i in self._session.get_inputs()]

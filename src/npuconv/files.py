@@ -1,16 +1,45 @@
-"""Files appear whole or not at all: written beside their destination, then renamed."""
+"""Files appear whole or not at all: written beside their destination, then renamed.
+
+A process may be killed at any moment, and two may write the same file: a reader finds the
+old content or the new. What a killed process leaves is a hidden ``.NAME.PID.part`` beside
+the destination, which the next process that writes into the folder removes.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import itertools
 import os
-from collections.abc import Iterator
+import re
+import stat
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO, Any
 
 from npuconv.errors import OutputError
 
+try:
+    import fcntl
+except ImportError:  # not on Windows: there the system refuses to remove what is open
+    fcntl = None  # type: ignore[assignment]
+
+_PART = re.compile(r"\..*\.(\d+)\.part", re.DOTALL)
+_LONGEST = 180  # bytes of a name that leave room for what is added to it
+_numbers = itertools.count()
+_swept: set[Path] = set()  # folders that this process has looked through
 _written: ContextVar[list[Path] | None] = ContextVar("written", default=None)
+_waiting: ContextVar[_Set | None] = ContextVar("waiting", default=None)
+
+
+@dataclass
+class _Set:
+    """Files that are complete, and have yet to get their names."""
+
+    parts: list[tuple[Path, Path]] = field(default_factory=list)
+    afterwards: list[Callable[[], None]] = field(default_factory=list)
 
 
 @contextlib.contextmanager
@@ -24,32 +53,171 @@ def noted() -> Iterator[list[Path]]:
         _written.reset(token)
 
 
-def write(path: str | Path, data: bytes | str) -> None:
+@contextlib.contextmanager
+def together() -> Iterator[None]:
+    """What is written inside gets its names at the end, all at once, or not at all.
+
+    No other process that writes a set of files into the same folder comes in between.
+
+    Raises:
+        OutputError: a file cannot be written; then none is.
+    """
+    if _waiting.get() is not None:  # part of a larger set
+        yield
+        return
+    held = _Set()
+    token = _waiting.set(held)
+    try:
+        yield
+        _name(held)
+    finally:
+        _waiting.reset(token)
+        for part, _ in held.parts:
+            with contextlib.suppress(OSError):
+                part.unlink()
+
+
+def afterwards(action: Callable[[], None]) -> None:
+    """Do something once the files of the present set have their names."""
+    held = _waiting.get()
+    assert held is not None, "only inside together()"
+    held.afterwards.append(action)
+
+
+def write(path: str | Path, data: bytes | str | Iterable[Any]) -> None:
     """Write a file so that a reader sees the old content or the new, never a part.
 
     Args:
-        path: destination; its folder must exist.
-        data: bytes, or text (UTF-8).
+        path: destination; its folder must exist. A link is followed, permissions are kept.
+        data: bytes, or text (UTF-8), or buffers one after the other.
 
     Raises:
         OutputError: the folder is missing or not writable, the disk is full, ...
     """
-    target = Path(path)
-    content = data.encode() if isinstance(data, str) else data
-    check_writable(target)
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    check_writable(path)
+    pieces: Iterable[Any] = (
+        [data.encode()] if isinstance(data, str) else [data] if isinstance(data, bytes) else data
+    )
     try:
-        with part.open("wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        part.replace(target)
-        _note(target)
+        if _is_special(Path(path)):  # a pipe or a device takes what comes, and has no old content
+            with Path(path).open("wb") as stream:
+                stream.writelines(pieces)
+            return
+        with together():
+            held = _waiting.get()
+            assert held is not None
+            target = Path(os.path.realpath(path))
+            _sweep(target.parent)
+            held.parts.append((_stage(target, pieces), Path(path)))
     except OSError as error:
         raise OutputError(f"{path}: cannot be written: {error.strerror}") from None
-    finally:
+
+
+def _stage(target: Path, pieces: Iterable[Any]) -> Path:
+    """A complete file on the disk, beside its destination."""
+    part = target.with_name(f".{_short(target.name)}.{next(_numbers)}.{os.getpid()}.part")
+    try:
+        with part.open("xb") as stream:
+            hold(stream)  # says that somebody still works on it
+            stream.writelines(pieces)
+            stream.flush()
+            os.fsync(stream.fileno())
+        with contextlib.suppress(FileNotFoundError):
+            part.chmod(stat.S_IMODE(target.stat().st_mode))
+    except BaseException:
         with contextlib.suppress(OSError):
             part.unlink()
+        raise
+    return part
+
+
+def _short(name: str) -> str:
+    if len(os.fsencode(name)) <= _LONGEST:
+        return name
+    return hashlib.sha256(os.fsencode(name)).hexdigest()[:32]
+
+
+def _name(held: _Set) -> None:
+    """Give all files of a set their names, and see to it that the disk knows them."""
+    targets = {path: Path(os.path.realpath(path)) for _, path in held.parts}
+    folders = sorted({target.parent for target in targets.values()})
+    with contextlib.ExitStack() as stack:
+        if len(held.parts) > 1:
+            for folder in folders:
+                stack.enter_context(_held(folder))
+        for part, path in held.parts:
+            try:
+                part.replace(targets[path])
+            except OSError as error:
+                raise OutputError(f"{path}: cannot be written: {error.strerror}") from None
+            _note(path)
+        for folder in folders:
+            _flush(folder)
+        for action in held.afterwards:
+            action()
+
+
+@contextlib.contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """One process at a time; a kill lets go as well."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # a folder cannot be opened on every system
+            handle = os.open(folder, os.O_RDONLY)
+            stack.callback(os.close, handle)
+            hold(handle)
+        yield
+
+
+def _flush(folder: Path) -> None:
+    """A new name is on the disk only when its folder is."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def hold(file: IO[bytes] | int, *, wait: bool = True) -> bool:
+    """Whether this process holds the file now; where files cannot be held, as if it did."""
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except OSError:  # not every file system can
+        return True
+    return True
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what killed processes have left of files they were writing, once a process."""
+    if folder in _swept:
+        return
+    _swept.add(folder)
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            found = _PART.fullmatch(entry.name)
+            if found and not is_alive(int(found[1])):
+                with contextlib.suppress(OSError), Path(entry).open("rb") as stream:
+                    if hold(stream, wait=False):  # nor does one of another container write it
+                        Path(entry).unlink()
+
+
+def is_alive(pid: int) -> bool:
+    """Whether there is a process of that number."""
+    import psutil  # only where something is left, which is hardly ever
+
+    return bool(psutil.pid_exists(pid))
+
+
+def _is_special(path: Path) -> bool:
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
 def _note(path: Path) -> None:
@@ -73,5 +241,5 @@ def check_writable(path: str | Path) -> None:
         raise OutputError(f"{path}: is a directory; give a file name")
     if not home:
         raise OutputError(f"{path}: the folder {str(target.parent)!r} does not exist")
-    if not os.access(target.parent, os.W_OK):
+    if not os.access(target.parent, os.W_OK) and not _is_special(target):
         raise OutputError(f"{path}: the folder {str(target.parent)!r} is not writable")

@@ -140,3 +140,12 @@ def has_ended(pid: int) -> bool:
             return True
         time.sleep(0.05)
     return False
+
+
+def wait_for(path: Path) -> int:
+    """The number in a file, when it is there."""
+    end = time.monotonic() + 60
+    while not (path.exists() and path.read_text()):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    return int(path.read_text())

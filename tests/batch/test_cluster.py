@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 import npuconv
-from batch.conftest import has_ended, small, tree
+from batch.conftest import has_ended, small, tree, wait_for
 from npuconv.batch.book import Silent
 from npuconv.errors import UsageError
 
@@ -224,12 +224,3 @@ def test_no_dask(models, write, monkeypatch):
     with pytest.raises(UsageError, match=r"npuconv\[distributed\]"):
         npuconv.run_batch(jobs(write, "models/good.onnx"), local_cluster=2)
     assert models
-
-
-def wait_for(path: Path) -> int:
-    """The number in a file, when it is there."""
-    end = time.monotonic() + 60
-    while not (path.exists() and path.read_text()):
-        assert time.monotonic() < end
-        time.sleep(0.02)
-    return int(path.read_text())

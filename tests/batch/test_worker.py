@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,11 @@ import onnx
 import pytest
 
 from batch.conftest import job, small, volume
-from builders import images
+from builders import digits, images
 from npuconv import executor
 from npuconv.batch import worker
+from npuconv.batch.job import Place
+from npuconv.calibration import blocks
 from npuconv.errors import InternalError
 from npuconv.samples import decoded
 
@@ -24,6 +27,7 @@ def _as_before():
     yield
     executor.limit_threads(0)
     decoded.keep_in("")
+    blocks.share(None)
 
 
 @pytest.fixture
@@ -32,7 +36,7 @@ def said():
 
 
 def run(one, said):
-    return worker.run(one, 1, "cache", said.append)
+    return worker.run(one, Place(Path.cwd(), Path("cache")), said.append)
 
 
 def test_converted(folder, said):
@@ -58,6 +62,18 @@ def test_refused(folder, said):
     assert sorted(outcome.files) == ["m.npu.report.html", "m.npu.report.json"]
     assert json.loads(Path("m.npu.report.json").read_text())["summary"]["verdict"] == "refused"
     assert not (folder / "m.npu.onnx").exists()
+
+
+@pytest.mark.parametrize(("model", "parts"), [(digits(), 1), (volume(), 0)])
+def test_a_block(folder, said, model, parts):
+    """Only what was seen of its samples is written, nothing that the job itself will write."""
+    onnx.save(model, "m.onnx")
+    np.savez("s.npz", x=images(40, 1, 8, 8))
+    one = replace(job("m", format="qdq", calibration="s.npz"), block=(0, 2))
+    outcome = worker.run(one, Place(folder, folder / "cache", 1, folder / "parts"), said.append)
+    assert (outcome.status, outcome.files) == ("converted", {})
+    assert len(list(folder.glob("parts/*.npz"))) == parts
+    assert not list(folder.glob("*.npu.*"))
 
 
 def test_failed(folder, said):

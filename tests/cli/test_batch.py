@@ -127,6 +127,7 @@ def test_reports(cli, jobs, folder):
         (["--memory", "some"], "'some' is not a size"),
         (["--report", "x.pdf"], "no report format"),
         (["--ship"], "give a scheduler"),
+        (["--split-calibration"], "give a scheduler"),
         (["--output-format", "pdf"], "'pdf' is not one of"),
     ],
 )
@@ -191,6 +192,8 @@ def test_bars():
         (task,) = progress.tasks
         assert (task.description, task.completed, task.total) == ("a\\x1b[31m", 3, 8)
         assert task.fields["stage"] == "calibrating"
+        bars.started(job)  # again: its worker died
+        assert [task.completed for task in progress.tasks] == [0]
         bars.finished(job, Outcome("converted", ""))
         assert progress.tasks == []
         bars.stage(job, "late", 1, 1)

@@ -203,14 +203,15 @@ def test_interrupted(cli, model, folder, monkeypatch):
 
 
 def test_interrupted_after_the_model(cli, model, monkeypatch):
-    """What is complete stays, and is named."""
+    """What is complete stays, and is named: all files get their names together."""
 
     def stop(*_args: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("npuconv.cli.convert._show", stop)
     done = cli("convert", model)
-    assert (done.code, done.error) == (130, "npuconv: error: interrupted; kept: model.npu.onnx")
+    kept = "model.npu.onnx, model.npu.report.json, model.npu.report.html"
+    assert (done.code, done.error) == (130, f"npuconv: error: interrupted; kept: {kept}")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="pipes of other systems break in other ways")

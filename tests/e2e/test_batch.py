@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import npuconv
@@ -28,10 +29,24 @@ version: 1
 defaults: {{target: [npu-int8, {chip}], method: minmax, max_samples: 2}}
 jobs:
   - {{model: [{models}]}}
-  - {{model: corrupt.onnx, target: npu-int8}}
+  - {{model: [corrupt.onnx, abort.onnx], target: npu-int8}}
   - {{model: {large}, target: npu-int8, memory: 100MiB, output: large}}
   - {{model: {large}, target: npu-int8, timeout: 0.5, output: late}}
 output: build
+"""
+
+# What a library does that finds something it cannot live with.
+ABORT = """
+import sys
+if any(one.endswith("batch.worker") for one in sys.orig_argv):
+    import os
+    import npuconv.pipeline.entry as entry
+    convert = entry.convert_with
+
+    def converted(model, *arguments, **keywords):
+        return os.abort() if model == "abort.onnx" else convert(model, *arguments, **keywords)
+
+    entry.convert_with = converted
 """
 
 
@@ -48,16 +63,18 @@ def tree(root: Path) -> dict[str, bytes]:
 @pytest.fixture
 def jobs(tmp_path, monkeypatch):
     """A folder with a jobs file; the same folder elsewhere gives the same bytes."""
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+    (tmp_path / "sitecustomize.py").write_text(ABORT)
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    monkeypatch.setenv("PYTHONPATH", path)
 
     def make(name: str) -> Path:
         home = tmp_path / name
         home.mkdir()
         (home / "models").symlink_to(SHARED / "models")
         (home / "chip.yaml").symlink_to(ROOT / "configs/targets/my_chip.yaml")
-        (home / "corrupt.onnx").write_bytes(
-            (SHARED / "models/mtcnn_onet/model.onnx").read_bytes()[:4000]
-        )
+        model = (SHARED / "models/mtcnn_onet/model.onnx").read_bytes()
+        (home / "corrupt.onnx").write_bytes(model[:4000])
+        (home / "abort.onnx").write_bytes(model)
         globs = ", ".join(f'"models/{one[:-1]}?/model.onnx"' for one in NAMES)
         text = JOBS.format(
             chip="chip.yaml", models=globs, large="models/mobilenetv2_imagenet_dq/model.onnx"
@@ -70,13 +87,14 @@ def jobs(tmp_path, monkeypatch):
 
 @found
 def test_real_models(jobs):
-    """Two targets, a damaged file, one job too large and one too slow; killed in the middle."""
+    """Two targets, a damaged file, jobs that abort, are too large and too slow; and SIGKILL."""
     whole, path = jobs("whole"), jobs("killed")
     report = npuconv.run_batch(whole)
     ends = {job.name: job.status for job in report.jobs}
     bad = {name: end for name, end in ends.items() if end not in ("converted", "refused")}
     assert bad == {
-        "corrupt": "failed", "large/model": "out-of-memory", "late/model": "timeout",
+        "corrupt": "failed", "abort": "crashed", "large/model": "out-of-memory",
+        "late/model": "timeout",
     }  # fmt: skip
     assert report.summary.exit_code == 1
     assert sum(job.ok for job in report.jobs) >= len(NAMES)
@@ -93,3 +111,30 @@ def test_real_models(jobs):
     assert npuconv.run_batch(path).summary == report.summary
     assert {p: p.stat().st_mtime_ns for p in kept} == kept
     assert tree(path.parent / "build") == tree(whole.parent / "build")
+
+
+@found
+@pytest.mark.parametrize(
+    ("model", "data", "shape"),
+    [
+        ("mlperf_tiny_ic_resnet8", "cifar10_60", (32, 32, 3)),
+        ("mlperf_tiny_kws_dscnn", "kws500", (49, 10, 1)),
+    ],
+)
+def test_calibrated_by_two_workers(tmp_path, monkeypatch, model, data, shape):
+    """The same ranges and the same bytes as on this machine, sent there or shared."""
+    pytest.importorskip("distributed")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+    x = np.load(SHARED / "data" / f"{data}.npz")["x"][:200]
+    np.save(tmp_path / "samples.npy", x.reshape(-1, *shape).astype(np.float32))
+    (tmp_path / "m.onnx").symlink_to(SHARED / "models" / model / "model.onnx")
+    found = {}
+    for name, keywords in {
+        "here": {}, "shared": {"local_cluster": 2}, "sent": {"local_cluster": 2, "ship": True},
+    }.items():  # fmt: skip
+        text = f"version: 1\njobs: [{{model: m.onnx, calibration: samples.npy}}]\noutput: {name}\n"
+        (tmp_path / f"{name}.yaml").write_text(text)
+        (job,) = npuconv.run_batch(tmp_path / f"{name}.yaml", **keywords).jobs
+        assert job.status == "converted", job.message
+        found[name] = tree(tmp_path / name), job.report.quantization.tensors
+    assert found["here"] == found["shared"] == found["sent"]

@@ -133,7 +133,7 @@ def test_a_tensor_that_contradicts_its_bytes(dims, data, kind, words):
 def test_a_tensor_with_too_few_numbers():
     """The same holds for numbers that are not stored as bytes."""
     short = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[2, 3], float_data=[1.0])
-    assert "too small" in refused(graph(node("Add", ["x", "w"], "y"), tensors=[short]))
+    assert "(6 values) but holds 1" in refused(graph(node("Add", ["x", "w"], "y"), tensors=[short]))
 
 
 def test_an_element_type_that_nobody_knows():

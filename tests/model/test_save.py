@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
 from google.protobuf.message import EncodeError
 from onnx import TensorProto, helper, numpy_helper
@@ -13,7 +17,7 @@ from asserts import read, run_pass, same_numbers
 from builders import Net, digits
 from npuconv import executor
 from npuconv.errors import OutputError
-from npuconv.model import edit, load, save
+from npuconv.model import edit, load, save, store
 
 
 def annotated():
@@ -236,16 +240,92 @@ def test_save_refuses_a_bad_destination(tmp_path):
         save.save(digits(), tmp_path)
 
 
-class TooLarge:
-    """A model as protobuf sees one of more than 2 GB: it cannot be serialized."""
+def test_a_model_that_no_file_can_hold(tmp_path, monkeypatch):
+    """Over 2 GB without its weights: it is refused by name, and no file appears."""
 
-    def SerializeToString(self, **_options):  # noqa: N802
-        """Fail as protobuf does."""
+    def refuse(_proto):
         raise EncodeError("Failed to serialize proto")
 
-
-def test_a_model_over_two_gigabytes(tmp_path):
-    """It is refused by name, and no file appears."""
+    monkeypatch.setattr(save, "to_bytes", refuse)
     with pytest.raises(OutputError, match="2 GB"):
-        save.save(TooLarge(), tmp_path / "m.onnx")
+        save.save(digits(), tmp_path / "m.onnx")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture
+def large(monkeypatch):
+    """Files hold next to nothing."""
+    monkeypatch.setattr(store, "INLINE", 2048)
+
+
+def saved(proto, path):
+    """What is there after saving, and the model as onnx reads it."""
+    save.save(proto, path)
+    return sorted(p.name for p in path.parent.iterdir()), loaded(path)
+
+
+def loaded(path):
+    """As onnx reads it, without its note that it has read it."""
+    proto = onnx.load(path)
+    for tensor in proto.graph.initializer:
+        tensor.ClearField("data_location")
+    return proto
+
+
+@pytest.mark.usefixtures("large")
+def test_weights_beside_the_model(tmp_path):
+    """Named after their content; onnx and onnxruntime read the same model."""
+    proto = digits()
+    names, read = saved(proto, tmp_path / "m.onnx")
+    assert len(names) == 2
+    assert re.fullmatch(r"m\.onnx\.[0-9a-f]{16}\.data", names[1])
+    assert save.to_bytes(read) == save.to_bytes(proto)
+    ort.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
+    assert saved(proto, tmp_path / "m.onnx")[0] == names
+
+
+@pytest.mark.usefixtures("large")
+def test_weights_of_before_go(tmp_path, monkeypatch):
+    """Old weights stay until the model has the new ones, and not longer."""
+    path, proto = tmp_path / "m.onnx", digits()
+    first, _ = saved(proto, path)
+    (tmp_path / "other.onnx.0123456789abcdef.data").write_bytes(b"somebody else's")
+    changed = next(t for t in proto.graph.initializer if len(t.raw_data) >= 1024)
+    changed.raw_data = changed.raw_data[::-1]
+    second, read = saved(proto, path)
+    assert first[1] not in second
+    assert len(second) == 3
+    assert save.to_bytes(read) == save.to_bytes(proto)
+    monkeypatch.undo()
+    assert saved(proto, path)[0] == ["m.onnx", "other.onnx.0123456789abcdef.data"]
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("stop", [0, 1, 2])
+def test_killed_while_two_files_get_their_names(tmp_path, monkeypatch, stop):
+    """At any moment the model has the weights that belong to it: the old or the new."""
+    path, proto = tmp_path / "m.onnx", digits()
+    saved(proto, path)
+    changed = next(t for t in proto.graph.initializer if len(t.raw_data) >= 1024)
+    new = onnx.ModelProto()
+    new.CopyFrom(proto)
+    next(t for t in new.graph.initializer if t.name == changed.name).raw_data = bytes(
+        len(changed.raw_data)
+    )
+    replace, done = Path.replace, []
+
+    def killed(self, target):
+        if len(done) == stop:
+            raise KeyboardInterrupt
+        done.append(target)
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", killed)
+    try:
+        save.save(new, path)
+    except KeyboardInterrupt:
+        assert stop < 2
+    expected = new if stop == 2 else proto
+    assert save.to_bytes(loaded(path)) == save.to_bytes(expected)
+    monkeypatch.setattr(Path, "replace", replace)
+    assert len(saved(new, path)[0]) == 2

@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 
 from npuconv.diagnostics import Severity, Status
 from npuconv.report import github, html, html_rows, jsonfmt, junit, markdown, sarif
-from npuconv.report.escape import visible
+from npuconv.report.escape import shortened, visible
 from npuconv.report.schema import FindingInfo, Report, Summary, Timing
 
 Make = Callable[..., Report]
@@ -227,3 +227,20 @@ def test_github_levels(report: Report, clean: Report) -> None:
     assert "::notice file=models/face_detector.onnx,title=QNT003" in github.render(report)
     assert github.render(clean).startswith("::notice file=")
     assert len(github.render(clean).splitlines()) == 1
+
+
+def test_long_names_are_cut(make: Make, one: One) -> None:
+    """Where people read, or a service has limits, nobody gets a megabyte."""
+    report = make(findings=(one("n" * 1_000_000, message="m" * 1_000_000),))
+    assert len(github.render(report)) < 10_000
+    assert len(markdown.render(report)) < 50_000
+    (result,) = json.loads(sarif.render(report))["runs"][0]["results"]
+    assert len(result["message"]["text"]) < 1100
+    lengths = [len(case.get("name", "")) for case in ET.fromstring(junit.render(report)).iter()]
+    assert max(lengths) < 2100
+
+
+def test_shortened() -> None:
+    """Both ends stay."""
+    assert shortened("abc", 3) == "abc"
+    assert shortened("a" * 50 + "b" * 50, 12) == "aaaaaaaa ... bbbb"

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from npuconv import limits
 from npuconv.config import Preprocess
 from npuconv.errors import CalibrationError
 from npuconv.samples import InputSpec, Samples, open_samples
@@ -213,11 +214,23 @@ def test_files_that_are_no_images(tmp_path: Path) -> None:
     assert "a.jpg: image file is truncated" in refuse(tmp_path)
 
 
-@pytest.mark.parametrize("limit", [100, 20])
-def test_decompression_bombs(photo: Path, monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
-    """More pixels than Pillow allows are an error, not a warning."""
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit // 2)
+def test_decompression_bombs(photo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More pixels than Pillow allows at all."""
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
     assert "decompression bombs" in refuse(photo)
+
+
+def test_too_many_pixels(photo: Path) -> None:
+    """The limit is named, with the flag that raises it; one that is not reached is none."""
+    with limits.applied(limits.Limits(image_pixels=10)):
+        text = refuse(photo)
+    assert "over 10" in text
+    assert "--max-image-pixels" in text
+    with (
+        Image.open(photo) as image,
+        limits.applied(limits.Limits(image_pixels=image.width * image.height)),
+    ):
+        assert len(read(photo)) == 1
 
 
 def test_lists(tmp_path: Path) -> None:

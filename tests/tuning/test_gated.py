@@ -9,7 +9,7 @@ import pytest
 from builders import Net, images
 from npuconv import executor
 from npuconv.quant.encoding import Encoding
-from npuconv.tuning.gated import GATES, Gate, Rounding, gated
+from npuconv.tuning.gated import GATES, Gate, Rounding, gated, rounded
 
 SHAPE = (1, 3, 6, 6)
 
@@ -118,3 +118,15 @@ def test_gates_are_independent():
     made = gated(model, all_roundings(model))
     only = gated(model, [all_roundings(model)[3]])
     assert np.allclose(run(made, x, 0, 0, 0, 1, 0), run(only, x, 1))
+
+
+def test_all_rounded_is_all_gates_open():
+    """Without gates, and with the runtime's optimizations, but for those in integers."""
+    model, x = net().model(), images(*SHAPE)
+    every = all_roundings(model)
+    quick = rounded(model, every)
+    onnx.checker.check_model(quick)
+    found = executor.Session(quick, fuse_int8=False).run({"x": x})["y"]
+    step = float(every[4].encoding.scales.max())
+    assert np.allclose(found, run(gated(model, every), x, 1, 1, 1, 1, 1), atol=1.01 * step)
+    assert not np.allclose(found, plain(model, x), atol=step)

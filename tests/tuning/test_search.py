@@ -33,7 +33,7 @@ def bulk(count: int = 3, width: int = 1000, seed: int = 0) -> np.ndarray:
 
 def dense(weight: np.ndarray) -> Reader:
     """A reader of all slots."""
-    return Reader(weight, 1, np.arange(weight.shape[1]))
+    return Reader(weight, 1.0, 1, np.arange(weight.shape[1]))
 
 
 @st.composite

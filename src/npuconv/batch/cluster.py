@@ -13,6 +13,7 @@ from npuconv.batch.digests import tools
 from npuconv.batch.job import Job, Outcome, Place
 from npuconv.batch.local import Watcher
 from npuconv.batch.settings import Settings
+from npuconv.batch.splitting import Splitter
 from npuconv.errors import UsageError
 
 _CONNECT = "30 s"
@@ -33,7 +34,8 @@ def run(jobs: Sequence[Job], place: Place, watcher: Watcher, *, settings: Settin
             "a cluster needs Dask, which is not installed", hint="pip install npuconv[distributed]"
         ) from None
     with _client(settings) as client:
-        work = _Work(client, place, watcher, settings.ship)
+        splitter = Splitter(client, settings, place, len(jobs))
+        work = _Work(client, splitter, watcher, settings.ship)
         try:
             work.run(jobs)
         finally:
@@ -69,13 +71,15 @@ class _Work:
 
     Args:
         client: of Dask.
-        place: where the workers run them; its root is not used when files are shipped.
+        splitter: knows where the workers run them, and what they do before.
         watcher: is told of everything, in the thread that calls ``run``.
         ship: whether files are sent there and back.
     """
 
-    def __init__(self, client: Any, place: Place, watcher: Watcher, ship: bool) -> None:
-        self._client, self._place, self._watcher, self._ship = client, place, watcher, ship
+    def __init__(self, client: Any, splitter: Splitter, watcher: Watcher, ship: bool) -> None:
+        self._client, self._splitter = client, splitter
+        self._watcher, self._ship = watcher, ship
+        self._root = splitter.common.root
         self._topic = f"npuconv-{client.id}"
         self._events: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._open: dict[str, Job] = {}  # by name
@@ -83,6 +87,7 @@ class _Work:
         self._tries: dict[str, int] = {}
         self._counters: dict[str, Any] = {}
         self._scattered: dict[tuple[str, ...], Any] = {}
+        self._calibrated: dict[str, int] = {}  # blocks that are done, of jobs that are split
 
     def run(self, jobs: Sequence[Job]) -> None:
         """Submit all, and take what comes back until nothing is open."""
@@ -93,21 +98,37 @@ class _Work:
             self._submit(job)
         while self._open:
             kind, what = self._events.get()
-            if kind == "started" and what in self._open:
-                self._watcher.started(self._open[what])
-            elif kind == "done":
+            if kind == "done":
                 self._take(*what)
+            elif what in self._open:
+                self._tell(kind, self._open[what])
+
+    def _tell(self, kind: str, job: Job) -> None:
+        """A job has begun: with a block of its calibration, or, if nobody has had one, itself."""
+        before = self._calibrated.get(job.name)
+        if kind == "started" and before is None:
+            self._watcher.started(job)
+        elif kind == "started":
+            del self._calibrated[job.name]  # it is told again if it is lost and tried again
+        elif kind == "calibrates" and before is None:
+            self._calibrated[job.name] = 0
+            self._watcher.started(job)
+        elif kind == "calibrated" and before is not None:
+            blocks = self._splitter.blocks  # of which a worker may have lost one that was done
+            self._calibrated[job.name] = done = min(before + 1, blocks)
+            self._watcher.stage(job, "calibrating", done, blocks)
 
     def close(self) -> None:
         """Nothing of this is wanted any more."""
         self._client.cancel(list(self._futures.values()), force=True)
+        self._splitter.close()
         self._client.unsubscribe_topic(self._topic)
         for counter in self._counters.values():
             counter.delete()
 
     def _heard(self, event: tuple[Any, Any]) -> None:
         """In a thread of the client's."""
-        self._events.put(("started", event[1]["started"]))
+        self._events.put((event[1]["kind"], event[1]["job"]))
 
     def _counter(self, number: int) -> Any:
         from distributed import Variable
@@ -121,7 +142,7 @@ class _Work:
 
         request = {
             "job": job.to_json(),
-            "place": self._place.to_json(),
+            "place": self._splitter.place(job).to_json(),
             "tools": tools(),
             "counter": self._counters[job.name].name,
             "topic": self._topic,
@@ -130,17 +151,18 @@ class _Work:
         tried = self._tries[job.name] = self._tries.get(job.name, 0) + 1
         key = f"{self._topic}-{job.name}-{tried}"
         parcels = self._parcels(job) if self._ship else []
-        future = self._client.submit(remote.do, request, *parcels, key=key, pure=False)
+        blocks = self._splitter.submit(job, request, parcels) if tried == 1 else []
+        future = self._client.submit(remote.do, request, *parcels, *blocks, key=key, pure=False)
         self._futures[job.name] = future
         future.add_done_callback(lambda done: self._events.put(("done", (job, done))))
 
     def _parcels(self, job: Job) -> list[Any]:
         """Files that are on the workers, or will be; each set is sent once."""
         found = []
-        for paths in map(tuple, shipping.needs(job, self._place.root)):
+        for paths in map(tuple, shipping.needs(job, self._root)):
             known = self._scattered.get(paths)
             if known is None or known.status != "finished":
-                parcel = shipping.pack(paths, self._place.root)
+                parcel = shipping.pack(paths, self._root)
                 # On every worker: what only a dead one had would be lost.
                 (known,) = self._client.scatter([parcel], broadcast=True, hash=False)
                 self._scattered[paths] = known
@@ -164,11 +186,12 @@ class _Work:
 
     def _finish(self, job: Job, result: dict[str, Any]) -> None:
         for path, data in result["files"].items():
-            files.write(self._place.root / path, data)
+            files.write(self._root / path, data)
         self._end(job, Outcome(**result["outcome"]))
 
     def _end(self, job: Job, outcome: Outcome) -> None:
         del self._open[job.name]
+        self._splitter.ended(job, outcome)
         self._watcher.finished(job, outcome)
 
 

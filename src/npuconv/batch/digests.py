@@ -14,6 +14,7 @@ from npuconv import __version__
 from npuconv.batch.expand import locate
 from npuconv.batch.job import Job
 from npuconv.errors import NpuconvError
+from npuconv.limits import DEFAULT
 from npuconv.target import Target
 
 _PACKAGES = ("numpy", "onnx", "onnx-graphsurgeon", "onnxruntime", "pillow")
@@ -77,6 +78,8 @@ class Digests:
         """Digest of one file; empty where it cannot be read."""
         if path not in self._files:
             try:
+                if not _is_readable(path):
+                    raise OSError("no ordinary file")
                 with path.open("rb") as stream:
                     self._files[path] = hashlib.file_digest(stream, "sha256").hexdigest()
             except OSError:
@@ -117,16 +120,23 @@ def data_files(path: Path) -> list[Path]:
         return sorted(one for one in path.iterdir() if one.is_file() and one.name[0] != ".")
     if path.suffix.lower() != ".txt" or not path.is_file():
         return [path]
+    if not _is_readable(path):
+        return [path]
     lines = path.read_text("utf-8-sig", errors="replace").splitlines()
     entries = [line.strip() for line in lines]
     named = [one for one in entries if one and not one.startswith("#") and "\0" not in one]
     return [path, *(path.parent / one for one in named)]
 
 
+def _is_readable(path: Path) -> bool:
+    """Whether it ends at all, and before a job would refuse it."""
+    return path.is_file() and path.stat().st_size <= DEFAULT.archive_bytes
+
+
 def external_files(path: Path) -> list[Path]:
     """Files beside a model that hold its weights; none where it cannot be read."""
     try:
-        data = path.read_bytes()
+        data = path.read_bytes() if _is_readable(path) else b""
     except OSError:
         return []
     if b"location" not in data:  # the key that every external tensor has: most models end here

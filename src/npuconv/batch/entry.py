@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from npuconv.batch import local
+from npuconv.batch.alone import alone
 from npuconv.batch.book import Book, Silent, sweep
 from npuconv.batch.expand import Expanded, expand
 from npuconv.batch.job import Job, Limits, Outcome, Place
@@ -57,11 +58,14 @@ class Batch:
         """Do what has not been done yet.
 
         Raises:
-            OutputError: the results cannot be written.
+            OutputError: the results cannot be written, or another batch writes them.
         """
+        with alone(self.output, self.expanded.output):
+            return self._run_alone(watcher or Silent())
+
+    def _run_alone(self, watcher: Watcher) -> BatchReport:
         done = self._done() if self.settings.resume else {}
         sweep(self.root, self.jobs)
-        watcher = watcher or Silent()
         watcher.skipped(len(done))
         book = Book(self.root, self.locks, watcher)
         todo = [job for job in self.jobs if job.name not in done]
@@ -107,6 +111,7 @@ def run_batch(  # noqa: PLR0913 one keyword per flag
     scheduler: str | None = None,
     local_cluster: int = 0,
     ship: bool = False,
+    split_calibration: bool | None = None,
     watcher: Watcher | None = None,
 ) -> BatchReport:
     """Run the jobs of a file, each in a process of its own.
@@ -122,6 +127,8 @@ def run_batch(  # noqa: PLR0913 one keyword per flag
         scheduler: address of a Dask scheduler, as in ``tcp://host:8786``.
         local_cluster: workers of a Dask cluster that is started for this batch.
         ship: send files to the workers; without it they see the same paths.
+        split_calibration: let all workers calibrate for one job together; None: where there
+            are more of them than jobs to do.
         watcher: is told what happens to each job.
 
     Returns:
@@ -130,10 +137,11 @@ def run_batch(  # noqa: PLR0913 one keyword per flag
     Raises:
         ConfigError: the file is wrong; with line and column.
         UsageError: an argument cannot be used.
-        OutputError: the results cannot be written.
+        OutputError: the results cannot be written, or another batch writes them.
     """
     chosen = settings(
         jobs=jobs, threads=threads, timeout=timeout, memory=memory, resume=resume, cache=cache,
         scheduler=scheduler, local_cluster=local_cluster, ship=ship,
+        split_calibration=split_calibration,
     )  # fmt: skip
     return Batch(path, chosen).run(watcher)

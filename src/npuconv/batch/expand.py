@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from npuconv.errors import ConfigError, NpuconvError, TargetError
 from npuconv.target import Target, builtin_names
 from npuconv.yamlio import KeyPath
 
+_LONGEST = 255  # bytes of a name, to most file systems
 _UNSAFE = re.compile(r"[^\w.+-]+")
 
 
@@ -157,6 +159,8 @@ class _Reader:
 
     def _claim(self, job: Job, at: KeyPath) -> None:
         for file in job.files:
+            if max(len(os.fsencode(part)) for part in PurePosixPath(file).parts) > _LONGEST:
+                raise self._error(at, "a name in the path of the output is too long")
             if file in self._writers:
                 line = self._document.mark(self._writers[file])[0]
                 raise self._error(

@@ -47,15 +47,28 @@ class Place:
         root: folder that the paths of jobs are relative to.
         cache: folder of the samples that jobs share.
         threads: of each job.
+        parts: folder of what several processes calibrate for one job; None: nobody does.
     """
 
     root: Path
     cache: Path
     threads: int = 1
+    parts: Path | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The place as plain data, for another process."""
-        return {"root": str(self.root), "cache": str(self.cache), "threads": self.threads}
+        return {
+            "root": str(self.root),
+            "cache": str(self.cache),
+            "threads": self.threads,
+            "parts": self.parts and str(self.parts),
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Place:
+        """The place again."""
+        parts = data["parts"]
+        return cls(Path(data["root"]), Path(data["cache"]), data["threads"], parts and Path(parts))
 
 
 @dataclass(frozen=True)
@@ -71,6 +84,7 @@ class Job:
         options: of the conversion, target and format included.
         target: name of the target.
         limits: what it may take.
+        block: (number, of): only this share of its calibration is run; None: all of the job.
     """
 
     name: str
@@ -79,6 +93,7 @@ class Job:
     options: Options
     target: str
     limits: Limits = field(default_factory=Limits)
+    block: tuple[int, int] | None = None
 
     @property
     def reports(self) -> tuple[str, str]:
@@ -104,7 +119,9 @@ class Job:
     def from_json(cls, data: dict[str, Any]) -> Job:
         """The job again."""
         options = Options.model_validate(data["options"])
-        return cls(**{**data, "options": options, "limits": Limits(**data["limits"])})
+        block = data["block"] and tuple(data["block"])
+        limits = Limits(**data["limits"])
+        return cls(**{**data, "options": options, "limits": limits, "block": block})
 
 
 @dataclass(frozen=True)

@@ -33,15 +33,22 @@ def match(pattern: str, root: Path) -> list[Match]:
         pattern: a file, or with wildcards ``*``, ``?``, ``[...]`` and ``**``.
         root: what it is relative to.
     """
-    if (root / pattern).is_file():
+    if _is_file(root / pattern):
         return [Match(_posix(pattern), "")]
     if not glob.has_magic(pattern):
         return []
     base = _base(pattern)
     # Path.glob refuses absolute patterns.
     found = sorted(glob.glob(pattern, root_dir=root, recursive=True))  # noqa: PTH207
-    files = [one for one in found if (root / one).is_file() and not one.endswith(SUFFIX)]
+    files = [one for one in found if _is_file(root / one) and not one.endswith(SUFFIX)]
     return [Match(_posix(one), _inner(one, base)) for one in files]
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name too long, or with a zero in it
+        return False
 
 
 def _base(pattern: str) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,30 +26,68 @@ def do(request: dict[str, Any], *parcels: Mapping[str, bytes]) -> dict[str, Any]
 
     Args:
         request: the job, the place, and how to count attempts, as plain data.
-        parcels: the files it needs, where none are shared.
+        parcels: the files it needs, where none are shared, and what was calibrated before.
 
     Returns:
         The outcome, and the files it has made where none are shared.
     """
-    job = Job.from_json(request["job"])
     worker = get_worker()
     objection = _versions(request["tools"], worker.address) or _count(request["counter"])
     if objection is not None:
         return {"outcome": vars(objection), "files": {}}
-    worker.log_event(request["topic"], {"started": job.name})
+    job = Job.from_json(request["job"])
+    worker.log_event(request["topic"], {"kind": "started", "job": job.name})
+    with _place(request, parcels, worker) as place:
+        outcome = _run(job, place, worker)
+        made = outcome.files if request["ship"] else ()
+        found = {path: (place.root / path).read_bytes() for path in made}
+        return {"outcome": vars(outcome), "files": found}
+
+
+def calibrate(
+    request: dict[str, Any], block: tuple[int, int], *parcels: Mapping[str, bytes]
+) -> shipping.Parcel:
+    """Run a block of a job's calibration on a worker, before the job itself.
+
+    Whatever is not made here the job makes, so it also says what went wrong.
+
+    Args:
+        request: as of ``do``.
+        block: its number, and how many there are.
+        parcels: as of ``do``.
+
+    Returns:
+        What was made, where no files are shared.
+    """
+    worker = get_worker()
+    with contextlib.suppress(OSError):
+        if _versions(request["tools"], worker.address) or _count(request["counter"]):
+            return {}
+        job = replace(Job.from_json(request["job"]), block=block)
+        worker.log_event(request["topic"], {"kind": "calibrates", "job": job.name})
+        with _place(request, parcels, worker) as place:
+            _run(job, place, worker)
+            worker.log_event(request["topic"], {"kind": "calibrated", "job": job.name})
+            return shipping.made_parts(place.root) if request["ship"] else {}
+    return {}
+
+
+@contextlib.contextmanager
+def _place(
+    request: dict[str, Any], parcels: Iterable[Mapping[str, bytes]], worker: Any
+) -> Iterator[Place]:
+    """Where a job runs on a worker: the shared folder, or one of its own for as long as that."""
+    shared = Place.from_json(request["place"])
     if not request["ship"]:
-        place = request["place"]
-        shared = Place(Path(place["root"]), Path(place["cache"]), place["threads"])
-        return {"outcome": vars(_run(job, shared, worker)), "files": {}}
+        yield shared
+        return
     home = Path(worker.local_directory) / _FOLDER
     home.mkdir(exist_ok=True)
     folder = Path(tempfile.mkdtemp(dir=home))
     try:
         root = shipping.unpack(parcels, folder)
-        place = Place(root, home / "cache", request["place"]["threads"])
-        outcome = _run(job, place, worker)
-        made = {path: (root / path).read_bytes() for path in outcome.files}
-        return {"outcome": vars(outcome), "files": made}
+        parts = shared.parts and root / shipping.PARTS
+        yield Place(root, home / "cache", shared.threads, parts)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

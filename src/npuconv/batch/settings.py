@@ -24,6 +24,8 @@ class Settings:
         scheduler: address of a Dask scheduler; None: this machine alone.
         local_cluster: workers of a Dask cluster that is started for this batch; 0: none.
         ship: whether workers get files by the network, and not by a path they share.
+        split_calibration: whether the workers of a cluster calibrate for one job together;
+            None: where they are more than the jobs that are to be done.
     """
 
     jobs: int | None = None
@@ -34,6 +36,7 @@ class Settings:
     scheduler: str | None = None
     local_cluster: int = 0
     ship: bool = False
+    split_calibration: bool | None = None
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant.
@@ -49,6 +52,8 @@ class Settings:
             raise UsageError("a scheduler and a local cluster exclude each other")
         if self.ship and not (self.scheduler or self.local_cluster):
             raise UsageError("only a cluster is shipped to: give a scheduler")
+        if self.split_calibration and not (self.scheduler or self.local_cluster):
+            raise UsageError("only a cluster splits a calibration: give a scheduler")
 
     @property
     def at_once(self) -> int:

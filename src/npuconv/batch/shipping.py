@@ -15,6 +15,7 @@ from npuconv.errors import UsageError
 from npuconv.target import builtin_names
 
 Parcel = dict[str, bytes]  # path relative to the root of the jobs -> content
+PARTS = ".npuconv-calibration"  # folder of what blocks of a calibration have made
 
 
 def pack(paths: Iterable[str], root: Path) -> Parcel:
@@ -46,6 +47,12 @@ def needs(job: Job, root: Path) -> list[list[str]]:
         if name:
             sets.append(_beside(name, root / name, data_files(root / name)))
     return sets
+
+
+def made_parts(root: Path) -> Parcel:
+    """What a block of a calibration has made, for the worker that does the job."""
+    found = sorted((root / PARTS).glob("*.npz"))
+    return {f"{PARTS}/{path.name}": path.read_bytes() for path in found}
 
 
 def unpack(parcels: Iterable[Mapping[str, bytes]], folder: Path) -> Path:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from npuconv.batch.job import Job, Outcome
+from npuconv.batch.job import Job, Outcome, Place
 
 if TYPE_CHECKING:
     from npuconv.report.schema import Report
@@ -37,22 +37,22 @@ def main() -> None:
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("300")
     gc.set_threshold(2_000_000, 20, 100)  # as the command line does, for the same reason
-    place = request["place"]
-    os.chdir(place["root"])
-    outcome = run(Job.from_json(request["job"]), place["threads"], place["cache"], say)
+    place = Place.from_json(request["place"])
+    os.chdir(place.root)
+    outcome = run(Job.from_json(request["job"]), place, say)
     say({"outcome": vars(outcome)})
 
 
-def run(job: Job, threads: int, cache: str, say: Say) -> Outcome:
-    """Do a job in the current directory, which is the root of its paths.
+def run(job: Job, place: Place, say: Say) -> Outcome:
+    """Do a job, or its block of a calibration, in the current directory: the root of its paths.
 
     Never raises: whatever goes wrong is the outcome.
     """
     from npuconv.errors import InternalError, NpuconvError
 
     try:
-        _settle(threads, cache)
-        return _converted(job, say)
+        _settle(place, job.block)
+        return _converted(job, say) if job.block is None else _calibrated(job, say)
     except NpuconvError as error:
         return Outcome("bug" if isinstance(error, InternalError) else "failed", str(error))
     except MemoryError:
@@ -62,17 +62,18 @@ def run(job: Job, threads: int, cache: str, say: Say) -> Outcome:
         return Outcome("bug", f"bug in npuconv, outside any pass: {text}")
 
 
-def _settle(threads: int, cache: str) -> None:
+def _settle(place: Place, block: tuple[int, int] | None) -> None:
     from npuconv import executor
+    from npuconv.calibration import blocks
     from npuconv.samples import decoded
 
-    executor.limit_threads(threads)
-    decoded.keep_in(cache)
+    executor.limit_threads(place.threads)
+    decoded.keep_in(place.cache)
+    blocks.share(place.parts, block and blocks.Block(*block))
 
 
 def _converted(job: Job, say: Say) -> Outcome:
     from npuconv.errors import UnsupportedModelError
-    from npuconv.model import save
     from npuconv.pipeline.entry import convert_with
 
     Path(job.output).parent.mkdir(parents=True, exist_ok=True)
@@ -80,9 +81,21 @@ def _converted(job: Job, say: Say) -> Outcome:
         result = convert_with(job.model, job.options, job.options.calibration, _progress(say))
     except UnsupportedModelError as error:
         return _outcome("refused", error.report, _reports(job, error.report))
-    made = {job.output: _digest(save.to_bytes(result.model))}
     result.save(job.output)
+    with Path(job.output).open("rb") as file:  # weights of more than 2 GB are not in it
+        made = {job.output: hashlib.file_digest(file, "sha256").hexdigest()}
     return _outcome("converted", result.report, made | _reports(job, result.report))
+
+
+def _calibrated(job: Job, say: Say) -> Outcome:
+    """What stands against the model is said by the job itself, which goes the same way."""
+    from npuconv.calibration.blocks import Collected
+    from npuconv.errors import UnsupportedModelError
+    from npuconv.pipeline.entry import convert_with
+
+    with contextlib.suppress(Collected, UnsupportedModelError):
+        convert_with(job.model, job.options, job.options.calibration, _progress(say))
+    return Outcome("converted", "its share of the calibration is done")
 
 
 def _reports(job: Job, report: Report) -> dict[str, str]:

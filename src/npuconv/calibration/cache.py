@@ -21,6 +21,7 @@ from npuconv import __version__, files
 from npuconv.calibration.packed import pack, unpack
 from npuconv.errors import OutputError
 from npuconv.executor import RUNTIME
+from npuconv.model import store
 from npuconv.quant.statistics import Statistics
 from npuconv.samples.feeds import Feed
 
@@ -61,7 +62,7 @@ class Cache:
             total: number of samples, None where it is not known.
         """
         asked = [FORMAT, __version__, RUNTIME, list(tensors.items()), total]
-        digest = hashlib.sha256(model.SerializeToString(deterministic=True))
+        digest = hashlib.sha256(store.digest(model))
         digest.update(json.dumps(asked).encode())
         return Shelf(self, digest.hexdigest(), dict(tensors))
 

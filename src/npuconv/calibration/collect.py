@@ -15,7 +15,7 @@ from npuconv.calibration.runner import Runner
 from npuconv.errors import CalibrationError
 from npuconv.executor import RuntimeRefusedError
 from npuconv.quant.statistics import Statistics, join
-from npuconv.samples.feeds import Feed
+from npuconv.samples.feeds import Feed, Samples
 
 Progress = Callable[[], None]
 Marked = tuple[Feed, str]  # a sample and its fingerprint, empty where nobody asks for it
@@ -52,17 +52,55 @@ def collect(
     if not tensors:
         return {}
     shelf = cache.shelf(model, tensors, total) if cache else None
-    with contextlib.closing(read_ahead(_marked(feeds, shelf is not None))) as samples:
+    with _samples(feeds, shelf is not None) as samples:
+        work = _Work(Runner(model, tensors, total), shelf, progress)
+        found = work.run(samples)
+    if not found:
+        raise CalibrationError("there are no samples to calibrate on")
+    return found
+
+
+def make_parts(
+    model: onnx.ModelProto,
+    tensors: Mapping[str, int | None],
+    feeds: Samples,
+    own: range,
+    *,
+    progress: Progress = lambda: None,
+    cache: Cache,
+) -> None:
+    """Run some of the samples, and keep what was seen for whoever collects all of them.
+
+    Args:
+        model: the legalized float model; not changed.
+        tensors: name -> channel axis.
+        feeds: all samples.
+        own: those to run: whole parts, adjacent.
+        progress: called after each sample.
+        cache: where the parts go; those that are there are not made again.
+
+    Raises:
+        CalibrationError: as of ``collect``.
+        OutputError: the cache cannot be written.
+    """
+    shelf = cache.shelf(model, tensors, len(feeds))
+    with _samples(feeds[own.start : own.stop], marked=True) as samples:
+        runner = Runner(model, tensors, len(feeds))
+        runner.settle(feeds[0])  # how many are run together must not depend on who runs them
+        for _ in _Work(runner, shelf, progress).groups(samples, own.start):
+            pass
+
+
+@contextlib.contextmanager
+def _samples(feeds: Iterable[Feed], marked: bool) -> Iterator[Iterator[Marked]]:
+    """Samples that are read ahead, and what to say where the model does not run on them."""
+    with contextlib.closing(read_ahead(_marked(feeds, marked))) as samples:
         try:
-            work = _Work(Runner(model, tensors, total), shelf, progress)
-            found = work.run(samples)
+            yield samples
         except RuntimeRefusedError as error:
             raise CalibrationError(
                 f"the float model does not run on the samples: {error}"
             ) from None
-    if not found:
-        raise CalibrationError("there are no samples to calibrate on")
-    return found
 
 
 def _marked(feeds: Iterable[Feed], wanted: bool) -> Iterator[Marked]:
@@ -88,12 +126,16 @@ class _Work:
     def run(self, samples: Iterator[Marked]) -> dict[str, Statistics]:
         """Statistics of all samples by tensor; empty where there are none."""
         found: dict[str, Statistics] = {}
-        taken = 0
-        while group := self._part(islice(samples, PART), taken):
-            taken += next(iter(group.values())).samples
+        for group in self.groups(samples):
             for name in list(group):  # one by one, so that not all of them are there twice
                 found[name] = _joined(found.pop(name, None), group.pop(name))
         return found
+
+    def groups(self, samples: Iterator[Marked], first: int = 0) -> Iterator[dict[str, Statistics]]:
+        """Statistics of each part, from a sample of this number on."""
+        while group := self._part(islice(samples, PART), first):
+            first += next(iter(group.values())).samples
+            yield group
 
     def _part(self, samples: Iterator[Marked], first: int) -> dict[str, Statistics]:
         """Of as many samples as a part has."""

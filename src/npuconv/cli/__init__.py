@@ -11,13 +11,15 @@ import difflib
 import gc
 import importlib
 import os
+import signal
 import sys
+import warnings
 from pathlib import Path
 
 import click
 
 from npuconv import __version__, files
-from npuconv.cli import screen
+from npuconv.cli import guard, screen
 from npuconv.errors import InternalError, NpuconvError
 
 # Name of the command -> what it does. The module of that name holds a function of that name.
@@ -33,6 +35,7 @@ COMMANDS = {
     "schema": "Print the JSON schema of a report, a configuration, a jobs or a target file.",
 }
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+TERMINATED = 143  # 128 + SIGTERM
 
 
 class LazyGroup(click.Group):
@@ -86,9 +89,21 @@ def main() -> None:
     # Matrices here are small, and layers are solved side by side: threads of BLAS beneath
     # them doubled the time. It has to be said before numpy is loaded.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    signal.signal(signal.SIGTERM, _terminate)
+    if not sys.warnoptions:  # what libraries say of a file is not for the user
+        warnings.simplefilter("ignore")
     code = run(sys.argv[1:])
     gc.freeze()  # nor need they be searched once more at the end
     sys.exit(code)
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: what is on the way is cleaned up, as after Ctrl-C."""
+
+
+def _terminate(_number: int, _frame: object) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the next one ends it at once
+    raise Terminated
 
 
 def run(arguments: list[str]) -> int:
@@ -107,14 +122,14 @@ def _run(arguments: list[str], written: list[Path]) -> int:
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.ctx.get_help() if error.ctx else "", err=True)
         return 2
-    except click.ClickException as error:
-        return _fail(_usage(error), 2)
+    except (click.ClickException, guard.TimeIsUpError, MemoryError) as error:
+        return _fail(_cause(error), 2)
     except NpuconvError as error:
         if isinstance(error, InternalError) and os.environ.get("NPUCONV_TRACEBACK"):
             raise
         return _fail(str(error), error.exit_code)
-    except (KeyboardInterrupt, click.Abort):
-        return _fail(screen.interrupted(written), INTERRUPTED)
+    except (KeyboardInterrupt, click.Abort) as error:
+        return _fail(screen.interrupted(written), _ended_by(error))
     except SystemExit:  # click's answer to a closed pipe, as of ``npuconv explain | head``
         return 0
     except Exception as error:
@@ -126,8 +141,16 @@ def _run(arguments: list[str], written: list[Path]) -> int:
 
 
 def _fail(text: str, code: int) -> int:
-    click.echo(f"npuconv: error: {text}", err=True)
+    screen.fail(text)
     return code
+
+
+def _ended_by(error: BaseException) -> int:
+    return TERMINATED if isinstance(error.__cause__ or error, Terminated) else INTERRUPTED
+
+
+def _cause(error: BaseException) -> str:
+    return _usage(error) if isinstance(error, click.ClickException) else guard.cause(error)
 
 
 def _usage(error: click.ClickException) -> str:

@@ -43,6 +43,11 @@ SUMMARY = ("batch.report.json", "batch.report.html")  # in the folder of the res
 )
 @click.option("--ship", is_flag=True, help="send files to the workers, who see no shared path")
 @click.option(
+    "--split-calibration/--no-split-calibration",
+    default=None,
+    help="all workers calibrate for one job  [default: if they are more than the jobs]",
+)
+@click.option(
     "--output-format", type=click.Choice(FORMATS), default="text", help="what stdout gets"
 )
 @click.option(
@@ -144,7 +149,7 @@ def _verify(work: Batch, quiet: bool) -> int:
     found = work.differences()
     for name, said in found.items():
         for one in said:
-            click.echo(f"npuconv: error: {name}: {one}", err=True)
+            screen.fail(f"{name}: {one}")
     right = len(work.jobs) - len(found)
     screen.say(f"{right} of {len(work.jobs)} jobs are as locked", quiet=quiet)
     return 1 if found else 0

@@ -70,6 +70,8 @@ class Bars(Lines):
         from npuconv.report.escape import plain
 
         name = plain(job.name)
+        if job.name in self._tasks:  # its worker died, and it begins anew
+            self._progress.remove_task(self._tasks[job.name])
         self._tasks[job.name] = self._progress.add_task(name, total=None, stage="")
 
     def stage(self, job: Job, stage: str, done: int, total: int) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from npuconv.cli import screen
+from npuconv.cli.guard import guarded
 from npuconv.cli.options import collect, output_options, shared_options
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ FORMATS = ("text", "json", "sarif", "junit", "github", "markdown")
 )
 @shared_options
 @output_options
+@guarded
 def check(
     models: tuple[str, ...],
     output_format: str,
@@ -66,7 +68,7 @@ def check(
             names.append(path)
         except ModelError as error:
             unreadable += 1
-            click.echo(f"npuconv: error: {error}", err=True)
+            screen.fail(str(error))
     _show(found, output_format, reports, quiet, verbose, no_color)
     if renewal:
         reports_by_path = dict(zip(names, found, strict=True))

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from npuconv.cli import screen
+from npuconv.cli.guard import guarded
 from npuconv.cli.options import collect, output_options, shared_options
 
 _AFTERWARDS = "choosing ranges and weights, measuring"
@@ -19,6 +20,7 @@ _AFTERWARDS = "choosing ranges and weights, measuring"
 @click.option("-o", "--output", metavar="OUT.onnx", help="default: MODEL.npu.onnx beside MODEL")
 @shared_options
 @output_options
+@guarded
 def convert(
     model: str,
     output: str | None,
@@ -36,6 +38,7 @@ def convert(
     Without --calibration the activation ranges come from synthetic inputs, and accuracy
     is unproven. Exit code 0: done; 1: findings stand against it, no model is written.
     """
+    from npuconv import files
     from npuconv.errors import UnsupportedModelError
     from npuconv.pipeline.entry import convert_with
 
@@ -49,10 +52,13 @@ def convert(
                 model, options, options.calibration, _announcing(bar, quiet), timings=timings
             )
     except UnsupportedModelError as error:
-        _show(error.report, written, quiet, verbose, no_color)
+        _write(error.report, written)
+        _show(error.report, quiet, verbose, no_color)
         return error.exit_code
-    result.save(destination)
-    _show(result.report, written, quiet, verbose, no_color)
+    with files.together():
+        result.save(destination)
+        _write(result.report, written)
+    _show(result.report, quiet, verbose, no_color)
     screen.say(f"wrote {destination}, {', '.join(written)}", quiet=quiet)
     return 0
 
@@ -105,14 +111,17 @@ def _is_same(path: Path, model: str) -> bool:
     return path.exists() and Path(model).is_file() and path.samefile(model)
 
 
-def _show(
-    report: Any, written: tuple[str, ...], quiet: bool, verbose: bool, no_color: bool
-) -> None:
+def _write(report: Any, written: tuple[str, ...]) -> None:
     from npuconv import files
-    from npuconv.report import format_of, render, text
+    from npuconv.report import format_of, render
 
     for path in written:
         files.write(path, render(report, format_of(path)))
+
+
+def _show(report: Any, quiet: bool, verbose: bool, no_color: bool) -> None:
+    from npuconv.report import text
+
     if not quiet:
         color = screen.wants_color(no_color)
         click.echo(

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from npuconv.cli.guard import guarded, limited
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
 @click.option("-v", "--verbose", is_flag=True, help="every node with its shape and its costs")
 @click.option("--no-color", is_flag=True, help="no colours; NO_COLOR does the same")
+@limited
+@guarded
 def inspect(
     models: tuple[str, ...],
     diff: bool,

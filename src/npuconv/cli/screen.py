@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn, TaskID
 
 _USUAL, _NARROWEST, _WIDEST = 80, 60, 100  # columns; longer lines are hard to read
+_READABLE = 1500  # characters of a line on stderr
 _NAMED = 3  # files of a folder that are named one by one
 
 
@@ -35,7 +36,19 @@ def width() -> int:
 def say(text: str, *, quiet: bool = False) -> None:
     """A line for people, on stderr."""
     if not quiet:
-        click.echo(f"npuconv: {text}", err=True)
+        click.echo(f"npuconv: {_harmless(text)}", err=True)
+
+
+def fail(text: str) -> None:
+    """What went wrong, in one line on stderr."""
+    click.echo(f"npuconv: error: {_harmless(text)}", err=True)
+
+
+def _harmless(text: str) -> str:
+    """It may hold names of a stranger's file."""
+    from npuconv.report.escape import plain, shortened
+
+    return shortened(plain(" ".join(text.split())), _READABLE)
 
 
 @contextlib.contextmanager

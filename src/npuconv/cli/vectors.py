@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from npuconv.cli import screen
+from npuconv.cli.guard import guarded, limited
 from npuconv.cli.sampling import choose, sample_options
 
 
@@ -24,6 +25,8 @@ from npuconv.cli.sampling import choose, sample_options
     help="the device; by default the one that the model was converted for",
 )
 @click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
+@limited
+@guarded
 def vectors(
     model: str,
     output: str,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from npuconv.cli import screen
+from npuconv.cli.guard import guarded, limited
 from npuconv.cli.sampling import choose, sample_options
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ _WORST = 10  # layers that are shown unless verbose
 @click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
 @click.option("-v", "--verbose", is_flag=True, help="every layer, not the worst only")
 @click.option("--no-color", is_flag=True, help="no colours; NO_COLOR does the same")
+@limited
+@guarded
 def verify(
     float_model: str,
     int8_model: str,

@@ -209,7 +209,7 @@ def _pads(values: Any, axes: int) -> Pairs:
 def _output_shape(values: Any, axes: int) -> tuple[int, ...] | None:
     shape = _ints(values)
     # Some exporters write batch and channels too; only spatial extents count.
-    return shape[-axes:] if shape else None
+    return shape[-axes:] if shape and len(shape) >= axes else None
 
 
 def _ints(values: Any) -> tuple[int, ...] | None:

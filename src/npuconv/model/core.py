@@ -7,9 +7,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import is_
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from npuconv.model.types import Graph, Node, Tensor
+
+if TYPE_CHECKING:
+    from npuconv.model.store import Store
 
 _Index = dict[tuple[str, str], list[tuple[int, Node]]]  # by operator and domain
 
@@ -53,6 +56,7 @@ class Model:
     opset_source: int = 0
     obstacle: str = ""  # what keeps the opset from being raised
     scales: dict[str, float] = field(default_factory=dict)  # of int8 inputs and outputs
+    store: Store | None = None  # of its weights, where they are too large to be held
     shared: dict[str, Tensor] = field(default_factory=dict)  # constants many nodes read
     _meta: dict[int, tuple[Node, NodeMeta]] = field(default_factory=dict)
     _names: set[str] = field(default_factory=set)

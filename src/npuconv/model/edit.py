@@ -15,7 +15,10 @@ from npuconv.model.types import Constant, Graph, Node, Tensor, Variable
 
 def constant(model: Model, stem: str, values: np.ndarray) -> Tensor:
     """A new constant tensor."""
-    return Constant(model.fresh_name(stem), np.asarray(values, order="C"))
+    array = np.asarray(values, order="C")
+    if model.store is not None:
+        array = model.store.keep(array)
+    return Constant(model.fresh_name(stem), array)
 
 
 def shared_constant(model: Model, name: str, values: np.ndarray) -> Tensor:

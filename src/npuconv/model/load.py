@@ -11,8 +11,9 @@ import onnx
 import onnx_graphsurgeon as gs
 from google.protobuf.message import DecodeError, EncodeError
 
+from npuconv import mapped
 from npuconv.errors import ModelError
-from npuconv.model import verify
+from npuconv.model import cut, external, outside_data, store, trust, verify
 from npuconv.model.core import Header, Model, NodeMeta, subgraphs
 from npuconv.model.types import Graph, Node
 
@@ -34,14 +35,33 @@ def load(source: str | Path | onnx.ModelProto) -> Model:
     """
     if isinstance(source, onnx.ModelProto):
         name = source.graph.name or "model"
+        trust.check(source, name)
         return from_proto(source, name=name, sha256=_digest(source, name))
     path = Path(source)
+    outside_data.check_file(path)
+    large = _read_large(path)
+    proto, digest = large or _read_small(path)
+    trust.check(proto, str(path), path.parent, path.resolve() if large else None)
+    kept = _load_external(proto, path, cut_from=path if large else None)
+    return from_proto(proto, name=display_name(source), sha256=digest, kept=kept)
+
+
+def _read_small(path: Path) -> tuple[onnx.ModelProto, str]:
     data = _read(path)
-    proto = _parse(data, path)
-    digest = hashlib.sha256(data).hexdigest()
-    del data
-    _load_external(proto, path)
-    return from_proto(proto, name=display_name(source), sha256=digest)
+    return _parse(data, path), hashlib.sha256(data).hexdigest()
+
+
+def _read_large(path: Path) -> tuple[onnx.ModelProto, str] | None:
+    """Without its large tensors; None for a file that is small, or not understood."""
+    try:
+        if not path.is_file() or path.stat().st_size < store.LARGE:
+            return None
+        data = cut.cut(mapped.Map(path).memory, path.resolve())
+        with path.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    except (OSError, ValueError):
+        return None
+    return _parse(data, path), digest
 
 
 def _digest(proto: onnx.ModelProto, name: str) -> str:
@@ -58,8 +78,16 @@ def display_name(path: str | Path) -> str:
     return given.name if given.is_absolute() else given.as_posix()
 
 
-def from_proto(proto: onnx.ModelProto, *, name: str, sha256: str = "") -> Model:
+def from_proto(
+    proto: onnx.ModelProto, *, name: str, sha256: str = "", kept: store.Store | None = None
+) -> Model:
     """A Model from a proto that is already in memory.
+
+    Args:
+        proto: not changed.
+        name: what messages call it.
+        sha256: of its file.
+        kept: where its large weights are, if they are in files.
 
     Raises:
         ModelError: the graph contradicts itself.
@@ -73,7 +101,9 @@ def from_proto(proto: onnx.ModelProto, *, name: str, sha256: str = "") -> Model:
         raise ModelError(f"{name}: cannot be read as a graph: {_first_line(error)}") from None
     # IR 1 and 2 had no opset_import; their operators are those of opset 1.
     graph.opset = _standard_opset(proto) or 1
-    model = Model(graph, _header(proto), name, sha256, opset_source=graph.opset)
+    model = Model(graph, _header(proto), name, sha256, opset_source=graph.opset, store=kept)
+    if kept is not None:
+        _map(graph, kept)
     _register(model, graph, list(proto.graph.node), {})
     return model
 
@@ -105,11 +135,23 @@ def _looks_like_text(data: bytes) -> bool:
     return all(byte >= 32 or byte in b"\t\r\n" for byte in head)
 
 
-def _load_external(proto: onnx.ModelProto, path: Path) -> None:
+def _load_external(
+    proto: onnx.ModelProto, path: Path, *, cut_from: Path | None = None
+) -> store.Store | None:
+    """Weights in other files: read, or where there are too many of them left there."""
+    tensors = proto.graph.initializer
     try:
+        left = external.left(tensors, path, cut_from)
+        for index in left:
+            tensors[index].ClearField("data_location")
         onnx.external_data_helper.load_external_data_for_model(proto, str(path.parent))
     except Exception as error:  # checker, OS and value errors alike
         raise ModelError(f"{path}: external data: {_first_line(error)}") from None
+    for tensor in tensors:
+        tensor.ClearField("data_location")  # says nothing but that it has been read
+    for index, reference in left.items():
+        tensors[index].CopyFrom(reference)
+    return store.Store() if left else None
 
 
 def _check_header(proto: onnx.ModelProto, name: str) -> None:
@@ -147,6 +189,14 @@ def _dense(proto: onnx.ModelProto) -> onnx.ModelProto:
         array[np.unravel_index(where, array.shape) if where.ndim == 1 else tuple(where.T)] = values
         copy.graph.initializer.append(onnx.numpy_helper.from_array(array, sparse.values.name))
     return copy
+
+
+def _map(graph: Graph, kept: store.Store) -> None:
+    """Let constants be views of the files that hold them."""
+    for tensor in graph.tensors().values():
+        proto = getattr(getattr(tensor, "_values", None), "tensor", None)
+        if isinstance(proto, onnx.TensorProto) and store.is_stored(proto):
+            tensor.values, tensor.data_location = kept.open(proto), None
 
 
 def _header(proto: onnx.ModelProto) -> Header:

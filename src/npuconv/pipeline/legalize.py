@@ -12,7 +12,7 @@ from npuconv import executor
 from npuconv.config import Options
 from npuconv.diagnostics import Finding, Severity, Status
 from npuconv.errors import ModelError
-from npuconv.model import edit, load, query, save, shapes
+from npuconv.model import bounds, edit, load, query, save, shapes
 from npuconv.passes import Pass, Phase, _manager
 from npuconv.passes._context import PassContext
 from npuconv.pipeline import kept, planned, selection
@@ -84,6 +84,7 @@ def legalize(source: str | Path | onnx.ModelProto, options: Options) -> Legalize
     options = selection.for_model(options, name)
     shapes.fix_inputs(model, options.input_shape)
     contradiction = shapes.infer(model)
+    bounds.check(model)
     work = Legalized(model, target, options, _context(target, options), info)
     work.kept = kept.find(model, options.keep_float, target)
     work.ctx.kept = frozenset(work.kept)
@@ -116,7 +117,8 @@ def legalize(source: str | Path | onnx.ModelProto, options: Options) -> Legalize
 def _refuse_unless_it_runs(model: Model, contradiction: str) -> None:
     """Shapes that contradict each other are the model's fault, if a runtime says so too."""
     try:
-        executor.Session(save.to_proto(model))
+        # Without its optimizer, which would compute constants of any size.
+        executor.Session(save.to_proto(model), optimize=False)
     except executor.RuntimeRefusedError:
         raise ModelError(f"{model.name}: cannot be run: {contradiction}") from None
 

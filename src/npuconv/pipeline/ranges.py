@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from npuconv.calibration.cache import Cache
-from npuconv.calibration.collect import collect
+from npuconv.calibration import blocks
 from npuconv.errors import CalibrationError
 from npuconv.pipeline.trials import first_convolution
 from npuconv.pipeline.tune import rounded
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
     import onnx
 
+    from npuconv.calibration.cache import Cache
     from npuconv.pipeline.legalize import Legalized
     from npuconv.quant.moments import Moments
     from npuconv.quant.statistics import Statistics
@@ -75,7 +75,7 @@ def calibrate(
     """
     whole = [*uniform(work.plan), *_boundaries(work)]
     channels = trace(work.plan, _all_tensors(work) if _per_tensor(work) else whole)
-    cache = Cache(work.options.cache) if work.options.cache else None
+    cache = blocks.cache(work.options.cache)
     with _timed(work, "calibrate"):
         stats = _collect(work, proto, watched(work, channels), samples, progress, cache)
     with _timed(work, "moments"):
@@ -94,8 +94,12 @@ def calibrate(
 
 
 def _ways(work: Legalized, kept: Samples | None) -> tuple[Candidate, ...]:
-    """What is compared; room only where there are samples that can tell."""
-    if work.options.method != "auto" or not work.plan.groups:
+    """What is compared; room only where there are samples that can tell.
+
+    Each way takes weights of its own, which of a model too large to be held take very long.
+    """
+    large = work.model.store is not None
+    if work.options.method != "auto" or not work.plan.groups or large:
         return (Candidate(work.options.method, roomy=False),)
     return tuple(way for way in CANDIDATES if not way.roomy or kept)
 
@@ -181,7 +185,7 @@ def _collect(
         progress("calibrating", done, len(samples))
 
     try:
-        return collect(proto, tensors, samples, progress=step, cache=cache)
+        return blocks.collect(proto, tensors, samples, progress=step, cache=cache)
     except CalibrationError as error:
         raise CalibrationError(f"{work.model.name}: {error.message}", hint=error.hint) from None
 

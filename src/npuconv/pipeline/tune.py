@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from npuconv.calibration.workers import in_order
-from npuconv.model import query
+from npuconv.model import query, store
 from npuconv.tuning.sensitivity import Share, shares
 from npuconv.tuning.twin import roundings
-from npuconv.tuning.weights import solve
+from npuconv.tuning.weights import solve, solve_rows
 
 if TYPE_CHECKING:
     import onnx
@@ -37,19 +38,24 @@ def rounded(
         By node name, what is better than the nearest; and how all were rounded.
     """
     layers = [] if _per_tensor(work) else [c for c in work.plan.device if c.name in moments]
-    solved = in_order(partial(_solved, encodings, moments), layers)
+    solved = in_order(partial(_solved, encodings, moments, work.model.store), layers)
     found = {conv.name: one for conv, one in zip(layers, solved, strict=True)}
     better = {name: weights for name, (weights, _) in found.items() if weights is not None}
     return better, {name: label for name, (_, label) in found.items()}
 
 
 def _solved(
-    encodings: Encodings, moments: Mapping[str, Moments], conv: Node
+    encodings: Encodings, moments: Mapping[str, Moments], owner: store.Store | None, conv: Node
 ) -> tuple[Rounded | None, str]:
-    source = encodings.by_tensor[conv.inputs[0].name]
+    source, seen = encodings.by_tensor[conv.inputs[0].name], moments[conv.name]
     weight, bias = (query.constant_input(conv, k) for k in (1, 2))
     assert weight is not None  # it has moments
-    return solve(weight, bias, source, moments[conv.name])
+    if owner is None or seen.groups > 1:
+        return solve(weight, bias, source, seen)
+    found, label = solve_rows(weight, bias, source, seen)
+    if found is not None:
+        found = replace(found, weight=owner.keep(found.weight))
+    return found, label
 
 
 def _per_tensor(work: Legalized) -> bool:

@@ -124,6 +124,9 @@ def _gather(join: Join, node: Node, lines: list[Line]) -> list[Line]:
     indices = query.constant_input(node, 1)
     if line.axis is None or axis is None or indices is None or indices.ndim > 1:
         return _mixed(join, node, lines)
+    count = len(line.slots)
+    if axis == line.axis and not all(-count <= int(i) < count for i in indices.flat):
+        return _mixed(join, node, lines)  # it cannot be run, either
     if indices.ndim == 1:
         chosen = [line.slots[int(i)] for i in indices] if axis == line.axis else line.slots
         return [Line(line.axis, tuple(chosen))]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from npuconv.report import render_many
-from npuconv.report.escape import plain
+from npuconv.report.escape import plain, shortened
+from npuconv.report.github import LONGEST
 from npuconv.report.schema_batch import BatchJob, BatchReport
 
 
@@ -22,7 +23,7 @@ def _annotation(job: BatchJob) -> str:
 
 
 def _data(text: str) -> str:
-    return plain(text).replace("%", "%25")
+    return shortened(plain(text), LONGEST).replace("%", "%25")
 
 
 def _property(text: str) -> str:

@@ -30,6 +30,13 @@ def plain(text: str) -> str:
     return _COMMAND.sub(lambda hit: _code(hit[0][0]) + hit[0][1:], visible(text))
 
 
+def shortened(text: str, most: int) -> str:
+    """The text with its middle left out, where it is longer than anybody reads."""
+    if len(text) <= most:
+        return text
+    return f"{text[: most * 2 // 3]} ... {text[-most // 3 :]}"
+
+
 def _code(char: str) -> str:
     point = ord(char)
     if point <= 0xFF:

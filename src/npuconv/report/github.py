@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from npuconv.report.digest import Entry, Group, standing
-from npuconv.report.escape import plain
+from npuconv.report.escape import plain, shortened
 from npuconv.report.schema import Report
 from npuconv.report.words import LABELS, count
 
 _LEVELS = {"error": "error", "warning": "warning", "note": "notice"}
 _NAMES = 3
+LONGEST = 1000  # characters of a line of an annotation
 _ENTRIES = 10
 
 
@@ -58,7 +59,7 @@ def _annotation(level: str, path: str, title: str, lines: Sequence[str]) -> str:
 
 
 def _data(text: str) -> str:
-    return plain(text).replace("%", "%25")
+    return shortened(plain(text), LONGEST).replace("%", "%25")
 
 
 def _property(text: str) -> str:

@@ -150,6 +150,7 @@ def _brief(box: Box) -> str:
 
 def _head(text: str, width: int) -> str:
     """As much of the beginning as fits."""
+    text = text[: width + 1]  # a character takes a cell at least
     while cells(text) > width:
         text = text.removesuffix("…")[:-1] + "…"
     return text

@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
 from npuconv.diagnostics import Severity, Status
-from npuconv.report.escape import visible
+from npuconv.report.escape import shortened, visible
 from npuconv.report.schema import FindingInfo, Report
 from npuconv.report.words import LABELS
+
+_LONGEST = 2000  # characters of a name or sentence
 
 
 def render(report: Report) -> str:
@@ -99,4 +101,4 @@ def _line(finding: FindingInfo) -> str:
 
 def _safe(text: str) -> str:
     # What XML 1.0 does not allow is all hidden, so it is spelt out.
-    return visible(text)
+    return shortened(visible(text), _LONGEST)

@@ -28,7 +28,7 @@ def cells(text: str) -> int:
     """How many columns a terminal gives to the text; never too few."""
     if text.isascii():
         return len(text)
-    return sum(_cell(char) for char in text)
+    return sum(map(_cell, text))
 
 
 def elide(text: str, width: int) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from npuconv.report.escape import plain
+from npuconv.report.escape import plain, shortened
 
 NAMES = 20  # lines of a list, and nodes of a line; a job summary may hold one megabyte
+_LONGEST = 1000  # characters of a name or sentence
 # What Markdown could take for markup. An underscore inside of a word is none.
 _MARKUP = re.compile(r"[&<>\\`*\[\]|~$#@]|(?<![^\W_])_|_(?![^\W_])|(?<=[a-z]):(?=//)")
 _PLAIN_CODE = re.compile(r"[^`\\|]+")
@@ -15,12 +16,13 @@ _PLAIN_CODE = re.compile(r"[^`\\|]+")
 
 def text(untrusted: str) -> str:
     """Prose of which no part is markup."""
-    return _MARKUP.sub(lambda hit: f"&#{ord(hit[0])};", plain(untrusted))
+    shown = shortened(plain(untrusted), _LONGEST)
+    return _MARKUP.sub(lambda hit: f"&#{ord(hit[0])};", shown)
 
 
 def code(untrusted: str) -> str:
     """A name in a code span; one with backticks, backslashes or pipes as HTML entities."""
-    shown = plain(untrusted).strip()
+    shown = shortened(plain(untrusted).strip(), _LONGEST)
     if not shown:
         return "-"
     if _PLAIN_CODE.fullmatch(shown):

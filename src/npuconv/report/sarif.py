@@ -13,11 +13,12 @@ from urllib.parse import quote
 
 from npuconv.diagnostics import fingerprint
 from npuconv.report.digest import accepted, standing
-from npuconv.report.escape import visible
+from npuconv.report.escape import shortened, visible
 from npuconv.report.jsonfmt import dumps
 from npuconv.report.schema import FindingInfo, Report, RuleInfo
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+_LONGEST = 1000  # characters of a message, which code scanning would cut
 _Json = dict[str, Any]
 
 
@@ -135,7 +136,7 @@ def _result(
 def _message(finding: FindingInfo) -> str:
     # "[text](1)" is a link and "{0}" a placeholder in a SARIF message.
     where = f"{finding.node}: " if finding.node else ""
-    text = visible(f"{where}{finding.message}").replace("](", "] (")
+    text = shortened(visible(f"{where}{finding.message}"), _LONGEST).replace("](", "] (")
     return text.replace("{", "{{").replace("}", "}}")
 
 

@@ -123,7 +123,7 @@ def _run(rule: Rule, ctx: RuleContext) -> list[Finding]:
 def _blamed_on(rule: Rule) -> Iterator[None]:
     try:
         yield
-    except NpuconvError:
+    except (NpuconvError, MemoryError):  # too little memory is no bug
         raise
     except Exception as error:
         text = f"{type(error).__name__}: {error}"

@@ -19,6 +19,7 @@ from npuconv.samples.synthetic import open_synthetic
 
 __all__ = ["Feed", "InputSpec", "Samples", "open_samples"]
 
+_SHOWN = 200  # characters of a path that nothing can be read from
 Source = str | Path | Mapping[str, Any] | Iterable[Any] | None
 
 
@@ -53,7 +54,11 @@ def open_samples(
     if isinstance(source, str) and not source.strip():
         raise CalibrationError("calibration: an empty path", hint="leave it out, or give one")
     if isinstance(source, (str, Path)):
-        return _open_path(Path(source), inputs, preprocess, limit, cache)
+        try:
+            return _open_path(Path(source), inputs, preprocess, limit, cache)
+        except (OSError, ValueError) as error:  # a name too long, or with a zero in it
+            cause = getattr(error, "strerror", None) or str(error)
+            raise CalibrationError(f"{str(source)[:_SHOWN]}: {cause}") from None
     if isinstance(source, np.ndarray):
         source = {UNNAMED: source}
     if isinstance(source, Mapping):

@@ -20,11 +20,15 @@ from typing import IO, Any
 import numpy as np
 from numpy.lib import format as npy
 
+from npuconv import limits
+from npuconv.errors import CalibrationError
+from npuconv.limits import Limits
 from npuconv.samples.damage import explained
 from npuconv.samples.feeds import Array
 
 # Bytes decompressed at once, and bytes of rows looked at at once.
 _STEP, _PIECE = 2**18, 2**22
+_HARMLESS = 2**26  # bytes that may be as well compressed as they like
 _LOCAL = struct.Struct("<26xHH")  # of a member's header in the file: lengths of what follows
 _PLAIN = ((1, 0), (2, 0))  # later headers are for names of fields, which numbers have not
 
@@ -34,13 +38,15 @@ class Archive(Mapping[str, Any]):
 
     Args:
         file: it stays open as long as one of the arrays is in use.
+        most: what it may hold; those in force where None.
 
     Raises:
         CalibrationError: it cannot be read, or is no archive.
     """
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, most: Limits | None = None) -> None:
         self.file, self.lock = file, threading.Lock()
+        self._most = most or limits.present()
         with explained(file):
             self.stream = file.open("rb")
             weakref.finalize(self, self.stream.close)
@@ -65,10 +71,23 @@ class Archive(Mapping[str, Any]):
         with explained(self.file), self.lock, self.open(member) as stream:
             header = _read_header(stream)
             _check_size(name, header, self._zip.getinfo(member).file_size)
+            self._check_swelling(name, self._zip.getinfo(member))
             if header.by_rows:
                 return Streamed(self, member, header)
         with explained(self.file), self.lock, self.open(member) as stream:
             return npy.read_array(stream, allow_pickle=False)
+
+    def _check_swelling(self, name: str, info: zipfile.ZipInfo) -> None:
+        """An array that is far larger than the file is read for a very long time."""
+        size, most = info.file_size, self._most
+        where = f"{self.file}: array {name!r}"
+        if size > most.archive_bytes:
+            text = f"{where} has {size} bytes, over {most.archive_bytes}"
+            raise CalibrationError(text, hint=limits.hint("archive_bytes"))
+        if size > _HARMLESS and size > most.archive_ratio * max(info.compress_size, 1):
+            ratio = size // max(info.compress_size, 1)
+            text = f"{where} is {ratio} times as large as in the file, over {most.archive_ratio}"
+            raise CalibrationError(text, hint=limits.hint("archive_ratio"))
 
     def open(self, member: str) -> IO[bytes]:
         """A member from its first byte, checked when it has been read to its last."""

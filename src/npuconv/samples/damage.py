@@ -14,7 +14,16 @@ from pathlib import Path
 from npuconv.errors import CalibrationError
 
 _NOT_READ = (
-    *(OSError, ValueError, EOFError, KeyError, MemoryError, RuntimeError, struct.error),
+    *(
+        OSError,
+        OverflowError,
+        ValueError,
+        EOFError,
+        KeyError,
+        MemoryError,
+        RuntimeError,
+        struct.error,
+    ),
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, tokenize.TokenError, SyntaxError),
 )
 

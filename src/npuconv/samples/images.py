@@ -12,12 +12,14 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from npuconv import limits
 from npuconv.config import Preprocess
 from npuconv.errors import CalibrationError
 from npuconv.samples import decoded
 from npuconv.samples.decoded import Decoded, Pixels
 from npuconv.samples.feeds import Feed, InputSpec, Samples, choose
 from npuconv.samples.normalize import Floats, normalization
+from npuconv.samples.reading import check_ordinary
 
 Size = tuple[int, int]
 
@@ -27,7 +29,6 @@ _NOT_READ = (
     ValueError,
     EOFError,
     struct.error,
-    Image.DecompressionBombWarning,
     Image.DecompressionBombError,
 )
 
@@ -83,7 +84,7 @@ def open_images(
     plan = make_plan(label, inputs, preprocess)
     batch = plan.spec.batch
     for file in files:
-        _check_header(file)
+        _check_header(file, limits.present().image_pixels)
     if len(files) < batch:
         raise CalibrationError(f"{label}: {len(files)} images do not fill a batch of {batch}")
     found = list(notes)
@@ -144,7 +145,7 @@ def read_image(file: Path, plan: Plan, kept: Decoded | None = None) -> Floats:
 def _pixels(file: Path, plan: Plan) -> Pixels:
     """Decoded, turned upright, resized and cropped."""
     with warnings.catch_warnings(), Image.open(file) as image:
-        _only_bombs()
+        warnings.simplefilter("ignore")
         upright = ImageOps.exif_transpose(image)
         return np.asarray(_sized(file, _convert(file, upright, plan.keys.color), plan))
 
@@ -228,23 +229,22 @@ def _check_size(label: str, size: Size, plan: Plan) -> None:
         )
 
 
-def _check_header(file: Path) -> None:
+def _check_header(file: Path, most: int) -> None:
+    check_ordinary(file)
     try:
         with warnings.catch_warnings():
-            _only_bombs()
-            Image.open(file).close()
+            warnings.simplefilter("ignore")  # the library's remarks are not for the user
+            with Image.open(file) as image:
+                pixels = image.width * image.height
     except _NOT_READ as error:
         raise _unreadable(file, error) from None
-
-
-def _only_bombs() -> None:
-    # The library's other remarks are not for the user; this one is a refusal.
-    warnings.simplefilter("ignore")
-    warnings.simplefilter("error", Image.DecompressionBombWarning)
+    if pixels > most:
+        text = f"{file}: has {image.width} x {image.height} pixels, over {most}"
+        raise CalibrationError(text, hint=limits.hint("image_pixels"))
 
 
 def _unreadable(file: Path, error: Exception) -> CalibrationError:
-    if isinstance(error, (Image.DecompressionBombWarning, Image.DecompressionBombError)):
+    if isinstance(error, Image.DecompressionBombError):
         cause = "larger than Pillow's limit against decompression bombs"
     elif isinstance(error, UnidentifiedImageError):
         cause = "not an image"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -9,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from npuconv import limits
 from npuconv.errors import CalibrationError
+from npuconv.limits import Limits
 from npuconv.samples.archive import Archive
 from npuconv.samples.arrays import UNNAMED, Table, make_table, open_tables, pick
 from npuconv.samples.damage import explained
@@ -19,6 +22,8 @@ ARRAYS = frozenset({".npz", ".npy"})
 IMAGES = frozenset({".jpg", ".jpeg", ".png", ".bmp"})
 
 _ZIP = b"PK"
+_SHOWN = 200  # characters of a line that is no file
+_TEXT = 64 * 2**20  # bytes of a list
 
 
 def open_arrays(
@@ -36,11 +41,12 @@ def open_arrays(
     Raises:
         CalibrationError: a file that is damaged or does not fit the inputs.
     """
+    most = limits.present()
     stems = {file.stem: file for file in files if file.suffix.lower() == ".npy"}
     if len(files) > 1 and any(spec.name in stems for spec in inputs):
-        readers = [partial(_read_by_name, files[0].parent, stems, inputs)]
+        readers = [partial(_read_by_name, files[0].parent, stems, inputs, most)]
     else:
-        readers = [partial(_read_table, file, inputs) for file in files]
+        readers = [partial(_read_table, file, inputs, most) for file in files]
     return open_tables(label, readers, limit, notes)
 
 
@@ -76,39 +82,80 @@ def read_list(path: Path) -> list[Path]:
     Raises:
         CalibrationError: not UTF-8 text, empty, or an image that does not exist.
     """
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        cause = getattr(error, "strerror", None) or "not a UTF-8 text file"
-        raise CalibrationError(f"{path}: {cause}") from None
+    lines = read_text(path).splitlines()
     found = []
     for number, line in enumerate(lines, 1):
         if (entry := line.strip()) and not entry.startswith("#"):
             found.append(path.parent / entry)
-            if "\0" in entry or not found[-1].is_file():
-                raise CalibrationError(f"{path}:{number}: no such file: {entry}")
+            if not _is_there(found[-1]):
+                shown = entry if len(entry) <= _SHOWN else f"{entry[:_SHOWN]}..."
+                raise CalibrationError(f"{path}:{number}: no such file: {shown}")
     if not found:
         raise CalibrationError(f"{path}: the list is empty")
     return found
 
 
-def _read_table(file: Path, inputs: Sequence[InputSpec]) -> Table:
-    return make_table(str(file), _read(file), inputs)
+def _is_there(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name too long, or with a zero in it
+        return False
 
 
-def _read_by_name(folder: Path, stems: Mapping[str, Path], inputs: Sequence[InputSpec]) -> Table:
+def read_text(path: Path) -> str:
+    """A text file of names or classes.
+
+    Raises:
+        CalibrationError: not UTF-8 text, or larger than such a file ever is.
+    """
+    check_ordinary(path)
+    try:
+        if path.stat().st_size > _TEXT:
+            raise CalibrationError(f"{path}: has over {_TEXT} bytes")
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        cause = getattr(error, "strerror", None) or "not a UTF-8 text file"
+        raise CalibrationError(f"{path}: {cause}") from None
+
+
+def check_ordinary(path: Path) -> None:
+    """Refuse a pipe or a device, which may never end.
+
+    Raises:
+        CalibrationError: it is one. What is not there is left to whoever reads it.
+    """
+    try:
+        kind = path.stat().st_mode
+    except (OSError, ValueError):
+        return
+    if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
+        raise CalibrationError(f"{path}: is no ordinary file")
+
+
+def _read_table(file: Path, inputs: Sequence[InputSpec], most: Limits) -> Table:
+    return make_table(str(file), read_file(file, most), inputs)
+
+
+def _read_by_name(
+    folder: Path, stems: Mapping[str, Path], inputs: Sequence[InputSpec], most: Limits
+) -> Table:
     chosen = pick(str(folder), list(stems), inputs)
     arrays: dict[str, object] = dict.fromkeys(stems)
     for stem in chosen.values():
-        arrays[stem] = _read(stems[stem]).get(UNNAMED)
+        arrays[stem] = read_file(stems[stem], most).get(UNNAMED)
     return make_table(str(folder), arrays, inputs)
 
 
-def _read(file: Path) -> Mapping[str, Any]:
-    """The arrays of a file by name; rows of them are read when their turn comes."""
+def read_file(file: Path, most: Limits | None = None) -> Mapping[str, Any]:
+    """The arrays of a file by name; rows of them are read when their turn comes.
+
+    Raises:
+        CalibrationError: it cannot be read, or is larger than it may be.
+    """
+    check_ordinary(file)
     with explained(file):
         with file.open("rb") as stream:
             if stream.read(2) == _ZIP:
-                return Archive(file)
+                return Archive(file, most)
         # Mapped, a .npy file larger than the memory can be used.
         return {UNNAMED: np.load(file, mmap_mode="r", allow_pickle=False)}

@@ -22,6 +22,8 @@ _FUNCTIONS = {
 }  # fmt: skip
 _MACRO = r"\.(?:all|exists|exists_one|map|filter)\(\s*{}\s*,"
 
+_LONGEST, _LOOPS = 2000, 2
+
 
 class Relation(Cited):
     """If ``if`` holds (or is not given), ``then`` must hold."""
@@ -87,6 +89,7 @@ def check_cel(source: str) -> None:
     Raises:
         CelError: not CEL, an unknown fact or function, mixed types, or not a truth value.
     """
+    _check_costs(source)
     try:
         program = compile_cel(source)
     except ValueError as cause:
@@ -100,6 +103,14 @@ def check_cel(source: str) -> None:
         return  # depends on the values; `holds` says None then
     if not isinstance(result, bool):
         raise CelError("must be true or false, such as 'stride_h == 1'")
+
+
+def _check_costs(source: str) -> None:
+    """A relation is looked at for every node: loops in loops in loops would take years."""
+    if len(source) > _LONGEST:
+        raise CelError(f"longer than {_LONGEST} characters")
+    if len(re.findall(_MACRO.format(r"\w+"), source)) > _LOOPS:
+        raise CelError(f"more than {_LOOPS} of all, exists, map and filter")
 
 
 def _check_names(source: str, program: Any) -> None:

@@ -14,8 +14,9 @@ from typing import Any, Literal
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import helper, numpy_helper
+from onnx import helper
 
+from npuconv.model import store
 from npuconv.quant.encoding import Encoding
 
 GATES = "npuconv/gates"
@@ -46,11 +47,13 @@ class Rounding:
         gate: which.
         encoding: of an activation.
         constants: what inputs of the layer's node are rounded to, by their index.
+        owner: of the files that large ones of them lie in.
     """
 
     gate: Gate
     encoding: Encoding | None = None
     constants: Mapping[int, NDArray[np.float32]] | None = None
+    owner: store.Store | None = None
 
 
 def gated(model: onnx.ModelProto, roundings: Sequence[Rounding]) -> onnx.ModelProto:
@@ -60,16 +63,7 @@ def gated(model: onnx.ModelProto, roundings: Sequence[Rounding]) -> onnx.ModelPr
         model: the legal float model.
         roundings: what is rounded, each tensor once.
     """
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
-    work = _Work(made.graph)
-    for number, rounding in enumerate(roundings):
-        gate = work.gate(number)
-        if rounding.encoding is not None:
-            work.round_activation(rounding.gate.tensor, gate, rounding.encoding, number)
-        for index, target in (rounding.constants or {}).items():
-            work.round_constant(rounding.gate.layer, index, gate, target)
-    work.finish()
+    made = _twin(model, roundings, with_gates=True)
     kind = onnx.TensorProto.FLOAT
     made.graph.input.append(helper.make_tensor_value_info(GATES, kind, [len(roundings)]))
     return made
@@ -82,14 +76,21 @@ def rounded(model: onnx.ModelProto, roundings: Sequence[Rounding]) -> onnx.Model
         model: the legal float model.
         roundings: what is rounded, each tensor once.
     """
+    return _twin(model, roundings, with_gates=False)
+
+
+def _twin(
+    model: onnx.ModelProto, roundings: Sequence[Rounding], *, with_gates: bool
+) -> onnx.ModelProto:
     made = onnx.ModelProto()
     made.CopyFrom(model)
     work = _Work(made.graph)
     for number, rounding in enumerate(roundings):
+        gate = work.gate(number) if with_gates else ""
         if rounding.encoding is not None:
-            work.round_activation(rounding.gate.tensor, "", rounding.encoding, number)
+            work.round_activation(rounding.gate.tensor, gate, rounding.encoding, number)
         for index, target in (rounding.constants or {}).items():
-            work.replace_constant(rounding.gate.layer, index, target)
+            work.round_constant(rounding.gate.layer, index, gate, target)
     work.finish()
     return made
 
@@ -133,24 +134,37 @@ class _Work:
     def round_constant(
         self, layer: str, index: int, gate: str, target: NDArray[np.float32]
     ) -> None:
-        """Let an input of the layer's node be a constant that the gate rounds."""
+        """Let an input of the layer's node be a constant that the gate rounds, if there is one."""
         node = self._by_name[layer]
+        stem = f"{_PREFIX}/{layer}/{index}"
+        if gate:
+            self._open_constant(node, index, gate, target)
+        else:
+            self._initializer(f"{stem}/rounded", np.asarray(target, np.float32))
+        _set_input(node, index, f"{stem}/rounded")
+
+    def _open_constant(
+        self, node: onnx.NodeProto, index: int, gate: str, target: NDArray[np.float32]
+    ) -> None:
         there = index < len(node.input) and node.input[index] != ""
         old = self._array(node.input[index]) if there else np.zeros_like(target)
-        stem = f"{_PREFIX}/{layer}/{index}"
-        self._initializer(f"{stem}/exact", old.astype(np.float32))
-        self._initializer(f"{stem}/error", (target - old).astype(np.float32))
+        stem = f"{_PREFIX}/{node.name}/{index}"
+        self._initializer(f"{stem}/exact", np.asarray(old, np.float32))
+        self._difference(stem, target, old)
         self._ahead += [
             helper.make_node("Mul", [f"{stem}/error", gate], [f"{stem}/passed"]),
             helper.make_node("Add", [f"{stem}/exact", f"{stem}/passed"], [f"{stem}/rounded"]),
         ]
-        _set_input(node, index, f"{stem}/rounded")
 
-    def replace_constant(self, layer: str, index: int, target: NDArray[np.float32]) -> None:
-        """Let an input of the layer's node be this constant."""
-        name = f"{_PREFIX}/{layer}/{index}/rounded"
-        self._initializer(name, target.astype(np.float32))
-        _set_input(self._by_name[layer], index, name)
+    def _difference(self, stem: str, target: NDArray[np.float32], old: NDArray[np.float32]) -> None:
+        """The error of a constant; where that is too large to be held, as it is needed."""
+        known = store.initializer(f"{stem}/target", target)
+        if not store.is_stored(known):
+            self._initializer(f"{stem}/error", (target - old).astype(np.float32))
+            return
+        self._graph.initializer.append(known)
+        both = [f"{stem}/target", f"{stem}/exact"]
+        self._ahead.append(helper.make_node("Sub", both, [f"{stem}/error"]))
 
     def finish(self) -> None:
         """Put the new nodes where they belong."""
@@ -177,10 +191,10 @@ class _Work:
         return self._renamed[name], name
 
     def _array(self, name: str) -> NDArray[np.float32]:
-        return numpy_helper.to_array(self._values[name])
+        return store.array(self._values[name])
 
     def _initializer(self, name: str, values: NDArray[np.generic]) -> None:
-        self._graph.initializer.append(numpy_helper.from_array(np.asarray(values), name))
+        self._graph.initializer.append(store.initializer(name, np.asarray(values)))
 
 
 def _set_input(node: onnx.NodeProto, index: int, name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,23 +22,40 @@ if TYPE_CHECKING:
     from npuconv.quant.moments import Moments
     from npuconv.quant.statistics import Statistics
 
+_LARGE = 2**23  # bytes of weights that would be held twice over for every layer
+
 
 @dataclass(frozen=True)
 class Reader:
     """A convolution that reads a tensor of the group.
 
     Attributes:
-        weight: float64 [M,C/g,...], divided by the size of what the layer puts out.
+        stored: its weights, [M,C/g,...].
+        size: of what the layer puts out.
         group: of the convolution.
         slots: index into the group's slots, int [C] or [1].
-        left: [C/g broadcastable to the weights], of each input's square what the others
+        left: broadcastable to the weights, of each input's square what the others
             cannot make up for when the weights are rounded with their data in view.
     """
 
-    weight: NDArray[np.float64]
+    stored: NDArray[np.floating]
+    size: float
     group: int
     slots: NDArray[np.int64]
     left: NDArray[np.float64] | None = None
+
+    @property
+    def weight(self) -> NDArray[np.float64]:
+        """The weights over the size of the output; large ones are made anew each time."""
+        return self._held if self.stored.nbytes < _LARGE else self._made
+
+    @cached_property
+    def _held(self) -> NDArray[np.float64]:
+        return self._made
+
+    @property
+    def _made(self) -> NDArray[np.float64]:
+        return np.asarray(self.stored, np.float64) / self.size
 
 
 def reader_of(
@@ -66,7 +84,7 @@ def reader_of(
     size = max(power, 1e-30) ** 0.5
     group = int(query.attribute(conv, "group", 1))
     left = _left(moments[conv.name], weight.shape) if conv.name in moments else None
-    return Reader(np.asarray(weight, np.float64) / size, group, slots, left)
+    return Reader(weight, size, group, slots, left)
 
 
 def _made(conv: Node, stats: Mapping[str, Statistics]) -> Statistics | None:
@@ -85,6 +103,8 @@ def _left(moments: Moments, shape: tuple[int, ...]) -> NDArray[np.float64]:
         damp = damping(len(products[0]), moments.count)
         parts.append(compensation(products, damp).left)
     rows = np.concatenate(parts, axis=1)
+    if moments.groups == 1:  # the same for all outputs
+        return rows.reshape(1, *shape[1:])
     return np.repeat(rows, shape[0] // moments.groups, axis=0).reshape(shape)
 
 

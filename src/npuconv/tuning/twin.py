@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from npuconv.model import query
+from npuconv.model import query, store
 from npuconv.quant.layer import unfolded
 from npuconv.tuning.gated import Gate, Rounding
 
@@ -34,6 +34,7 @@ def roundings(
         rounded: weights that were rounded with their data in view, by node name.
     """
     made = {t.name for n in (*plan.device, *plan.carried) for t in n.outputs}
+    own = store.Store() if getattr(model, "store", None) is not None else None
     found: list[Rounding] = []
     seen: set[str] = set()
     for conv in plan.device:
@@ -44,7 +45,9 @@ def roundings(
         weights = _weights(conv, encodings[source], rounded.get(conv.name))
         if weights:
             gate = Gate(conv.name, "weights", conv.inputs[1].name)
-            found.append(Rounding(gate, constants=weights))
+            if own is not None:
+                weights = {index: own.keep(array) for index, array in weights.items()}
+            found.append(Rounding(gate, constants=weights, owner=own))
         result = settled(model, plan, conv)
         found.append(Rounding(Gate(conv.name, "output", result), encodings[result]))
     return found

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from npuconv.quant.layer import Rounded, folded, per_weight
+from npuconv.quant.qparams import quantize_weights
 from npuconv.quant.rounding import Compensation, compensated, compensation, damping
 
 if TYPE_CHECKING:
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from npuconv.quant.moments import Moments
 
     Doubles = NDArray[np.float64]
+
+
+_AT_ONCE = 2**20  # weights that are solved at once, where they are many
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,7 @@ def solve(
     bias: NDArray[np.float32] | None,
     source: Encoding,
     moments: Moments,
+    by: list[Compensation] | None = None,
 ) -> tuple[Rounded | None, str]:
     """The weights and bias that err least on windows which were kept apart.
 
@@ -51,6 +56,7 @@ def solve(
         bias: float [M] or None.
         source: encoding of the input.
         moments: of the windows of the input.
+        by: what ``_compensations`` says of them, where that is known.
 
     Returns:
         None where rounding to the nearest is best; and what was chosen, in a word.
@@ -62,7 +68,7 @@ def solve(
     exact = problem.weight @ (windows / problem.units[:, :, None])
     stored = _stored(windows, source, weight.shape, moments)
     best, label, least = None, "", np.inf
-    for name, scales, steps in _candidates(problem):
+    for name, scales, steps in _candidates(problem, by or _compensations(problem)):
         rounded = steps * scales[:, :, None]
         lost = np.einsum("gmk,gk->gm", problem.weight - rounded, problem.means)
         for corrected in (False, True):
@@ -74,6 +80,32 @@ def solve(
     if best is None or label == "nearest":
         return None, "nearest"
     return _rounded(weight, bias, source, *best), label
+
+
+def solve_rows(
+    weight: NDArray[np.float32],
+    bias: NDArray[np.float32] | None,
+    source: Encoding,
+    moments: Moments,
+) -> tuple[Rounded | None, str]:
+    """The same for a large layer of one group, some of its output channels at a time."""
+    step = max(1, _AT_ONCE // max(1, weight[0].size))
+    by = _compensations(_problem(weight[:1], source, moments))
+    parts, labels = [], []
+    for start in range(0, len(weight), step):
+        rows = np.ascontiguousarray(weight[start : start + step])
+        own = np.zeros(len(rows), np.float32) if bias is None else bias[start : start + step]
+        rounded, label = solve(rows, own, source, moments, by)
+        parts.append(rounded or _nearest(rows, own, source))
+        labels.append(label)
+    if set(labels) == {"nearest"}:
+        return None, "nearest"
+    fields = zip(*((p.weight, p.scales, p.bias) for p in parts), strict=True)
+    return Rounded(*map(np.concatenate, fields)), " / ".join(dict.fromkeys(labels))
+
+
+def _nearest(weight: NDArray[np.float32], bias: NDArray[np.float32], source: Encoding) -> Rounded:
+    return Rounded(*quantize_weights(folded(weight, source, 1)), np.asarray(bias, np.float32))
 
 
 def _problem(weight: NDArray[np.float32], source: Encoding, moments: Moments) -> Problem:
@@ -100,14 +132,14 @@ def _stored(
     return np.asarray(np.clip(steps, -128 - zeros, 127 - zeros), np.float64)
 
 
-def _candidates(problem: Problem) -> Iterator[tuple[str, Doubles, Doubles]]:
+def _candidates(problem: Problem, by: list[Compensation]) -> Iterator[tuple[str, Doubles, Doubles]]:
     """Names, scales [G,M], steps [G,M,K]."""
     reach = np.abs(problem.weight).max(axis=2)
     full = np.where(reach > 0, reach / 127, 1.0)
     yield "nearest", full, np.clip(np.rint(problem.weight / full[:, :, None]), -127, 127)
     parts = [
         compensated(problem.weight[:, :, block], full, one)
-        for block, one in zip(problem.moments.blocks, _compensations(problem), strict=True)
+        for block, one in zip(problem.moments.blocks, by, strict=True)
     ]
     yield "compensated", full, np.concatenate(parts, axis=2)
 

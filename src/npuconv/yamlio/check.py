@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, get_args
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+_LONGEST = 100  # characters of a word that anybody has misspelt
 _WANTED = {
     "int": "a whole number",
     "float": "a number",
@@ -54,6 +55,8 @@ def suggest(word: object, options: Iterable[object]) -> str:
 
 def nearest(word: object, options: Iterable[object]) -> str:
     """The option most like ``word``, whatever its case; empty if none is."""
+    if len(str(word)) > _LONGEST:
+        return ""
     by_case = {str(option).lower(): str(option) for option in options}
     close = difflib.get_close_matches(str(word).lower(), list(by_case), n=1, cutoff=0.6)
     return by_case[close[0]] if close else ""

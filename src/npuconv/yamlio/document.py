@@ -188,6 +188,8 @@ def _build(node: yaml.Node, path: KeyPath, places: Places) -> Any:
             places[(*path, i)] = (_place(item), _place(item))
         return [_build(item, (*path, i), places) for i, item in enumerate(node.value)]
     scalar = cast("yaml.ScalarNode", node)
+    if "\0" in scalar.value:
+        raise _fault("text with a zero character is not allowed", node)
     return scalar.value if scalar.style else _scalar(scalar)
 
 
@@ -197,6 +199,8 @@ def _pairs(
     for key, value in node.value:
         if not isinstance(key, yaml.ScalarNode):
             raise _fault("a key must be one word or text", key)
+        if "\0" in key.value:
+            raise _fault("text with a zero character is not allowed", key)
         place = (*path, key.value)
         if place in places:
             raise _fault(f"duplicate key {key.value!r}, first on line {places[place][0][0]}", key)

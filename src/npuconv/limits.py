@@ -1,0 +1,67 @@
+"""How much a stranger's file may ask for: every limit by name, with its default.
+
+A model or archive of a few kilobytes can ask for petabytes. Each of these limits is looked
+at before anything is allocated; what exceeds one is an error that names it, and the flag or
+key that raises it. The defaults leave room for models several times the size of those that
+accelerators run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass, fields
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What may be asked for.
+
+    Attributes:
+        model_bytes: of a model's file and its external data together.
+        nodes: of a model, those of subgraphs and of called functions included.
+        depth: of subgraphs inside subgraphs.
+        tensor_mib: of one tensor of a model, in MiB.
+        image_pixels: of one image.
+        archive_bytes: of the arrays of one archive, once decompressed.
+        archive_ratio: decompressed to compressed bytes, of arrays over 64 MiB.
+    """
+
+    model_bytes: int = 16 * 2**30
+    nodes: int = 50_000
+    depth: int = 16
+    tensor_mib: int = 2048
+    image_pixels: int = 8192 * 8192
+    archive_bytes: int = 64 * 2**30
+    archive_ratio: int = 200
+
+
+DEFAULT = Limits()
+NAMES = tuple(field.name for field in fields(Limits))
+_present: ContextVar[Limits] = ContextVar("limits", default=DEFAULT)
+
+
+def present() -> Limits:
+    """The limits in force."""
+    return _present.get()
+
+
+@contextlib.contextmanager
+def applied(limits: Limits) -> Iterator[None]:
+    """Inside, these are in force."""
+    token = _present.set(limits)
+    try:
+        yield
+    finally:
+        _present.reset(token)
+
+
+def hint(name: str) -> str:
+    """How to raise a limit."""
+    return f"if you trust it, raise {flag(name)}"
+
+
+def flag(name: str) -> str:
+    """The flag of a limit, whose name is its key in a configuration, too."""
+    return f"--max-{name.replace('_', '-')}"

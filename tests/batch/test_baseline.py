@@ -1,0 +1,88 @@
+"""A baseline in a batch: what it accepts fails no job, and what it says is in the lock."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import npuconv
+from npuconv.batch.entry import Batch
+from npuconv.cli import run
+from npuconv.report.batch import render
+
+JOBS = """
+version: 1
+defaults: {format: float, fail_on: warning}
+jobs:
+  - {model: models/good.onnx, baseline: lists/accepted.json}
+  - {model: models/good.onnx, output: without}
+"""
+
+
+@pytest.fixture
+def jobs(models, write):
+    """One job with a baseline and one without; it lies in a folder of its own."""
+    (models / "lists").mkdir()
+    flags = ["--fail-on", "warning", "--baseline", "lists/accepted.json", "--write-baseline", "-q"]
+    assert run(["check", "models/good.onnx", *flags]) == 0
+    return write(JOBS)
+
+
+def ends(report):
+    """How the jobs ended."""
+    return [(job.status, job.exit_code) for job in report.jobs]
+
+
+def test_what_is_accepted(jobs, monkeypatch):
+    """It fails nothing, wherever the command is run, and is reported all the same."""
+    monkeypatch.chdir("/")
+    report = npuconv.run_batch(jobs)
+    assert ends(report) == [("converted", 0), ("refused", 1)]
+    accepted, not_accepted = (job.report.summary.accepted for job in report.jobs)
+    assert accepted > 0
+    assert not_accepted == 0
+    results = [one["results"] for one in json.loads(render(report, "sarif"))["runs"]]
+    suppressed = [bool(result.get("suppressions")) for found in results for result in found]
+    assert suppressed.count(True) == suppressed.count(False) == accepted
+
+
+def test_on_a_cluster_without_shared_files(jobs):
+    """It is sent along, and still knows the models by their paths."""
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
+    ) as near:
+        report = npuconv.run_batch(jobs, scheduler=near.scheduler_address, ship=True)
+    assert ends(report) == [("converted", 0), ("refused", 1)]
+    assert npuconv.run_batch(jobs).jobs[0].unchanged
+
+
+def test_one_that_changes(jobs):
+    """Only jobs that name it are done again."""
+    npuconv.run_batch(jobs)
+    path = Path("lists/accepted.json")
+    path.write_text('{"version": 1, "findings": []}')
+    assert Batch(jobs).differences() == {"good": ["data changed: baseline"]}
+    report = npuconv.run_batch(jobs)
+    assert ends(report) == [("refused", 1), ("refused", 1)]
+    assert not Path("build/good.npu.onnx").exists()  # of the run before
+    assert [job.unchanged for job in report.jobs] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "lists/accepted.json: cannot read: No such file or directory "
+         "(npuconv check --write-baseline writes one)"),
+        ("{", "lists/accepted.json:1:2: is not JSON: "),
+    ],
+)  # fmt: skip
+def test_one_that_cannot_be_read(jobs, text, said):
+    """The job says so; the others go on."""
+    path = Path("lists/accepted.json")
+    path.unlink() if text is None else path.write_text(text)
+    report = npuconv.run_batch(jobs)
+    assert ends(report) == [("failed", 2), ("refused", 1)]
+    assert report.jobs[0].message.startswith(said)

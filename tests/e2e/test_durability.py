@@ -1,0 +1,139 @@
+"""Kills, and everything a result must not depend on."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DIGITS = ROOT / "samples/digits"
+
+pytestmark = pytest.mark.e2e
+
+
+def test_a_few_kills():
+    """The figures of docs/robustness.md come from 200 of them."""
+    command = [sys.executable, str(ROOT / "benchmarks/kills.py"), "--kills", "6"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "    0  files that are not whole" in done.stdout
+
+
+def converted(folder, arguments=(), env=(), prefix=()):
+    """The bytes of everything that one conversion writes, by name."""
+    folder.mkdir()
+    for name in ("model.onnx", "calibration.npz"):
+        shutil.copy(DIGITS / name, folder / name)
+    subprocess.run(
+        [*prefix, sys.executable, "-m", "npuconv", "convert", "model.onnx",
+         "--calibration", "calibration.npz", "-q", *arguments],
+        cwd=folder, env={**os.environ, **dict(env)}, check=True, timeout=300,
+    )  # fmt: skip
+    return {p.name: p.read_bytes() for p in sorted(folder.iterdir()) if ".npu." in p.name}
+
+
+WORLDS = {
+    "again": {},
+    "other hashes": {"PYTHONHASHSEED": "12345"},
+    "one thread": {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+    "four threads": {"OMP_NUM_THREADS": "4", "OPENBLAS_NUM_THREADS": "4"},
+    "another time and tongue": {"TZ": "Asia/Kolkata", "LC_ALL": "de_DE.UTF-8", "LANG": "tr_TR"},
+    "no locale": {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+    "no home": {"HOME": "/nonexistent", "TERM": "dumb", "COLUMNS": "40"},
+}
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory):
+    return converted(tmp_path_factory.mktemp("first") / "run", env={"PYTHONHASHSEED": "0"})
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_the_same_bytes(first, tmp_path, world):
+    """Model and reports, in a folder of another name, to the byte."""
+    assert len(first) == 3
+    assert converted(tmp_path / "another name", env=WORLDS[world]) == first
+
+
+@pytest.mark.skipif(not shutil.which("taskset"), reason="this system has no taskset")
+def test_the_same_bytes_on_one_core(first, tmp_path):
+    """How many cores there are decides what runs side by side, and nothing else."""
+    assert converted(tmp_path / "run", prefix=["taskset", "-c", "0"]) == first
+
+
+def test_the_same_bytes_from_python(first, tmp_path, monkeypatch):
+    """The library writes the same model as the command line."""
+    import npuconv
+
+    shutil.copy(DIGITS / "model.onnx", tmp_path / "model.onnx")
+    monkeypatch.chdir(tmp_path)
+    npuconv.convert("model.onnx", calibration=str(DIGITS / "calibration.npz")).save("out.onnx")
+    assert Path("out.onnx").read_bytes() == first["model.npu.onnx"]
+
+
+ALONE = """
+import sys
+
+def refuse(event, arguments):
+    if event in ("socket.connect", "socket.bind", "socket.getaddrinfo", "socket.gethostbyname",
+                 "socket.sendto", "urllib.Request", "http.client.connect"):
+        raise RuntimeError(f"network: {event} {arguments}")
+    if event in ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "pty.spawn"):
+        raise RuntimeError(f"process: {event} {arguments}")
+
+sys.addaudithook(refuse)
+sys.argv = ["npuconv", *sys.argv[1:]]
+from npuconv.cli import main
+main()
+"""
+
+
+def alone(*arguments, cwd):
+    """The command line where neither a socket nor a process can be had."""
+    return subprocess.run(
+        [sys.executable, "-c", ALONE, *arguments],
+        cwd=cwd, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["check", "model.onnx"],
+        ["convert", "model.onnx", "--calibration", "calibration.npz", "--timings"],
+        ["convert", "model.onnx", "-o", "plain.npu.onnx"],
+        ["inspect", "model.onnx"],
+    ],
+    ids=lambda a: " ".join(a[:1] + a[2:3]),
+)
+def test_no_network_and_no_processes(tmp_path, arguments):
+    """Nothing is looked up, sent, or run."""
+    for name in ("model.onnx", "calibration.npz"):
+        shutil.copy(DIGITS / name, tmp_path / name)
+    done = alone(*arguments, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "network:" not in done.stderr + done.stdout
+
+
+def test_the_hook_refuses():
+    """So that the test above can fail."""
+    code = ALONE.replace("from npuconv.cli import main\nmain()", "import socket\n") + (
+        "socket.create_connection(('127.0.0.1', 9))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "network: socket." in done.stderr
+
+
+def test_a_report_names_no_folder(first):
+    """Where it was made is not in it."""
+    report = json.loads(first["model.npu.report.json"])
+    assert report["model"]["path"] == "model.onnx"
+    for data in first.values():
+        assert str(ROOT).encode() not in data
+        assert b"/tmp/" not in data

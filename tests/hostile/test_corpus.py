@@ -1,0 +1,72 @@
+"""A slice of the corpus; all of it is ``make hostile``."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hostile import corpus
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "benchmarks" / "strangers.py"
+# Those that were wrong once, by the command that was, and are quick.
+ONCE_WRONG = {
+    "check": (
+        "attribute/Conv-strides-empty", "attribute/clip-text", "bomb/calls-of-calls",
+        "attribute/ConvTranspose-strides-max", "bomb/doubling-constants", "external/pipe",
+        "external/at-zero-device", "external/extent-of-10-tb", "external/extent-unknown-key",
+        "graph/attribute-reference", "graph/chain-100000", "name/not-utf8-node",
+        "name/operator-long", "tensor/input-is-map", "tensor/segment",
+        "tensor/sparse-huge-first", "weights/weight-huge", "yaml/baseline-huge-number",
+        "yaml/option-baseline-device", "yaml/relation-then-loops-in-loops",
+    ),
+    "convert": (
+        "array/at-long", "array/at-pipe", "array/npy-shape-beyond-int",
+        "attribute/gather-outside", "attribute/unsqueeze-many", "graph/info-twice",
+        "picture/list-long-line", "picture/list-pipe", "tensor/output-none",
+        "weights/scale-huge", "yaml/option-cache-nul",
+    ),
+    "verify": ("labels/table-huge-number", "labels/npz-objects", "labels/pipe"),
+}  # fmt: skip
+ONCE_WRONG_IN_BATCHES = ("yaml/job-output-long", "yaml/job-output-nul", "external/pipe")
+
+
+def run(*arguments: str) -> str:
+    """The benchmark with these arguments; what it says is wrong is the message."""
+    command = [sys.executable, str(SCRIPT), "--jobs", "1", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done.stdout
+
+
+def test_there_are_enough():
+    """Of every family some, and at least 400 together; families are all that there are."""
+    cases = corpus.corpus()
+    assert len(cases) >= 400
+    assert {case.family for case in cases} == {
+        "protobuf", "tensor", "bomb", "graph", "external", "weights", "attribute", "name", "yaml",
+        "array", "picture", "labels",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("command", ONCE_WRONG)
+def test_once_wrong(command):
+    """What was wrong once is right."""
+    names = ONCE_WRONG[command]
+    shown = run("--commands", command, "--", *names)
+    assert int(shown.splitlines()[-1].split("|")[2]) >= len(names)
+
+
+@pytest.mark.e2e
+def test_once_wrong_in_batches():
+    """The same in jobs."""
+    run("--commands", "batch", "--", *ONCE_WRONG_IN_BATCHES)
+
+
+@pytest.mark.e2e
+def test_a_slice():
+    """A sixtieth of everything."""
+    assert "| all |" in run("--every", "60")
