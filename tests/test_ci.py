@@ -291,7 +291,10 @@ def snippets() -> dict[str, str]:
 
 def valid(schema: str, path: Path) -> None:
     """A file fits the schema that schemastore has of its kind."""
-    program = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}"]
+    tool = [sys.executable, "-m", "check_jsonschema"]
+    if b"type 'ParamType' is not subscriptable" in subprocess.run(tool, capture_output=True).stderr:
+        pytest.skip("check-jsonschema needs a newer click than npuconv does")
+    program = [*tool, "--builtin-schema", f"vendor.{schema}"]
     done = subprocess.run([*program, str(path)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -198,7 +198,7 @@ def test_bars():
         assert progress.tasks == []
         bars.stage(job, "late", 1, 1)
     assert bars.done == 1
-    assert shown.getvalue() == "npuconv: [1/1] a\\x1b[31m: converted\n"
+    assert shown.getvalue().rstrip("\n") == "npuconv: [1/1] a\\x1b[31m: converted"
 
 
 def test_on_a_terminal(monkeypatch, capsys):

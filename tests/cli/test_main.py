@@ -79,8 +79,8 @@ def test_nothing(cli):
     [
         (["chek"], "no such command: 'chek'; did you mean 'check'? (see 'npuconv --help')"),
         (["xyzzy"], "no such command: 'xyzzy' (see 'npuconv --help')"),
-        (["--formt"], "'--formt'"),
-        (["convert", "m.onnx", "--formt", "qdq"], "'--format'"),
+        (["--formt"], "--formt"),
+        (["convert", "m.onnx", "--formt", "qdq"], "--format"),
         (["convert", "m.onnx", "--format", "qdp"], "'qdp' is not one of"),
         (["convert"], "Missing argument 'MODEL'"),
         (["check"], "Missing argument 'MODEL...'"),
