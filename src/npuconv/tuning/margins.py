@@ -67,7 +67,7 @@ def _towards(reach: Doubles, which: NDArray[np.intp], weight: float) -> Doubles:
     most = np.zeros(int(which.max()) + 1)
     np.maximum.at(most, which, live)
     wide = live ** (1 - weight) * most[which] ** weight
-    return np.where(reach > 0, wide, reach)
+    return np.where(reach > 0, np.maximum(wide, reach), reach)  # powers are not exact
 
 
 def _foreseen(values: NDArray[np.float32], stats: Statistics, outlook: float) -> Doubles:
