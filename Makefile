@@ -13,6 +13,7 @@ help: ## what there is
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(BIN)/python -m compileall -q src
 	@touch $(STAMP)
 
 install: $(STAMP) ## an environment with npuconv and what its development needs

@@ -248,6 +248,21 @@ def test_a_pass_fires_once_and_changes_no_number(item: Pass):
 
 
 @each_float_pass
+def test_a_pass_that_rewires_nothing_says_so(item: Pass):
+    """Of its examples every node reads and makes what it did; then nothing need be swept."""
+    for example in examples("passes", item.name).FIRES if not item.rewires else ():
+        model = read(unpack(example)[0])
+        before = wiring(model)
+        assert run_pass(item.name, model) >= 1
+        assert wiring(model) == before
+
+
+def wiring(model: Model) -> list[tuple[int, list[int], list[int]]]:
+    """The nodes in order, with what each reads and makes."""
+    return [(id(n), [*map(id, n.inputs)], [*map(id, n.outputs)]) for n in model.nodes()]
+
+
+@each_float_pass
 def test_a_pass_is_silent_on_its_counterexamples(item: Pass):
     """Near misses stay as they are."""
     for number, example in enumerate(examples("passes", item.name).SILENT):

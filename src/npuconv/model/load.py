@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnx_graphsurgeon as gs
 from google.protobuf.message import DecodeError, EncodeError
 
 from npuconv import mapped
 from npuconv.errors import ModelError
-from npuconv.model import cut, external, outside_data, store, trust, verify
+from npuconv.model import cut, external, importing, outside_data, store, trust, verify
 from npuconv.model.core import Header, Model, NodeMeta, subgraphs
 from npuconv.model.types import Graph, Node
 
@@ -96,7 +95,7 @@ def from_proto(
     verify.check_proto(proto, name)
     proto = _dense(proto)
     try:
-        graph = gs.import_onnx(proto)
+        graph = importing.import_graph(proto)
     except Exception as error:  # its failures have no common base
         raise ModelError(f"{name}: cannot be read as a graph: {_first_line(error)}") from None
     # IR 1 and 2 had no opset_import; their operators are those of opset 1.

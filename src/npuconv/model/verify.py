@@ -127,8 +127,13 @@ def _problems(model: Model, graph: Graph, outer: set[int]) -> Iterable[str]:
     for node in graph.nodes:
         if not origin(node):
             yield f"node {node.name!r} ({node.op}) has no origin"
-        if not known.issuperset(map(id, node.inputs)):
-            yield from _unmade(node, known)
+        for tensor in node.inputs:
+            if id(tensor) in known:
+                continue
+            if query.is_constant(tensor):
+                known.add(id(tensor))
+            elif tensor.name:
+                yield f"node {node.name!r} reads {tensor.name!r} before it is made"
         for _, inner in subgraphs(node):
             yield from _problems(model, inner, known)
         for tensor in node.outputs:
@@ -140,16 +145,6 @@ def _problems(model: Model, graph: Graph, outer: set[int]) -> Iterable[str]:
     for tensor in graph.outputs:
         if id(tensor) not in known and not query.is_constant(tensor):
             yield f"output {tensor.name!r} is made by no node"
-
-
-def _unmade(node: Node, known: set[int]) -> Iterable[str]:
-    for tensor in node.inputs:
-        if id(tensor) in known:
-            continue
-        if query.is_constant(tensor):
-            known.add(id(tensor))
-        elif tensor.name:
-            yield f"node {node.name!r} reads {tensor.name!r} before it is made"
 
 
 def _sentence(error: Exception) -> str:

@@ -47,13 +47,14 @@ class Pass:
     after: tuple[str, ...]
     infers: bool
     doc: str
+    rewires: bool = True
 
 
 PASSES: Registry[Pass] = Registry("npuconv.passes")
 
 
 def model_pass(
-    phase: Phase, *, after: tuple[str, ...] = (), infers: bool = False
+    phase: Phase, *, after: tuple[str, ...] = (), infers: bool = False, rewires: bool = True
 ) -> Callable[[PassFunction], Pass]:
     """Register a pass; its name is the function's, in kebab case.
 
@@ -61,6 +62,7 @@ def model_pass(
         phase: when it runs.
         after: passes of the same phase that must have run before it.
         infers: what it did can tell new shapes, so inference runs after it.
+        rewires: False if it changes attributes only, so that no node goes, comes or moves.
 
     Raises:
         ValueError: no docstring, or a name that is taken.
@@ -71,7 +73,7 @@ def model_pass(
         doc = inspect.getdoc(function)
         if not doc:
             raise ValueError(f"pass {name!r} has no docstring; explain needs one")
-        item = Pass(name, phase, function, after, infers, doc)
+        item = Pass(name, phase, function, after, infers, doc, rewires)
         PASSES.add(name, item)
         return item
 

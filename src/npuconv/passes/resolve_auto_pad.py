@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from npuconv.passes._context import PassContext
 
 
-@model_pass(Phase.LEGALIZE)
+@model_pass(Phase.LEGALIZE, rewires=False)
 def resolve_auto_pad(model: Model, ctx: PassContext) -> int:
     """Turn auto_pad into explicit pads.
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from npuconv.passes._context import PassContext
 
 
-@model_pass(Phase.CANONICALIZE, after=("raise-opset",))
+@model_pass(Phase.CANONICALIZE, after=("raise-opset",), rewires=False)
 def write_default_attributes(model: Model, ctx: PassContext) -> int:
     """Write out the attributes that ONNX lets a node leave to their defaults.
 

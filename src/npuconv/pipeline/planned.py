@@ -189,6 +189,8 @@ def _ops(nodes: Iterable[Node]) -> frozenset[str]:
 
 def _describe(nodes: list[Node]) -> str:
     """``4 Conv 1x1 + Concat``; a long list is counted, not told."""
+    if len(nodes) == 1:  # nearly always
+        return form_of(nodes[0])
     counts = Counter(form_of(node) for node in nodes)
     if len(counts) > _MANY:
         counts = Counter(query.qualified(node) for node in nodes)

@@ -90,8 +90,12 @@ def wanted(
     chosen = [f for f in weighed if f is not None]
     number = Counter(_key(f) for f in chosen if _is_open(f))
     taken = {key for key, most in accepted.items() if 0 < number[key] <= most}
-    marked = (replace(f, accepted=_is_open(f) and _key(f) in taken) for f in chosen)
+    marked = [_accept(f, _is_open(f) and _key(f) in taken) for f in chosen]
     return sorted(marked, key=sort_key)
+
+
+def _accept(finding: Finding, accepted: bool) -> Finding:
+    return finding if finding.accepted == accepted else replace(finding, accepted=accepted)
 
 
 def _key(finding: Finding) -> baseline.Key:

@@ -46,8 +46,8 @@ def weight_bytes(node: Node) -> int:
     """Bytes of a node's weights in int8: one for each; the bias is not counted."""
     if node.op not in MULTIPLYING:
         return 0
-    array = query.constant_input(node, 1)
-    return int(array.size) if array is not None else 0
+    weight = query.input_of(node, 1)
+    return math.prod(weight.shape) if weight is not None and query.is_constant(weight) else 0
 
 
 def macs(node: Node) -> int | None:

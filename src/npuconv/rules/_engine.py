@@ -109,9 +109,10 @@ def _verdict(rule: Rule, node: Node, ctx: RuleContext) -> Iterable[Violation]:
     if not rule.alike:
         return rule.function(node, ctx)
     verdicts = ctx.sheet(node).verdicts
-    if rule.code not in verdicts:
-        verdicts[rule.code] = tuple(rule.function(node, ctx))
-    return verdicts[rule.code]
+    found = verdicts.get(rule.code)
+    if found is None:
+        found = verdicts[rule.code] = tuple(rule.function(node, ctx))
+    return found
 
 
 def _run(rule: Rule, ctx: RuleContext) -> list[Finding]:
@@ -139,10 +140,10 @@ def _findings(rule: Rule, ctx: RuleContext) -> Iterator[Finding]:
     if rule.alike and not any(_verdict(rule, node, ctx) for node in ctx.kinds_of(rule.ops)):
         return  # as nearly always: no need to look at every node
     for node in ctx.nodes_of(rule.ops):
-        if not _asks(rule, node, ctx):
-            continue
-        for violation in _verdict(rule, node, ctx):
-            yield _finding(rule, ctx, violation, node)
+        violations = _verdict(rule, node, ctx)
+        if violations and _asks(rule, node, ctx):
+            for violation in violations:
+                yield _finding(rule, ctx, violation, node)
 
 
 def _finding(rule: Rule, ctx: RuleContext, violation: Violation, node: Node | None) -> Finding:

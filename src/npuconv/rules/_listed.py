@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from npuconv.facts import DECIDED_LATER, lookup
 from npuconv.rules import is_convolution
@@ -12,6 +12,8 @@ from npuconv.rules import is_convolution
 if TYPE_CHECKING:
     from npuconv.model.types import Node
     from npuconv.rules._context import RuleContext
+    from npuconv.target import Operator
+    from npuconv.target.limit import Limit
 
 
 @dataclass(frozen=True)
@@ -26,18 +28,26 @@ class Beyond:
 
 def beyond(node: Node, ctx: RuleContext) -> Iterator[Beyond]:
     """Everything that keeps a listed operator off the device, convolutions left out."""
+    operator = None if is_convolution(node) else ctx.operator(node)
+    if operator is not None and (facts := ctx.facts(node)):
+        yield from _beyond_limits(ctx.limits(node), facts)
+        yield from _beyond_relations(operator, facts)
+
+
+def _beyond_limits(limits: Mapping[str, Limit], facts: Mapping[str, Any]) -> Iterator[Beyond]:
     from npuconv.target import shown
 
-    operator = None if is_convolution(node) else ctx.operator(node)
-    facts = ctx.facts(node) if operator else {}
-    for name, limit in ctx.limits(node).items() if facts else ():
+    for name, limit in limits.items():
         value = lookup(facts, name)
         if name in DECIDED_LATER or limit.allows(value, facts) is not False:
             continue
         text, seen = limit.text(facts), shown(value)
         problem = f"{name} is {seen}; the device takes {text}"
         yield Beyond(problem, f"{name}={seen}", text, limit.cite())
-    for relation in operator.require if operator and facts else ():
+
+
+def _beyond_relations(operator: Operator, facts: Mapping[str, Any]) -> Iterator[Beyond]:
+    for relation in operator.require:
         if relation.holds(facts) is False:
             problem = f"{relation.text(facts)} does not hold"
             yield Beyond(problem, "", relation.text(), relation.cite())

@@ -153,9 +153,10 @@ class Target(Strict):
         found = self.operators.get(op_type)
         if found is None or canonical_domain(found.domain) != canonical_domain(domain):
             return None
-        if op_type not in self._whole:
-            self._whole[op_type] = found.beside(self.all_operators)
-        return self._whole[op_type]
+        whole = self._whole  # once: pydantic looks long for what is private
+        if op_type not in whole:
+            whole[op_type] = found.beside(self.all_operators)
+        return whole[op_type]
 
     def citation(self, source: str) -> str:
         """The text behind ``notes/group``: its own entry, or that of ``notes`` and the part."""
