@@ -68,18 +68,26 @@ def check_shape(dims: Iterable[int], where: str, size: int = 1) -> int:
     Raises:
         ModelError: a shape that cannot be, or larger than a tensor may be.
     """
-    shape = list(dims)
+    shape = tuple(dims)
+    fault, hint = _shape_fault(shape, size, limits.present().tensor_mib)
+    if fault:
+        raise ModelError(f"{where} {fault}", hint=hint)
+    return math.prod(shape)
+
+
+@lru_cache(maxsize=4096)  # a network has few shapes that are different
+def _shape_fault(shape: tuple[int, ...], size: int, limit: int) -> tuple[str, str]:
+    """What is wrong with a shape, and what to do; nothing where nothing is."""
     if len(shape) > MOST_AXES:
-        raise ModelError(f"{where} has {len(shape)} axes, over {MOST_AXES}")
+        return f"has {len(shape)} axes, over {MOST_AXES}", ""
     if min(shape, default=0) < 0:
-        raise ModelError(f"{where} says shape {shape}")
+        return f"says shape {list(shape)}", ""
     # Of an array without elements numpy wants the other extents to be possible, too.
     most = math.prod(max(dim, 1) for dim in shape) * size
-    limit = limits.present().tensor_mib
     if most > limit * _MIB:
-        text = f"{where} says shape {shown(shape)}: {most / _MIB:,.0f} MiB, over {limit}"
-        raise ModelError(text, hint=limits.hint("tensor_mib"))
-    return math.prod(shape)
+        text = f"says shape {shown(shape)}: {most / _MIB:,.0f} MiB, over {limit}"
+        return text, limits.hint("tensor_mib")
+    return "", ""
 
 
 def check_sparse(sparse: onnx.SparseTensorProto, name: str) -> None:

@@ -11,12 +11,12 @@ from collections.abc import Iterable
 from typing import Any
 
 import onnx
-import onnx_graphsurgeon as gs
 from onnx import AttributeProto
 from onnx_graphsurgeon.importers.onnx_importer import OnnxImporter
 from onnx_graphsurgeon.ir.tensor import LazyValues
 from onnx_graphsurgeon.util.misc import SynchronizedList
 
+from npuconv.model import query
 from npuconv.model.types import Constant, Graph, Node, Tensor, Variable
 
 _Tensors = dict[str, Tensor]  # by name
@@ -63,7 +63,7 @@ def _known(source: onnx.GraphProto) -> _Tensors:
         stated = OnnxImporter.import_tensor(info)
         if known is None:
             tensors[info.name] = stated
-        elif isinstance(known, Variable):
+        elif not query.is_constant(known):
             known.dtype, known.shape = known.dtype or stated.dtype, known.shape or stated.shape
     return tensors
 

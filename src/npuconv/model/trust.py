@@ -174,16 +174,22 @@ def _check_attributes(nodes: Nodes, name: str, inside: bool) -> None:
     """Of nodes; ``inside``: of a subgraph or function, whose attributes are not seen again."""
     for node in nodes:
         for attribute in node.attribute:
-            where = f"{name}: node {node.name or node.op_type!r}: attribute {attribute.name!r}"
-            if attribute.ref_attr_name and not inside:
-                raise ModelError(f"{where} refers to one of a function that is not there")
             if attribute.HasField("sparse_tensor"):
                 claims.check_sparse(attribute.sparse_tensor, name)
-            if attribute.name in _EXTENTS and not _is_extent((attribute.i, *attribute.ints)):
-                shown = claims.shown(attribute.ints or [attribute.i])
-                raise ModelError(f"{where} is {shown}: over {_MOST}, beyond any runtime")
-            if inside and attribute.type == onnx.AttributeProto.INTS and not attribute.ints:
-                raise ModelError(f"{where} is an empty list")
+            if fault := _attribute_fault(attribute, inside):
+                where = f"{name}: node {node.name or node.op_type!r}"
+                raise ModelError(f"{where}: attribute {attribute.name!r} {fault}")
+
+
+def _attribute_fault(attribute: onnx.AttributeProto, inside: bool) -> str:
+    if attribute.ref_attr_name and not inside:
+        return "refers to one of a function that is not there"
+    if attribute.name in _EXTENTS and not _is_extent((attribute.i, *attribute.ints)):
+        shown = claims.shown(attribute.ints or [attribute.i])
+        return f"is {shown}: over {_MOST}, beyond any runtime"
+    if inside and attribute.type == onnx.AttributeProto.INTS and not attribute.ints:
+        return "is an empty list"
+    return ""
 
 
 def _is_extent(values: Iterable[int]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 import onnx
@@ -10,7 +11,7 @@ from google.protobuf.message import EncodeError
 from npuconv.errors import InternalError, ModelError
 from npuconv.model import query, store
 from npuconv.model.core import Model, subgraphs
-from npuconv.model.types import Graph, Node
+from npuconv.model.types import Graph, Tensor
 
 
 def check_proto(proto: onnx.ModelProto, name: str) -> None:
@@ -122,29 +123,34 @@ def check_model(model: Model, *, after: str) -> None:
 
 def _problems(model: Model, graph: Graph, outer: set[int]) -> Iterable[str]:
     known = outer | {id(t) for t in graph.inputs}
-    names: set[str] = set()
-    origin = model.origin
     for node in graph.nodes:
-        if not origin(node):
+        if not model.origin(node):
             yield f"node {node.name!r} ({node.op}) has no origin"
         for tensor in node.inputs:
-            if id(tensor) in known:
-                continue
-            if query.is_constant(tensor):
-                known.add(id(tensor))
-            elif tensor.name:
+            if id(tensor) not in known and not _is_given(tensor, known):
                 yield f"node {node.name!r} reads {tensor.name!r} before it is made"
         for _, inner in subgraphs(node):
             yield from _problems(model, inner, known)
-        for tensor in node.outputs:
-            name = tensor.name
-            if name in names and name:
-                yield f"tensor {name!r} is made twice"
-            names.add(name)
-            known.add(id(tensor))
+        known.update(map(id, node.outputs))
+    yield from _made_twice(graph)
     for tensor in graph.outputs:
         if id(tensor) not in known and not query.is_constant(tensor):
             yield f"output {tensor.name!r} is made by no node"
+
+
+def _is_given(tensor: Tensor, known: set[int]) -> bool:
+    """Whether no node need make it; a constant is known from then on."""
+    if query.is_constant(tensor):
+        known.add(id(tensor))
+        return True
+    return not tensor.name  # an input that is left out
+
+
+def _made_twice(graph: Graph) -> Iterable[str]:
+    names = [tensor.name for node in graph.nodes for tensor in node.outputs if tensor.name]
+    if len(set(names)) < len(names):
+        twice = (name for name, number in Counter(names).items() if number > 1)
+        yield from (f"tensor {name!r} is made twice" for name in twice)
 
 
 def _sentence(error: Exception) -> str:
