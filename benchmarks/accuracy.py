@@ -28,7 +28,7 @@ from pathlib import Path
 
 from recipes import contenders, picture, table
 from recipes.contenders import Contender
-from recipes.data import FOLDS, use_fold
+from recipes.data import FOLDS, USUAL, use_fold
 from recipes.measure import Measured, measure
 from recipes.models import Recipe, recipes
 from recipes.scoring import Score, score_files
@@ -120,7 +120,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         "--ours-args", "--extra-args", default="", help="measure npuconv with these, too"
     )
     parser.add_argument(
-        "--fold", type=int, choices=range(FOLDS), default=FOLDS - 1, help="which third is scored on"
+        "--fold", type=int, choices=range(FOLDS), default=USUAL, help="which third is scored on"
     )
     parser.add_argument("--runs", type=int, default=1, help="how often times are taken")
     parser.add_argument("--json", type=Path, help="write every figure here")

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from PIL import Image
@@ -21,8 +21,10 @@ from recipes.feeds import Array
 Role = Literal["calib", "score", "others"]
 COUNTS = {"calib": 32, "score": 16}
 # Every third photograph is kept for scoring, so that both sides have each source.
-FOLDS = 3
-_fold = FOLDS - 1  # which third it is
+THIRDS = 3
+FOLDS = 2 * THIRDS  # in the order of their names, then in another
+USUAL = THIRDS - 1
+_fold = USUAL
 _PHOTOS = "*.jpg"
 
 
@@ -67,13 +69,24 @@ def use_fold(number: int) -> None:
 
 
 def fold() -> int:
-    """Which third is scored on, 0..2."""
+    """Which it is, 0..5."""
     return _fold
+
+
+def third() -> int:
+    """Which third is scored on, 0..2."""
+    return _fold % THIRDS
+
+
+def in_order(items: list[Any]) -> list[Any]:
+    """All in the order that thirds are taken from."""
+    turn = _fold // THIRDS
+    return random.Random(f"order {turn}").sample(items, len(items)) if turn else items
 
 
 def dice(*seeds: object) -> random.Random:
     """Numbers that depend on nothing but the seeds and the fold, in every version of Python."""
-    of_fold = () if _fold == FOLDS - 1 else (f"fold {_fold}",)
+    of_fold = () if _fold == USUAL else (f"fold {_fold}",)
     return random.Random("/".join(map(str, (*of_fold, *seeds))))
 
 
@@ -84,8 +97,8 @@ def _open(path: Path) -> Image.Image:
 
 def photos(folder: Path, role: Role) -> list[Path]:
     """The photographs of a role: two thirds for calibration, the others for scoring."""
-    every = sorted((folder / "photos").glob(_PHOTOS))
-    scored = every[_fold::FOLDS]
+    every = in_order(sorted((folder / "photos").glob(_PHOTOS)))
+    scored = every[third() :: THIRDS]
     return [path for path in every if path not in scored] if role == "calib" else scored
 
 
@@ -129,6 +142,6 @@ def rows(folder: Path, file: str, role: Role, count: int) -> Array:
     first = {"calib": 0, "score": COUNTS["calib"], "others": sum(COUNTS.values())}[role]
     with np.load(folder / file) as arrays:
         every = arrays["x"]
-    start = (_fold + 1) % FOLDS * len(every) // FOLDS
-    found: Array = np.roll(every, -start, axis=0)[first : first + count]
-    return found
+    start = (third() + 1) % THIRDS * len(every) // THIRDS
+    chosen = np.roll(in_order(list(range(len(every)))), -start)[first : first + count]
+    return np.asarray(every[chosen])

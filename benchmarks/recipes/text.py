@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageColor, ImageDraw, ImageFilter, ImageFont
 
-from recipes.data import FOLDS, Pixels, Role, crop_photo, dice, fold
+from recipes.data import THIRDS, Pixels, Role, crop_photo, dice, in_order, third
 from recipes.feeds import Array
 
 _WORDS = """
@@ -25,9 +25,8 @@ _BACKGROUNDS = ("white", "ivory", "lightgray", "navy", "darkgreen", "black", "go
 
 def words(role: Role) -> list[str]:
     """The words of a role: two thirds for calibration, the others for scoring."""
-    return [
-        word for k, word in enumerate(_WORDS.split()) if (k % FOLDS == fold()) != (role == "calib")
-    ]
+    every = enumerate(in_order(_WORDS.split()))
+    return [word for k, word in every if (k % THIRDS == third()) != (role == "calib")]
 
 
 def write_line(draw: random.Random, role: Role, longest: int = 3) -> str:

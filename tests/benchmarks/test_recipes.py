@@ -1,6 +1,6 @@
 """Samples: what a model is calibrated on is never what it is scored on."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -46,11 +46,20 @@ def test_rows_are_never_shared(folder: Path) -> None:
     assert all(not set(a) & set(b) for a, b in combinations(parts, 2))
 
 
-def test_every_third_is_scored_once(folder: Path) -> None:
+@pytest.fixture
+def usual() -> Iterator[None]:
+    """Whatever a test chooses, the fold is the usual one again."""
+    yield
+    data.use_fold(data.USUAL)
+
+
+@pytest.mark.usefixtures("usual")
+@pytest.mark.parametrize("folds", [(0, 1, 2), (3, 4, 5)])
+def test_every_third_is_scored_once(folder: Path, folds: tuple[int, ...]) -> None:
     """And in no fold on what it is calibrated on."""
     seen: list[Path] = []
     rows: list[NDArray[Any]] = []
-    for number in range(data.FOLDS):
+    for number in folds:
         data.use_fold(number)
         calib, score = (data.photos(folder, role) for role in ("calib", "score"))
         assert not set(calib) & set(score)
@@ -58,8 +67,17 @@ def test_every_third_is_scored_once(folder: Path) -> None:
         seen += score
         rows.append(data.rows(folder, "rows.npz", "score", 8))
     assert len(set(seen)) == len(seen) == 6
-    assert len({row.tobytes() for row in rows}) == data.FOLDS
-    assert data.fold() == data.FOLDS - 1  # as it is where nobody says
+    assert len({row.tobytes() for row in rows}) == data.THIRDS
+
+
+@pytest.mark.usefixtures("usual")
+def test_the_other_folds_are_in_another_order(folder: Path) -> None:
+    """And each of them differs from the one it was."""
+    found = []
+    for number in range(data.FOLDS):
+        data.use_fold(number)
+        found.append((*data.photos(folder, "score"), *text.words("score")))
+    assert len(set(found)) == data.FOLDS
 
 
 def test_words_are_never_shared() -> None:

@@ -69,13 +69,13 @@ def test_weights_count_as_they_will_be():
 
 
 def test_room_is_for_what_was_not_seen():
-    """It has only to do no harm there, whatever it costs where all was seen."""
+    """It has to do no harm there, whatever it costs where all was seen."""
     model, ctx = read(Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3)).model()), context()
     prepare(model, ctx)
     exact = Encodings(ctx.encodings, {})
     usual = random_feeds(model)
     odd = [{name: 3 * values for name, values in feed.items()} for feed in usual[:1]]
-    found = [Tried(exact), Tried(scaled(exact, 1.5), roomy=True)]
+    found = [Tried(exact), Tried(scaled(exact, 3.0), roomy=True)]
 
     def taken(judges: list, unseen: int) -> bool:
         chosen = best(model, save.to_proto(model), ctx.plan, iter(found), judges, unseen)
@@ -84,3 +84,15 @@ def test_room_is_for_what_was_not_seen():
     assert taken([*odd, *usual], 1)
     assert not taken(usual, len(usual))
     assert not taken([*usual, *odd], len(usual))
+
+
+def test_where_little_noise_is_left_room_is_worth_more_than_steps():
+    """Ranges a little wider than need be, of a layer at more than 38 dB."""
+    model, ctx = read(Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3)).model()), context()
+    prepare(model, ctx)
+    exact = Encodings(ctx.encodings, {})
+    judges = random_feeds(model)
+    for factor, expected in ((1.01, 1), (8.0, 0)):
+        found = [Tried(exact), Tried(scaled(exact, factor), roomy=True)]
+        taken = best(model, save.to_proto(model), ctx.plan, iter(found), judges, len(judges))
+        assert taken is found[expected]

@@ -45,8 +45,27 @@ def test_more_samples_give_less_room():
     """As fast as independent values come in; those of a map count as its side."""
     reach = [widened(seen([0, 0], [1, 4], samples=n))[1][0] for n in (1, 8, 64, 512)]
     assert reach == sorted(reach, reverse=True)
-    assert unseen(seen([0], [1], samples=int(ENOUGH), each=1)) == pytest.approx(0.5)
-    assert unseen(seen([0], [1], samples=10, each=900)) == pytest.approx(0.5)
+    assert unseen(seen([-1], [1], samples=int(ENOUGH), each=1)) == pytest.approx(0.5)
+    assert unseen(seen([-1], [1], samples=10, each=900)) == pytest.approx(0.5)
+
+
+def test_silence_shows_nothing():
+    """Of a channel that is zero in three places of four, a map counts as half of its side."""
+    stats = seen([0, -1], [1, 1], samples=10, each=900)
+    stats.values = np.float32([[0, 0.01, 0, 1], [-1, 0.5, 0.25, 1]])
+    assert unseen(stats) == pytest.approx([1 / (1 + 0.5), 0.5])
+
+
+def test_a_channel_that_was_nearly_always_silent_may_reach_as_far_as_the_others():
+    """A layer of 6s where one channel showed 0.01, once."""
+    values = np.tile(np.float32([0, 3, 6, 5]), (8, 40))
+    values[0] = 0
+    values[0, 7] = 0.01
+    stats = seen([0] * 8, [0.01] + [6] * 7, samples=40, each=49)
+    stats.values = values
+    _, highs = widened(stats)
+    assert highs[0] > 2
+    assert highs[1:] == pytest.approx(6)
 
 
 def test_a_range_grows_towards_those_of_its_own_layer():

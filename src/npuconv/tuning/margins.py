@@ -22,14 +22,20 @@ ENOUGH = 300.0  # independent values after which half of a channel's range is be
 _LEAST = 0.02
 
 
-def unseen(stats: Statistics) -> float:
-    """How little was seen of each channel: 1 for nothing, towards 0 for all there is.
+def unseen(stats: Statistics) -> Doubles:
+    """How little was seen of each channel [C]: 1 for nothing, towards 0 for all there is.
 
     Values of one sample go along with each other, so those of a map count as the length of
-    its side.
+    its side; of a channel that is silent in most places, as that of the part where it is not.
     """
-    each = stats.count / max(stats.samples, 1)
-    return 1 / (1 + stats.samples * math.sqrt(each) / ENOUGH)
+    each = stats.count / max(stats.samples, 1) * _active(stats)
+    return np.asarray(1 / (1 + stats.samples * np.sqrt(each) / ENOUGH), np.float64)
+
+
+def _active(stats: Statistics) -> Doubles:
+    """The share of a channel's values [C] that are not silent beside the largest of them."""
+    least = _SILENT * np.maximum(-stats.lows, stats.highs)
+    return np.asarray((np.abs(stats.values) > least[:, None]).mean(axis=1), np.float64)
 
 
 def widened(
@@ -55,13 +61,13 @@ def widened(
         lows = lows * _foreseen(-stats.values, stats, outlook)
         highs = highs * _foreseen(stats.values, stats, outlook)
     weight = unseen(stats)
-    if weight < _LEAST or stats.channels == 1:
+    if weight.max(initial=0.0) < _LEAST or stats.channels == 1:
         return lows, highs
     which = np.unique(families or np.zeros(stats.channels), return_inverse=True)[1]
     return -_towards(-lows, which, weight), _towards(highs, which, weight)
 
 
-def _towards(reach: Doubles, which: NDArray[np.intp], weight: float) -> Doubles:
+def _towards(reach: Doubles, which: NDArray[np.intp], weight: Doubles) -> Doubles:
     """Part of the way, in the logarithm, to the largest of the family."""
     live = np.maximum(reach, 1e-30)
     most = np.zeros(int(which.max()) + 1)
