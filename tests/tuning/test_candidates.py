@@ -10,7 +10,7 @@ from asserts import context, read
 from builders import Net
 from npuconv.model import save
 from npuconv.quant.layer import Rounded
-from npuconv.tuning.candidates import Tried, best
+from npuconv.tuning.candidates import Trial, Tried, best
 from npuconv.tuning.scales import Encodings
 from plans import prepare, random_feeds
 
@@ -30,6 +30,11 @@ def scaled(found: Encodings, factor: float) -> Encodings:
     )
 
 
+def trial(tried: Tried) -> Trial:
+    """A candidate that comes to this."""
+    return Trial(tried.encodings, lambda: tried, tried.roomy)
+
+
 def chosen(*factors: float) -> int:
     """Which of these multiples of the exact ranges is taken."""
     model, ctx = read(Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3)).model()), context()
@@ -37,7 +42,7 @@ def chosen(*factors: float) -> int:
     exact = Encodings(ctx.encodings, {})
     found = [Tried(scaled(exact, factor)) for factor in factors]
     judges = random_feeds(model)
-    taken = best(model, save.to_proto(model), ctx.plan, iter(found), judges, 0)
+    taken = best(model, save.to_proto(model), ctx.plan, [*map(trial, found)], judges, 0)
     return next(k for k, one in enumerate(found) if one is taken)
 
 
@@ -55,7 +60,7 @@ def test_the_first_stays_unless_another_is_clearly_better():
 
 
 def test_weights_count_as_they_will_be():
-    """The same ranges, with weights that are wrong."""
+    """Finer steps, with weights that are wrong, or right."""
     model, ctx = read(Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3), name="c").model()), context()
     prepare(model, ctx)
     exact = Encodings(ctx.encodings, {})
@@ -63,9 +68,11 @@ def test_weights_count_as_they_will_be():
     wrong = Rounded(
         np.ones(shape, np.int8), np.ones(shape[0], np.float32), np.zeros(shape[0], np.float32)
     )
-    found = [Tried(exact, {"c": wrong}), Tried(exact)]
-    taken = best(model, save.to_proto(model), ctx.plan, iter(found), random_feeds(model), 0)
-    assert taken is found[1]
+    for weights, expected in (({"c": wrong}, 0), ({}, 1)):
+        found = [Tried(scaled(exact, 16.0)), Tried(exact, weights)]
+        proto, trials = save.to_proto(model), [*map(trial, found)]
+        taken = best(model, proto, ctx.plan, trials, random_feeds(model), 0)
+        assert taken is found[expected]
 
 
 def test_room_is_for_what_was_not_seen():
@@ -78,7 +85,7 @@ def test_room_is_for_what_was_not_seen():
     found = [Tried(exact), Tried(scaled(exact, 3.0), roomy=True)]
 
     def taken(judges: list, unseen: int) -> bool:
-        chosen = best(model, save.to_proto(model), ctx.plan, iter(found), judges, unseen)
+        chosen = best(model, save.to_proto(model), ctx.plan, [*map(trial, found)], judges, unseen)
         return chosen is found[1]
 
     assert taken([*odd, *usual], 1)
@@ -94,5 +101,28 @@ def test_where_little_noise_is_left_room_is_worth_more_than_steps():
     judges = random_feeds(model)
     for factor, expected in ((1.01, 1), (8.0, 0)):
         found = [Tried(exact), Tried(scaled(exact, factor), roomy=True)]
-        taken = best(model, save.to_proto(model), ctx.plan, iter(found), judges, len(judges))
+        taken = best(
+            model, save.to_proto(model), ctx.plan, [*map(trial, found)], judges, len(judges)
+        )
         assert taken is found[expected]
+
+
+def test_weights_are_rounded_only_where_the_ranges_have_a_chance():
+    """Those that clip most of the values have none."""
+    model, ctx = read(Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3)).model()), context()
+    prepare(model, ctx)
+    exact = Encodings(ctx.encodings, {})
+    finished = []
+
+    def one(factor: float) -> Trial:
+        found = scaled(exact, factor)
+
+        def finish() -> Tried:
+            finished.append(factor)
+            return Tried(found)
+
+        return Trial(found, finish)
+
+    trials = [one(factor) for factor in (4.0, 0.01, 1.0)]
+    best(model, save.to_proto(model), ctx.plan, trials, random_feeds(model), 0)
+    assert finished == [4.0, 1.0]

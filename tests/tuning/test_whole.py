@@ -71,3 +71,11 @@ def test_some_samples_only():
     assert after.first(1).left(before.first(1)) == pytest.approx(0.25)
     assert after.left(before) == pytest.approx((0.5 * 4.25 / 5) ** 0.5)
     assert after.left(Noise(0.0, 1.0)) == 1.0
+
+
+def test_what_one_has_more_than_another_is_added():
+    """Sample by sample; nothing is taken off."""
+    found = Noise(3.0, 9.0, (1.0, 2.0)).plus(
+        Noise(7.0, 9.0, (5.0, 2.0)), Noise(5.0, 9.0, (2.0, 3.0))
+    )
+    assert (found.noise, found.signal, found.each) == (6.0, 9.0, (4.0, 2.0))

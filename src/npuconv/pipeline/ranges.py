@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from npuconv.calibration import blocks
@@ -14,7 +15,7 @@ from npuconv.pipeline.tune import rounded
 from npuconv.plan.channels import Channels, trace
 from npuconv.samples.feeds import spread
 from npuconv.tuning.bounds import uniform
-from npuconv.tuning.candidates import CANDIDATES, Candidate, Tried, best
+from npuconv.tuning.candidates import CANDIDATES, Candidate, Trial, Tried, best
 from npuconv.tuning.demands import demands
 from npuconv.tuning.patches import gather, layer_of
 from npuconv.tuning.scales import encode
@@ -85,11 +86,12 @@ def calibrate(
     with _timed(work, "ranges and weights"):
         asked = demands(work.model, work.plan, channels, stats, whole, moments)
         found = encode(work.plan, channels, asked, ways)
-        tried = (
-            Tried(each, *rounded(work, each, moments), roomy=way.roomy)
+        trials = [
+            Trial(each, partial(_tried, work, each, moments, way), roomy=way.roomy)
             for way, each in zip(ways, found, strict=True)
-        )
-        chosen = next(tried) if len(ways) == 1 else _best(work, proto, tried, samples, kept)
+        ]
+        unseen = len(kept) if kept else 0
+        chosen = best(work.model, proto, work.plan, trials, jury(samples, kept), unseen)
     return Calibrated(chosen, stats, moments, list(cache.notes) if cache else [])
 
 
@@ -104,15 +106,10 @@ def _ways(work: Legalized, kept: Samples | None) -> tuple[Candidate, ...]:
     return tuple(way for way in CANDIDATES if not way.roomy or kept)
 
 
-def _best(
-    work: Legalized,
-    proto: onnx.ModelProto,
-    tried: Iterator[Tried],
-    samples: Samples,
-    kept: Samples | None,
+def _tried(
+    work: Legalized, encodings: Encodings, moments: dict[str, Moments], way: Candidate
 ) -> Tried:
-    unseen = len(kept) if kept else 0
-    return best(work.model, proto, work.plan, tried, jury(samples, kept), unseen)
+    return Tried(encodings, *rounded(work, encodings, moments), roomy=way.roomy)
 
 
 def jury(samples: Samples, kept: Samples | None) -> list[Feed]:

@@ -16,7 +16,7 @@ from npuconv.tuning.twin import roundings
 from npuconv.tuning.whole import Judge, Noise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     import onnx
 
@@ -71,41 +71,70 @@ class Tried:
     roomy: bool = False
 
 
+@dataclass(frozen=True)
+class Trial:
+    """A candidate whose weights have not been rounded: that takes most of the time.
+
+    Attributes:
+        encodings: of every int8 tensor.
+        finish: rounds the weights for them.
+        roomy: whether it has room beyond the extremes.
+    """
+
+    encodings: Encodings
+    finish: Callable[[], Tried]
+    roomy: bool = False
+
+
 def best(
     model: Model,
     proto: onnx.ModelProto,
     plan: Plan,
-    found: Iterable[Tried],
+    trials: Sequence[Trial],
     judges: Sequence[Feed],
     unseen: int,
 ) -> Tried:
     """What puts least noise into the outputs, before anything saturates them.
 
     It takes the weights as they will be: ranges that look best with weights rounded to the
-    nearest are often not those that are best once weights make up for each other.
+    nearest are often not those that are best once weights make up for each other. But where
+    activations alone, with what weights add in the first, put in too much noise, they need
+    not be rounded.
 
     Args:
         model: the legal float model.
         proto: the same.
         plan: where every node runs.
-        found: to choose from; the first is the one that others must beat.
+        trials: to choose from; the first is the one that others must beat.
         judges: complete inputs.
         unseen: how many of them, from the first, no range was made from. Only these can tell
             whether room is needed.
     """
     judge = Judge(before_saturation(proto), judges)
-    chosen: Tried | None = None
-    first: Noise | None = None
-    least = math.inf
-    for one in found:
-        noise = judge.noise(roundings(model, plan, one.encodings.by_tensor, one.rounded))
-        if chosen is None or first is None:
-            chosen, first = one, noise
+
+    def noise(one: Trial, rounded: Mapping[str, Rounded] | None) -> Noise:
+        return judge.noise(roundings(model, plan, one.encodings.by_tensor, rounded))
+
+    chosen, least = trials[0].finish(), math.inf
+    if len(trials) == 1:
+        return chosen
+    first, bare = noise(trials[0], chosen.rounded), noise(trials[0], None)
+    for trial in trials[1:]:
+        needed = min(least, _NO_HARM if trial.roomy else _CLEARLY)
+        expected = noise(trial, None).plus(first, bare)
+        if _left(expected, first, trial, unseen) >= needed:
             continue
-        ratio = noise.first(unseen).left(first.first(unseen)) if one.roomy else noise.left(first)
-        if one.roomy and (noise.sqnr_db or math.inf) >= _PLENTY:
-            ratio = 0.0
-        if ratio < min(least, _NO_HARM if one.roomy else _CLEARLY):
-            chosen, least = one, ratio
-    assert chosen is not None, "there is always a first"
+        one = trial.finish()
+        left = _left(noise(trial, one.rounded), first, trial, unseen)
+        if left < needed:
+            chosen, least = one, left
     return chosen
+
+
+def _left(noise: Noise, first: Noise, trial: Trial, unseen: int) -> float:
+    """What is left of the first one's noise; nothing where there is room and little noise."""
+    if not trial.roomy:
+        return noise.left(first)
+    if (noise.sqnr_db or math.inf) >= _PLENTY:
+        return 0.0
+    return noise.first(unseen).left(first.first(unseen))

@@ -23,7 +23,7 @@ def roundings(
     model: object,
     plan: Plan,
     encodings: Mapping[str, Encoding],
-    rounded: Mapping[str, Rounded],
+    rounded: Mapping[str, Rounded] | None,
 ) -> list[Rounding]:
     """Inputs that the host makes, weights, and outputs, of every layer in its order.
 
@@ -31,7 +31,8 @@ def roundings(
         model: the legal float model, asked for its outputs.
         plan: where every node runs.
         encodings: of every int8 tensor.
-        rounded: weights that were rounded with their data in view, by node name.
+        rounded: weights that were rounded with their data in view, by node name; None leaves
+            all weights as they are.
     """
     made = {t.name for n in (*plan.device, *plan.carried) for t in n.outputs}
     own = store.Store() if getattr(model, "store", None) is not None else None
@@ -42,7 +43,9 @@ def roundings(
         if source not in made and source not in seen:
             seen.add(source)
             found.append(Rounding(Gate(conv.name, "input", source), encodings[source]))
-        weights = _weights(conv, encodings[source], rounded.get(conv.name))
+        weights = {}
+        if rounded is not None:
+            weights = _weights(conv, encodings[source], rounded.get(conv.name))
         if weights:
             gate = Gate(conv.name, "weights", conv.inputs[1].name)
             if own is not None:

@@ -40,6 +40,12 @@ class Noise:
         """Of the first samples only, without the signal, which is not known of each."""
         return Noise(sum(self.each[:count]), 0.0, self.each[:count])
 
+    def plus(self, more: Noise, less: Noise) -> Noise:
+        """With what there is more of in ``more`` than in ``less``, sample by sample."""
+        parts = zip(self.each, more.each, less.each, strict=True)
+        each = tuple(own + max(a - b, 0.0) for own, a, b in parts)
+        return Noise(sum(each), self.signal, each)
+
     def left(self, before: Noise) -> float:
         """What is left of the noise: in most samples, and in all of them together."""
         if not before.noise:
