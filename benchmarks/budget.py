@@ -15,6 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from recipes.data import FOLDS, USUAL, use_fold
 from recipes.measure import measure
 from recipes.models import Recipe, recipes
 from recipes.scoring import score_files
@@ -55,9 +56,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", nargs="+", choices=list(recipes()), default=MODELS)
     parser.add_argument("--percent", nargs="+", type=float, default=PERCENTS)
+    parser.add_argument(
+        "--fold", type=int, choices=range(FOLDS), default=USUAL, help="which third is scored on"
+    )
     parser.add_argument("--shared", type=Path, default=ROOT.parent / "shared")
     parser.add_argument("--work", type=Path, help="keep sample sets here for the next run")
     arguments = parser.parse_args()
+    use_fold(arguments.fold)
     heads = [f"{percent:g} %" for percent in arguments.percent]
     print(f"| dB (% spent) | {' | '.join(heads)} |\n|{'---|' * (len(heads) + 1)}")
     with tempfile.TemporaryDirectory() as folder:
