@@ -75,6 +75,26 @@ def legalize(source: str | Path | onnx.ModelProto, options: Options) -> Legalize
         UsageError: an input shape that does not fit, or a code that no rule has.
         InternalError: a bug in a rule or pass.
     """
+    work, contradiction = _open(source, options)
+    rules = _rules(work)
+    before = _engine.lint(rules)
+    work.before = planned.look(work.model)
+    if contradiction and not any(f.severity == Severity.ERROR for f in before):
+        _refuse_unless_it_runs(work.model, contradiction)
+    tracker = Tracker(before)
+    # Nothing can be said of what a rewrite does to a node that means nothing.
+    if _engine.is_malformed(before):
+        work.before.settle(work.model, work.target, before)
+        _conclude(work, tracker, before, rules)
+        return work
+    _rewrite(work, tracker)
+    rules = _rules(work)
+    _conclude(work, tracker, _engine.lint(rules), rules)
+    return work
+
+
+def _open(source: str | Path | onnx.ModelProto, options: Options) -> tuple[Legalized, str]:
+    """The model as it came with all its shapes, and what is contradictory about these."""
     start = time.perf_counter()
     selection.check_codes(options)
     target = Target.load(options.target)
@@ -90,28 +110,19 @@ def legalize(source: str | Path | onnx.ModelProto, options: Options) -> Legalize
     work.ctx.kept = frozenset(work.kept)
     work.listed = selection.listed_in(options, name, target.name)
     work.timings.append(("load", time.perf_counter() - start))
-    rules = _rules(work)
-    before = _engine.lint(rules)
-    work.before = planned.look(model)
-    if contradiction and not any(f.severity == Severity.ERROR for f in before):
-        _refuse_unless_it_runs(model, contradiction)
-    # Nothing can be said of what a rewrite does to a node that means nothing.
-    malformed = _engine.is_malformed(before)
-    tracker = Tracker(before)
-    if malformed:
-        work.before.settle(model, target, before)
-    else:
-        _rewrite(work, tracker)
-        rules = _rules(work)
-    after = before if malformed else _engine.lint(rules)
+    return work, contradiction
+
+
+def _conclude(work: Legalized, tracker: Tracker, after: list[Finding], rules: RuleContext) -> None:
+    """Where every node runs, what is left of the findings, and what the report says of it."""
+    model, target = work.model, work.target
     work.blocked = _blocked(model, after)
     work.plan = make_plan(model, target, work.blocked, kept=kept.names(model, work.kept))
     work.needs = needs(model, rules)
     work.every = explained(tracker.merge(after, work.ctx.rewrites), work.ctx.refusals)
-    work.findings = selection.wanted(work.every, options, work.listed)
+    work.findings = selection.wanted(work.every, work.options, work.listed)
     work.planned = planned.rows(work)
     describe(work)
-    return work
 
 
 def _refuse_unless_it_runs(model: Model, contradiction: str) -> None:
