@@ -1,0 +1,56 @@
+"""How much of a limit is spent."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from npuconv.pipeline import spending
+from npuconv.pipeline.spending import Market, spend_most
+from npuconv.tuning.whole import Noise
+
+
+def noise(power: float) -> Noise:
+    """Of one sample, beside a signal of 1."""
+    return Noise(power, 1.0, (power,))
+
+
+@pytest.fixture
+def spent(monkeypatch):
+    """What is bought of 100 multiplications, where copies of a layer leave such noise."""
+
+    def run(left: dict[int, float]) -> tuple[dict[str, int], Noise | None]:
+        found = SimpleNamespace(encodings=SimpleNamespace(by_tensor={}))
+        options = SimpleNamespace(max_extra_macs=100)
+        work = SimpleNamespace(
+            model=None, plan=None, options=options, ctx=SimpleNamespace(rounded={})
+        )
+        monkeypatch.setattr(spending, "roundings", lambda *_: [])
+        monkeypatch.setattr(spending, "before_saturation", lambda model: model)
+        monkeypatch.setattr(spending, "whole_noise", lambda *_: noise(1.0))
+        monkeypatch.setattr(spending, "spend", lambda _terms, _macs, limit: {"layer": limit})
+        monkeypatch.setattr(
+            spending, "_simulate", lambda _w, _p, _f, counts, *_: noise(left[counts["layer"]])
+        )
+        market = Market({"layer": 1}, [], noise(1.0), 100)
+        spend_most(work, None, found, market, [])
+        return market.counts, market.after
+
+    return run
+
+
+def test_all_of_it_where_that_is_best(spent):
+    """The more, the better."""
+    counts, after = spent({100: 0.2, 75: 0.3, 50: 0.4, 25: 0.5})
+    assert counts == {"layer": 100}
+    assert after == noise(0.2)
+
+
+def test_a_part_where_the_whole_does_harm(spent):
+    """What one layer was thought to bring was wrong."""
+    assert spent({100: 1.5, 75: 0.6, 50: 0.4, 25: 0.5}) == ({"layer": 50}, noise(0.4))
+
+
+def test_nothing_where_nothing_helps(spent):
+    assert spent({100: 1.5, 75: 1.0, 50: 1.1, 25: 2.0}) == ({}, None)
