@@ -79,6 +79,17 @@ def test_progress(folder, model):
     assert "calibrating" not in on_terminal(folder, "convert", model, "-q", stream="stderr")[1]
 
 
+def test_a_bar_for_many_models(folder, model):
+    """What cannot be read is said on a line of its own; one model needs no bar."""
+    (folder / "broken.onnx").write_text("no model")
+    code, shown = on_terminal(folder, "check", model, "broken.onnx", stream="stderr")
+    assert code == 2
+    assert "2/2" in shown
+    assert "\nnpuconv: error: broken.onnx" in shown.replace("\x1b[1A\x1b[2K", "\n")
+    assert not on_terminal(folder, "check", model, stream="stderr")[1]
+    assert "2/2" not in on_terminal(folder, "check", model, model, "-q", stream="stderr")[1]
+
+
 def test_what_comes_after_calibrating(folder, model):
     """When the samples are through, the terminal says what goes on; with how fast they were."""
     _, shown = on_terminal(folder, "convert", model, "--no-color", stream="stderr")

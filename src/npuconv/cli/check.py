@@ -12,6 +12,8 @@ from npuconv.cli.guard import guarded
 from npuconv.cli.options import collect, output_options, shared_options
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from npuconv.config import Options
     from npuconv.report.schema import Report
 
@@ -51,33 +53,50 @@ def check(
     baseline accepts; 1: findings; 2: a file that cannot be read; the others are checked
     all the same.
     """
-    from npuconv.errors import ModelError
     from npuconv.pipeline.accept import orphaned, renew
-    from npuconv.pipeline.entry import check_with
     from npuconv.report import format_of
 
     options, renewal = _prepared(collect(config, flags), write_baseline)
     for path in reports:
         format_of(path)
-    found: list[Report] = []
-    names: list[str] = []
-    unreadable = 0
-    for path in expand(models):
-        try:
-            found.append(check_with(path, options, timings=timings))
-            names.append(path)
-        except ModelError as error:
-            unreadable += 1
-            screen.fail(str(error))
+    paths = expand(models)
+    failures: list[str] = []
+    try:
+        with screen.progress(quiet or len(paths) == 1, no_color=no_color) as bar:
+            by_path = _check_all(paths, options, timings, bar, failures)
+    finally:
+        for failure in failures:  # not into the bar
+            screen.fail(failure)
+    found, unreadable = list(by_path.values()), bool(failures)
     _show(found, output_format, reports, quiet, verbose, no_color)
     if renewal:
-        reports_by_path = dict(zip(names, found, strict=True))
-        screen.say(renew(renewal, reports_by_path, options.fail_on), quiet=quiet)
+        screen.say(renew(renewal, by_path, options.fail_on), quiet=quiet)
         return 2 if unreadable else 0
     for sentence in orphaned(options.baseline):
         screen.say(sentence, quiet=quiet)
     worst = max((report.summary.exit_code for report in found), default=0)
     return 2 if unreadable else worst
+
+
+def _check_all(
+    paths: list[str],
+    options: Options,
+    timings: bool,
+    bar: Callable[[str, int, int], None],
+    failures: list[str],
+) -> dict[str, Report]:
+    """The reports by path; ``failures`` gets a line for each file that cannot be read."""
+    from npuconv.errors import ModelError
+    from npuconv.pipeline.entry import check_with
+
+    found = {}
+    for number, path in enumerate(paths, 1):
+        try:
+            found[path] = check_with(path, options, timings=timings)
+        except ModelError as error:
+            failures.append(str(error))
+        bar("check", number, len(paths))
+    return found
 
 
 def expand(models: tuple[str, ...]) -> list[str]:
