@@ -56,6 +56,13 @@ def test_silence_shows_nothing():
     assert unseen(stats) == pytest.approx([1 / (1 + 0.5), 0.5])
 
 
+def test_where_no_values_are_kept_the_extremes_are_all_there_is():
+    """As of a tensor without elements; nothing is divided by nothing."""
+    stats = seen([-1, -2], [1, 4], samples=1, each=1)
+    stats.values = np.zeros((2, 0), np.float32)
+    assert unseen(stats) == pytest.approx(1 / (1 + 1 / ENOUGH))
+
+
 def test_a_channel_that_was_nearly_always_silent_may_reach_as_far_as_the_others():
     """A layer of 6s where one channel showed 0.01, once."""
     values = np.tile(np.float32([0, 3, 6, 5]), (8, 40))

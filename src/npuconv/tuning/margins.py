@@ -34,6 +34,8 @@ def unseen(stats: Statistics) -> Doubles:
 
 def _active(stats: Statistics) -> Doubles:
     """The share of a channel's values [C] that are not silent beside the largest of them."""
+    if not stats.values.size:
+        return np.ones(stats.channels)
     least = _SILENT * np.maximum(-stats.lows, stats.highs)
     return np.asarray((np.abs(stats.values) > least[:, None]).mean(axis=1), np.float64)
 
