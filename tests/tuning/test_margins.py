@@ -33,12 +33,21 @@ def test_one_channel_has_no_others_to_learn_from():
 
 def test_a_range_only_grows_and_an_end_at_0_stays():
     """A channel seen seldom gets part of the range of the largest; a Relu's low end is 0."""
-    lows, highs = widened(seen([0, -1, 0], [1, 4, 0]))
-    assert lows[0] == lows[2] == highs[2] == 0
-    assert lows[1] <= -1
-    assert highs[0] > 1
+    lows, highs = widened(seen([0, 0, 0], [1, 4, 0]))
+    assert lows.tolist() == [0, 0, 0]
+    assert 1 < highs[0] < highs[1]
     assert highs[1] >= 4
-    assert highs[0] < highs[1]
+    assert highs[2] == pytest.approx(4)  # nothing was seen of it
+
+
+def test_a_class_that_no_sample_was_of():
+    """Its logit was negative throughout; those of the others were not."""
+    stats = seen([-13, -12, -22], [9, 12, -9], samples=28, each=1)
+    lows, highs = widened(stats)
+    assert highs[2] > 8
+    assert lows[2] == pytest.approx(-22)
+    enough = seen([-13, -12, -22], [9, 12, -9], samples=3000, each=100)
+    assert widened(enough)[1].tolist() == [9, 12, -9]
 
 
 def test_more_samples_give_less_room():

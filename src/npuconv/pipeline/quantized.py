@@ -103,9 +103,12 @@ def _weight_row(
     )
 
 
+_LARGEST = float(np.finfo(np.float32).max)
+
+
 def _decimal(value: np.float32) -> float:
     """The shortest decimal that stands for the same float32."""
-    return float(str(np.float32(value)))
+    return float(str(np.float32(np.clip(value, -_LARGEST, _LARGEST))))
 
 
 def with_shares(

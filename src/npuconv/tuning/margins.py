@@ -46,7 +46,8 @@ def widened(
     """Extremes with a margin where a channel was seen too little.
 
     A channel that was seen seldom gets part of the range of the others that were made with
-    it: clipping a large value costs more than coarse steps do.
+    it: clipping a large value costs more than coarse steps do. That goes for each end: a
+    logit that was negative in all samples is the class that none of them was of.
 
     Args:
         stats: of the tensor.
@@ -56,7 +57,8 @@ def widened(
             difference between samples foretells them.
 
     Returns:
-        float64 lows and highs [C]; an end at 0, where an activation cuts off, stays.
+        float64 lows and highs [C]; an end at 0, where an activation cuts all of them off,
+        stays.
     """
     lows, highs = stats.lows.astype(np.float64), stats.highs.astype(np.float64)
     if outlook > 1:
@@ -66,16 +68,21 @@ def widened(
     if weight.max(initial=0.0) < _LEAST or stats.channels == 1:
         return lows, highs
     which = np.unique(families or np.zeros(stats.channels), return_inverse=True)[1]
-    return -_towards(-lows, which, weight), _towards(highs, which, weight)
+    least = _SILENT * np.maximum(-lows, highs)
+    return -_towards(-lows, least, which, weight), _towards(highs, least, which, weight)
 
 
-def _towards(reach: Doubles, which: NDArray[np.intp], weight: Doubles) -> Doubles:
-    """Part of the way, in the logarithm, to the largest of the family."""
-    live = np.maximum(reach, 1e-30)
+def _towards(reach: Doubles, least: Doubles, which: NDArray[np.intp], weight: Doubles) -> Doubles:
+    """Part of the way, in the logarithm, to the largest of the family.
+
+    An end that a channel does not reach at all counts as ``least``, if others reach it.
+    """
     most = np.zeros(int(which.max()) + 1)
-    np.maximum.at(most, which, live)
-    wide = live ** (1 - weight) * most[which] ** weight
-    return np.where(reach > 0, np.maximum(wide, reach), reach)  # powers are not exact
+    np.maximum.at(most, which, reach)
+    live = np.maximum(reach, least)
+    wide = np.maximum(live, 1e-30) ** (1 - weight) * most[which] ** weight
+    inside = np.clip(wide, reach, np.maximum(most[which], reach))  # powers are not exact
+    return np.where(most[which] > 0, inside, reach)
 
 
 def _foreseen(values: NDArray[np.float32], stats: Statistics, outlook: float) -> Doubles:
