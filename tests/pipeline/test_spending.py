@@ -31,10 +31,10 @@ def spent(monkeypatch):
         monkeypatch.setattr(spending, "whole_noise", lambda *_: noise(1.0))
         monkeypatch.setattr(spending, "spend", lambda _terms, _macs, limit: {"layer": limit})
         monkeypatch.setattr(
-            spending, "_simulate", lambda _w, _p, _f, counts, *_: noise(left[counts["layer"]])
+            spending, "_simulate", lambda _market, counts, *_: noise(left[counts["layer"]])
         )
-        market = Market({"layer": 1}, [], noise(1.0), 100)
-        spend_most(work, None, found, market, [])
+        market = Market(work, None, found, [], {"layer": 1}, [], noise(1.0), 100)
+        spend_most(market)
         return market.counts, market.after
 
     return run

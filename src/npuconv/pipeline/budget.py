@@ -61,8 +61,8 @@ def buy(
     _check_target(work)
     start = time.perf_counter()
     market = open_market(work, proto, found, used, judges)
-    choose = spend_most if options.min_sqnr is None else spend_enough
-    choose(work, proto, found, market, judges)
+    spend = spend_most if options.min_sqnr is None else spend_enough
+    spend(market)
     nodes = _bought(work, market)
     if market.counts:
         found = _apply(work, found, market.counts)

@@ -39,14 +39,36 @@ _CAUTION = 0.9  # of the noise that is allowed, where an estimate was too good
 
 @dataclass
 class Market:
-    """What there is to buy: layers, their multiplications, and all noise."""
+    """What there is to buy: layers, their multiplications, and all noise.
 
+    Attributes:
+        work: a calibrated model, still in float.
+        proto: the same model.
+        found: how its tensors are stored.
+        judges: samples that decide when it is good enough.
+        macs: of each layer that may run several times.
+        terms: all noise, by those who can make it less.
+        before: noise in the outputs while nothing is bought.
+        total: multiplications of all layers of the device.
+        counts: how often layers run, where more than once.
+        after: noise in the outputs then.
+    """
+
+    work: Legalized
+    proto: onnx.ModelProto
+    found: Calibrated
+    judges: Sequence[Feed]
     macs: dict[str, int]
     terms: list[Term]
     before: Noise
     total: int
     counts: dict[str, int] = field(default_factory=dict)
     after: Noise | None = None
+
+    def limit(self) -> int:
+        """Multiplications that may be added."""
+        percent = self.work.options.max_extra_macs
+        return int(self.total * (UNBOUNDED if percent is None else percent) / 100)
 
     def extra(self) -> int:
         """Multiplications that were added."""
@@ -66,7 +88,8 @@ def open_market(
     sizes = macs_of(work, proto, used)
     free = {name: count for name, count in sizes.items() if name in found.moments}
     terms = terms_of(work.model, work.plan, every, powers)
-    return Market(free, terms, whole_noise(proto, every, judges), sum(sizes.values()))
+    before = whole_noise(proto, every, judges)
+    return Market(work, proto, found, judges, free, terms, before, sum(sizes.values()))
 
 
 def macs_of(work: Legalized, proto: onnx.ModelProto, samples: Samples) -> dict[str, int]:
@@ -82,44 +105,31 @@ def macs_of(work: Legalized, proto: onnx.ModelProto, samples: Samples) -> dict[s
     return {name: count for name, count in known.items() if count}
 
 
-def spend_most(
-    work: Legalized,
-    proto: onnx.ModelProto,
-    found: Calibrated,
-    market: Market,
-    judges: Sequence[Feed],
-) -> None:
+def spend_most(market: Market) -> None:
     """Of the whole limit and parts of it what leaves least noise in a simulation.
 
     What is bought first is not always a part of what more would buy, and the noise of a layer
     is an estimate: where it is wrong, less may bring more.
     """
-    limit = _limit(work.options, market.total)
-    every = roundings(work.model, work.plan, found.encodings.by_tensor, work.ctx.rounded)
-    before = whole_noise(before_saturation(proto), every, judges)
+    work, limit = market.work, market.limit()
+    every = roundings(work.model, work.plan, market.found.encodings.by_tensor, work.ctx.rounded)
+    before = whole_noise(before_saturation(market.proto), every, market.judges)
     least, tried = 1.0, list[dict[str, int]]([{}])
     for part in _PARTS:
         counts = spend(market.terms, market.macs, int(limit * part))
         if counts in tried:
             continue
         tried.append(counts)
-        noise = _simulate(work, proto, found, counts, judges, before_saturation)
+        noise = _simulate(market, counts, before_saturation)
         if noise.ratio(before) < least:
             least, market.counts = noise.ratio(before), counts
     if market.counts:
-        market.after = _simulate(work, proto, found, market.counts, judges)
+        market.after = _simulate(market, market.counts)
 
 
-def spend_enough(
-    work: Legalized,
-    proto: onnx.ModelProto,
-    found: Calibrated,
-    market: Market,
-    judges: Sequence[Feed],
-) -> None:
+def spend_enough(market: Market) -> None:
     """Spend until the goal is reached in a simulation of all roundings, or the limit is."""
-    limit = _limit(work.options, market.total)
-    allowed = _allowed(work.options, market.before)
+    limit, allowed = market.limit(), _allowed(market.work.options, market.before)
     share = allowed / market.before.noise if market.before.noise else 1.0
     estimate = left(market.terms, {})
     for _ in range(_TRIES):
@@ -128,7 +138,7 @@ def spend_enough(
         counts = spend(market.terms, market.macs, limit, estimate * share)
         if counts == market.counts:
             return
-        after = _simulate(work, proto, found, counts, judges)
+        after = _simulate(market, counts)
         if market.after is None or after.ratio(market.after) < 1:
             market.counts, market.after = counts, after
         if after.noise <= allowed:
@@ -138,13 +148,6 @@ def spend_enough(
         market.counts, market.after = {}, None
 
 
-def _limit(options: Options, total: int) -> int:
-    percent = options.max_extra_macs
-    if percent is None:
-        percent = UNBOUNDED
-    return int(total * percent / 100)
-
-
 def _allowed(options: Options, before: Noise) -> float:
     """Noise that the goal leaves."""
     assert options.min_sqnr is not None, "there is a goal"
@@ -152,20 +155,17 @@ def _allowed(options: Options, before: Noise) -> float:
 
 
 def _simulate(
-    work: Legalized,
-    proto: onnx.ModelProto,
-    found: Calibrated,
+    market: Market,
     counts: Mapping[str, int],
-    judges: Sequence[Feed],
     look: Callable[[onnx.ModelProto], onnx.ModelProto] = lambda model: model,
 ) -> Noise:
     """What all roundings together would do to what ``look`` shows, tried on a copy."""
-    model = load.load(proto)
+    work, model = market.work, load.load(market.proto)
     ctx = PassContext(work.target, work.options, verify=False)
     ctx.plan = plan_of(work, model)
-    numbers = repeat(model, ctx, numbers_of(work, found), counts)
+    numbers = repeat(model, ctx, numbers_of(work, market.found), counts)
     every = roundings(model, plan_of(work, model), numbers.encodings, numbers.rounded)
-    return whole_noise(look(save.to_proto(model)), every, judges)
+    return whole_noise(look(save.to_proto(model)), every, market.judges)
 
 
 def numbers_of(work: Legalized, found: Calibrated) -> Numbers:
