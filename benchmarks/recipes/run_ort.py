@@ -6,6 +6,7 @@ METHOD is MinMax or Percentile; SCOPE is all (operators) or conv.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -43,10 +44,11 @@ def _prepare(source: Path, target: Path) -> None:
 
 def main() -> None:
     """Quantize."""
-    model, samples, target = map(Path, sys.argv[1:4])
+    model, samples, target = (Path(argument).resolve() for argument in sys.argv[1:4])
     method, scope = sys.argv[4:6]
     session = open_session(model)
-    with tempfile.TemporaryDirectory() as folder:
+    # Where symbolic shapes fail it leaves weights behind in the folder it is run in.
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         prepared = Path(folder) / "prepared.onnx"
         _prepare(model, prepared)
         quantize_static(
