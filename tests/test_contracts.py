@@ -248,7 +248,7 @@ def test_a_pass_fires_once_and_changes_no_number(item: Pass):
 
 
 @each_float_pass
-def test_a_pass_that_rewires_nothing_says_so(item: Pass):
+def test_a_pass_rewires_nothing_if_it_says_so(item: Pass):
     """Of its examples every node reads and makes what it did; then nothing need be swept."""
     for example in examples("passes", item.name).FIRES if not item.rewires else ():
         model = read(unpack(example)[0])

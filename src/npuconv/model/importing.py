@@ -84,11 +84,10 @@ def _constant(proto: onnx.TensorProto) -> Constant:
     return made
 
 
-def variable(name: str, dtype: Any = None, shape: Any = None) -> Variable:
-    """A tensor that a node makes, as graph-surgeon's constructor makes it."""
+def _variable(name: str) -> Variable:
     made = Variable.__new__(Variable)
     part = made.__dict__
-    part["name"], part["dtype"], part["shape"], part["type"] = name, dtype, shape, "tensor_type"
+    part["name"], part["dtype"], part["shape"], part["type"] = name, None, None, "tensor_type"
     part["inputs"], part["outputs"] = _list(made, "outputs"), _list(made, "inputs")
     return made
 
@@ -122,7 +121,7 @@ def _node(proto: onnx.NodeProto, tensors: _Tensors, opset: int, domains: Any) ->
 
 def _made(name: str, tensors: _Tensors) -> Tensor:
     """A tensor nothing is known of yet; one without a name stands for itself."""
-    found = variable(name)
+    found = _variable(name)
     if name:
         tensors[name] = found
     return found

@@ -21,7 +21,7 @@ from npuconv.passes._context import RewriteRecord
 from npuconv.passes._region import Dims, Region, measured_extent
 from npuconv.passes._side import Side
 
-BATCH = 32  # regions in one session: keeps the number of sessions low
+BATCH = 32  # regions in one session: fewer make many sessions, more make slow ones
 MOST = 2_000_000  # elements of all inputs of a session, and of one comparison: bounds memory
 Feeds = dict[str, np.ndarray]  # by name
 RELATIVE, ABSOLUTE = 1e-4, 1e-5  # float32 sums in another order stay far below

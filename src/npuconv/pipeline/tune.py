@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from npuconv.samples import Samples
     from npuconv.tuning.scales import Encodings
 
-VALUES = 1024  # of outputs: errors of as many are independent enough to be told apart
+VALUES = 2048  # of outputs: errors of as many are independent enough to be told apart
 MOST = 8  # samples that the shares of the layers are measured on
 
 
