@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from npuconv.calibration.workers import in_order
 from npuconv.model import query, store
+from npuconv.samples.feeds import spread
+from npuconv.tuning.ends import before_saturation
 from npuconv.tuning.sensitivity import Share, shares
 from npuconv.tuning.twin import roundings
 from npuconv.tuning.weights import solve, solve_rows
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from npuconv.tuning.scales import Encodings
 
 VALUES = 2048  # of outputs: errors of as many are independent enough to be told apart
-MOST = 8  # samples that the shares of the layers are measured on
+MOST = 8  # samples that the shares of the layers are measured on, at most
 
 
 def rounded(
@@ -65,13 +67,18 @@ def _per_tensor(work: Legalized) -> bool:
 def measure_shares(
     work: Legalized, proto: onnx.ModelProto, found: Calibrated, samples: Samples
 ) -> dict[str, Share]:
-    """What each layer adds to the noise of the outputs, by node name."""
+    """What each layer adds to the noise of the outputs, by node name.
+
+    Outputs are taken before a Softmax or the like: behind it, one sample that is nearly even
+    between two classes would decide all shares.
+    """
     start = time.perf_counter()
     tensors = found.encodings.by_tensor
     every = roundings(work.model, work.plan, tensors, work.ctx.rounded)
     copies = {
         name: one.node for one in work.ctx.repeats for name, _, is_conv in one.copies if is_conv
     }
-    result = shares(proto, every, samples[:MOST], copies, VALUES)
+    feeds = [samples[k] for k in spread(len(samples), MOST)]
+    result = shares(before_saturation(proto), every, feeds, copies, VALUES)
     work.timings.append(("sensitivity", time.perf_counter() - start))
     return result

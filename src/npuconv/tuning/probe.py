@@ -26,6 +26,7 @@ Feed = Mapping[str, np.ndarray]
 # Errors are made this much smaller, so that they add up instead of driving each other.
 AMPLITUDE = 0.25
 _SPARE = 1.4  # times as many equations as unknowns, at least
+_LEAST = 4  # feeds: of one, the largest shares are those of what is odd about it
 _SEED = 0
 _ALONE = 16  # so few are measured one by one: that is exact, and takes hardly more runs
 
@@ -45,7 +46,7 @@ def noise_powers(
         feeds: complete inputs, a few.
         together: number of the unknown, from 0, that each rounding is part of; by default
             each is one of its own.
-        enough: values of outputs after which no more feeds are looked at; 0: at all.
+        enough: values of outputs after which no more than four feeds are looked at; 0: all are.
 
     Returns:
         float64 [unknowns], sums of squares over outputs and samples; and the signal's.
@@ -56,12 +57,12 @@ def noise_powers(
     parts = np.arange(len(roundings)) if together is None else np.asarray(together)
     signs = _signs(int(parts.max()) + 1)
     gram, signal, seen = np.zeros((len(signs), len(signs))), 0.0, 0
-    for feed in feeds:
+    for count, feed in enumerate(feeds, 1):
         exact, errors = _runs(session, feed, AMPLITUDE * signs[:, parts])
         gram += errors @ errors.T / AMPLITUDE**2
         signal += sum(float(values @ values) for values in exact)
         seen += sum(len(values) for values in exact)
-        if 0 < enough <= seen:
+        if 0 < enough <= seen and count >= _LEAST:
             break
     return _powers(signs, gram), signal
 

@@ -47,7 +47,7 @@ def shares(
         roundings: of inputs, weights and outputs.
         feeds: complete inputs, a few.
         copy_of: by node name, the layer that a copy is counted with.
-        enough: values of outputs after which no more feeds are looked at; 0: at all.
+        enough: values of outputs after which no more than four feeds are looked at; 0: all are.
     """
     names = [copy_of.get(r.gate.layer, r.gate.layer) for r in roundings]
     layers = list(dict.fromkeys(names))
