@@ -121,6 +121,14 @@ def test_percentile_of_a_long_tail() -> None:
     assert highs == pytest.approx([0.25, 0.25], abs=1e-3)
 
 
+def test_cautious_goes_half_of_the_way() -> None:
+    """In decibels: where percentile clips to a quarter, to a half."""
+    values = np.full((2, 20_000), 0.25)
+    values[:, 0] = 1.0
+    _, highs = limits(demand(values), "cautious")
+    assert highs == pytest.approx([0.5, 0.5], abs=1e-3)
+
+
 def test_entropy_gives_up_an_outlier_and_keeps_a_plain_shape() -> None:
     """As TensorRT does, on the pooled histogram."""
     wild = np.clip(bulk(4, 50_000), -4, 4)

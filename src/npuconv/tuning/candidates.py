@@ -43,7 +43,7 @@ class Candidate(NamedTuple):
 CANDIDATES = (
     Candidate("auto", roomy=False),
     Candidate("auto", roomy=True),
-    Candidate("percentile", roomy=False),
+    Candidate("cautious", roomy=False),
 )
 _CLEARLY = 0.8  # of its noise, or less, is left: 1 dB, which chance alone rarely brings
 # Room costs a dB or two where it is not needed, and saves up to 20 where it is: on samples

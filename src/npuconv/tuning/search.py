@@ -8,6 +8,7 @@ values and W_c the weights that read it, plus what rounding the folded weights a
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -50,7 +51,7 @@ def choose(demand: Demand, method: str) -> Choice:
 
     Args:
         demand: the group.
-        method: minmax, percentile, entropy, mse, or auto for the best of all.
+        method: minmax, percentile, cautious, entropy, mse; auto is as minmax.
     """
     best: Choice | None = None
     for name in _methods(method):
@@ -71,8 +72,9 @@ def limits(demand: Demand, method: str) -> tuple[Doubles, Doubles]:
     """Where to clip every slot: float64 lows and highs [K], 0 between them.
 
     minmax: nowhere. percentile: all at the share of their ranges that 99.99 % of the values
-    keep within. entropy: all at the share under which 128 levels keep the distribution best.
-    mse: each where its squared error is least.
+    keep within. cautious: half of that way in decibels, as new samples reach farther than
+    those that were seen. entropy: all at the share under which 128 levels keep the
+    distribution best. mse: each where its squared error is least.
     """
     lows, highs = np.minimum(demand.lows, 0), np.maximum(demand.highs, 0)
     if method == "minmax":
@@ -104,8 +106,13 @@ def _entropy(counts: Counts, width: float) -> float:
     return min(entropy_limit(counts, width), 1.0) if counts.any() else 1.0
 
 
+def _cautious(counts: Counts, width: float) -> float:
+    return math.sqrt(_percentile(counts, width))
+
+
 _SHARES: dict[str, Callable[[Counts, float], float]] = {
     "percentile": _percentile,
+    "cautious": _cautious,
     "entropy": _entropy,
 }
 
