@@ -25,6 +25,7 @@ Feeds = list[dict[str, np.ndarray]]
 SAMPLES = 4
 QUANTIZE = (
     "drop-saturated",
+    "fill-with-lowest",
     "quantize-activations",
     "quantize-weights",
     "separate-conversions",

@@ -82,10 +82,11 @@ class Options(_Strict):
     offload: bool = Field(
         True, description="turn what is a convolution in disguise into one the device takes"
     )
-    pad_on_host: Literal["inputs", "all", "never"] = Field(
-        "inputs",
-        description="inputs of the model, or all tensors of the host, that the host may pad, "
-        "where samples show finer steps by that",
+    pad_on_host: Literal["inputs", "host", "all", "never"] | None = Field(
+        None,
+        description="what the host may pad, where samples show finer steps by that: inputs of "
+        "the model, or all tensors of the host, or also what the device makes for itself; "
+        "by default inputs, or all with --max-extra-macs or --min-sqnr",
     )
     prefer: tuple[Form, ...] = Field(
         (),

@@ -34,14 +34,26 @@ def inner() -> Net:
     return net.op("Sigmoid", to="x2").conv("", (4, 1, 3, 3), group=4, name="second", **PADS)
 
 
+def device() -> Net:
+    """A tensor that the device makes for itself, and somebody reads without pads."""
+    net = Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 1, 1), name="first").op("Relu", to="x2")
+    net.conv("x2", (4, 4, 1, 1), name="a", to="left")
+    return net.conv("x2", (4, 4, 3, 3), name="b", to="right", **PADS).output("left", "right")
+
+
 def unlike() -> Net:
     """One reader pads more than the other."""
-    net = two()
-    net.nodes[1].attribute.pop()
-    return net
+    net = Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3), name="a", to="left", **PADS)
+    net.conv("x", (2, 3, 3, 3), name="b", to="right", pads=[1] * 4)
+    return net.output("left", "right")
 
 
-FIRES = [lambda: one().model(), lambda: two().model(), lambda: inner().model()]
+FIRES = [
+    lambda: one().model(),
+    lambda: two().model(),
+    lambda: inner().model(),
+    lambda: device().model(),
+]
 SILENT = [
     lambda: Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3)).model(),
     lambda: Net(x=(1, 3, 8, 8)).op("Relu").model(),
@@ -92,6 +104,12 @@ def test_what_crosses_is_said():
     """In bytes, or in words where extents are not known."""
     assert padded(one().model())[1].rewrites[0].note == "105 bytes more cross to the device"
     assert padded(inner().model())[1].rewrites[0].note == "the zeros cross to the device, too"
+    both = "256 bytes cross to the host, 396 back to the device"
+    assert padded(device().model())[1].rewrites[0].note == both
+    proto = device().model()
+    for axis in (2, 3):
+        proto.graph.input[0].type.tensor_type.shape.dim[axis].dim_param = f"n{axis}"
+    assert "it crosses to the host, and back" in padded(proto)[1].rewrites[0].note
 
 
 def test_the_target_may_object():

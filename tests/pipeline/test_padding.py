@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from onnx import numpy_helper
 
 import npuconv
 from builders import Net
@@ -20,7 +21,7 @@ def net(**shape) -> Net:
     return built.op("HardSwish").conv("", (4, 1, 3, 3), group=4, name="b", **PADS)
 
 
-def convert(x=UNIT, built=None, pad_on_host="all", **options):
+def convert(x=UNIT, built=None, pad_on_host="host", **options):
     options |= {"pad_on_host": pad_on_host, "ignore": ["OPS"]}
     return npuconv.convert((built or net()).model(), calibration={"x": x}, **options)
 
@@ -50,7 +51,7 @@ def test_it_is_done_and_helps():
 
 def test_what_crosses_is_counted():
     """The report is about the model that is written."""
-    on, off = (convert(pad_on_host=way).report for way in ("all", "never"))
+    on, off = (convert(pad_on_host=way).report for way in ("host", "never"))
     assert on.device.to_device.bytes == 3 * 18 * 18 + 4 * 18 * 18
     assert off.device.to_device.bytes == 3 * 16 * 16 + 4 * 16 * 16
     assert [n.op for n in on.nodes].count("Pad") == 2
@@ -80,10 +81,51 @@ def test_extents_that_only_the_samples_know():
     assert pads(convert(built=net(x=("N", 3, "H", "W")))) == ["a", "b"]
 
 
-def test_not_what_the_device_makes():
-    """Between two convolutions of the device nobody else can pad."""
-    built = Net(x=(1, 3, 16, 16)).conv("x", (4, 3, 1, 1)).op("Relu")
-    assert pads(convert(built=built.conv("", (4, 4, 3, 3), **PADS))) == []
+def chain(*ops: str) -> Net:
+    """What the device makes for itself, behind these operators."""
+    net = Net(x=(1, 3, 16, 16)).conv("x", (4, 3, 1, 1), name="first")
+    for op in ops:
+        net = net.op(op)
+    return net.conv("", (4, 4, 3, 3), name="second", **PADS)
+
+
+def test_what_the_device_makes_only_if_wanted():
+    """Between two convolutions nobody else pads, unless the host is to step in."""
+    built = chain("Relu")
+    assert pads(convert(built=built)) == []
+    on, off = convert(built=built, pad_on_host="all"), convert(built=built)
+    assert pads(on) == ["second"]
+    assert on.report.accuracy.sqnr_db > off.report.accuracy.sqnr_db + 1.5
+    (pad,) = [n for n in on.model.graph.node if n.op_type == "Pad"]
+    (fill,) = [t for t in on.model.graph.initializer if t.name == pad.input[2]]
+    assert numpy_helper.to_array(fill) == -128
+    assert on.report.device.to_device.bytes == 3 * 16 * 16 + 4 * 18 * 18
+
+
+def test_a_budget_has_the_host_between_layers_anyway():
+    """So it pads, too, unless the user says otherwise."""
+    built = chain("Relu")
+    assert pads(convert(built=built, pad_on_host=None, max_extra_macs=50)) == ["second"]
+    assert pads(convert(built=built, pad_on_host=None, max_extra_macs=0)) == []
+    assert pads(convert(built=built, pad_on_host=None, min_sqnr=10)) == ["second"]
+    assert pads(convert(built=built, pad_on_host="never", max_extra_macs=50)) == []
+
+
+def test_not_what_has_both_signs_in_int8():
+    """One integer for all channels stands for 0, and would be the middle one."""
+    assert pads(convert(np.sqrt(UNIT), chain(), pad_on_host="all")) == []
+
+
+def test_what_others_read_without_pads():
+    """They go on reading it as it is, which is worth it only if all are to be padded."""
+    net = chain("Relu").conv("t1", (4, 4, 1, 1), name="third", to="z").output("t2", "z")
+    on = convert(built=net, pad_on_host="all")
+    assert pads(on) == ["second"]
+    assert [n.op for n in on.report.nodes].count("Pad") == 1
+    side = Net(x=(1, 3, 16, 16)).conv("x", (4, 3, 3, 3), name="a", to="y", **PADS)
+    side = side.conv("x", (4, 3, 1, 1), name="b", to="z").output("y", "z")
+    assert pads(convert(built=side)) == []
+    assert pads(convert(built=side, pad_on_host="all")) == ["a"]
 
 
 def test_int8_inputs():

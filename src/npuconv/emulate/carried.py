@@ -76,7 +76,7 @@ def _held(twins: Twins, node: onnx.NodeProto, data: list[Stored]) -> Stored:
         ends = [full.low if bounds[0] is None else int(bounds[0].item()),
                 full.high if bounds[1] is None else int(bounds[1].item())]  # fmt: skip
         return Stored(dtype, *sorted(ends))
-    if node.op_type == "Pad":
+    if node.op_type == "Pad" and len(data) == 1:  # what it fills with is a constant otherwise
         return Stored(dtype, min(low, 0), max(high, 0))
     return Stored(dtype, low, high)
 

@@ -1,4 +1,4 @@
-"""Let the host pad what it makes, so that the device need not fill with its stored 0."""
+"""Let the host pad, so that the device need not fill with its stored 0."""
 
 from __future__ import annotations
 
@@ -15,33 +15,42 @@ if TYPE_CHECKING:
     from npuconv.model.core import Model
     from npuconv.model.types import Node
     from npuconv.passes._context import PassContext
+    from npuconv.plan import Plan
 
+_ZEROS = "the zeros cross to the device, too"
+_ROUND_TRIP = "it crosses to the host, and back with the zeros"
 OPSET = 11  # from here on the amounts of a Pad are an input
 
 
 @model_pass(Phase.SHARE)
 def pad_on_host(model: Model, ctx: PassContext) -> int:
-    """Let the host pad what it makes, so that the device need not fill with its stored 0.
+    """Let the host pad, so that the device need not fill with its stored 0.
 
     A device that fills with the stored integer 0 asks for zero point 0 of what a padded
     convolution reads, and where values are nearly all positive that leaves half of the
     levels unused. If the host makes such a tensor, it can put the zeros around it before
     they are integers: the convolutions have no pads any more, and any zero point will do.
+    What the device makes for itself the host can pad on its way, as integers, where the
+    lowest of them stands for 0.
     That is done where calibration samples show that it gains levels, and where all
-    convolutions of the device that read the tensor pad alike.
+    convolutions of the device that pad the tensor pad it alike.
     """
     if ctx.plan is None or model.opset < OPSET:
         return 0
     found = readers(ctx.plan)
-    return sum(_pad(model, ctx, convs) for name, convs in found.items() if name in ctx.to_pad)
+    wanted = [convs for name, convs in found.items() if name in ctx.to_pad]
+    return sum(_pad(model, ctx, ctx.plan, convs) for convs in wanted)
 
 
-def _pad(model: Model, ctx: PassContext, convs: list[Node]) -> int:
+def _pad(model: Model, ctx: PassContext, plan: Plan, convs: list[Node]) -> int:
     from npuconv.model import edit
 
+    convs = [conv for conv in convs if any(query.attribute(conv, "pads", ()) or ())]
+    if not convs:
+        return 0
     source, win = convs[0].inputs[0], window(convs[0])
     alike = {tuple(query.attribute(conv, "pads", ()) or ()) for conv in convs}
-    if win is None or len(alike) > 1 or not any(map(any, win.pads)):
+    if win is None or len(alike) > 1:
         return 0
     if said := [text for conv in convs for text in _objections(ctx, conv)]:
         ctx.refuse(model, convs[0], said[0])
@@ -51,7 +60,7 @@ def _pad(model: Model, ctx: PassContext, convs: list[Node]) -> int:
     before = f"Conv, pads={flat_pads(win.pads)}"
     after = f"Pad {flat_pads(win.pads)} on the host + Conv without pads"
     with ctx.rewrite(model, convs, before, after) as record:
-        record.note = _more(win)
+        record.note = _more(win, plan, query.producer(source))
         inputs = [source, edit.integers(model, f"{source.name}/pads", flat_pads(amounts))]
         shape = None if win.input is None else _padded(win.input, win.pads)
         padded = edit.insert(model, "Pad", inputs, origin=convs, shape=shape)
@@ -79,11 +88,14 @@ def _padded(dims: tuple[int | str | None, ...], pads: Pairs) -> tuple[int | str 
     return (*dims[:2], *spatial)
 
 
-def _more(win: Window) -> str:
-    """How much more crosses to the device."""
+def _more(win: Window, plan: Plan, maker: Node | None) -> str:
+    """How much more crosses to the device, and from it where it makes the tensor itself."""
+    round_trip = maker is not None and plan.placement.get(id(maker)) == "device"
     if win.input is None or any(not isinstance(d, int) for d in win.input[1:]):
-        return "the zeros cross to the device, too"
+        return _ROUND_TRIP if round_trip else _ZEROS
     before, after = 1, 1
     for old, new in zip(win.input[1:], _padded(win.input, win.pads)[1:], strict=True):
         before, after = before * int(old or 0), after * int(new or 0)
+    if round_trip:
+        return f"{before} bytes cross to the host, {after} back to the device"
     return f"{after - before} bytes more cross to the device"

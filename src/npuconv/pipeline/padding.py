@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,9 +18,12 @@ from npuconv.plan import make_plan, readers
 from npuconv.quant.encoding import scales_for
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import onnx
     from numpy.typing import NDArray
 
+    from npuconv.config import Options
     from npuconv.model.types import Node
     from npuconv.pipeline.legalize import Legalized
     from npuconv.samples import Feed, Samples
@@ -49,7 +51,13 @@ def pad(work: Legalized, proto: onnx.ModelProto, samples: Samples) -> bool:
     found = _candidates(work)
     seen = _look(proto, found, samples[:FEW]) if found else {}
     work.ctx.plan = work.plan
-    work.ctx.to_pad = frozenset(name for name, one in seen.items() if gain(*one) >= GAIN_DB)
+    made = {t.name for node in (*work.plan.device, *work.plan.carried) for t in node.outputs}
+    work.ctx.to_pad = frozenset(
+        name
+        for name, (lows, highs) in seen.items()
+        # Between int8 tensors one integer is put around all channels: 0, or the lowest.
+        if gain(lows, highs) >= GAIN_DB and not (name in made and lows.min() < 0)
+    )
     changed = bool(work.ctx.to_pad) and _manager.run_phase(work.model, Phase.SHARE, work.ctx) > 0
     if changed:
         names = kept.names(work.model, work.kept)
@@ -70,23 +78,39 @@ def gain(lows: NDArray[np.float64], highs: NDArray[np.float64]) -> float:
 
 
 def _candidates(work: Legalized) -> dict[str, list[Node]]:
-    """Tensors of the host, or of the user, that convolutions of the device pad alike."""
-    plan, options = work.plan, work.options
-    which = options.pad_on_host
-    if which == "never" or work.target.unlisted_operators == "error":
+    """Tensors that the host could pad, and the convolutions of the device that pad them."""
+    if work.target.unlisted_operators == "error":
         return {}
-    inside = {t.name for node in (*plan.device, *plan.carried) for t in node.outputs}
-    given = {tensor.name for tensor in work.model.graph.inputs}
-    found = {name: convs for name, convs in readers(plan).items() if _pad_alike(convs)}
-    wanted = given & found.keys() if which == "inputs" else found.keys() - inside
-    # Inputs that the user gives as integers are not the host's.
-    wanted -= given if options.io == "int8" else set()
-    return {name: convs for name, convs in found.items() if name in wanted}
+    found = {}
+    for name, convs in readers(work.plan).items():
+        padded = [conv for conv in convs if _pads(conv)]
+        # Of what others read as it is, the host would have to hand over two forms.
+        alone = len(padded) == len(convs) or _asked(work.options) == "all"
+        if alone and len({_pads(conv) for conv in padded}) == 1 and _may(work, padded[0]):
+            found[name] = padded
+    return found
 
 
-def _pad_alike(convs: Iterable[Node]) -> bool:
-    pads = {tuple(query.attribute(conv, "pads", ()) or ()) for conv in convs}
-    return len(pads) == 1 and any(next(iter(pads)))
+def _may(work: Legalized, reader: Node) -> bool:
+    """Whether the user lets the host pad what it reads."""
+    asked = _asked(work.options)
+    maker = query.producer(reader.inputs[0])
+    if maker is None:  # integers that the user gives are not the host's
+        return asked != "never" and work.options.io != "int8"
+    if work.plan.placement[id(maker)] == "device":
+        return asked == "all"
+    return asked in ("host", "all")
+
+
+def _asked(options: Options) -> str:
+    """Where layers run several times, the host stands between them anyway."""
+    bought = options.min_sqnr is not None or bool(options.max_extra_macs)
+    return options.pad_on_host or ("all" if bought else "inputs")
+
+
+def _pads(conv: Node) -> tuple[int, ...]:
+    amounts = tuple(int(p) for p in query.attribute(conv, "pads", ()) or ())
+    return amounts if any(amounts) else ()
 
 
 def _look(
@@ -109,7 +133,7 @@ def _look(
 
 
 def _growth(shape: tuple[int, ...], conv: Node) -> float:
-    pads = [int(p) for p in query.attribute(conv, "pads", ())]
+    pads = _pads(conv)
     spatial, half = shape[2:], len(pads) // 2
     padded = [n + pads[k] + pads[k + half] for k, n in enumerate(spatial)]
     return math.prod(padded) / max(math.prod(spatial), 1)

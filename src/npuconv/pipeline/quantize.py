@@ -174,6 +174,7 @@ def _compare(
         both = accuracy.Comparison(float_proto, proto, work.model.scales, stored(work, layers))
         found, rows = both.end_to_end(samples, held_out=held_out), both.per_layer(samples[0])
     except executor.RuntimeRefusedError as error:
+        _blame_source(float_proto, work.model.name, samples[0])
         raise InternalError(f"the result does not run: {error}", where="emit") from None
     work.timings.append(("compare", time.perf_counter() - start))
     return found, rows
@@ -188,11 +189,15 @@ def _check_loads(proto: onnx.ModelProto, before: onnx.ModelProto, name: str) -> 
         raise InternalError(f"the result does not load: {error}", where="emit") from None
 
 
-def _blame_source(before: onnx.ModelProto, name: str) -> None:
+def _blame_source(before: onnx.ModelProto, name: str, feed: Feed | None = None) -> None:
+    """Nothing, if the float model loads and runs."""
     try:
-        executor.Session(before)
+        session = executor.Session(before)
+        if feed is not None:
+            session.run(feed)
     except executor.RuntimeRefusedError as error:
-        raise ModelError(f"{name}: onnxruntime does not load it: {error}") from None
+        verb = "run" if feed is not None else "load"
+        raise ModelError(f"{name}: onnxruntime does not {verb} it: {error}") from None
 
 
 def _warnings(

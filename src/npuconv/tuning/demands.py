@@ -83,14 +83,14 @@ def demands(
         centred: tensors whose zero point must be 0 whatever happens.
         moments: of the windows of convolutions, by node name.
     """
-    padded = {*centred, *_padded(plan)}
+    padded, filled = {*centred, *_padded(plan)}, _filled(plan)
     bounds = {t.name: upper_bound(n) for n in plan.carried if n.op in CUTTING for t in n.outputs}
     # With one scale a Clip has integers for bounds, and need not end where int8 ends.
     cutting = {name: bound for name, bound in bounds.items() if name not in centred}
     readers = _readers(plan)
     for group in plan.groups:
         demand = _demand(group, channels, stats)
-        _constrain(demand, group, channels, padded, cutting)
+        _constrain(demand, group, channels, padded, filled, cutting)
         for name in group.tensors:
             for conv in readers.get(name, ()):
                 reader = reader_of(conv, channels, stats, demand.slots, moments or {})
@@ -101,12 +101,14 @@ def demands(
 
 
 def _padded(plan: Plan) -> set[str]:
-    """Tensors next to which stored zeros are put: by a convolution, or by a carried Pad."""
-    names = {c.inputs[0].name for c in plan.device if any(query.attribute(c, "pads", ()) or ())}
-    for node in plan.carried:
-        if node.op == "Pad":
-            names.update(t.name for t in (node.inputs[0], *node.outputs))
-    return names
+    """Tensors next to which a convolution puts stored zeros."""
+    return {c.inputs[0].name for c in plan.device if any(query.attribute(c, "pads", ()) or ())}
+
+
+def _filled(plan: Plan) -> set[str]:
+    """Tensors next to which a carried Pad puts one integer, for all channels."""
+    pads = [node for node in plan.carried if node.op == "Pad"]
+    return {t.name for node in pads for t in (node.inputs[0], *node.outputs)}
 
 
 def _readers(plan: Plan) -> dict[str, list[Node]]:
@@ -181,21 +183,26 @@ def _constrain(
     group: Group,
     channels: Channels,
     padded: set[str],
+    filled: set[str],
     cutting: Mapping[str, float],
 ) -> None:
     place = {slot: k for k, slot in enumerate(demand.slots)}
-    cut = np.zeros(demand.count, bool)
+    cut, fill = np.zeros(demand.count, bool), np.zeros(demand.count, bool)
     for name in group.tensors:
         at = [place[slot] for slot in channels.slots(name)]
         if name in padded:
             demand.centred[at] = True
+        if name in filled:
+            fill[at] = True
         if name in cutting:
             cut[at] = True
             demand.caps[at] = np.minimum(demand.caps[at], cutting[name])
     # What a Relu cuts off is cut off by saturation if 0 is the lowest integer. Where it is
     # not, for one channel, the Relu stays, and needs zero point 0 in all of them.
-    if np.any(cut & (demand.centred | (demand.lows < 0))):
-        demand.centred |= cut
+    # The same holds for what a Pad fills with: one integer for all channels.
+    for alike in (fill, cut, fill):
+        if np.any(alike & (demand.centred | (demand.lows < 0))):
+            demand.centred |= alike
 
 
 def _host_reads(model: Model, plan: Plan, group: Group) -> bool:
