@@ -86,7 +86,7 @@ class Options(_Strict):
         None,
         description="what the host may pad, where samples show finer steps by that: inputs of "
         "the model, or all tensors of the host, or also what the device makes for itself; "
-        "by default inputs, or all with --max-extra-macs or --min-sqnr",
+        "by default host, or all with --max-extra-macs or --min-sqnr",
     )
     prefer: tuple[Form, ...] = Field(
         (),

@@ -58,9 +58,9 @@ def test_what_crosses_is_counted():
     assert [f.code for f in on.findings] == [f.code for f in off.findings]
 
 
-def test_only_inputs_unless_asked():
-    """What else the host makes is padded if that is wanted."""
-    assert pads(npuconv.convert(net().model(), calibration={"x": UNIT})) == ["a"]
+def test_what_the_host_makes_unless_asked():
+    """Inputs only, if the user says so."""
+    assert pads(npuconv.convert(net().model(), calibration={"x": UNIT})) == ["a", "b"]
     assert pads(convert(pad_on_host="inputs")) == ["a"]
     assert pads(convert(pad_on_host="inputs", io="int8")) == []
 
@@ -117,15 +117,18 @@ def test_not_what_has_both_signs_in_int8():
 
 
 def test_what_others_read_without_pads():
-    """They go on reading it as it is, which is worth it only if all are to be padded."""
+    """They go on reading it as it is: both forms cross."""
     net = chain("Relu").conv("t1", (4, 4, 1, 1), name="third", to="z").output("t2", "z")
     on = convert(built=net, pad_on_host="all")
     assert pads(on) == ["second"]
     assert [n.op for n in on.report.nodes].count("Pad") == 1
     side = Net(x=(1, 3, 16, 16)).conv("x", (4, 3, 3, 3), name="a", to="y", **PADS)
     side = side.conv("x", (4, 3, 1, 1), name="b", to="z").output("y", "z")
-    assert pads(convert(built=side)) == []
-    assert pads(convert(built=side, pad_on_host="all")) == ["a"]
+    on = convert(built=side)
+    assert [r.note for r in on.report.rewrites if r.pass_name == "pad-on-host"] == [
+        f"{3 * 18 * 18} bytes more cross to the device"
+    ]
+    assert on.report.device.to_device.bytes == 3 * 16 * 16 + 3 * 18 * 18
 
 
 def test_int8_inputs():

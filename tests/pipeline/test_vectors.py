@@ -17,7 +17,7 @@ from int8_pairs import float_model, integer_model, samples
 from npuconv.errors import ModelError, OutputError, TargetError, UsageError
 from npuconv.pipeline.device_layers import device_layers
 from npuconv.pipeline.vectors import vectors
-from npuconv.quant.device import Layer, convolve
+from npuconv.quant.device import Layer, accumulate, convolve
 from npuconv.quant.requantize import by_float, by_shift
 from npuconv.target import Target
 
@@ -149,8 +149,21 @@ def test_a_model_made_for_a_device_that_shifts(tmp_path):
         made.save(tmp_path / "m.onnx")
         found = vectors(tmp_path / "m.onnx", tmp_path / target[-4:], x, target=str(chip))
         wrong.append(sum(found.mismatches.values()))
-    assert wrong[0] > 0
-    assert wrong[1] == 0
+    assert wrong[0] > ties(tmp_path / "int8")
+    assert wrong[1] <= ties(tmp_path / "yaml")
+
+
+def ties(folder) -> int:
+    """Integers of all layers that lie in the middle between two others before rounding."""
+    found = 0
+    for row in json.loads((folder / "manifest.json").read_text())["layers"]:
+        with np.load(folder / row["file"]) as a:
+            how = [row["attributes"][key] for key in ("strides", "dilations", "pads", "group")]
+            sums = accumulate(Layer(a["w"], a["bias"], *how), a["x"]).astype(np.int64)
+            by_channel = (1, -1, *[1] * (sums.ndim - 2))
+            whole = 1 << a["shift"].reshape(by_channel)
+            found += int((2 * (sums * a["multiplier"].reshape(by_channel) % whole) == whole).sum())
+    return found
 
 
 def test_the_device_that_the_model_is_for(model, tmp_path):

@@ -13,7 +13,7 @@ from npuconv.plan.crossings import readers
 if TYPE_CHECKING:
     from npuconv.model.conv import Window
     from npuconv.model.core import Model
-    from npuconv.model.types import Node
+    from npuconv.model.types import Node, Tensor
     from npuconv.passes._context import PassContext
     from npuconv.plan import Plan
 
@@ -60,13 +60,13 @@ def _pad(model: Model, ctx: PassContext, plan: Plan, convs: list[Node]) -> int:
     before = f"Conv, pads={flat_pads(win.pads)}"
     after = f"Pad {flat_pads(win.pads)} on the host + Conv without pads"
     with ctx.rewrite(model, convs, before, after) as record:
-        record.note = _more(win, plan, query.producer(source))
         inputs = [source, edit.integers(model, f"{source.name}/pads", flat_pads(amounts))]
         shape = None if win.input is None else _padded(win.input, win.pads)
         padded = edit.insert(model, "Pad", inputs, origin=convs, shape=shape)
         for conv in convs:
             edit.set_input(conv, 0, padded)
             conv.attrs["pads"] = list(none)
+        record.note = _more(win, plan, source)
     return 1
 
 
@@ -88,8 +88,9 @@ def _padded(dims: tuple[int | str | None, ...], pads: Pairs) -> tuple[int | str 
     return (*dims[:2], *spatial)
 
 
-def _more(win: Window, plan: Plan, maker: Node | None) -> str:
+def _more(win: Window, plan: Plan, source: Tensor) -> str:
     """How much more crosses to the device, and from it where it makes the tensor itself."""
+    maker = query.producer(source)
     round_trip = maker is not None and plan.placement.get(id(maker)) == "device"
     if win.input is None or any(not isinstance(d, int) for d in win.input[1:]):
         return _ROUND_TRIP if round_trip else _ZEROS
@@ -98,4 +99,6 @@ def _more(win: Window, plan: Plan, maker: Node | None) -> str:
         before, after = before * int(old or 0), after * int(new or 0)
     if round_trip:
         return f"{before} bytes cross to the host, {after} back to the device"
-    return f"{after - before} bytes more cross to the device"
+    # Where others read the tensor as it is, both forms of it cross.
+    both = any(plan.on_device(node) for node in query.consumers(source))
+    return f"{after if both else after - before} bytes more cross to the device"

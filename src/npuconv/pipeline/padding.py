@@ -83,10 +83,8 @@ def _candidates(work: Legalized) -> dict[str, list[Node]]:
         return {}
     found = {}
     for name, convs in readers(work.plan).items():
-        padded = [conv for conv in convs if _pads(conv)]
-        # Of what others read as it is, the host would have to hand over two forms.
-        alone = len(padded) == len(convs) or _asked(work.options) == "all"
-        if alone and len({_pads(conv) for conv in padded}) == 1 and _may(work, padded[0]):
+        padded = [conv for conv in convs if _pads(conv)]  # the others read it as it is
+        if len({_pads(conv) for conv in padded}) == 1 and _may(work, padded[0]):
             found[name] = padded
     return found
 
@@ -105,7 +103,7 @@ def _may(work: Legalized, reader: Node) -> bool:
 def _asked(options: Options) -> str:
     """Where layers run several times, the host stands between them anyway."""
     bought = options.min_sqnr is not None or bool(options.max_extra_macs)
-    return options.pad_on_host or ("all" if bought else "inputs")
+    return options.pad_on_host or ("all" if bought else "host")
 
 
 def _pads(conv: Node) -> tuple[int, ...]:
