@@ -6,7 +6,7 @@ from onnx import defs
 
 from asserts import read
 from builders import Net
-from npuconv.model import edit
+from npuconv.model import edit, order
 from npuconv.model.core import HOLDERS
 from zoo import ZOO
 
@@ -27,10 +27,10 @@ def test_nodes_by_operator():
     tensor = edit.insert(model, "Exp", [model.graph.inputs[0]], origin=[model.nodes()[0]])
     assert [n.op for n in model.nodes("Exp", "Abs")] == ["Abs", "Exp"]
     edit.set_input(model.nodes()[0], 0, tensor)
-    edit.sweep(model)
+    order.sweep(model)
     assert [n.op for n in model.nodes("Exp", "Abs")] == ["Exp", "Abs"]
     edit.bypass(model, model.nodes("Neg")[0])
-    edit.sweep(model)
+    order.sweep(model)
     assert model.nodes("Neg") == []
 
 

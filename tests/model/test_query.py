@@ -8,7 +8,7 @@ from onnx import TensorProto
 
 from asserts import read
 from builders import Net
-from npuconv.model import edit, query
+from npuconv.model import edit, order, query
 
 
 @pytest.fixture
@@ -93,6 +93,6 @@ def test_domains(model):
     relu.domain = "com.example"
     assert query.qualified(relu) == "com.example.Relu"
     assert query.attribute(relu, "alpha", 0.5) == 0.5
-    edit.sweep(model)  # as after every pass
+    order.sweep(model)  # as after every pass
     assert model.nodes("Relu", domain="com.example") == [relu]
     assert model.nodes("Relu") == []

@@ -17,7 +17,7 @@ from asserts import read, run_pass, same_numbers
 from builders import Net, digits
 from npuconv import executor
 from npuconv.errors import OutputError
-from npuconv.model import edit, load, save, store
+from npuconv.model import edit, load, order, save, store
 
 
 def annotated():
@@ -80,7 +80,7 @@ def test_node_doc_string_survives():
     new = edit.add_node(model, "Conv", list(conv.inputs), [], origin=[conv])
     edit.take_over_outputs(conv, new)
     edit.disconnect(conv)
-    edit.sweep(model)
+    order.sweep(model)
     assert save.to_proto(model).graph.node[0].doc_string == "of the node"
 
 

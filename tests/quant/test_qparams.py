@@ -170,8 +170,3 @@ def test_refuses_what_is_not_finite() -> None:
         qp.quantize_layer([[1.0]], [np.inf], 1.0)
     with pytest.raises(ModelError, match="too large"):
         qp.quantize_bias([3e38], 1e-37, [1.0])
-
-
-def test_qparams_is_a_value() -> None:
-    """Equal numbers make equal QParams, and the zero point is 0 unless given."""
-    assert qp.QParams(np.float32(2)) == qp.QParams(np.float32(2), 0)

@@ -9,7 +9,6 @@ import numpy as np
 
 from npuconv.model import query
 from npuconv.model.core import Model, NodeMeta
-from npuconv.model.order import detach, ordered, unused
 from npuconv.model.types import Constant, Graph, Node, Tensor, Variable
 
 
@@ -235,17 +234,3 @@ def bypass(model: Model, node: Node) -> None:
     redirect(source, result)
     index = next(i for i, t in enumerate(maker.outputs) if t is source)
     maker.outputs[index] = result
-
-
-def sweep(model: Model) -> int:
-    """Forget unused nodes and put the rest in topological order, stably.
-
-    Returns:
-        How many nodes went.
-    """
-    nodes = list(model.graph.nodes)
-    dead = unused(model, nodes)
-    detach(list(dead.values()))
-    kept = [n for n in nodes if id(n) not in dead]
-    model.settle(ordered(kept))
-    return len(nodes) - len(kept)

@@ -11,6 +11,20 @@ from npuconv.model.types import Graph, Node
 _readers = attrgetter("outputs")
 
 
+def sweep(model: Model) -> int:
+    """Forget unused nodes and put the rest in topological order, stably.
+
+    Returns:
+        How many nodes went.
+    """
+    nodes = list(model.graph.nodes)
+    dead = unused(model, nodes)
+    detach(list(dead.values()))
+    kept = [n for n in nodes if id(n) not in dead]
+    model.settle(ordered(kept))
+    return len(nodes) - len(kept)
+
+
 def unused(model: Model, nodes: list[Node]) -> dict[int, Node]:
     """The nodes that make nothing that is read, except by others of the kind."""
     members = {id(n) for n in nodes}

@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable
 
 from npuconv.errors import InternalError, NpuconvError
-from npuconv.model import edit, shapes, verify
+from npuconv.model import shapes, verify
 from npuconv.model.core import Model
+from npuconv.model.order import sweep
 from npuconv.passes import PASSES, Pass, Phase
 from npuconv.passes import _measure as measuring
 from npuconv.passes._context import PassContext
@@ -89,7 +90,7 @@ def run_pass(
     if not fired:
         return 0
     if item.rewires:
-        edit.sweep(model)
+        sweep(model)
         verify.check_model(model, after=item.name)
     measuring.measure(ctx.rewrites[first:])
     if item.infers:

@@ -12,7 +12,7 @@ from npuconv import executor
 from npuconv.config import Options
 from npuconv.diagnostics import Finding, Severity, Status
 from npuconv.errors import ModelError
-from npuconv.model import bounds, edit, load, query, save, shapes
+from npuconv.model import bounds, load, order, query, save, shapes
 from npuconv.passes import Pass, Phase, _manager
 from npuconv.passes._context import PassContext
 from npuconv.pipeline import kept, planned, selection
@@ -159,13 +159,13 @@ def _rewrite(work: Legalized, tracker: Tracker) -> None:
         work.timings.append((item.name, seconds))
         tracker.step(item.name, _rules(work))
 
-    if edit.sweep(work.model):  # here, or the first pass that fires would get the credit
+    if order.sweep(work.model):  # here, or the first pass that fires would get the credit
         tracker.step(SWEEP, _rules(work))
     for phase in (Phase.CANONICALIZE, Phase.LEGALIZE):
         _manager.run_phase(work.model, phase, work.ctx, after_pass)
         if phase == Phase.CANONICALIZE:
             work.before.settle(work.model, work.target, tracker.open_errors())
-    if edit.sweep(work.model):
+    if order.sweep(work.model):
         tracker.step(SWEEP, _rules(work))
 
 

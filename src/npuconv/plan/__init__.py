@@ -1,9 +1,11 @@
 """Which node runs where, which tensors are int8, and what that costs."""
 
+from npuconv.plan.carried import EXACT_ON_INT8, data_inputs
 from npuconv.plan.costs import Cost, cost, macs, parameters, weight_bytes
 from npuconv.plan.crossings import Crossings, Port, bytes_of, crossings, readers, transitions
+from npuconv.plan.groups import Group
 from npuconv.plan.memory import Peak, peak
-from npuconv.plan.placement import EXACT_ON_INT8, Group, Placement, Plan, data_inputs, make_plan
+from npuconv.plan.placement import Placement, Plan, make_plan
 from npuconv.plan.subgraphs import Subgraph, subgraphs
 
 __all__ = [

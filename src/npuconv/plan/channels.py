@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.model import query
 from npuconv.plan._follow import Line, extent, follow
-from npuconv.plan.placement import data_inputs
+from npuconv.plan.carried import data_inputs
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node, Tensor

@@ -15,44 +15,16 @@ from typing import TYPE_CHECKING, Literal
 
 from npuconv.facts import DECIDED_LATER
 from npuconv.model import facts, query
+from npuconv.plan.carried import carries
+from npuconv.plan.groups import Group, groups
 
 if TYPE_CHECKING:
     from npuconv.facts import Facts
     from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
+    from npuconv.model.types import Node
     from npuconv.target import Target
 
 Placement = Literal["device", "host", "undocumented"]
-
-# Operators whose int8 form gives the same integers as the float form on integer multiples
-# of one scale. The value is the number of data inputs; None: all of them.
-EXACT_ON_INT8: dict[str, int | None] = {
-    "Relu": 1,
-    "Clip": 1,
-    "MaxPool": 1,
-    "Pad": 1,
-    "Reshape": 1,
-    "Flatten": 1,
-    "Squeeze": 1,
-    "Unsqueeze": 1,
-    "Transpose": 1,
-    "Slice": 1,
-    "Split": 1,
-    "Gather": 1,
-    "DepthToSpace": 1,
-    "SpaceToDepth": 1,
-    "Resize": 1,
-    "Concat": None,
-}
-
-
-@dataclass
-class Group:
-    """Tensors that share one scale."""
-
-    name: str  # of the first tensor
-    tensors: list[str] = field(default_factory=list)
-    ends: list[str] = field(default_factory=list)  # whose values decide the range
 
 
 @dataclass
@@ -114,11 +86,11 @@ def make_plan(
         if _on_device(node, target, off):
             plan.device.append(node)
             int8.add(id(node.outputs[0]))
-        elif node.name not in apart and _is_carried(node, int8):
+        elif node.name not in apart and carries(node, int8):
             plan.carried.append(node)
             int8.update(id(t) for t in node.outputs)
     _place(model, plan, target, blocked, kept)
-    plan.groups = _groups(model, plan)
+    plan.groups = groups(model, plan.device, plan.carried)
     return plan
 
 
@@ -128,41 +100,6 @@ def _on_device(node: Node, target: Target, off: set[str]) -> bool:
         and target.operator(node.op, node.domain or "") is not None
         and node.name not in off
     )
-
-
-def data_inputs(node: Node) -> list[Tensor]:
-    """The inputs of a carried operator that hold values, not shapes or bounds."""
-    return list(node.inputs)[: EXACT_ON_INT8[node.op]]
-
-
-def _is_carried(node: Node, int8: set[int]) -> bool:
-    if node.op not in EXACT_ON_INT8 or not query.is_standard(node):
-        return False
-    if not all(id(t) in int8 for t in data_inputs(node)):
-        return False
-    if node.op == "Resize":
-        return str(query.attribute(node, "mode", "nearest")) == "nearest" and not _has_roi(node)
-    if node.op == "MaxPool":
-        return len(node.outputs) == 1 and not query.attribute(node, "storage_order", 0)
-    if node.op == "Pad":
-        return _pads_with_constant(node)
-    if node.op == "Clip":
-        return all(
-            query.input_of(node, i) is None or query.scalar_input(node, i) is not None
-            for i in (1, 2)
-        )
-    return True
-
-
-def _has_roi(node: Node) -> bool:
-    mode = str(query.attribute(node, "coordinate_transformation_mode", ""))
-    return mode == "tf_crop_and_resize"
-
-
-def _pads_with_constant(node: Node) -> bool:
-    mode = str(query.attribute(node, "mode", "constant"))
-    given = query.input_of(node, 2)
-    return mode == "constant" and (given is None or query.scalar_input(node, 2) is not None)
 
 
 def _place(
@@ -210,42 +147,3 @@ def _facts(node: Node) -> Facts:
 def _follows_device(node: Node, plan: Plan) -> bool:
     maker = query.producer(node.inputs[0])
     return maker is not None and plan.on_device(maker)
-
-
-class _Sets:
-    """Disjoint sets of tensor names."""
-
-    def __init__(self) -> None:
-        self._parent: dict[str, str] = {}
-
-    def find(self, name: str) -> str:
-        self._parent.setdefault(name, name)
-        while self._parent[name] != name:
-            self._parent[name] = self._parent[self._parent[name]]
-            name = self._parent[name]
-        return name
-
-    def join(self, a: str, b: str) -> None:
-        self._parent[self.find(b)] = self.find(a)
-
-
-def _groups(model: Model, plan: Plan) -> list[Group]:
-    """Tensors joined by carried operators, in the order in which they are made."""
-    sets = _Sets()
-    tensors: dict[str, Tensor] = {}
-    for node in plan.device:
-        for tensor in (node.inputs[0], node.outputs[0]):
-            tensors.setdefault(tensor.name, tensor)
-    for node in plan.carried:
-        for tensor in node.outputs:
-            tensors.setdefault(tensor.name, tensor)
-            for source in data_inputs(node):
-                sets.join(source.name, tensor.name)
-    groups: dict[str, Group] = {}
-    carried = {id(n) for n in plan.carried}
-    for name, tensor in tensors.items():
-        group = groups.setdefault(sets.find(name), Group(name))
-        group.tensors.append(name)
-        if model.is_output(tensor) or any(id(c) not in carried for c in tensor.outputs):
-            group.ends.append(name)
-    return list(groups.values())

@@ -24,14 +24,6 @@ _MARGIN = 1 + 2.0**-20
 
 
 @dataclass(frozen=True)
-class QParams:
-    """Size of one step (above 0), and the integer, -128..127, that stands for 0.0."""
-
-    scale: np.float32
-    zero_point: int = 0
-
-
-@dataclass(frozen=True)
 class QuantizedLayer:
     """Weights and bias of a convolution as the device takes them.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageOps
 
 from npuconv import limits
 from npuconv.config import Preprocess
@@ -18,19 +17,10 @@ from npuconv.errors import CalibrationError
 from npuconv.samples import decoded
 from npuconv.samples.decoded import Decoded, Pixels
 from npuconv.samples.feeds import Feed, InputSpec, Samples, choose
+from npuconv.samples.image_files import NOT_READ, check_header, unreadable
 from npuconv.samples.normalize import Floats, normalization
-from npuconv.samples.reading import check_ordinary
 
 Size = tuple[int, int]
-
-_NOT_READ = (
-    OSError,
-    SyntaxError,
-    ValueError,
-    EOFError,
-    struct.error,
-    Image.DecompressionBombError,
-)
 
 
 @dataclass(frozen=True)
@@ -84,7 +74,7 @@ def open_images(
     plan = make_plan(label, inputs, preprocess)
     batch = plan.spec.batch
     for file in files:
-        _check_header(file, limits.present().image_pixels)
+        check_header(file, limits.present().image_pixels)
     if len(files) < batch:
         raise CalibrationError(f"{label}: {len(files)} images do not fill a batch of {batch}")
     found = list(notes)
@@ -134,8 +124,8 @@ def read_image(file: Path, plan: Plan, kept: Decoded | None = None) -> Floats:
     try:
         decode = partial(_pixels, file, plan)
         pixels = kept.get(file, decode) if kept else decode()
-    except _NOT_READ as error:
-        raise _unreadable(file, error) from None
+    except NOT_READ as error:
+        raise unreadable(file, error) from None
     _check_size(str(file), (pixels.shape[0], pixels.shape[1]), plan)
     values = pixels.astype(np.float32).reshape(*pixels.shape[:2], -1)
     values = (values - plan.mean) / plan.std
@@ -227,29 +217,3 @@ def _check_size(label: str, size: Size, plan: Plan) -> None:
             f" {plan.spec.wanted}",
             hint="give --resize HEIGHT,WIDTH, or leave out --resize and --crop",
         )
-
-
-def _check_header(file: Path, most: int) -> None:
-    check_ordinary(file)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the library's remarks are not for the user
-            with Image.open(file) as image:
-                pixels = image.width * image.height
-    except _NOT_READ as error:
-        raise _unreadable(file, error) from None
-    if pixels > most:
-        text = f"{file}: has {image.width} x {image.height} pixels, over {most}"
-        raise CalibrationError(text, hint=limits.hint("image_pixels"))
-
-
-def _unreadable(file: Path, error: Exception) -> CalibrationError:
-    if isinstance(error, Image.DecompressionBombError):
-        cause = "larger than Pillow's limit against decompression bombs"
-    elif isinstance(error, UnidentifiedImageError):
-        cause = "not an image"
-    else:
-        cause = getattr(error, "strerror", None) or str(error)
-    missing = isinstance(error, FileNotFoundError)
-    hint = "" if missing else "remove the file, or save it again as .png or .jpg"
-    return CalibrationError(f"{file}: {cause}", hint=hint)
