@@ -114,6 +114,30 @@ def test_what_more_samples_would_show():
     assert widened(drawn(0.5))[1] == drawn(0.5).highs
 
 
+def several(samples: int) -> Statistics:
+    """One value of 20 classes in every sample; the largest are those of one class each."""
+    rng = np.random.default_rng(0)
+    values = np.exp(rng.normal(0, 0.3, (20, samples))).astype(np.float32)
+    return Statistics(
+        name="t", axis=1, lows=0 * values.min(1), highs=values.max(1), means=values.mean(1),
+        squares=(values**2).mean(1), values=values, samples=samples, count=samples,
+        numbers=np.arange(samples), widths=np.ones(samples, np.int64),
+    )  # fmt: skip
+
+
+def test_an_output_may_go_beyond_all_that_was_seen_of_any_channel():
+    """A sample that is surer than all before; the more there were, the less likely."""
+    stats = several(28)
+    plain, shown = widened(stats)[1], widened(stats, shown=True)[1]
+    largest = stats.highs.max()
+    assert plain.max() == pytest.approx(largest)
+    assert (shown > plain).all()
+    assert 1.01 * largest < shown.max() < 1.3 * largest
+    assert widened(stats, shown=True)[0].tolist() == [0] * 20
+    more = several(1000)
+    assert widened(more, shown=True)[1].max() < 1.02 * more.highs.max()
+
+
 def test_two_samples_foretell_nothing():
     """Nor does one."""
     stats = drawn(0.5, samples=2)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from npuconv.model import query
+from npuconv.plan.shown import shown
 from npuconv.tuning.bounds import CUTTING, upper_bound
 from npuconv.tuning.margins import OUTLOOK, widened
 from npuconv.tuning.readers import Reader, reader_of
@@ -87,9 +88,9 @@ def demands(
     bounds = {t.name: upper_bound(n) for n in plan.carried if n.op in CUTTING for t in n.outputs}
     # With one scale a Clip has integers for bounds, and need not end where int8 ends.
     cutting = {name: bound for name, bound in bounds.items() if name not in centred}
-    readers = _readers(plan)
+    readers, last = _readers(plan), {group.name for group in shown(model, plan)}
     for group in plan.groups:
-        demand = _demand(group, channels, stats)
+        demand = _demand(group, channels, stats, group.name in last)
         _constrain(demand, group, channels, padded, filled, cutting)
         for name in group.tensors:
             for conv in readers.get(name, ()):
@@ -118,7 +119,9 @@ def _readers(plan: Plan) -> dict[str, list[Node]]:
     return found
 
 
-def _demand(group: Group, channels: Channels, stats: Mapping[str, Statistics]) -> Demand:
+def _demand(
+    group: Group, channels: Channels, stats: Mapping[str, Statistics], last: bool
+) -> Demand:
     members: dict[int, list[tuple[Statistics, int]]] = {}
     for name in group.tensors:
         for slot in channels.slots(name):
@@ -128,7 +131,7 @@ def _demand(group: Group, channels: Channels, stats: Mapping[str, Statistics]) -
             members[slot].append((stats[name], channel))
     slots = sorted(members)
     rows = [members[s] for s in slots]
-    lows, highs = _extremes(group, channels, stats, rows, 1.0)
+    lows, highs = _extremes(group, channels, stats, rows, 1.0, last)
     return Demand(
         group.name,
         slots,
@@ -137,7 +140,7 @@ def _demand(group: Group, channels: Channels, stats: Mapping[str, Statistics]) -
         _values(rows),
         np.zeros(len(slots), bool),
         np.full(len(slots), np.inf),
-        _extremes(group, channels, stats, rows, OUTLOOK),
+        _extremes(group, channels, stats, rows, OUTLOOK, last),
     )
 
 
@@ -147,9 +150,13 @@ def _extremes(
     stats: Mapping[str, Statistics],
     rows: list[list[tuple[Statistics, int]]],
     outlook: float,
+    last: bool,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Of every slot: those of the channel that reaches farthest."""
-    wide = {name: widened(stats[name], channels.families(name), outlook) for name in group.ends}
+    wide = {
+        name: widened(stats[name], channels.families(name), outlook, shown=last)
+        for name in group.ends
+    }
     lows = [min((float(wide[s.name][0][c]) for s, c in row), default=0.0) for row in rows]
     highs = [max((float(wide[s.name][1][c]) for s, c in row), default=0.0) for row in rows]
     return np.asarray(lows), np.asarray(highs)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     Doubles = NDArray[np.float64]
 
 OUTLOOK = 3.0  # times as many samples, of which the extremes are foreseen
+_FEW = 3  # samples, below which nothing is foreseen
 _SILENT = 0.02  # of a channel's reach: samples in which it reaches less far are all alike
 ENOUGH = 300.0  # independent values after which half of a channel's range is believed
 _LEAST = 0.02
@@ -41,7 +42,11 @@ def _active(stats: Statistics) -> Doubles:
 
 
 def widened(
-    stats: Statistics, families: Sequence[int] = (), outlook: float = 1.0
+    stats: Statistics,
+    families: Sequence[int] = (),
+    outlook: float = 1.0,
+    *,
+    shown: bool = False,
 ) -> tuple[Doubles, Doubles]:
     """Extremes with a margin where a channel was seen too little.
 
@@ -55,49 +60,77 @@ def widened(
             of one family where they are not given.
         outlook: the extremes are those of so many times as many samples, as far as the
             difference between samples foretells them.
+        shown: whether outputs show the tensor. Then the largest of a family is foreseen as
+            well: the logit of a sample that is surer than all before must not be cut off.
 
     Returns:
         float64 lows and highs [C]; an end at 0, where an activation cuts all of them off,
         stays.
     """
-    lows, highs = stats.lows.astype(np.float64), stats.highs.astype(np.float64)
+    ends = -stats.lows.astype(np.float64), stats.highs.astype(np.float64)
+    lows, highs = ends
+    seen = _reaches(-stats.values, stats), _reaches(stats.values, stats)
     if outlook > 1:
-        lows = lows * _foreseen(-stats.values, stats, outlook)
-        highs = highs * _foreseen(stats.values, stats, outlook)
+        lows = lows * _growth(seen[0], stats.samples, outlook)
+        highs = highs * _growth(seen[1], stats.samples, outlook)
     weight = unseen(stats)
     if weight.max(initial=0.0) < _LEAST or stats.channels == 1:
-        return lows, highs
+        return -lows, highs
     which = np.unique(families or np.zeros(stats.channels), return_inverse=True)[1]
-    least = _SILENT * np.maximum(-lows, highs)
-    return -_towards(-lows, least, which, weight), _towards(highs, least, which, weight)
+    least = _SILENT * np.maximum(*ends)
+    samples = stats.samples if shown and outlook == 1 else 0
+    below, above = (
+        _farthest(*pair, which, samples) for pair in zip((lows, highs), seen, strict=True)
+    )
+    return -_towards(lows, least, below, weight), _towards(highs, least, above, weight)
 
 
-def _towards(reach: Doubles, least: Doubles, which: NDArray[np.intp], weight: Doubles) -> Doubles:
+def _towards(reach: Doubles, least: Doubles, most: Doubles, weight: Doubles) -> Doubles:
     """Part of the way, in the logarithm, to the largest of the family.
 
     An end that a channel does not reach at all counts as ``least``, if others reach it.
     """
-    most = np.zeros(int(which.max()) + 1)
-    np.maximum.at(most, which, reach)
     live = np.maximum(reach, least)
-    wide = np.maximum(live, 1e-30) ** (1 - weight) * most[which] ** weight
-    inside = np.clip(wide, reach, np.maximum(most[which], reach))  # powers are not exact
-    return np.where(most[which] > 0, inside, reach)
+    wide = np.maximum(live, 1e-30) ** (1 - weight) * most**weight
+    inside = np.clip(wide, reach, np.maximum(most, reach))  # powers are not exact
+    return np.where(most > 0, inside, reach)
 
 
-def _foreseen(values: NDArray[np.float32], stats: Statistics, outlook: float) -> Doubles:
-    """What the largest value of each channel grows by [C], at least 1.
+def _farthest(reach: Doubles, seen: Doubles, which: NDArray[np.intp], samples: int) -> Doubles:
+    """How far any channel of its family may reach, for each channel [C].
 
-    The logarithm of how far a sample reaches is taken for normal. Its deviation is that of
-    the values that are kept of every sample.
+    The largest that few samples have shown is the largest of few numbers, too. With 0 samples
+    nothing is foreseen.
     """
-    if len(stats.widths) < 3 or stats.samples < 3:
-        return np.ones(stats.channels)
+    most, each = np.zeros(int(which.max()) + 1), np.zeros((int(which.max()) + 1, seen.shape[1]))
+    np.maximum.at(most, which, reach)
+    np.maximum.at(each, which, seen)
+    return np.asarray((most * _growth(each, samples, OUTLOOK))[which], np.float64)
+
+
+def _reaches(values: NDArray[np.float32], stats: Statistics) -> Doubles:
+    """How far each channel reaches in every sample of which values are kept [C, samples]."""
+    if not values.size:
+        return np.zeros((stats.channels, 0))
     starts = np.cumsum(stats.widths) - stats.widths
-    reach = np.maximum.reduceat(values, starts, axis=1).astype(np.float64)
+    return np.maximum.reduceat(values, starts, axis=1).astype(np.float64)
+
+
+def _growth(reach: Doubles, samples: int, outlook: float) -> Doubles:
+    """What the largest of each row grows by with more samples [K], at least 1.
+
+    The logarithm of how far a sample reaches is taken for normal.
+
+    Args:
+        reach: of samples, those of which values are kept [K, kept].
+        samples: how many there were.
+        outlook: the extremes are those of so many times as many.
+    """
+    if reach.shape[1] < _FEW or samples < _FEW:
+        return np.ones(len(reach))
     most = np.maximum(reach.max(axis=1, keepdims=True), 1e-30)
     deviation = np.log(np.maximum(reach / most, _SILENT)).std(axis=1)
-    rise = _largest(outlook * stats.samples) - _largest(stats.samples)
+    rise = _largest(outlook * samples) - _largest(samples)
     return np.asarray(np.exp(rise * deviation), np.float64)
 
 
