@@ -75,6 +75,13 @@ def prepare(
     }
 
 
+def prepared(proto: onnx.ModelProto) -> tuple[Model, PassContext]:
+    """A legal model that is planned and calibrated."""
+    model, ctx = read(proto), context()
+    prepare(model, ctx)
+    return model, ctx
+
+
 def quantize(
     model: Model, ctx: PassContext, plain: Mapping[str, float] = MappingProxyType({})
 ) -> None:

@@ -8,11 +8,8 @@ import pytest
 from asserts import context, read, run, run_pass
 from builders import Net
 from npuconv.model import save
-from npuconv.model.core import Model
-from npuconv.passes._context import PassContext
 from npuconv.plan import make_plan
-from plans import prepare as prepare
-from plans import quantize
+from plans import prepare, prepared, quantize
 
 NAME = "drop-saturated"
 
@@ -56,12 +53,6 @@ SILENT = [
     lambda: image().op("Sigmoid").op("Relu").conv(weight=(4, 4, 3, 3)).model(),
     lambda: Net(x=(1, 3, 8, 8)).op("Relu").model(),
 ]
-
-
-def prepared(proto: object) -> tuple[Model, PassContext]:
-    model, ctx = read(proto), context()
-    prepare(model, ctx)
-    return model, ctx
 
 
 @pytest.mark.parametrize("build", FIRES)

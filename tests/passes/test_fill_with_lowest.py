@@ -8,10 +8,7 @@ import pytest
 from asserts import context, read, run, run_pass
 from builders import Net
 from npuconv.model import query, save
-from npuconv.model.core import Model
-from npuconv.passes._context import PassContext
-from plans import prepare as prepare
-from plans import quantize
+from plans import prepared, quantize
 
 NAME = "fill-with-lowest"
 AROUND = [0, 0, 1, 1, 0, 0, 1, 1]
@@ -37,12 +34,6 @@ SILENT = [
     lambda: padded("Relu").conv("t1", (4, 4, 3, 3), pads=[1] * 4, to="u").output("u", "t3").model(),
     lambda: Net(x=(1, 3, 8, 8)).pad(AROUND).model(),
 ]
-
-
-def prepared(proto: object) -> tuple[Model, PassContext]:
-    model, ctx = read(proto), context()
-    prepare(model, ctx)
-    return model, ctx
 
 
 @pytest.mark.parametrize("build", FIRES)
