@@ -95,6 +95,11 @@ def test_what_the_device_makes_only_if_wanted():
     assert pads(convert(built=built)) == []
     on, off = convert(built=built, pad_on_host="all"), convert(built=built)
     assert pads(on) == ["second"]
+    fine, coarse = (
+        next(t for t in r.report.quantization.tensors if t.name == "t0") for r in (on, off)
+    )
+    assert (fine.zero_point, coarse.zero_point) == (-128, 0)
+    assert 2 * fine.scale == pytest.approx(coarse.scale, rel=0.01)
     assert on.report.accuracy.sqnr_db > off.report.accuracy.sqnr_db + 1
     (pad,) = [n for n in on.model.graph.node if n.op_type == "Pad"]
     (fill,) = [t for t in on.model.graph.initializer if t.name == pad.input[2]]

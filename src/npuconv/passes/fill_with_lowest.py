@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from npuconv.model.types import Node
     from npuconv.passes._context import PassContext
 
-_LOWEST = -128
-
 
 @model_pass(Phase.QUANTIZE)
 def fill_with_lowest(model: Model, ctx: PassContext) -> int:
@@ -31,11 +29,12 @@ def _fill(model: Model, ctx: PassContext, node: Node) -> int:
     import numpy as np
 
     from npuconv.model import edit
+    from npuconv.quant.encoding import LOWEST
 
     encoding = ctx.encodings.get(node.outputs[0].name)
-    if encoding is None or not (encoding.zeros == _LOWEST).all():
+    if encoding is None or not (encoding.zeros == LOWEST).all():
         return 0
-    value = np.asarray(_LOWEST * encoding.nominal, np.float32)
+    value = np.asarray(LOWEST * encoding.nominal, np.float32)
     if query.scalar_input(node, 2) == value:
         return 0
     edit.set_input(node, 2, edit.constant(model, f"{node.name}/lowest", value))

@@ -58,6 +58,7 @@ class _Sets:
         self._parent: dict[str, str] = {}
 
     def find(self, name: str) -> str:
+        """The name that stands for all those it was joined with."""
         self._parent.setdefault(name, name)
         while self._parent[name] != name:
             self._parent[name] = self._parent[self._parent[name]]
@@ -65,4 +66,5 @@ class _Sets:
         return name
 
     def join(self, a: str, b: str) -> None:
+        """Let both be in one set."""
         self._parent[self.find(b)] = self.find(a)
