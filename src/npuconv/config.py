@@ -82,11 +82,12 @@ class Options(_Strict):
     offload: bool = Field(
         True, description="turn what is a convolution in disguise into one the device takes"
     )
-    pad_on_host: Literal["inputs", "host", "all", "never"] | None = Field(
+    pad_on_host: Literal["auto", "inputs", "host", "all", "never"] | None = Field(
         None,
         description="what the host may pad, where samples show finer steps by that: inputs of "
-        "the model, or all tensors of the host, or also what the device makes for itself; "
-        "by default host, or all with --max-extra-macs or --min-sqnr",
+        "the model, or all tensors of the host, or also what the device makes for itself, auto "
+        "only where that is too coarse; by default auto, or all with --max-extra-macs or "
+        "--min-sqnr",
     )
     prefer: tuple[Form, ...] = Field(
         (),

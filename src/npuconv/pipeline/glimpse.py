@@ -1,0 +1,120 @@
+"""A few samples, and what they show of the tensors that convolutions read."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from npuconv import executor
+from npuconv.model import query
+from npuconv.pipeline.accuracy import with_outputs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import onnx
+    from numpy.typing import NDArray
+
+    from npuconv.model.types import Node
+    from npuconv.samples import Feed
+
+CHANNELS = 1
+
+
+@dataclass
+class Glimpse:
+    """What was seen of one tensor.
+
+    Attributes:
+        shape: of the last sample.
+        lows: smallest values of its channels.
+        highs: largest.
+        noise: what rounding with zero point 0 puts into the convolutions that read it.
+        signal: of those, around the mean of each channel: a constant tells nothing.
+    """
+
+    shape: tuple[int, ...]
+    lows: NDArray[np.float64]
+    highs: NDArray[np.float64]
+    noise: float = 0.0
+    signal: float = 0.0
+
+    @property
+    def sqnr_db(self) -> float:
+        """What its own rounding leaves of the convolutions that read it, dB."""
+        if self.noise <= 0 or self.signal <= 0:
+            return math.inf
+        return 10 * math.log10(self.signal / self.noise)
+
+
+def glimpse(
+    proto: onnx.ModelProto,
+    readers: Mapping[str, Sequence[Node]],
+    weighed: Iterable[str],
+    samples: Iterable[Feed],
+) -> dict[str, Glimpse]:
+    """Run samples, and look at tensors.
+
+    Args:
+        proto: the legal float model.
+        readers: convolutions by the tensor that they read, at least one for each.
+        weighed: tensors whose ``noise`` and ``signal`` are wanted.
+        samples: complete inputs.
+
+    Returns:
+        By tensor; nothing where the model cannot be run: calibration says why.
+    """
+    weighed = set(weighed)
+    results = [conv.outputs[0].name for name in weighed for conv in readers[name]]
+    given = {value.name for value in proto.graph.input}
+    inner = [name for name in dict.fromkeys([*readers, *results]) if name not in given]
+    session = executor.Session(with_outputs(proto, inner)) if inner else None
+    seen: dict[str, Glimpse] = {}
+    for feed in samples:
+        try:
+            made = {**feed, **(session.run(feed, inner) if session else {})}
+        except executor.RuntimeRefusedError:
+            return {}
+        for name, convs in readers.items():
+            seen[name] = _extremes(seen.get(name), made[name])
+            for conv in convs if name in weighed else ():
+                _weigh(seen[name], conv, made[name], made[conv.outputs[0].name])
+    return seen
+
+
+def _extremes(known: Glimpse | None, values: NDArray[np.float32]) -> Glimpse:
+    axes = tuple(axis for axis in range(values.ndim) if axis != CHANNELS)
+    lows, highs = values.min(axes).astype(np.float64), values.max(axes).astype(np.float64)
+    if known is None:
+        return Glimpse(values.shape, lows, highs)
+    known.shape = values.shape
+    known.lows, known.highs = np.minimum(known.lows, lows), np.maximum(known.highs, highs)
+    return known
+
+
+def _weigh(
+    seen: Glimpse, conv: Node, values: NDArray[np.float32], result: NDArray[np.float32]
+) -> None:
+    """Noise and signal in the output of one convolution, both summed over its channels."""
+    weight = query.constant_input(conv, 1)
+    if weight is None:
+        return
+    powers = np.square(weight, dtype=np.float64).reshape(*weight.shape[:2], -1).sum(axis=2)
+    errors = _errors(values, np.maximum(seen.highs, -seen.lows) / 127)
+    group = int(query.attribute(conv, "group", 1))
+    rows = np.repeat(errors.reshape(group, -1), len(powers) // group, axis=0)
+    seen.noise += float((powers * rows).sum())
+    axes = tuple(axis for axis in range(result.ndim) if axis != CHANNELS)
+    seen.signal += float(result.var(axes, dtype=np.float64).sum())
+
+
+def _errors(values: NDArray[np.float32], steps: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Mean square of what rounding to steps of each channel changes."""
+    scale = np.maximum(steps, np.finfo(np.float32).tiny).astype(np.float32)
+    along = scale.reshape(-1, *[1] * (values.ndim - 2))
+    off = np.rint(values / along) * along - values
+    axes = tuple(axis for axis in range(values.ndim) if axis != CHANNELS)
+    return np.asarray(np.square(off).mean(axes, dtype=np.float64))
