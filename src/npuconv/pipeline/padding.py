@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from npuconv.pipeline.legalize import Legalized
     from npuconv.samples import Samples
 
-FEW = 2  # samples that are looked at: signs of channels do not take many
-GAIN_DB = 2.0  # of finer steps; a tensor of only positive values gains 6
+FEW = 4  # samples that are looked at: signs of channels, and coarse steps, do not take many
+GAIN_DB = 1.0  # of finer steps; a tensor of only positive values gains 6
 MOST = 3.0  # times as many bytes of it may cross: small maps grow most, and are little
 # What the device makes for itself crosses only where its own steps would leave less than this
-# of the layer that reads it: noise of 1/40 of the signal. Most tensors leave 35 dB and more.
-POOR_DB = 32.0
+# of the layer that reads it: noise of 1/45 of the signal. Most tensors leave 35 dB and more.
+POOR_DB = 33.0
 
 
 def pad(work: Legalized, proto: onnx.ModelProto, samples: Samples) -> bool:
