@@ -95,6 +95,7 @@ class PassContext:
     verify: bool = True
     kept: frozenset[str] = frozenset()  # labels of source nodes that stay float, on the host
     to_pad: frozenset[str] = frozenset()  # tensors that the host had better pad
+    to_align: dict[str, np.ndarray] = field(default_factory=dict)  # how far 0 is off their grid
     current: str = ""
     plan: Plan | None = None  # quantize and lower only
     encodings: dict[str, Encoding] = field(default_factory=dict)  # by tensor; empty: weights only

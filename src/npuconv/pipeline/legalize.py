@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from npuconv.baseline import Key
     from npuconv.model.core import Model
+    from npuconv.quant.grid import Grid
     from npuconv.report.schema import Device, NodeInfo, Planned, TensorSpec
 
 
@@ -47,6 +48,7 @@ class Legalized:
     blocked: set[str] = field(default_factory=set)  # names of nodes kept off the device
     kept: dict[str, str] = field(default_factory=dict)  # labels kept float, and by what
     plan: Plan = field(default_factory=Plan)
+    grids: dict[str, Grid] = field(default_factory=dict)  # of tensors, before they were moved
     needs: list[Need] = field(default_factory=list)
     before: planned.Source = field(default_factory=planned.Source)
     planned: tuple[Planned, ...] = ()

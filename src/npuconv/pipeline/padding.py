@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from npuconv.model import query
-from npuconv.passes import Phase, _manager
-from npuconv.pipeline import kept
-from npuconv.pipeline.assemble import describe
+from npuconv.pipeline.aligning import pads
 from npuconv.pipeline.glimpse import glimpse
-from npuconv.plan import make_plan, readers
+from npuconv.pipeline.shared import share
+from npuconv.plan import readers
 from npuconv.quant.encoding import scales_for
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import onnx
     from numpy.typing import NDArray
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from npuconv.model.types import Node
     from npuconv.pipeline.glimpse import Glimpse
     from npuconv.pipeline.legalize import Legalized
+    from npuconv.quant.grid import Grid
     from npuconv.samples import Samples
 
 FEW = 4  # samples that are looked at: signs of channels, and coarse steps, do not take many
@@ -34,13 +36,16 @@ MOST = 3.0  # times as many bytes of it may cross: small maps grow most, and are
 POOR_DB = 33.0
 
 
-def pad(work: Legalized, proto: onnx.ModelProto, samples: Samples) -> bool:
+def pad(
+    work: Legalized, proto: onnx.ModelProto, samples: Samples, grids: Mapping[str, Grid]
+) -> bool:
     """Let the host pad the tensors where that leaves finer steps.
 
     Args:
         work: a legalized model; changed, and planned anew, if there is such a tensor.
         proto: the same model.
         samples: a few of them are run.
+        grids: of what comes from the outside, by the convolution that reads it.
 
     Returns:
         Whether anything was changed.
@@ -50,21 +55,17 @@ def pad(work: Legalized, proto: onnx.ModelProto, samples: Samples) -> bool:
     made = {t.name for node in (*work.plan.device, *work.plan.carried) for t in node.outputs}
     own = {name for name, convs in found.items() if _own(work, convs[0])}
     seen = glimpse(proto, found, own, samples[:FEW]) if found else {}
-    work.ctx.plan = work.plan
     work.ctx.to_pad = frozenset(
         name
         for name, one in seen.items()
         if _growth(one.shape, found[name][0]) <= MOST
-        and gain(one.lows, one.highs) >= GAIN_DB
+        and (gain(one.lows, one.highs) >= GAIN_DB or found[name][0].name in grids)
         # Between int8 tensors one integer is put around all channels: 0, or the lowest.
         and not (name in made and one.lows.min() < 0)
         and (name not in own or _worth_a_crossing(work.options, one))
     )
-    changed = bool(work.ctx.to_pad) and _manager.run_phase(work.model, Phase.SHARE, work.ctx) > 0
-    if changed:
-        names = kept.names(work.model, work.kept)
-        work.plan = make_plan(work.model, work.target, work.blocked, kept=names)
-        describe(work)
+    changed = bool(work.ctx.to_pad) and share(work)
+    work.ctx.to_pad = frozenset()
     work.timings.append(("pad-on-host", time.perf_counter() - start))
     return changed
 
@@ -90,8 +91,8 @@ def _candidates(work: Legalized) -> dict[str, list[Node]]:
         return {}
     found = {}
     for name, convs in readers(work.plan).items():
-        padded = [conv for conv in convs if _pads(conv)]  # the others read it as it is
-        if len({_pads(conv) for conv in padded}) == 1 and _may(work, padded[0]):
+        padded = [conv for conv in convs if pads(conv)]  # the others read it as it is
+        if len({pads(conv) for conv in padded}) == 1 and _may(work, padded[0]):
             found[name] = padded
     return found
 
@@ -116,13 +117,8 @@ def _asked(options: Options) -> str:
     return options.pad_on_host or ("all" if bought else "auto")
 
 
-def _pads(conv: Node) -> tuple[int, ...]:
-    amounts = tuple(int(p) for p in query.attribute(conv, "pads", ()) or ())
-    return amounts if any(amounts) else ()
-
-
 def _growth(shape: tuple[int, ...], conv: Node) -> float:
-    pads = _pads(conv)
-    spatial, half = shape[2:], len(pads) // 2
-    padded = [n + pads[k] + pads[k + half] for k, n in enumerate(spatial)]
+    around = pads(conv)
+    spatial, half = shape[2:], len(around) // 2
+    padded = [n + around[k] + around[k + half] for k, n in enumerate(spatial)]
     return math.prod(padded) / max(math.prod(spatial), 1)

@@ -13,7 +13,7 @@ from npuconv import emit, executor
 from npuconv.errors import InternalError, ModelError
 from npuconv.model import query, save
 from npuconv.passes import Phase, _manager
-from npuconv.pipeline import accuracy, matching, padding, ranges, tune
+from npuconv.pipeline import accuracy, aligning, matching, padding, ranges, tune
 from npuconv.pipeline.assemble import describe
 from npuconv.pipeline.budget import buy
 from npuconv.pipeline.calibrated import judge, judge_result
@@ -83,7 +83,8 @@ def _with_samples(
     if samples.synthetic:
         progress("synthetic", 0, len(samples))  # before anything else is said
     used, kept = _split(samples)
-    if padding.pad(work, float_proto, used):
+    on_grids = aligning.grids(work, used)
+    if padding.pad(work, float_proto, used, on_grids) | aligning.align(work, on_grids):
         float_proto = save.to_proto(work.model)
     judges = (kept or samples)[:HELD_OUT_MAX]
     found = ranges.calibrate(work, float_proto, used, kept, progress)

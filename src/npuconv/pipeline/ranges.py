@@ -84,7 +84,7 @@ def calibrate(
 
     ways = _ways(work, kept)
     with _timed(work, "ranges and weights"):
-        asked = demands(work.model, work.plan, channels, stats, whole, moments)
+        asked = demands(work.model, work.plan, channels, stats, whole, moments, work.grids)
         found = encode(work.plan, channels, asked, ways)
         trials = [
             Trial(each, partial(_tried, work, each, moments, way), roomy=way.roomy)

@@ -11,6 +11,7 @@ import numpy as np
 from npuconv.model import query
 from npuconv.plan.shown import shown
 from npuconv.tuning.bounds import CUTTING, upper_bound
+from npuconv.tuning.exact import exact_ends
 from npuconv.tuning.margins import OUTLOOK, widened
 from npuconv.tuning.readers import Reader, reader_of
 
@@ -23,8 +24,11 @@ if TYPE_CHECKING:
     from npuconv.model.types import Node
     from npuconv.plan import Group, Plan
     from npuconv.plan.channels import Channels
+    from npuconv.quant.grid import Grid
     from npuconv.quant.moments import Moments
     from npuconv.quant.statistics import Statistics
+
+    Ends = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 SPREAD = 1024  # values of one slot that candidates are compared on
 
@@ -41,6 +45,8 @@ class Demand:
         centred: zero point must be 0 [K].
         caps: no value above this may be let through [K]: the upper bound of a Clip.
         foreseen: lows and highs that many more samples would show, each [K].
+        exact: lows and highs under which all values are integers, each [K]; None where there
+            are none.
         readers: convolutions that read it.
         host: whether the host reads it.
     """
@@ -52,7 +58,8 @@ class Demand:
     values: NDArray[np.float32]
     centred: NDArray[np.bool_]
     caps: NDArray[np.float64]
-    foreseen: tuple[NDArray[np.float64], NDArray[np.float64]]
+    foreseen: Ends
+    exact: Ends | None = None
     readers: list[Reader] = field(default_factory=list)
     host: bool = False
 
@@ -73,6 +80,7 @@ def demands(
     stats: Mapping[str, Statistics],
     centred: Sequence[str] = (),
     moments: Mapping[str, Moments] | None = None,
+    grids: Mapping[str, Grid] | None = None,
 ) -> Iterator[Demand]:
     """What is asked of every group, one after the other: each holds weights.
 
@@ -83,6 +91,7 @@ def demands(
         stats: of the ends of every group, and of what convolutions put out.
         centred: tensors whose zero point must be 0 whatever happens.
         moments: of the windows of convolutions, by node name.
+        grids: of tensors whose values may be whole steps.
     """
     padded, filled = {*centred, *_padded(plan)}, _filled(plan)
     bounds = {t.name: upper_bound(n) for n in plan.carried if n.op in CUTTING for t in n.outputs}
@@ -92,6 +101,7 @@ def demands(
     for group in plan.groups:
         demand = _demand(group, channels, stats, group.name in last)
         _constrain(demand, group, channels, padded, filled, cutting)
+        demand.exact = exact_ends(demand, group, stats, grids or {})
         for name in group.tensors:
             for conv in readers.get(name, ()):
                 reader = reader_of(conv, channels, stats, demand.slots, moments or {})

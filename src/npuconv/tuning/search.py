@@ -60,6 +60,9 @@ def choose(demand: Demand, method: str) -> Choice:
             found = _judged(demand, f"{name}{label}", wide_lows, wide_highs)
             if best is None or found.cost < best.cost * (1 - 1e-9):
                 best = found
+    if demand.exact is not None:
+        found = _judged(demand, "exact", *demand.exact)
+        best = found if best is None or found.cost < best.cost else best
     assert best is not None
     return best
 

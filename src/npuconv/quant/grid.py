@@ -1,0 +1,103 @@
+"""Channels whose values are all whole steps apart, as those of normalized pixels are.
+
+With the step as its scale, int8 holds such a channel without any loss, if it takes no more
+than 256 steps and 0 is one of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Doubles = NDArray[np.float64]
+
+_STEPS = 255  # between 256 levels
+_FEW = 8  # different values, which may be so many steps apart by chance
+_OFF = 0.02  # of a step, by which float arithmetic may miss it
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Where the values of every channel lie: ``offset + step * k`` with whole k.
+
+    Attributes:
+        steps: float64 [C]; 0 where a channel is on no grid.
+        offsets: float64 [C]; of the value next to 0, half a step at most.
+    """
+
+    steps: Doubles
+    offsets: Doubles
+
+    @property
+    def is_aligned(self) -> bool:
+        """Whether 0 is on the grid of every channel."""
+        return bool(np.all(np.abs(self.offsets) <= _OFF / 2 * self.steps))
+
+
+def find(values: ArrayLike) -> Grid:
+    """The grid of every channel.
+
+    Args:
+        values: finite, [C,P].
+    """
+    found = [_of_channel(np.unique(np.asarray(row, np.float64))) for row in np.asarray(values)]
+    return Grid(np.asarray([step for step, _ in found]), np.asarray([off for _, off in found]))
+
+
+def keep(values: ArrayLike, steps: Doubles, beside: ArrayLike) -> NDArray[np.bool_]:
+    """Whether all values of each channel are whole steps.
+
+    Args:
+        values: finite, [C,P].
+        steps: of every channel [C]; where it is 0, none are.
+        beside: a value [C] that may also occur: what a Pad puts in.
+    """
+    rows = np.asarray(values, np.float64)
+    safe = np.where(steps > 0, steps, 1.0)[:, None]
+    other = np.asarray(beside, np.float64)[:, None]
+    near = np.abs(rows / safe - np.rint(rows / safe)) <= 2 * _OFF
+    near |= np.abs(rows - other) <= _OFF * safe
+    return np.asarray((steps > 0) & near.all(axis=1))
+
+
+def covering(low: float, high: float, step: float) -> tuple[float, float] | None:
+    """A range of 256 levels, of which the grid's are some: what is spare is on both sides.
+
+    Args:
+        low: the smallest value that was seen.
+        high: the largest.
+        step: of the grid.
+
+    Returns:
+        None where the grid has more levels between them and 0.
+    """
+    first, last = round(min(low, 0.0) / step), round(max(high, 0.0) / step)
+    if step <= 0 or not 0 < last - first <= _STEPS:
+        return None
+    finer = _STEPS // (last - first)  # a part of a step, so that more may come between
+    spare = _STEPS - (last - first) * finer
+    below = 0 if first == 0 else spare if last == 0 else spare // 2
+    start = first * finer - below
+    return start * step / finer, (start + _STEPS) * step / finer
+
+
+def _of_channel(values: Doubles) -> tuple[float, float]:
+    """Step and offset for the different values of a channel in their order; 0 where there is none.
+
+    What is much closer together than 256 levels would be is one value that arithmetic moved.
+    """
+    span = float(values[-1] - values[0]) if len(values) else 0.0
+    if not (np.isfinite(span) and span > 0):
+        return 0.0, 0.0
+    gaps = np.diff(values)
+    apart = gaps[gaps > _OFF * span / _STEPS]
+    whole = round(span / float(apart.min()))
+    if len(apart) + 1 < _FEW or whole > _STEPS:
+        return 0.0, 0.0
+    step = span / whole
+    counts = (values - values[0]) / step
+    if np.abs(counts - np.rint(counts)).max() > _OFF:
+        return 0.0, 0.0
+    return step, float(values[0] - step * np.rint(values[0] / step))
