@@ -77,3 +77,24 @@ def test_no_more_is_looked_at_than_it_takes():
     few, _ = noise_powers(chain(), roundings()[:1], four(), enough=1)
     every, _ = noise_powers(chain(), roundings()[:1], feeds(4))
     assert few == pytest.approx(every)
+
+
+def meeting() -> onnx.ModelProto:
+    """The same forty, of which one output shows a few sums: their noise meets."""
+    net = Net(x=SHAPE)
+    for number in range(LAYERS):
+        net.conv("x", (4, 4, 3, 3), pads=[1, 1, 1, 1], name=f"n{number}", to=f"t{number}")
+    net.op("Sum", *(f"t{number}" for number in range(LAYERS)), to="sum")
+    return net.op("ReduceSum", "sum", net.constant(np.asarray([2, 3])), to="y").output("y").model()
+
+
+def test_outputs_of_few_values():
+    """What probes cannot tell apart is measured one by one, on a pair of feeds."""
+
+    def pair() -> Iterator[dict[str, np.ndarray]]:
+        yield from feeds()
+        pytest.fail("looked at the third")
+
+    powers, _ = noise_powers(meeting(), roundings(), pair(), enough=2048)
+    each = [noise_powers(meeting(), [r], feeds())[0][0] for r in roundings()]
+    assert powers == pytest.approx(np.asarray(each), rel=1e-3)

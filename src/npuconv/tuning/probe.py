@@ -29,6 +29,10 @@ _SPARE = 1.4  # times as many equations as unknowns, at least
 _LEAST = 4  # feeds: of one, the largest shares are those of what is odd about it
 _SEED = 0
 _ALONE = 16  # so few are measured one by one: that is exact, and takes hardly more runs
+# As many are measured one by one on a pair of feeds where outputs have few values: errors of
+# so few are not orthogonal, and probes on more feeds would tell less in as many runs.
+_SOME = 64
+_PAIR = 2
 
 
 def noise_powers(
@@ -55,24 +59,26 @@ def noise_powers(
         return np.zeros(0), 0.0
     session = executor.Session(gated(model, roundings), threads=1)
     parts = np.arange(len(roundings)) if together is None else np.asarray(together)
-    signs = _signs(int(parts.max()) + 1)
-    gram, signal, seen = np.zeros((len(signs), len(signs))), 0.0, 0
+    unknowns, apart = int(parts.max()) + 1, False
+    signs, gram, signal, seen = _signs(unknowns), np.zeros(()), 0.0, 0
     for count, feed in enumerate(feeds, 1):
-        exact, errors = _runs(session, feed, AMPLITUDE * signs[:, parts])
-        gram += errors @ errors.T / AMPLITUDE**2
+        exact = _outputs(session, feed, np.zeros(len(parts)))
+        size = sum(len(values) for values in exact)
+        if count == 1 and size < enough and _ALONE < unknowns <= _SOME:
+            apart, signs = True, np.eye(unknowns)
+        errors = _run(session, feed, exact, AMPLITUDE * signs[:, parts])
+        gram = gram + errors @ errors.T / AMPLITUDE**2
         signal += sum(float(values @ values) for values in exact)
-        seen += sum(len(values) for values in exact)
-        if 0 < enough <= seen and count >= _LEAST:
+        seen += size
+        if (apart and count >= _PAIR) or (0 < enough <= seen and count >= _LEAST):
             break
     return _powers(signs, gram), signal
 
 
-def _runs(session: executor.Session, feed: Feed, gates: Doubles) -> tuple[list[Doubles], Doubles]:
-    """The exact outputs, and the errors [K,E] with K settings of the gates."""
-    exact = _outputs(session, feed, np.zeros(gates.shape[1]))
-    return exact, np.stack(
-        list(in_order(lambda row: _errors(_outputs(session, feed, row), exact), gates))
-    )
+def _run(session: executor.Session, feed: Feed, exact: list[Doubles], gates: Doubles) -> Doubles:
+    """The errors [K,E] with K settings of the gates."""
+    rows = in_order(lambda row: _errors(_outputs(session, feed, row), exact), gates)
+    return np.stack(list(rows))
 
 
 def _signs(count: int) -> Doubles:
