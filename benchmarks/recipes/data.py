@@ -22,7 +22,7 @@ Role = Literal["calib", "score", "others"]
 COUNTS = {"calib": 32, "score": 16}
 # Every third photograph is kept for scoring, so that both sides have each source.
 THIRDS = 3
-FOLDS = 2 * THIRDS  # in the order of their names, then in another
+FOLDS = 4 * THIRDS  # in the order of their names, then in three others
 USUAL = THIRDS - 1
 _fold = USUAL
 _PHOTOS = "*.jpg"
@@ -69,7 +69,7 @@ def use_fold(number: int) -> None:
 
 
 def fold() -> int:
-    """Which it is, 0..5."""
+    """Which it is, from 0."""
     return _fold
 
 
