@@ -4,7 +4,8 @@
 
 Each model is calibrated on 32 samples and scored on 16 others by onnxruntime itself: SQNR of
 all outputs together, cosine, and, where the model classifies, how often the answer is that
-of the float model on these samples and more of their kind. Wall time and peak memory are
+of the float model on these samples and more of their kind, with the SQNR on all of them: of
+16, one that is nearly even between two classes may decide. Wall time and peak memory are
 those of the whole process, by those of a process that runs the float model on the 32 samples.
 The peers see the same samples in the same run. They are no dependencies of this project:
 
@@ -73,6 +74,7 @@ def _row(
         cosine=score.whole.cosine,
         agreement=score.agreement,
         outputs={output: sums.sqnr for output, sums in score.outputs.items()},
+        many=score.many.sqnr,
         wall=statistics.median(a.seconds / b.seconds for a, b in pairs),
         memory=statistics.median(a.mib / b.mib for a, b in pairs),
         seconds=statistics.median(a.seconds for a, _ in pairs),
@@ -138,6 +140,7 @@ def main() -> None:
     use_fold(arguments.fold)
     with tempfile.TemporaryDirectory() as folder:
         rows = run(arguments, arguments.work or Path(folder))
+    print(table.answers(rows))
     print(table.summary(rows))
     if arguments.plot:
         print(f"written: {picture.plot(rows, arguments.plot)}")

@@ -59,6 +59,7 @@ class Score:
     Attributes:
         whole: over all outputs together.
         outputs: by output.
+        many: of the first output, over all samples whose answers are compared.
         agreed: how many answers are those of the float model.
         answers: how many answers there are; none where the model does not classify.
         error: why there are no figures.
@@ -66,6 +67,7 @@ class Score:
 
     whole: Sums = field(default_factory=Sums)
     outputs: dict[str, Sums] = field(default_factory=dict)
+    many: Sums = field(default_factory=Sums)
     agreed: int = 0
     answers: int = 0
     error: str = ""
@@ -79,7 +81,7 @@ class Score:
     def read(cls, line: str) -> Score:
         """Back from JSON."""
         values: dict[str, Any] = json.loads(line)
-        values["whole"] = Sums(**values["whole"])
+        values["whole"], values["many"] = Sums(**values["whole"]), Sums(**values["many"])
         values["outputs"] = {name: Sums(**sums) for name, sums in values["outputs"].items()}
         return cls(**values)
 
@@ -90,7 +92,7 @@ class Reference:
     Args:
         model: the float model.
         scored: samples for SQNR; their answers are compared, too.
-        others: samples whose answers alone are compared.
+        others: samples of which only the first output is compared.
         top1: axis of the classes of the first output; None compares no answers.
     """
 
@@ -99,9 +101,8 @@ class Reference:
         session = open_session(model)
         self.names = [output.name for output in session.get_outputs()]
         self._scored = [(f, session.run(self.names, f)) for f in read_feeds(session, scored)]
-        # Of these only the answers are kept: there are many.
         rest = read_feeds(session, others) if others and top1 is not None else ()
-        self._others = [(f, self._answers(session.run(self.names[:1], f)[0])) for f in rest]
+        self._others = [(f, session.run(self.names[:1], f)[0]) for f in rest]
 
     def score(self, model: Path) -> Score:
         """Run an int8 model on the same samples."""
@@ -113,9 +114,9 @@ class Reference:
                 score.outputs[name].add(a, b)
                 score.whole.add(a, b)
             if self._top1 is not None:
-                self._compare(score, self._answers(expected[0]), found[0])
-        for feed, answers in self._others:
-            self._compare(score, answers, session.run(self.names[:1], feed)[0])
+                self._compare(score, expected[0], found[0])
+        for feed, first in self._others:
+            self._compare(score, first, session.run(self.names[:1], feed)[0])
         return score
 
     def _answers(self, output: Array) -> Array:
@@ -123,8 +124,10 @@ class Reference:
         return np.argmax(output, self._top1)
 
     def _compare(self, score: Score, expected: Array, output: Array) -> None:
-        score.agreed += int((expected == self._answers(output)).sum())
-        score.answers += expected.size
+        answers = self._answers(expected)
+        score.agreed += int((answers == self._answers(output)).sum())
+        score.answers += answers.size
+        score.many.add(expected, output)
 
 
 def score_files(
@@ -135,7 +138,7 @@ def score_files(
     Args:
         model: the float model.
         scored: samples for SQNR.
-        others: samples whose answers alone are compared.
+        others: samples of which only the first output is compared.
         top1: axis of the classes, or None.
         files: int8 models.
     """

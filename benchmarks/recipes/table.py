@@ -19,6 +19,7 @@ class Row:
         cosine: of all outputs together.
         agreement: share of answers that are those of the float model.
         outputs: SQNR by output.
+        many: of the first output over all samples whose answers are compared, in dB.
         wall: wall time by that of the float model on the same samples.
         memory: peak memory by that of the same process.
         seconds: wall time.
@@ -31,6 +32,7 @@ class Row:
     cosine: float = math.nan
     agreement: float | None = None
     outputs: dict[str, float] = field(default_factory=dict)
+    many: float = math.nan
     wall: float = math.nan
     memory: float = math.nan
     seconds: float = math.nan
@@ -49,6 +51,21 @@ def line(rows: Sequence[Row]) -> str:
     top = "" if first.agreement is None else f"{100 * first.agreement:.1f} %"
     cost = [_number(first.wall), _number(first.memory)]
     return f"| {' | '.join([first.recipe, *map(_decibels, rows), top, *cost])} |"
+
+
+def answers(rows: Sequence[Row]) -> str:
+    """Models that classify, on more samples: SQNR and how often the answer is the same."""
+    chosen = [row for row in rows if row.agreement is not None or row.error]
+    names = list(dict.fromkeys(row.contender for row in rows))
+    lines = ["", f"| on more samples | {' | '.join(names)} |", f"|{'---|' * (len(names) + 1)}"]
+    for recipe in dict.fromkeys(row.recipe for row in chosen if not row.error):
+        cells = [_answer(row) for row in chosen if row.recipe == recipe]
+        lines.append(f"| {recipe} | {' | '.join(cells)} |")
+    return "\n".join(lines) if len(lines) > 3 else ""
+
+
+def _answer(row: Row) -> str:
+    return "-" if row.error else f"{row.many:.1f} dB, {100 * (row.agreement or 0.0):.1f} %"
 
 
 def summary(rows: Sequence[Row]) -> str:

@@ -13,7 +13,7 @@ from recipes.feeds import open_session, read_feeds, settle
 from recipes.measure import measure
 from recipes.picture import plot
 from recipes.scoring import Reference, Sums, score_files
-from recipes.table import Row, heading, line, summary
+from recipes.table import Row, answers, heading, line, summary
 
 
 def _scale(path: Path, factor: float) -> Path:
@@ -57,6 +57,8 @@ def test_scores_compare_answers(tmp_path: Path, samples: Path) -> None:
     assert close.whole.sqnr == pytest.approx(20, abs=1e-3)
     assert close.outputs["y"].sqnr == close.whole.sqnr
     assert (close.agreement, close.answers) == (1, 10)
+    assert close.many.sqnr == pytest.approx(20, abs=1e-3)
+    assert close.many.signal == pytest.approx(2 * close.whole.signal)
     assert opposite.agreement == 0
 
 
@@ -123,3 +125,15 @@ def test_a_picture_has_a_dot_for_each_figure(tmp_path: Path) -> None:
     circles = ElementTree.parse(written).iter("{http://www.w3.org/2000/svg}circle")
     titles = [title.text for circle in circles for title in circle]
     assert titles == ["a, ours: 31.2 dB, 2.0x"]
+
+
+def test_answers_on_more_samples() -> None:
+    """Only of models that classify; what failed is a dash."""
+    rows = [
+        Row("a", "ours", 20.0, agreement=0.991, many=21.04),
+        Row("a", "other", error="no"),
+        Row("b", "ours", 30.0),
+        Row("b", "other", 30.0),
+    ]
+    assert answers(rows).splitlines()[-1] == "| a | 21.0 dB, 99.1 % | - |"
+    assert answers(rows[2:]) == ""
