@@ -42,15 +42,18 @@ def spent(monkeypatch):
 
 def test_all_of_it_where_that_is_best(spent):
     """The more, the better."""
-    counts, after = spent({100: 0.2, 75: 0.3, 50: 0.4, 25: 0.5})
+    counts, after = spent({100: 0.2, 75: 0.3, 50: 0.4, 25: 0.5, 10: 0.7, 5: 0.8})
     assert counts == {"layer": 100}
     assert after == noise(0.2)
 
 
 def test_a_part_where_the_whole_does_harm(spent):
     """What one layer was thought to bring was wrong."""
-    assert spent({100: 1.5, 75: 0.6, 50: 0.4, 25: 0.5}) == ({"layer": 50}, noise(0.4))
+    assert spent({100: 1.5, 75: 0.6, 50: 0.4, 25: 0.5, 10: 0.7, 5: 0.8}) == (
+        {"layer": 50},
+        noise(0.4),
+    )
 
 
 def test_nothing_where_nothing_helps(spent):
-    assert spent({100: 1.5, 75: 1.0, 50: 1.1, 25: 2.0}) == ({}, None)
+    assert spent({100: 1.5, 75: 1.0, 50: 1.1, 25: 2.0, 10: 1.3, 5: 1.0}) == ({}, None)

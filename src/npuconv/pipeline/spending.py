@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 FEW = 4  # samples that the noise of every rounding is measured on
 UNBOUNDED = 100.0  # percent of extra MACs, where only the accuracy is asked for
-_PARTS = (1.0, 0.75, 0.5, 0.25)  # of the limit, each tried
+_PARTS = (1.0, 0.75, 0.5, 0.25, 0.1, 0.05)  # of the limit, each tried
 _TRIES = 5
 _CAUTION = 0.9  # of the noise that is allowed, where an estimate was too good
 
