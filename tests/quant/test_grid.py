@@ -61,6 +61,8 @@ def test_what_is_spare_lies_where_values_may_come():
     "row",
     [
         RNG.normal(size=500),
+        RNG.uniform(size=100_000),  # closer together than arithmetic moves a value
+        np.r_[RNG.uniform(size=100_000), 5, 6],
         RNG.integers(0, 300, 3000),  # too many levels
         np.zeros(9),
         np.ones(9),
@@ -88,3 +90,18 @@ def test_what_is_off_the_grid():
     rows[2, 3] = rows[3, 3] = -0.5
     assert keep(rows, steps, np.asarray([0, 0, 0, -0.5])).tolist() == [True, False, False, True]
     assert not keep(rows, 0 * steps, np.zeros(4)).any()
+
+
+@given(st.integers(1, 4000), st.integers(0, 99), st.sampled_from(["uniform", "normal", "integers"]))
+def test_any_numbers(count, seed, kind):
+    """Whatever comes, there is an answer; and a grid that is found holds all of them."""
+    rng = np.random.default_rng(seed)
+    draw = {
+        "uniform": lambda: rng.uniform(-1, 1, count),
+        "normal": lambda: rng.normal(size=count) * 10.0 ** rng.integers(-30, 30),
+        "integers": lambda: rng.integers(0, rng.integers(1, 400), count).astype(float),
+    }
+    values = draw[kind]()[None]
+    found = find(values)
+    if found.steps[0]:
+        assert keep(values - found.offsets[0], found.steps, -found.offsets).all()

@@ -111,7 +111,8 @@ def _along(array: Array, way: Sequence[Node]) -> Array | None:
             array = array.astype(np.float32)
         elif node.op in _AFFINE and len(node.inputs) == 2:
             first, second = (query.value(t) if query.is_constant(t) else array for t in node.inputs)
-            array = np.asarray(_AFFINE[node.op](first, second))  # type: ignore[arg-type]
+            with np.errstate(all="ignore"):  # calibration says what is wrong with it
+                array = np.asarray(_AFFINE[node.op](first, second))  # type: ignore[arg-type]
         elif node.op not in _AS_IT_IS:
             return None
     return array if array.dtype.kind in "fui" else None

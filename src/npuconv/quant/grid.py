@@ -88,13 +88,13 @@ def _of_channel(values: Doubles) -> tuple[float, float]:
 
     What is much closer together than 256 levels would be is one value that arithmetic moved.
     """
-    span = float(values[-1] - values[0]) if len(values) else 0.0
+    span = float(values[-1]) - float(values[0]) if len(values) else 0.0
     if not (np.isfinite(span) and span > 0):
         return 0.0, 0.0
     gaps = np.diff(values)
     apart = gaps[gaps > _OFF * span / _STEPS]
-    whole = round(span / float(apart.min()))
-    if len(apart) + 1 < _FEW or whole > _STEPS:
+    whole = round(span / float(apart.min())) if len(apart) + 1 >= _FEW else 0
+    if not 0 < whole <= _STEPS:
         return 0.0, 0.0
     step = span / whole
     counts = (values - values[0]) / step
