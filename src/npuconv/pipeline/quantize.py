@@ -83,7 +83,7 @@ def _with_samples(
     if samples.synthetic:
         progress("synthetic", 0, len(samples))  # before anything else is said
     used, kept = _split(samples)
-    on_grids = aligning.grids(work, used)
+    on_grids = aligning.grids(work, used)  # what the host pads is aligned after that
     if padding.pad(work, float_proto, used, on_grids) | aligning.align(work, on_grids):
         float_proto = save.to_proto(work.model)
     judges = (kept or samples)[:HELD_OUT_MAX]
