@@ -52,6 +52,12 @@ def test_it_is_chosen():
     np.testing.assert_array_equal(choice.scales, 1)
 
 
+@pytest.mark.parametrize("method", ["minmax", "percentile", "entropy", "mse"])
+def test_a_method_that_was_asked_for_stays(method):
+    """It chooses all ranges."""
+    assert choose(of(grid(1, 1, 1)), method).method.startswith(method)
+
+
 @pytest.mark.parametrize(
     ("one", "x", "attrs"),
     [

@@ -81,11 +81,10 @@ def _groups(conv: Node) -> int:
 
 def _added(weight: np.ndarray, offsets: np.ndarray, groups: int) -> np.ndarray:
     """What the offsets of the input add to every output channel, float64 [M]."""
-    import numpy as np
+    from npuconv.quant.layer import per_weight
 
-    sums = weight.astype(np.float64).reshape(*weight.shape[:2], -1).sum(axis=2)
-    rows = np.repeat(np.asarray(offsets).reshape(groups, -1), len(sums) // groups, axis=0)
-    return np.asarray((sums * rows).sum(axis=1))
+    each = weight * per_weight(offsets, weight.shape, groups)
+    return each.reshape(len(weight), -1).sum(axis=1)
 
 
 def _numbers(offsets: np.ndarray) -> str:

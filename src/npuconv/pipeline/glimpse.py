@@ -11,6 +11,10 @@ import numpy as np
 from npuconv import executor
 from npuconv.model import query
 from npuconv.pipeline.accuracy import with_outputs
+from npuconv.plan.channels import CHANNELS
+from npuconv.quant.encoding import scales_for
+from npuconv.quant.layer import per_weight
+from npuconv.quant.qparams import dequantize, quantize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -20,8 +24,6 @@ if TYPE_CHECKING:
 
     from npuconv.model.types import Node
     from npuconv.samples import Feed
-
-CHANNELS = 1
 
 
 @dataclass
@@ -102,19 +104,17 @@ def _weigh(
     weight = query.constant_input(conv, 1)
     if weight is None:
         return
-    powers = np.square(weight, dtype=np.float64).reshape(*weight.shape[:2], -1).sum(axis=2)
-    errors = _errors(values, np.maximum(seen.highs, -seen.lows) / 127)
+    errors = _errors(values, seen)
     group = int(query.attribute(conv, "group", 1))
-    rows = np.repeat(errors.reshape(group, -1), len(powers) // group, axis=0)
-    seen.noise += float((powers * rows).sum())
+    powers = np.square(weight, dtype=np.float64)
+    seen.noise += float((powers * per_weight(errors, weight.shape, group)).sum())
     axes = tuple(axis for axis in range(result.ndim) if axis != CHANNELS)
     seen.signal += float(result.var(axes, dtype=np.float64).sum())
 
 
-def _errors(values: NDArray[np.float32], steps: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Mean square of what rounding to steps of each channel changes."""
-    scale = np.maximum(steps, np.finfo(np.float32).tiny).astype(np.float32)
-    along = scale.reshape(-1, *[1] * (values.ndim - 2))
-    off = np.rint(values / along) * along - values
+def _errors(values: NDArray[np.float32], seen: Glimpse) -> NDArray[np.float64]:
+    """Mean square of what rounding with zero point 0 changes in each channel."""
+    scales, _ = scales_for(seen.lows, seen.highs, np.ones(len(seen.lows), bool))
+    off = dequantize(quantize(values, scales, axis=CHANNELS), scales, axis=CHANNELS) - values
     axes = tuple(axis for axis in range(values.ndim) if axis != CHANNELS)
     return np.asarray(np.square(off).mean(axes, dtype=np.float64))

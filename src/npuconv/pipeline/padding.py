@@ -32,7 +32,7 @@ FEW = 4  # samples that are looked at: signs of channels, and coarse steps, do n
 GAIN_DB = 1.0  # of finer steps; a tensor of only positive values gains 6
 MOST = 3.0  # times as many bytes of it may cross: small maps grow most, and are little
 # What the device makes for itself crosses only where its own steps would leave less than this
-# of the layer that reads it: noise of 1/45 of the signal. Most tensors leave 35 dB and more.
+# of the layer that reads it: noise of 1/45 of the signal. Most tensors leave 34 dB and more.
 POOR_DB = 33.0
 
 

@@ -68,13 +68,13 @@ def covering(low: float, high: float, step: float) -> tuple[float, float] | None
     Args:
         low: the smallest value that was seen.
         high: the largest.
-        step: of the grid.
+        step: of the grid, above 0.
 
     Returns:
         None where the grid has more levels between them and 0.
     """
     first, last = round(min(low, 0.0) / step), round(max(high, 0.0) / step)
-    if step <= 0 or not 0 < last - first <= _STEPS:
+    if not 0 < last - first <= _STEPS:
         return None
     finer = _STEPS // (last - first)  # a part of a step, so that more may come between
     spare = _STEPS - (last - first) * finer

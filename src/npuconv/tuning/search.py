@@ -34,6 +34,7 @@ PERCENTILE = 99.99
 SHRINKS = (1.0, 0.97, 0.94, 0.9, 0.85, 0.8, 0.72, 0.64, 0.56, 0.48, 0.4)
 # Rounding weights with their data in view leaves about this share of the error of the nearest.
 WEIGHT_SHARE = 1.0
+_FREE = ("auto", "cautious")  # the others are the user's own choice for all ranges
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def choose(demand: Demand, method: str) -> Choice:
             found = _judged(demand, f"{name}{label}", wide_lows, wide_highs)
             if best is None or found.cost < best.cost * (1 - 1e-9):
                 best = found
-    if demand.exact is not None:
+    if demand.exact is not None and method in _FREE:
         found = _judged(demand, "exact", *demand.exact)
         best = found if best is None or found.cost < best.cost else best
     assert best is not None
