@@ -89,8 +89,8 @@ def _twin(
         gate = work.gate(number) if with_gates else ""
         if rounding.encoding is not None:
             work.round_activation(rounding.gate.tensor, gate, rounding.encoding, number)
-        for index, target in (rounding.constants or {}).items():
-            work.round_constant(rounding.gate.layer, index, gate, target)
+        if rounding.constants:
+            work.round_constants(rounding.gate.layer, gate, rounding.constants, number)
     work.finish()
     return made
 
@@ -101,12 +101,12 @@ class _Work:
     def __init__(self, graph: onnx.GraphProto) -> None:
         self._graph = graph
         self._by_name = {node.name: node for node in graph.node}
-        self._values = {t.name: t for t in graph.initializer}
         self._inputs = {i.name for i in graph.input}
         self._renamed: dict[str, str] = {}  # what a node made -> its exact form
         self._read: dict[str, str] = {}  # an input of the model -> its rounded form
         self._ahead: list[onnx.NodeProto] = []
         self._behind: dict[str, list[onnx.NodeProto]] = {}
+        self._beside: dict[str, list[onnx.NodeProto]] = {}  # by the name of a node
 
     def gate(self, number: int) -> str:
         """The scalar that opens and closes one rounding."""
@@ -131,40 +131,25 @@ class _Work:
             *(_opened(source, back, gate, result, stem) if gate else ()),
         ]
 
-    def round_constant(
-        self, layer: str, index: int, gate: str, target: NDArray[np.float32]
+    def round_constants(
+        self, layer: str, gate: str, targets: Mapping[int, NDArray[np.float32]], number: int
     ) -> None:
-        """Let an input of the layer's node be a constant that the gate rounds, if there is one."""
-        node = self._by_name[layer]
-        stem = f"{_PREFIX}/{layer}/{index}"
-        if gate:
-            self._open_constant(node, index, gate, target)
-        else:
-            self._initializer(f"{stem}/rounded", np.asarray(target, np.float32))
-        _set_input(node, index, f"{stem}/rounded")
-
-    def _open_constant(
-        self, node: onnx.NodeProto, index: int, gate: str, target: NDArray[np.float32]
-    ) -> None:
-        there = index < len(node.input) and node.input[index] != ""
-        old = self._array(node.input[index]) if there else np.zeros_like(target)
-        stem = f"{_PREFIX}/{node.name}/{index}"
-        self._initializer(f"{stem}/exact", np.asarray(old, np.float32))
-        self._difference(stem, target, old)
-        self._ahead += [
-            helper.make_node("Mul", [f"{stem}/error", gate], [f"{stem}/passed"]),
-            helper.make_node("Add", [f"{stem}/exact", f"{stem}/passed"], [f"{stem}/rounded"]),
-        ]
-
-    def _difference(self, stem: str, target: NDArray[np.float32], old: NDArray[np.float32]) -> None:
-        """The error of a constant; where that is too large to be held, as it is needed."""
-        known = store.initializer(f"{stem}/target", target)
-        if not store.is_stored(known):
-            self._initializer(f"{stem}/error", (target - old).astype(np.float32))
+        """Let inputs of the layer's node be constants that the gate rounds."""
+        node, stem = self._by_name[layer], f"{_PREFIX}/{number}/layer"
+        other = onnx.NodeProto()
+        other.CopyFrom(node)
+        for index, target in targets.items():
+            self._initializer(f"{stem}/{index}/rounded", np.asarray(target, np.float32))
+            _set_input(other, index, f"{stem}/{index}/rounded")
+        if not gate:
+            node.CopyFrom(other)
             return
-        self._graph.initializer.append(known)
-        both = [f"{stem}/target", f"{stem}/exact"]
-        self._ahead.append(helper.make_node("Sub", both, [f"{stem}/error"]))
+        # A node of its own is quicker than weights that are worked out in every run: only
+        # those that are constant does the runtime lay out for its kernels.
+        result, other.name = node.output[0], f"{stem}/other"
+        node.output[0], other.output[0] = f"{stem}/exact", f"{stem}/rounded"
+        opened = _opened(node.output[0], other.output[0], gate, result, stem)
+        self._beside[layer] = [other, *opened]
 
     def finish(self) -> None:
         """Put the new nodes where they belong."""
@@ -172,7 +157,7 @@ class _Work:
         made = list(self._ahead)
         for name in self._inputs:
             made += self._behind.pop(name, [])
-        for node in old:
+        for node in [part for one in old for part in (one, *self._beside.get(one.name, ()))]:
             made.append(node)
             for index, name in enumerate(node.input):
                 node.input[index] = self._read.get(name, name)
@@ -189,9 +174,6 @@ class _Work:
             return name, self._read[name]
         self._renamed[name] = f"{_PREFIX}/{name}/exact"
         return self._renamed[name], name
-
-    def _array(self, name: str) -> NDArray[np.float32]:
-        return store.array(self._values[name])
 
     def _initializer(self, name: str, values: NDArray[np.generic]) -> None:
         self._graph.initializer.append(store.initializer(name, np.asarray(values)))
