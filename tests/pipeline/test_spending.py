@@ -7,7 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from npuconv.pipeline import spending
-from npuconv.pipeline.spending import Market, spend_most
+from npuconv.pipeline.market import Market
+from npuconv.pipeline.repeated import Numbers
+from npuconv.pipeline.spending import spend_most
 from npuconv.tuning.whole import Noise
 
 
@@ -21,19 +23,14 @@ def spent(monkeypatch):
     """What is bought of 100 multiplications, where copies of a layer leave such noise."""
 
     def run(left: dict[int, float]) -> tuple[dict[str, int], Noise | None]:
-        found = SimpleNamespace(encodings=SimpleNamespace(by_tensor={}))
-        options = SimpleNamespace(max_extra_macs=100)
-        work = SimpleNamespace(
-            model=None, plan=None, options=options, ctx=SimpleNamespace(rounded={})
-        )
-        monkeypatch.setattr(spending, "roundings", lambda *_: [])
-        monkeypatch.setattr(spending, "before_saturation", lambda model: model)
-        monkeypatch.setattr(spending, "whole_noise", lambda *_: noise(1.0))
+        def simulated(_market: Market, counts: dict[str, int]) -> Noise:
+            return noise(left[counts["layer"]] if counts else 1.0)
+
+        work = SimpleNamespace(options=SimpleNamespace(max_extra_macs=100))
         monkeypatch.setattr(spending, "spend", lambda _terms, _macs, limit: {"layer": limit})
-        monkeypatch.setattr(
-            spending, "_simulate", lambda _market, counts, *_: noise(left[counts["layer"]])
-        )
-        market = Market(work, None, found, [], {"layer": 1}, [], noise(1.0), 100)
+        monkeypatch.setattr(Market, "raw", simulated)
+        monkeypatch.setattr(Market, "shown", simulated)
+        market = Market(work, None, Numbers({}, {}, {}), [], {"layer": 1}, [], 100)
         spend_most(market)
         return market.counts, market.after
 

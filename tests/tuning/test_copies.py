@@ -55,7 +55,7 @@ def test_the_mean_of_the_weights_is_finer(shape, group, count):
     """What each copy loses, the next makes up for; so the mean errs by 1/k."""
     weight, bias, source, moments = layer(shape, group)
     single = nearest(weight, bias, source, group)
-    found = copies(weight, bias, source, moments, group, count, None)
+    found = copies(weight, bias, source, moments, group, count)
     assert len(found) == count
     assert all(np.abs(r.weight.astype(int)).max() <= 127 for r in found)
     alone = np.square(real(single, source, group) - weight).sum()
@@ -68,7 +68,19 @@ def test_the_first_is_what_there_was():
     """A layer that repeats begins with the weights it had alone."""
     weight, bias, source, moments = layer(*SHAPES[0])
     first = nearest(weight, bias, source, 1)
-    assert copies(weight, bias, source, moments, 1, 2, first)[0] is first
+    assert copies(weight, bias, source, moments, 1, 2, [first])[0] is first
+
+
+def test_those_made_before_are_used_again():
+    """Three are the two there were, and one more: the same as three at once."""
+    given = (*layer(*SHAPES[0]), 1)
+    two = copies(*given, 2)
+    three = copies(*given, 3, two)
+    assert all(one is other for one, other in zip(two, three, strict=False))
+    for one, other in zip(three, copies(*given, 3), strict=True):
+        assert np.array_equal(one.weight, other.weight)
+        assert np.array_equal(one.bias, other.bias)
+    assert len(copies(*given, 2, three)) == 2
 
 
 @pytest.mark.parametrize(("shape", "group"), SHAPES)

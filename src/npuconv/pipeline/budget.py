@@ -7,21 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from npuconv.errors import UsageError
+from npuconv.pipeline.market import UNBOUNDED, Market, open_market, plan_of
 from npuconv.pipeline.repeated import repeat
-from npuconv.pipeline.spending import (
-    UNBOUNDED,
-    Market,
-    numbers_of,
-    open_market,
-    plan_of,
-    spend_enough,
-    spend_most,
-)
+from npuconv.pipeline.spending import spend_enough, spend_most
 from npuconv.report import schema
 from npuconv.tuning.scales import Encodings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import onnx
 
@@ -65,7 +58,7 @@ def buy(
     spend(market)
     nodes = _bought(work, market)
     if market.counts:
-        found = _apply(work, found, market.counts)
+        found = _apply(work, found, market)
     work.timings.append(("budget", time.perf_counter() - start))
     return found, _report(options, market, nodes)
 
@@ -79,9 +72,9 @@ def _check_target(work: Legalized) -> None:
         )
 
 
-def _apply(work: Legalized, found: Calibrated, counts: Mapping[str, int]) -> Calibrated:
+def _apply(work: Legalized, found: Calibrated, market: Market) -> Calibrated:
     work.ctx.plan = work.plan
-    numbers = repeat(work.model, work.ctx, numbers_of(work, found), counts)
+    numbers = repeat(work.model, work.ctx, market.numbers, market.counts)
     work.plan = plan_of(work, work.model)
     work.ctx.rounded = dict(numbers.rounded)
     encodings = Encodings(numbers.encodings, found.encodings.methods)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +29,7 @@ class Numbers:
     encodings: Mapping[str, Encoding]
     rounded: Mapping[str, Rounded]
     moments: Mapping[str, Moments]
+    copies: dict[str, list[Rounded]] = field(default_factory=dict)  # as many as were ever made
 
 
 def repeat(model: Model, ctx: PassContext, numbers: Numbers, counts: Mapping[str, int]) -> Numbers:
@@ -52,7 +53,7 @@ def repeat(model: Model, ctx: PassContext, numbers: Numbers, counts: Mapping[str
         encodings.update(_encodings(one, nodes, encodings))
         _shift(one, encodings[one.source])
         rounded.update(_rounded(one, layers[one.node], numbers, encodings))
-    return Numbers(encodings, rounded, numbers.moments)
+    return replace(numbers, encodings=encodings, rounded=rounded)
 
 
 class _Layer:
@@ -95,18 +96,22 @@ def _rounded(
 ) -> dict[str, Rounded]:
     names = [name for name, _, is_conv in one.copies if is_conv]
     source, result = encodings[one.source], encodings[one.output]
-    assert layer.weight is not None, "only layers with constant weights are repeated"
-    each = copies(
-        layer.weight,
-        layer.bias,
-        source,
-        numbers.moments[one.node],
-        layer.group,
-        len(names),
-        numbers.rounded.get(one.node),
-    )
+    each = _copies(one.node, layer, numbers, source, len(names))
     found = {}
     for name, rounded, by in zip(names, each, offsets(len(names)), strict=True):
         own = shifted(rounded, source, layer.group, by) if one.shifts else rounded
         found[name] = lifted(own, result, -by)
     return found
+
+
+def _copies(
+    name: str, layer: _Layer, numbers: Numbers, source: Encoding, count: int
+) -> list[Rounded]:
+    """Those that are known from another count, and those that are not."""
+    assert layer.weight is not None, "only layers with constant weights are repeated"
+    alone = numbers.rounded.get(name)
+    known = numbers.copies.get(name, [alone] if alone is not None else [])
+    moments = numbers.moments[name]
+    each = copies(layer.weight, layer.bias, source, moments, layer.group, count, known)
+    numbers.copies[name] = max(known, each, key=len)
+    return each

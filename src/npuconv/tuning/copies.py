@@ -18,6 +18,8 @@ from npuconv.quant.qparams import quantize_weights
 from npuconv.tuning.weights import solve
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from npuconv.quant.encoding import Encoding
@@ -65,7 +67,7 @@ def copies(
     moments: Moments,
     group: int,
     count: int,
-    first: Rounded | None,
+    known: Sequence[Rounded] = (),
 ) -> list[Rounded]:
     """Weights and biases of every copy; their sums are near ``count`` times the given ones.
 
@@ -76,12 +78,13 @@ def copies(
         moments: of the windows of the input.
         group: of the convolution.
         count: how many copies.
-        first: what the layer had when it was alone.
+        known: the first of them: what the layer had when it was alone, and copies made before,
+            which do not depend on how many follow.
     """
     zeros = np.zeros(len(weight), np.float32)
     own = zeros if bias is None else np.asarray(bias, np.float32)
-    found = [first or nearest(weight, own, source, group)]
-    for number in range(2, count + 1):
+    found = list(known[:count]) or [nearest(weight, own, source, group)]
+    for number in range(len(found) + 1, count + 1):
         lacking = number * weight - sum(real(r, source, group) for r in found)
         rest = number * own - sum(r.bias for r in found)
         target = np.asarray(lacking, np.float32), np.asarray(rest, np.float32)

@@ -82,17 +82,17 @@ class Judge:
         self._model, self._feeds = model, list(feeds)
         self._exact: list[Values] = []
 
-    def noise(self, roundings: Sequence[Rounding]) -> Noise:
+    def noise(self, roundings: Sequence[Rounding], model: onnx.ModelProto | None = None) -> Noise:
         """What these do together.
 
         Args:
             roundings: all of a conversion.
+            model: what they are done in, where it computes the same otherwise; with the same
+                outputs.
         """
         self._exact = self._exact or list(self._run(self._model))
-        each = [
-            _sums(*pair)
-            for pair in zip(self._exact, self._run(rounded(self._model, roundings)), strict=True)
-        ]
+        twin = rounded(self._model if model is None else model, roundings)
+        each = [_sums(*pair) for pair in zip(self._exact, self._run(twin), strict=True)]
         noises = tuple(noise for noise, _ in each)
         return Noise(sum(noises), sum(signal for _, signal in each), noises)
 
