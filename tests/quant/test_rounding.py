@@ -34,7 +34,7 @@ def both(seed: int, length: int) -> tuple[float, float]:
     products = correlated(rng, length)
     weight = rng.normal(size=(1, 8, length))
     scales = np.abs(weight).max(axis=2) / 7
-    steps = compensated(weight, scales, compensation(products, LEAST_DAMP))
+    steps, _ = compensated(weight, scales, compensation(products, LEAST_DAMP))
     return error(weight, nearest(weight, scales), scales, products), error(
         weight, steps, scales, products
     )
@@ -59,7 +59,7 @@ def test_whole_numbers_of_seven_bits(seed: int, length: int, groups: int) -> Non
     products[:, :, dead] = 0
     weight = rng.normal(size=(groups, 3, length))
     scales = np.abs(weight).max(axis=2) / 127
-    steps = compensated(weight, scales, compensation(products, LEAST_DAMP))
+    steps, _ = compensated(weight, scales, compensation(products, LEAST_DAMP))
     assert np.array_equal(steps, np.rint(steps))
     assert np.abs(steps).max() <= 127
 
@@ -70,8 +70,21 @@ def test_independent_inputs_are_rounded_to_the_nearest() -> None:
     scales = np.abs(weight).max(axis=2) / 127
     products = np.broadcast_to(np.eye(70), (2, 70, 70)) * np.linspace(1, 5, 70)
     assert np.array_equal(
-        compensated(weight, scales, compensation(products, 0.1)), nearest(weight, scales)
+        compensated(weight, scales, compensation(products, 0.1))[0], nearest(weight, scales)
     )
+
+
+@pytest.mark.parametrize("length", [9, 32, 70])
+def test_what_is_lost_is_told(length: int) -> None:
+    """By the products with what was added to their diagonal, output by output."""
+    rng = np.random.default_rng(2)
+    products = correlated(rng, length)
+    weight = rng.normal(size=(1, 5, length))
+    scales = np.abs(weight).max(axis=2) / 20
+    steps, lost = compensated(weight, scales, compensation(products, 0.05))
+    damped = products + 0.05 * np.diagonal(products, axis1=1, axis2=2).mean() * np.eye(length)
+    off = weight - steps * scales[:, :, None]
+    assert np.allclose(lost, np.einsum("gmk,gkl,gml->gm", off, damped, off))
 
 
 def test_the_factor_is_that_of_the_inverse() -> None:
@@ -104,7 +117,7 @@ def test_products_of_any_size(size: float) -> None:
     by = compensation(correlated(np.random.default_rng(0), 6) * size, LEAST_DAMP)
     assert np.isfinite(by.factor).all()
     weight = np.random.default_rng(1).normal(size=(1, 2, 6))
-    assert np.abs(compensated(weight, np.full((1, 2), 0.01), by)).max() <= 127
+    assert np.abs(compensated(weight, np.full((1, 2), 0.01), by)[0]).max() <= 127
 
 
 def test_products_that_float32_left_a_little_negative() -> None:

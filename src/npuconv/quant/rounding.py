@@ -86,7 +86,7 @@ def _cholesky(products: Doubles, extra: Doubles) -> Doubles:
         return _cholesky(products, np.maximum(10 * np.abs(extra), more))
 
 
-def compensated(weight: Doubles, scales: Doubles, by: Compensation) -> Doubles:
+def compensated(weight: Doubles, scales: Doubles, by: Compensation) -> tuple[Doubles, Doubles]:
     """Integers -127..127 for weights, each error passed on to the weights that follow.
 
     Args:
@@ -95,21 +95,26 @@ def compensated(weight: Doubles, scales: Doubles, by: Compensation) -> Doubles:
         by: of the inputs.
 
     Returns:
-        [G,M,K], whole numbers.
+        [G,M,K], whole numbers; and [G,M], the mean square of what each output loses by them,
+        what was added to the products included.
     """
     order = by.order[:, :, None]
     laid = np.ascontiguousarray((weight / scales[:, :, None]).transpose(0, 2, 1))
     rows = np.take_along_axis(laid, order, axis=1)
-    steps = np.empty_like(rows)
+    steps, lost = np.empty_like(rows), np.zeros(scales.shape)
     for start in range(0, rows.shape[1], _PANEL):
-        _panel(rows, steps, by.factor, start, min(start + _PANEL, rows.shape[1]))
+        lost += _panel(rows, steps, by.factor, start, min(start + _PANEL, rows.shape[1]))
     result = np.empty_like(steps)
     np.put_along_axis(result, np.broadcast_to(order, steps.shape), steps, axis=1)
-    return result.transpose(0, 2, 1)
+    return result.transpose(0, 2, 1), lost * np.square(scales)
 
 
-def _panel(rows: Doubles, steps: Doubles, factor: Doubles, start: int, stop: int) -> None:
-    """Round the inputs [G,K,M] of a panel one by one; then the rest hears of it at once."""
+def _panel(rows: Doubles, steps: Doubles, factor: Doubles, start: int, stop: int) -> Doubles:
+    """Round the inputs [G,K,M] of a panel one by one; then the rest hears of it at once.
+
+    Returns:
+        [G,M], squares of what could not be made up for, in steps.
+    """
     errors = np.empty((len(rows), stop - start, rows.shape[2]))
     for k in range(start, stop):
         here = rows[:, k]
@@ -118,3 +123,4 @@ def _panel(rows: Doubles, steps: Doubles, factor: Doubles, start: int, stop: int
         rows[:, k + 1 : stop] -= factor[:, k, k + 1 : stop, None] * error[:, None, :]
     if stop < rows.shape[1]:
         rows[:, stop:] -= factor[:, start:stop, stop:].transpose(0, 2, 1) @ errors
+    return np.einsum("gkm,gkm->gm", errors, errors)

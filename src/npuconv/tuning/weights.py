@@ -9,7 +9,8 @@ import numpy as np
 
 from npuconv.quant.layer import Rounded, folded, per_weight
 from npuconv.quant.qparams import quantize_weights
-from npuconv.quant.rounding import Compensation, compensated, compensation, damping
+from npuconv.quant.rounding import Compensation, compensation, damping
+from npuconv.tuning.step_sizes import best_steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -137,11 +138,7 @@ def _candidates(problem: Problem, by: list[Compensation]) -> Iterator[tuple[str,
     reach = np.abs(problem.weight).max(axis=2)
     full = np.where(reach > 0, reach / 127, 1.0)
     yield "nearest", full, np.clip(np.rint(problem.weight / full[:, :, None]), -127, 127)
-    parts = [
-        compensated(problem.weight[:, :, block], full, one)
-        for block, one in zip(problem.moments.blocks, by, strict=True)
-    ]
-    yield "compensated", full, np.concatenate(parts, axis=2)
+    yield "compensated", *best_steps(problem.weight, full, problem.moments.blocks, by)
 
 
 def _compensations(problem: Problem) -> list[Compensation]:
