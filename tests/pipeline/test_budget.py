@@ -86,6 +86,9 @@ def test_layers_are_compared_as_their_mean():
     assert set(rows) == {"first", "depthwise", "last"}
     repeated = found.quantization.budget.repeated
     assert all(f"mean of {one.times} copies" in rows[one.node].note for one in repeated)
+    # What the report says of a mean is that of its numbers, not of the integers below them.
+    assert len(repeated) == 3
+    assert all(row.sqnr_db > 35 for row in rows.values())
     assert sum(row.noise_share for row in rows.values()) == pytest.approx(1, abs=0.01)
 
 

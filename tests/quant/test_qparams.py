@@ -170,3 +170,15 @@ def test_refuses_what_is_not_finite() -> None:
         qp.quantize_layer([[1.0]], [np.inf], 1.0)
     with pytest.raises(ModelError, match="too large"):
         qp.quantize_bias([3e38], 1e-37, [1.0])
+
+
+def test_what_is_between_two_integers_stays_there():
+    """The mean of several roundings is no integer; integers as floats are what they were."""
+    steps = np.float32([[-3, 0.5], [127, -0.25]])
+    found = qp.dequantize(steps, np.float32([0.5, 2]), np.int32([1, -1]), axis=0)
+    assert found.dtype == np.float32
+    assert np.array_equal(found, np.float32([[-2, -0.25], [256, 1.5]]))
+    whole = np.int8([-128, 0, 127])
+    assert np.array_equal(
+        qp.dequantize(whole.astype(np.float32), 0.1, 3), qp.dequantize(whole, 0.1, 3)
+    )

@@ -81,10 +81,14 @@ def quantize(
 def dequantize(
     q: ArrayLike, scale: ArrayLike, zero_point: ArrayLike = 0, axis: int | None = None
 ) -> Floats:
-    """Real numbers (float32) for integers; arguments as for :func:`quantize`."""
+    """Real numbers (float32) for integers; arguments as for :func:`quantize`.
+
+    Integers may come as floats. What is between two of them, as a mean is, stays there.
+    """
     values = np.asarray(q)
     zero = _along(np.asarray(zero_point, np.int32), axis, values.ndim)
-    steps = (values.astype(np.int32) - zero).astype(np.float32)
+    wide = values if values.dtype.kind == "f" else values.astype(np.int32)
+    steps = (wide - zero).astype(np.float32)
     return np.asarray(steps * _along(np.asarray(scale, np.float32), axis, values.ndim))
 
 
