@@ -33,8 +33,8 @@ class Problem:
     Attributes:
         weight: [G,M,K], for inputs counted in steps of the nominal scale.
         means: [G,K], of the inputs in such steps.
-        noise: [G,K], mean square of the rounding of the inputs.
         units: [G,K], numbers that one step stands for.
+        moments: of the windows, in the model's own numbers.
     """
 
     weight: Doubles
