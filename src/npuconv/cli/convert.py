@@ -69,6 +69,7 @@ def _announcing(
     """Progress that says first of all if there is no data to calibrate with."""
 
     def step(stage: str, done: int, total: int) -> None:
+        """Say it, or let the bar show it."""
         if stage == "synthetic":
             text = "no calibration data: ranges come from synthetic inputs, accuracy is unproven"
             screen.say(text, quiet=quiet)

@@ -73,6 +73,7 @@ def progress(
         tasks: dict[str, TaskID] = {}
 
         def step(stage: str, done: int, total: int) -> None:
+            """Move the bar of a stage; the first time, put it there."""
             if stage not in tasks:
                 tasks[stage] = bar.add_task(stage, total=total, text="")
             bar.update(tasks[stage], completed=done, total=total)

@@ -69,6 +69,7 @@ def model_pass(
     """
 
     def register(function: PassFunction) -> Pass:
+        """Make a pass of the function."""
         name = function.__name__.replace("_", "-")
         doc = inspect.getdoc(function)
         if not doc:

@@ -36,6 +36,7 @@ def _binary(function: scalars.Binary, dtype: np.dtype[Any] | None = None) -> Ope
     """An operator of two or more operands of one type."""
 
     def apply(node: Node, operands: Operands) -> Iterable[Partial]:
+        """All operands together, from the left."""
         if "broadcast" in node.attrs or "axis" in node.attrs:  # before opset 7
             raise UnknownError
         parts = [required(operands, i) for i in range(len(operands))]
@@ -110,6 +111,7 @@ def _reduction(function: scalars.Binary) -> Operator:
     """A reduction; the order in which integers are taken does not matter."""
 
     def apply(node: Node, operands: Operands) -> Iterable[Partial]:
+        """One axis after the other."""
         part = required(operands, 0)
         if part.dtype.kind not in "iu":
             raise UnknownError

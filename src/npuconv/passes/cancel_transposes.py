@@ -30,6 +30,7 @@ def cancel_transposes(model: Model, ctx: PassContext) -> int:
     def measured(
         nodes: Sequence[Node], before: str, after: str, outputs: Sequence[Tensor]
     ) -> Iterator[Settle]:
+        """Record and compare one rewrite."""
         # Constants have the real extents, so nothing may be made smaller.
         with ctx.rewrite(
             model, nodes, before, after, outputs=outputs, modulus=None

@@ -72,10 +72,9 @@ class Market:
         percent = self.work.options.max_extra_macs
         return int(self.total * (UNBOUNDED if percent is None else percent) / 100)
 
-    def extra(self, counts: Mapping[str, int] | None = None) -> int:
-        """Multiplications that are added, by what is bought or would be."""
-        chosen = self.counts if counts is None else counts
-        return sum((times - 1) * self.macs[name] for name, times in chosen.items())
+    def extra(self) -> int:
+        """Multiplications that what is bought adds."""
+        return sum((times - 1) * self.macs[name] for name, times in self.counts.items())
 
     def shown(self, counts: Mapping[str, int]) -> Noise:
         """Noise in the outputs if layers run that often."""

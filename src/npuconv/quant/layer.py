@@ -104,22 +104,13 @@ def encode_layer(
     Raises:
         ModelError: a weight or bias that is not finite or cannot be represented.
     """
-    values = folded(weight, source, group)
     gain = float(result.nominal) / result.scales.astype(np.float64)
-    if per_tensor:  # the only scale there is cannot hold those of the output
-        values = np.asarray(values * gain.reshape(-1, *[1] * (values.ndim - 1)), np.float32)
-    if rounded is not None:
-        values = np.asarray(rounded.weight * _rows(rounded.scales, values.ndim), np.float32)
-        bias = rounded.bias
-    limits = None if rounded is None else rounded.scales.astype(np.float64) * 127
-    wanted = _bias(values.shape[0], bias, result, gain if per_tensor else np.ones(1))
+    own = gain if per_tensor else np.ones(1)  # one scale for all cannot hold those of the output
+    values, limits = _weights(folded(weight, source, group), own, rounded)
+    wanted = _bias(len(values), bias if rounded is None else rounded.bias, result, own)
+    reach = int(128 + np.abs(source.zeros).max())
     first = quantize_layer(
-        values,
-        wanted,
-        source.nominal,
-        absmax=limits,
-        per_tensor=per_tensor,
-        reach=int(128 + np.abs(source.zeros).max()),
+        values, wanted, source.nominal, absmax=limits, per_tensor=per_tensor, reach=reach
     )
     out = first.weight_scales if per_tensor else _over(first.weight_scales, gain)
     sums = None if first.bias is None else first.bias.astype(np.int64)
@@ -130,8 +121,15 @@ def encode_layer(
     return DeviceLayer(first.weight, out, np.asarray(total, np.int32), first.raised)
 
 
-def _rows(values: Floats, rank: int) -> Floats:
-    return values.reshape(-1, *[1] * (rank - 1))
+def _weights(
+    values: Floats, gain: NDArray[np.float64], rounded: Rounded | None
+) -> tuple[Floats, NDArray[np.float64] | None]:
+    """The weights to store, and how far each channel reaches where that is settled."""
+    along = (-1, *[1] * (values.ndim - 1))
+    if rounded is None:
+        return np.asarray(values * gain.reshape(along), np.float32), None
+    made = np.asarray(rounded.weight * rounded.scales.reshape(along), np.float32)
+    return made, rounded.scales.astype(np.float64) * 127
 
 
 def _over(scales: Floats, gain: NDArray[np.float64]) -> Floats:

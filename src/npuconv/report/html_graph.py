@@ -103,6 +103,7 @@ class _About:
                 self.findings.setdefault(finding.node, []).append(finding)
 
     def card(self, box: Box, place: tuple[int, int], most: int) -> Card:
+        """What is shown of a box and where, with what the report says of its nodes."""
         found = [one for name in box.names for one in self.findings.get(name, ())]
         left = [one for one in found if _kind(one) in _LABELS]
         layers = [one for name in box.names for one in self.layers.get(name, ())]

@@ -133,14 +133,10 @@ def rule(  # noqa: PLR0913 - a rule has that many parts
     """
 
     def register(function: Callable[..., Iterator[Violation]]) -> Rule:
+        """Make a rule of the function."""
         doc = inspect.getdoc(function) or ""
         name = function.__name__.replace("_", "-")
-        missing = [s for s in SECTIONS if f"\n{s}:\n" not in doc]
-        unknown = [fact for fact in limits if fact not in FACTS]
-        if not CODE.match(code) or missing or unknown:
-            raise ValueError(f"rule {name!r}: code {code!r}, {missing=}, {unknown=}")
-        if any(other.code == code for other in RULES.registered()):
-            raise ValueError(f"rule {name!r}: code {code} is taken")
+        _require(name, code, doc, limits)
         frozen = None if ops is None else frozenset(ops)
         item = Rule(
             code,
@@ -160,6 +156,16 @@ def rule(  # noqa: PLR0913 - a rule has that many parts
         return item
 
     return register
+
+
+def _require(name: str, code: str, doc: str, limits: tuple[str, ...]) -> None:
+    """What every rule must have."""
+    missing = [s for s in SECTIONS if f"\n{s}:\n" not in doc]
+    unknown = [fact for fact in limits if fact not in FACTS]
+    if not CODE.match(code) or missing or unknown:
+        raise ValueError(f"rule {name!r}: code {code!r}, {missing=}, {unknown=}")
+    if any(other.code == code for other in RULES.registered()):
+        raise ValueError(f"rule {name!r}: code {code} is taken")
 
 
 def _tidied(example: Example) -> Example:
