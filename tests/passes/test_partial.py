@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import onnx_graphsurgeon as gs
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -13,7 +14,9 @@ from npuconv import executor, limits
 from npuconv.model import shapes
 from npuconv.passes import _partial, _partial_check
 from npuconv.passes import _partial_scalars as scalars
+from npuconv.passes._partial import UnknownError
 from npuconv.passes._partial_layout import cells
+from npuconv.passes._partial_operators import OPERATORS
 from npuconv.passes._partial_scalars import Extent
 
 DIMS = ("N", 3, "H", 5)
@@ -334,3 +337,9 @@ def test_a_chain_starts_where_the_shape_is_read():
     tensor = next(t for t, _ in facts.tensors.values() if t.name == last)
     assert [n.op for n in _partial_check.chain(facts, tensor)] == ["Shape", "Gather"]
     assert not _partial_check.confirm(model, facts, [tensor])
+
+
+def test_an_operator_without_operands_is_unknown():
+    """A Max of nothing has no value; it is not our business to say what is wrong with it."""
+    with pytest.raises(UnknownError):
+        list(OPERATORS["Max"](gs.Node("Max"), []))

@@ -40,8 +40,8 @@ def _binary(function: scalars.Binary, dtype: np.dtype[Any] | None = None) -> Ope
         if "broadcast" in node.attrs or "axis" in node.attrs:  # before opset 7
             raise UnknownError
         parts = [required(operands, i) for i in range(len(operands))]
-        source = parts[0].dtype
-        if not parts or any(p.dtype != source for p in parts):
+        source = required(operands, 0).dtype
+        if any(p.dtype != source for p in parts):
             raise UnknownError
 
         def pair(a: Partial, b: Partial) -> Partial:
