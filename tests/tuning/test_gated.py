@@ -9,7 +9,7 @@ import pytest
 from builders import Net, images
 from npuconv import executor
 from npuconv.quant.encoding import Encoding
-from npuconv.tuning.gated import GATES, Gate, Rounding, gated, rounded
+from npuconv.tuning.gated import GATES, Gate, Rounding, gated, inputs_made, rounded
 
 SHAPE = (1, 3, 6, 6)
 
@@ -130,3 +130,16 @@ def test_all_rounded_is_all_gates_open():
     step = float(every[4].encoding.scales.max())
     assert np.allclose(found, run(gated(model, every), x, 1, 1, 1, 1, 1), atol=1.01 * step)
     assert not np.allclose(found, plain(model, x), atol=step)
+
+
+def test_a_node_makes_what_was_an_input():
+    """So that its rounding lies in the model like any other; the outputs are the same."""
+    model, x = net().model(), images(*SHAPE)
+    before = model.SerializeToString(deterministic=True)
+    given = [activation("x", per_channel(3)), *all_roundings(model)[1:]]
+    made, moved = inputs_made(model, given)
+    assert moved[0].gate.tensor in {name for node in made.graph.node for name in node.output}
+    assert moved[1:] == given[1:]
+    assert np.array_equal(plain(made, x), plain(model, x))
+    assert np.allclose(plain(rounded(made, moved), x), plain(rounded(model, given), x), atol=1e-6)
+    assert model.SerializeToString(deterministic=True) == before

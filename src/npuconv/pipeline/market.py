@@ -10,9 +10,11 @@ from npuconv.model import load, save, shapes
 from npuconv.passes._context import PassContext
 from npuconv.pipeline import kept
 from npuconv.pipeline.repeated import Numbers, repeat
+from npuconv.pipeline.tune import MOST, VALUES
 from npuconv.plan import macs, make_plan
+from npuconv.samples.feeds import spread
+from npuconv.tuning.alone import noise_powers
 from npuconv.tuning.ends import before_saturation
-from npuconv.tuning.probe import noise_powers
 from npuconv.tuning.terms import terms_of
 from npuconv.tuning.twin import roundings
 from npuconv.tuning.whole import Judge
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from npuconv.tuning.gated import Rounding
     from npuconv.tuning.whole import Noise
 
-FEW = 4  # samples that the noise of every rounding is measured on
 UNBOUNDED = 100.0  # percent of extra MACs, where only the accuracy is asked for
 Counts = dict[str, int]  # how often layers run, where more than once
 
@@ -121,7 +122,8 @@ def open_market(
     """
     numbers = Numbers(found.encodings.by_tensor, work.ctx.rounded, found.moments)
     every = roundings(work.model, work.plan, numbers.encodings, numbers.rounded)
-    powers, _ = noise_powers(before_saturation(proto), every, list(used[:FEW]))
+    feeds = [used[k] for k in spread(len(used), MOST)]
+    powers, _ = noise_powers(before_saturation(proto), every, feeds, enough=VALUES)
     sizes = macs_of(work, proto, used)
     free = {name: count for name, count in sizes.items() if name in found.moments}
     terms = terms_of(work.model, work.plan, every, powers)

@@ -53,7 +53,7 @@ class LayerQuant(Part):
     note: str = ""
     rounding: str = Field("", description="how the weights were rounded")
     alone_db: float | None = Field(
-        None, description="estimated SQNR of the outputs if this layer alone were rounded"
+        None, description="SQNR of the outputs if this layer alone is rounded"
     )
     noise_share: float | None = Field(
         None, description="share, 0..1, of the noise in the outputs that its rounding makes"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from npuconv.model.core import Model
     from npuconv.plan import Plan
     from npuconv.quant.layer import Rounded
-    from npuconv.tuning.probe import Feed
+    from npuconv.samples import Feed
     from npuconv.tuning.scales import Encodings
 
 

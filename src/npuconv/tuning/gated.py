@@ -8,7 +8,7 @@ does to the outputs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -67,6 +67,39 @@ def gated(model: onnx.ModelProto, roundings: Sequence[Rounding]) -> onnx.ModelPr
     kind = onnx.TensorProto.FLOAT
     made.graph.input.append(helper.make_tensor_value_info(GATES, kind, [len(roundings)]))
     return made
+
+
+def inputs_made(
+    model: onnx.ModelProto, roundings: Sequence[Rounding]
+) -> tuple[onnx.ModelProto, list[Rounding]]:
+    """A model where a node makes every tensor that is rounded: an Identity those of inputs.
+
+    Args:
+        model: not changed.
+        roundings: what is rounded, each tensor once.
+
+    Returns:
+        The model, and the roundings in it.
+    """
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    inputs = {i.name for i in model.graph.input}
+    new = {r.gate.tensor: f"{_PREFIX}/made/{r.gate.tensor}" for r in roundings}
+    new = {old: name for old, name in new.items() if old in inputs}
+    nodes = [helper.make_node("Identity", [old], [name]) for old, name in new.items()]
+    for node in made.graph.node:
+        node.input[:] = [new.get(name, name) for name in node.input]
+    nodes.extend(made.graph.node)
+    del made.graph.node[:]
+    made.graph.node.extend(nodes)
+    return made, [_moved(r, new) for r in roundings]
+
+
+def _moved(rounding: Rounding, new: Mapping[str, str]) -> Rounding:
+    gate = rounding.gate
+    if gate.kind == "weights" or gate.tensor not in new:
+        return rounding
+    return replace(rounding, gate=replace(gate, tensor=new[gate.tensor]))
 
 
 def rounded(model: onnx.ModelProto, roundings: Sequence[Rounding]) -> onnx.ModelProto:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from npuconv.tuning.probe import noise_powers
+from npuconv.tuning.alone import noise_powers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import onnx
 
+    from npuconv.samples import Feed
     from npuconv.tuning.gated import Rounding
-    from npuconv.tuning.probe import Feed
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Share:
 def shares(
     model: onnx.ModelProto,
     roundings: Sequence[Rounding],
-    feeds: Iterable[Feed],
+    feeds: Sequence[Feed],
     copy_of: Mapping[str, str] = MappingProxyType({}),
     enough: int = 0,
 ) -> dict[str, Share]:
@@ -47,7 +47,7 @@ def shares(
         roundings: of inputs, weights and outputs.
         feeds: complete inputs, a few.
         copy_of: by node name, the layer that a copy is counted with.
-        enough: values of outputs after which no more than four feeds are looked at; 0: all are.
+        enough: values of outputs after which no more than two feeds are looked at; 0: all are.
     """
     names = [copy_of.get(r.gate.layer, r.gate.layer) for r in roundings]
     layers = list(dict.fromkeys(names))

@@ -16,8 +16,8 @@ from npuconv.tuning.gated import rounded
 if TYPE_CHECKING:
     import onnx
 
+    from npuconv.samples import Feed
     from npuconv.tuning.gated import Rounding
-    from npuconv.tuning.probe import Feed
 
 Values = Mapping[str, object]  # of one sample, by output
 
