@@ -73,11 +73,23 @@ def test_top1_class_axis(shape: tuple[int, ...]) -> None:
     assert stats((f, q)).top1_agreement == 0.5
 
 
-def test_top1_of_feature_maps_and_vectors() -> None:
-    """The last axis counts in a map, every position on its own."""
+def test_top1_of_vectors_and_of_maps_with_known_classes() -> None:
+    """Every position on its own; nobody knows which axis of a map has the classes."""
     f = np.arange(24.0).reshape(1, 2, 3, 4)
-    assert stats((f, f)).top1_agreement == 1.0
+    assert stats((f, f)).top1_agreement is None
     assert stats((np.arange(3), np.arange(3)[::-1])).top1_agreement == 0.0
+    known = ErrorStats(class_axis=1)
+    known.update(f, np.where(f == 12, 0, f) * np.where(f < 12, 1, -1) + 12.0 * (f == 16))
+    assert known.top1_agreement == pytest.approx(0.0)
+    known.update(f, f)
+    assert known.top1_agreement == pytest.approx(0.5)
+
+
+def test_an_axis_that_is_not_there() -> None:
+    """An output that has not always the rank of the model's text has no top-1."""
+    known = ErrorStats(class_axis=3)
+    known.update(np.ones((2, 3)), np.ones((2, 3)))
+    assert known.top1_agreement is None
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (5, 1), (1, 1, 1, 1), (0, 4)])

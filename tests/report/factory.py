@@ -17,6 +17,7 @@ from npuconv.report.schema import (
     ModelInfo,
     NodeInfo,
     OutputAccuracy,
+    PartAccuracy,
     Planned,
     Port,
     Quantization,
@@ -333,7 +334,16 @@ def make_report(**changes: Any) -> Report:
             cosine=0.99631,
             top1_agreement=0.9375,
             outputs=(
-                OutputAccuracy(name="boxes", sqnr_db=21.3, cosine=0.9963, top1_agreement=0.9375),
+                OutputAccuracy(
+                    name="boxes",
+                    sqnr_db=21.3,
+                    cosine=0.9963,
+                    top1_agreement=0.9375,
+                    parts=(
+                        PartAccuracy(name="/head/Mul", sqnr_db=21.3, cosine=0.9963),
+                        PartAccuracy(name=EVIL[2], sqnr_db=4.1, cosine=0.71),
+                    ),
+                ),
                 OutputAccuracy(name=EVIL[2], sqnr_db=None, cosine=1.0, top1_agreement=None),
             ),
         ),

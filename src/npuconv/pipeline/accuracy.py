@@ -14,7 +14,10 @@ from onnx import helper
 from npuconv import executor
 from npuconv.emulate import as_float
 from npuconv.model import store
+from npuconv.pipeline.accuracy_rows import summed_up
 from npuconv.pipeline.assemble import rounded
+from npuconv.pipeline.classes import class_axes
+from npuconv.pipeline.parts import parts_of
 from npuconv.quant.metrics import ErrorStats
 from npuconv.quant.qparams import dequantize, quantize
 from npuconv.report import schema
@@ -42,8 +45,8 @@ class Layer:
 class Stats(ErrorStats):
     """Also the largest error of all."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, class_axis: int | None = None) -> None:
+        super().__init__(class_axis)
         self.max_abs_error: float | None = None
 
     def update(self, reference: ArrayLike, other: ArrayLike) -> None:
@@ -58,10 +61,11 @@ class Stats(ErrorStats):
 
 @dataclass
 class Measured:
-    """Errors of the outputs over some samples."""
+    """Errors of the outputs over some samples, and of what they are put together from."""
 
     outputs: dict[str, Stats]
     total: Stats
+    parts: dict[str, dict[str, Stats]]
 
 
 class Comparison:
@@ -92,11 +96,17 @@ class Comparison:
         self._models = float_model, int8_model
         self._scales = dict(scales or {})
         self._outputs = [o.name for o in float_model.graph.output]
-        self._before = executor.Session(float_model)
+        self._axes = class_axes(float_model)
         self._written = executor.Session(int8_model)
         # The same integers as floats are four times as many bytes.
         self._as_it_is = store.has_stored(int8_model)
-        self._after = self._written if self._as_it_is else executor.Session(as_float(int8_model))
+        self._parts = {} if self._as_it_is else parts_of(float_model, int8_model)
+        self._within = _unique(name for names in self._parts.values() for name in names)
+        watched = with_outputs(float_model, self._within) if self._within else float_model
+        self._before = executor.Session(watched)
+        self._after = self._written
+        if not self._as_it_is:
+            self._after = executor.Session(as_float(int8_model, self._within))
         self._inner: tuple[executor.Session, executor.Session] | None = None
 
     def end_to_end(self, samples: Samples, *, held_out: bool) -> schema.Accuracy:
@@ -110,7 +120,7 @@ class Comparison:
             executor.RuntimeRefusedError: one of the models does not run.
         """
         found = self.measure(samples)
-        return _accuracy(found.outputs, found.total, len(samples), held_out)
+        return summed_up(found, len(samples), held_out)
 
     def measure(
         self, samples: Samples, see: Callable[[int, Feed, Feed], None] = lambda *_: None
@@ -124,17 +134,35 @@ class Comparison:
         Raises:
             executor.RuntimeRefusedError: one of the models does not run.
         """
-        found = Measured({name: Stats() for name in self._outputs}, Stats())
+        found = self._nothing_yet()
         for number, feed in enumerate(samples):
-            old = self._before.run(feed, self._outputs)
-            session = self._after if number else self._written
-            new = self._real(session.run(self._stored(feed), self._outputs))
+            old = self._before.run(feed, [*self._outputs, *self._within])
+            new = self._run(feed, first=number == 0)
             same = [name for name in old if _comparable(old[name], new[name])]
-            for name in same:
+            whole = [name for name in same if name in found.outputs]
+            for name in whole:
                 found.outputs[name].update(old[name], new[name])
-            found.total.update(_joined(old[n] for n in same), _joined(new[n] for n in same))
+            found.total.update(_joined(old[n] for n in whole), _joined(new[n] for n in whole))
+            for parts in found.parts.values():
+                for name in parts.keys() & same:
+                    parts[name].update(old[name], new[name])
             see(number, old, new)
         return found
+
+    def _nothing_yet(self) -> Measured:
+        outputs = {name: Stats(self._axes.get(name)) for name in self._outputs}
+        parts = {name: {part: Stats() for part in own} for name, own in self._parts.items()}
+        return Measured(outputs, Stats(), parts)
+
+    def _run(self, feed: Feed, *, first: bool) -> dict[str, Array]:
+        """The converted model; at first as it is written, which shows no more than outputs."""
+        stored = self._stored(feed)
+        if not first:
+            return self._real(self._after.run(stored, [*self._outputs, *self._within]))
+        found = self._written.run(stored, self._outputs)
+        if self._within:
+            found |= self._after.run(stored, self._within)
+        return self._real(found)
 
     def per_layer(self, feed: Feed) -> tuple[schema.LayerQuant, ...]:
         """Compare the output of every layer on one sample; earlier errors included."""
@@ -218,26 +246,3 @@ def _comparable(old: object, new: object) -> bool:
 def _joined(arrays: Iterable[Array]) -> Array:
     flat = [np.asarray(a, np.float64).reshape(-1) for a in arrays]
     return np.concatenate(flat) if flat else np.zeros(0)
-
-
-def _accuracy(
-    stats: Mapping[str, ErrorStats], total: ErrorStats, count: int, held_out: bool
-) -> schema.Accuracy:
-    outputs = tuple(
-        schema.OutputAccuracy(
-            name=name,
-            sqnr_db=rounded(s.sqnr_db, 2),
-            cosine=rounded(s.cosine, 6),
-            top1_agreement=rounded(s.top1_agreement, 4),
-        )
-        for name, s in stats.items()
-    )
-    single = outputs[0].top1_agreement if len(outputs) == 1 else None
-    return schema.Accuracy(
-        samples=count,
-        held_out=held_out,
-        sqnr_db=rounded(total.sqnr_db, 2),
-        cosine=rounded(total.cosine, 6),
-        top1_agreement=single,
-        outputs=outputs,
-    )

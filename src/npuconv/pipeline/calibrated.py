@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from npuconv.pipeline.selection import wanted
 from npuconv.pipeline.trials import first_convolution, run_trials
 from npuconv.rules import _engine
 from npuconv.rules._context import RuleContext
-from npuconv.rules._seen import Measured, Seen
+from npuconv.rules._seen import Measured, Seen, Shown
 
 if TYPE_CHECKING:
     import onnx
@@ -70,9 +70,18 @@ def judge_result(work: Legalized, accuracy: Accuracy) -> None:
         InternalError: a bug in a rule.
     """
     exact = accuracy.sqnr_db is None and accuracy.cosine is not None
-    measured = Measured(accuracy.sqnr_db, exact, accuracy.samples)
+    measured = Measured(accuracy.sqnr_db, exact, accuracy.samples, tuple(_shown(accuracy)))
     rules = RuleContext(work.model, work.target, work.options, work.sheets, measured=measured)
     _add(work, _engine.lint(rules, at="measured"))
+
+
+def _shown(accuracy: Accuracy) -> Iterator[Shown]:
+    for output in accuracy.outputs:
+        if output.sqnr_db is not None:
+            yield Shown(output.name, output.sqnr_db)
+        for part in output.parts:
+            if part.sqnr_db is not None:
+                yield Shown(part.name, part.sqnr_db, output.name)
 
 
 def _add(work: Legalized, found: list[Finding]) -> None:

@@ -29,10 +29,15 @@ def sqnr_db(reference: ArrayLike, other: ArrayLike) -> float | None:
 
 
 class ErrorStats:
-    """Error of a tensor over many samples, accumulated in float64 sums."""
+    """Error of a tensor over many samples, accumulated in float64 sums.
 
-    def __init__(self) -> None:
+    Args:
+        class_axis: axis along which the largest value is the answer, where that is known.
+    """
+
+    def __init__(self, class_axis: int | None = None) -> None:
         """Start with no samples."""
+        self._class_axis = class_axis
         self._samples = 0
         self._signal = 0.0
         self._noise = 0.0
@@ -58,7 +63,7 @@ class ErrorStats:
             self._noise += float(np.sum((f - q) ** 2))
             self._power += float(np.sum(q * q))
             self._dot += float(np.sum(f * q))
-        self._count_top1(_classes_last(f), _classes_last(q))
+        self._count_top1(self._classes_last(f), self._classes_last(q))
 
     @property
     def sqnr_db(self) -> float | None:
@@ -81,8 +86,9 @@ class ErrorStats:
     def top1_agreement(self) -> float | None:
         """Share of positions where the largest class is the same.
 
-        The class axis is the last one, after axes of length 1 at the end are taken away
-        while more than two are left: axis 1 for [N,C,1,1]. None if it has length 1.
+        Where nobody has told the class axis, it is the last one of what has no more than two,
+        axes of length 1 at the end left out: axis 1 for [N,C] and [N,C,1,1]. None for what
+        has more, such as the boxes of a detector, and where the axis has length 1.
         """
         return self._agreed / self._positions if self._positions else None
 
@@ -92,8 +98,12 @@ class ErrorStats:
             self._agreed += int(np.sum(same))
             self._positions += int(np.size(same))
 
-
-def _classes_last(values: Doubles) -> Doubles:
-    while values.ndim > 2 and values.shape[-1] == 1:
-        values = values[..., 0]
-    return values
+    def _classes_last(self, values: Doubles) -> Doubles:
+        """Nothing where the classes are not known."""
+        axis = self._class_axis
+        if axis is not None:
+            fits = -values.ndim <= axis < values.ndim
+            return np.moveaxis(values, axis, -1) if fits else np.zeros(0)
+        while values.ndim > 2 and values.shape[-1] == 1:
+            values = values[..., 0]
+        return values if values.ndim <= 2 else np.zeros(0)

@@ -150,13 +150,28 @@ class NodeInfo(Part):
     shape: tuple[int | str | None, ...] | None = Field(None, description="of its first output")
 
 
+class PartAccuracy(Part):
+    """The int8 model against the float model, a tensor that an output is put together from."""
+
+    name: str
+    sqnr_db: float | None = Field(description="null: exact")
+    cosine: float | None
+
+
 class OutputAccuracy(Part):
     """The int8 model against the float model, one output."""
 
     name: str
     sqnr_db: float | None = Field(description="10 log10(sum f^2 / sum (f-q)^2); null: exact")
     cosine: float | None
-    top1_agreement: float | None
+    top1_agreement: float | None = Field(
+        description="share of positions with the same largest class; null where nothing tells "
+        "which axis has the classes: neither a Softmax nor the shape [N, C]"
+    )
+    parts: tuple[PartAccuracy, ...] = Field(
+        (),
+        description="where it is put together from tensors of several kinds, as boxes and scores",
+    )
 
 
 class Accuracy(Part):

@@ -34,7 +34,8 @@ class VerifiedOutput(Errors):
 
     name: str
     top1_agreement: float | None = Field(
-        description="share of positions where the largest class is the same"
+        description="share of positions where the largest class is the same; null where nothing "
+        "tells which axis has the classes"
     )
 
 

@@ -12,7 +12,7 @@ from npuconv.report.digest import (
     ranked_layers,
 )
 from npuconv.report.layout import hang
-from npuconv.report.schema import LayerQuant, OutputAccuracy, Report, Rewrite
+from npuconv.report.schema import LayerQuant, Report, Rewrite
 from npuconv.report.text_view import Block, View
 from npuconv.report.words import (
     bought,
@@ -23,10 +23,9 @@ from npuconv.report.words import (
     document,
     kept_float,
     measured_on,
-    output_sqnr,
+    output_rows,
     percent,
     quantity,
-    ratio,
     scores,
     sqnr,
     subgraph_row,
@@ -144,14 +143,11 @@ def accuracy(report: Report, view: View) -> Block:
     text = f"{scores(measured)}; on {measured_on(measured)}"
     lines = view.title("Accuracy: int8 against float")
     lines += hang(view.safe(text), view.width, first="  ", rest="  ")
-    if len(measured.outputs) > 1 or view.verbose:
-        head = ("output", "SQNR", "cosine", "top-1")
-        lines += view.table(head, [_output(one) for one in measured.outputs], right=(1, 2, 3))
+    rows = output_rows(measured)
+    if len(rows) > 1 or view.verbose:
+        named = [(f"  of it {name}" if is_part else name, *rest) for name, is_part, *rest in rows]
+        lines += view.table(("output", "SQNR", "cosine", "top-1"), named, right=(1, 2, 3))
     return lines + _layers(report, view)
-
-
-def _output(one: OutputAccuracy) -> tuple[str, ...]:
-    return (one.name, output_sqnr(one), ratio(one.cosine), percent(one.top1_agreement))
 
 
 def _layers(report: Report, view: View) -> Block:

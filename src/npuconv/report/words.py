@@ -10,6 +10,7 @@ from npuconv.report.schema import (
     Device,
     MacShare,
     OutputAccuracy,
+    PartAccuracy,
     Port,
     Quantization,
     Report,
@@ -164,9 +165,19 @@ def sqnr(decibel: float | None, cosine: float | None) -> str:
     return f"{decibel:.1f} dB"
 
 
-def output_sqnr(output: OutputAccuracy) -> str:
-    """The same of one output, which always was measured."""
-    return "exact" if output.sqnr_db is None else sqnr(output.sqnr_db, output.cosine)
+def output_rows(accuracy: Accuracy) -> list[tuple[str, bool, str, str, str]]:
+    """Outputs and what they are put together from: name, whether a part, SQNR, cosine, top-1."""
+    found = []
+    for one in accuracy.outputs:
+        answers = percent(one.top1_agreement)
+        found.append((one.name, False, _measured(one), ratio(one.cosine), answers))
+        found += [(p.name, True, _measured(p), ratio(p.cosine), "-") for p in one.parts]
+    return found
+
+
+def _measured(one: OutputAccuracy | PartAccuracy) -> str:
+    """The SQNR of what always was measured."""
+    return "exact" if one.sqnr_db is None else sqnr(one.sqnr_db, one.cosine)
 
 
 def ratio(value: float | None) -> str:

@@ -34,6 +34,21 @@ class Trials:
 
 
 @dataclass(frozen=True)
+class Shown:
+    """How far one output, or a part of one, was measured to be from the float model.
+
+    Attributes:
+        name: of the tensor.
+        sqnr_db: of it.
+        output: that it is a part of; empty for an output itself.
+    """
+
+    name: str
+    sqnr_db: float
+    output: str = ""
+
+
+@dataclass(frozen=True)
 class Measured:
     """How far the int8 model was measured to be from the float model.
 
@@ -41,11 +56,13 @@ class Measured:
         sqnr_db: of all outputs together; None where that is no number.
         is_exact: whether nothing differs.
         samples: how many it was measured on.
+        shown: outputs and their parts, where these have an error that is a number.
     """
 
     sqnr_db: float | None
     is_exact: bool
     samples: int
+    shown: tuple[Shown, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import onnx
 
 SATURATING = frozenset({"Softmax", "LogSoftmax", "Sigmoid", "HardSigmoid", "Tanh"})
 # What hands numbers on as they are.
-_MOVING = frozenset(
+MOVING = frozenset(
     {"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Concat", "Cast"}
 )
 
@@ -48,7 +48,7 @@ def _ends(name: str, makers: dict[str, onnx.NodeProto]) -> Iterator[str]:
         seen.add(current)
         if node is not None and node.op_type in SATURATING:
             yield node.input[0]
-        elif node is not None and node.op_type in _MOVING:
+        elif node is not None and node.op_type in MOVING:
             # The second input of a Reshape is a shape, all those of a Concat are numbers.
             given = node.input if node.op_type == "Concat" else node.input[:1]
             waiting.extend(reversed([one for one in given if one in makers]))
