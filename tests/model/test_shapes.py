@@ -161,6 +161,7 @@ def test_an_input_of_unknown_rank_can_be_fixed():
         ({"y": (1, 3, 8, 8)}, "no such input (inputs: x)"),
         ({"x": (1, 3, 8)}, "--input-shape x=1,3,8: the model says 1,3,h,w"),
         ({"x": (1, 4, 8, 8)}, "the model says 1,3,h,w"),
+        ({"x": (1, 4, 8, 8)}, "for other lengths or ranks export it anew"),
         ({"x": (1, 3, 0, 8)}, "must be positive, not [1, 3, 0, 8]"),
         ({"x": (-1, 3, 8, 8)}, "must be positive"),
     ],

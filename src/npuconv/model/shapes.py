@@ -46,7 +46,10 @@ def _check_fits(name: str, old: tuple[int | str | None, ...] | None, dims: tuple
     clash = any(isinstance(a, int) and a != b for a, b in zip(old, dims, strict=False))
     if len(old) != len(dims) or clash:
         shown = ",".join("?" if d is None else str(d) for d in old)
-        raise UsageError(f"--input-shape {name}={','.join(map(str, dims))}: the model says {shown}")
+        raise UsageError(
+            f"--input-shape {name}={','.join(map(str, dims))}: the model says {shown}",
+            hint="it fixes what the model leaves open; for other lengths or ranks export it anew",
+        )
 
 
 def forget(model: Model) -> None:

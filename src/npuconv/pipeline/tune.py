@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from npuconv.samples import Samples
     from npuconv.tuning.scales import Encodings
 
-VALUES = 2048  # of outputs: errors of as many are independent enough to be told apart
-MOST = 8  # samples that the shares of the layers are measured on, at most
+VALUES = 2048  # of outputs: so many tell how much noise there is
+MOST = 8  # samples that noise is measured on, at most; two where outputs have many values
 
 
 def rounded(

@@ -70,8 +70,8 @@ class _Line:
     def __init__(
         self, model: onnx.ModelProto, roundings: Sequence[Rounding], parts: Sequence[int], most: int
     ) -> None:
-        model, self._roundings = inputs_made(model, roundings)
-        self._stages, self._parts = Stages(model), parts
+        nodes, self._roundings = inputs_made(model, roundings)
+        self._stages, self._parts = Stages(model, nodes), parts
         self._places = _places(self._stages.nodes, self._roundings)
         self._powers, self._signal, self._seen = np.zeros(max(parts) + 1), 0.0, 0
         count = max(1, min(most, len(self._powers) // _EACH))

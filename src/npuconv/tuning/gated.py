@@ -71,28 +71,26 @@ def gated(model: onnx.ModelProto, roundings: Sequence[Rounding]) -> onnx.ModelPr
 
 def inputs_made(
     model: onnx.ModelProto, roundings: Sequence[Rounding]
-) -> tuple[onnx.ModelProto, list[Rounding]]:
-    """A model where a node makes every tensor that is rounded: an Identity those of inputs.
+) -> tuple[list[onnx.NodeProto], list[Rounding]]:
+    """Nodes that make every tensor that is rounded: an Identity makes those of inputs.
 
     Args:
         model: not changed.
         roundings: what is rounded, each tensor once.
 
     Returns:
-        The model, and the roundings in it.
+        The nodes of the model, and the roundings of what they make.
     """
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
     inputs = {i.name for i in model.graph.input}
-    new = {r.gate.tensor: f"{_PREFIX}/made/{r.gate.tensor}" for r in roundings}
-    new = {old: name for old, name in new.items() if old in inputs}
+    tensors = dict.fromkeys(r.gate.tensor for r in roundings if r.gate.tensor in inputs)
+    new = {name: f"{_PREFIX}/made/{name}" for name in tensors}
     nodes = [helper.make_node("Identity", [old], [name]) for old, name in new.items()]
-    for node in made.graph.node:
-        node.input[:] = [new.get(name, name) for name in node.input]
-    nodes.extend(made.graph.node)
-    del made.graph.node[:]
-    made.graph.node.extend(nodes)
-    return made, [_moved(r, new) for r in roundings]
+    for node in model.graph.node:
+        made = onnx.NodeProto()
+        made.CopyFrom(node)
+        made.input[:] = [new.get(name, name) for name in node.input]
+        nodes.append(made)
+    return nodes, [_moved(r, new) for r in roundings]
 
 
 def _moved(rounding: Rounding, new: Mapping[str, str]) -> Rounding:

@@ -21,15 +21,18 @@ class Stages:
 
     Args:
         model: its nodes in topological order; not changed.
+        nodes: what stands in their place, where that is not the same.
 
     Attributes:
-        nodes: of the model.
+        nodes: all of them.
         outputs: names of those that are no constants.
     """
 
-    def __init__(self, model: onnx.ModelProto) -> None:
+    def __init__(
+        self, model: onnx.ModelProto, nodes: Sequence[onnx.NodeProto] | None = None
+    ) -> None:
         self._model = model
-        self.nodes = list(model.graph.node)
+        self.nodes = list(model.graph.node if nodes is None else nodes)
         self._constants = {tensor.name: tensor for tensor in model.graph.initializer}
         outputs = (output.name for output in model.graph.output)
         self.outputs = [name for name in outputs if name not in self._constants]
