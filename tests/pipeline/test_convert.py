@@ -405,6 +405,16 @@ def test_samples_that_cannot_be_used():
         npuconv.convert("gone.onnx")
 
 
+def test_a_model_that_breaks_on_made_up_samples():
+    """Not every model takes any numbers: the logarithm of what is negative is none."""
+    net = Net(x=X).op("Log", "x", to="l").conv("l", (4, 4, 1, 1))
+    with pytest.raises(CalibrationError, match="give some with --calibration"):
+        npuconv.convert(net.model())
+    given = {"x": -np.ones((8, *X[1:]), np.float32)}
+    with pytest.raises(CalibrationError, match="normalization of the samples"):
+        npuconv.convert(net.model(), calibration=given)
+
+
 @pytest.mark.parametrize("form", ["qoperator", "qdq", "weights"])
 def test_weights_that_are_not_finite(form):
     """They are refused with an error of the tool, whatever the form."""

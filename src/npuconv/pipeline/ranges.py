@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str, int, int], None]  # stage, done, total
 MORE_JUDGES = 8  # samples that ways of choosing ranges are compared on, beside those kept apart
+_MADE_UP = "these inputs were made up, which not every model takes; give some with --calibration"
 MANY = 12  # samples whose windows are looked at: as many windows as of more samples
 
 
@@ -184,7 +185,8 @@ def _collect(
     try:
         return blocks.collect(proto, tensors, samples, progress=step, cache=cache)
     except CalibrationError as error:
-        raise CalibrationError(f"{work.model.name}: {error.message}", hint=error.hint) from None
+        hint = _MADE_UP if samples.synthetic else error.hint
+        raise CalibrationError(f"{work.model.name}: {error.message}", hint=hint) from None
 
 
 def _moments(work: Legalized, proto: onnx.ModelProto, samples: Samples) -> dict[str, Moments]:
