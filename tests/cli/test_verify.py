@@ -162,3 +162,12 @@ def test_preprocessing_is_that_of_convert(cli, pair, folder):
     (folder / "c.yaml").write_text("preprocess: {preset: signed, resize: [6, 6]}\ncalibration: p\n")
     again = cli(*pair[:3], "--config", "c.yaml", "--output-format", "json")
     assert again.out == done.out
+
+
+def test_parts_of_an_output(cli, folder):
+    """They follow their output, and say that they are parts."""
+    net = Net(x=(1, 1, 4, 4)).op("Exp", "x", to="boxes").op("Sigmoid", "x", to="scores")
+    onnx.save(net.op("Concat", "boxes", "scores", axis=1, to="y").model(), folder / "m.onnx")
+    done = cli("verify", "m.onnx", "m.onnx")
+    rows = [line for line in lines(done.out) if line.startswith(("y ", "of it "))]
+    assert [row.split(" exact")[0] for row in rows] == ["y", "of it boxes", "of it scores"]

@@ -160,3 +160,22 @@ def test_paths(tmp_path):
     assert (found.float_model.path, found.int8_model.path) == ("f.onnx", "q.onnx")
     assert len(found.float_model.sha256) == 64
     assert found.float_model.sha256 != found.int8_model.sha256
+
+
+def test_what_an_output_is_put_together_from():
+    """Large boxes and small scores in one tensor: each has numbers of its own."""
+
+    def detector(error: float) -> onnx.ModelProto:
+        net = Net(x=(1, 1, 4, 4)).op("Mul", "x", "x", to="square")
+        net.op("Mul", "square", net.constant(np.float32(1000)), to="boxes")
+        net.op("Mul", "x", net.constant(np.float32(1 + error)), to="scores")
+        return net.op("Concat", "boxes", "scores", axis=1, to="y").model()
+
+    found = npuconv.verify(detector(0), detector(0.3), {"x": images(4, 1, 4, 4)})
+    (output,) = found.outputs
+    assert output.sqnr_db > 50
+    assert output.top1_agreement is None
+    boxes, scores = output.parts
+    assert (boxes.name, boxes.sqnr_db, boxes.max_abs_error) == ("boxes", None, 0.0)
+    assert scores.name == "scores"
+    assert scores.sqnr_db == pytest.approx(-20 * np.log10(0.3), abs=0.02)

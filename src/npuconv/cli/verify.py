@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from npuconv.report.schema_verify import Errors, VerifyReport
+    from npuconv.report.schema_verify import Errors, VerifiedOutput, VerifyReport
 
 _WORST = 10  # layers that are shown unless verbose
 
@@ -122,12 +122,10 @@ def _print(found: VerifyReport, console: Console, verbose: bool) -> None:
 
     for line in (*_head(found), *(f"warning: {text}" for text in found.warnings)):
         console.print(visible(line))
-    rows = [
-        (one.name, *_numbers(one), _share(one.top1_agreement))
-        for one in sorted(found.outputs, key=_rank)
-    ]
+    outputs = sorted(found.outputs, key=_rank)
+    rows = [row for one in outputs[: None if verbose else _WORST] for row in _rows(one)]
     head = ("output", "SQNR", "cosine", "max error", "top-1")
-    console.print(_table("outputs", head, rows if verbose else rows[:_WORST]))
+    console.print(_table("outputs", head, rows))
     layers = sorted(found.layers, key=_rank)
     shown = layers if verbose else layers[:_WORST]
     if layers:
@@ -139,6 +137,13 @@ def _print(found: VerifyReport, console: Console, verbose: bool) -> None:
         console.print(f"\n{_unmatched(found, verbose)}")
     if not found.passed:
         console.print(f"\nmissed: less than {found.min_sqnr_db:g} dB")
+
+
+def _rows(output: VerifiedOutput) -> Iterator[tuple[str, ...]]:
+    """An output, and what it is put together from."""
+    yield output.name, *_numbers(output), _share(output.top1_agreement)
+    for part in output.parts:
+        yield f"  of it {part.name}", *_numbers(part), "-"
 
 
 def _head(found: VerifyReport) -> list[str]:

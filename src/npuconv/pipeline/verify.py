@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -137,7 +137,10 @@ def _report(
         synthetic=samples.synthetic,
         warnings=_warnings(samples, assumed, measured),
         total=schema.Errors(**_errors(measured.total)),
-        outputs=tuple(_output(name, stats) for name, stats in measured.outputs.items()),
+        outputs=tuple(
+            _output(name, stats, measured.parts.get(name, {}))
+            for name, stats in measured.outputs.items()
+        ),
         layers=layers,
         layer_samples=min(len(samples), LAYER_SAMPLES) if layers else 0,
         unmatched=work.matches.unmatched,
@@ -160,9 +163,10 @@ def _errors(stats: Stats) -> dict[str, float | None]:
     }
 
 
-def _output(name: str, stats: Stats) -> schema.VerifiedOutput:
+def _output(name: str, stats: Stats, within: Mapping[str, Stats]) -> schema.VerifiedOutput:
     agreement = rounded(stats.top1_agreement, 4)
-    return schema.VerifiedOutput(name=name, top1_agreement=agreement, **_errors(stats))
+    parts = tuple(schema.VerifiedPart(name=n, **_errors(s)) for n, s in within.items())
+    return schema.VerifiedOutput(name=name, top1_agreement=agreement, parts=parts, **_errors(stats))
 
 
 def _layer(layer: Layer, stats: Stats) -> schema.VerifiedLayer:

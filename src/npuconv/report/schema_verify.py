@@ -29,6 +29,12 @@ class Errors(Part):
     max_abs_error: float | None
 
 
+class VerifiedPart(Errors):
+    """A tensor of both models that an output is put together from."""
+
+    name: str
+
+
 class VerifiedOutput(Errors):
     """An output of both models."""
 
@@ -36,6 +42,9 @@ class VerifiedOutput(Errors):
     top1_agreement: float | None = Field(
         description="share of positions where the largest class is the same; null where nothing "
         "tells which axis has the classes"
+    )
+    parts: tuple[VerifiedPart, ...] = Field(
+        (), description="what it is put together from where that is several tensors: boxes, scores"
     )
 
 
