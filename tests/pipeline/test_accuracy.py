@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 
 from builders import Net, images
@@ -150,3 +151,24 @@ def test_the_largest_error():
     stats.update([1.0, 2.0], [1.5, 2.0])
     stats.update([[3.0]], [2.75])
     assert stats.max_abs_error == 0.5
+
+
+def boxes(factor: float, *, stored: bool) -> onnx.ModelProto:
+    """Three tensors in one output; the last may be an integer by the same name."""
+    net = Net(x=X).op("Neg", "x", to="a")
+    net.op("Mul", "x", net.constant(np.float32(factor)), to="b")
+    if not stored:
+        return net.op("Abs", "x", to="c").op("Concat", "a", "b", "c", axis=1, to="y").model()
+    scale, zero = net.constant(np.float32(0.01)), net.constant(np.int8(0))
+    net.op("Abs", "x", to="real").op("QuantizeLinear", "real", scale, zero, to="c")
+    net.op("DequantizeLinear", "c", scale, zero, to="back")
+    return net.op("Concat", "a", "b", "back", axis=1, to="y").model()
+
+
+def test_parts_of_an_output():
+    """Those that are real numbers in both models; integers by the same name stand for others."""
+    both = Comparison(boxes(1.0, stored=False), boxes(1.1, stored=True), {})
+    (output,) = both.end_to_end(samples(), held_out=False).outputs
+    assert [part.name for part in output.parts] == ["a", "b"]
+    assert output.parts[0].sqnr_db is None
+    assert output.parts[1].sqnr_db == pytest.approx(20, abs=0.01)

@@ -41,3 +41,13 @@ def test_one_tensor_is_no_part():
 def test_very_many_parts_tell_nobody_anything():
     """As of a model that handles every anchor by itself."""
     assert parts_of(levels(MOST), levels(MOST)) == {}
+
+
+def test_the_same_over_and_over():
+    """Sixty times what is there twice already: each tensor is looked at once."""
+    net = Net(x=(1, 1, 1, 1)).op("Neg", "x", to="a").op("Abs", "x", to="b")
+    net.op("Concat", "a", "b", axis=1, to="c0")
+    for k in range(60):
+        net.op("Concat", f"c{k}", f"c{k}", axis=1, to=f"c{k + 1}")
+    model = net.output("c60").model()
+    assert parts_of(model, model) == {"c60": ("a", "b")}

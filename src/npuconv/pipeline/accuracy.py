@@ -103,8 +103,7 @@ class Comparison:
         self._parts = {} if self._as_it_is else parts_of(float_model, int8_model)
         self._within = _unique(name for names in self._parts.values() for name in names)
         watched = with_outputs(float_model, self._within) if self._within else float_model
-        self._before = executor.Session(watched)
-        self._after = self._written
+        self._before, self._after = executor.Session(watched), self._written
         if not self._as_it_is:
             self._after = executor.Session(as_float(int8_model, self._within))
         self._inner: tuple[executor.Session, executor.Session] | None = None
@@ -134,7 +133,8 @@ class Comparison:
         Raises:
             executor.RuntimeRefusedError: one of the models does not run.
         """
-        found = self._nothing_yet()
+        outputs = {name: Stats(self._axes.get(name)) for name in self._outputs}
+        found = Measured(outputs, Stats(), {name: {} for name in self._parts})
         for number, feed in enumerate(samples):
             old = self._before.run(feed, [*self._outputs, *self._within])
             new = self._run(feed, first=number == 0)
@@ -143,16 +143,18 @@ class Comparison:
             for name in whole:
                 found.outputs[name].update(old[name], new[name])
             found.total.update(_joined(old[n] for n in whole), _joined(new[n] for n in whole))
-            for parts in found.parts.values():
-                for name in parts.keys() & same:
-                    parts[name].update(old[name], new[name])
+            self._add_parts(found, old, new, set(same))
             see(number, old, new)
         return found
 
-    def _nothing_yet(self) -> Measured:
-        outputs = {name: Stats(self._axes.get(name)) for name in self._outputs}
-        parts = {name: {part: Stats() for part in own} for name, own in self._parts.items()}
-        return Measured(outputs, Stats(), parts)
+    def _add_parts(
+        self, found: Measured, old: Mapping[str, Array], new: Mapping[str, Array], same: set[str]
+    ) -> None:
+        """Those that are float in both models: integers by the same name stand for others."""
+        for output, parts in self._parts.items():
+            for name in parts:
+                if name in same and old[name].dtype == new[name].dtype:
+                    found.parts[output].setdefault(name, Stats()).update(old[name], new[name])
 
     def _run(self, feed: Feed, *, first: bool) -> dict[str, Array]:
         """The converted model; at first as it is written, which shows no more than outputs."""

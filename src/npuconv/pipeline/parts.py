@@ -26,20 +26,21 @@ def parts_of(before: onnx.ModelProto, after: onnx.ModelProto) -> dict[str, tuple
     there = {name for node in after.graph.node for name in node.output}
     found = {}
     for output in before.graph.output:
-        names = tuple(dict.fromkeys(n for n in _parts(output.name, makers) if n in there))
+        names = tuple(name for name in _parts(output.name, makers) if name in there)
         if 1 < len(names) <= MOST:
             found[output.name] = names
     return found
 
 
 def _parts(name: str, makers: dict[str, onnx.NodeProto]) -> Iterator[str]:
-    """In their order; what a model is given, and constants, are no parts."""
-    waiting = [name]
+    """Each once, in their order; what a model is given, and constants, are no parts."""
+    waiting, seen = [name], set[str]()
     while waiting:
         current = waiting.pop()
         node = makers.get(current)
-        if node is None:
+        if node is None or current in seen:
             continue
+        seen.add(current)
         if node.op_type not in MOVING:
             yield current
             continue
