@@ -94,6 +94,19 @@ def test_weights_and_inputs_are_measured_as_well():
     assert powers[1] == pytest.approx(by_hand(model, every[3:4], feeds()), rel=1e-3)
 
 
+def test_the_input_of_a_layer_may_be_a_constant():
+    """It is rounded like any other tensor, and its weights of the same name apart from it."""
+    model = Net(x=SHAPE).conv("x", (4, 4, 1, 1), name="n0", to="y").model()
+    model.graph.node[0].input[0] = model.graph.node[0].input[1]
+    weights = model.graph.node[0].input[1]
+    given = Rounding(Gate("n0", "input", weights), Encoding.plain(0.1))
+    values = onnx.numpy_helper.to_array(model.graph.initializer[0]) * np.float32(1.5)
+    own = Rounding(Gate("n0", "weights", weights), constants={1: values})
+    powers, _ = noise_powers(model, [given, own], feeds(1))
+    assert powers[0] > 0
+    assert powers[1] > powers[0]
+
+
 def test_what_lies_in_several_stages_is_added():
     """The first and the last layer as one unknown: nearly what both together cost."""
     together = [*range(LAYERS - 1), 0]

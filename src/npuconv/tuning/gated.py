@@ -72,7 +72,7 @@ def gated(model: onnx.ModelProto, roundings: Sequence[Rounding]) -> onnx.ModelPr
 def inputs_made(
     model: onnx.ModelProto, roundings: Sequence[Rounding]
 ) -> tuple[list[onnx.NodeProto], list[Rounding]]:
-    """Nodes that make every tensor that is rounded: an Identity makes those of inputs.
+    """Nodes that make every tensor that is rounded: an Identity those of inputs and constants.
 
     Args:
         model: not changed.
@@ -81,9 +81,9 @@ def inputs_made(
     Returns:
         The nodes of the model, and the roundings of what they make.
     """
-    inputs = {i.name for i in model.graph.input}
-    tensors = dict.fromkeys(r.gate.tensor for r in roundings if r.gate.tensor in inputs)
-    new = {name: f"{_PREFIX}/made/{name}" for name in tensors}
+    there = {name for node in model.graph.node for name in node.output}
+    tensors = dict.fromkeys(r.gate.tensor for r in roundings if r.gate.kind != "weights")
+    new = {name: f"{_PREFIX}/made/{name}" for name in tensors if name not in there}
     nodes = [helper.make_node("Identity", [old], [name]) for old, name in new.items()]
     for node in model.graph.node:
         made = onnx.NodeProto()
