@@ -6,11 +6,9 @@ the boxes, and nobody would see that the scores are gone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import onnx
 
-from npuconv.tuning.ends import MOVING
+from npuconv.tuning.ends import leaves
 
 MOST = 16  # of an output; of what has more, such as every anchor by itself, nobody reads them
 
@@ -26,24 +24,7 @@ def parts_of(before: onnx.ModelProto, after: onnx.ModelProto) -> dict[str, tuple
     there = {name for node in after.graph.node for name in node.output}
     found = {}
     for output in before.graph.output:
-        names = tuple(name for name in _parts(output.name, makers) if name in there)
+        names = tuple(name for name in leaves(output.name, makers) if name in there)
         if 1 < len(names) <= MOST:
             found[output.name] = names
     return found
-
-
-def _parts(name: str, makers: dict[str, onnx.NodeProto]) -> Iterator[str]:
-    """Each once, in their order; what a model is given, and constants, are no parts."""
-    waiting, seen = [name], set[str]()
-    while waiting:
-        current = waiting.pop()
-        node = makers.get(current)
-        if node is None or current in seen:
-            continue
-        seen.add(current)
-        if node.op_type not in MOVING:
-            yield current
-            continue
-        # The second input of a Reshape is a shape, all those of a Concat are numbers.
-        given = node.input if node.op_type == "Concat" else node.input[:1]
-        waiting.extend(reversed(given))

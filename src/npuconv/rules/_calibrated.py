@@ -36,6 +36,8 @@ def calibrated_rule(
     """
 
     def register(function: Looking) -> Rule:
+        """Hand the function what calibration has shown; it is silent before."""
+
         @functools.wraps(function)
         def looking(subject: Any, ctx: RuleContext) -> Iterator[Violation]:
             return iter(()) if ctx.seen is None else function(subject, ctx.seen)

@@ -7,13 +7,13 @@ the one which happened to be even. The error of what they are made from is not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import onnx
 
 SATURATING = frozenset({"Softmax", "LogSoftmax", "Sigmoid", "HardSigmoid", "Tanh"})
 # What hands numbers on as they are.
-MOVING = frozenset(
+_MOVING = frozenset(
     {"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Concat", "Cast"}
 )
 
@@ -37,8 +37,13 @@ def before_saturation(model: onnx.ModelProto) -> onnx.ModelProto:
     return made if names else model
 
 
-def _ends(name: str, makers: dict[str, onnx.NodeProto]) -> Iterator[str]:
-    """The tensors whose numbers an output shows, before they are saturated."""
+def leaves(name: str, makers: Mapping[str, onnx.NodeProto]) -> Iterator[str]:
+    """The tensors whose numbers an output shows, each once, in their order.
+
+    Args:
+        name: of the output.
+        makers: by tensor, the node that makes it.
+    """
     waiting, seen = [name], set[str]()
     while waiting:
         current = waiting.pop()
@@ -46,11 +51,16 @@ def _ends(name: str, makers: dict[str, onnx.NodeProto]) -> Iterator[str]:
         if current in seen:
             continue
         seen.add(current)
-        if node is not None and node.op_type in SATURATING:
-            yield node.input[0]
-        elif node is not None and node.op_type in MOVING:
-            # The second input of a Reshape is a shape, all those of a Concat are numbers.
-            given = node.input if node.op_type == "Concat" else node.input[:1]
-            waiting.extend(reversed([one for one in given if one in makers]))
-        else:
+        if node is None or node.op_type not in _MOVING:
             yield current
+            continue
+        # The second input of a Reshape is a shape, all those of a Concat are numbers.
+        given = node.input if node.op_type == "Concat" else node.input[:1]
+        waiting.extend(reversed([one for one in given if one in makers]))
+
+
+def _ends(name: str, makers: Mapping[str, onnx.NodeProto]) -> Iterator[str]:
+    """The same before they are saturated."""
+    for leaf in leaves(name, makers):
+        node = makers.get(leaf)
+        yield leaf if node is None or node.op_type not in SATURATING else node.input[0]

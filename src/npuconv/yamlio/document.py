@@ -162,6 +162,7 @@ class _Loader(yaml.SafeLoader):
     depth = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
+        """A node as PyYAML composes it, unless it is one of those."""
         event: Any = cast("Any", self).peek_event()
         if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
             raise _fault("anchors (&) and aliases (*) are not allowed", event)
