@@ -31,21 +31,24 @@ def uniform(plan: Plan) -> list[str]:
     """
     names = []
     slots = trace(plan)
+    made = [(c.outputs[0], frozenset(slots.slots(c.outputs[0].name))) for c in plan.device]
     for node in plan.carried:
         low = query.scalar_input(node, 1) if node.op == "Clip" else 0.0
         fill = (query.scalar_input(node, 2) if node.op == "Pad" else 0.0) or 0.0
-        if low != 0 or fill != 0 or not _binds_all(plan, slots, node):
+        if low != 0 or fill != 0 or not _binds_all(plan, slots, made, node):
             names += [t.name for t in (node.inputs[0], *node.outputs)]
     return names
 
 
-def _binds_all(plan: Plan, slots: Channels, clip: Node) -> bool:
+def _binds_all(
+    plan: Plan, slots: Channels, made: list[tuple[Tensor, frozenset[int]]], clip: Node
+) -> bool:
     """Whether all that shares scales with the Clip has its upper bound, where it is read."""
     upper = upper_bound(clip) if clip.op in CUTTING else np.inf
     if not np.isfinite(upper):
         return True
     own = set(slots.slots(clip.outputs[0].name))
-    makers = [c.outputs[0] for c in plan.device if own & set(slots.slots(c.outputs[0].name))]
+    makers = [tensor for tensor, theirs in made if not own.isdisjoint(theirs)]
     ends = {name for group in plan.groups for name in group.ends}
     return not any(_unbound(plan, maker, upper) & ends for maker in makers)
 
