@@ -86,8 +86,8 @@ class Options(_Strict):
         None,
         description="what the host may pad, where samples show finer steps by that: inputs of "
         "the model, or all tensors of the host, or also what the device makes for itself, auto "
-        "only where that is too coarse; by default auto, or all with --max-extra-macs or "
-        "--min-sqnr",
+        "only where that is too coarse for what reads it or for the outputs; by default auto, "
+        "or all with --max-extra-macs or --min-sqnr",
     )
     prefer: tuple[Form, ...] = Field(
         (),

@@ -49,6 +49,7 @@ class Legalized:
     kept: dict[str, str] = field(default_factory=dict)  # labels kept float, and by what
     plan: Plan = field(default_factory=Plan)
     grids: dict[str, Grid] = field(default_factory=dict)  # of tensors, before they were moved
+    half_used: frozenset[str] = frozenset()  # tensors whose lower levels only the host can free
     needs: list[Need] = field(default_factory=list)
     before: planned.Source = field(default_factory=planned.Source)
     planned: tuple[Planned, ...] = ()

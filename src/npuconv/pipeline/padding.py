@@ -16,7 +16,7 @@ from npuconv.plan import readers
 from npuconv.quant.encoding import scales_for
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     import onnx
     from numpy.typing import NDArray
@@ -42,7 +42,8 @@ def pad(
     """Let the host pad the tensors where that leaves finer steps.
 
     Args:
-        work: a legalized model; changed, and planned anew, if there is such a tensor.
+        work: a legalized model; changed, and planned anew, if there is such a tensor. Those
+            that would have to cross for it, and need not, are its ``half_used``.
         proto: the same model.
         samples: a few of them are run.
         grids: of what comes from the outside, by the convolution that reads it.
@@ -55,18 +56,35 @@ def pad(
     made = {t.name for node in (*work.plan.device, *work.plan.carried) for t in node.outputs}
     own = {name for name, convs in found.items() if _own(work, convs[0])}
     seen = glimpse(proto, found, own, samples[:FEW]) if found else {}
-    work.ctx.to_pad = frozenset(
+    could = {
         name
         for name, one in seen.items()
         if _growth(one.shape, found[name][0]) <= MOST
         and (gain(one.lows, one.highs) >= GAIN_DB or found[name][0].name in grids)
         # Between int8 tensors one integer is put around all channels: 0, or the lowest.
         and not (name in made and one.lows.min() < 0)
-        and (name not in own or _worth_a_crossing(work.options, one))
+    }
+    work.half_used = frozenset(
+        name for name in could & own if not _worth_a_crossing(work.options, seen[name])
     )
+    changed = host_pads(work, could - work.half_used)
+    work.timings.append(("pad-on-host", time.perf_counter() - start))
+    return changed
+
+
+def host_pads(work: Legalized, tensors: Iterable[str]) -> bool:
+    """Let the host pad these, and plan anew.
+
+    Args:
+        work: a legalized model; changed.
+        tensors: names of what convolutions with pads read.
+
+    Returns:
+        Whether anything was changed.
+    """
+    work.ctx.to_pad = frozenset(tensors)
     changed = bool(work.ctx.to_pad) and share(work)
     work.ctx.to_pad = frozenset()
-    work.timings.append(("pad-on-host", time.perf_counter() - start))
     return changed
 
 

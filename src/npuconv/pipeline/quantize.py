@@ -88,6 +88,7 @@ def _with_samples(
         float_proto = save.to_proto(work.model)
     judges = (kept or samples)[:HELD_OUT_MAX]
     found = ranges.calibrate(work, float_proto, used, kept, progress)
+    float_proto = found.proto
     work.ctx.rounded.update(found.chosen.rounded)
     judge(work, float_proto, used, found.stats, found.encodings.by_tensor)
     tensors, layers = tensor_rows(work.plan, found), layers_of(work)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from npuconv.calibration import blocks
 from npuconv.errors import CalibrationError
+from npuconv.model import save
+from npuconv.pipeline import crossing
 from npuconv.pipeline.trials import first_convolution
 from npuconv.pipeline.tune import rounded
 from npuconv.plan.channels import Channels, trace
@@ -47,6 +49,7 @@ class Calibrated:
     chosen: Tried
     stats: dict[str, Statistics]
     moments: dict[str, Moments]
+    proto: onnx.ModelProto  # the legal float model, with what the host does for the device
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -65,7 +68,7 @@ def calibrate(
     """Run the samples and choose how every int8 tensor is stored.
 
     Args:
-        work: a legal float model.
+        work: a legal float model; changed where the outputs need that more of it crosses.
         proto: the same.
         samples: what ranges are made from.
         kept: samples that no range is made from, if there are enough: they tell with some of
@@ -75,25 +78,46 @@ def calibrate(
     Raises:
         CalibrationError: samples that cannot be used.
     """
-    whole = [*uniform(work.plan), *_boundaries(work)]
-    channels = trace(work.plan, _all_tensors(work) if _per_tensor(work) else whole)
     cache = blocks.cache(work.options.cache)
     with _timed(work, "calibrate"):
-        stats = _collect(work, proto, watched(work, channels), samples, progress, cache)
+        tensors = watched(work, _shared(work)[1])
+        stats = _collect(work, proto, tensors, samples, progress, cache)
     with _timed(work, "moments"):
         moments = _moments(work, proto, samples)
 
-    ways = _ways(work, kept)
+    ways, judges = _ways(work, kept), jury(samples, kept)
     with _timed(work, "ranges and weights"):
-        asked = demands(work.model, work.plan, channels, stats, whole, moments, work.grids)
-        found = encode(work.plan, channels, asked, ways)
+        found = _encoded(work, stats, moments, ways)
+        if moved := crossing.free(work, proto, found[0].by_tensor, judges):
+            proto = save.to_proto(work.model)
+            # Zeros around it are no news of a tensor, and windows have had them all along.
+            stats |= {new: replace(stats[old], name=new) for new, old in moved.items()}
+            found = _encoded(work, stats, moments, ways)
         trials = [
             Trial(each, partial(_tried, work, each, moments, way), roomy=way.roomy)
             for way, each in zip(ways, found, strict=True)
         ]
         unseen = len(kept) if kept else 0
-        chosen = best(work.model, proto, work.plan, trials, jury(samples, kept), unseen)
-    return Calibrated(chosen, stats, moments, list(cache.notes) if cache else [])
+        chosen = best(work.model, proto, work.plan, trials, judges, unseen)
+    return Calibrated(chosen, stats, moments, proto, list(cache.notes) if cache else [])
+
+
+def _shared(work: Legalized) -> tuple[list[str], Channels]:
+    """Tensors that have one scale, and which channels of all others share one."""
+    whole = [*uniform(work.plan), *_boundaries(work)]
+    return whole, trace(work.plan, _all_tensors(work) if _per_tensor(work) else whole)
+
+
+def _encoded(
+    work: Legalized,
+    stats: dict[str, Statistics],
+    moments: dict[str, Moments],
+    ways: tuple[Candidate, ...],
+) -> list[Encodings]:
+    """An encoding for every int8 tensor, in every way."""
+    whole, channels = _shared(work)
+    asked = demands(work.model, work.plan, channels, stats, whole, moments, work.grids)
+    return encode(work.plan, channels, asked, ways)
 
 
 def _ways(work: Legalized, kept: Samples | None) -> tuple[Candidate, ...]:

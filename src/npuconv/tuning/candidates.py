@@ -51,7 +51,7 @@ _CLEARLY = 0.8  # of its noise, or less, is left: 1 dB, which chance alone rarel
 # does no harm to these, and where so little noise is left that nobody would miss the steps:
 # it has an amplitude of 1/80 of that of the outputs.
 _NO_HARM = 1.0
-_PLENTY = 38.0  # dB
+PLENTY_DB = 38.0
 
 
 @dataclass(frozen=True)
@@ -135,6 +135,6 @@ def _left(noise: Noise, first: Noise, trial: Trial, unseen: int) -> float:
     """What is left of the first one's noise; nothing where there is room and little noise."""
     if not trial.roomy:
         return noise.left(first)
-    if (noise.sqnr_db or math.inf) >= _PLENTY:
+    if (noise.sqnr_db or math.inf) >= PLENTY_DB:
         return 0.0
     return noise.first(unseen).left(first.first(unseen))
