@@ -172,6 +172,14 @@ def test_reshape(shape: list[int], axis: int | None):
         assert len(set(found.slots("c"))) == 1
 
 
+def test_a_reshape_whose_batch_has_no_name():
+    """As many values lie behind the channels as before, so as many lie in front of them."""
+    net = Net(x=("N", 3, 1, 1)).conv("x", (4, 3, 1, 1), to="c").reshape([-1, 4])
+    assert after(net) == (1, [0, 1, 2, 3])
+    net = Net(x=("N", 3, 1, 2)).conv("x", (4, 3, 1, 1), to="c").reshape([-1, 4])
+    assert after(net)[0] is None
+
+
 def test_squeeze_and_unsqueeze():
     """An axis of 1 that goes or comes."""
     net = Net(x=(1, 3, 1, 8)).conv("x", (4, 3, 1, 1), to="c")

@@ -136,16 +136,19 @@ def _gather(join: Join, node: Node, lines: list[Line]) -> list[Line]:
 
 
 def _reshape(join: Join, node: Node, lines: list[Line]) -> list[Line]:
-    """The channels stay an axis of their own if as many values stand before and behind it."""
+    """The channels stay an axis of their own if as many values stand before or behind it.
+
+    Either follows from the other, as no value is lost; but lengths may have no common name.
+    """
     line = lines[0]
     before, after = query.shape(node.inputs[0]), query.shape(node.outputs[0])
     if line.axis is None or before is None or after is None:
         return _mixed(join, node, lines)
-    ahead = _product(before[: line.axis])
+    ahead, behind = _product(before[: line.axis]), _product(before[line.axis + 1 :])
     for axis, extent in enumerate(after):
         if extent != before[line.axis] or extent == 1:
             continue
-        if _equal(ahead, _product(after[:axis])):
+        if _equal(ahead, _product(after[:axis])) or _equal(behind, _product(after[axis + 1 :])):
             return [Line(axis, line.slots)]
     return _mixed(join, node, lines)
 

@@ -1,0 +1,172 @@
+"""Write a shuffle of channels as one Gather."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from npuconv.model import query
+from npuconv.passes import Phase, model_pass
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node, Tensor
+    from npuconv.passes._context import PassContext
+
+    Places = NDArray[np.int64]  # for each value of a tensor, where it was before the shuffle
+
+CHANNELS, LEAST_RANK = 1, 3
+LONGEST, LARGEST = 16, 2**24  # nodes of a shuffle, and values of a tensor, that are followed
+_SHAPING = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
+
+
+@model_pass(Phase.CANONICALIZE, after=("eliminate-reshape",))
+def rewrite_shuffle_as_gather(model: Model, ctx: PassContext) -> int:
+    """Write a shuffle of channels as one Gather.
+
+    ShuffleNets mix groups of channels by Reshape, Transpose and Reshape, some with a Gather
+    behind that takes one half. All it does is to put channels in another order, or to choose
+    some: a Gather along the channels. It is one node instead of three, and every channel can
+    keep a scale of its own through it, where a Reshape across channels gives all one.
+
+    The values are followed one by one through the shuffle, so whatever moves whole channels
+    is found. Only where all shapes are known but for a batch in front, where nothing else
+    reads what lies between, and not where the target lists one of the operators, but no
+    Gather.
+    """
+    starts = model.nodes("Reshape", "Unsqueeze")
+    return sum(_rewrite(model, ctx, node) for node in starts if len(node.outputs))
+
+
+def _rewrite(model: Model, ctx: PassContext, start: Node) -> int:
+    from npuconv.model import edit
+
+    source = start.inputs[0]
+    found = _follow(model, start)
+    if found is None:
+        return 0
+    nodes, ends = found
+    if _is_worse(ctx, nodes):
+        return 0
+    before = " + ".join(dict.fromkeys(node.op for node in nodes))
+    results = [tensor for tensor, _ in ends]
+    with ctx.rewrite(model, nodes, before, "Gather", outputs=results, modulus=None):
+        for result, order in ends:
+            indices = edit.integers(model, f"{start.name}/order", order)
+            shape = query.shape(result)
+            chosen = edit.insert(
+                model,
+                "Gather",
+                [source, indices],
+                origin=nodes,
+                shape=shape,
+                attrs={"axis": CHANNELS},
+            )
+            edit.hand_over(chosen, result)
+        for node in nodes:
+            edit.disconnect(node)
+    return 1
+
+
+def _is_worse(ctx: PassContext, nodes: list[Node]) -> bool:
+    """Whether the device runs some of these, and no Gather."""
+    target = ctx.target
+    listed = any(target.operator(node.op, node.domain or "") is not None for node in nodes)
+    return listed and target.operator("Gather") is None
+
+
+def _follow(model: Model, start: Node) -> tuple[list[Node], list[tuple[Tensor, list[int]]]] | None:
+    """The nodes of the shuffle, and what comes out with the channels it is made of.
+
+    None where it is no shuffle of channels alone.
+    """
+    import numpy as np
+
+    source = start.inputs[0]
+    batch = _has_batch(source)
+    dims = _extents(source, batch=batch)
+    if dims is None or len(dims) < LEAST_RANK or math.prod(dims) > LARGEST:
+        return None
+    nodes: list[Node] = []
+    ends: list[tuple[Tensor, list[int]]] = []
+    inner = [(source, np.arange(math.prod(dims), dtype=np.int64).reshape(dims), [start])]
+    while inner:
+        tensor, places, readers = inner.pop()
+        if tensor is not source and (model.is_output(tensor) or not readers):
+            return None
+        for node in readers:
+            moved = _moved(node, tensor, places, batch=batch)
+            if moved is None or len(nodes) == LONGEST:
+                return None
+            nodes.append(node)
+            order = _order(moved, dims)
+            if order is None:
+                result = node.outputs[0]
+                inner.append((result, moved, query.consumers(result)))
+            else:
+                ends.append((node.outputs[0], order))
+    whole = list(range(dims[CHANNELS]))
+    return None if any(order == whole for _, order in ends) else (nodes, ends)
+
+
+def _has_batch(tensor: Tensor) -> bool:
+    """Whether the first length is not known, so that each sample is followed by itself."""
+    dims = query.shape(tensor)
+    return dims is not None and len(dims) > 0 and not isinstance(dims[0], int)
+
+
+def _extents(tensor: Tensor, *, batch: bool) -> tuple[int, ...] | None:
+    """Those of one sample, where there is a batch; None where another is not known."""
+    dims = query.shape(tensor)
+    if dims is None or batch != _has_batch(tensor):
+        return None
+    known = [dim for dim in dims[batch:] if isinstance(dim, int)]
+    return (1,) * batch + tuple(known) if len(known) == len(dims[batch:]) else None
+
+
+def _moved(node: Node, tensor: Tensor, places: Places, *, batch: bool) -> Places | None:
+    """The places behind a node that only moves values, those of each sample of a batch alike."""
+    if not query.is_standard(node) or len(node.outputs) != 1 or node.inputs[0] is not tensor:
+        return None
+    dims = _extents(node.outputs[0], batch=batch)
+    if dims is None:
+        return None
+    if node.op in _SHAPING:
+        # As many values as in a sample: so what is not known is the batch again.
+        moved = places.reshape(dims) if math.prod(dims) == places.size else None
+    elif node.op == "Transpose":
+        perm = query.attribute(node, "perm", None) or range(places.ndim)[::-1]
+        moved = None if batch and perm[0] != 0 else places.transpose(perm)
+    elif node.op == "Gather":
+        moved = _gathered(node, places, batch=batch)
+    else:
+        moved = None
+    return moved if moved is not None and moved.shape == dims else None
+
+
+def _gathered(node: Node, places: Places, *, batch: bool) -> Places | None:
+    import numpy as np
+
+    indices = query.constant_input(node, 1)
+    axis = int(query.attribute(node, "axis", 0)) % places.ndim
+    if indices is None or (batch and axis == 0):
+        return None
+    count = places.shape[axis]
+    if not all(-count <= int(index) < count for index in indices.flat):
+        return None
+    return np.take(places, np.asarray(indices, np.int64) % count, axis=axis)
+
+
+def _order(places: Places, dims: tuple[int, ...]) -> list[int] | None:
+    """The channels that the tensor is made of; None where it is not made of whole ones."""
+    import numpy as np
+
+    if places.ndim != len(dims) or places.shape[0] != dims[0] or places.shape[2:] != dims[2:]:
+        return None
+    inside = math.prod(dims[2:])
+    order = places[0].reshape(places.shape[1], -1)[:, 0] // max(inside, 1)
+    whole = np.arange(math.prod(dims), dtype=np.int64).reshape(dims)
+    return [int(k) for k in order] if np.array_equal(whole[:, order], places) else None
