@@ -9,9 +9,14 @@ import numpy as np
 from asserts import context, read
 from builders import Net
 from npuconv.model import save
+from npuconv.model.core import Model
 from npuconv.quant.layer import Rounded
+from npuconv.samples import Feed
 from npuconv.tuning.candidates import Trial, Tried, best
+from npuconv.tuning.ends import before_saturation
 from npuconv.tuning.scales import Encodings
+from npuconv.tuning.twin import roundings
+from npuconv.tuning.whole import Judge
 from plans import prepare, random_feeds
 
 
@@ -30,6 +35,11 @@ def scaled(found: Encodings, factor: float) -> Encodings:
     )
 
 
+def judged(model: Model, feeds: list[Feed]) -> Judge:
+    """What says which is best."""
+    return Judge(before_saturation(save.to_proto(model)), feeds)
+
+
 def trial(tried: Tried) -> Trial:
     """A candidate that comes to this."""
     return Trial(tried.encodings, lambda: tried, tried.roomy)
@@ -42,7 +52,7 @@ def chosen(*factors: float) -> int:
     exact = Encodings(ctx.encodings, {})
     found = [Tried(scaled(exact, factor)) for factor in factors]
     judges = random_feeds(model)
-    taken = best(model, save.to_proto(model), ctx.plan, [*map(trial, found)], judges, 0)
+    taken = best(model, ctx.plan, [*map(trial, found)], judged(model, judges), 0)
     return next(k for k, one in enumerate(found) if one is taken)
 
 
@@ -70,8 +80,8 @@ def test_weights_count_as_they_will_be():
     )
     for weights, expected in (({"c": wrong}, 0), ({}, 1)):
         found = [Tried(scaled(exact, 16.0)), Tried(exact, weights)]
-        proto, trials = save.to_proto(model), [*map(trial, found)]
-        taken = best(model, proto, ctx.plan, trials, random_feeds(model), 0)
+        trials, judge = [*map(trial, found)], judged(model, random_feeds(model))
+        taken = best(model, ctx.plan, trials, judge, 0)
         assert taken is found[expected]
 
 
@@ -85,7 +95,7 @@ def test_room_is_for_what_was_not_seen():
     found = [Tried(exact), Tried(scaled(exact, 3.0), roomy=True)]
 
     def taken(judges: list, unseen: int) -> bool:
-        chosen = best(model, save.to_proto(model), ctx.plan, [*map(trial, found)], judges, unseen)
+        chosen = best(model, ctx.plan, [*map(trial, found)], judged(model, judges), unseen)
         return chosen is found[1]
 
     assert taken([*odd, *usual], 1)
@@ -101,9 +111,8 @@ def test_where_little_noise_is_left_room_is_worth_more_than_steps():
     judges = random_feeds(model)
     for factor, expected in ((1.01, 1), (8.0, 0)):
         found = [Tried(exact), Tried(scaled(exact, factor), roomy=True)]
-        taken = best(
-            model, save.to_proto(model), ctx.plan, [*map(trial, found)], judges, len(judges)
-        )
+        trials, judge = [*map(trial, found)], judged(model, judges)
+        taken = best(model, ctx.plan, trials, judge, len(judges))
         assert taken is found[expected]
 
 
@@ -124,5 +133,17 @@ def test_weights_are_rounded_only_where_the_ranges_have_a_chance():
         return Trial(found, finish)
 
     trials = [one(factor) for factor in (4.0, 0.01, 1.0)]
-    best(model, save.to_proto(model), ctx.plan, trials, random_feeds(model), 0)
+    best(model, ctx.plan, trials, judged(model, random_feeds(model)), 0)
     assert finished == [4.0, 1.0]
+
+
+def test_noise_that_is_known_is_taken_as_it_is():
+    """What the activations of the first do, where somebody else has measured it."""
+    model, ctx = read(Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3)).model()), context()
+    prepare(model, ctx)
+    found = [Tried(Encodings(ctx.encodings, {})) for _ in range(2)]
+    judge = judged(model, random_feeds(model))
+    bare = judge.noise(roundings(model, ctx.plan, ctx.encodings, None))
+    assert best(model, ctx.plan, [*map(trial, found)], judge, 0) is found[0]
+    known = replace(trial(found[0]), bare=bare)
+    assert best(model, ctx.plan, [known, trial(found[1])], judge, 0) is found[0]

@@ -63,6 +63,7 @@ def test_a_judge_works_the_exact_outputs_out_once():
     judge = Judge(proto, feeds)
     assert judge.noise(every) == judge.noise(every) == whole_noise(proto, every, feeds)
     assert judge.noise(every[:1]).noise < judge.noise(every).noise
+    assert judge.of(proto).noise(every) == judge.noise(every)
 
 
 def test_some_samples_only():

@@ -8,80 +8,65 @@ outputs that count.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from npuconv.model import query
 from npuconv.pipeline.padding import host_pads
 from npuconv.quant.encoding import HIGHEST, LOWEST
-from npuconv.samples.feeds import spread
 from npuconv.tuning.alone import noise_powers
 from npuconv.tuning.candidates import PLENTY_DB
-from npuconv.tuning.ends import before_saturation
 from npuconv.tuning.gated import Gate, Rounding
 from npuconv.tuning.twin import roundings
-from npuconv.tuning.whole import Judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    import onnx
-
-    from npuconv.model.core import Model
     from npuconv.pipeline.legalize import Legalized
     from npuconv.plan import Plan
     from npuconv.quant.encoding import Encoding
-    from npuconv.samples import Feed
+    from npuconv.tuning.whole import Judge, Noise
 
-LEAST, MOST = 4, 12  # samples that noise is measured on
-ENOUGH = 2**14  # values of outputs after which there is no need of more of them
 WORTH_DB = 1.5  # less noise in the outputs, from all these tensors together
 EACH = 0.02  # of all noise: a tensor that makes less would cross in vain
 
 
 def free(
-    work: Legalized,
-    proto: onnx.ModelProto,
-    encodings: Mapping[str, Encoding],
-    judges: Sequence[Feed],
-) -> dict[str, str]:
+    work: Legalized, encodings: Mapping[str, Encoding], judge: Judge
+) -> tuple[dict[str, str], Noise | None]:
     """Let the host pad tensors between layers where the outputs gain enough by it.
 
     Args:
         work: a legalized model; changed, and planned anew, if there are such tensors among
             its ``half_used``.
-        proto: the same model.
         encodings: of every int8 tensor as they are so far.
-        judges: complete inputs, some of which are run.
+        judge: of the same model, with the outputs before anything saturates them.
 
     Returns:
-        By tensor that is read now, the one that was read before; empty where none crosses.
+        By tensor that is read now, the one that was read before, where some cross; and the
+        noise that all activations make as they were, where it was measured.
     """
     names = [name for name in sorted(work.half_used) if not encodings[name].zeros.any()]
-    if not names:
-        return {}
-    feeds = [judges[k] for k in spread(len(judges), _count(work.model))]
-    chosen = _worth(work, before_saturation(proto), encodings, names, feeds)
+    if not names or work.model.store is not None:  # of a model so large, copies take very long
+        return {}, None
+    whole = judge.noise(roundings(work.model, work.plan, encodings, None))
+    chosen = _worth(work, encodings, judge, names, whole)
     read = {conv.name: conv.inputs[0].name for conv in work.plan.device}
     if not host_pads(work, chosen):
-        return {}
+        return {}, whole
     now = {conv.inputs[0].name: read[conv.name] for conv in work.plan.device if conv.name in read}
-    return {new: old for new, old in now.items() if new != old}
+    return {new: old for new, old in now.items() if new != old}, None
 
 
 def _worth(
     work: Legalized,
-    ends: onnx.ModelProto,
     encodings: Mapping[str, Encoding],
+    judge: Judge,
     names: Sequence[str],
-    feeds: Sequence[Feed],
+    whole: Noise,
 ) -> list[str]:
     """The tensors that are to cross: those that matter, if all together bring enough."""
-    judge = Judge(ends, feeds)
-    whole = judge.noise(roundings(work.model, work.plan, encodings, None))
     if whole.sqnr_db is None or whole.sqnr_db >= PLENTY_DB:
         return []
     finer = {**encodings, **_finer(work.plan, encodings, names)}
@@ -89,7 +74,7 @@ def _worth(
     if left.left(whole) > 10 ** (-WORTH_DB / 10):
         return []
     each = [Rounding(Gate("", "output", name), encodings[name]) for name in names]
-    powers, _ = noise_powers(ends, each, feeds)
+    powers, _ = noise_powers(judge.model, each, judge.feeds)
     return [name for name, p in zip(names, powers, strict=True) if p >= EACH * whole.noise]
 
 
@@ -105,10 +90,3 @@ def _finer(
 def _upwards(stored: Encoding) -> Encoding:
     scales = stored.scales * np.float32(HIGHEST / (HIGHEST - LOWEST))
     return replace(stored, scales=scales, zeros=np.full_like(stored.zeros, LOWEST))
-
-
-def _count(model: Model) -> int:
-    """How many samples: of a few logits some tell as much as of one image."""
-    shapes = [query.shape(output) or [ENOUGH] for output in model.graph.outputs]
-    values = sum(math.prod(d for d in shape if isinstance(d, int)) for shape in shapes)
-    return min(max(-(-ENOUGH // max(values, 1)), LEAST), MOST)

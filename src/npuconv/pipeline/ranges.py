@@ -19,9 +19,11 @@ from npuconv.samples.feeds import spread
 from npuconv.tuning.bounds import uniform
 from npuconv.tuning.candidates import CANDIDATES, Candidate, Trial, Tried, best
 from npuconv.tuning.demands import demands
+from npuconv.tuning.ends import before_saturation
 from npuconv.tuning.patches import gather, layer_of
 from npuconv.tuning.scales import encode
 from npuconv.tuning.twin import settled
+from npuconv.tuning.whole import Judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,11 +87,14 @@ def calibrate(
     with _timed(work, "moments"):
         moments = _moments(work, proto, samples)
 
-    ways, judges = _ways(work, kept), jury(samples, kept)
+    ways = _ways(work, kept)
+    judge = Judge(before_saturation(proto), jury(samples, kept))
     with _timed(work, "ranges and weights"):
         found = _encoded(work, stats, moments, ways)
-        if moved := crossing.free(work, proto, found[0].by_tensor, judges):
+        moved, bare = crossing.free(work, found[0].by_tensor, judge)
+        if moved:
             proto = save.to_proto(work.model)
+            judge = judge.of(before_saturation(proto))
             # Zeros around it are no news of a tensor, and windows have had them all along.
             stats |= {new: replace(stats[old], name=new) for new, old in moved.items()}
             found = _encoded(work, stats, moments, ways)
@@ -97,8 +102,8 @@ def calibrate(
             Trial(each, partial(_tried, work, each, moments, way), roomy=way.roomy)
             for way, each in zip(ways, found, strict=True)
         ]
-        unseen = len(kept) if kept else 0
-        chosen = best(work.model, proto, work.plan, trials, judges, unseen)
+        trials[0] = replace(trials[0], bare=bare)
+        chosen = best(work.model, work.plan, trials, judge, len(kept) if kept else 0)
     return Calibrated(chosen, stats, moments, proto, list(cache.notes) if cache else [])
 
 

@@ -11,20 +11,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from npuconv.tuning.ends import before_saturation
 from npuconv.tuning.twin import roundings
-from npuconv.tuning.whole import Judge, Noise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import onnx
-
     from npuconv.model.core import Model
     from npuconv.plan import Plan
     from npuconv.quant.layer import Rounded
-    from npuconv.samples import Feed
     from npuconv.tuning.scales import Encodings
+    from npuconv.tuning.whole import Judge, Noise
 
 
 class Candidate(NamedTuple):
@@ -79,21 +75,16 @@ class Trial:
         encodings: of every int8 tensor.
         finish: rounds the weights for them.
         roomy: whether it has room beyond the extremes.
+        bare: the noise of its activations, where it is known.
     """
 
     encodings: Encodings
     finish: Callable[[], Tried]
     roomy: bool = False
+    bare: Noise | None = None
 
 
-def best(
-    model: Model,
-    proto: onnx.ModelProto,
-    plan: Plan,
-    trials: Sequence[Trial],
-    judges: Sequence[Feed],
-    unseen: int,
-) -> Tried:
+def best(model: Model, plan: Plan, trials: Sequence[Trial], judge: Judge, unseen: int) -> Tried:
     """What puts least noise into the outputs, before anything saturates them.
 
     It takes the weights as they will be: ranges that look best with weights rounded to the
@@ -103,14 +94,12 @@ def best(
 
     Args:
         model: the legal float model.
-        proto: the same.
         plan: where every node runs.
         trials: to choose from; the first is the one that others must beat.
-        judges: complete inputs.
-        unseen: how many of them, from the first, no range was made from. Only these can tell
+        judge: of the same model, with the outputs before anything saturates them.
+        unseen: how many of its samples, from the first, no range was made from. Only these can tell
             whether room is needed.
     """
-    judge = Judge(before_saturation(proto), judges)
 
     def noise(one: Trial, rounded: Mapping[str, Rounded] | None) -> Noise:
         return judge.noise(roundings(model, plan, one.encodings.by_tensor, rounded))
@@ -118,7 +107,7 @@ def best(
     chosen, least = trials[0].finish(), math.inf
     if len(trials) == 1:
         return chosen
-    first, bare = noise(trials[0], chosen.rounded), noise(trials[0], None)
+    first, bare = noise(trials[0], chosen.rounded), trials[0].bare or noise(trials[0], None)
     for trial in trials[1:]:
         needed = min(least, _NO_HARM if trial.roomy else _CLEARLY)
         expected = noise(trial, None).plus(first, bare)

@@ -76,11 +76,21 @@ class Judge:
     Args:
         model: the legal float model.
         feeds: complete inputs.
+
+    Attributes:
+        model: as given.
+        feeds: as given.
     """
 
     def __init__(self, model: onnx.ModelProto, feeds: Iterable[Feed]) -> None:
-        self._model, self._feeds = model, list(feeds)
+        self.model, self.feeds = model, list(feeds)
         self._exact: list[Values] = []
+
+    def of(self, model: onnx.ModelProto) -> Judge:
+        """The same of a model that computes the same, with the same outputs."""
+        other = Judge(model, self.feeds)
+        other._exact = self._exact  # what is known of it now
+        return other
 
     def noise(self, roundings: Sequence[Rounding], model: onnx.ModelProto | None = None) -> Noise:
         """What these do together.
@@ -90,15 +100,15 @@ class Judge:
             model: what they are done in, where it computes the same otherwise; with the same
                 outputs.
         """
-        self._exact = self._exact or list(self._run(self._model))
-        twin = rounded(self._model if model is None else model, roundings)
+        self._exact = self._exact or list(self._run(self.model))
+        twin = rounded(self.model if model is None else model, roundings)
         each = [_sums(*pair) for pair in zip(self._exact, self._run(twin), strict=True)]
         noises = tuple(noise for noise, _ in each)
         return Noise(sum(noises), sum(signal for _, signal in each), noises)
 
     def _run(self, model: onnx.ModelProto) -> Iterator[Values]:
         session = executor.Session(model, threads=1, fuse_int8=False)
-        return in_order(session.run, self._feeds)
+        return in_order(session.run, self.feeds)
 
 
 def whole_noise(
