@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     Places = NDArray[np.int64]  # for each value of a tensor, where it was before the shuffle
 
 CHANNELS, LEAST_RANK = 1, 3
-LONGEST, LARGEST = 16, 2**24  # nodes of a shuffle, and values of a tensor, that are followed
+LONGEST, LARGEST = 16, 2**22  # nodes of a shuffle, and values of a tensor, that are followed
 _SHAPING = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
+_MOVING = _SHAPING | {"Transpose", "Gather"}
 
 
 @model_pass(Phase.CANONICALIZE, after=("eliminate-reshape",))
@@ -42,33 +43,27 @@ def rewrite_shuffle_as_gather(model: Model, ctx: PassContext) -> int:
 
 
 def _rewrite(model: Model, ctx: PassContext, start: Node) -> int:
+    found = _shuffle(model, start)
+    if found is None or _is_worse(ctx, found.nodes):
+        return 0
+    before = " + ".join(dict.fromkeys(node.op for node in found.nodes))
+    results = [tensor for tensor, _ in found.ends]
+    with ctx.rewrite(model, found.nodes, before, "Gather", outputs=results, modulus=None):
+        _replace(model, start, found)
+    return 1
+
+
+def _replace(model: Model, start: Node, found: _Walk) -> None:
     from npuconv.model import edit
 
     source = start.inputs[0]
-    found = _follow(model, start)
-    if found is None:
-        return 0
-    nodes, ends = found
-    if _is_worse(ctx, nodes):
-        return 0
-    before = " + ".join(dict.fromkeys(node.op for node in nodes))
-    results = [tensor for tensor, _ in ends]
-    with ctx.rewrite(model, nodes, before, "Gather", outputs=results, modulus=None):
-        for result, order in ends:
-            indices = edit.integers(model, f"{start.name}/order", order)
-            shape = query.shape(result)
-            chosen = edit.insert(
-                model,
-                "Gather",
-                [source, indices],
-                origin=nodes,
-                shape=shape,
-                attrs={"axis": CHANNELS},
-            )
-            edit.hand_over(chosen, result)
-        for node in nodes:
-            edit.disconnect(node)
-    return 1
+    for result, order in found.ends:
+        inputs = [source, edit.integers(model, f"{start.name}/order", order)]
+        shape, attrs = query.shape(result), {"axis": CHANNELS}
+        chosen = edit.insert(model, "Gather", inputs, origin=found.nodes, shape=shape, attrs=attrs)
+        edit.hand_over(chosen, result)
+    for node in found.nodes:
+        edit.disconnect(node)
 
 
 def _is_worse(ctx: PassContext, nodes: list[Node]) -> bool:
@@ -78,11 +73,8 @@ def _is_worse(ctx: PassContext, nodes: list[Node]) -> bool:
     return listed and target.operator("Gather") is None
 
 
-def _follow(model: Model, start: Node) -> tuple[list[Node], list[tuple[Tensor, list[int]]]] | None:
-    """The nodes of the shuffle, and what comes out with the channels it is made of.
-
-    None where it is no shuffle of channels alone.
-    """
+def _shuffle(model: Model, start: Node) -> _Walk | None:
+    """The shuffle that starts here; None where it is none, or leaves all as it is."""
     import numpy as np
 
     source = start.inputs[0]
@@ -90,26 +82,43 @@ def _follow(model: Model, start: Node) -> tuple[list[Node], list[tuple[Tensor, l
     dims = _extents(source, batch=batch)
     if dims is None or len(dims) < LEAST_RANK or math.prod(dims) > LARGEST:
         return None
-    nodes: list[Node] = []
-    ends: list[tuple[Tensor, list[int]]] = []
-    inner = [(source, np.arange(math.prod(dims), dtype=np.int64).reshape(dims), [start])]
-    while inner:
-        tensor, places, readers = inner.pop()
-        if tensor is not source and (model.is_output(tensor) or not readers):
-            return None
-        for node in readers:
-            moved = _moved(node, tensor, places, batch=batch)
-            if moved is None or len(nodes) == LONGEST:
-                return None
-            nodes.append(node)
-            order = _order(moved, dims)
-            if order is None:
-                result = node.outputs[0]
-                inner.append((result, moved, query.consumers(result)))
-            else:
-                ends.append((node.outputs[0], order))
+    if any(reader.op not in _MOVING for reader in query.consumers(start.outputs[0])):
+        return None  # most Reshapes: what follows need not be worked out
+    walk = _Walk(model, dims, batch)
+    places = np.arange(math.prod(dims), dtype=np.int64).reshape(dims)
+    if not walk.passes(start, source, places):
+        return None
     whole = list(range(dims[CHANNELS]))
-    return None if any(order == whole for _, order in ends) else (nodes, ends)
+    return None if any(order == whole for _, order in walk.ends) else walk
+
+
+class _Walk:
+    """Goes through nodes that only move values, until whole channels come out.
+
+    Attributes:
+        nodes: those it has passed.
+        ends: what comes out, with the channels of the source that it is made of.
+    """
+
+    def __init__(self, model: Model, dims: tuple[int, ...], batch: bool) -> None:
+        self._model, self._dims, self._batch = model, dims, batch
+        self.nodes: list[Node] = []
+        self.ends: list[tuple[Tensor, list[int]]] = []
+
+    def passes(self, node: Node, tensor: Tensor, places: Places) -> bool:
+        """Follow a node and all behind it; False where it ends otherwise than in channels."""
+        moved = _moved(node, tensor, places, batch=self._batch)
+        if moved is None or len(self.nodes) == LONGEST:
+            return False
+        self.nodes.append(node)
+        result, order = node.outputs[0], _order(moved, self._dims)
+        if order is not None:
+            self.ends.append((result, order))
+            return True
+        readers = query.consumers(result)
+        if not readers or self._model.is_output(result):
+            return False
+        return all(self.passes(reader, result, moved) for reader in readers)
 
 
 def _has_batch(tensor: Tensor) -> bool:
