@@ -47,7 +47,8 @@ def free(
         By tensor that is read now, the one that was read before, where some cross; and the
         noise that all activations make as they were, where it was measured.
     """
-    names = [name for name in sorted(work.half_used) if not encodings[name].zeros.any()]
+    there = sorted(work.half_used.intersection(encodings))
+    names = [name for name in there if not encodings[name].zeros.any()]
     if not names or work.model.store is not None:  # of a model so large, copies take very long
         return {}, None
     whole = judge.noise(roundings(work.model, work.plan, encodings, None))

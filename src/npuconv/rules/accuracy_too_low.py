@@ -48,8 +48,9 @@ def accuracy_too_low(model: Model, ctx: RuleContext) -> Iterator[Violation]:
 
     How to fix:
         Give more calibration samples, and look at CAL001 whether they are normalized as
-        in training. Let layers run several times with `--max-extra-macs`, or keep those
-        with the largest share of the noise on the host with `--keep-float`.
+        in training. Let the host pad what the device makes (`--pad-on-host all`), let layers
+        run several times (`--max-extra-macs`), or keep those with the largest share of the
+        noise on the host (`--keep-float`).
     """
     del model
     seen, goal = ctx.measured, ctx.options.min_sqnr
