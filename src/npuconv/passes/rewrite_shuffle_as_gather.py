@@ -82,14 +82,36 @@ def _shuffle(model: Model, start: Node) -> _Walk | None:
     dims = _extents(source, batch=batch)
     if dims is None or len(dims) < LEAST_RANK or math.prod(dims) > LARGEST:
         return None
-    if any(reader.op not in _MOVING for reader in query.consumers(start.outputs[0])):
-        return None  # most Reshapes: what follows need not be worked out
+    if not _may_be_one(model, start, dims, batch=batch):
+        return None  # most Reshapes: where their values go need not be worked out
     walk = _Walk(model, dims, batch)
     places = np.arange(math.prod(dims), dtype=np.int64).reshape(dims)
     if not walk.passes(start, source, places):
         return None
     whole = list(range(dims[CHANNELS]))
     return None if any(order == whole for _, order in walk.ends) else walk
+
+
+def _may_be_one(model: Model, start: Node, dims: tuple[int, ...], *, batch: bool) -> bool:
+    """Whether nodes that only move values lead to nothing but tensors of a like shape."""
+    waiting, count = [start], 0
+    while waiting:
+        node, count = waiting.pop(), count + 1
+        found = _extents(node.outputs[0], batch=batch)
+        if node.op not in _MOVING or found is None or count > LONGEST:
+            return False
+        if _is_like(found, dims):
+            continue
+        readers = query.consumers(node.outputs[0])
+        if not readers or model.is_output(node.outputs[0]):
+            return False
+        waiting.extend(readers)
+    return True
+
+
+def _is_like(found: tuple[int, ...], dims: tuple[int, ...]) -> bool:
+    """Whether two shapes differ in the number of channels alone."""
+    return len(found) == len(dims) and (found[:1], found[2:]) == (dims[:1], dims[2:])
 
 
 class _Walk:
@@ -173,7 +195,7 @@ def _order(places: Places, dims: tuple[int, ...]) -> list[int] | None:
     """The channels that the tensor is made of; None where it is not made of whole ones."""
     import numpy as np
 
-    if places.ndim != len(dims) or places.shape[0] != dims[0] or places.shape[2:] != dims[2:]:
+    if not _is_like(places.shape, dims):
         return None
     inside = math.prod(dims[2:])
     order = places[0].reshape(places.shape[1], -1)[:, 0] // max(inside, 1)
