@@ -44,6 +44,13 @@ SILENT = [
     # What lies between is read by others.
     lambda: shuffle().op("Relu", "t1", to="z").output("t2", "z").model(),
     lambda: shuffle().output("t0", "t2").model(),
+    # Also from inside an If.
+    lambda: (
+        shuffle()
+        .branch(Net().op("Relu", "t1", to="u"), Net().op("Neg", "t1", to="v"))
+        .op("Relu")
+        .model()
+    ),
     # Samples change places.
     lambda: Net(x=(2, 2, 5, 5)).op("Transpose", perm=[1, 0, 2, 3]).reshape([2, 2, 5, 5]).model(),
 ]
