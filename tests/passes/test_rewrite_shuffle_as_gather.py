@@ -56,6 +56,42 @@ SILENT = [
 ]
 
 
+ODD = [
+    # Nothing at all, before or behind.
+    Net(x=(1, 12, 0, 5)).reshape([1, 12, 0, 5]).op("Relu"),
+    Net(x=(0, 12, 5, 5)).reshape([0, 2, 6, 5, 5]).op("Transpose", perm=[0, 2, 1, 3, 4]),
+    Net(x=(1, 1, 1)).reshape([]).reshape([1, 1, 1]).op("Relu"),
+]
+
+
+@pytest.mark.parametrize("net", ODD)
+def test_tensors_without_values_or_axes(net: Net):
+    """There is nothing to shuffle, and nothing breaks."""
+    proto = net.model()
+    assert run_pass(NAME, read(proto), context()) == 0
+
+
+def test_no_channels_are_chosen():
+    """A Gather of none leaves nothing to follow."""
+    net = Net(x=(1, 12, 5, 5)).reshape([1, 2, 6, 5, 5])
+    net.op("Gather", "t0", net.constant(np.zeros(0, np.int64)), axis=2)
+    assert run_pass(NAME, read(net.reshape([1, 0, 5, 5]).op("Relu").model()), context()) == 0
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs"), [("Transpose", {"perm": [0, 2]}), ("Gather", {"axis": 9})]
+)
+def test_shapes_that_are_not_true(op: str, attrs: dict):
+    """A file may state a shape for what cannot be run."""
+    net = Net(x=(1, 12, 5, 5)).reshape([1, 2, 6, 5, 5])
+    more = [net.constant(np.asarray(0, np.int64))] if op == "Gather" else []
+    proto = net.op(op, "t0", *more, **attrs).reshape([1, 12, 5, 5]).op("Relu").model()
+    model = read(proto)
+    (node,) = model.nodes(op)
+    node.outputs[0].shape = [1, 6, 2, 5, 5]
+    assert run_pass(NAME, model, context()) == 0
+
+
 @pytest.mark.parametrize(
     ("groups", "order"),
     [(2, [0, 6, 1, 7, 2, 8, 3, 9, 4, 10, 5, 11]), (3, [0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11])],

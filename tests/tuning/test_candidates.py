@@ -137,13 +137,18 @@ def test_weights_are_rounded_only_where_the_ranges_have_a_chance():
     assert finished == [4.0, 1.0]
 
 
-def test_noise_that_is_known_is_taken_as_it_is():
-    """What the activations of the first do, where somebody else has measured it."""
+def test_noise_that_is_known_is_not_measured_again(monkeypatch):
+    """That of the activations of the first, where somebody else has measured it."""
     model, ctx = read(Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3)).model()), context()
     prepare(model, ctx)
     found = [Tried(Encodings(ctx.encodings, {})) for _ in range(2)]
     judge = judged(model, random_feeds(model))
     bare = judge.noise(roundings(model, ctx.plan, ctx.encodings, None))
-    assert best(model, ctx.plan, [*map(trial, found)], judge, 0) is found[0]
-    known = replace(trial(found[0]), bare=bare)
-    assert best(model, ctx.plan, [known, trial(found[1])], judge, 0) is found[0]
+    measured = []
+    real = judge.noise
+    monkeypatch.setattr(judge, "noise", lambda every: measured.append(every) or real(every))
+    for known, times in ((None, 3), (bare, 2)):
+        measured.clear()
+        trials = [replace(trial(found[0]), bare=known), trial(found[1])]
+        assert best(model, ctx.plan, trials, judge, 0) is found[0]
+        assert len(measured) == times

@@ -169,8 +169,7 @@ def _moved(node: Node, tensor: Tensor, places: Places, *, batch: bool) -> Places
         # As many values as in a sample: so what is not known is the batch again.
         moved = places.reshape(dims) if math.prod(dims) == places.size else None
     elif node.op == "Transpose":
-        perm = query.attribute(node, "perm", None) or range(places.ndim)[::-1]
-        moved = None if batch and perm[0] != 0 else places.transpose(perm)
+        moved = _transposed(node, places, batch=batch)
     elif node.op == "Gather":
         moved = _gathered(node, places, batch=batch)
     else:
@@ -178,12 +177,20 @@ def _moved(node: Node, tensor: Tensor, places: Places, *, batch: bool) -> Places
     return moved if moved is not None and moved.shape == dims else None
 
 
+def _transposed(node: Node, places: Places, *, batch: bool) -> Places | None:
+    axes = range(places.ndim)
+    perm = list(query.attribute(node, "perm", None) or axes[::-1])
+    if sorted(perm) != list(axes) or (batch and perm[0] != 0):
+        return None  # the first cannot be run: the shapes that the file states are not true
+    return places.transpose(perm)
+
+
 def _gathered(node: Node, places: Places, *, batch: bool) -> Places | None:
     import numpy as np
 
-    indices = query.constant_input(node, 1)
-    axis = int(query.attribute(node, "axis", 0)) % places.ndim
-    if indices is None or (batch and axis == 0):
+    indices, axis = query.constant_input(node, 1), int(query.attribute(node, "axis", 0))
+    axis += places.ndim if axis < 0 else 0
+    if indices is None or not batch <= axis < places.ndim:
         return None
     count = places.shape[axis]
     if not all(-count <= int(index) < count for index in indices.flat):
@@ -195,9 +202,9 @@ def _order(places: Places, dims: tuple[int, ...]) -> list[int] | None:
     """The channels that the tensor is made of; None where it is not made of whole ones."""
     import numpy as np
 
-    if not _is_like(places.shape, dims):
+    if not places.size or not _is_like(places.shape, dims):
         return None
     inside = math.prod(dims[2:])
-    order = places[0].reshape(places.shape[1], -1)[:, 0] // max(inside, 1)
+    order = places[0].reshape(places.shape[1], -1)[:, 0] // inside
     whole = np.arange(math.prod(dims), dtype=np.int64).reshape(dims)
     return [int(k) for k in order] if np.array_equal(whole[:, order], places) else None
