@@ -73,6 +73,19 @@ def test_many(cli, model, refused, folder):
     assert cli("check", "more", refused).code == 1
 
 
+def test_folder_of_converted(cli, model, folder):
+    """What convert has written beside a model is no model to check, unless it is named."""
+    assert cli("convert", model).code == 0
+    done = cli("check", ".", "--output-format", "json")
+    assert done.code == 0
+    assert json.loads(done.out)["model"]["path"] == "model.onnx"
+    assert cli("check", ".", "model.npu.onnx").code == 1
+    (folder / "model.onnx").unlink()
+    done = cli("check", ".")
+    assert done.code == 2
+    assert "but for what convert has written (*.npu.onnx)" in done.error
+
+
 def test_broken_among_good(cli, model, refused, folder):
     """What cannot be read makes the code 2; the others are reported all the same."""
     (folder / "broken.onnx").write_bytes(b"\x00\x01")

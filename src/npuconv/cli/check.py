@@ -102,17 +102,22 @@ def _check_all(
 def expand(models: tuple[str, ...]) -> list[str]:
     """Files as given, directories as the models in them, each once.
 
+    What ``convert`` has written into a directory, by the name it gives, is no model to check.
+
     Raises:
         UsageError: a directory without models.
     """
+    from npuconv.batch.job import SUFFIX
     from npuconv.errors import UsageError
 
     found: dict[str, None] = {}
     for model in models:
         path = Path(model)
-        inside = sorted(p.as_posix() for p in path.rglob("*.onnx")) if path.is_dir() else [model]
+        every = sorted(p.as_posix() for p in path.rglob("*.onnx")) if path.is_dir() else [model]
+        inside = [p for p in every if p == model or not p.endswith(SUFFIX)]
         if not inside:
-            raise UsageError(f"{model}: no .onnx file in this directory")
+            made = f", but for what convert has written (*{SUFFIX})" if every else ""
+            raise UsageError(f"{model}: no .onnx file in this directory{made}")
         found.update(dict.fromkeys(inside))
     return list(found)
 

@@ -54,6 +54,7 @@ def convert(
     except UnsupportedModelError as error:
         _write(error.report, written)
         _show(error.report, quiet, verbose, no_color)
+        screen.say(f"wrote {', '.join(written)}, but no model{_left(destination)}", quiet=quiet)
         return error.exit_code
     with files.together():
         result.save(destination)
@@ -79,8 +80,15 @@ def _announcing(
     return step
 
 
+def _left(destination: Path) -> str:
+    """That a model of an earlier run still lies there: the report beside it is not its own."""
+    return f"; {destination} is of an earlier run" if destination.exists() else ""
+
+
 def _destination(model: str, output: str | None) -> Path:
-    return Path(output) if output else _beside(Path(model), ".npu.onnx")
+    from npuconv.batch.job import SUFFIX
+
+    return Path(output) if output else _beside(Path(model), SUFFIX)
 
 
 def _default_reports(destination: Path) -> tuple[str, ...]:
