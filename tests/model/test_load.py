@@ -240,7 +240,9 @@ def test_ir_3_without_its_listing():
 
 def test_constants_of_a_proto_keep_their_names():
     """Those of nodes, also in branches, have none, and are given none when they are written."""
-    value = helper.make_node("Constant", [], ["one"], value=numpy_helper.from_array(np.float32([1])))
+    value = helper.make_node(
+        "Constant", [], ["one"], value=numpy_helper.from_array(np.float32([1]))
+    )
     total, add = node("ReduceSum", ["x"], "sum"), node("Add", ["x", "one"], "y")
     inside = [value, node("Add", ["x", "one"], "z")]
     made = helper.make_tensor_value_info("z", TensorProto.FLOAT, ["n", "m"])

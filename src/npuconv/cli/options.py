@@ -11,6 +11,7 @@ import click
 from pydantic.fields import FieldInfo
 
 from npuconv.config import Options, Preprocess, make_options, merge, read_config
+from npuconv.errors import UsageError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -66,13 +67,17 @@ def collect(config: str | None, flags: dict[str, Any]) -> Options:
         UsageError: a flag's value is.
     """
     given: dict[str, Any] = {}
+    for name in [name for name, value in {"config": config, **flags}.items() if value == ""]:
+        parent, _, key = name.rpartition("__")
+        flag = _FLAGS.get(key, _flag(key)) if parent else _flag(name)
+        raise UsageError(f"{flag} is empty", hint="leave it out, or say what it is to be")
     for name, value in flags.items():
         if value is None or value == ():
             continue
         parent, _, key = name.rpartition("__")
         parsed = _parse(name, value)
         (given.setdefault(parent, {}) if parent else given)[key] = parsed
-    return make_options(merge(read_config(config) if config else {}, given))
+    return make_options(merge(read_config(config) if config is not None else {}, given))
 
 
 def _flag(name: str) -> str:
