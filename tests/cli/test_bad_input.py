@@ -513,7 +513,7 @@ STRANGE = {
     "strings": (strings, 0, (0, 0, 0, 0)),
     "string-input": (string_input, 0, (2, 2, 0, 0)),
     "function": (lambda: function(hides_conv=False), 0, (0, 0, 0, 0)),
-    "function-with-conv": (lambda: function(hides_conv=True), 1, (1, 1, 1, 1)),
+    "function-with-conv": (lambda: function(hides_conv=True), 0, (0, 0, 0, 0)),
     "sparse": (sparse, 0, (0, 0, 0, 0)),
     "sparse-coordinates": (lambda: sparse(coordinates=True), 0, (0, 0, 0, 0)),
     "negative-variance": (lambda: variances(-1, 1e-5), 0, (0, 0, 0, 0)),

@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError, EncodeError
 
 from npuconv import mapped
 from npuconv.errors import ModelError
-from npuconv.model import cut, external, importing, outside_data, store, trust, verify
+from npuconv.model import cut, external, importing, inlining, outside_data, store, trust, verify
 from npuconv.model.core import Header, Model, NodeMeta, subgraphs
 from npuconv.model.types import Graph, Node
 
@@ -93,7 +93,7 @@ def from_proto(
     """
     _check_header(proto, name)
     verify.check_proto(proto, name)
-    proto = _dense(proto)
+    proto = _dense(inlining.inlined(proto))
     try:
         graph = importing.import_graph(proto)
     except Exception as error:  # its failures have no common base

@@ -1,0 +1,76 @@
+"""Local functions are part of the model."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import TensorProto, helper
+
+import npuconv
+from builders import Net, images
+from npuconv.model import load
+from npuconv.model.inlining import inlined
+
+OPSET = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+
+
+def called(times: int = 2, opset: int = 17) -> onnx.ModelProto:
+    """Calls of a function that is a convolution with padding and a Relu."""
+    block = helper.make_function(
+        "own",
+        "Block",
+        ["x", "w"],
+        ["y"],
+        [
+            helper.make_node("Conv", ["x", "w"], ["c"], name="inner", auto_pad="SAME_UPPER"),
+            helper.make_node("Relu", ["c"], ["y"]),
+        ],
+        [helper.make_opsetid("", opset)],
+    )
+    net = Net(x=(1, 3, 8, 8))
+    for k in range(times):
+        weight = net.random(4, 4 if k else 3, 3, 3)
+        net.op("Block", net.last if k else "x", weight, domain="own")
+    model = net.model()
+    del model.opset_import[:]
+    model.opset_import.extend(OPSET)
+    model.functions.append(block)
+    return model
+
+
+def test_nodes_take_the_place_of_calls():
+    """Convolutions among them, and the caller's own model stays as it was."""
+    model = called()
+    before = model.SerializeToString(deterministic=True)
+    assert [node.op for node in load.load(model).nodes()] == ["Conv", "Relu"] * 2
+    assert model.SerializeToString(deterministic=True) == before
+
+
+def test_what_is_inside_is_checked_and_converted():
+    """All its multiplications run on the device, and the numbers are those of the model."""
+    model, samples = called(), images(16, 3, 8, 8)
+    report = npuconv.check(model)
+    assert report.summary.verdict == "convertible"
+    result = npuconv.convert(model, calibration={"x": samples})
+    assert sum(node.op_type == "QLinearConv" for node in result.model.graph.node) == 2
+    macs = result.report.device.macs_after
+    assert macs.device == macs.total == 8 * 8 * 9 * (3 * 4 + 4 * 4)
+    pair = [ort.InferenceSession(m.SerializeToString()) for m in (model, result.model)]
+    exact, found = (each.run(None, {"x": samples[:1]})[0] for each in pair)
+    assert np.square(exact).sum() > 100 * np.square(found - exact).sum()
+
+
+def test_nothing_to_write_out():
+    """A model without functions is not copied."""
+    model = Net(x=(1, 3, 8, 8)).conv().model()
+    assert inlined(model) is model
+
+
+@pytest.mark.parametrize("opset", [17, 11])
+def test_an_opset_of_its_own(opset):
+    """Written out where that is the same language; else it stays what only the host knows."""
+    made = inlined(called(1, opset))
+    assert len(made.functions) == (opset != 17)
+    assert made.graph.output[0].type.tensor_type.elem_type == TensorProto.FLOAT
