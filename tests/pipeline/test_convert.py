@@ -455,3 +455,27 @@ def test_parts_of_a_layer_are_numbered():
     net = Net(x=X).conv("x", (4, 2, 3, 3), group=2, name="layer").op("Relu")
     layers = npuconv.convert(net.model()).report.quantization.layers
     assert [row.name for row in layers] == ["layer (1 of 2)", "layer (2 of 2)"]
+
+
+def sometimes_empty(channels: int = 4) -> onnx.ModelProto:
+    """As a head of a detector: where it finds nothing, it convolves what has no values."""
+    net = Net(x=(1, 3, 8, 8)).conv(weight=(channels, 3, 3, 3), pads=[1] * 4).op("Relu", to="seen")
+    net.op("ReduceMax", "x", keepdims=0, axes=[1, 2, 3])
+    net.op("Greater", net.last, net.constant(np.float32(1)), to="found")
+    net.op("Compress", "seen", "found", axis=0)
+    net.conv(weight=(4, channels, 3, 3), pads=[1] * 4, name="head").op("Relu")
+    return net.output(net.last).model()
+
+
+@pytest.mark.parametrize("found", [range(0), range(2), range(5, 16), range(16)])
+@pytest.mark.parametrize("pad", ["auto", "never"])
+def test_tensors_without_values(found, pad):
+    """Nothing is wrong with a sample in which nothing was found, nor with all of them."""
+    samples = images(16, 3, 8, 8) * np.float32(0.5)
+    for k in found:
+        samples[k, 0, 0, 0] = 2.0
+    result = npuconv.convert(sometimes_empty(), calibration={"x": samples}, pad_on_host=pad)
+    session = executor.Session(result.model, threads=1)
+    for k in range(16):
+        (made,) = session.run({"x": samples[k : k + 1]}).values()
+        assert made.shape == (int(k in found), 4, 8, 8)

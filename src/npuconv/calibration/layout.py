@@ -98,7 +98,8 @@ class Picks:
             block = values[begin:end].reshape(at.samples, before, channels, behind)
             flat = block.transpose(2, 0, 1, 3).reshape(channels, at.samples, width)
             spread = flat.take(spread_order(width), axis=2).reshape(channels, -1)
-            yield Kept(spread, numbers, np.repeat(width, at.samples))
+            present = numbers if width else numbers[:0]
+            yield Kept(spread, present, np.repeat(width, present.size))
             begin = end
 
 
@@ -111,9 +112,9 @@ def pick(layout: Layout, number: int, samples: int) -> Picks:
         samples: how many there are, or at least are; each contributes alike.
     """
     wanted = np.asarray([quota(c, samples) for c in layout.channels.tolist()], np.int64)
-    before = np.minimum(layout.before, wanted)
-    behind = np.minimum(layout.behind, wanted // before)
+    before = np.maximum(np.minimum(layout.before, wanted), 1)
+    behind = np.maximum(np.minimum(layout.behind, wanted // before), 1)
     extents = np.stack([layout.before, layout.behind], axis=1)
     steps = -(-extents // np.stack([before, behind], axis=1)) | 1
     starts = (number * _GOLDEN % 1 * steps).astype(np.int64)
-    return Picks(layout, number, np.minimum(starts, extents - 1), steps)
+    return Picks(layout, number, np.clip(starts, 0, np.maximum(extents - 1, 0)), steps)

@@ -123,11 +123,14 @@ def _summarize(
 def _together(
     glances: Sequence[Glance], counts: Integers, channels: Integers
 ) -> tuple[Floats, Floats, Doubles]:
-    """Extremes and means of all glances, all tensors one behind the other."""
-    shares = np.repeat(counts / counts.sum(axis=0), channels, axis=1)
-    lows = np.min([glance.lows for glance in glances], axis=0)
-    highs = np.max([glance.highs for glance in glances], axis=0)
-    means = np.sum(shares * [glance.means for glance in glances], axis=0)
+    """Extremes and means of all glances, all tensors one behind the other; 0 of no values."""
+    shares = np.repeat(counts / np.maximum(counts.sum(axis=0), 1), channels, axis=1)
+    seen = np.repeat(counts > 0, channels, axis=1)
+    never = ~seen.any(axis=0)
+    lows = np.where(never, 0, np.min([glance.lows for glance in glances], axis=0))
+    highs = np.where(never, 0, np.max([glance.highs for glance in glances], axis=0))
+    each = np.where(seen, [glance.means for glance in glances], 0)
+    means = np.sum(shares * each, axis=0)
     # Sums in float32 may leave the bounds by their last bit, or overflow.
     means = np.nan_to_num(means, nan=0.0, posinf=np.inf, neginf=-np.inf)
     return lows, highs, means.clip(lows, highs)

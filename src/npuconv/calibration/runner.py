@@ -174,13 +174,15 @@ def _first_broken(glance: Glance) -> int | None:
     """Index of the first tensor with a value that is not finite.
 
     A mean shows every such value, where a minimum may pass over NaN; but the sum of huge
-    values overflows by itself.
+    values overflows by itself. A tensor without values has none that is not.
     """
+    layout = glance.picks.layout
     reach = np.maximum(np.abs(glance.lows), np.abs(glance.highs))
     fine = np.isfinite(reach) & (np.isfinite(glance.means) | (reach > _HUGE))
+    fine |= np.repeat(layout.counts == 0, layout.channels)
     if fine.all():
         return None
-    ends = np.cumsum(glance.picks.layout.channels)
+    ends = np.cumsum(layout.channels)
     return int(np.searchsorted(ends, int(np.argmin(fine)), side="right"))
 
 

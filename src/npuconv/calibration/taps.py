@@ -21,6 +21,7 @@ LOWS, HIGHS, MEANS, VALUES = KINDS = tuple(
     f"{PREFIX}/{kind}" for kind in ("lows", "highs", "means", "values")
 )
 _INITIALIZERS_ARE_NO_INPUTS = 4  # since this version of the file format
+_ALLOWS_ZERO = 14  # opset
 _ALL_BUT_CHANNELS = [0, 1, 3]
 _BEFORE_AND_BEHIND = [1, 3]
 _REDUCTIONS = {LOWS: "ReduceMin", HIGHS: "ReduceMax", MEANS: "ReduceMean"}
@@ -102,11 +103,16 @@ def _taps(name: str, index: int, opset: int) -> list[onnx.NodeProto]:
     return [
         node("Shape", [name], "shape"),
         node("Cast", [name], "cast", to=TensorProto.FLOAT),
-        node("Reshape", [_own("cast", index), form], "seen"),
+        # A 0 is an extent: of what a detector that found nothing hands on.
+        node("Reshape", [_own("cast", index), form], "seen", **_zeros_as_they_are(opset)),
         *(_reduce(op, kind, index, opset) for kind, op in _REDUCTIONS.items()),
         node("Slice", some, "some"),
         node("Reshape", [_own("some", index), f"{PREFIX}/flat"], VALUES),
     ]
+
+
+def _zeros_as_they_are(opset: int) -> dict[str, int]:
+    return {"allowzero": 1} if opset >= _ALLOWS_ZERO else {}
 
 
 def _reduce(op: str, kind: str, index: int, opset: int) -> onnx.NodeProto:

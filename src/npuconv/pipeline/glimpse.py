@@ -89,7 +89,9 @@ def glimpse(
 
 def _extremes(known: Glimpse | None, values: NDArray[np.float32]) -> Glimpse:
     axes = tuple(axis for axis in range(values.ndim) if axis != CHANNELS)
-    lows, highs = values.min(axes).astype(np.float64), values.max(axes).astype(np.float64)
+    # 0 is in every range: where a tensor has no values, it is all there is.
+    lows = values.min(axes, initial=0).astype(np.float64)
+    highs = values.max(axes, initial=0).astype(np.float64)
     if known is None:
         return Glimpse(values.shape, lows, highs)
     known.shape = values.shape
@@ -102,7 +104,7 @@ def _weigh(
 ) -> None:
     """Noise and signal in the output of one convolution, both summed over its channels."""
     weight = query.constant_input(conv, 1)
-    if weight is None:
+    if weight is None or not values.size or not result.size:
         return
     errors = _errors(values, seen)
     group = int(query.attribute(conv, "group", 1))

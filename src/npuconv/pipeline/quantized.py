@@ -63,6 +63,8 @@ def _clipped(encoding: Encoding, stats: Statistics) -> float:
     """Share of the values that lie beyond what int8 holds."""
     low = (encoding.scales * (LOWEST - encoding.zeros - 0.5)).reshape(-1, 1)
     high = (encoding.scales * (HIGHEST - encoding.zeros + 0.5)).reshape(-1, 1)
+    if not stats.values.size:
+        return 0.0
     return float(np.mean((stats.values < low) | (stats.values > high)))
 
 

@@ -111,7 +111,8 @@ def _behaviour(
     outputs = [conv.outputs[0].name for conv in model.nodes("Conv")]
     stats = collect(proto, dict.fromkeys(outputs, 1), feeds)
     bias = query.constant_input(first, 2)
-    return behaviour(list(stats.values()), stats[first.outputs[0].name], bias)
+    seen = [one for one in stats.values() if one.values.size]  # nothing was found, as it may be
+    return behaviour(seen, stats[first.outputs[0].name], bias)
 
 
 def _recreates(model: Model, shape: tuple[int, ...], axis: int) -> bool:

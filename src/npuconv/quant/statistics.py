@@ -108,7 +108,7 @@ def join(parts: Sequence[Statistics]) -> Statistics:
     _check_adjacent(parts)
     samples = sum(part.samples for part in parts)
     count = sum(part.count for part in parts)
-    shares = [part.count / count for part in parts]
+    shares = [part.count / max(count, 1) for part in parts]
     kept = thin([part.kept for part in parts], samples)
     return Statistics(
         name=parts[0].name,
