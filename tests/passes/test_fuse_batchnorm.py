@@ -123,3 +123,11 @@ def test_a_shared_weight_is_copied():
     model = read(proto)
     assert run_pass(NAME, model) == 1
     same_numbers(proto, model)
+
+
+def test_statistics_of_positions():
+    """Before opset 9 every position of a channel could have its own; no convolution has that."""
+    net = Net(opset=8, x=(1, 3, 6, 6)).conv()
+    given = [net.random(4, 4, 4, low=0.5, high=1.5) for _ in range(4)]
+    net.op("BatchNormalization", net.last, *given, spatial=0, name="norm")
+    assert refusals(net) == [("norm", "it has statistics for every position (spatial=0)")]

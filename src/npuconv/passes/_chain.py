@@ -134,6 +134,8 @@ def _batchnorm(model: Model, node: Node) -> Link | str | None:
     parameters = [query.constant_input(node, index) for index in range(1, 5)]
     if any(p is None for p in parameters):
         return "its statistics are not constant"
+    if any(p is not None and p.ndim != 1 for p in parameters):
+        return "it has statistics for every position (spatial=0)"
     read = any(t.outputs or model.is_output(t) for t in node.outputs[1:])
     if query.attribute(node, "training_mode", 0) or read:
         return "it is in training mode"

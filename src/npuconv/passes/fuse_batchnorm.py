@@ -36,6 +36,9 @@ def _fuse(model: Model, ctx: PassContext, node: Node) -> int:
     if any(p is None for p in parameters):
         ctx.refuse(model, node, "its statistics are not constant")
         return 0
+    if any(p is not None and p.ndim != 1 for p in parameters):
+        ctx.refuse(model, node, "it has statistics for every position (spatial=0)")
+        return 0
     statistics = node.outputs[1:]
     read = any(t.outputs or model.is_output(t) for t in statistics)
     if query.attribute(node, "training_mode", 0) or read:

@@ -50,9 +50,11 @@ def _separate(model: Model, node: Node) -> int:
 
 
 def _axis(node: Node) -> int | None:
-    """The axis of a conversion with many scales."""
+    """The axis of a conversion with many scales; None also where nobody knows of how many axes."""
     scale = query.constant_input(node, 1)
-    return int(query.attribute(node, "axis", 1)) if scale is not None and scale.ndim else None
+    if scale is None or not scale.ndim or query.rank(node.inputs[0]) is None:
+        return None
+    return int(query.attribute(node, "axis", 1))
 
 
 def _apart_behind(model: Model, node: Node) -> int:

@@ -9,6 +9,7 @@ from npuconv.model import nhwc, query
 from npuconv.pipeline import accuracy
 
 if TYPE_CHECKING:
+    from npuconv.model.types import Node, Tensor
     from npuconv.pipeline.legalize import Legalized
 
 
@@ -29,13 +30,23 @@ def layers_of(work: Legalized) -> list[Layer]:
     for conv, label in zip(work.plan.device, labels, strict=True):
         number[label] += 1
         part = f" ({number[label]} of {total[label]})" if total[label] > 1 else ""
-        tensor = conv.outputs[0]
-        reader = query.sole_consumer(work.model, tensor)
-        # A layer ends behind its activation: what that cuts off is no loss.
-        if reader is not None and reader.op in ("Relu", "Clip") and work.plan.is_carried(reader):
-            tensor = reader.outputs[0]
-        rows.append(Layer(label + part, label, tensor.name, conv.name))
+        rows.append(Layer(label + part, label, _result(work, conv).name, conv.name))
     return rows
+
+
+def _result(work: Legalized, conv: Node) -> Tensor:
+    """A layer ends behind its activation: what that cuts off is no loss.
+
+    A pool in between takes the largest of what there is, so the order of the two is the same.
+    """
+    found = tensor = conv.outputs[0]
+    while (reader := query.sole_consumer(work.model, tensor)) is not None:
+        if reader.op not in ("Relu", "Clip", "MaxPool") or not work.plan.is_carried(reader):
+            break
+        tensor = reader.outputs[0]
+        if reader.op != "MaxPool":
+            return tensor
+    return found
 
 
 def stored(work: Legalized, layers: list[Layer]) -> list[accuracy.Layer]:

@@ -50,7 +50,9 @@ def carries(node: Node, int8: Collection[int]) -> bool:
     if not all(id(t) in int8 for t in data_inputs(node)):
         return False
     if node.op == "Resize":
-        return str(query.attribute(node, "mode", "nearest")) == "nearest" and not _has_roi(node)
+        # onnxruntime moves a Transpose through a Resize of int8 without turning its axes.
+        nearest = str(query.attribute(node, "mode", "nearest")) == "nearest"
+        return nearest and not _has_roi(node) and not query.attribute(node, "axes")
     if node.op == "MaxPool":
         return len(node.outputs) == 1 and not query.attribute(node, "storage_order", 0)
     if node.op == "Pad":
