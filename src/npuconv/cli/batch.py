@@ -22,14 +22,36 @@ INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 SUMMARY = ("batch.report.json", "batch.report.html")  # in the folder of the results
 
 
+def _checked(_: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """A quantity as given; refused here, where it is known which flag it is of."""
+    from npuconv.batch.settings import LIMITS
+
+    try:
+        if value is not None:
+            LIMITS[str(parameter.name)](value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    return value
+
+
 @click.command()
 @click.argument("path", metavar="JOBS.yaml")
 @click.option("--jobs", type=click.IntRange(1), metavar="N", help="at once  [default: all cores]")
 @click.option(
     "--threads", type=click.IntRange(1), default=1, metavar="N", help="of each job  [default: 1]"
 )
-@click.option("--timeout", metavar="TIME", help="a job may take: 90, 10m, 2h; jobs may say other")
-@click.option("--memory", metavar="SIZE", help="a job may take: 512MiB, 4GiB; jobs may say other")
+@click.option(
+    "--timeout",
+    metavar="TIME",
+    callback=_checked,
+    help="a job may take: 90, 10m, 2h; jobs may say other",
+)
+@click.option(
+    "--memory",
+    metavar="SIZE",
+    callback=_checked,
+    help="a job may take: 512MiB, 4GiB; jobs may say other",
+)
 @click.option(
     "--resume/--no-resume", default=True, help="leave what is done and unchanged  [default]"
 )
