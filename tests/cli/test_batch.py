@@ -140,6 +140,38 @@ def test_mistakes(cli, jobs, folder, flags, said):
     assert not (folder / "build").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nodir/b.json", "nodir/b.json: the folder 'nodir' does not exist"),
+        ("taken.json", "taken.json: is a directory"),
+    ],
+)
+def test_a_report_that_cannot_be_written(cli, jobs, folder, name, said):
+    """Refused before any job runs."""
+    (folder / "taken.json").mkdir()
+    done = cli("batch", jobs, "--report", name)
+    assert done.code == 2
+    assert said in done.error
+    assert not (folder / "build").exists()
+
+
+def test_a_summary_that_cannot_be_written(cli, jobs, folder):
+    """The same of the one that nobody has asked for."""
+    (folder / "build/batch.report.html").mkdir(parents=True)
+    assert "batch.report.html: is a directory" in cli("batch", jobs).error
+    assert [path.name for path in (folder / "build").iterdir()] == ["batch.report.html"]
+
+
+def test_a_report_among_the_results(cli, jobs, folder):
+    """Folders of the results are made by the batch itself, and need not be there before."""
+    (folder / jobs).write_text(JOBS.replace("float", "[float]") + "output: build/all\n")
+    flags = ["--report", "build/b.json", "--report", "build/all/c.md"]
+    assert cli("batch", jobs, "-q", *flags).code == 1
+    assert (folder / "build/b.json").is_file()
+    assert (folder / "build/all/c.md").is_file()
+
+
 def test_a_jobs_file_that_is_wrong(cli, jobs, folder):
     """The line says where."""
     (folder / jobs).write_text(JOBS + "outptu: x\n")

@@ -49,6 +49,12 @@ class Batch:
         limits = Limits(own.timeout or common.timeout, own.memory or common.memory)
         return replace(job, limits=limits)
 
+    @property
+    def folders(self) -> set[Path]:
+        """Where results go: folders that a run makes where they are missing."""
+        homes = ((self.root / job.output).parent for job in self.jobs)
+        return {home.resolve() for home in (self.output, *homes)}
+
     def differences(self) -> dict[str, list[str]]:
         """What is not as its lock says, by name of the job; nothing of those that are right."""
         found = {job.name: list(self.locks.differences(job)) for job in self.jobs}

@@ -113,6 +113,8 @@ def batch(
         return _verify(work, quiet)
     if dry_run:
         return _plan(work)
+    written = reports or tuple(str(work.output / name) for name in SUMMARY)
+    _check_writable(work, written)
     with _terminable():
         try:
             found = _run(work, quiet)
@@ -120,7 +122,7 @@ def batch(
             said = "npuconv: error: interrupted; the same command goes on where it stopped"
             click.echo(said, err=True)
             return INTERRUPTED
-    _write(work, found, reports)
+    _write(work, found, written)
     _show(found, output_format, quiet, verbose, no_color)
     return found.summary.exit_code
 
@@ -177,13 +179,23 @@ def _verify(work: Batch, quiet: bool) -> int:
     return 1 if found else 0
 
 
-def _write(work: Batch, found: BatchReport, reports: tuple[str, ...]) -> None:
+def _check_writable(work: Batch, written: tuple[str, ...]) -> None:
+    """Refuse a summary that could not be written, before hours are spent on it."""
+    from npuconv import files
+
+    made = {folder for one in work.folders for folder in (one, *one.parents)}
+    for path in written:
+        home = Path(path).resolve().parent
+        if home not in made or home.is_dir():  # else the batch makes it
+            files.check_writable(path)
+
+
+def _write(work: Batch, found: BatchReport, written: tuple[str, ...]) -> None:
     from npuconv import files
     from npuconv.report import format_of
     from npuconv.report.batch import render
 
-    home = work.root / work.expanded.output
-    for path in reports or tuple(str(home / name) for name in SUMMARY):
+    for path in written:
         base = Path(os.path.relpath(work.root, Path(path).resolve().parent)).as_posix()
         files.write(path, render(found, format_of(path), base))
 
