@@ -67,6 +67,14 @@ def test_good_jobs(cli, jobs, folder):
     assert (done.code, done.out, done.err) == (0, "", "")
 
 
+def test_quiet(cli, jobs):
+    """Whoever asks for a format gets it; only what is for people is not said."""
+    done = cli("batch", jobs, "-q", "--output-format", "json")
+    assert (done.code, done.err) == (1, "")
+    assert [job["name"] for job in json.loads(done.out)["jobs"]] == ["good", "refused"]
+    assert cli("batch", jobs, "-q").out == ""
+
+
 def test_plan(cli, jobs, folder):
     """--dry-run shows jobs and what would be done, and writes nothing."""
     before = sorted(folder.iterdir())

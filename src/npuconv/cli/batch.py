@@ -79,7 +79,12 @@ def _checked(_: click.Context, parameter: click.Parameter, value: str | None) ->
     metavar="FILE",
     help="write the summary; .json .html .md .sarif .xml .txt; repeatable",
 )
-@click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
+@click.option(
+    "-q",
+    "--quiet",
+    is_flag=True,
+    help="print nothing but errors, and what --output-format asks for",
+)
 @click.option("-v", "--verbose", is_flag=True, help="also the files of every job")
 @click.option("--no-color", is_flag=True, help="no colours; NO_COLOR does the same")
 def batch(
@@ -206,9 +211,9 @@ def _show(
     from npuconv.report.batch import render
     from npuconv.report.batch_text import render as render_text
 
-    if quiet:
-        return
     if output_format == "text":
+        if quiet:
+            return
         color = screen.wants_color(no_color)
         shown = render_text(found, color=color, verbose=verbose)
     else:
