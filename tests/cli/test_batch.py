@@ -94,6 +94,54 @@ def test_plan(cli, jobs, folder):
     assert done.out.endswith("2 jobs, 1 to do\n")
 
 
+def test_plan_of_all(cli, jobs, folder):
+    """--force and --no-resume do every job, and a plan says so."""
+    (folder / "refused.onnx").unlink()
+    cli("batch", jobs, "-q")
+    assert cli("batch", jobs, "--dry-run").out.endswith("  unchanged\n1 job, 0 to do\n")
+    assert cli("batch", jobs).err == "npuconv: 1 of 1 job is done and unchanged\n"
+    for flag in ("--force", "--no-resume"):
+        done = cli("batch", jobs, "--dry-run", flag)
+        assert done.out.endswith(
+            "  done and unchanged, but all are to be done again\n1 job, 1 to do\n"
+        )
+
+
+def test_plan_for_programs(cli, jobs):
+    """JSON and nothing else, also with -q; which is all that the text takes."""
+    done = cli("batch", jobs, "--dry-run", "--output-format", "json", "-q")
+    assert (done.code, done.err) == (0, "")
+    assert json.loads(done.out)["jobs"][0] == {
+        "name": "good", "model": "good.onnx", "target": "npu-int8", "format": "float",
+        "output": "build/good.npu.onnx", "to_do": ["not done yet"],
+    }  # fmt: skip
+    cli("batch", jobs, "-q")
+    done = cli("batch", jobs, "--dry-run", "--output-format", "json")
+    assert [job["to_do"] for job in json.loads(done.out)["jobs"]] == [[], []]
+    assert cli("batch", jobs, "--dry-run", "-q").out == ""
+
+
+def test_differences_for_programs(cli, jobs, folder):
+    """The same of what is not as locked; the exit code stays what it is."""
+    cli("batch", jobs, "-q")
+    done = cli("batch", jobs, "--verify-lock", "--output-format", "json")
+    assert (done.code, done.err) == (0, "")
+    (folder / "build/good.npu.onnx").unlink()
+    done = cli("batch", jobs, "--verify-lock", "--output-format", "json", "-q")
+    assert (done.code, done.err) == (1, "")
+    assert {job["name"]: job["differences"] for job in json.loads(done.out)["jobs"]} == {
+        "good": ["good.npu.onnx is gone"], "refused": [],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("flag", ["--dry-run", "--verify-lock"])
+def test_formats_without_findings(cli, jobs, flag):
+    """There is nothing that SARIF and the others could hold."""
+    done = cli("batch", jobs, flag, "--output-format", "sarif")
+    assert (done.code, done.out) == (2, "")
+    assert f"{flag} prints text or json, not sarif" in done.error
+
+
 def test_verify_lock(cli, jobs, folder):
     """Says what is not as locked, and runs nothing."""
     done = cli("batch", jobs, "--verify-lock")
@@ -105,6 +153,8 @@ def test_verify_lock(cli, jobs, folder):
     cli("batch", jobs)
     done = cli("batch", jobs, "--verify-lock")
     assert (done.code, done.err) == (0, "npuconv: 2 of 2 jobs are as locked\n")
+    (folder / "one.yaml").write_text(JOBS.replace("*", "good"))
+    assert cli("batch", "one.yaml", "--verify-lock").err == "npuconv: 1 of 1 job is as locked\n"
     (folder / "build/good.npu.onnx").write_bytes(b"")
     done = cli("batch", jobs, "--verify-lock", "-q")
     assert (done.code, done.errors) == (

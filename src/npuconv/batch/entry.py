@@ -60,6 +60,14 @@ class Batch:
         found = {job.name: list(self.locks.differences(job)) for job in self.jobs}
         return {name: said for name, said in found.items() if said}
 
+    def to_do(self) -> dict[str, list[str]]:
+        """Why each job that would run has to, by its name; nothing of those that would not."""
+        found = self.differences()
+        if self.settings.resume:
+            return found
+        again = ["done and unchanged, but all are to be done again"]
+        return {job.name: found.get(job.name, again) for job in self.jobs}
+
     def run(self, watcher: Watcher | None = None) -> BatchReport:
         """Do what has not been done yet.
 

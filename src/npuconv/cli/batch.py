@@ -114,10 +114,11 @@ def batch(
     for report in reports:
         format_of(report)
     work = Batch(path, _settings(flags))
-    if verify_lock:
-        return _verify(work, quiet)
-    if dry_run:
-        return _plan(work)
+    if verify_lock or dry_run:
+        from npuconv.cli import batch_screen
+
+        show = batch_screen.verify if verify_lock else batch_screen.plan
+        return show(work, output_format, quiet)
     written = reports or tuple(str(work.output / name) for name in SUMMARY)
     _check_writable(work, written)
     with _terminable():
@@ -158,30 +159,6 @@ def _terminable() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _plan(work: Batch) -> int:
-    """Show every job, what it would write, and whether it would run."""
-    states = work.differences()
-    for job in work.jobs:
-        state = "; ".join(states.get(job.name, ["unchanged"]))
-        click.echo(f"{job.name}: {job.model} on {job.target} as {job.options.format}")
-        click.echo(f"  -> {job.output}")
-        click.echo(f"  {state}")
-    left = len(states)
-    click.echo(f"{len(work.jobs)} jobs, {left} to do")
-    return 0
-
-
-def _verify(work: Batch, quiet: bool) -> int:
-    """Say what is not as its lock says."""
-    found = work.differences()
-    for name, said in found.items():
-        for one in said:
-            screen.fail(f"{name}: {one}")
-    right = len(work.jobs) - len(found)
-    screen.say(f"{right} of {len(work.jobs)} jobs are as locked", quiet=quiet)
-    return 1 if found else 0
 
 
 def _check_writable(work: Batch, written: tuple[str, ...]) -> None:
