@@ -2,6 +2,7 @@
 
 ``jobsfile``  what a user writes
 ``expand``    globs and lists become jobs, conflicts are found before anything runs
+``codes``     rules that the jobs file names are there
 ``lock``      what a job depends on, and whether that has changed since it was done
 ``local``     jobs on this machine, each in a process of its own
 ``cluster``   the same jobs on Dask

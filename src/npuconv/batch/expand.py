@@ -12,7 +12,7 @@ from posixpath import normpath
 from typing import Any
 
 from npuconv import yamlio
-from npuconv.batch import jobsfile
+from npuconv.batch import codes, jobsfile
 from npuconv.batch.job import SUFFIX, Job, Limits
 from npuconv.batch.matching import Match, match
 from npuconv.config import Options, make_options, merge
@@ -45,10 +45,13 @@ def expand(path: str | Path) -> Expanded:
     """Read a jobs file and make its jobs; nothing is run and nothing written.
 
     Raises:
-        ConfigError: the file is wrong, a pattern matches nothing, a target cannot be read,
-            or two jobs would write the same file; with line and column.
+        ConfigError: the file is wrong, a pattern matches nothing, a target cannot be read, no
+            rule has a code, or two jobs would write the same file; with line and column.
     """
     document, content = jobsfile.read(path)
+    codes.check(document, ("defaults",), document.data.get("defaults", {}))
+    for number, given in enumerate(document.data["jobs"]):
+        codes.check(document, ("jobs", number), given)
     root = Path(path).resolve().parent
     output = normpath(content.output)
     reader = _Reader(document, root, output, content.defaults.model_dump(exclude_unset=True))
