@@ -188,6 +188,14 @@ def test_reports(cli, jobs, folder):
         (["--ship"], "give a scheduler"),
         (["--split-calibration"], "give a scheduler"),
         (["--output-format", "pdf"], "'pdf' is not one of"),
+        (["--target", "npu-int9"], "unknown target 'npu-int9'"),
+        (["--max-samples", "0"], "option 'max_samples': must be at least 1, not 0"),
+        (["--calibration", "gone"], "calibration gone: no such file or folder"),
+        (["--config", ""], "--config is empty"),
+        (["--cache", ""], "--cache is empty"),
+        (["--calibration", ""], "--calibration is empty"),
+        (["--config", "gone.yaml"], "gone.yaml: cannot read"),
+        (["--select", "XYZ"], "no rule has a code that begins with 'XYZ'"),
     ],
 )
 def test_mistakes(cli, jobs, folder, flags, said):
@@ -196,6 +204,34 @@ def test_mistakes(cli, jobs, folder, flags, said):
     assert done.code == 2
     assert said in done.error
     assert not (folder / "build").exists()
+
+
+def test_flags_of_convert(cli, jobs, folder):
+    """They hold for every job; what the jobs file does not say, --config does."""
+    (folder / "npuconv.yaml").write_text("{target: rknn, format: qdq, seed: 1}\n")
+    flags = ["--config", "npuconv.yaml", "--ignore", "CAL,QNT", "--format", "weights"]
+    plan = cli("batch", jobs, *flags, "--dry-run")
+    assert plan.out.startswith("good: good.onnx on rknn as weights\n")
+    assert cli("batch", jobs, *flags, "-q").code == 1
+    locked = json.loads((folder / "build/good.npu.onnx.lock.json").read_text())
+    assert locked["options"] == {"format": "weights", "ignore": ["CAL", "QNT"], "seed": 1}
+    assert cli("batch", jobs, *flags, "--verify-lock").code == 0
+    done = cli("batch", jobs, "--verify-lock")
+    assert done.errors[0] == "npuconv: error: good: target changed: name, sha256"
+    assert done.errors[1] == "npuconv: error: good: options changed: format, ignore, seed"
+
+
+def test_flags_that_every_command_has():
+    """But for --cache, which is a folder of decoded samples to a batch."""
+    from npuconv.cli.batch import batch
+    from npuconv.cli.check import check
+
+    def flags(command):
+        return {one: o for o in command.params for one in o.opts if one.startswith("--")}
+
+    own = {"--write-baseline", "--timings", "--max-memory", "--max-seconds"}
+    assert set(flags(check)) - set(flags(batch)) == own
+    assert flags(batch)["--cache"].help.startswith("decoded samples")
 
 
 @pytest.mark.parametrize(

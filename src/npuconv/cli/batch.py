@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from npuconv.cli import screen
+from npuconv.cli.options import given, refuse_empty, shared_options
 
 if TYPE_CHECKING:
     from npuconv.batch.entry import Batch
@@ -19,6 +21,11 @@ if TYPE_CHECKING:
 
 FORMATS = ("text", "json", "sarif", "junit", "github", "markdown")
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+# Flags that say how jobs are run, besides those of what is done anew.
+_OWN = (
+    "jobs", "threads", "timeout", "memory", "cache", "scheduler", "local_cluster", "ship",
+    "split_calibration",
+)  # fmt: skip
 SUMMARY = ("batch.report.json", "batch.report.html")  # in the folder of the results
 
 
@@ -69,6 +76,7 @@ def _checked(_: click.Context, parameter: click.Parameter, value: str | None) ->
     default=None,
     help="all workers calibrate for one job  [default: if they are more than the jobs]",
 )
+@functools.partial(shared_options, without=("cache",))  # which is that of decoded samples here
 @click.option(
     "--output-format", type=click.Choice(FORMATS), default="text", help="what stdout gets"
 )
@@ -96,6 +104,7 @@ def batch(
     quiet: bool,
     verbose: bool,
     no_color: bool,
+    config: str | None,
     **flags: Any,
 ) -> int:
     """Convert many models for many targets, each job in a process of its own.
@@ -105,6 +114,9 @@ def batch(
     reports and a lock that says what it was made of: run again, only what has changed or
     failed is done. Ends well with a summary of all jobs.
 
+    Flags that convert has as well hold for every job and win over JOBS.yaml, which wins over
+    --config. Their paths are relative to the current folder.
+
     Exit code 0: all converted; 1: a job was refused, failed, crashed or was ended;
     2: the jobs file or a flag cannot be used, nothing was run; 70: a bug in npuconv.
     """
@@ -113,7 +125,9 @@ def batch(
 
     for report in reports:
         format_of(report)
-    work = Batch(path, _settings(flags))
+    refuse_empty({"config": config, **flags})
+    chosen = _settings(flags)
+    work = Batch(path, chosen, given(flags), config)
     if verify_lock or dry_run:
         from npuconv.cli import batch_screen
 
@@ -134,10 +148,12 @@ def batch(
 
 
 def _settings(flags: dict[str, Any]) -> Any:
+    """How jobs are run; takes these flags out, and leaves what the jobs are."""
     from npuconv.batch.settings import settings
 
     resume, force = flags.pop("resume"), flags.pop("force")
-    return settings(**flags, resume=resume and not force)
+    own = {name: flags.pop(name) for name in _OWN}
+    return settings(**own, resume=resume and not force)
 
 
 def _run(work: Batch, quiet: bool) -> BatchReport:
