@@ -250,6 +250,30 @@ def test_a_report_that_cannot_be_written(cli, jobs, folder, name, said):
     assert not (folder / "build").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("build/good.npu.report.html", "would overwrite the result of a job"),
+        ("accepted.json", "would overwrite the baseline"),
+        ("link.txt", "would overwrite the calibration samples"),
+        ("jobs.html", "would overwrite the jobs file"),
+        ("npuconv.md", "would overwrite the configuration"),
+    ],
+)
+def test_a_report_over_what_is_read(cli, jobs, folder, name, said):
+    """The same, by whatever name it is known."""
+    (folder / "accepted.json").write_text('{"version": 1, "findings": []}')
+    (folder / "list.txt").write_text("a.png\n")
+    (folder / "link.txt").symlink_to("list.txt")
+    (folder / "npuconv.md").write_text("seed: 1\n")
+    (folder / jobs).rename("jobs.html")
+    flags = ["--config", "npuconv.md", "--baseline", "accepted.json", "--calibration", "list.txt"]
+    done = cli("batch", "jobs.html", *flags, "--report", name)
+    assert done.code == 2
+    assert f"{name}: {said}" in done.error
+    assert not (folder / "build").exists()
+
+
 def test_a_summary_that_cannot_be_written(cli, jobs, folder):
     """The same of the one that nobody has asked for."""
     (folder / "build/batch.report.html").mkdir(parents=True)

@@ -134,7 +134,7 @@ def batch(
         show = batch_screen.verify if verify_lock else batch_screen.plan
         return show(work, output_format, quiet)
     written = reports or tuple(str(work.output / name) for name in SUMMARY)
-    _check_writable(work, written)
+    _check_writable(work, written, config)
     with _terminable():
         try:
             found = _run(work, quiet)
@@ -177,15 +177,31 @@ def _terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _check_writable(work: Batch, written: tuple[str, ...]) -> None:
+def _check_writable(work: Batch, written: tuple[str, ...], config: str | None) -> None:
     """Refuse a summary that could not be written, before hours are spent on it."""
-    from npuconv import files
+    from npuconv.cli.destinations import refuse
+    from npuconv.errors import UsageError
 
+    results = {(work.root / file).resolve() for job in work.jobs for file in job.files}
     made = {folder for one in work.folders for folder in (one, *one.parents)}
     for path in written:
-        home = Path(path).resolve().parent
-        if home not in made or home.is_dir():  # else the batch makes it
-            files.check_writable(path)
+        place = Path(path).resolve()
+        if place in results:
+            hint = "give another --report"
+            raise UsageError(f"{path}: would overwrite the result of a job", hint=hint)
+        if place.parent not in made or place.parent.is_dir():  # else the batch makes it
+            refuse([path], _read(work, config))
+
+
+def _read(work: Batch, config: str | None) -> Iterator[tuple[Path, str]]:
+    """The files a batch is made of that a summary could have the name of."""
+    yield work.expanded.file, "the jobs file"
+    if config is not None:
+        yield Path(config), "the configuration"
+    for options in (job.options for job in work.jobs):
+        for key, what in (("calibration", "the calibration samples"), ("baseline", "the baseline")):
+            if getattr(options, key):
+                yield work.root / getattr(options, key), what
 
 
 def _write(work: Batch, found: BatchReport, written: tuple[str, ...]) -> None:
