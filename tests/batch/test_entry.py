@@ -181,8 +181,8 @@ def test_images_are_decoded_once(folder, write):
     [
         ({"jobs": 0}, "jobs must be at least 1"),
         ({"threads": 0}, "threads must be at least 1"),
-        ({"timeout": "soon"}, "'soon' is not a duration"),
-        ({"memory": "1 elephant"}, "is not a size"),
+        ({"timeout": "soon"}, "timeout: 'soon' is not a duration"),
+        ({"memory": "1 elephant"}, "memory: '1 elephant' is not a size"),
         ({"ship": True}, "give a scheduler"),
         ({"split_calibration": True}, "only a cluster splits a calibration: give a scheduler"),
         ({"scheduler": "tcp://x:1", "local_cluster": 2}, "exclude each other"),

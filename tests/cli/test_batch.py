@@ -67,6 +67,14 @@ def test_good_jobs(cli, jobs, folder):
     assert (done.code, done.out, done.err) == (0, "", "")
 
 
+def test_quiet(cli, jobs):
+    """Whoever asks for a format gets it; only what is for people is not said."""
+    done = cli("batch", jobs, "-q", "--output-format", "json")
+    assert (done.code, done.err) == (1, "")
+    assert [job["name"] for job in json.loads(done.out)["jobs"]] == ["good", "refused"]
+    assert cli("batch", jobs, "-q").out == ""
+
+
 def test_plan(cli, jobs, folder):
     """--dry-run shows jobs and what would be done, and writes nothing."""
     before = sorted(folder.iterdir())
@@ -86,6 +94,54 @@ def test_plan(cli, jobs, folder):
     assert done.out.endswith("2 jobs, 1 to do\n")
 
 
+def test_plan_of_all(cli, jobs, folder):
+    """--force and --no-resume do every job, and a plan says so."""
+    (folder / "refused.onnx").unlink()
+    cli("batch", jobs, "-q")
+    assert cli("batch", jobs, "--dry-run").out.endswith("  unchanged\n1 job, 0 to do\n")
+    assert cli("batch", jobs).err == "npuconv: 1 of 1 job is done and unchanged\n"
+    for flag in ("--force", "--no-resume"):
+        done = cli("batch", jobs, "--dry-run", flag)
+        assert done.out.endswith(
+            "  done and unchanged, but all are to be done again\n1 job, 1 to do\n"
+        )
+
+
+def test_plan_for_programs(cli, jobs):
+    """JSON and nothing else, also with -q; which is all that the text takes."""
+    done = cli("batch", jobs, "--dry-run", "--output-format", "json", "-q")
+    assert (done.code, done.err) == (0, "")
+    assert json.loads(done.out)["jobs"][0] == {
+        "name": "good", "model": "good.onnx", "target": "npu-int8", "format": "float",
+        "output": "build/good.npu.onnx", "to_do": ["not done yet"],
+    }  # fmt: skip
+    cli("batch", jobs, "-q")
+    done = cli("batch", jobs, "--dry-run", "--output-format", "json")
+    assert [job["to_do"] for job in json.loads(done.out)["jobs"]] == [[], []]
+    assert cli("batch", jobs, "--dry-run", "-q").out == ""
+
+
+def test_differences_for_programs(cli, jobs, folder):
+    """The same of what is not as locked; the exit code stays what it is."""
+    cli("batch", jobs, "-q")
+    done = cli("batch", jobs, "--verify-lock", "--output-format", "json")
+    assert (done.code, done.err) == (0, "")
+    (folder / "build/good.npu.onnx").unlink()
+    done = cli("batch", jobs, "--verify-lock", "--output-format", "json", "-q")
+    assert (done.code, done.err) == (1, "")
+    assert {job["name"]: job["differences"] for job in json.loads(done.out)["jobs"]} == {
+        "good": ["good.npu.onnx is gone"], "refused": [],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("flag", ["--dry-run", "--verify-lock"])
+def test_formats_without_findings(cli, jobs, flag):
+    """There is nothing that SARIF and the others could hold."""
+    done = cli("batch", jobs, flag, "--output-format", "sarif")
+    assert (done.code, done.out) == (2, "")
+    assert f"{flag} prints text or json, not sarif" in done.error
+
+
 def test_verify_lock(cli, jobs, folder):
     """Says what is not as locked, and runs nothing."""
     done = cli("batch", jobs, "--verify-lock")
@@ -97,6 +153,8 @@ def test_verify_lock(cli, jobs, folder):
     cli("batch", jobs)
     done = cli("batch", jobs, "--verify-lock")
     assert (done.code, done.err) == (0, "npuconv: 2 of 2 jobs are as locked\n")
+    (folder / "one.yaml").write_text(JOBS.replace("*", "good"))
+    assert cli("batch", "one.yaml", "--verify-lock").err == "npuconv: 1 of 1 job is as locked\n"
     (folder / "build/good.npu.onnx").write_bytes(b"")
     done = cli("batch", jobs, "--verify-lock", "-q")
     assert (done.code, done.errors) == (
@@ -123,12 +181,21 @@ def test_reports(cli, jobs, folder):
     ("flags", "said"),
     [
         (["--jobs", 0], "0 is not in the range"),
-        (["--timeout", "soon"], "'soon' is not a duration"),
-        (["--memory", "some"], "'some' is not a size"),
+        (["--timeout", "soon"], "'--timeout': 'soon' is not a duration"),
+        (["--timeout", "0"], "'--timeout': '0' must be above 0"),
+        (["--memory", "some"], "'--memory': 'some' is not a size"),
         (["--report", "x.pdf"], "no report format"),
         (["--ship"], "give a scheduler"),
         (["--split-calibration"], "give a scheduler"),
         (["--output-format", "pdf"], "'pdf' is not one of"),
+        (["--target", "npu-int9"], "unknown target 'npu-int9'"),
+        (["--max-samples", "0"], "option 'max_samples': must be at least 1, not 0"),
+        (["--calibration", "gone"], "calibration gone: no such file or folder"),
+        (["--config", ""], "--config is empty"),
+        (["--cache", ""], "--cache is empty"),
+        (["--calibration", ""], "--calibration is empty"),
+        (["--config", "gone.yaml"], "gone.yaml: cannot read"),
+        (["--select", "XYZ"], "no rule has a code that begins with 'XYZ'"),
     ],
 )
 def test_mistakes(cli, jobs, folder, flags, said):
@@ -137,6 +204,90 @@ def test_mistakes(cli, jobs, folder, flags, said):
     assert done.code == 2
     assert said in done.error
     assert not (folder / "build").exists()
+
+
+def test_flags_of_convert(cli, jobs, folder):
+    """They hold for every job; what the jobs file does not say, --config does."""
+    (folder / "npuconv.yaml").write_text("{target: rknn, format: qdq, seed: 1}\n")
+    flags = ["--config", "npuconv.yaml", "--ignore", "CAL,QNT", "--format", "weights"]
+    plan = cli("batch", jobs, *flags, "--dry-run")
+    assert plan.out.startswith("good: good.onnx on rknn as weights\n")
+    assert cli("batch", jobs, *flags, "-q").code == 1
+    locked = json.loads((folder / "build/good.npu.onnx.lock.json").read_text())
+    assert locked["options"] == {"format": "weights", "ignore": ["CAL", "QNT"], "seed": 1}
+    assert cli("batch", jobs, *flags, "--verify-lock").code == 0
+    done = cli("batch", jobs, "--verify-lock")
+    assert done.errors[0] == "npuconv: error: good: target changed: name, sha256"
+    assert done.errors[1] == "npuconv: error: good: options changed: format, ignore, seed"
+
+
+def test_flags_that_every_command_has():
+    """But for --cache, which is a folder of decoded samples to a batch."""
+    from npuconv.cli.batch import batch
+    from npuconv.cli.check import check
+
+    def flags(command):
+        return {one: o for o in command.params for one in o.opts if one.startswith("--")}
+
+    own = {"--write-baseline", "--timings", "--max-memory", "--max-seconds"}
+    assert set(flags(check)) - set(flags(batch)) == own
+    assert flags(batch)["--cache"].help.startswith("decoded samples")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nodir/b.json", "nodir/b.json: the folder 'nodir' does not exist"),
+        ("taken.json", "taken.json: is a directory"),
+    ],
+)
+def test_a_report_that_cannot_be_written(cli, jobs, folder, name, said):
+    """Refused before any job runs."""
+    (folder / "taken.json").mkdir()
+    done = cli("batch", jobs, "--report", name)
+    assert done.code == 2
+    assert said in done.error
+    assert not (folder / "build").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("build/good.npu.report.html", "would overwrite the result of a job"),
+        ("accepted.json", "would overwrite the baseline"),
+        ("link.txt", "would overwrite the calibration samples"),
+        ("jobs.html", "would overwrite the jobs file"),
+        ("npuconv.md", "would overwrite the configuration"),
+    ],
+)
+def test_a_report_over_what_is_read(cli, jobs, folder, name, said):
+    """The same, by whatever name it is known."""
+    (folder / "accepted.json").write_text('{"version": 1, "findings": []}')
+    (folder / "list.txt").write_text("a.png\n")
+    (folder / "link.txt").symlink_to("list.txt")
+    (folder / "npuconv.md").write_text("seed: 1\n")
+    (folder / jobs).rename("jobs.html")
+    flags = ["--config", "npuconv.md", "--baseline", "accepted.json", "--calibration", "list.txt"]
+    done = cli("batch", "jobs.html", *flags, "--report", name)
+    assert done.code == 2
+    assert f"{name}: {said}" in done.error
+    assert not (folder / "build").exists()
+
+
+def test_a_summary_that_cannot_be_written(cli, jobs, folder):
+    """The same of the one that nobody has asked for."""
+    (folder / "build/batch.report.html").mkdir(parents=True)
+    assert "batch.report.html: is a directory" in cli("batch", jobs).error
+    assert [path.name for path in (folder / "build").iterdir()] == ["batch.report.html"]
+
+
+def test_a_report_among_the_results(cli, jobs, folder):
+    """Folders of the results are made by the batch itself, and need not be there before."""
+    (folder / jobs).write_text(JOBS.replace("float", "[float]") + "output: build/all\n")
+    flags = ["--report", "build/b.json", "--report", "build/all/c.md"]
+    assert cli("batch", jobs, "-q", *flags).code == 1
+    assert (folder / "build/b.json").is_file()
+    assert (folder / "build/all/c.md").is_file()
 
 
 def test_a_jobs_file_that_is_wrong(cli, jobs, folder):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from npuconv.batch import local
 from npuconv.batch.alone import alone
@@ -27,14 +29,24 @@ class Batch:
     Args:
         path: the jobs file.
         settings: how they are run.
+        options: hold for every job, whatever the file says; paths from the current folder.
+        config: a configuration that holds where the file says nothing.
 
     Raises:
-        ConfigError: the file is wrong; with line and column.
+        ConfigError: the file, or the configuration, is wrong; with line and column.
+        UsageError: an option cannot be used.
+        TargetError: a target that is an option cannot be read.
     """
 
-    def __init__(self, path: str | Path, settings: Settings | None = None) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        settings: Settings | None = None,
+        options: Mapping[str, Any] = MappingProxyType({}),
+        config: str | Path | None = None,
+    ) -> None:
         self.settings = settings or Settings()
-        self.expanded: Expanded = expand(path)
+        self.expanded: Expanded = expand(path, options, config)
         self.root = self.expanded.root
         self.output = self.root / self.expanded.output
         cache = self.settings.cache
@@ -49,10 +61,24 @@ class Batch:
         limits = Limits(own.timeout or common.timeout, own.memory or common.memory)
         return replace(job, limits=limits)
 
+    @property
+    def folders(self) -> set[Path]:
+        """Where results go: folders that a run makes where they are missing."""
+        homes = ((self.root / job.output).parent for job in self.jobs)
+        return {home.resolve() for home in (self.output, *homes)}
+
     def differences(self) -> dict[str, list[str]]:
         """What is not as its lock says, by name of the job; nothing of those that are right."""
         found = {job.name: list(self.locks.differences(job)) for job in self.jobs}
         return {name: said for name, said in found.items() if said}
+
+    def to_do(self) -> dict[str, list[str]]:
+        """Why each job that would run has to, by its name; nothing of those that would not."""
+        found = self.differences()
+        if self.settings.resume:
+            return found
+        again = ["done and unchanged, but all are to be done again"]
+        return {job.name: found.get(job.name, again) for job in self.jobs}
 
     def run(self, watcher: Watcher | None = None) -> BatchReport:
         """Do what has not been done yet.
@@ -113,6 +139,7 @@ def run_batch(  # noqa: PLR0913 one keyword per flag
     ship: bool = False,
     split_calibration: bool | None = None,
     watcher: Watcher | None = None,
+    **options: Any,
 ) -> BatchReport:
     """Run the jobs of a file, each in a process of its own.
 
@@ -130,6 +157,9 @@ def run_batch(  # noqa: PLR0913 one keyword per flag
         split_calibration: let all workers calibrate for one job together; None: where there
             are more of them than jobs to do.
         watcher: is told what happens to each job.
+        **options: the keys of ``npuconv.config.Options`` but for ``cache``: they hold for every
+            job and win over the jobs file. Paths are relative to the current folder, while
+            those in the file are relative to it.
 
     Returns:
         What became of each job, in the order of the file. A job that fails is no exception.
@@ -137,6 +167,7 @@ def run_batch(  # noqa: PLR0913 one keyword per flag
     Raises:
         ConfigError: the file is wrong; with line and column.
         UsageError: an argument cannot be used.
+        TargetError: a target that is an argument cannot be read.
         OutputError: the results cannot be written, or another batch writes them.
     """
     chosen = settings(
@@ -144,4 +175,4 @@ def run_batch(  # noqa: PLR0913 one keyword per flag
         scheduler=scheduler, local_cluster=local_cluster, ship=ship,
         split_calibration=split_calibration,
     )  # fmt: skip
-    return Batch(path, chosen).run(watcher)
+    return Batch(path, chosen, options).run(watcher)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path, PurePosixPath
 from posixpath import normpath
+from types import MappingProxyType
 from typing import Any
 
 from npuconv import yamlio
-from npuconv.batch import jobsfile
+from npuconv.batch import codes, jobsfile
 from npuconv.batch.job import SUFFIX, Job, Limits
 from npuconv.batch.matching import Match, match
+from npuconv.batch.outside import Outside, outside
 from npuconv.config import Options, make_options, merge
 from npuconv.errors import ConfigError, NpuconvError, TargetError
 from npuconv.target import Target, builtin_names
@@ -41,17 +43,32 @@ class Expanded:
     jobs: tuple[Job, ...]
 
 
-def expand(path: str | Path) -> Expanded:
+def expand(
+    path: str | Path,
+    options: Mapping[str, Any] = MappingProxyType({}),
+    config: str | Path | None = None,
+) -> Expanded:
     """Read a jobs file and make its jobs; nothing is run and nothing written.
 
+    Args:
+        path: the jobs file.
+        options: hold for every job, whatever the file says; paths from the current folder.
+        config: a configuration that holds where the file says nothing.
+
     Raises:
-        ConfigError: the file is wrong, a pattern matches nothing, a target cannot be read,
-            or two jobs would write the same file; with line and column.
+        UsageError: an option cannot be used.
+        TargetError: a target that is an option cannot be read.
+        ConfigError: the file is wrong, a pattern matches nothing, a target cannot be read, no
+            rule has a code, or two jobs would write the same file; with line and column.
     """
     document, content = jobsfile.read(path)
+    codes.check(document, ("defaults",), document.data.get("defaults", {}))
+    for number, given in enumerate(document.data["jobs"]):
+        codes.check(document, ("jobs", number), given)
     root = Path(path).resolve().parent
     output = normpath(content.output)
-    reader = _Reader(document, root, output, content.defaults.model_dump(exclude_unset=True))
+    defaults = content.defaults.model_dump(exclude_unset=True)
+    reader = _Reader(document, root, output, defaults, outside(root, options, config))
     for number, entry in enumerate(content.jobs):
         reader.add(number, entry.model_dump(exclude_unset=True))
     reader.check_models()
@@ -70,10 +87,15 @@ class _Reader:
     """Makes jobs of entries, and remembers who writes what."""
 
     def __init__(
-        self, document: yamlio.Document, root: Path, output: str, defaults: dict[str, Any]
+        self,
+        document: yamlio.Document,
+        root: Path,
+        output: str,
+        defaults: dict[str, Any],
+        around: Outside,
     ) -> None:
         self._document, self._root, self._output = document, root, output
-        self._defaults = defaults
+        self._defaults, self._over = merge(around.under, defaults), around.over
         self._targets: dict[str, Target] = {}
         self._writers: dict[str, KeyPath] = {}
         self.jobs: list[tuple[Job, KeyPath]] = []
@@ -85,10 +107,11 @@ class _Reader:
         place = entry.pop("output", None)
         keys = merge(self._defaults, entry)
         limits = Limits(keys.pop("timeout", None), keys.pop("memory", None))
+        # Lists of the file, also where a flag leaves one job of them: it lies where it always does.
         many = [key for key in jobsfile.MULTIPLIED if len(keys.get(key, ())) > 1]
         if place is not None and place.endswith(".onnx") and (many or len(models) > 1):
             raise self._error((*at, "output"), "one file for several jobs; give a folder")
-        for model, options in product(models, self._options(at, keys)):
+        for model, options in product(models, self._options(at, merge(keys, self._over))):
             target = self._target(at, options.target)
             parts = {"target": target.name, "format": options.format}
             output = self._destination(model, place, [parts[key] for key in many])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -71,13 +72,18 @@ def settings(
     """Settings with quantities as people write them.
 
     Raises:
-        UsageError: one of them cannot be used.
+        UsageError: one of them cannot be used; named.
     """
-    try:
-        limits = Limits(
-            None if timeout is None else units.seconds(timeout),
-            None if memory is None else units.size(memory),
-        )
-    except ValueError as error:
-        raise UsageError(str(error)) from None
+    limits = Limits(_limit("timeout", timeout), _limit("memory", memory))
     return Settings(limits=limits, cache=Path(cache) if cache else None, **others)
+
+
+# What reads the text of each.
+LIMITS: dict[str, Callable[[object], Any]] = {"timeout": units.seconds, "memory": units.size}
+
+
+def _limit(name: str, given: object) -> Any:
+    try:
+        return None if given is None else LIMITS[name](given)
+    except ValueError as error:
+        raise UsageError(f"{name}: {error}") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from npuconv.cli import screen
+from npuconv.cli.options import given, refuse_empty, shared_options
 
 if TYPE_CHECKING:
     from npuconv.batch.entry import Batch
@@ -19,7 +21,24 @@ if TYPE_CHECKING:
 
 FORMATS = ("text", "json", "sarif", "junit", "github", "markdown")
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+# Flags that say how jobs are run, besides those of what is done anew.
+_OWN = (
+    "jobs", "threads", "timeout", "memory", "cache", "scheduler", "local_cluster", "ship",
+    "split_calibration",
+)  # fmt: skip
 SUMMARY = ("batch.report.json", "batch.report.html")  # in the folder of the results
+
+
+def _checked(_: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """A quantity as given; refused here, where it is known which flag it is of."""
+    from npuconv.batch.settings import LIMITS
+
+    try:
+        if value is not None:
+            LIMITS[str(parameter.name)](value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    return value
 
 
 @click.command()
@@ -28,8 +47,18 @@ SUMMARY = ("batch.report.json", "batch.report.html")  # in the folder of the res
 @click.option(
     "--threads", type=click.IntRange(1), default=1, metavar="N", help="of each job  [default: 1]"
 )
-@click.option("--timeout", metavar="TIME", help="a job may take: 90, 10m, 2h; jobs may say other")
-@click.option("--memory", metavar="SIZE", help="a job may take: 512MiB, 4GiB; jobs may say other")
+@click.option(
+    "--timeout",
+    metavar="TIME",
+    callback=_checked,
+    help="a job may take: 90, 10m, 2h; jobs may say other",
+)
+@click.option(
+    "--memory",
+    metavar="SIZE",
+    callback=_checked,
+    help="a job may take: 512MiB, 4GiB; jobs may say other",
+)
 @click.option(
     "--resume/--no-resume", default=True, help="leave what is done and unchanged  [default]"
 )
@@ -47,6 +76,7 @@ SUMMARY = ("batch.report.json", "batch.report.html")  # in the folder of the res
     default=None,
     help="all workers calibrate for one job  [default: if they are more than the jobs]",
 )
+@functools.partial(shared_options, without=("cache",))  # which is that of decoded samples here
 @click.option(
     "--output-format", type=click.Choice(FORMATS), default="text", help="what stdout gets"
 )
@@ -57,7 +87,12 @@ SUMMARY = ("batch.report.json", "batch.report.html")  # in the folder of the res
     metavar="FILE",
     help="write the summary; .json .html .md .sarif .xml .txt; repeatable",
 )
-@click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
+@click.option(
+    "-q",
+    "--quiet",
+    is_flag=True,
+    help="print nothing but errors, and what --output-format asks for",
+)
 @click.option("-v", "--verbose", is_flag=True, help="also the files of every job")
 @click.option("--no-color", is_flag=True, help="no colours; NO_COLOR does the same")
 def batch(
@@ -69,6 +104,7 @@ def batch(
     quiet: bool,
     verbose: bool,
     no_color: bool,
+    config: str | None,
     **flags: Any,
 ) -> int:
     """Convert many models for many targets, each job in a process of its own.
@@ -78,6 +114,9 @@ def batch(
     reports and a lock that says what it was made of: run again, only what has changed or
     failed is done. Ends well with a summary of all jobs.
 
+    Flags that convert has as well hold for every job and win over JOBS.yaml, which wins over
+    --config. Their paths are relative to the current folder.
+
     Exit code 0: all converted; 1: a job was refused, failed, crashed or was ended;
     2: the jobs file or a flag cannot be used, nothing was run; 70: a bug in npuconv.
     """
@@ -86,11 +125,16 @@ def batch(
 
     for report in reports:
         format_of(report)
-    work = Batch(path, _settings(flags))
-    if verify_lock:
-        return _verify(work, quiet)
-    if dry_run:
-        return _plan(work)
+    refuse_empty({"config": config, **flags})
+    chosen = _settings(flags)
+    work = Batch(path, chosen, given(flags), config)
+    if verify_lock or dry_run:
+        from npuconv.cli import batch_screen
+
+        show = batch_screen.verify if verify_lock else batch_screen.plan
+        return show(work, output_format, quiet)
+    written = reports or tuple(str(work.output / name) for name in SUMMARY)
+    _check_writable(work, written, config)
     with _terminable():
         try:
             found = _run(work, quiet)
@@ -98,16 +142,18 @@ def batch(
             said = "npuconv: error: interrupted; the same command goes on where it stopped"
             click.echo(said, err=True)
             return INTERRUPTED
-    _write(work, found, reports)
+    _write(work, found, written)
     _show(found, output_format, quiet, verbose, no_color)
     return found.summary.exit_code
 
 
 def _settings(flags: dict[str, Any]) -> Any:
+    """How jobs are run; takes these flags out, and leaves what the jobs are."""
     from npuconv.batch.settings import settings
 
     resume, force = flags.pop("resume"), flags.pop("force")
-    return settings(**flags, resume=resume and not force)
+    own = {name: flags.pop(name) for name in _OWN}
+    return settings(**own, resume=resume and not force)
 
 
 def _run(work: Batch, quiet: bool) -> BatchReport:
@@ -131,37 +177,39 @@ def _terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _plan(work: Batch) -> int:
-    """Show every job, what it would write, and whether it would run."""
-    states = work.differences()
-    for job in work.jobs:
-        state = "; ".join(states.get(job.name, ["unchanged"]))
-        click.echo(f"{job.name}: {job.model} on {job.target} as {job.options.format}")
-        click.echo(f"  -> {job.output}")
-        click.echo(f"  {state}")
-    left = len(states)
-    click.echo(f"{len(work.jobs)} jobs, {left} to do")
-    return 0
+def _check_writable(work: Batch, written: tuple[str, ...], config: str | None) -> None:
+    """Refuse a summary that could not be written, before hours are spent on it."""
+    from npuconv.cli.destinations import refuse
+    from npuconv.errors import UsageError
+
+    results = {(work.root / file).resolve() for job in work.jobs for file in job.files}
+    made = {folder for one in work.folders for folder in (one, *one.parents)}
+    for path in written:
+        place = Path(path).resolve()
+        if place in results:
+            hint = "give another --report"
+            raise UsageError(f"{path}: would overwrite the result of a job", hint=hint)
+        if place.parent not in made or place.parent.is_dir():  # else the batch makes it
+            refuse([path], _read(work, config))
 
 
-def _verify(work: Batch, quiet: bool) -> int:
-    """Say what is not as its lock says."""
-    found = work.differences()
-    for name, said in found.items():
-        for one in said:
-            screen.fail(f"{name}: {one}")
-    right = len(work.jobs) - len(found)
-    screen.say(f"{right} of {len(work.jobs)} jobs are as locked", quiet=quiet)
-    return 1 if found else 0
+def _read(work: Batch, config: str | None) -> Iterator[tuple[Path, str]]:
+    """The files a batch is made of that a summary could have the name of."""
+    yield work.expanded.file, "the jobs file"
+    if config is not None:
+        yield Path(config), "the configuration"
+    for options in (job.options for job in work.jobs):
+        for key, what in (("calibration", "the calibration samples"), ("baseline", "the baseline")):
+            if getattr(options, key):
+                yield work.root / getattr(options, key), what
 
 
-def _write(work: Batch, found: BatchReport, reports: tuple[str, ...]) -> None:
+def _write(work: Batch, found: BatchReport, written: tuple[str, ...]) -> None:
     from npuconv import files
     from npuconv.report import format_of
     from npuconv.report.batch import render
 
-    home = work.root / work.expanded.output
-    for path in reports or tuple(str(home / name) for name in SUMMARY):
+    for path in written:
         base = Path(os.path.relpath(work.root, Path(path).resolve().parent)).as_posix()
         files.write(path, render(found, format_of(path), base))
 
@@ -172,9 +220,9 @@ def _show(
     from npuconv.report.batch import render
     from npuconv.report.batch_text import render as render_text
 
-    if quiet:
-        return
     if output_format == "text":
+        if quiet:
+            return
         color = screen.wants_color(no_color)
         shown = render_text(found, color=color, verbose=verbose)
     else:

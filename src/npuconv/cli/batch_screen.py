@@ -1,15 +1,22 @@
-"""How a batch goes: a line for each running job on a terminal, one for each done elsewhere."""
+"""What a batch would do, and how it goes.
+
+While it goes: a line for each running job on a terminal, one for each done elsewhere.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from npuconv.cli import screen
+from npuconv.errors import UsageError
 
 if TYPE_CHECKING:
+    from npuconv.batch.entry import Batch
     from npuconv.batch.job import Job, Outcome
     from npuconv.batch.local import Watcher
 
@@ -30,7 +37,7 @@ class Lines:
         """So many had been done before."""
         self.done += count
         if count:
-            self.say(f"{count} of {self._total} jobs are done and unchanged")
+            self.say(f"{_part(count, self._total)} done and unchanged")
 
     def started(self, job: Job) -> None:
         """Nothing is said of it."""
@@ -110,3 +117,76 @@ def watching(total: int, quiet: bool) -> Iterator[Watcher]:
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         yield Bars(total, progress)
+
+
+def plan(work: Batch, output_format: str, quiet: bool) -> int:
+    """Show every job, what it would write, and why it would run, if it would.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        UsageError: a plan has no such format.
+    """
+    from npuconv.report.words import count
+
+    reasons = work.to_do()
+    if _is_json("--dry-run", output_format):
+        _print_json(work.jobs, "to_do", reasons)
+    elif not quiet:
+        for job in work.jobs:
+            click.echo(f"{job.name}: {job.model} on {job.target} as {job.options.format}")
+            click.echo(f"  -> {job.output}")
+            click.echo(f"  {'; '.join(reasons.get(job.name, ['unchanged']))}")
+        click.echo(f"{count(len(work.jobs), 'job')}, {len(reasons)} to do")
+    return 0
+
+
+def verify(work: Batch, output_format: str, quiet: bool) -> int:
+    """Say what is not as its lock says.
+
+    Returns:
+        The exit code: 1 if anything is not.
+
+    Raises:
+        UsageError: differences have no such format.
+    """
+    found = work.differences()
+    if _is_json("--verify-lock", output_format):
+        _print_json(work.jobs, "differences", found)
+        return 1 if found else 0
+    for name, said in found.items():
+        for one in said:
+            screen.fail(f"{name}: {one}")
+    every = len(work.jobs)
+    screen.say(f"{_part(every - len(found), every)} as locked", quiet=quiet)
+    return 1 if found else 0
+
+
+def _part(number: int, total: int) -> str:
+    """``2 of 7 jobs are``."""
+    return f"{number} of 1 job is" if total == 1 else f"{number} of {total} jobs are"
+
+
+def _is_json(flag: str, output_format: str) -> bool:
+    """Whether a program reads it, and not people."""
+    if output_format not in ("text", "json"):
+        raise UsageError(f"{flag} prints text or json, not {output_format}")
+    return output_format == "json"
+
+
+def _print_json(jobs: Sequence[Job], key: str, said: Mapping[str, list[str]]) -> None:
+    from npuconv.report.jsonfmt import dumps
+
+    rows = [
+        {
+            "name": job.name,
+            "model": job.model,
+            "target": job.target,
+            "format": job.options.format,
+            "output": job.output,
+            key: said.get(job.name, []),
+        }
+        for job in jobs
+    ]
+    click.echo(dumps({"jobs": rows}), nl=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Literal, TypeVar
 
 import click
@@ -28,9 +28,16 @@ _METAVARS = {
 }
 
 
-def shared_options(command: Command) -> Command:
-    """Add every option of ``Options`` to a command, and ``--config``."""
+def shared_options(command: Command, *, without: Collection[str] = ()) -> Command:
+    """Add every option of ``Options`` to a command, and ``--config``.
+
+    Args:
+        command: to be decorated.
+        without: names of options that the command does not take.
+    """
     for name, field in reversed(Options.model_fields.items()):
+        if name in without:
+            continue
         if name == "preprocess":
             for key, part in reversed(Preprocess.model_fields.items()):
                 command = _option(_FLAGS.get(key, _flag(key)), f"preprocess__{key}", part)(command)
@@ -66,18 +73,37 @@ def collect(config: str | None, flags: dict[str, Any]) -> Options:
         ConfigError: the file is wrong.
         UsageError: a flag's value is.
     """
-    given: dict[str, Any] = {}
-    for name in [name for name, value in {"config": config, **flags}.items() if value == ""]:
-        parent, _, key = name.rpartition("__")
-        flag = _FLAGS.get(key, _flag(key)) if parent else _flag(name)
-        raise UsageError(f"{flag} is empty", hint="leave it out, or say what it is to be")
+    refuse_empty({"config": config})
+    return make_options(merge(read_config(config) if config is not None else {}, given(flags)))
+
+
+def given(flags: dict[str, Any]) -> dict[str, Any]:
+    """The flags that were given, as the plain values that a configuration file would hold.
+
+    Raises:
+        UsageError: a flag is empty, or its value has not the form that it should.
+    """
+    refuse_empty(flags)
+    found: dict[str, Any] = {}
     for name, value in flags.items():
         if value is None or value == ():
             continue
         parent, _, key = name.rpartition("__")
         parsed = _parse(name, value)
-        (given.setdefault(parent, {}) if parent else given)[key] = parsed
-    return make_options(merge(read_config(config) if config is not None else {}, given))
+        (found.setdefault(parent, {}) if parent else found)[key] = parsed
+    return found
+
+
+def refuse_empty(flags: dict[str, Any]) -> None:
+    """Say which flag has no text, as ``--config "$UNSET"`` of a script.
+
+    Raises:
+        UsageError: one of them is empty.
+    """
+    for name in [name for name, value in flags.items() if value == ""]:
+        parent, _, key = name.rpartition("__")
+        flag = _FLAGS.get(key, _flag(key)) if parent else _flag(name)
+        raise UsageError(f"{flag} is empty", hint="leave it out, or say what it is to be")
 
 
 def _flag(name: str) -> str:
