@@ -118,6 +118,7 @@ def test_diff(cli, model):
     assert "pads SAME_UPPER 1,1,1,1" in lines
     assert "conv4 and 1 more operator Conv QLinearConv" in lines
     assert max(map(len, done.out.splitlines())) <= 80
+    assert [line for line in done.out.splitlines() if line != line.rstrip()] == []
 
 
 def test_diff_of_equal_models(cli, model):
