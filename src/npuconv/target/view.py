@@ -128,7 +128,7 @@ def _cited(part: Cited) -> str:
 def _rows(rows: Iterator[tuple[str, ...]]) -> list[str]:
     table = list(rows)
     # one long relation must not push every source off the screen
-    widths = [min(max(map(len, column)), 40) for column in zip(*table, strict=True)]
+    widths = [min(max(map(len, column)), 28) for column in zip(*table, strict=True)]
     return ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in table]
 
 
