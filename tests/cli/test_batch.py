@@ -86,6 +86,15 @@ def test_plan(cli, jobs, folder):
     assert done.out.endswith("2 jobs, 1 to do\n")
 
 
+def test_a_plan_of_one(cli, jobs, folder):
+    """One job is no jobs."""
+    (folder / "refused.onnx").unlink()
+    assert cli("batch", jobs, "--dry-run").out.endswith("\n1 job, 1 to do\n")
+    cli("batch", jobs)
+    assert cli("batch", jobs).err == "npuconv: 1 of 1 job is done and unchanged\n"
+    assert cli("batch", jobs, "--verify-lock").err == "npuconv: 1 of 1 job is as locked\n"
+
+
 def test_verify_lock(cli, jobs, folder):
     """Says what is not as locked, and runs nothing."""
     done = cli("batch", jobs, "--verify-lock")

@@ -277,7 +277,7 @@ def test_validate():
         ("name: x\npair: [1, b]", "2:11: pair[1]: must be a whole number, not 'b'"),
         ("name: x\npair: [1]", "2:1: pair[1]: this key is required"),
         ("name: x\npair: [1, 2, 3]", "2:1: pair: needs at most 2 items, not 3"),
-        ("name: x\nsome: []", "2:1: some: needs at least 1 items, not 0"),
+        ("name: x\nsome: []", "2:1: some: needs at least 1 item, not 0"),
         ("name: x\nsome: true", "2:1: some: must be a list, not true"),
         ("name: x\nsome: [1, 2, 3]", "2:1: some: needs at most 2 items, not 3"),
         ("name: x\nover: 0", "2:1: over: must be more than 0, not 0"),

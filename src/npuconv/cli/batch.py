@@ -133,6 +133,8 @@ def _terminable() -> Iterator[None]:
 
 def _plan(work: Batch) -> int:
     """Show every job, what it would write, and whether it would run."""
+    from npuconv.report.words import count
+
     states = work.differences()
     for job in work.jobs:
         state = "; ".join(states.get(job.name, ["unchanged"]))
@@ -140,7 +142,7 @@ def _plan(work: Batch) -> int:
         click.echo(f"  -> {job.output}")
         click.echo(f"  {state}")
     left = len(states)
-    click.echo(f"{len(work.jobs)} jobs, {left} to do")
+    click.echo(f"{count(len(work.jobs), 'job')}, {left} to do")
     return 0
 
 
@@ -151,7 +153,8 @@ def _verify(work: Batch, quiet: bool) -> int:
         for one in said:
             screen.fail(f"{name}: {one}")
     right = len(work.jobs) - len(found)
-    screen.say(f"{right} of {len(work.jobs)} jobs are as locked", quiet=quiet)
+    verb = "job is" if len(work.jobs) == 1 else "jobs are"
+    screen.say(f"{right} of {len(work.jobs)} {verb} as locked", quiet=quiet)
     return 1 if found else 0
 
 

@@ -30,7 +30,8 @@ class Lines:
         """So many had been done before."""
         self.done += count
         if count:
-            self.say(f"{count} of {self._total} jobs are done and unchanged")
+            verb = "job is" if self._total == 1 else "jobs are"
+            self.say(f"{count} of {self._total} {verb} done and unchanged")
 
     def started(self, job: Job) -> None:
         """Nothing is said of it."""

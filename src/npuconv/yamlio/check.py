@@ -106,7 +106,8 @@ def _about_size(kind: str, context: Mapping[str, Any], fault: Mapping[str, Any])
     if kind in ("too_short", "too_long"):
         bound = context.get("min_length", context.get("max_length"))
         words = "at least" if kind == "too_short" else "at most"
-        return f"needs {words} {bound} items, not {context['actual_length']}"
+        noun = "item" if bound == 1 else "items"
+        return f"needs {words} {bound} {noun}, not {context['actual_length']}"
     return ""
 
 
