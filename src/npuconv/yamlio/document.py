@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import yaml
 
-from npuconv.yamlio.check import dotted, explain, hint_of, keys_at, suggest
+from npuconv.yamlio.check import dotted, explain, hint_of, suggest
 from npuconv.yamlio.scalar import plain
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def _error(
     line, column = document.mark(path)
     where = dotted(path + missing)
     message = f"{where}: {explain(fault)}" if where else explain(fault)
-    hint = hint_of(fault, keys_at(model, loc[:-1]))
+    hint = hint_of(fault, model)
     return error(message, file=document.name, line=line, column=column, hint=hint)
 
 
