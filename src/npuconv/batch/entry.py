@@ -14,6 +14,7 @@ from npuconv.batch.job import Job, Limits, Outcome, Place
 from npuconv.batch.local import Watcher
 from npuconv.batch.lock import Locks
 from npuconv.batch.settings import Settings, settings
+from npuconv.batch.splitting import calibrates
 from npuconv.batch.summary import read_report, summarize
 from npuconv.errors import OutputError
 from npuconv.report.schema_batch import BatchReport
@@ -53,6 +54,13 @@ class Batch:
         """What is not as its lock says, by name of the job; nothing of those that are right."""
         found = {job.name: list(self.locks.differences(job)) for job in self.jobs}
         return {name: said for name, said in found.items() if said}
+
+    def missing(self) -> dict[str, str]:
+        """Calibration samples that are not there, by name of the job that wants them."""
+        wanted = {job.name: job.options.calibration for job in self.jobs if calibrates(job)}
+        return {
+            name: path for name, path in wanted.items() if path and not (self.root / path).exists()
+        }
 
     def run(self, watcher: Watcher | None = None) -> BatchReport:
         """Do what has not been done yet.

@@ -132,18 +132,20 @@ def _terminable() -> Iterator[None]:
 
 
 def _plan(work: Batch) -> int:
-    """Show every job, what it would write, and whether it would run."""
+    """Show every job, what it would write, whether it would run, and what it would lack."""
     from npuconv.report.words import count
 
-    states = work.differences()
+    states, missing = work.differences(), work.missing()
     for job in work.jobs:
         state = "; ".join(states.get(job.name, ["unchanged"]))
         click.echo(f"{job.name}: {job.model} on {job.target} as {job.options.format}")
         click.echo(f"  -> {job.output}")
         click.echo(f"  {state}")
+        if job.name in missing:
+            screen.fail(f"{job.name}: calibration: {missing[job.name]}: no such file or directory")
     left = len(states)
     click.echo(f"{count(len(work.jobs), 'job')}, {left} to do")
-    return 0
+    return 1 if missing else 0
 
 
 def _verify(work: Batch, quiet: bool) -> int:
