@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 
 import pytest
 
@@ -55,6 +56,20 @@ def test_bugs():
     error = errors.InternalError("it broke", where="pass 'fold-pad'")
     assert str(error).startswith("bug in npuconv, pass 'fold-pad': it broke (please report")
     assert error.where == "pass 'fold-pad'"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.ConfigError("bad", file="a.yaml", line=3, hint="mend it"),
+        errors.UnsupportedModelError("m.onnx: 1 error", "the report"),
+        errors.InternalError("it broke", where="a pass"),
+    ],
+)
+def test_from_another_process(error):
+    """What a worker raises arrives as it was, with all that it carries."""
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
 
 
 def test_findings_that_block():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -46,6 +47,26 @@ def test_loaded_once(package):
     package.load()
     package.load()
     assert len(package.names()) == 2
+
+
+def test_threads_wait_for_each_other(package, tmp_path):
+    """Half a table would look whole to whoever comes while another fills it."""
+    slow = "import time\ntime.sleep(0.3)\n"
+    source = tmp_path / "some_things" / "ant.py"
+    source.write_text(slow + source.read_text())
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: package.names(), range(4)))
+    assert found == [["ant", "zebra"]] * 4
+
+
+def test_an_import_that_fails(package, tmp_path):
+    """It is tried again, and what could be imported then is there."""
+    broken = tmp_path / "some_things" / "bee.py"
+    broken.write_text("raise RuntimeError('no')\n")
+    with pytest.raises(RuntimeError, match="no"):
+        package.names()
+    broken.unlink()
+    assert package.names() == ["ant", "zebra"]
 
 
 def test_names_are_unique():

@@ -16,7 +16,7 @@ that escapes is a bug and becomes an ``InternalError`` at the edge.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from npuconv.report.schema import Report
@@ -37,10 +37,18 @@ class NpuconvError(Exception):
         self.message = message
         self.hint = hint
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A process may raise it to another, whatever its class takes to be made."""
+        return _remade, (type(self), self.args), self.__dict__
+
     def __str__(self) -> str:
         """One line: what is wrong, and what to do about it."""
         text = " ".join(self.message.split())
         return f"{text} ({self.hint})" if self.hint else text
+
+
+def _remade(kind: type[NpuconvError], args: tuple[Any, ...]) -> NpuconvError:
+    return kind.__new__(kind, *args)
 
 
 class UsageError(NpuconvError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import threading
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ class Registry(Generic[T]):
     def __init__(self, package: str) -> None:
         self._package = package
         self._items: dict[str, T] = {}
-        self._loaded = False
+        self._loaded = self._loading = False
+        self._lock = threading.RLock()
 
     def add(self, name: str, item: T) -> None:
         """Register ``item``.
@@ -37,10 +39,23 @@ class Registry(Generic[T]):
         self._items[name] = item
 
     def load(self) -> None:
-        """Import every module of the package once; a new file needs no list."""
+        """Import every module of the package once; a new file needs no list.
+
+        A thread that comes while another imports waits for it: half a table would look whole.
+        """
         if self._loaded:
             return
-        self._loaded = True
+        with self._lock:
+            if self._loaded or self._loading:  # a module that asks while it is imported
+                return
+            self._loading = True
+            try:
+                self._import()
+                self._loaded = True
+            finally:
+                self._loading = False
+
+    def _import(self) -> None:
         package = importlib.import_module(self._package)
         names = (m.name for m in pkgutil.iter_modules(package.__path__))
         for module in sorted(name for name in names if not name.startswith("_")):

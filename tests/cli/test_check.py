@@ -73,6 +73,19 @@ def test_many(cli, model, refused, folder):
     assert cli("check", "more", refused).code == 1
 
 
+def test_folder_of_converted(cli, model, folder):
+    """What convert has written beside a model is no model to check, unless it is named."""
+    assert cli("convert", model).code == 0
+    done = cli("check", ".", "--output-format", "json")
+    assert done.code == 0
+    assert json.loads(done.out)["model"]["path"] == "model.onnx"
+    assert cli("check", ".", "model.npu.onnx").code == 1
+    (folder / "model.onnx").unlink()
+    done = cli("check", ".")
+    assert done.code == 2
+    assert "but for what convert has written (*.npu.onnx)" in done.error
+
+
 def test_broken_among_good(cli, model, refused, folder):
     """What cannot be read makes the code 2; the others are reported all the same."""
     (folder / "broken.onnx").write_bytes(b"\x00\x01")
@@ -86,12 +99,62 @@ def test_broken_among_good(cli, model, refused, folder):
 
 
 def test_all_broken(cli, folder):
-    """Nothing to report on: only the errors."""
+    """Only errors: on stderr, and in reports, where older ones would be taken for these."""
     (folder / "broken.onnx").write_bytes(b"\x00\x01")
     done = cli("check", "broken.onnx", "--report", "r.json")
     assert (done.code, done.out) == (2, "")
     assert "broken.onnx" in done.error
-    assert listing(folder) == ["broken.onnx"]
+    found = json.loads((folder / "r.json").read_text())
+    assert found["reports"] == []
+    assert [one["path"] for one in found["unreadable"]] == ["broken.onnx"]
+
+
+@pytest.mark.parametrize("form", [form for form in PARSERS if form != "text"])
+@pytest.mark.parametrize("count", [0, 1])
+def test_documents_tell_of_what_cannot_be_read(cli, model, form, count):
+    """CI systems look at the document, not at stderr; its shape is that of several models."""
+    done = cli("check", *[model][:count], "nothing.onnx", "--output-format", form)
+    assert done.code == 2
+    assert "nothing.onnx: no such file" in done.out
+    if form == "json":
+        assert len(json.loads(done.out)["reports"]) == count
+    if form == "junit":
+        assert ET.fromstring(done.out).get("errors") == "1"
+    if form == "sarif":
+        (run,) = json.loads(done.out)["runs"]
+        assert not run["invocations"][0]["executionSuccessful"]
+
+
+def test_a_flag_that_suits_one_of_several(cli, model, refused):
+    """The one without that input is told of, the others are checked."""
+    done = cli("check", model, refused, "--input-shape", "nobody=1,2", "--output-format", "json")
+    assert done.code == 2
+    assert [one["path"] for one in json.loads(done.out)["unreadable"]] == [model, refused]
+
+
+def test_quiet_documents(cli, model):
+    """-q is about text: a document that was asked for is printed."""
+    assert cli("check", model, "-q").out == ""
+    assert json.loads(cli("check", model, "-q", "--output-format", "json").out)["findings"]
+
+
+@pytest.mark.parametrize("given", [[""], ["m.onnx", "--config", ""], ["m.onnx", "--baseline", ""]])
+def test_empty_names(cli, given):
+    """An empty variable of a script is no folder, and does not stand for nothing."""
+    done = cli("check", *given)
+    assert (done.code, done.out) == (2, "")
+    assert "empty" in done.error or "''" in done.error
+
+
+def test_a_folder_with_a_models_name(cli, model, folder):
+    """It is searched, not read."""
+    (folder / "more.onnx").mkdir()
+    shutil.copy(model, folder / "more.onnx" / "a.onnx")
+    done = cli("check", ".", "--output-format", "json")
+    assert [r["model"]["path"] for r in json.loads(done.out)["reports"]] == [
+        "model.onnx",
+        "more.onnx/a.onnx",
+    ]
 
 
 def test_empty_directory(cli, folder):

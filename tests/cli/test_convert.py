@@ -259,7 +259,7 @@ def test_refused(cli, refused, folder):
     assert [f["node"] for f in found["findings"] if f["code"] == "SHP001"] == ["volume"]
     assert done.out.startswith("REFUSED")
     assert "volume" in done.out
-    assert "wrote" not in done.err
+    assert "but no model" in done.err
 
 
 @pytest.mark.parametrize(
@@ -352,3 +352,16 @@ def test_absolute_paths_stay_out(cli, model, folder):
     assert cli("convert", folder / model).code == 0
     for name in WRITTEN:
         assert str(folder).encode() not in (folder / name).read_bytes()
+
+
+def test_refused_says_what_it_wrote(cli, refused, folder):
+    """A model of an earlier run is not taken for the one that its report is about."""
+    done = cli("convert", refused)
+    assert (done.code, done.err) == (
+        1,
+        "npuconv: wrote refused.npu.report.json, refused.npu.report.html, but no model\n",
+    )
+    (folder / "refused.npu.onnx").write_bytes(b"old")
+    done = cli("convert", refused)
+    assert done.err.endswith("but no model; refused.npu.onnx is of an earlier run\n")
+    assert (folder / "refused.npu.onnx").read_bytes() == b"old"

@@ -240,6 +240,23 @@ def test_ir_3_without_its_listing():
     assert len(load.load(model).nodes()) == 1
 
 
+def test_constants_of_a_proto_keep_their_names():
+    """Those of nodes, also in branches, have none, and are given none when they are written."""
+    value = helper.make_node(
+        "Constant", [], ["one"], value=numpy_helper.from_array(np.float32([1]))
+    )
+    total, add = node("ReduceSum", ["x"], "sum"), node("Add", ["x", "one"], "y")
+    inside = [value, node("Add", ["x", "one"], "z")]
+    made = helper.make_tensor_value_info("z", TensorProto.FLOAT, ["n", "m"])
+    inner = helper.make_graph(inside, "branch", [], [made])
+    held = helper.make_node("If", ["sure"], ["y"], then_branch=inner, else_branch=inner)
+    sure = helper.make_node("Cast", ["sum"], ["sure"], to=TensorProto.BOOL)
+    for model in (graph(value, add), graph(total, sure, held)):
+        before = model.SerializeToString(deterministic=True)
+        npuconv.check(model)
+        assert model.SerializeToString(deterministic=True) == before
+
+
 @pytest.mark.parametrize("version", [1, 2])
 def test_ir_without_an_opset(version):
     """Before IR 3 there was no opset: the operators are those of opset 1, the proto stays."""

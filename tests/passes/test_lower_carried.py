@@ -32,6 +32,11 @@ def joined() -> Net:
     return net.op("Concat", "a", "b", axis=1).conv(weight=(2, 8, 1, 1))
 
 
+def half_read() -> Net:
+    """A Split of which one part is read."""
+    return image().op("Split", outputs=2, axis=1).conv(weight=(4, 2, 3, 3))
+
+
 POOL = {"kernel_shape": [2, 2], "strides": [2, 2]}
 PADDED = {"pads": [1] * 4}  # stored zeros beside it: a Relu before it has work to do
 FIRES = [
@@ -42,6 +47,7 @@ FIRES = [
     lambda: image().op("DepthToSpace", blocksize=2).model(),
     lambda: image().reshape([1, 4, 64]).model(),
     lambda: joined().model(),
+    lambda: half_read().model(),
 ]
 SILENT = [
     lambda: image().op("Sigmoid").model(),

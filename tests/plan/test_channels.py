@@ -67,6 +67,16 @@ def test_what_treats_channels_alike(op: str):
     assert after(ALIKE[op](image())) == (1, [0, 1, 2, 3])
 
 
+@pytest.mark.parametrize("perm", [[0, 2, 3, 1], [0, 2, 1, 3], [0, 1, 2, 3], [1, 0, 2, 3]])
+def test_a_pool_along_the_channels(perm):
+    """It compares neighbours along every axis but the first two: these share a scale."""
+    net = image().op("Transpose", perm=perm).op("MaxPool", kernel_shape=[1, 2])
+    found, _, _ = traced(net.model())
+    own = found.slots("c")
+    assert len(set(own)) == (4 if perm.index(1) < 2 else 1)
+    assert set(found.slots(net.last)) == set(own)
+
+
 def test_transpose():
     """The axis moves; without perm it is counted from the other end."""
     assert after(image().op("Transpose", perm=[0, 2, 3, 1])) == (3, [0, 1, 2, 3])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import gc
 import importlib
+import io
 import os
 import signal
 import sys
@@ -90,11 +91,22 @@ def main() -> None:
     # them doubled the time. It has to be said before numpy is loaded.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     signal.signal(signal.SIGTERM, _terminate)
+    _speak_utf8()
     if not sys.warnoptions:  # what libraries say of a file is not for the user
         warnings.simplefilter("ignore")
     code = run(sys.argv[1:])
     gc.freeze()  # nor need they be searched once more at the end
     sys.exit(code)
+
+
+def _speak_utf8() -> None:
+    """JSON, SARIF and the like are UTF-8 whatever the locale; a terminal gets what it can show."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            if stream.isatty():
+                stream.reconfigure(errors="replace")
+            else:
+                stream.reconfigure(encoding="utf-8")
 
 
 class Terminated(KeyboardInterrupt):
@@ -130,6 +142,9 @@ def _run(arguments: list[str], written: list[Path]) -> int:
         return _fail(str(error), error.exit_code)
     except (KeyboardInterrupt, click.Abort) as error:
         return _fail(screen.interrupted(written), _ended_by(error))
+    except OSError as error:  # a full disk, a name too long, a folder that may not be entered
+        what = error.strerror or type(error).__name__
+        return _fail(f"{error.filename or 'the output'}: {what}", 2)
     except SystemExit:  # click's answer to a closed pipe, as of ``npuconv explain | head``
         return 0
     except Exception as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from npuconv.config import Options
     from npuconv.report.schema import Report
+    from npuconv.report.unreadable import Unreadable
 
 DEFAULT_BASELINE = "npuconv-baseline.json"
 FORMATS = ("text", "json", "sarif", "junit", "github", "markdown")
@@ -53,6 +55,8 @@ def check(
     baseline accepts; 1: findings; 2: a file that cannot be read; the others are checked
     all the same.
     """
+    from npuconv import files
+    from npuconv.cli.destinations import read_by, refuse
     from npuconv.pipeline.accept import orphaned, renew
     from npuconv.report import format_of
 
@@ -60,15 +64,19 @@ def check(
     for path in reports:
         format_of(path)
     paths = expand(models)
-    failures: list[str] = []
+    refuse(reports, read_by(paths, options, config))
+    failures: list[Unreadable] = []
     try:
         with screen.progress(quiet or len(paths) == 1, no_color=no_color) as bar:
             by_path = _check_all(paths, options, timings, bar, failures)
     finally:
         for failure in failures:  # not into the bar
-            screen.fail(failure)
+            screen.fail(failure.message)
     found, unreadable = list(by_path.values()), bool(failures)
-    _show(found, output_format, reports, quiet, verbose, no_color)
+    shown = _Shown(found, failures, many=len(paths) > 1)
+    for path in reports:
+        files.write(path, shown.as_format(format_of(path)))
+    shown.show(output_format, quiet, verbose, no_color)
     if renewal:
         screen.say(renew(renewal, by_path, options.fail_on), quiet=quiet)
         return 2 if unreadable else 0
@@ -83,18 +91,24 @@ def _check_all(
     options: Options,
     timings: bool,
     bar: Callable[[str, int, int], None],
-    failures: list[str],
+    failures: list[Unreadable],
 ) -> dict[str, Report]:
-    """The reports by path; ``failures`` gets a line for each file that cannot be read."""
-    from npuconv.errors import ModelError
+    """The reports by path; ``failures`` gets each model that cannot be checked.
+
+    Of several also one that has not the input or node that a flag names: another may have.
+    """
+    from npuconv.errors import ModelError, UsageError
     from npuconv.pipeline.entry import check_with
+    from npuconv.report.unreadable import Unreadable
+
+    expected = (ModelError, UsageError) if len(paths) > 1 else (ModelError,)
 
     found = {}
     for number, path in enumerate(paths, 1):
         try:
             found[path] = check_with(path, options, timings=timings)
-        except ModelError as error:
-            failures.append(str(error))
+        except expected as error:
+            failures.append(Unreadable(path, str(error)))
         bar("check", number, len(paths))
     return found
 
@@ -102,19 +116,30 @@ def _check_all(
 def expand(models: tuple[str, ...]) -> list[str]:
     """Files as given, directories as the models in them, each once.
 
+    What ``convert`` has written into a directory, by the name it gives, is no model to check.
+
     Raises:
         UsageError: a directory without models.
     """
+    from npuconv.batch.job import SUFFIX
     from npuconv.errors import UsageError
 
     found: dict[str, None] = {}
     for model in models:
         path = Path(model)
-        inside = sorted(p.as_posix() for p in path.rglob("*.onnx")) if path.is_dir() else [model]
+        if not model:
+            raise UsageError("the name of a model is empty", hint="'.' is the current folder")
+        every = _inside(path) if os.path.isdir(path) else [model]  # noqa: PTH112 never raises
+        inside = [p for p in every if p == model or not p.endswith(SUFFIX)]
         if not inside:
-            raise UsageError(f"{model}: no .onnx file in this directory")
+            made = f", but for what convert has written (*{SUFFIX})" if every else ""
+            raise UsageError(f"{model}: no .onnx file in this directory{made}")
         found.update(dict.fromkeys(inside))
     return list(found)
+
+
+def _inside(folder: Path) -> list[str]:
+    return sorted(path.as_posix() for path in folder.rglob("*.onnx") if path.is_file())
 
 
 def _prepared(options: Options, write_baseline: bool) -> tuple[Options, str]:
@@ -132,31 +157,40 @@ def _prepared(options: Options, write_baseline: bool) -> tuple[Options, str]:
     return options.model_copy(update={"baseline": None}), path
 
 
-def _show(
-    found: list[Report],
-    output_format: str,
-    written: tuple[str, ...],
-    quiet: bool,
-    verbose: bool,
-    no_color: bool,
-) -> None:
-    from npuconv import files
-    from npuconv.report import format_of, render, render_many, text
+class _Shown:
+    """What was found, in one document.
 
-    if not found:
-        return
-    many = len(found) > 1
-    for path in written:
-        form = format_of(path)
-        files.write(path, render_many(found, form) if many else render(found[0], form))
-    if quiet:
-        return
-    if output_format == "text":
-        color, width = screen.wants_color(no_color), screen.width()
-        if many:
-            shown = text.render_many(found, color=color, verbose=verbose, width=width)
+    Args:
+        found: the reports.
+        unreadable: models that have none.
+        many: whether several models were asked for, however many could be read.
+    """
+
+    def __init__(self, found: list[Report], unreadable: list[Unreadable], *, many: bool) -> None:
+        self._found, self._unreadable = found, unreadable
+        self._many = many or not found
+
+    def as_format(self, name: str) -> str:
+        """All of it in one format."""
+        from npuconv.report import render, render_many
+
+        if not self._many:
+            return render(self._found[0], name)
+        return render_many(self._found, name, self._unreadable)
+
+    def show(self, name: str, quiet: bool, verbose: bool, no_color: bool) -> None:
+        """Print it; ``-q`` is about text, a document that is asked for by name is printed."""
+        if name == "text":
+            if self._found and not quiet:
+                click.echo(self._text(verbose, no_color), nl=False)
         else:
-            shown = text.render(found[0], color=color, verbose=verbose, width=width)
-    else:
-        shown = render_many(found, output_format) if many else render(found[0], output_format)
-    click.echo(shown, nl=False)
+            click.echo(self.as_format(name), nl=False)
+
+    def _text(self, verbose: bool, no_color: bool) -> str:
+        """For a terminal; what cannot be read has been told on stderr."""
+        from npuconv.report import text
+
+        color, width = screen.wants_color(no_color), screen.width()
+        if self._many:
+            return text.render_many(self._found, color=color, verbose=verbose, width=width)
+        return text.render(self._found[0], color=color, verbose=verbose, width=width)

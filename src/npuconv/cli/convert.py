@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from npuconv.cli import screen
 from npuconv.cli.guard import guarded
 from npuconv.cli.options import collect, output_options, shared_options
+
+if TYPE_CHECKING:
+    from npuconv.config import Options
 
 _AFTERWARDS = "choosing ranges and weights, measuring"
 
@@ -45,7 +49,7 @@ def convert(
     options = collect(config, flags)
     destination = _destination(model, output)
     written = reports or _default_reports(destination)
-    _check_destinations(model, destination, written)
+    _check_destinations(model, destination, written, options, config)
     try:
         with screen.progress(quiet, no_color=no_color, then=_AFTERWARDS) as bar:
             result = convert_with(
@@ -54,6 +58,7 @@ def convert(
     except UnsupportedModelError as error:
         _write(error.report, written)
         _show(error.report, quiet, verbose, no_color)
+        screen.say(f"wrote {', '.join(written)}, but no model{_left(destination)}", quiet=quiet)
         return error.exit_code
     with files.together():
         result.save(destination)
@@ -79,8 +84,15 @@ def _announcing(
     return step
 
 
+def _left(destination: Path) -> str:
+    """That a model of an earlier run still lies there: the report beside it is not its own."""
+    return f"; {destination} is of an earlier run" if destination.exists() else ""
+
+
 def _destination(model: str, output: str | None) -> Path:
-    return Path(output) if output else _beside(Path(model), ".npu.onnx")
+    from npuconv.batch.job import SUFFIX
+
+    return Path(output) if output is not None else _beside(Path(model), SUFFIX)
 
 
 def _default_reports(destination: Path) -> tuple[str, ...]:
@@ -91,25 +103,20 @@ def _beside(path: Path, suffix: str) -> Path:
     return path.parent / f"{path.stem}{suffix}"  # of '.', too, which has no name
 
 
-def _check_destinations(model: str, destination: Path, reports: tuple[str, ...]) -> None:
+def _check_destinations(
+    model: str, destination: Path, reports: tuple[str, ...], options: Options, config: str | None
+) -> None:
     """Refuse before any work is done for it."""
-    from npuconv import files
+    from npuconv.cli.destinations import read_by, refuse
     from npuconv.errors import UsageError
     from npuconv.report import format_of
 
-    if _is_same(destination, model):
-        raise UsageError(f"{destination}: would overwrite the model", hint="give another -o")
     for report in reports:
         format_of(report)
-        if _is_same(Path(report), model) or Path(report) == destination:
+        if Path(report) == destination:
             raise UsageError(f"{report}: would overwrite a model", hint="give another --report")
-    if Path(model).exists():
-        for path in (str(destination), *reports):
-            files.check_writable(path)
-
-
-def _is_same(path: Path, model: str) -> bool:
-    return path.exists() and Path(model).is_file() and path.samefile(model)
+    if os.path.lexists(model):  # else that is what is to be said
+        refuse((destination, *reports), read_by([model], options, config))
 
 
 def _write(report: Any, written: tuple[str, ...]) -> None:

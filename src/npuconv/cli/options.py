@@ -70,13 +70,17 @@ def collect(config: str | None, flags: dict[str, Any]) -> Options:
         UsageError: a flag's value is.
     """
     given: dict[str, Any] = {}
+    for name in [name for name, value in {"config": config, **flags}.items() if value == ""]:
+        parent, _, key = name.rpartition("__")
+        flag = _FLAGS.get(key, _flag(key)) if parent else _flag(name)
+        raise UsageError(f"{flag} is empty", hint="leave it out, or say what it is to be")
     for name, value in flags.items():
         if value is None or value == ():
             continue
         parent, _, key = name.rpartition("__")
         parsed = _parse(name, value)
         (given.setdefault(parent, {}) if parent else given)[key] = parsed
-    return make_options(merge(read_config(config) if config else {}, given), _named)
+    return make_options(merge(read_config(config) if config is not None else {}, given), _named)
 
 
 def _named(path: tuple[str, ...]) -> str:

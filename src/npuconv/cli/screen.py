@@ -9,7 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -21,14 +21,20 @@ _READABLE = 1500  # characters of a line on stderr
 _NAMED = 3  # files of a folder that are named one by one
 
 
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether somebody looks at it; a stream that was closed is none."""
+    return stream is not None and stream.isatty()
+
+
 def wants_color(no_color: bool) -> bool:
     """Colour on a terminal, unless the user or the environment says no."""
-    return not no_color and not os.environ.get("NO_COLOR") and sys.stdout.isatty()
+    dumb = os.environ.get("TERM") == "dumb"
+    return not no_color and not dumb and not os.environ.get("NO_COLOR") and is_terminal(sys.stdout)
 
 
 def width() -> int:
     """Columns for text: those of the terminal within reason, 80 elsewhere."""
-    if not sys.stdout.isatty():
+    if not is_terminal(sys.stdout):
         return _USUAL
     return min(max(shutil.get_terminal_size().columns, _NARROWEST), _WIDEST)
 
@@ -67,7 +73,7 @@ def progress(
         no_color: bars in the colour of the text.
         then: what is done after the last stage, by which nobody can say how far it is.
     """
-    if quiet or not sys.stderr.isatty():
+    if quiet or not is_terminal(sys.stderr):
         yield lambda _stage, _done, _total: None
         return
     from rich.console import Console

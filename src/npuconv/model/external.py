@@ -10,6 +10,8 @@ from onnx.external_data_helper import ExternalDataInfo, uses_external_data
 
 from npuconv.model import cut, store
 
+_SMALL = 2**27  # bytes: what has its weights elsewhere is smaller
+
 
 def left(
     tensors: Sequence[onnx.TensorProto], path: Path, cut_from: Path | None
@@ -35,6 +37,22 @@ def left(
                 tensor.name, tensor.data_type, tensor.dims, file, offset, length
             )
     return found if own or size >= store.LARGE else {}
+
+
+def files(path: Path) -> list[Path]:
+    """Files that weights of a model lie in, by what it says; none of one that cannot be read.
+
+    Args:
+        path: of the model.
+    """
+    try:
+        if not path.is_file() or path.stat().st_size > _SMALL:
+            return []
+        proto = onnx.load_model(path, load_external_data=False)
+    except Exception:  # whoever loads it says what is wrong
+        return []
+    found = (ExternalDataInfo(t).location for t in proto.graph.initializer if uses_external_data(t))
+    return [path.parent / location for location in dict.fromkeys(found)]
 
 
 def _place(tensor: onnx.TensorProto, path: Path, own: Path | None) -> tuple[Path, int, int] | None:

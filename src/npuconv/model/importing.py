@@ -31,7 +31,7 @@ def import_graph(proto: onnx.ModelProto) -> Graph:
     Returns:
         Nodes in the order of the proto; values are loaded when they are first asked for.
     """
-    source = proto.graph
+    source = _own(proto.graph)
     tensors = _known(source)
     initializers = {tensor.name for tensor in source.initializer}
     inputs = [_tensor(info, tensors) for info in source.input if info.name not in initializers]
@@ -50,6 +50,15 @@ def import_graph(proto: onnx.ModelProto) -> Graph:
         functions=[OnnxImporter.import_function(f, opset, domains) for f in proto.functions],
         ir_version=proto.ir_version,
     )
+
+
+def _own(graph: onnx.GraphProto) -> onnx.GraphProto:
+    """A copy where it has branches: constants in these are given names when they are written."""
+    if not any(part.HasField("g") for node in graph.node for part in node.attribute):
+        return graph
+    made = onnx.GraphProto()
+    made.CopyFrom(graph)
+    return made
 
 
 def _known(source: onnx.GraphProto) -> _Tensors:

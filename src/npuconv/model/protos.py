@@ -6,10 +6,12 @@ part several times and look for the type of every attribute anew.
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import onnx
+from google.protobuf.message import Message
 from onnx import AttributeProto, helper
 from onnx_graphsurgeon.exporters.onnx_exporter import OnnxExporter, dtype_to_onnx
 from onnx_graphsurgeon.importers.onnx_importer import OnnxImporter
@@ -97,7 +99,9 @@ def _write_attribute(name: str, value: Any, into: AttributeProto) -> None:
     elif kind is str:
         into.name, into.s, into.type = name, value.encode(), AttributeProto.STRING
     else:
-        into.CopyFrom(OnnxExporter.export_attributes({name: value})[0])
+        # The exporter gives a tensor its name, and the tensor may be the caller's own.
+        own = deepcopy(value) if isinstance(value, Message | Constant) else value
+        into.CopyFrom(OnnxExporter.export_attributes({name: own})[0])
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,9 @@ def _lower(model: Model, node: Node) -> int:
         result = reader.outputs[0]
         edit.disconnect(reader)
         node.outputs[index] = result
+    for tensor in node.outputs:
+        if tensor not in read and tensor.dtype is not None:
+            tensor.dtype = sources[0].inputs[0].dtype  # nobody reads it; it is int8 all the same
     return 1
 
 

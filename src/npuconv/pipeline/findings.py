@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _REWRITERS = ("rewrite-", "split-grouped-")  # passes that make one operator of another
 SWEEP = "sweep"  # unused nodes go without a pass having to say so
+# What became of nodes that passes leave no record of, one by one.
+_UNSAID = {SWEEP: "nothing reads it any more", "fold-constants": "a constant"}
 
 Key = tuple[str, tuple[str, ...]]
 
@@ -95,7 +97,7 @@ class _Results:
         """The finding as rewritten by that pass."""
         labels = finding.origin or ("",)
         last = max(self._last.get((pass_name, label), -1) for label in labels)
-        into = "nothing reads it any more" if pass_name == SWEEP else ""
+        into = _UNSAID.get(pass_name, "")
         if last >= 0:
             into = self._records[last].after
         return finding.with_status(Status.REWRITTEN, rewritten_by=pass_name, rewritten_into=into)

@@ -41,6 +41,12 @@ def _same(join: Join, node: Node, lines: list[Line]) -> list[Line]:
     return [lines[0] for _ in node.outputs]
 
 
+def _pooled(join: Join, node: Node, lines: list[Line]) -> list[Line]:
+    """A pool takes the largest of neighbours along every axis but the first two."""
+    beside = lines[0].axis in (0, 1, None)
+    return _same(join, node, lines) if beside else _mixed(join, node, lines)
+
+
 def _resized(join: Join, node: Node, lines: list[Line]) -> list[Line]:
     """Pad and Resize leave the channels alone if there are as many behind them."""
     axis = lines[0].axis
@@ -182,7 +188,7 @@ def follow(join: Join, node: Node, lines: list[Line]) -> list[Line]:
 _FOLLOW: dict[str, Follower] = {
     "Relu": _same,
     "Clip": _same,
-    "MaxPool": _same,
+    "MaxPool": _pooled,
     "Pad": _resized,
     "Resize": _resized,
     "Concat": _concat,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import os
 
     from npuconv.report.schema import Report
+    from npuconv.report.unreadable import Unreadable
 
 
 class _Renderer(Protocol):
@@ -25,7 +26,9 @@ class _Renderer(Protocol):
 
     def render(self, report: Report) -> str: ...
 
-    def render_many(self, reports: Sequence[Report]) -> str: ...
+    def render_many(
+        self, reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()
+    ) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -40,9 +43,9 @@ class Format:
         """One report as text that ends in one newline."""
         return self._load().render(report)
 
-    def render_many(self, reports: Sequence[Report]) -> str:
-        """Several reports as one valid document."""
-        return self._load().render_many(reports)
+    def render_many(self, reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()) -> str:
+        """Several reports, and models that cannot be read, as one valid document."""
+        return self._load().render_many(reports, unreadable)
 
     def _load(self) -> _Renderer:
         return cast(_Renderer, import_module(f"{__name__}.{self.module}"))
@@ -78,12 +81,16 @@ def render(report: Report, format: str) -> str:
     return _format(format).render(report)
 
 
-def render_many(reports: Sequence[Report], format: str) -> str:
+def render_many(
+    reports: Sequence[Report], format: str, unreadable: Sequence[Unreadable] = ()
+) -> str:
     """Several reports as one valid document of one format.
 
     Args:
         reports: in the order in which they are shown.
         format: a name in ``FORMATS``.
+        unreadable: models that there is no report of; whoever reads the document must not
+            take it for all there was.
 
     Returns:
         Text that ends in one newline.
@@ -91,7 +98,7 @@ def render_many(reports: Sequence[Report], format: str) -> str:
     Raises:
         UsageError: there is no such format.
     """
-    return _format(format).render_many(reports)
+    return _format(format).render_many(reports, unreadable)
 
 
 def format_of(path: str | os.PathLike[str]) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from npuconv.report.digest import Entry, Group, standing
 from npuconv.report.escape import plain, shortened
 from npuconv.report.schema import Report
+from npuconv.report.unreadable import Unreadable
 from npuconv.report.words import LABELS, count
 
 _LEVELS = {"error": "error", "warning": "warning", "note": "notice"}
@@ -32,9 +33,10 @@ def render(report: Report) -> str:
     return "\n".join(lines) + "\n"
 
 
-def render_many(reports: Sequence[Report]) -> str:
-    """The annotations of all reports."""
-    return "".join(render(report) for report in reports) or "\n"
+def render_many(reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()) -> str:
+    """The annotations of all reports, and one for each file that is no model."""
+    errors = [_annotation("error", path, "UNREADABLE", [text]) + "\n" for path, text in unreadable]
+    return "".join([*errors, *(render(report) for report in reports)]) or "\n"
 
 
 def _rule(group: Group, path: str) -> str:

@@ -17,6 +17,7 @@ from npuconv.report.digest import Group
 from npuconv.report.escape import visible
 from npuconv.report.html_graph import Picture, picture
 from npuconv.report.schema import Report
+from npuconv.report.unreadable import Unreadable
 
 _MOST_NODES = 4_000  # of all reports on one page, for each to have its graph
 
@@ -26,13 +27,14 @@ def render(report: Report) -> str:
     return render_many([report])
 
 
-def render_many(reports: Sequence[Report]) -> str:
+def render_many(reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()) -> str:
     """One page with every report on it; a table of all comes first if there are several."""
     page = (
         _environment()
         .get_template("page.html.j2")
         .render(
             reports=reports,
+            unreadable=unreadable,
             pictures=_pictures(reports),
             digest=digest,
             planned=planned,

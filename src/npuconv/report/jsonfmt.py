@@ -10,6 +10,7 @@ from typing import Any
 
 from npuconv.report.escape import is_hidden
 from npuconv.report.schema import SCHEMA_VERSION, Report
+from npuconv.report.unreadable import Unreadable
 
 # Outside of strings JSON is plain ASCII, so all of these stand inside of one.
 _SPECIAL = re.compile(r"[^\n -~]")
@@ -21,11 +22,11 @@ def render(report: Report) -> str:
     return dumps(_data(report))
 
 
-def render_many(reports: Sequence[Report]) -> str:
-    """Several reports under ``reports``."""
-    return dumps(
-        {"schema_version": SCHEMA_VERSION, "reports": [_data(report) for report in reports]}
-    )
+def render_many(reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()) -> str:
+    """Several reports under ``reports``, and under ``unreadable`` what is no model."""
+    data = {"schema_version": SCHEMA_VERSION, "reports": [_data(report) for report in reports]}
+    missing = {"unreadable": [one._asdict() for one in unreadable]} if unreadable else {}
+    return dumps({**data, **missing})
 
 
 def dumps(data: object) -> str:

@@ -14,6 +14,7 @@ from xml.etree import ElementTree as ET
 from npuconv.diagnostics import Severity, Status
 from npuconv.report.escape import shortened, visible
 from npuconv.report.schema import FindingInfo, Report
+from npuconv.report.unreadable import Unreadable
 from npuconv.report.words import LABELS
 
 _LONGEST = 2000  # characters of a name or sentence
@@ -24,10 +25,12 @@ def render(report: Report) -> str:
     return render_many([report])
 
 
-def render_many(reports: Sequence[Report]) -> str:
-    """One document with a suite for each report."""
+def render_many(reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()) -> str:
+    """One document with a suite for each report, and one of what is no model."""
     root = ET.Element("testsuites", name="npuconv")
     root.extend(_suite(report) for report in reports)
+    if unreadable:
+        root.append(_errors(unreadable))
     for key in ("tests", "failures", "errors"):  # Jenkins takes no more here
         root.set(key, str(sum(int(suite.get(key, "0")) for suite in root)))
     ET.indent(root)
@@ -46,6 +49,17 @@ def _suite(report: Report) -> ET.Element:
     for key, path in found.items():
         suite.set(key, str(len(suite.findall(path))))
     suite.set("errors", "0")
+    return suite
+
+
+def _errors(unreadable: Sequence[Unreadable]) -> ET.Element:
+    number = str(len(unreadable))
+    counts = {"tests": number, "failures": "0", "skipped": "0", "errors": number}
+    suite = ET.Element("testsuite", counts, name="models that cannot be read")
+    for path, message in unreadable:
+        case = ET.SubElement(suite, "testcase", classname=_safe(path), name="readable")
+        error = ET.SubElement(case, "error", message=_safe(message), type="unreadable")
+        error.text = _safe(message)
     return suite
 
 

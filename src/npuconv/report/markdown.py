@@ -19,6 +19,7 @@ from npuconv.report.digest import (
 from npuconv.report.markdown_parts import NAMES, code, few, folded, table, text
 from npuconv.report.markdown_plan import placement, planned
 from npuconv.report.schema import Report
+from npuconv.report.unreadable import Unreadable
 from npuconv.report.words import (
     LABELS,
     bought,
@@ -40,16 +41,18 @@ def render(report: Report) -> str:
     return _join(_document(report))
 
 
-def render_many(reports: Sequence[Report]) -> str:
-    """A table of all reports, then each of them."""
+def render_many(reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()) -> str:
+    """A table of all reports, what is no model, then each of the reports."""
     refused = sum(not report.ok for report in reports)
     rows = [
         [code(model), code(target), *rest]
         for model, target, *rest in (overview_row(report) for report in reports)
     ]
-    head = f"# {count(len(reports), 'report')}, {refused} refused"
+    missing = f", {count(len(unreadable), 'file')} unreadable" if unreadable else ""
+    head = f"# {count(len(reports), 'report')}, {refused} refused{missing}"
     shown = table(OVERVIEW_HEAD, rows, right=4)
-    return _join([head, shown, *(block for one in reports for block in _document(one))])
+    errors = "\n".join(f"- ❌ {code(path)}: {text(message)}" for path, message in unreadable)
+    return _join([head, shown, errors, *(block for one in reports for block in _document(one))])
 
 
 def _document(report: Report) -> list[str]:

@@ -16,6 +16,7 @@ from npuconv.report.digest import accepted, standing
 from npuconv.report.escape import shortened, visible
 from npuconv.report.jsonfmt import dumps
 from npuconv.report.schema import FindingInfo, Report, RuleInfo
+from npuconv.report.unreadable import Unreadable
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LONGEST = 1000  # characters of a message, which code scanning would cut
@@ -27,10 +28,28 @@ def render(report: Report) -> str:
     return render_many([report])
 
 
-def render_many(reports: Sequence[Report]) -> str:
-    """One log of one run, whatever the number of models: code scanning takes twenty at most."""
+def render_many(reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()) -> str:
+    """One log of one run, whatever the number of models: code scanning takes twenty at most.
+
+    What is no model is told of as a fault of the run: it is nothing that rules say.
+    """
     runs = [_run(reports)] if reports else []
+    if unreadable:
+        runs = runs or [{"tool": {"driver": {"name": "npuconv"}}, "results": []}]
+        runs[0]["invocations"] = [_invocation(unreadable)]
     return dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": runs})
+
+
+def _invocation(unreadable: Sequence[Unreadable]) -> _Json:
+    told = [
+        {
+            "level": "error",
+            "message": {"text": _escaped(f"{path}: {message}")},
+            "locations": [{"physicalLocation": {"artifactLocation": {"uri": _uri(path)}}}],
+        }
+        for path, message in unreadable
+    ]
+    return {"executionSuccessful": False, "toolExecutionNotifications": told}
 
 
 def _run(reports: Sequence[Report]) -> _Json:
@@ -134,9 +153,13 @@ def _result(
 
 
 def _message(finding: FindingInfo) -> str:
-    # "[text](1)" is a link and "{0}" a placeholder in a SARIF message.
     where = f"{finding.node}: " if finding.node else ""
-    text = shortened(visible(f"{where}{finding.message}"), _LONGEST).replace("](", "] (")
+    return _escaped(f"{where}{finding.message}")
+
+
+def _escaped(message: str) -> str:
+    # "[text](1)" is a link and "{0}" a placeholder in a SARIF message.
+    text = shortened(visible(message), _LONGEST).replace("](", "] (")
     return text.replace("{", "{{").replace("}", "}}")
 
 

@@ -12,6 +12,7 @@ from npuconv.report import text_findings, text_plan, text_tables
 from npuconv.report.layout import Paint, cells, elide, hang
 from npuconv.report.schema import Report
 from npuconv.report.text_view import LABEL_STYLE, Block, View
+from npuconv.report.unreadable import Unreadable
 from npuconv.report.words import LABELS
 
 _VERDICT_STYLE = {"refused": "red", "convertible": "green", "converted": "green"}
@@ -46,12 +47,18 @@ def render(report: Report, *, color: bool = False, verbose: bool = False, width:
 
 
 def render_many(
-    reports: Sequence[Report], *, color: bool = False, verbose: bool = False, width: int = 80
+    reports: Sequence[Report],
+    unreadable: Sequence[Unreadable] = (),
+    *,
+    color: bool = False,
+    verbose: bool = False,
+    width: int = 80,
 ) -> str:
     """Each report in brief (in full when verbose), then one table of all.
 
     Args:
         reports: in the order in which they are shown.
+        unreadable: files that are no models.
         color: with ANSI styles.
         verbose: every report in full.
         width: columns of the terminal; at least 60 are used.
@@ -64,7 +71,9 @@ def render_many(
     blocks: list[Block] = []
     for report in reports:
         blocks += [verdict(report, view), *(section(report, view) for section in sections)]
-    return _join([*blocks, text_tables.overview(reports, view)])
+    overview = text_tables.overview(reports, view) if reports or not unreadable else []
+    errors = [view.safe(f"cannot be read: {path}: {message}") for path, message in unreadable]
+    return _join([*blocks, overview, errors])
 
 
 def verdict(report: Report, view: View) -> Block:

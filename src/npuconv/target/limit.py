@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
@@ -62,7 +63,10 @@ class Cited(Strict):
         """``npu-int8:12 operators.Conv.limits.group (notes/group: only 1 or C)``."""
         line = f":{self.line}" if self.line else ""
         origin = ": ".join(filter(None, (self.source, self.why)))
-        parts = (f"{self._place.file}{line}", self.path, f"({origin})" if origin else "")
+        # Reports are the same wherever the file lies, if it is given by its full path.
+        file = Path(self._place.file)
+        name = file.name if file.is_absolute() else self._place.file
+        parts = (f"{name}{line}", self.path, f"({origin})" if origin else "")
         return " ".join(filter(None, parts))
 
     def locate(self, place: Place) -> None:
