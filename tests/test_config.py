@@ -71,6 +71,12 @@ def test_merging_changes_nothing():
         ({"input_shape": {"x": ["a"]}}, ["'input_shape.x.0'", "whole number"]),
         ({"preprocess": {"std": [1.0, 0.0]}}, ["'preprocess.std'", "divide by zero"]),
         ({"preprocess": {"crop": [1]}}, ["'preprocess.crop"]),
+        ({"preprocess": {"mean": True}}, ["'preprocess.mean'", "must be a list, not true"]),
+        ({"preprocess": "imagenet"}, ["'preprocess'", "as {preset: imagenet}, not 'imagenet'"]),
+        ({"preprocess": "photo"}, ["'preprocess'", "as {preset: unit}, not 'photo'"]),
+        ({"keep_float": "head/*"}, ["'keep_float'", "must be a list, as [head/*], not"]),
+        ({"input_shape": {"x": 5}}, ["'input_shape.x'", "must be a list, as [5], not 5"]),
+        ({"select": "a, b"}, ["'select'", "must be a list, not 'a, b'"]),
     ],
 )
 def test_values_that_are_not_taken(values, words):
@@ -78,6 +84,32 @@ def test_values_that_are_not_taken(values, words):
     with pytest.raises(UsageError) as caught:
         make_options(values)
     assert all(word in str(caught.value) for word in ["option", *words])
+
+
+@pytest.mark.parametrize(
+    ("key", "pair"),
+    [("mean", (9.0,)), ("std", (9.0,)), ("resize", (9,)), ("crop", (9, 9))],
+)
+def test_one_number_for_a_list(key, pair):
+    """All channels, the short side, or a square; the JSON schema says so as well."""
+    found = make_options({"preprocess": {key: 9}})
+    assert getattr(found.preprocess, key) == pair
+    schema = Preprocess.model_json_schema()["properties"][key]["anyOf"]
+    assert schema[0]["type"] in ("number", "integer")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("quiet: true\n", "quiet: unknown key (a flag of the command line, not a key)"),
+        ("output: a.onnx\n", "output: unknown key (a flag of the command line, not a key)"),
+        ("crop: 8\n", "crop: unknown key (crop is a key inside preprocess)"),
+        ("no_verify: true\n", "no_verify: unknown key (write verify: false)"),
+    ],
+)
+def test_flags_that_are_no_keys(tmp_path, text, said):
+    """No key of a like name is suggested."""
+    assert said in str(wrong(written(tmp_path, text)))
 
 
 def test_options_do_not_change():

@@ -211,6 +211,15 @@ def test_generated_pages_are_fresh():
     assert stale == []
 
 
+def test_options_are_shown_as_yaml():
+    """Defaults as a file has them, and the words that a key takes."""
+    page = (ROOT / "docs/reference/options.md").read_text("utf-8")
+    assert not re.search(r"`(None|True|False|\(.*?\))`", page)
+    assert "| verify | `true` |" in page
+    assert "| fail_on | `error` | `error`, `warning`, `unknown`, `never` |" in page
+    assert "`--quiet`" in page
+
+
 @pytest.mark.parametrize("name", GUIDES)
 def test_guides_are_narrow(name: str):
     """80 columns, tables, links and the output of programs aside."""

@@ -30,6 +30,15 @@ def test_every_page_is_in_the_navigation():
     assert sorted(listed(config["nav"])) == sorted(["index.md", *PAGES])
 
 
+def test_what_the_site_adds_is_there():
+    """Its style, and what makes the search work on the disk; nothing from elsewhere."""
+    config = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))
+    assert "offline" in config["plugins"]
+    own = [*config["extra"]["polyfills"], *config["extra_css"]]
+    assert any("iframe-worker" in path for path in own)  # else offline names one on a server
+    assert [path for path in own if not (ROOT / "docs" / path).is_file()] == []
+
+
 @pytest.mark.e2e
 def test_the_site_is_built(tmp_path: Path):
     """Strictly: mkdocs takes no link that leads nowhere. No page asks another host."""
@@ -47,6 +56,8 @@ def test_the_site_is_built(tmp_path: Path):
     rules = (tmp_path / "reference/rules.html").read_text("utf-8")
     assert 'id="shp001-rank-unsupported"' in rules
     assert "An example that it finds" in rules
+    assert (tmp_path / "search/search_index.js").is_file()  # the search of pages on the disk
+    assert "site/iframe-worker.js" in (tmp_path / "tutorial.html").read_text("utf-8")
     for page in tmp_path.rglob("*.html"):
         text = page.read_text("utf-8")
         loaded = re.findall(r"<(?:script|img|iframe)[^>]* src=\"?(https?:[^\s\">]+)", text)

@@ -10,6 +10,7 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal, get_args, get_origin
 
 from pydantic import BaseModel
 
@@ -64,9 +65,14 @@ def _passes() -> str:
 
 
 def _options() -> str:
-    lines = ["| key | default | |", "|---|---|---|", *_keys(Options, "")]
+    rows = _keys(Options, "")
+    lines = ["| key | default | values | |", "|---|---|---|---|", *rows]
+    others = [name for name, said in Options.misplaced.items() if said.startswith("a flag")]
+    flags = ", ".join(f"`--{name.replace('_', '-')}`" for name in others)
     text = (
-        "Keys of a `--config` file; the flags of the same names win over it. `rules` has no flag."
+        "Keys of a `--config` file; the flags of the same names win over it. `rules` has no flag. "
+        "Those inside `preprocess` are flags without that word, but for `preset`, which is "
+        f"`--preprocess`, and `layout`, which is `--input-layout`. No keys are {flags}."
     )
     return f"{NOTE}# Options\n\n{text}\n\n" + "\n".join(lines) + "\n"
 
@@ -78,8 +84,24 @@ def _keys(model: type[BaseModel], prefix: str) -> Iterator[str]:
         if not prefix and name in parts:
             yield from _keys(*parts[name])
             continue
-        default = field.get_default(call_default_factory=True)
-        yield f"| {prefix}{name} | `{default}` | {field.description} |"
+        default = _yaml(field.get_default(call_default_factory=True))
+        values = ", ".join(f"`{one}`" for one in _values(field.annotation))
+        yield f"| {prefix}{name} | `{default}` | {values} | {field.description} |"
+
+
+def _yaml(value: object) -> str:
+    """A default as a file would have it."""
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_yaml, value))}]"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _values(annotation: object) -> list[str]:
+    """The words that a key takes, or the items of its list, or the values of its mapping."""
+    parts = get_args(annotation)
+    if get_origin(annotation) is Literal:
+        return [str(part) for part in parts]
+    return [word for part in parts for word in _values(part)]
 
 
 def _errors() -> str:

@@ -8,12 +8,14 @@ from __future__ import annotations
 import difflib
 import json
 import textwrap
+from collections.abc import Iterable
 from typing import Any
 
 from npuconv.errors import UsageError
 from npuconv.passes import PASSES, Pass, Phase
 from npuconv.rules import RULES, SECTIONS, Rule, find
 
+_SHORTEST = 20  # characters of a summary, on however narrow a screen
 _CHECKED = {
     "float": "on the float graph, before and after rewriting",
     "calibrated": "on the float graph with what calibration has shown, by convert alone",
@@ -23,16 +25,19 @@ _CHECKED = {
 
 
 def explain(code_or_name: str, form: str = "text") -> str:
-    """One rule or pass.
+    """One rule or pass, or all that begin so.
 
     Args:
-        code_or_name: ``SHP002``, ``group-unsupported`` or ``fuse-batchnorm``.
+        code_or_name: ``SHP002``, ``group-unsupported`` or ``fuse-batchnorm``; ``SHP`` and
+            ``fuse-`` stand for several.
         form: text, json or markdown.
 
     Raises:
         UsageError: there is none of that name; suggests the nearest.
     """
-    entry = _entry(code_or_name)
+    entry = _named(code_or_name)
+    if entry is None:
+        return _several(_beginning(code_or_name), form)
     if form == "json":
         return json.dumps(entry, indent=2) + "\n"
     return _markdown(entry) if form == "markdown" else _text(entry)
@@ -40,21 +45,39 @@ def explain(code_or_name: str, form: str = "text") -> str:
 
 def explain_all(form: str = "text") -> str:
     """All rules and passes, one after the other."""
+    entries = [*rules(), *passes()]
     if form == "json":
-        return json.dumps({"rules": rules(), "passes": passes()}, indent=2) + "\n"
+        return _several(entries, form)
     render = _markdown if form == "markdown" else _text
-    return "\n".join(render(entry) for entry in (*rules(), *passes()))
+    return "\n".join(render(entry) for entry in entries)
 
 
-def listing() -> str:
-    """A line for each rule and pass."""
-    rows = [(str(e["code"]), str(e["name"]), str(e["summary"])) for e in rules()]
-    rows += [(str(e["phase"]), str(e["name"]), str(e["summary"])) for e in passes()]
+def listing(width: int | None = None) -> str:
+    """A line for each rule and pass.
+
+    Args:
+        width: columns that a line may have; None for whole lines.
+    """
+    return _lines([*rules(), *passes()], width)
+
+
+def _lines(entries: Iterable[dict[str, Any]], width: int | None = None) -> str:
     lines = []
-    for first, name, summary in rows:
-        head = f"{first:<12} {name:<29} "
-        lines.append(head + textwrap.shorten(summary, 79 - len(head), placeholder=" ..."))
+    for entry in entries:
+        head = f"{entry.get('code') or entry['phase']:<12} {entry['name']:<29} "
+        text = str(entry["summary"])
+        if width is not None:
+            text = textwrap.shorten(text, max(width - len(head), _SHORTEST), placeholder=" ...")
+        lines.append(head + text)
     return "\n".join([*lines, "", "npuconv explain CODE tells more.", ""])
+
+
+def _several(entries: list[dict[str, Any]], form: str) -> str:
+    if form == "json":
+        kinds = {"rules": "rule", "passes": "pass"}
+        found = {key: [e for e in entries if e["kind"] == kind] for key, kind in kinds.items()}
+        return json.dumps(found, indent=2) + "\n"
+    return "\n".join(map(_markdown, entries)) if form == "markdown" else _lines(entries)
 
 
 def rules() -> list[dict[str, Any]]:
@@ -69,18 +92,32 @@ def passes() -> list[dict[str, Any]]:
     return [_pass_entry(item) for item in ordered]
 
 
-def _entry(name: str) -> dict[str, Any]:
+def _named(name: str) -> dict[str, Any] | None:
     rule, item = find(name), PASSES.get(name)
     if rule is not None:
         return _rule_entry(rule)
-    if item is not None:
-        return _pass_entry(item)
+    return None if item is None else _pass_entry(item)
+
+
+def _beginning(start: str) -> list[dict[str, Any]]:
+    """All whose code or name begins so."""
+    found = [entry for entry in (*rules(), *passes()) if _begins(entry, start.lower())]
+    if not found:
+        raise _unknown(start)
+    return found
+
+
+def _begins(entry: dict[str, Any], start: str) -> bool:
+    return any(str(entry.get(key, "")).lower().startswith(start) for key in ("code", "name"))
+
+
+def _unknown(name: str) -> UsageError:
     known = [r.code for r in RULES] + RULES.names() + PASSES.names()
     near = difflib.get_close_matches(name, known, 1) or difflib.get_close_matches(
         name.upper(), known, 1
     )
     hint = f"did you mean {near[0]}?" if near else "npuconv explain lists them"
-    raise UsageError(f"no rule or pass is called {name!r}", hint=hint)
+    return UsageError(f"no rule or pass is called {name!r}", hint=hint)
 
 
 def _rule_entry(rule: Rule) -> dict[str, Any]:

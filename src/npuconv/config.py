@@ -6,55 +6,30 @@ schema are all derived from these models.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import Field, ValidationError
 
 from npuconv import yamlio
 from npuconv.errors import ConfigError, UsageError
 from npuconv.limits import DEFAULT, NAMES, Limits
+from npuconv.preprocess import Preprocess, Strict
+
+__all__ = ["Options", "Preprocess", "Selection", "make_options", "merge", "read_config"]
 
 Format = Literal["qoperator", "qdq", "weights", "float"]
 Method = Literal["auto", "minmax", "percentile", "entropy", "mse"]
-Preset = Literal["unit", "signed", "imagenet", "raw"]
 Form = Literal["split", "dense", "sub-pixel", "zero-insertion"]
+_FLAGS_ONLY = (
+    "config", "output", "output_format", "report", "write_baseline",
+    "timings", "quiet", "verbose", "no_color", "max_seconds", "max_memory",
+)  # fmt: skip
 Level = Literal["error", "warning", "note"]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
-
-
-class Preprocess(_Strict):
-    """How an image file becomes a model input.
-
-    The pixel value v (0..255) becomes ``(v - mean) / std`` per channel, after resizing
-    and cropping. Presets are shorthands for mean and std.
-    """
-
-    preset: Preset | None = Field(
-        None,
-        description="unit: 0..1; signed: -1..1; imagenet: ImageNet mean and std; raw: 0..255",
-    )
-    mean: tuple[float, ...] | None = Field(None, description="subtracted, in pixel units 0..255")
-    std: tuple[float, ...] | None = Field(None, description="divided by, in pixel units 0..255")
-    resize: tuple[int, ...] | None = Field(
-        None, description="HEIGHT,WIDTH, or one number for the short side"
-    )
-    crop: tuple[int, int] | None = Field(None, description="HEIGHT,WIDTH of a centre crop")
-    color: Literal["rgb", "bgr", "gray"] = Field("rgb", description="channel order")
-    layout: Literal["nchw", "nhwc"] = Field("nchw", description="layout of the model input")
-
-    @field_validator("std")
-    @classmethod
-    def _no_zero(cls, value: tuple[float, ...] | None) -> tuple[float, ...] | None:
-        if value is not None and 0.0 in value:
-            raise ValueError("a standard deviation of 0 would divide by zero")
-        return value
-
-
-class Selection(_Strict):
+class Selection(Strict):
     """Which findings count for the models of one pattern, and for how much."""
 
     select: tuple[str, ...] = Field((), description="instead of the general key, if given")
@@ -64,8 +39,17 @@ class Selection(_Strict):
     )
 
 
-class Options(_Strict):
+class Options(Strict):
     """What one conversion or check depends on."""
+
+    # What people write as a key that is none, and what to do instead.
+    misplaced: ClassVar[dict[str, str]] = {
+        **dict.fromkeys(_FLAGS_ONLY, "a flag of the command line, not a key"),
+        **{key: f"{key} is a key inside preprocess" for key in Preprocess.model_fields},
+        "input_layout": "write it as layout inside preprocess",
+        "no_verify": "write verify: false",
+        "no_offload": "write offload: false",
+    }
 
     target: str = Field("npu-int8", description="name of a built-in target, or a YAML file")
     input_shape: dict[str, tuple[int, ...]] = Field(
@@ -182,8 +166,14 @@ def merge(*layers: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def make_options(values: dict[str, Any]) -> Options:
+def make_options(
+    values: dict[str, Any], named: Callable[[tuple[str, ...]], str] | None = None
+) -> Options:
     """Options from plain values, as given by flags or keyword arguments.
+
+    Args:
+        values: by name; what is left out has its default.
+        named: what an option is called in a message, given its name and those inside it.
 
     Raises:
         UsageError: an unknown option, or a value that it does not take.
@@ -192,8 +182,9 @@ def make_options(values: dict[str, Any]) -> Options:
         return Options.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
-        raise UsageError(f"option {name!r}: {yamlio.explain(first)}") from None
+        path = tuple(str(part) for part in first["loc"])
+        name = named(path) if named else f"option {'.'.join(path)!r}"
+        raise UsageError(f"{name}: {yamlio.explain(first)}") from None
 
 
 def read_config(path: str | Path) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import onnx
 import pytest
+from PIL import Image
 from rich.console import Console
 from rich.progress import Progress
 
@@ -140,6 +141,31 @@ def test_formats_without_findings(cli, jobs, flag):
     done = cli("batch", jobs, flag, "--output-format", "sarif")
     assert (done.code, done.out) == (2, "")
     assert f"{flag} prints text or json, not sarif" in done.error
+
+
+def test_a_plan_finds_missing_samples(cli, jobs, folder):
+    """Named as in the file; a format that needs none lacks nothing."""
+    text = "version: 1\njobs:\n  - {model: good.onnx, calibration: data/photos, format: %s}\n"
+    (folder / jobs).write_text(text % "qdq")
+    done = cli("batch", jobs, "--dry-run")
+    assert done.code == 1
+    assert done.error.endswith("good: calibration: data/photos: no such file or directory")
+    (folder / jobs).write_text(text % "float")
+    assert cli("batch", jobs, "--dry-run").code == 0
+
+
+def test_messages_name_keys(cli, jobs, folder):
+    """There are no flags in a file; paths are whole."""
+    (folder / "data" / "photos").mkdir(parents=True)
+    Image.new("RGB", (8, 8)).save(folder / "data" / "photos" / "a.png")
+    text = "version: 1\njobs:\n  - {model: good.onnx, calibration: data/photos}\n"
+    (folder / jobs).write_text(text)
+    assert cli("batch", jobs, "-q").code == 1
+    report = json.loads((folder / "build/batch.report.json").read_text())
+    message = report["jobs"][0]["message"]
+    assert message.startswith("data/photos: how pixels become inputs is not known")
+    assert "give preprocess.preset unit|signed" in message
+    assert "--" not in message
 
 
 def test_verify_lock(cli, jobs, folder):

@@ -40,7 +40,28 @@ def test_listing(cli):
     assert done.code == 0
     assert all(r.code in done.out and r.name in done.out for r in RULES)
     assert all(name in done.out for name in PASSES.names())
-    assert max(map(len, done.out.splitlines())) < 80
+    assert all(r.summary in done.out for r in RULES)
+
+
+@pytest.mark.parametrize("columns", [80, 160])
+def test_listing_on_a_terminal(cli, monkeypatch, columns):
+    """Lines are as long as the terminal is wide, and no longer."""
+    monkeypatch.setattr("npuconv.cli.screen.terminal", lambda: columns)
+    longest = max(map(len, cli("explain").out.splitlines()))
+    assert columns - 30 < longest <= columns
+
+
+@pytest.mark.parametrize("start", ["SHP", "shp", "fuse"])
+def test_the_beginning_of_several(cli, start):
+    """Lists these and no others, in every form."""
+    done = cli("explain", start)
+    assert (done.code, done.err) == (0, "")
+    rows = [line.split()[:2] for line in done.out.splitlines()[:-2]]
+    assert len(rows) > 1
+    assert all(any(cell.lower().startswith(start.lower()) for cell in row) for row in rows)
+    found = json.loads(cli("explain", start, "--format", "json").out)
+    assert len(found["rules"]) + len(found["passes"]) == len(rows)
+    assert cli("explain", start, "--format", "markdown").out.count("\n## ") == len(rows) - 1
 
 
 @pytest.mark.parametrize("form", ["text", "json", "markdown"])

@@ -118,6 +118,18 @@ def test_diff(cli, model):
     assert "pads SAME_UPPER 1,1,1,1" in lines
     assert "conv4 and 1 more operator Conv QLinearConv" in lines
     assert max(map(len, done.out.splitlines())) <= 80
+    assert [line for line in done.out.splitlines() if line != line.rstrip()] == []
+
+
+def test_diff_of_long_paths(cli, model, folder, monkeypatch):
+    """They are broken behind slashes, not inside the name of the file."""
+    monkeypatch.setenv("COLUMNS", "80")
+    deep = folder / "a-directory-of-models" / "of-our-cameras"
+    deep.mkdir(parents=True)
+    name = "a-directory-of-models/of-our-cameras/detector.onnx"
+    (folder / name).write_bytes((folder / model).read_bytes())
+    words = cli("inspect", "--diff", name, name).out.split()
+    assert words.count("detector.onnx") + words.count("of-our-cameras/detector.onnx") == 2
 
 
 def test_diff_of_equal_models(cli, model):

@@ -59,6 +59,24 @@ def test_flags():
     assert (found.verify, found.seed) == (False, 7)
 
 
+@pytest.mark.parametrize("key", ["mean", "std", "resize", "crop"])
+def test_one_number(tmp_path, key):
+    """The same as a flag and in a file."""
+    path = tmp_path / "c.yaml"
+    path.write_text(f"preprocess: {{{key}: 24}}\n")
+    assert collect(None, {f"preprocess__{key}": "24"}) == collect(str(path), {})
+
+
+@pytest.mark.parametrize("command", [convert, check], ids=["convert", "check"])
+def test_flags_that_are_no_keys(command):
+    """Written in a file, it is said of each; --help says so too."""
+    names = {str(p.name) for p in command.params if isinstance(p, click.Option)}
+    names = {name.removesuffix("s") if name == "reports" else name for name in names}
+    keys = {*Options.model_fields, *(f"preprocess__{key}" for key in Preprocess.model_fields)}
+    assert names - keys <= set(Options.misplaced)
+    assert "not of what is printed or written" in flags(command)["--config"].help
+
+
 def test_flag_wins(tmp_path):
     """A flag wins over the file, key by key also inside ``preprocess``."""
     path = tmp_path / "c.yaml"
@@ -71,15 +89,19 @@ def test_flag_wins(tmp_path):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"max_samples": 0}, "max_samples"),
-        ({"seed": -1}, "seed"),
-        ({"preprocess__std": "1,0,1"}, "divide by zero"),
-        ({"preprocess__crop": "1"}, "crop"),
-        ({"preprocess__mean": "a,b"}, "mean"),
+        ({"max_samples": 0}, "^--max-samples: must be at least 1, not 0$"),
+        ({"seed": -1}, "^--seed: must be at least 0"),
+        ({"severity": ("OPS001=bad",)}, "^--severity OPS001: 'bad' is not"),
+        ({"prefer": "sparse"}, "^--prefer: 'sparse' is not one of"),
+        ({"preprocess__std": "1,0,1"}, "^--std: .* divide by zero"),
+        ({"preprocess__crop": "1,2,3"}, "^--crop takes HEIGHT,WIDTH, or one number .*'1,2,3'$"),
+        ({"preprocess__mean": "a,b"}, "^--mean takes one number, or one per channel,.*'a,b'$"),
+        ({"preprocess__resize": "256x256"}, "^--resize takes HEIGHT,WIDTH.*, not '256x256'$"),
+        ({"preprocess__resize": "2.5"}, "^--resize takes HEIGHT,WIDTH.*, not '2.5'$"),
     ],
 )
 def test_bad_value(given, said):
-    """A value out of bounds names the option."""
+    """What cannot be taken names the flag, and the form that it takes."""
     with pytest.raises(UsageError, match=said):
         collect(None, given)
 

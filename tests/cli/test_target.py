@@ -208,6 +208,28 @@ def test_coverage_folds_at_80_columns(model, monkeypatch):
     assert max(map(len, good("coverage", str(model), "-q").splitlines())) <= 80
 
 
+def test_coverage_breaks_paths_behind_slashes(model, monkeypatch):
+    """No file name is broken that would fit in a line of the column."""
+    monkeypatch.setenv("COLUMNS", "80")
+    deep = model.parent / "a-folder" / "name-of-model.onnx"
+    deep.parent.mkdir()
+    deep.write_bytes(model.read_bytes())
+    text = good("coverage", str(model), str(deep), "-q")
+    assert "a-folder/" in text.split()
+    assert "name-of-model.onnx" in text.split()
+
+
+@pytest.mark.parametrize("name", builtin_names())
+def test_show_fits_a_terminal(name, monkeypatch):
+    """Long lines go on below, indented; elsewhere, and addresses, they stay whole."""
+    whole = good("show", name)
+    monkeypatch.setattr("npuconv.cli.screen.terminal", lambda: 80)
+    broken = good("show", name)
+    too_long = [line for line in broken.splitlines() if len(line) > 80]
+    assert [line for line in too_long if len(line.split()) > 1] == []
+    assert broken.split() == whole.split()
+
+
 def test_coverage_of_chosen_targets(model):
     """Built-in ones and files."""
     text = good("coverage", str(model), "--target", "rknn", "--target", EXAMPLE, "-q")

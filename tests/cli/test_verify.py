@@ -56,6 +56,26 @@ def test_narrow(cli, pair, monkeypatch):
     )
 
 
+def test_titles_are_as_wide_as_they_are(cli, pair):
+    """A narrow table does not squeeze its title."""
+    lines_shown = cli(*pair).out.splitlines()
+    (title,) = [line for line in lines_shown if line.startswith("layers, worst first")]
+    assert title.startswith("layers, worst first, errors of earlier ones included (")
+    assert [line for line in lines_shown if line != line.rstrip()] == []
+
+
+def test_many_outputs(cli, folder):
+    """The title says how many of them are shown."""
+    net = Net(x=(1, 3, 6, 6))
+    for number in range(12):
+        net.op("Relu", "x", to=f"y{number}")
+    net.output(*(f"y{number}" for number in range(12)))
+    onnx.save(net.model(), folder / "m.onnx")
+    short, full = cli("verify", "m.onnx", "m.onnx").out, cli("verify", "m.onnx", "m.onnx", "-v").out
+    assert "\noutputs, worst first (10 of 12)\n" in short
+    assert "\noutputs\n" in full
+
+
 def test_json(cli, pair, folder):
     """For programs, on stdout and as a file; the file has the same text."""
     done = cli(*pair, "--output-format", "json", "--report", "r.json")

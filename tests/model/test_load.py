@@ -75,7 +75,9 @@ def test_a_truncated_file(tmp_path, share):
 def test_no_such_file_and_a_directory(tmp_path):
     """What is no file is said to be none."""
     assert refused(tmp_path / "gone.onnx").endswith("gone.onnx: no such file")
-    assert "is a directory, not a model" in refused(tmp_path)
+    said = refused(tmp_path)
+    assert "is a directory, not a model" in said
+    assert "npuconv check takes directories, npuconv batch converts many" in said
 
 
 def test_a_file_that_cannot_be_read(tmp_path):
@@ -202,7 +204,7 @@ def test_external_data_that_is_missing(tmp_path):
     (tmp_path / "weights.bin").unlink()
     text = refused(path)
     assert text.startswith(f"{path}: external data:")
-    assert "weights.bin" in text
+    assert "it belongs beside the model, as weights.bin; or save the model" in text
 
 
 def test_external_data_outside_the_folder(tmp_path):

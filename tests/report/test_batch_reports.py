@@ -14,6 +14,8 @@ from npuconv import __version__
 from npuconv.diagnostics import Severity
 from npuconv.errors import UsageError
 from npuconv.report import batch, batch_text
+from npuconv.report.batch_rows import row
+from npuconv.report.digest import tally
 from npuconv.report.schema import Tool
 from npuconv.report.schema_batch import BatchJob, BatchReport, BatchSummary, JobFile
 from report.factory import EVIL, make_clean, make_report
@@ -72,7 +74,7 @@ def test_text(good, mixed):
     """A verdict, a line for each job, and the causes."""
     text = batch.render(good, "text")
     assert text.startswith("DONE  jobs.yaml: 1 jobs\n")
-    assert re.search(r"npu-int8/face +npu-int8 +converted +0 +\d+ +31\.2 dB", text)
+    assert re.search(r"npu-int8/face +npu-int8 +converted +0 +\d+ +\d+ +31\.2 dB", text)
     assert "Not converted" not in text
     text = batch.render(mixed, "text")
     assert text.startswith("NOT ALL DONE  jobs.yaml: 4 jobs\n")
@@ -124,8 +126,33 @@ def test_markdown(mixed):
     """A table, and the causes."""
     text = batch.render(mixed, "markdown")
     assert text.startswith("## ❌ `jobs.yaml`: 4 jobs\n")
-    assert "| `crash` | npu-int8 | crashed | - | - | - |" in text
+    assert "| `crash` | `models/crash.onnx` | npu-int8 | crashed | - | - | - | - |" in text
     assert "- `slow`: **timeout**: took more than 5 s and was ended" in text
+
+
+@pytest.mark.parametrize("form", ["text", "html", "markdown"])
+def test_paths_of_models(form):
+    """Shown where the names of the jobs do not tell them."""
+    vague, clear = job("npu-int8/model"), job("npu-int8/nets/face")
+    vague = vague.model_copy(update={"model": "nets/face.onnx"})
+    clear = clear.model_copy(update={"model": "nets/face.onnx"})
+    assert "nets/face.onnx" in batch.render(make(vague), form)
+    assert "nets/face.onnx" not in batch.render(make(clear), form)
+
+
+def test_counts_are_those_of_check(mixed):
+    """What is open is no warning."""
+    number = tally(mixed.jobs[1].report)
+    counts = (number.error, number.warning, number.unknown)
+    assert row(mixed.jobs[1])[3:6] == tuple(map(str, counts))
+    assert number.unknown > 0
+
+
+def test_html_cards(good):
+    """On a narrow screen each cell says what it is."""
+    page = batch.render(good, "html")
+    assert '<td data-label="SQNR">31.2 dB</td>' in page
+    assert '<td data-label="result" class="good">converted</td>' in page
 
 
 def test_junit(good, mixed):

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, strategies
 
 from npuconv.diagnostics import Severity, Status
-from npuconv.report import text
+from npuconv.report import render, text
 from npuconv.report.escape import plain, visible
 from npuconv.report.layout import cells, elide, table, wrap
-from npuconv.report.schema import Accuracy, FindingInfo, Report, Summary
+from npuconv.report.schema import Accuracy, FindingInfo, LayerQuant, Report, Summary
 from npuconv.report.words import quantity, share, sqnr
 
 Make = Callable[..., Report]
@@ -116,6 +116,21 @@ def test_quantization_without_samples(make: Make, report: Report) -> None:
     shown = text.render(make(quantization=quantization))
     assert "method mse, no samples needed\n" in shown
     assert "Layers that lose most" not in shown
+
+
+@pytest.mark.parametrize("form", ["text", "markdown"])
+@pytest.mark.parametrize("note", ["", "weights dominate"])
+def test_notes_of_layers_only_where_there_are_any(
+    make: Make, report: Report, form: str, note: str
+) -> None:
+    """A column that says nothing is not there."""
+    assert report.quantization is not None
+    layers = (LayerQuant(name="conv", sqnr_db=9.5, cosine=0.9, note=note),)
+    quantization = report.quantization.model_copy(update={"layers": layers})
+    shown = render(make(quantization=quantization), form)
+    (head,) = [line for line in shown.splitlines() if "SQNR so far" in line]
+    assert ("note" in head) == bool(note)
+    assert note in shown
 
 
 def test_no_models() -> None:

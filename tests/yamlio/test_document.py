@@ -98,8 +98,13 @@ def test_no_other_booleans(word):
         ("a: !!str 1", "tags (!)", 1, 4),
         ("a: ! 1", "tags (!)", 1, 4),
         ("? [a, b]\n: 1", "a key must be one word", 1, 3),
-        ("a: [1", "expected ',' or ']'", 1, 6),
-        ("a: b: c", "mapping values are not allowed here", 1, 5),
+        ("a: [1", "a bracket is never closed", 1, 6),
+        ("a: [1 b: 2", "a bracket is never closed", 1, 11),
+        ("a: b: c", "a colon that is not expected here", 1, 5),
+        ("a: 1\n  b: 2", "a colon that is not expected here", 2, 4),
+        ("a: 1\n\tb: 2", "a tab: YAML is indented with blanks only", 2, 1),
+        ('a: 1\nb: "x\ny', "this quote is never closed", 2, 4),
+        ("a: @x", "text that begins with @ needs quotes", 1, 4),
         ("a: 1\n---\nb: 2", "but found another document", 2, 1),
         ("- 1", "top level must be a mapping", 1, 1),
         ("just text", "top level must be a mapping", 1, 1),
@@ -181,6 +186,14 @@ def test_not_utf8(tmp_path):
     with pytest.raises(ConfigError, match="not valid UTF-8") as caught:
         yamlio.load(path, error=ConfigError)
     assert (caught.value.line, caught.value.column) == (2, 5)
+
+
+def test_no_text_at_all(tmp_path):
+    """A model given where a YAML file is wanted."""
+    path = tmp_path / "m.onnx"
+    path.write_bytes(b"\x08\x09\x12\x00\xff\xfe")
+    with pytest.raises(ConfigError, match=r"m\.onnx: is no text: a YAML file is wanted"):
+        yamlio.load(path, error=ConfigError)
 
 
 @pytest.mark.parametrize("filler", [b"x", "\u20ac".encode()])
@@ -277,7 +290,7 @@ def test_validate():
         ("name: x\npair: [1, b]", "2:11: pair[1]: must be a whole number, not 'b'"),
         ("name: x\npair: [1]", "2:1: pair[1]: this key is required"),
         ("name: x\npair: [1, 2, 3]", "2:1: pair: needs at most 2 items, not 3"),
-        ("name: x\nsome: []", "2:1: some: needs at least 1 items, not 0"),
+        ("name: x\nsome: []", "2:1: some: needs at least 1 item, not 0"),
         ("name: x\nsome: true", "2:1: some: must be a list, not true"),
         ("name: x\nsome: [1, 2, 3]", "2:1: some: needs at most 2 items, not 3"),
         ("name: x\nover: 0", "2:1: over: must be more than 0, not 0"),

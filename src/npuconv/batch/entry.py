@@ -16,6 +16,7 @@ from npuconv.batch.job import Job, Limits, Outcome, Place
 from npuconv.batch.local import Watcher
 from npuconv.batch.lock import Locks
 from npuconv.batch.settings import Settings, settings
+from npuconv.batch.splitting import calibrates
 from npuconv.batch.summary import read_report, summarize
 from npuconv.errors import OutputError
 from npuconv.report.schema_batch import BatchReport
@@ -79,6 +80,13 @@ class Batch:
             return found
         again = ["done and unchanged, but all are to be done again"]
         return {job.name: found.get(job.name, again) for job in self.jobs}
+
+    def missing(self) -> dict[str, str]:
+        """Calibration samples that are not there, by name of the job that wants them."""
+        wanted = {job.name: job.options.calibration for job in self.jobs if calibrates(job)}
+        return {
+            name: path for name, path in wanted.items() if path and not (self.root / path).exists()
+        }
 
     def run(self, watcher: Watcher | None = None) -> BatchReport:
         """Do what has not been done yet.

@@ -33,7 +33,7 @@ class Splitter:
 
     def place(self, job: Job) -> Place:
         """Where a job runs, and finds what others have calibrated for it."""
-        if not self.blocks or not _calibrates(job):
+        if not self.blocks or not calibrates(job):
             return self.common
         return replace(self.common, parts=self.common.root / (job.options.cache or self._own(job)))
 
@@ -86,7 +86,7 @@ class Splitter:
         return self.common.cache / f"calibration-{digest[:16]}"
 
 
-def _calibrates(job: Job) -> bool:
+def calibrates(job: Job) -> bool:
     """Whether there are samples, more than the few that are made up where there is no data."""
     from npuconv import emit
 

@@ -17,7 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from npuconv.batch.job import Job, Outcome, Place
+from npuconv.batch.job import Job, Outcome, Place, Status
+from npuconv.batch.keys import as_keys
 
 if TYPE_CHECKING:
     from npuconv.report.schema import Report
@@ -54,7 +55,8 @@ def run(job: Job, place: Place, say: Say) -> Outcome:
         _settle(place, job.block)
         return _converted(job, say) if job.block is None else _calibrated(job, say)
     except NpuconvError as error:
-        return Outcome("bug" if isinstance(error, InternalError) else "failed", str(error))
+        status: Status = "bug" if isinstance(error, InternalError) else "failed"
+        return Outcome(status, as_keys(str(error)))
     except MemoryError:
         return Outcome("out-of-memory", "there is not enough memory for it")
     except Exception as error:

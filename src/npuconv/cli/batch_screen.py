@@ -123,14 +123,16 @@ def plan(work: Batch, output_format: str, quiet: bool) -> int:
     """Show every job, what it would write, and why it would run, if it would.
 
     Returns:
-        The exit code.
+        The exit code: 1 if samples are missing.
 
     Raises:
         UsageError: a plan has no such format.
     """
     from npuconv.report.words import count
 
-    reasons = work.to_do()
+    reasons, missing = work.to_do(), work.missing()
+    for name, path in missing.items():
+        screen.fail(f"{name}: calibration: {path}: no such file or directory")
     if _is_json("--dry-run", output_format):
         _print_json(work.jobs, "to_do", reasons)
     elif not quiet:
@@ -139,7 +141,7 @@ def plan(work: Batch, output_format: str, quiet: bool) -> int:
             click.echo(f"  -> {job.output}")
             click.echo(f"  {'; '.join(reasons.get(job.name, ['unchanged']))}")
         click.echo(f"{count(len(work.jobs), 'job')}, {len(reasons)} to do")
-    return 0
+    return 1 if missing else 0
 
 
 def verify(work: Batch, output_format: str, quiet: bool) -> int:

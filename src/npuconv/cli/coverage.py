@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
     from npuconv.coverage import Cell, Coverage, Obstacle
 
+_GAP = 2  # columns between columns
+_SHARE = 7  # columns of a cell: "refuses", "100.0 %"
+_NARROWEST = 20  # columns of a name, however many targets there are
 _STYLES = {"takes": "green", "open": "yellow", "refuses": "red"}
 
 
@@ -66,11 +69,12 @@ def coverage(
 def _print(found: Coverage, color: bool) -> None:
     from rich.console import Console
 
+    from npuconv.cli.tables import put
     from npuconv.report.layout import hang
 
     system: Any = "auto" if color else None
     console = Console(color_system=system, highlight=False, markup=False)
-    console.print(_table(found))
+    put(console, _table(found, console.width))
     lines = ["", *hang(_legend(found), console.width)]
     for cell in found.refusals:
         lines += ["", *hang(_visible(f"{cell.model} on {cell.target}"), console.width)]
@@ -81,19 +85,23 @@ def _print(found: Coverage, color: bool) -> None:
     click.echo("\n".join(lines))
 
 
-def _table(found: Coverage) -> Table:
+def _table(found: Coverage, width: int) -> Table:
     from rich.table import Table
     from rich.text import Text
 
+    from npuconv.cli.tables import fold_path
     from npuconv.coverage import short_names
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("model", overflow="fold", ratio=1)
-    for name in found.targets:
-        table.add_column(Text(_visible(Path(name).name)), overflow="fold")
+    heads = [_visible(Path(name).name) for name in found.targets]
+    others = sum(max(len(head), _SHARE) + _GAP for head in heads)
+    room = max(width - others, _NARROWEST)
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
+    table.add_column("model", overflow="fold")
+    for head in heads:
+        table.add_column(Text(head), overflow="fold")
     for model, name in zip(found.models, short_names(found.models), strict=True):
         cells = [Text(_shown(cell), _STYLES[cell.verdict]) for cell in found.of(model)]
-        table.add_row(Text(_visible(name)), *cells)
+        table.add_row(Text(fold_path(_visible(name), room)), *cells)
     return table
 
 

@@ -13,14 +13,16 @@ def explain(code: str | None, everything: bool, form: str) -> int:
     """Explain a rule or a pass: what, why, how to fix.
 
     CODE is a rule's code (SHP002) or name (group-unsupported), or a pass's name
-    (fuse-batchnorm). Without it, all are listed.
+    (fuse-batchnorm). The beginning of several (SHP, fuse) lists these; without it, all
+    are listed.
     """
     from npuconv import catalog
+    from npuconv.cli import screen
 
     if code:
         click.echo(catalog.explain(code, form), nl=False)
     elif everything:
         click.echo(catalog.explain_all(form), nl=False)
     else:
-        click.echo(catalog.listing(), nl=False)
+        click.echo(catalog.listing(screen.terminal()), nl=False)
     return 0

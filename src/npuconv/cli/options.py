@@ -43,7 +43,10 @@ def shared_options(command: Command, *, without: Collection[str] = ()) -> Comman
                 command = _option(_FLAGS.get(key, _flag(key)), f"preprocess__{key}", part)(command)
         elif name not in _IN_FILES_ONLY:
             command = _option(_flag(name), name, field)(command)
-    text = "YAML file with the same keys as these flags; a flag wins over it"
+    text = (
+        "YAML file of options, named as these flags; not of what is printed or written "
+        "(-o, --report, -q, ...); a flag wins over it"
+    )
     return click.option("--config", metavar="FILE.yaml", help=text)(command)
 
 
@@ -74,7 +77,8 @@ def collect(config: str | None, flags: dict[str, Any]) -> Options:
         UsageError: a flag's value is.
     """
     refuse_empty({"config": config})
-    return make_options(merge(read_config(config) if config is not None else {}, given(flags)))
+    named = read_config(config) if config is not None else {}
+    return make_options(merge(named, given(flags)), _named)
 
 
 def given(flags: dict[str, Any]) -> dict[str, Any]:
@@ -104,6 +108,14 @@ def refuse_empty(flags: dict[str, Any]) -> None:
         parent, _, key = name.rpartition("__")
         flag = _FLAGS.get(key, _flag(key)) if parent else _flag(name)
         raise UsageError(f"{flag} is empty", hint="leave it out, or say what it is to be")
+
+
+def _named(path: tuple[str, ...]) -> str:
+    """The flag of an option; the file has been read, so that no key of it is wrong."""
+    name, *inner = path
+    if name == "preprocess" and inner:
+        return _FLAGS.get(inner[0], _flag(inner[0]))
+    return " ".join((_flag(name), *(part for part in inner if not part.isdigit())))
 
 
 def _flag(name: str) -> str:
@@ -157,14 +169,34 @@ def _parse(name: str, value: Any) -> Any:
         return dict(_shape(item) for item in value)
     if name == "severity":
         return dict(_level(part) for item in value for part in item.split(","))
+    if name in _NUMBERS:
+        return _numbers(name.partition("__")[2], str(value))
     if name in _COMMA_SEPARATED:
-        return [_number(part) for part in str(value).split(",") if part]
+        return [part.strip() for part in str(value).split(",") if part]
     return value
 
 
-_COMMA_SEPARATED = {"select", "ignore", "prefer"} | {
-    f"preprocess__{key}" for key in ("mean", "std", "resize", "crop")
+_COMMA_SEPARATED = {"select", "ignore", "prefer"}
+_COLOR = "one number, or one per channel, as 123.7,116.3,103.5"
+_NUMBERS = {  # what a flag takes, and at most how many numbers
+    "preprocess__mean": (_COLOR, None),
+    "preprocess__std": (_COLOR, None),
+    "preprocess__resize": ("HEIGHT,WIDTH, or one number for the short side", 2),
+    "preprocess__crop": ("HEIGHT,WIDTH, or one number for a square", 2),
 }
+
+
+def _numbers(key: str, text: str) -> Any:
+    """One number, or a list of several."""
+    form, most = _NUMBERS[f"preprocess__{key}"]
+    kind = int if most else float
+    try:
+        found = [kind(part) for part in text.split(",")]
+        if most and len(found) > most:
+            raise ValueError
+    except ValueError:
+        raise UsageError(f"--{key} takes {form}, not {text!r}") from None
+    return found if len(found) > 1 else found[0]
 
 
 def parse_shapes(items: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
@@ -193,12 +225,3 @@ def _level(text: str) -> tuple[str, str]:
     if not separator:
         raise click.BadParameter(f"{text!r} is not CODE=LEVEL", param_hint="--severity")
     return code, level
-
-
-def _number(text: str) -> Any:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text.strip()

@@ -39,6 +39,11 @@ def width() -> int:
     return min(max(shutil.get_terminal_size().columns, _NARROWEST), _WIDEST)
 
 
+def terminal() -> int | None:
+    """Columns of the terminal; None where stdout is none, so that nothing need be cut."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
 def say(text: str, *, quiet: bool = False) -> None:
     """A line for people, on stderr."""
     if not quiet:

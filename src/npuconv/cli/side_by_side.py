@@ -12,22 +12,28 @@ if TYPE_CHECKING:
     from npuconv.comparison import Comparison, Match
     from npuconv.inspection import Inspection
 
+_LABELS = 14  # columns of what stands before the two models, with the gaps
+_NARROWEST = 20  # columns of a path
+
 
 def show(found: Comparison, console: Console) -> None:
     """Print both models side by side: the whole, the operators, the convolutions."""
+    from npuconv.cli.tables import put
+
     heads = zip(_head(found.before), _head(found.after), strict=True)
     rows = [(what, old, new) for (what, old), (_, new) in heads]
-    console.print(_table(("", "before", "after"), rows))
+    room = max((console.width - _LABELS) // 2, _NARROWEST)
+    put(console, _table(("", "before", "after"), rows, room))
     rows_of = [
         (op, str(n.before), str(n.after), f"{n.after - n.before:+d}" if n.after != n.before else "")
         for op, n in found.operators.items()
     ]
-    console.print(_table(("operator", "before", "after", "change"), rows_of, "operators"))
+    put(console, _table(("operator", "before", "after", "change"), rows_of), "operators")
     different = [one for one in found.convolutions if one.differs]
     if different:
         title = f"convolutions: {len(different)} of {len(found.convolutions)} differ"
         columns = ("name", "what", "before", "after")
-        console.print(_table(columns, _convolutions(different), title))
+        put(console, _table(columns, _convolutions(different)), title)
     elif found.convolutions:
         console.print(f"\nconvolutions: all {len(found.convolutions)} are alike")
 
@@ -61,17 +67,19 @@ def _convolutions(different: Iterable[Match]) -> list[tuple[str, ...]]:
     return rows
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> Table:
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]], room: int = 0) -> Table:
+    """A table; with ``room``, the first row has paths that are broken to fit in it."""
     from rich.table import Table
     from rich.text import Text
 
+    from npuconv.cli.tables import fold_path
     from npuconv.report.escape import visible
 
-    table = Table(
-        box=None, pad_edge=False, title=f"\n{title}" if title else None, title_justify="left"
-    )
+    table = Table(box=None, pad_edge=False)
     for column in head:
         table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(visible(cell)) for cell in row))
+    for number, row in enumerate(rows):
+        texts = [visible(cell) for cell in row]
+        folded = [fold_path(text, room) for text in texts] if room and not number else texts
+        table.add_row(*map(Text, folded))
     return table

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import click
 
+from npuconv.cli import screen
 from npuconv.cli.coverage import coverage
 from npuconv.errors import TargetError
 from npuconv.target import Target, compare, view
+
+_NARROWEST = 40  # columns; less would put every word on a line of its own
 
 
 @click.group()
@@ -32,12 +37,32 @@ def list_command() -> None:
     help="yaml is the file itself, to start your own from",
 )
 def show(name: str, form: str) -> None:
-    """Show every limit of a target, with its source."""
+    """Show every limit of a target, with its source.
+
+    A line for each; only a terminal breaks those which are longer than it is wide.
+    """
     found = Target.load(name)
     if form == "yaml":
         click.echo(found.yaml, nl=False)
-        return
-    click.echo(view.as_json(found) if form == "json" else view.as_text(found), nl=False)
+    elif form == "json":
+        click.echo(view.as_json(found), nl=False)
+    else:
+        click.echo(_broken(view.as_text(found), screen.terminal()), nl=False)
+
+
+def _broken(text: str, width: int | None) -> str:
+    """What does not fit in a line goes on below it, indented."""
+    if width is None:
+        return text
+    return "".join(f"{line}\n" for row in text.splitlines() for line in _fitting(row, width))
+
+
+def _fitting(row: str, width: int) -> list[str]:
+    indent = " " * (len(row) - len(row.lstrip()) + 4)
+    room = max(width, _NARROWEST)
+    return textwrap.wrap(
+        row, room, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    ) or [""]
 
 
 @target.command()

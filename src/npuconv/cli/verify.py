@@ -118,25 +118,31 @@ def _as_text(found: VerifyReport) -> str:
 
 
 def _print(found: VerifyReport, console: Console, verbose: bool) -> None:
+    from npuconv.cli.tables import put
     from npuconv.report.escape import visible
 
     for line in (*_head(found), *(f"warning: {text}" for text in found.warnings)):
         console.print(visible(line))
     outputs = sorted(found.outputs, key=_rank)
-    rows = [row for one in outputs[: None if verbose else _WORST] for row in _rows(one)]
+    shown_outputs = outputs if verbose else outputs[:_WORST]
+    rows = [row for one in shown_outputs for row in _rows(one)]
     head = ("output", "SQNR", "cosine", "max error", "top-1")
-    console.print(_table("outputs", head, rows))
+    put(console, _table(head, rows), _outputs_title(len(shown_outputs), len(outputs)))
     layers = sorted(found.layers, key=_rank)
     shown = layers if verbose else layers[:_WORST]
     if layers:
         of = f"{len(shown)} of {len(layers)}, on {found.layer_samples} samples"
         title = f"layers, worst first, errors of earlier ones included ({of})"
         cells = [(one.name, *_numbers(one)) for one in shown]
-        console.print(_table(title, ("layer", "SQNR", "cosine", "max error"), cells))
+        put(console, _table(("layer", "SQNR", "cosine", "max error"), cells), title)
     if found.unmatched:
         console.print(f"\n{_unmatched(found, verbose)}")
     if not found.passed:
         console.print(f"\nmissed: less than {found.min_sqnr_db:g} dB")
+
+
+def _outputs_title(shown: int, total: int) -> str:
+    return "outputs" if shown == total else f"outputs, worst first ({shown} of {total})"
 
 
 def _rows(output: VerifiedOutput) -> Iterator[tuple[str, ...]]:
@@ -192,13 +198,13 @@ def _rank(one: Errors) -> float:
     return one.sqnr_db
 
 
-def _table(title: str, head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Table:
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
     from npuconv.report.escape import visible
 
-    table = Table(box=None, pad_edge=False, title=f"\n{title}", title_justify="left")
+    table = Table(box=None, pad_edge=False)
     for number, column in enumerate(head):
         justify = "left" if number == 0 else "right"
         table.add_column(column, overflow="fold", no_wrap=number > 0, justify=justify)  # type: ignore[arg-type]

@@ -113,7 +113,8 @@ def _read(path: Path) -> bytes:
     except FileNotFoundError:
         raise ModelError(f"{path}: no such file") from None
     except IsADirectoryError:
-        raise ModelError(f"{path}: is a directory, not a model") from None
+        hint = "give a model in it; npuconv check takes directories, npuconv batch converts many"
+        raise ModelError(f"{path}: is a directory, not a model", hint=hint) from None
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {error.strerror}") from None
     if not data:

@@ -98,7 +98,8 @@ def _size(location: str, folder: Path, where: str) -> int:
         found = real.stat()
     except (OSError, ValueError) as error:
         cause = getattr(error, "strerror", None) or "no file name"
-        raise ModelError(f"{where}: {short!r}: {cause}") from None
+        hint = f"it belongs beside the model, as {short}; or save the model with its data inside"
+        raise ModelError(f"{where}: {short!r}: {cause}", hint=hint) from None
     if not real.is_relative_to(home):
         raise ModelError(f"{where}: {short!r} is a link out of the folder of the model")
     if not stat.S_ISREG(found.st_mode):

@@ -9,14 +9,20 @@ from urllib.parse import quote
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
-from npuconv.report.batch_rows import HEAD, row
+from npuconv.report.batch_rows import HEAD, paths_tell, row
 from npuconv.report.escape import visible
 from npuconv.report.schema_batch import BatchJob, BatchReport
 
 
 def render(batch: BatchReport, base: str = "") -> str:
     """One page; links are relative, so the folder can be moved or served as a whole."""
-    page = _template().render(batch=batch, head=HEAD, row=row, link=lambda job: _link(job, base))
+    page = _template().render(
+        batch=batch,
+        head=HEAD,
+        row=row,
+        shows_paths=paths_tell(batch),
+        link=lambda job: _link(job, base),
+    )
     return page.strip() + "\n"
 
 

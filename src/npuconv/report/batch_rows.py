@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from npuconv.diagnostics import Severity
+from npuconv.report.digest import tally
 from npuconv.report.schema_batch import BatchJob, BatchReport
 
-HEAD = ("job", "target", "result", "error", "warn", "SQNR")
+HEAD = ("job", "target", "result", "error", "warn", "open", "SQNR")
 
 
 def row(job: BatchJob) -> tuple[str, ...]:
-    """One job."""
-    counts = [_count(job, severity) for severity in (Severity.ERROR, Severity.WARNING)]
-    return (job.name, job.target, job.status, *counts, _sqnr(job))
+    """One job, without the path of its model."""
+    return (job.name, job.target, job.status, *_counts(job), _sqnr(job))
+
+
+def paths_tell(batch: BatchReport) -> bool:
+    """Whether the paths of the models say more than the names of the jobs do."""
+    return any(not f"/{job.name}".endswith(f"/{_stem(job.model)}") for job in batch.jobs)
 
 
 def standing(batch: BatchReport) -> list[BatchJob]:
     """The jobs that were not converted."""
     return [job for job in batch.jobs if not job.ok]
+
+
+def _stem(path: str) -> str:
+    return path.removesuffix(".onnx")
 
 
 def _sqnr(job: BatchJob) -> str:
@@ -25,5 +34,12 @@ def _sqnr(job: BatchJob) -> str:
     return "-" if job.sqnr_db is None else f"{job.sqnr_db:.1f} dB"
 
 
-def _count(job: BatchJob, severity: Severity) -> str:
-    return "-" if job.by_severity is None else str(job.by_severity.get(severity, 0))
+def _counts(job: BatchJob) -> tuple[str, ...]:
+    """Errors, warnings, and what is open: as check counts them, where the report is there."""
+    if job.report is not None:
+        number = tally(job.report)
+        return str(number.error), str(number.warning), str(number.unknown)
+    if job.by_severity is None:
+        return "-", "-", "-"
+    severities = (Severity.ERROR, Severity.WARNING)
+    return *(str(job.by_severity.get(severity, 0)) for severity in severities), "-"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from npuconv.report.batch_rows import HEAD, row, standing
+from npuconv.report.batch_rows import HEAD, paths_tell, row, standing
 from npuconv.report.layout import Paint, hang
 from npuconv.report.schema_batch import BatchJob, BatchReport
 from npuconv.report.text_view import Block, View
@@ -29,7 +29,11 @@ def _verdict(batch: BatchReport, view: View) -> Block:
 
 
 def _table(batch: BatchReport, view: View) -> Block:
-    return view.table(HEAD, map(row, batch.jobs), right=(3, 4, 5), whole=(1, 2, 3, 4, 5))
+    lines = view.table(HEAD, map(row, batch.jobs), right=(3, 4, 5, 6), whole=range(1, 7))
+    if not paths_tell(batch):
+        return lines
+    models = view.table(("job", "model"), [(job.name, job.model) for job in batch.jobs])
+    return [*lines, "", *models]
 
 
 def _causes(batch: BatchReport, view: View) -> Block:

@@ -179,6 +179,13 @@ def _quantization(report: Report) -> list[str]:
         blocks += [f"**Budget**: {bought(quant.budget)}."] if quant.budget is not None else []
     if accuracy is not None:
         blocks.append(f"**Accuracy**: {scores(accuracy)}; on {measured_on(accuracy)}.")
+    return blocks + _layers(report)
+
+
+def _layers(report: Report) -> list[str]:
+    shown = ranked_layers(report)[:_WORST]
+    if not shown:
+        return []
     rows = [
         [
             code(one.name),
@@ -187,12 +194,11 @@ def _quantization(report: Report) -> list[str]:
             sqnr(one.sqnr_db, one.cosine),
             text(one.note),
         ]
-        for one in ranked_layers(report)[:_WORST]
+        for one in shown
     ]
-    if rows:
-        head = ("layer that costs most", "of the noise", "if alone", "SQNR so far", "note")
-        blocks.append(table(head, rows, columns=(1, 2, 3)))
-    return blocks
+    head = ("layer that costs most", "of the noise", "if alone", "SQNR so far", "note")
+    columns = len(head) if any(one.note for one in shown) else len(head) - 1
+    return [table(head[:columns], [row[:columns] for row in rows], columns=(1, 2, 3))]
 
 
 def _join(blocks: Iterable[str]) -> str:

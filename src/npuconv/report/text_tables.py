@@ -158,9 +158,10 @@ def _layers(report: Report, view: View) -> Block:
     rows = [_layer(one) for one in shown]
     title = f"Layers that cost most ({len(shown)} of {len(ranked)})"
     head = ("layer", "of the noise", "if alone", "SQNR so far", "note")
+    columns = len(head) if any(one.note for one in shown) else len(head) - 1
     return [
         *hang(title, view.width, first="  ", rest="  "),
-        *view.table(head, rows, right=(1, 2, 3)),
+        *view.table(head[:columns], [row[:columns] for row in rows], right=(1, 2, 3)),
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,9 @@ def open_samples(
         raise CalibrationError("calibration: an empty path", hint="leave it out, or give one")
     if isinstance(source, (str, Path)):
         try:
-            return _open_path(Path(source), inputs, preprocess, limit, cache)
+            path = Path(source)
+            found = _open_path(path, inputs, preprocess, limit, cache)
+            return replace(found, description=path.name or path.resolve().name)
         except (OSError, ValueError) as error:  # a name too long, or with a zero in it
             cause = getattr(error, "strerror", None) or str(error)
             raise CalibrationError(f"{str(source)[:_SHOWN]}: {cause}") from None
@@ -77,7 +80,7 @@ def _open_path(
     cache: str | Path | None,
 ) -> Samples:
     suffix = path.suffix.lower()
-    label = path.name or path.resolve().name
+    label = str(path)  # messages say the whole of it, reports the last part
     if path.is_dir():
         files, notes = list_directory(path)
         if files[0].suffix.lower() in IMAGES:

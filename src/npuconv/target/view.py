@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from npuconv.target.formats import Block
     from npuconv.target.limit import Cited, Limit
 
+_WIDEST_NAME, _WIDEST_VALUE = 40, 28  # columns; what is wider is not aligned
+
 
 def summaries() -> list[str]:
     """One line for each built-in target."""
@@ -128,7 +130,9 @@ def _cited(part: Cited) -> str:
 def _rows(rows: Iterator[tuple[str, ...]]) -> list[str]:
     table = list(rows)
     # one long relation must not push every source off the screen
-    widths = [min(max(map(len, column)), 40) for column in zip(*table, strict=True)]
+    most = (_WIDEST_NAME, _WIDEST_VALUE)
+    columns = enumerate(zip(*table, strict=True))
+    widths = [min(max(map(len, column)), most[at > 0]) for at, column in columns]
     return ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in table]
 
 

@@ -24,6 +24,7 @@ _WANTED = {
     "dict": "a mapping of keys to values",
     "model": "a mapping of keys to values",
 }
+_SIMPLE = re.compile(r"[\w./*-]{1,40}")  # needs no quotes inside a list
 _BOUNDS = {
     "greater_than_equal": ("at least", "ge"),
     "greater_than": ("more than", "gt"),
@@ -62,10 +63,16 @@ def nearest(word: object, options: Iterable[object]) -> str:
     return by_case[close[0]] if close else ""
 
 
-def hint_of(fault: Mapping[str, Any], keys: Iterable[str]) -> str:
-    """What was probably meant by a misspelt key or choice, or what to write instead."""
+def hint_of(fault: Mapping[str, Any], model: Any) -> str:
+    """What was probably meant by a misspelt key or choice, or what to write instead.
+
+    A model may have a mapping ``misplaced`` of what is no key of it, to what to say then.
+    """
     if fault["type"] == "extra_forbidden":
-        return suggest(fault["loc"][-1], keys)
+        *outer, key = fault["loc"]
+        models = _models_at(model, outer)
+        said = [known[key] for m in models if key in (known := getattr(m, "misplaced", {}))]
+        return said[0] if said else suggest(key, keys_at(model, outer))
     if fault["type"] == "literal_error":
         return suggest(fault["input"], re.findall(r"'([^']*)'", fault["ctx"]["expected"]))
     if fault["type"] == "string_type" and isinstance(fault["input"], int | float):
@@ -75,12 +82,16 @@ def hint_of(fault: Mapping[str, Any], keys: Iterable[str]) -> str:
 
 def keys_at(model: Any, loc: Iterable[object]) -> list[str]:
     """The keys that a pydantic model takes at a place inside it."""
+    return [name for each in _models_at(model, loc) for name in _keys(each)]
+
+
+def _models_at(model: Any, loc: Iterable[object]) -> list[Any]:
     models = [model]
     for part in loc:
         inner = [f for m in models for name, f in _keys(m).items() if name == part]
         # a list index or the key of a free mapping leads to no other model
         models = [m for f in inner for m in _models_in(f.annotation)] or models
-    return [name for each in models for name in _keys(each)]
+    return models
 
 
 def dotted(path: Iterable[str | int]) -> str:
@@ -106,15 +117,23 @@ def _about_size(kind: str, context: Mapping[str, Any], fault: Mapping[str, Any])
     if kind in ("too_short", "too_long"):
         bound = context.get("min_length", context.get("max_length"))
         words = "at least" if kind == "too_short" else "at most"
-        return f"needs {words} {bound} items, not {context['actual_length']}"
+        noun = "item" if bound == 1 else "items"
+        return f"needs {words} {bound} {noun}, not {context['actual_length']}"
     return ""
 
 
 def _about_type(kind: str, fault: Mapping[str, Any]) -> str:
     name, _, rest = kind.partition("_")
     if name in _WANTED and rest in ("type", "parsing", "from_float", "attributes_type"):
-        return f"must be {_WANTED[name]}, not {_shown(fault['input'])}"
+        wanted = _WANTED[name] + (_bracketed(fault["input"]) if name in ("list", "tuple") else "")
+        return f"must be {wanted}, not {_shown(fault['input'])}"
     return ""
+
+
+def _bracketed(value: object) -> str:
+    """How a list of one value is written."""
+    plain = isinstance(value, str | int | float) and not isinstance(value, bool)
+    return f", as [{value}]" if plain and _SIMPLE.fullmatch(str(value)) else ""
 
 
 def _choice(expected: str) -> str:

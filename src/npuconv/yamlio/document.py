@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import yaml
 
-from npuconv.yamlio.check import dotted, explain, hint_of, keys_at, suggest
+from npuconv.yamlio.check import dotted, explain, hint_of, suggest
 from npuconv.yamlio.scalar import plain
+from npuconv.yamlio.wording import plainly
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Document", "explain", "load", "loads", "problems", "suggest", "validate"]
 
 MAX_DEPTH = 50
+_UNENDED = "unexpected end of stream"  # PyYAML's words for a quote that is never closed
 MAX_BYTES = 1 << 20
 
 KeyPath = tuple[str | int, ...]
@@ -81,7 +83,12 @@ def load(path: str | Path, *, error: type[_LocatedError]) -> Document:
         if len(raw) > MAX_BYTES:  # the cut may have split a character
             raise error(f"larger than {MAX_BYTES} bytes", file=name) from None
         line, column = _place_at(raw[: cause.start].decode("utf-8"))
-        raise error("not valid UTF-8", file=name, line=line, column=column) from None
+        if b"\0" in raw:
+            raise error("is no text: a YAML file is wanted", file=name) from None
+        raise error(
+            "not valid UTF-8", file=name, line=line, column=column,
+            hint="a YAML file is wanted, saved as UTF-8",
+        ) from None  # fmt: skip
 
 
 def loads(text: str, *, name: str, error: type[_LocatedError]) -> Document:
@@ -152,7 +159,7 @@ def _error(
     line, column = document.mark(path)
     where = dotted(path + missing)
     message = f"{where}: {explain(fault)}" if where else explain(fault)
-    hint = hint_of(fault, keys_at(model, loc[:-1]))
+    hint = hint_of(fault, model)
     return error(message, file=document.name, line=line, column=column, hint=hint)
 
 
@@ -225,8 +232,9 @@ def _describe(cause: yaml.YAMLError, text: str) -> tuple[str, Place]:
         return "a control character is not allowed", _place_at(text[: cause.position])
     marked = cast("yaml.MarkedYAMLError", cause)
     mark = marked.problem_mark
-    message = marked.problem or "not valid YAML"
-    return message, (mark.line + 1, mark.column + 1) if mark else (1, 1)
+    if _UNENDED in (marked.problem or "") and marked.context_mark:
+        mark = marked.context_mark  # where the quote is, not where the file ends
+    return plainly(marked.problem or ""), (mark.line + 1, mark.column + 1) if mark else (1, 1)
 
 
 def _place(node: yaml.Node) -> Place:
