@@ -12,6 +12,7 @@ from npuconv.model import query
 from npuconv.plan.shown import shown
 from npuconv.tuning.bounds import CUTTING, upper_bound
 from npuconv.tuning.exact import exact_ends
+from npuconv.tuning.flat import owners
 from npuconv.tuning.margins import OUTLOOK, widened
 from npuconv.tuning.readers import Reader, reader_of
 
@@ -47,6 +48,8 @@ class Demand:
         foreseen: lows and highs that many more samples would show, each [K].
         exact: lows and highs under which all values are integers, each [K]; None where there
             are none.
+        samples: the sample that each of these values is of [P], the same for all slots; None
+            where it is not, or where a sample has one.
         readers: convolutions that read it.
         host: whether the host reads it.
     """
@@ -60,6 +63,7 @@ class Demand:
     caps: NDArray[np.float64]
     foreseen: Ends
     exact: Ends | None = None
+    samples: NDArray[np.int64] | None = None
     readers: list[Reader] = field(default_factory=list)
     host: bool = False
 
@@ -151,6 +155,7 @@ def _demand(
         np.zeros(len(slots), bool),
         np.full(len(slots), np.inf),
         _extremes(group, channels, stats, rows, OUTLOOK, last),
+        samples=owners(rows, _places),
     )
 
 
@@ -173,11 +178,11 @@ def _extremes(
 
 
 def _values(rows: list[list[tuple[Statistics, int]]]) -> NDArray[np.float32]:
-    """As many values of every slot, spread over its members."""
-    width = max((sum(s.values.shape[1] for s, _ in row) for row in rows), default=1)
-    width = max(1, min(width, SPREAD))
+    """As many values of every slot, spread over its members; a 0 where there are none."""
+    most = max((sum(s.values.shape[1] for s, _ in row) for row in rows), default=1)
+    width = max(1, min(most, SPREAD))
     tensors = {id(s): s for row in rows for s, _ in row}
-    if len(tensors) == 1 and all(len(row) == 1 for row in rows):  # nearly always
+    if most and len(tensors) == 1 and all(len(row) == 1 for row in rows):  # nearly always
         (only,) = tensors.values()
         return only.values[[row[0][1] for row in rows]][:, _places(only.values.shape[1], width)]
     result = np.zeros((len(rows), width), np.float32)
@@ -190,9 +195,9 @@ def _values(rows: list[list[tuple[Statistics, int]]]) -> NDArray[np.float32]:
 
 
 @lru_cache(maxsize=64)
-def _places(length: int, width: int) -> NDArray[np.intp]:
+def _places(length: int, width: int = SPREAD) -> NDArray[np.intp]:
     """Which of so many values are taken, evenly spread."""
-    return np.linspace(0, length - 1, width).astype(np.intp)
+    return np.linspace(0, length - 1, min(length, width)).astype(np.intp)
 
 
 def _constrain(

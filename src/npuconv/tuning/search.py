@@ -9,13 +9,14 @@ values and W_c the weights that read it, plus what rounding the folded weights a
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from npuconv.quant.encoding import HIGHEST, LOWEST, scales_for
 from npuconv.quant.ranges import Counts, entropy_limit, percentile_limit
+from npuconv.tuning.flat import fitted
 from npuconv.tuning.readers import Reader, spread
 
 if TYPE_CHECKING:
@@ -65,7 +66,9 @@ def choose(demand: Demand, method: str) -> Choice:
         found = _judged(demand, "exact", *demand.exact)
         best = found if best is None or found.cost < best.cost else best
     assert best is not None
-    return best
+    if method not in _FREE or best.method == "exact":
+        return best
+    return replace(best, scales=fitted(demand, best.scales, best.zeros))
 
 
 def _methods(method: str) -> tuple[str, ...]:
