@@ -69,7 +69,7 @@ def test_merging_changes_nothing():
         ({"max_samples": 0}, ["'max_samples'", "at least 1"]),
         ({"seed": -1}, ["'seed'", "at least 0"]),
         ({"input_shape": {"x": ["a"]}}, ["'input_shape.x.0'", "whole number"]),
-        ({"preprocess": {"std": [1.0, 0.0]}}, ["'preprocess.std'", "divide by zero"]),
+        ({"preprocess": {"std": [1.0, 0.0]}}, ["'preprocess.std'", "above 0"]),
         ({"preprocess": {"crop": [1]}}, ["'preprocess.crop"]),
         ({"preprocess": {"mean": True}}, ["'preprocess.mean'", "must be a list, not true"]),
         ({"preprocess": "imagenet"}, ["'preprocess'", "as {preset: imagenet}, not 'imagenet'"]),
@@ -157,3 +157,19 @@ def test_other_faults(tmp_path, text, words):
 def test_no_such_file(tmp_path):
     """A missing file is named."""
     assert "gone.yaml: cannot read" in str(wrong(tmp_path / "gone.yaml"))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -101, 201])
+def test_goals_that_are_none(value):
+    """No SQNR is infinite or no number, and none of 200 dB is measured."""
+    with pytest.raises(UsageError, match="min_sqnr"):
+        make_options({"min_sqnr": value})
+
+
+@pytest.mark.parametrize(
+    "given", [{"std": [0]}, {"std": [-5]}, {"mean": [float("nan")]}, {"std": [float("inf")]}]
+)
+def test_pixels_are_not_divided_by_nothing(given):
+    """Nor by what turns them round, nor moved to where no number is."""
+    with pytest.raises(UsageError, match="preprocess"):
+        make_options({"preprocess": given})

@@ -85,6 +85,9 @@ class Options(Strict):
     )
     min_sqnr: float | None = Field(
         None,
+        ge=-100,
+        le=200,
+        allow_inf_nan=False,
         description="dB that the int8 model is to reach: layers run several times until it does, "
         "as far as --max-extra-macs allows; below it, the conversion fails",
     )
@@ -92,6 +95,7 @@ class Options(Strict):
         None,
         ge=0,
         le=1000,
+        allow_inf_nan=False,
         description="percent more multiplications that may be spent on accuracy; by default none, "
         "or up to 100 with --min-sqnr",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Literal, get_args
 
@@ -84,6 +85,13 @@ class Preprocess(Strict):
     @field_validator("std")
     @classmethod
     def _no_zero(cls, value: tuple[float, ...] | None) -> tuple[float, ...] | None:
-        if value is not None and 0.0 in value:
-            raise ValueError("a standard deviation of 0 would divide by zero")
+        if value is not None and min(value, default=1) <= 0:
+            raise ValueError(f"a standard deviation is above 0, not {min(value):g}")
+        return value
+
+    @field_validator("mean", "std")
+    @classmethod
+    def _finite(cls, value: tuple[float, ...] | None) -> tuple[float, ...] | None:
+        if value is not None and not all(map(math.isfinite, value)):
+            raise ValueError("must be finite numbers")
         return value

@@ -29,7 +29,7 @@ def spent(monkeypatch):
         work = SimpleNamespace(options=SimpleNamespace(max_extra_macs=100))
         monkeypatch.setattr(spending, "spend", lambda _terms, _macs, limit: {"layer": limit})
         monkeypatch.setattr(Market, "raw", simulated)
-        monkeypatch.setattr(Market, "shown", simulated)
+        monkeypatch.setattr(Market, "saturates", True)
         market = Market(work, None, Numbers({}, {}, {}), [], {"layer": 1}, [], 100)
         spend_most(market)
         return market.counts, market.after
@@ -54,3 +54,19 @@ def test_a_part_where_the_whole_does_harm(spent):
 
 def test_nothing_where_nothing_helps(spent):
     assert spent({100: 1.5, 75: 1.0, 50: 1.1, 25: 2.0, 10: 1.3, 5: 1.0}) == ({}, None)
+
+
+def test_most_samples_and_all_together(monkeypatch):
+    """What leaves less in most samples, but more in all of them together, is not bought."""
+    before = Noise(1.0, 1.0, (0.1, 0.1, 0.8))
+    after = {100: Noise(1.2, 1.0, (0.02, 0.02, 1.16)), 50: Noise(0.9, 1.0, (0.09, 0.09, 0.72))}
+    monkeypatch.setattr(spending, "spend", lambda _terms, _macs, limit: {"layer": limit})
+    monkeypatch.setattr(
+        Market, "raw", lambda _, counts: after.get(counts["layer"], before) if counts else before
+    )
+    monkeypatch.setattr(Market, "saturates", True)
+    work = SimpleNamespace(options=SimpleNamespace(max_extra_macs=100))
+    market = Market(work, None, Numbers({}, {}, {}), [], {"layer": 1}, [], 100)
+    spend_most(market)
+    assert market.counts == {"layer": 50}
+    assert (market.before, market.after, market.unsaturated) == (before, after[50], True)

@@ -23,6 +23,8 @@ def test_bought():
     rows = (Repeated(node="a", times=2, extra_macs=5), Repeated(node="b", times=3, extra_macs=4))
     text = bought(budget(repeated=rows, extra_macs=9, extra_percent=9.971, simulated_db=25.52))
     assert text == "2 layers repeated for 10.0 % more MACs: 19.6 dB -> 25.5 dB simulated"
+    text = bought(budget(repeated=rows, extra_macs=9, simulated_db=25.52, unsaturated=True))
+    assert text.endswith("19.6 dB -> 25.5 dB simulated, before what saturates the outputs")
 
 
 def test_nothing_bought():

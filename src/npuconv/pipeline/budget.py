@@ -105,6 +105,7 @@ def _report(options: Options, market: Market, nodes: tuple[schema.Repeated, ...]
         extra_percent=round(percent, 3),
         before_db=_db(market.before),
         simulated_db=_db(after),
+        unsaturated=market.unsaturated,
         repeated=nodes,
     )
 

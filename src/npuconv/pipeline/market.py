@@ -51,6 +51,7 @@ class Market:
         total: multiplications of all layers of the device.
         counts: what is bought.
         after: noise in the outputs then.
+        unsaturated: whether ``before`` and ``after`` are before anything saturates the outputs.
     """
 
     work: Legalized
@@ -62,6 +63,7 @@ class Market:
     total: int
     counts: Counts = field(default_factory=dict)
     after: Noise | None = None
+    unsaturated: bool = False
 
     @cached_property
     def before(self) -> Noise:
@@ -85,6 +87,12 @@ class Market:
         """The same before anything saturates it."""
         every, model = self._simulated(counts)
         return self._ends.noise(every, before_saturation(model))
+
+    @property
+    def saturates(self) -> bool:
+        """Whether outputs are saturated by something, and are not what they show."""
+        ends = before_saturation(self.proto)
+        return [o.name for o in ends.graph.output] != [o.name for o in self.proto.graph.output]
 
     @cached_property
     def _outputs(self) -> Judge:

@@ -20,20 +20,21 @@ def spend_most(market: Market) -> None:
     """Of the whole limit and parts of it what leaves least noise in a simulation.
 
     What is bought first is not always a part of what more would buy, and the noise of a layer
-    is an estimate: where it is wrong, less may bring more.
+    is an estimate: where it is wrong, less may bring more. What counts is most samples; all
+    together must not get worse by it. Both are looked at, and told, before anything saturates
+    the outputs: behind a Softmax one sample that tips over decides everything.
     """
     limit, before = market.limit(), market.raw({})
+    market.before, market.unsaturated = before, market.saturates
     least, tried = 1.0, [market.counts]
     for part in _PARTS:
         counts = spend(market.terms, market.macs, int(limit * part))
         if counts in tried:
             continue
         tried.append(counts)
-        ratio = market.raw(counts).ratio(before)
-        if ratio < least:
-            least, market.counts = ratio, counts
-    if market.counts:
-        market.after = market.shown(market.counts)
+        after = market.raw(counts)
+        if after.ratio(before) < least and after.noise < before.noise:
+            least, market.counts, market.after = after.ratio(before), counts, after
 
 
 def spend_enough(market: Market) -> None:
@@ -48,12 +49,12 @@ def spend_enough(market: Market) -> None:
         if counts == market.counts:
             return
         after = market.shown(counts)
-        if market.after is None or after.ratio(market.after) < 1:
+        if market.after is None or after.noise < market.after.noise:
             market.counts, market.after = counts, after
         if after.noise <= allowed:
             break
         share *= _CAUTION * allowed / after.noise
-    if market.after is not None and market.after.ratio(market.before) >= 1:
+    if market.after is not None and market.after.noise >= market.before.noise:
         market.counts, market.after = {}, None
 
 

@@ -23,9 +23,12 @@ class Budget(Part):
     extra_macs: int
     extra_percent: float = Field(description="of the device's MACs before")
     before_db: float | None = Field(
-        description="SQNR without it, simulated on the samples kept from calibration"
+        description="SQNR without it, simulated on the samples that decided what was bought"
     )
     simulated_db: float | None = Field(
         description="the same with it; what was measured in int8 is under accuracy"
+    )
+    unsaturated: bool = Field(
+        False, description="both are of the outputs before a Softmax or the like saturates them"
     )
     repeated: tuple[Repeated, ...] = ()

@@ -220,7 +220,8 @@ def bought(budget: Budget) -> str:
         return f"nothing bought: {_why_nothing(budget)}"
     layers = count(len(budget.repeated), "layer")
     change = f"{sqnr(budget.before_db, None)} -> {sqnr(budget.simulated_db, None)} simulated"
-    return f"{layers} repeated for {budget.extra_percent:.1f} % more MACs: {change}"
+    where = ", before what saturates the outputs" if budget.unsaturated else ""
+    return f"{layers} repeated for {budget.extra_percent:.1f} % more MACs: {change}{where}"
 
 
 def _why_nothing(budget: Budget) -> str:

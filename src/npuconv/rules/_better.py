@@ -75,6 +75,18 @@ def scaled(given: Normalization, ratio: float) -> list[Normalization]:
     ]
 
 
+def alike(given: Normalization, found: list[Normalization]) -> list[Normalization]:
+    """These, and what the same evidence speaks for.
+
+    That samples are not centred does not tell how far apart the model wants them: any that
+    is centred may be the right one.
+    """
+    centred = (SIGNED, IMAGENET, CENTRED)
+    if given not in _UNITS or not any(item in centred for item in found):
+        return found
+    return [*found, *(item for item in centred if item not in found and item != given)]
+
+
 def _step(item: Normalization) -> float:
     """Pixels that a difference of one stands for."""
     return sum(item.std) / len(item.std)

@@ -95,12 +95,13 @@ def _against_training(seen: Seen, first: Node) -> Violation | None:
 
 
 def _against_trials(seen: Seen, first: Node) -> Violation | None:
-    from npuconv.rules._better import better
+    from npuconv.rules._better import alike, better
 
     found = better(seen.trials) if seen.trials else None
     if found is None or seen.trials is None:
         return None
-    names, reason = found
+    tried, reason = found
+    names = alike(seen.trials.given, tried)
     return Violation(
         {"evidence": reason, "claim": _claim(seen, names)},
         value=seen.trials.given.name,
