@@ -7,6 +7,7 @@ import onnx
 import pytest
 
 from builders import Net, images
+from npuconv.errors import ModelError
 from npuconv.executor import RuntimeRefusedError
 from npuconv.pipeline.accuracy import Comparison, Layer, numbers
 from npuconv.pipeline.measured import Stats
@@ -195,3 +196,23 @@ def test_an_output_that_only_int8_makes_infinite():
     found = both.end_to_end(samples(), held_out=False)
     assert both.broken == ("y",)
     assert (found.sqnr_db, found.outputs[0].cosine) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        Layer("odd", "y", "q", [0.1, 0.2, 0.3]),
+        Layer("odd", "y", "q", 0.1, [1, 2, 3]),
+        Layer("odd", "y", "q", [0.1] * 4, [1, 2]),
+        Layer("odd", "y", "q", [0.1, 0.2], axis=7),
+        Layer("odd", "y", "z", 0.1),
+    ],
+)
+def test_scales_that_do_not_fit(layer):
+    """The metadata of a model may have been changed by anybody."""
+    net = Net(x=X).op("Relu", "x", to="y").op("Neg", "x", to="z")
+    scale, zero = net.constant(0.1), net.constant(np.asarray(0, np.int8))
+    net.op("QuantizeLinear", "y", scale, zero, to="q")
+    model = net.output("y").model()
+    with pytest.raises(ModelError, match=r"layer 'odd'.*convert the model again"):
+        Comparison(model, model, {}, [layer]).measure_layers(samples())

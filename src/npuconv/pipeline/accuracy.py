@@ -14,6 +14,7 @@ from onnx import helper
 
 from npuconv import executor
 from npuconv.emulate import as_float
+from npuconv.errors import ModelError
 from npuconv.model import store
 from npuconv.pipeline.accuracy_rows import summed_up
 from npuconv.pipeline.assemble import rounded
@@ -197,13 +198,29 @@ class Comparison:
 
 
 def numbers(layer: Layer, stored: Array) -> Array:
-    """What the integers of a layer's output stand for, laid out as in the float model."""
-    if layer.channels_last:
+    """What the integers of a layer's output stand for, laid out as in the float model.
+
+    Raises:
+        ModelError: they are no integers, or have other channels than are noted.
+    """
+    if layer.channels_last and stored.ndim > 1:
         stored = np.moveaxis(stored, -1, 1)
+    _check_fits(layer, stored)
     if np.size(layer.scale) == 1 and np.size(layer.zero_point) == 1:
         one = np.reshape(layer.scale, ()), np.reshape(layer.zero_point, ())
         return np.asarray(dequantize(stored, *one))
     return np.asarray(dequantize(stored, layer.scale, layer.zero_point, layer.axis))
+
+
+def _check_fits(layer: Layer, stored: Array) -> None:
+    counts = {np.size(layer.scale), np.size(layer.zero_point)} - {1}
+    channels = stored.shape[layer.axis] if 0 <= layer.axis < stored.ndim else 1
+    if stored.dtype.kind not in "iu" or counts - {channels}:
+        raise ModelError(
+            f"layer {layer.name!r}: {layer.stored!r} is {stored.dtype} of shape "
+            f"{list(stored.shape)}, but has {max(counts, default=1)} scales in the int8 model",
+            hint="its metadata does not fit it: convert the model again",
+        )
 
 
 def with_outputs(model: onnx.ModelProto, tensors: Iterable[str]) -> onnx.ModelProto:

@@ -137,7 +137,7 @@ def _run(opened: Opened, layers: list[DeviceLayer], samples: Samples) -> dict[st
     given = set(opened.inputs)
     names = list(dict.fromkeys(n for layer in layers for n in (layer.source, layer.result)))
     made = [name for name in names if name not in given]
-    units = boundary_scales(model)
+    units = boundary_scales(model, opened.name)
     parts: dict[str, list[Array]] = {name: [] for name in names}
     try:
         session = executor.Session(with_outputs(model, made))

@@ -89,7 +89,7 @@ class _Work:
         Raises:
             ModelError: one of the models does not run.
         """
-        scales = matching.scales(self.after.proto)
+        scales = matching.scales(self.after.proto, self.after.name)
         models = self.before.proto, self.after.proto
         try:
             both = Comparison(*models, scales, self.matches.layers)
