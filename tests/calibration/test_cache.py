@@ -164,6 +164,20 @@ def spoil(change):
     return apply
 
 
+def flipped(mark, offset, value):
+    """A function that changes a byte behind every such mark, as those of a zip's headers."""
+
+    def apply(path):
+        data = bytearray(path.read_bytes())
+        at = data.find(mark)
+        while at >= 0:
+            data[at + offset] = value
+            at = data.find(mark, at + 1)
+        path.write_bytes(data)
+
+    return apply
+
+
 def less(key):
     return spoil(lambda arrays: arrays.update({key: arrays[key][:-1]}))
 
@@ -179,6 +193,9 @@ def other(key, value):
         lambda path: path.write_bytes(path.read_bytes()[:-100]),
         lambda path: path.write_bytes(b""),
         lambda path: path.write_bytes(plain_array()),
+        flipped(b"PK\x01\x02", 10, 99),  # a compression that nobody knows
+        flipped(b"PK\x01\x02", 8, 1),  # encrypted
+        flipped(b"{'descr'", 0, ord("(")),  # a header that does not end
         spoil(lambda arrays: arrays.pop("means")),
         other("key", lambda _: np.asarray(["0" * 64], "S64")),
         other("prints", lambda prints: prints[::-1]),

@@ -180,3 +180,16 @@ def test_an_unknown_dimension_is_shown_as_a_question():
     model.graph.inputs[0].shape = [1, 3, None, -1]
     with pytest.raises(UsageError, match=r"the model says 1,3,\?,\?"):
         shapes.fix_inputs(model, {"x": (2, 3, 8, 8)})
+
+
+def test_types_that_numpy_does_not_have():
+    """What is open behind a bfloat16 is still worked out, and is no shape."""
+    net = Net(x=("N", 3, 8, 8)).op("Cast", to="b").op("Cast", "b", to="f")
+    proto = net.conv("f", (4, 3, 3, 3)).model()
+    for node, kind in zip(
+        proto.graph.node, (TensorProto.BFLOAT16, TensorProto.FLOAT), strict=False
+    ):
+        node.attribute.append(helper.make_attribute("to", kind))
+    model = read(proto)
+    shapes.infer_what_is_open(model)
+    assert out_shape(model, 2)[1:] == (4, 6, 6)

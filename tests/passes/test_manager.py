@@ -104,6 +104,18 @@ def test_a_pass_that_raises_is_named():
     assert isinstance(caught.value.__cause__, KeyError)
 
 
+def test_what_fails_behind_a_pass_names_it(monkeypatch):
+    """Sweeping, measuring and inferring is about what the pass has made."""
+
+    def crash(_model):
+        raise TypeError("no such type")
+
+    monkeypatch.setattr(_manager.shapes, "infer_what_is_open", crash)
+    item = throw_away("odd", lambda _model, _ctx: 1, infers=True)
+    with pytest.raises(InternalError, match="pass 'odd': TypeError: no such type"):
+        _manager.run_pass(relu(), item, context())
+
+
 def test_an_error_of_the_user_passes_through():
     """It is no bug."""
 

@@ -28,6 +28,9 @@ FIRES = [
     lambda: volume().model(),
     lambda: volume(x=("N", 4, 3, "H", "W"), weight=(6, 4, 3, 2, 2)).model(),
     lambda: volume(x=(1, 4, 6, 3, 5)).model(),
+    # channels that only the weights tell
+    lambda: volume(x=("N", "C", 3, 6, 5), weight=(6, 2, 3, 3, 3)).model(),
+    lambda: volume(x=(1, "C", 5, 6, 5), weight=(6, 2, 1, 3, 3)).model(),
     lambda: volume(x=(1, 4, 5, 6, 1), pads=[0, 0, 1, 0, 0, 1]).model(),
     lambda: volume(x=(1, 4, 5, 4, 4), dilations=[2, 1, 1]).model(),
     lambda: volume(x=(1, 4, 6, 4, 4), strides=[4, 1, 1], bias=False).model(),

@@ -28,6 +28,12 @@ def halves() -> Net:
     return net.output("even", "odd")
 
 
+def inner(prefix: str) -> Net:
+    """The rest of a shuffle, in a branch."""
+    net = Net(prefix=prefix).op("Transpose", "t0", perm=[0, 2, 1, 3, 4])
+    return net.reshape([1, 12, 5, 5])
+
+
 FIRES = [
     lambda: shuffle().op("Relu").model(),
     lambda: shuffle(groups=3).op("Relu").model(),
@@ -89,6 +95,18 @@ def test_shapes_that_are_not_true(op: str, attrs: dict):
     model = read(proto)
     (node,) = model.nodes(op)
     node.outputs[0].shape = [1, 6, 2, 5, 5]
+    assert run_pass(NAME, model, context()) == 0
+
+
+def test_the_rest_in_branches():
+    """What lies in an If whose shapes are known can be no more taken out of it."""
+    net = Net(x=(1, 12, 5, 5)).reshape([1, 2, 6, 5, 5])
+    net.last = "x"  # so that nothing else reads what the branches read
+    model = read(net.branch(inner("a"), inner("b")).model())
+    for node, path in model.walk():
+        if path:
+            dims = [1, 6, 2, 5, 5] if node.op == "Transpose" else [1, 12, 5, 5]
+            node.outputs[0].shape = dims
     assert run_pass(NAME, model, context()) == 0
 
 

@@ -7,8 +7,10 @@ import onnx
 import pytest
 
 from builders import Net, images
+from npuconv.errors import ModelError
 from npuconv.executor import RuntimeRefusedError
-from npuconv.pipeline.accuracy import Comparison, Layer, Stats, numbers
+from npuconv.pipeline.accuracy import Comparison, Layer, numbers
+from npuconv.pipeline.measured import Stats
 from npuconv.quant.qparams import quantize
 from npuconv.samples import Samples
 
@@ -172,3 +174,45 @@ def test_parts_of_an_output():
     assert [part.name for part in output.parts] == ["a", "b"]
     assert output.parts[0].sqnr_db is None
     assert output.parts[1].sqnr_db == pytest.approx(20, abs=0.01)
+
+
+def test_a_difference_from_what_is_no_number():
+    """It is without end, and does not vanish among others; what both have alike is none."""
+    stats = Stats()
+    stats.update([1.0, np.inf, np.nan], [1.5, np.inf, 2.0])
+    assert stats.max_abs_error == np.inf
+    stats = Stats()
+    stats.update([1.0, np.inf], [1.25, np.inf])
+    assert stats.max_abs_error == 0.25
+
+
+def test_an_output_that_only_int8_makes_infinite():
+    """It has no number, and is known by name."""
+    net = Net(x=X)
+    net.op("Mul", "x", net.constant(0.0)).op("Log", to="y").op("Abs", "x", to="z")
+    broken = net.output("y", "z").model()
+    net = Net(x=X).op("Abs", "x", to="y").op("Abs", "x", to="z").output("y", "z")
+    both = Comparison(net.model(), broken, {})
+    found = both.end_to_end(samples(), held_out=False)
+    assert both.broken == ("y",)
+    assert (found.sqnr_db, found.outputs[0].cosine) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        Layer("odd", "y", "q", [0.1, 0.2, 0.3]),
+        Layer("odd", "y", "q", 0.1, [1, 2, 3]),
+        Layer("odd", "y", "q", [0.1] * 4, [1, 2]),
+        Layer("odd", "y", "q", [0.1, 0.2], axis=7),
+        Layer("odd", "y", "z", 0.1),
+    ],
+)
+def test_scales_that_do_not_fit(layer):
+    """The metadata of a model may have been changed by anybody."""
+    net = Net(x=X).op("Relu", "x", to="y").op("Neg", "x", to="z")
+    scale, zero = net.constant(0.1), net.constant(np.asarray(0, np.int8))
+    net.op("QuantizeLinear", "y", scale, zero, to="q")
+    model = net.output("y").model()
+    with pytest.raises(ModelError, match=r"layer 'odd'.*convert the model again"):
+        Comparison(model, model, {}, [layer]).measure_layers(samples())

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper
 
 import npuconv
 from asserts import read
 from builders import Net, images
+from npuconv.errors import ModelError
 from npuconv.model import save
 from npuconv.pipeline.inputs import sample_inputs
 
@@ -117,3 +119,13 @@ def test_sound():
     """One long axis, where no image extent is long enough for the kernel."""
     net = Net(x=("N", 1, "t")).conv("x", (4, 1, 400), strides=[160])
     assert shape_of(net)[0] == (1, 1, 512)
+
+
+@pytest.mark.parametrize("kind", [TensorProto.BFLOAT16, TensorProto.FLOAT8E4M3FN])
+def test_a_type_that_numpy_does_not_have(kind):
+    """No array can be given for such an input: the model is to blame, and says which."""
+    proto = Net(x=(1, 3, 8, 8)).op("Cast", to="f").conv("f", (4, 3, 3, 3)).model()
+    proto.graph.node[0].attribute.append(helper.make_attribute("to", TensorProto.FLOAT))
+    proto.graph.input[0].type.tensor_type.elem_type = kind
+    with pytest.raises(ModelError, match=r"input 'x' is (bfloat16|float8).*export.*float32"):
+        npuconv.convert(proto)

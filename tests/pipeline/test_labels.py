@@ -54,6 +54,7 @@ def test_a_list_of_images(tmp_path, pictures):
     [
         ("l.tsv", "a.png\t1\nb.png\t2\n", "no class for 1 of 3 files: c.jpg"),
         ("l.tsv", "a.png\t1\nb.png two\n", "l.tsv:2: not FILE<TAB>CLASS: b.png two"),
+        ("l.tsv", "a.png\t1\na.png\t2\n", "l.tsv:2: a.png is of class 2, and of class 1 before"),
         ("l.csv", "a.png,1\nb.png\n", "l.csv:2: not FILE,CLASS: b.png"),
         ("l.json", "{}", "not a file of labels"),
         ("l.npy", "text", "l.npy"),
@@ -66,6 +67,34 @@ def test_files_that_cannot_be_used(tmp_path, pictures, name, content, message):
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(CalibrationError, match=re.escape(message)):
         read_labels(path, pictures)
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """Files of the same names in two folders, and a list of them."""
+    for name in ("a/0.png", "b/0.png", "b/1.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        Image.new("RGB", (4, 4)).save(tmp_path / name)
+    path = tmp_path / "list.txt"
+    path.write_text("a/0.png\nb/0.png\nb/1.png\n")
+    return path
+
+
+@pytest.mark.parametrize("top", ["", "./", "../{0}/"])
+def test_files_of_the_same_name(tmp_path, folders, top):
+    """The path tells them apart; a name alone does where there is one."""
+    (tmp_path / "l.tsv").write_text(
+        f"{top}b/0.png\t2\n{top}a/0.png\t1\n1.png\t3\n".format(tmp_path.name)
+    )
+    assert read_labels(tmp_path / "l.tsv", folders).tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("lines", ["0.png\t1", "b/0.png\t1", "x/0.png\t1\ny/0.png\t2"])
+def test_names_that_do_not_tell(tmp_path, folders, lines):
+    """No file gets the class of another one."""
+    (tmp_path / "l.tsv").write_text(f"{lines}\nb/1.png\t3\n")
+    with pytest.raises(CalibrationError, match=r"several files are called 0\.png.*of \S+a.0\.png"):
+        read_labels(tmp_path / "l.tsv", folders)
 
 
 def test_missing_files(tmp_path, pictures):

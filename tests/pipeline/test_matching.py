@@ -8,8 +8,31 @@ import numpy as np
 import pytest
 
 from int8_pairs import Y_STEP, explicit_model, float_model, integer_model
+from npuconv.errors import ModelError
 from npuconv.pipeline.accuracy import Layer
 from npuconv.pipeline.matching import KEY, match, record, scales
+
+ODD = [
+    {"scale": "abc"},
+    {"scale": -1.0},
+    {"scale": []},
+    {"scale": float("nan")},
+    {"scale": {"a": 1}},
+    {"zero_point": 2**40},
+    {"zero_point": 0.5},
+    {"axis": "x"},
+    {"axis": -9},
+    {"name": 1},
+    {"stored": ["c/int8"]},
+    {"channels_last": "no"},
+    {"more": 1},
+]
+
+
+def entry(**odd):
+    """A note about one layer, with something odd in it."""
+    usual = {"name": "conv", "tensor": "c", "stored": "c/int8", "scale": 0.1, "zero_point": 0}
+    return json.dumps([usual | odd])
 
 
 def test_by_name():
@@ -67,7 +90,9 @@ def test_layers_that_only_the_int8_model_has():
     assert (found.layers, found.unmatched) == ((), ("a",))
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1]", '[{"name": "x"}]'])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[1]", '[{"name": "x"}]', *(entry(**odd) for odd in ODD)]
+)
 def test_a_note_that_somebody_changed(text):
     """Nothing is guessed from it."""
     model = integer_model()
@@ -87,3 +112,21 @@ def test_scales_of_inputs_and_outputs():
     model = integer_model()
     model.metadata_props.add(key="npuconv.scale.x", value="0.5")
     assert scales(model) == {"x": 0.5}
+
+
+def test_what_is_usual_is_taken():
+    """Else the tests of what is odd would show nothing."""
+    model = integer_model()
+    model.metadata_props.add(key=KEY, value=entry())
+    assert len(match(float_model(), model).layers) == 1
+
+
+@pytest.mark.parametrize("text", ["abc", "", "nan", "inf", "-1", "0", "1e300"])
+def test_scales_that_are_none(text):
+    """Which of what model, and what to do."""
+    model = integer_model()
+    model.metadata_props.add(key="npuconv.scale.x", value=text)
+    with pytest.raises(
+        ModelError, match=r"m\.onnx: .*npuconv\.scale\.x = .*convert the model again"
+    ):
+        scales(model, "m.onnx")

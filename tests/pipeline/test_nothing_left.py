@@ -9,7 +9,7 @@ import pytest
 
 import npuconv
 from builders import Net
-from npuconv.pipeline.quantize import NOTHING_LEFT
+from npuconv.pipeline.warned import NOTHING_LEFT
 
 FLAT = Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3)).op("Relu").model()
 VOLUME = Net(x=(1, 4, 8, 8, 8)).conv("x", (4, 4, 3, 3, 3)).model()

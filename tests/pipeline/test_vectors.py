@@ -14,7 +14,7 @@ import npuconv
 from builders import Net, digits, images
 from int8_layers import needs_exact_runtime, random_case
 from int8_pairs import float_model, integer_model, samples
-from npuconv.errors import ModelError, OutputError, TargetError, UsageError
+from npuconv.errors import CalibrationError, ModelError, OutputError, TargetError, UsageError
 from npuconv.pipeline.device_layers import device_layers
 from npuconv.pipeline.vectors import vectors
 from npuconv.quant.device import Layer, accumulate, convolve
@@ -100,6 +100,26 @@ def test_layers_by_pattern(tmp_path):
     assert [row["name"] for row in some.manifest["layers"]] == ["a/conv 1", "a/conv 2"]
     with pytest.raises(UsageError, match=r"no layer is called 'c\*'; the first is 'a/conv 1'"):
         vectors(model, tmp_path / "x", None, layers="c*")
+
+
+def test_a_layer_whose_name_holds_brackets(tmp_path):
+    """A name is itself before it is a pattern."""
+    model = layers_model(tmp_path / "m.onnx", "a[0]", "a0")
+    found = vectors(model, tmp_path / "v", None, layers="a[0]")
+    assert [row["name"] for row in found.manifest["layers"]] == ["a[0]", "a0"]
+
+
+def test_samples_of_different_sizes(tmp_path):
+    """They cannot be written one after the other, and that is said."""
+    proto = onnx.load(layers_model(tmp_path / "m.onnx", "a"))
+    for axis in (2, 3):
+        proto.graph.input[0].type.tensor_type.shape.dim[axis].dim_param = f"d{axis}"
+    for info in (*proto.graph.value_info, *proto.graph.output):
+        info.type.tensor_type.ClearField("shape")
+    onnx.save(proto, tmp_path / "m.onnx")
+    data = [{"x": np.ones((1, 2, size, 4), np.float32)} for size in (4, 5)]
+    with pytest.raises(CalibrationError, match=r"different sizes.*\[1, 2, 4, 4\].*--samples 1"):
+        vectors(tmp_path / "m.onnx", tmp_path / "v", data, samples=2)
 
 
 @needs_exact_runtime

@@ -23,7 +23,13 @@ def plain():
     return Net(x=("N", 3, 8, 8)).conv("x", (4, 3, 3, 3), name="conv").model()
 
 
-FIRES = [small_rest]
+def log_of_zero():
+    """What is near 0 is 0 in int8, and has a logarithm in float alone."""
+    net = Net(x=("N", 3, 8, 8)).conv("x", (8, 3, 3, 3), name="conv")
+    return net.op("Abs").op("Log", to="y").model()
+
+
+FIRES = [small_rest, log_of_zero]
 SILENT = [plain, lambda: Net(x=("N", 1, 8, 8)).op("Relu").model()]
 
 
@@ -67,3 +73,11 @@ def test_an_output_of_zeros_says_nothing():
     model = net.op("Mul", net.last, net.constant(np.zeros(1, np.float32))).model()
     assert not findings(model, CODE)
     assert finding(model, CODE, min_sqnr=20).value == "no"
+
+
+def test_an_output_that_only_int8_makes_infinite():
+    """There is no number that could be too small, and it must not pass for that."""
+    found = finding(log_of_zero(), CODE)
+    assert found.severity == "warning"
+    assert found.message.endswith("samples; not finite, as the float model's are: 'y'")
+    assert finding(log_of_zero(), CODE, min_sqnr=10).severity == "error"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 
-from asserts import finding, findings
+from asserts import finding, findings, read
 from builders import Net
 from npuconv.diagnostics import Severity
+from npuconv.model import edit
+from npuconv.rules._reach import range_of
 
 CODE = "CAL004"
 X = ("N", 2, 8, 8)
@@ -62,3 +66,16 @@ def test_the_upper_bound_of_a_clip_counts():
         )
     model = net.op("Concat", "boxes", "scores", axis=2).model()
     assert not findings(model, CODE)
+
+
+def test_a_long_way_to_what_was_watched():
+    """Longer than calls can be nested."""
+    model = read(Net(x=X).op("Relu", to="y").model())
+    tensor = model.graph.outputs[0]
+    for number in range(3000):
+        tensor = edit.insert(
+            model, "MaxPool", [tensor], origin=model.nodes()[:1], name=f"p{number}"
+        )
+    stats = SimpleNamespace(lows=np.asarray([-3.0]), highs=np.asarray([2.0]))
+    found = range_of(tensor, SimpleNamespace(statistics={"x": stats}))
+    assert found == (0.0, 2.0)

@@ -84,12 +84,16 @@ def test_a_damaged_file_is_made_anew(photos, tmp_path, count):
     """What cannot be read, or is no image, is not trusted."""
     before = feeds(photos, cache=tmp_path / "cache")
     kept = sorted((tmp_path / "cache" / "images").glob("*.npy"))
+    whole = kept[0].read_bytes()
+    for damage in (whole[:8] + b"\x01" + whole[9:], whole.replace(b"'descr'", b"b'escr'")):
+        kept[0].write_bytes(damage)
+        feeds(photos, cache=tmp_path / "cache")
     kept[0].write_bytes(b"")
     kept[1].write_bytes(kept[1].read_bytes()[:100])
     np.save(kept[2], np.zeros(3))
     after = feeds(photos, cache=tmp_path / "cache")
     assert all((a == b).all() for a, b in zip(before, after, strict=True))
-    assert len(count) == 6
+    assert len(count) == 8
 
 
 def test_the_size_is_checked_all_the_same(photos, tmp_path):

@@ -23,11 +23,11 @@ from npuconv.errors import OutputError
 from npuconv.executor import RUNTIME
 from npuconv.model import store
 from npuconv.quant.statistics import Statistics
+from npuconv.samples.damage import UNREADABLE
 from npuconv.samples.feeds import Feed
 
 FORMAT = 2
 _DIGITS = 32  # of a digest, in file names
-_UNREADABLE = (OSError, ValueError, KeyError, EOFError, MemoryError, zipfile.BadZipFile)
 
 
 class Cache:
@@ -119,7 +119,7 @@ class Shelf:
     def _read(self, path: Path) -> Stored | None:
         try:
             return self._checked(path, _load(path))
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             self._cache.notes.append(f"{path.name} in the cache is ignored: {error}")
             return None
 

@@ -70,10 +70,11 @@ def consumers(tensor: Tensor) -> list[Node]:
 
 
 def sole_consumer(model: Model, tensor: Tensor) -> Node | None:
-    """The one node that reads the tensor, if no output of the model does."""
+    """The one node that reads the tensor, if no output of the model does, nor a subgraph."""
     if len(tensor.outputs) != 1 or model.is_output(tensor):
         return None
-    return tensor.outputs[0]
+    # What a branch reads may not run at all: nothing of it can be taken out of it.
+    return tensor.outputs[0] if model.is_top_level(tensor.outputs[0]) else None
 
 
 def shape(tensor: Tensor | None) -> tuple[int | str | None, ...] | None:

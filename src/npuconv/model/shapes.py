@@ -103,6 +103,8 @@ def _is_known(tensor: Tensor) -> bool:
 
 
 def _may_be_shape(tensor: Tensor) -> bool:
+    if isinstance(tensor.dtype, int):  # bfloat16 and the like, which numpy has no name for
+        return False
     return tensor.dtype is None or np.dtype(tensor.dtype).kind in "iub"
 
 

@@ -154,8 +154,11 @@ def _finish(node: Node, result: Tensor) -> None:
 
 
 def _dims(node: Node) -> list[int]:
-    """Extents of the input; the batch may be unknown, and is not used."""
-    return [d if isinstance(d, int) else 0 for d in query.shape(node.inputs[0]) or ()]
+    """Extents of the input, 0 where not known; channels are, as the weights tell them."""
+    win, dims = window(node), query.shape(node.inputs[0]) or ()
+    channels = win.in_channels if win is not None else None
+    known = [d if isinstance(d, int) else 0 for d in dims]
+    return [channels or 0 if axis == 1 else d for axis, d in enumerate(known)]
 
 
 def _out(node: Node) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from npuconv.errors import InternalError, NpuconvError
 from npuconv.model import shapes, verify
@@ -11,7 +11,7 @@ from npuconv.model.core import Model
 from npuconv.model.order import sweep
 from npuconv.passes import PASSES, Pass, Phase
 from npuconv.passes import _measure as measuring
-from npuconv.passes._context import PassContext
+from npuconv.passes._context import PassContext, RewriteRecord
 from npuconv.plan.costs import cost
 
 MAX_ROUNDS = 20
@@ -82,20 +82,25 @@ def run_pass(
     start = time.perf_counter()
     try:
         fired = item.function(model, ctx)
+        if not fired:
+            return 0
+        _settle(model, item, ctx.rewrites[first:])
     except (NpuconvError, MemoryError):  # too little memory is no bug
         raise
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
         raise InternalError(text, where=f"pass {item.name!r}") from error
-    if not fired:
-        return 0
-    if item.rewires:
-        sweep(model)
-        verify.check_model(model, after=item.name)
-    measuring.measure(ctx.rewrites[first:])
-    if item.infers:
-        shapes.infer_what_is_open(model)
     for record in ctx.rewrites[first:]:
         record.cost_after, record.made = cost(record.made), []
     after_pass(item, time.perf_counter() - start)
     return fired
+
+
+def _settle(model: Model, item: Pass, made: Sequence[RewriteRecord]) -> None:
+    """Sweep, verify, measure and infer what a pass has done."""
+    if item.rewires:
+        sweep(model)
+        verify.check_model(model, after=item.name)
+    measuring.measure(made)
+    if item.infers:
+        shapes.infer_what_is_open(model)

@@ -102,8 +102,8 @@ def _may_be_one(model: Model, start: Node, dims: tuple[int, ...], *, batch: bool
             return False
         if _is_like(found, dims):
             continue
-        readers = query.consumers(node.outputs[0])
-        if not readers or model.is_output(node.outputs[0]):
+        readers = _readers(model, node.outputs[0])
+        if not readers:
             return False
         waiting.extend(readers)
     return True
@@ -137,10 +137,15 @@ class _Walk:
         if order is not None:
             self.ends.append((result, order))
             return True
-        readers = query.consumers(result)
-        if not readers or self._model.is_output(result):
-            return False
-        return all(self.passes(reader, result, moved) for reader in readers)
+        readers = _readers(self._model, result)
+        return bool(readers) and all(self.passes(one, result, moved) for one in readers)
+
+
+def _readers(model: Model, tensor: Tensor) -> list[Node]:
+    """What reads it; nothing where that is not for all the nodes of the graph itself."""
+    readers = query.consumers(tensor)
+    inside = all(map(model.is_top_level, readers))
+    return readers if inside and not model.is_output(tensor) else []
 
 
 def _has_batch(tensor: Tensor) -> bool:

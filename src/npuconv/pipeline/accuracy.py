@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from onnx import helper
 
 from npuconv import executor
 from npuconv.emulate import as_float
+from npuconv.errors import ModelError
 from npuconv.model import store
 from npuconv.pipeline.accuracy_rows import summed_up
 from npuconv.pipeline.assemble import rounded
 from npuconv.pipeline.classes import class_axes
+from npuconv.pipeline.measured import Measured, Stats
 from npuconv.pipeline.parts import parts_of
-from npuconv.quant.metrics import ErrorStats
 from npuconv.quant.qparams import dequantize, quantize
 from npuconv.report import schema
 
@@ -42,32 +44,6 @@ class Layer:
     axis: int = 1  # of the channels in the float model
 
 
-class Stats(ErrorStats):
-    """Also the largest error of all."""
-
-    def __init__(self, class_axis: int | None = None) -> None:
-        super().__init__(class_axis)
-        self.max_abs_error: float | None = None
-
-    def update(self, reference: ArrayLike, other: ArrayLike) -> None:
-        """Add one sample; see ``ErrorStats``."""
-        super().update(reference, other)
-        f = np.asarray(reference, np.float64).reshape(-1)
-        with np.errstate(invalid="ignore"):
-            error = np.abs(f - np.asarray(other, np.float64).reshape(-1))
-        largest = float(error.max(initial=0.0))
-        self.max_abs_error = max(self.max_abs_error or 0.0, largest)
-
-
-@dataclass
-class Measured:
-    """Errors of the outputs over some samples, and of what they are put together from."""
-
-    outputs: dict[str, Stats]
-    total: Stats
-    parts: dict[str, dict[str, Stats]]
-
-
 class Comparison:
     """Both models, loaded once, with the outputs of all layers to look at.
 
@@ -79,6 +55,9 @@ class Comparison:
         int8_model: the converted model.
         scales: of inputs and outputs of the converted model that are int8 themselves.
         layers: what to compare besides the outputs.
+
+    Attributes:
+        broken: outputs that ``end_to_end`` has seen to be finite in the float model only.
 
     Raises:
         executor.RuntimeRefusedError: one of the models does not load.
@@ -93,6 +72,7 @@ class Comparison:
     ) -> None:
         made = {o for n in int8_model.graph.node for o in n.output}
         self.layers = [layer for layer in layers if layer.stored in made]
+        self.broken: tuple[str, ...] = ()
         self._models = float_model, int8_model
         self._scales = dict(scales or {})
         self._outputs = [o.name for o in float_model.graph.output]
@@ -119,6 +99,8 @@ class Comparison:
             executor.RuntimeRefusedError: one of the models does not run.
         """
         found = self.measure(samples)
+        stats = found.outputs.items()
+        self.broken = tuple(name for name, one in stats if one.sqnr_db == -math.inf)
         return summed_up(found, len(samples), held_out)
 
     def measure(
@@ -216,13 +198,29 @@ class Comparison:
 
 
 def numbers(layer: Layer, stored: Array) -> Array:
-    """What the integers of a layer's output stand for, laid out as in the float model."""
-    if layer.channels_last:
+    """What the integers of a layer's output stand for, laid out as in the float model.
+
+    Raises:
+        ModelError: they are no integers, or have other channels than are noted.
+    """
+    if layer.channels_last and stored.ndim > 1:
         stored = np.moveaxis(stored, -1, 1)
+    _check_fits(layer, stored)
     if np.size(layer.scale) == 1 and np.size(layer.zero_point) == 1:
         one = np.reshape(layer.scale, ()), np.reshape(layer.zero_point, ())
         return np.asarray(dequantize(stored, *one))
     return np.asarray(dequantize(stored, layer.scale, layer.zero_point, layer.axis))
+
+
+def _check_fits(layer: Layer, stored: Array) -> None:
+    counts = {np.size(layer.scale), np.size(layer.zero_point)} - {1}
+    channels = stored.shape[layer.axis] if 0 <= layer.axis < stored.ndim else 1
+    if stored.dtype.kind not in "iu" or counts - {channels}:
+        raise ModelError(
+            f"layer {layer.name!r}: {layer.stored!r} is {stored.dtype} of shape "
+            f"{list(stored.shape)}, but has {max(counts, default=1)} scales in the int8 model",
+            hint="its metadata does not fit it: convert the model again",
+        )
 
 
 def with_outputs(model: onnx.ModelProto, tensors: Iterable[str]) -> onnx.ModelProto:

@@ -9,7 +9,7 @@ from npuconv.pipeline.assemble import rounded
 from npuconv.report import schema
 
 if TYPE_CHECKING:
-    from npuconv.pipeline.accuracy import Measured
+    from npuconv.pipeline.measured import Measured
     from npuconv.quant.metrics import ErrorStats
 
 

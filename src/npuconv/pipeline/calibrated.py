@@ -63,14 +63,20 @@ def judge(
     work.timings.append(("judge", time.perf_counter() - start))
 
 
-def judge_result(work: Legalized, accuracy: Accuracy) -> None:
+def judge_result(work: Legalized, accuracy: Accuracy, broken: tuple[str, ...] = ()) -> None:
     """Add what the int8 model was measured to do to the findings.
+
+    Args:
+        work: what was converted; its findings grow.
+        accuracy: what was measured.
+        broken: outputs that are finite in the float model only.
 
     Raises:
         InternalError: a bug in a rule.
     """
     exact = accuracy.sqnr_db is None and accuracy.cosine is not None
-    measured = Measured(accuracy.sqnr_db, exact, accuracy.samples, tuple(_shown(accuracy)))
+    shown = tuple(_shown(accuracy))
+    measured = Measured(accuracy.sqnr_db, exact, accuracy.samples, shown, broken)
     rules = RuleContext(work.model, work.target, work.options, work.sheets, measured=measured)
     _add(work, _engine.lint(rules, at="measured"))
 

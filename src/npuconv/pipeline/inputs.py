@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from npuconv import executor
 from npuconv.config import Preprocess
+from npuconv.errors import ModelError
 from npuconv.model import query
 from npuconv.samples import InputSpec, open_samples
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     import onnx
 
     from npuconv.model.core import Model
+    from npuconv.model.types import Tensor
     from npuconv.samples import Source
 
 # Heights and widths that trained models take, most common first; 48 x 320 is a line of text.
@@ -35,13 +37,16 @@ def sample_inputs(
     Returns:
         The specs, and a sentence on extents that were assumed: only for synthetic
         samples, and only where the model leaves more than the batch open.
+
+    Raises:
+        ModelError: an input of a type that no sample can be made for.
     """
     shapes = [query.shape(t) for t in model.graph.inputs]
     # A name that the first axis of some input has is the batch wherever it stands.
     batches: set[int | str | None] = {d[0] for d in shapes if d and isinstance(d[0], str)}
     batches = batches if source is None else set()
     inputs = zip(model.graph.inputs, shapes, strict=True)
-    specs = [_spec(t.name, t.dtype, _without_batch(dims, batches)) for t, dims in inputs]
+    specs = [InputSpec(t.name, _kind(model, t), _without_batch(d, batches)) for t, d in inputs]
     if source is not None or not any(_open_axes(s) for s in specs):
         return specs, ""
     for candidate in _candidates(specs):
@@ -59,9 +64,15 @@ def _without_batch(
     return (*dims[:1], *(_BATCH if dim in batches else dim for dim in dims[1:]))
 
 
-def _spec(name: str, dtype: object, dims: tuple[int | str | None, ...] | None) -> InputSpec:
-    kind = np.dtype(dtype) if dtype is not None else np.dtype(np.float32)  # type: ignore[call-overload]
-    return InputSpec(name, kind, dims)
+def _kind(model: Model, tensor: Tensor) -> np.dtype[Any]:
+    if isinstance(tensor.dtype, int):
+        kind = query.dtype_name(tensor)
+        raise ModelError(
+            f"{model.name}: input {tensor.name!r} is {kind}, which numpy has no type for, so no "
+            "samples can be given",
+            hint="export the model in float32",
+        )
+    return np.dtype(np.float32 if tensor.dtype is None else tensor.dtype)
 
 
 def _open_axes(spec: InputSpec) -> list[int]:

@@ -88,13 +88,16 @@ def _rows(labels: Mapping[str, str], moved: list[tuple[str, int | None]]) -> Ite
 
 def _fits(model: Model, node: Node, pattern: str) -> bool:
     if not pattern.startswith(BY_OPERATOR):
-        return _matches(model.label(node), pattern)
+        return matches(model.label(node), pattern)
     operator = pattern.removeprefix(BY_OPERATOR)
-    return _matches(node.op, operator) or _matches(query.qualified(node), operator)
+    return matches(node.op, operator) or matches(query.qualified(node), operator)
 
 
-def _matches(name: str, pattern: str) -> bool:
-    """Names may hold brackets, which patterns read as choices of letters."""
+def matches(name: str, pattern: str) -> bool:
+    """Whether a name is a pattern, or fits it.
+
+    Names may hold brackets, which patterns read as choices of letters.
+    """
     return name == pattern or fnmatchcase(name, pattern)
 
 

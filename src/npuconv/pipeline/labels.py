@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from npuconv.errors import CalibrationError
+from npuconv.pipeline.label_names import Names
 from npuconv.samples.arrays import UNNAMED
 from npuconv.samples.reading import IMAGES, list_directory, read_file, read_list, read_text
 
@@ -25,7 +26,8 @@ def read_labels(path: str | Path, data: str | Path | None) -> Labels:
 
     Args:
         path: .npy; .npz with the key ``y`` or ``labels``; for images a .tsv or .csv with a
-            file name and a class in each line.
+            file name and a class in each line; with as much of the path as tells files of
+            the same name apart.
         data: the samples, as given on the command line.
 
     Raises:
@@ -83,11 +85,17 @@ def _table(file: Path) -> dict[str, int]:
         if not row or row[0].startswith("#"):
             continue
         try:
-            found[row[0].strip()] = int(row[1])
+            name, label = row[0].strip(), int(row[1])
         except (IndexError, ValueError):
             if number > 1:
                 wanted = "FILE,CLASS" if separator == "," else "FILE<TAB>CLASS"
                 raise CalibrationError(f"{file}:{number}: not {wanted}: {','.join(row)}") from None
+            continue
+        if found.setdefault(name, label) != label:
+            raise CalibrationError(
+                f"{file}:{number}: {name} is of class {label}, and of class {found[name]} before",
+                hint="give each file one line",
+            )
     return found
 
 
@@ -99,14 +107,15 @@ def _rows(file: Path, text: str, separator: str) -> Iterator[list[str]]:
 
 
 def _in_order(file: Path, table: dict[str, int], images: Sequence[Path]) -> Labels:
-    by_name = {Path(name).name: label for name, label in table.items()}
-    missing = [image.name for image in images if image.name not in by_name]
+    lines = Names(file, table, images)
+    found = [lines.of(image) for image in images]
+    missing = [image.name for image, name in zip(images, found, strict=True) if name is None]
     if missing:
         some = ", ".join(missing[:_NAMED]) + (", ..." if len(missing) > _NAMED else "")
         raise CalibrationError(
             f"{file}: no class for {len(missing)} of {len(images)} files: {some}"
         )
-    return np.asarray([by_name[image.name] for image in images], np.int64)
+    return np.asarray([table[name] for name in found if name is not None], np.int64)
 
 
 class Score:

@@ -10,15 +10,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import onnx
 from onnx import numpy_helper
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from npuconv.errors import ModelError
 from npuconv.pipeline.accuracy import Layer
 
 KEY = "npuconv.layers"  # of the model's metadata
+_PREFIX = "npuconv.scale."  # of the names of inputs and outputs there
 # What quantizers append to the name of a float tensor to call its integers.
 _ENDINGS = ("/int8", "_quantized", "_QuantizeLinear_Output")
 _ACTIVATIONS = ("Relu", "Clip")
@@ -28,6 +31,29 @@ _LAYERS = {"Conv", "ConvTranspose", "Gemm", "MatMul", "QLinearConv", "QLinearMat
 def record(layers: Iterable[Layer]) -> str:
     """The layers of a converted model, for its metadata."""
     return json.dumps([_entry(layer) for layer in layers], separators=(",", ":"))
+
+
+_Scale = Annotated[float, Field(gt=0, le=float(np.finfo(np.float32).max), allow_inf_nan=False)]
+_Zero = Annotated[int, Field(ge=-(2**31), lt=2**31)]
+
+
+class _Entry(BaseModel):
+    """A layer as it is noted."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    name: str
+    tensor: str
+    stored: str
+    scale: _Scale | Annotated[list[_Scale], Field(min_length=1)]
+    zero_point: _Zero | Annotated[list[_Zero], Field(min_length=1)] = 0
+    note: str = ""
+    channels_last: bool = False
+    axis: Annotated[int, Field(ge=0)] = 1
+
+
+_ENTRIES = TypeAdapter(list[_Entry])
+_SCALE = TypeAdapter(_Scale)
 
 
 def _entry(layer: Layer) -> dict[str, Any]:
@@ -81,8 +107,8 @@ def match(float_model: onnx.ModelProto, int8_model: onnx.ModelProto) -> Matches:
 def _recorded(text: str) -> list[Layer]:
     """What npuconv noted; nothing where somebody else has changed it, or it is too old."""
     try:
-        return [Layer(**entry) for entry in json.loads(text)]
-    except (ValueError, TypeError):
+        return [Layer(**entry.model_dump()) for entry in _ENTRIES.validate_json(text)]
+    except ValueError:
         return []
 
 
@@ -150,8 +176,25 @@ def _float_name(stored: str) -> str:
     return next((stored.removesuffix(e) for e in _ENDINGS if stored.endswith(e)), stored)
 
 
-def scales(model: onnx.ModelProto) -> Mapping[str, float]:
-    """Scales of int8 inputs and outputs, as ``convert --io int8`` notes them."""
-    prefix = "npuconv.scale."
-    entries = {e.key: e.value for e in model.metadata_props if e.key.startswith(prefix)}
-    return {key.removeprefix(prefix): float(text) for key, text in entries.items()}
+def scales(model: onnx.ModelProto, name: str = "the model") -> Mapping[str, float]:
+    """Scales of int8 inputs and outputs, as ``convert --io int8`` notes them.
+
+    Args:
+        model: with the notes in its metadata.
+        name: of the model, for messages.
+
+    Raises:
+        ModelError: what is noted is no scale.
+    """
+    entries = {e.key: e.value for e in model.metadata_props if e.key.startswith(_PREFIX)}
+    return {key.removeprefix(_PREFIX): _scale(name, key, text) for key, text in entries.items()}
+
+
+def _scale(name: str, key: str, text: str) -> float:
+    try:
+        return _SCALE.validate_python(float(text))
+    except ValueError:
+        raise ModelError(
+            f"{name}: its metadata says {key} = {text[:40]!r}, which is no scale",
+            hint="somebody has changed it: convert the model again",
+        ) from None

@@ -105,8 +105,9 @@ def choose_samples(
     """
     before, after = pair
     model = load.load(before.proto)
+    stored = scales(before.proto, before.name)
     for tensor in model.graph.inputs:
-        if tensor.name in scales(before.proto):  # samples are numbers, whatever it takes
+        if tensor.name in stored:  # samples are numbers, whatever it takes
             tensor.dtype = np.dtype(np.float32)
     fixed = {n: tuple(map(int, dims)) for n, dims in after.inputs.items() if dims and all(dims)}  # type: ignore[arg-type]
     shapes.fix_inputs(model, {**fixed, **options.input_shape})

@@ -11,9 +11,9 @@ import onnx
 
 from npuconv import emit, executor
 from npuconv.errors import InternalError, ModelError
-from npuconv.model import query, save
+from npuconv.model import save
 from npuconv.passes import Phase, _manager
-from npuconv.pipeline import accuracy, aligning, matching, padding, ranges, tune
+from npuconv.pipeline import accuracy, aligning, matching, padding, ranges, tune, warned
 from npuconv.pipeline.assemble import describe
 from npuconv.pipeline.budget import buy
 from npuconv.pipeline.calibrated import judge, judge_result
@@ -29,11 +29,6 @@ if TYPE_CHECKING:
     from npuconv.samples import Feed, Source
 
 HELD_OUT_SHARE, HELD_OUT_MAX = 8, 8  # one sample in eight, eight at most, stay out
-SYNTHETIC = (
-    "accuracy is unproven, calibrated on synthetic inputs: 10 to 30 dB are usually lost; "
-    "give --calibration with a handful of real inputs"
-)
-NOTHING_LEFT = "the device runs none of it: no convolution is left for the device, all stays float"
 
 
 @dataclass
@@ -70,8 +65,8 @@ def quantize(work: Legalized, source: Source, progress: Progress) -> Quantized:
         format=form.name, method="none", samples=0, source="none", synthetic=False
     )
     unused = (f"--format {form.name} needs no samples: those given are not used",)
-    warnings = (unused if source is not None else ()) + _still_float(work)
-    warnings = (*_nothing_left(work), *warnings)
+    warnings = (unused if source is not None else ()) + warned.still_float(work)
+    warnings = (*warned.nothing_left(work), *warnings)
     return Quantized(proto, unscaled if form.phases else None, warnings=warnings)
 
 
@@ -100,8 +95,8 @@ def _with_samples(
     _hand_over(work, found)
     _run(work, form)
     proto = save.to_proto(work.model, _metadata(work))
-    measured, rows = _compare(work, float_proto, proto, judges, kept is not None, layers)
-    judge_result(work, measured)
+    measured, rows, broken = _compare(work, float_proto, proto, judges, kept is not None, layers)
+    judge_result(work, measured, broken)
     proto.metadata_props.add(key=matching.KEY, value=matching.record(stored(work, layers)))
     report = schema.Quantization(
         format=form.name,
@@ -113,8 +108,10 @@ def _with_samples(
         layers=with_shares(rows, layers, costs, found.chosen.labels, weights),
         budget=budget,
     )
-    warnings = _nothing_left(work) or _warnings(samples, assumed, measured, kept is not None)
-    return Quantized(proto, report, measured, (*warnings, *_still_float(work), *found.notes))
+    warnings = warned.nothing_left(work) or warned.about_samples(
+        samples, assumed, measured, kept is not None
+    )
+    return Quantized(proto, report, measured, (*warnings, *warned.still_float(work), *found.notes))
 
 
 def _deciding(
@@ -170,7 +167,8 @@ def _compare(
     samples: Samples,
     held_out: bool,
     layers: list[Layer],
-) -> tuple[schema.Accuracy, tuple[schema.LayerQuant, ...]]:
+) -> tuple[schema.Accuracy, tuple[schema.LayerQuant, ...], tuple[str, ...]]:
+    """How far outputs and layers are off, and the outputs that only int8 makes not finite."""
     start = time.perf_counter()
     try:
         both = accuracy.Comparison(float_proto, proto, work.model.scales, stored(work, layers))
@@ -179,7 +177,7 @@ def _compare(
         _blame_source(float_proto, work.model.name, samples[0])
         raise InternalError(f"the result does not run: {error}", where="emit") from None
     work.timings.append(("compare", time.perf_counter() - start))
-    return found, rows
+    return found, rows, both.broken
 
 
 def _check_loads(proto: onnx.ModelProto, before: onnx.ModelProto, name: str) -> None:
@@ -200,36 +198,6 @@ def _blame_source(before: onnx.ModelProto, name: str, feed: Feed | None = None) 
     except executor.RuntimeRefusedError as error:
         verb = "run" if feed is not None else "load"
         raise ModelError(f"{name}: onnxruntime does not {verb} it: {error}") from None
-
-
-def _warnings(
-    samples: Samples, assumed: str, found: schema.Accuracy, held_out: bool
-) -> tuple[str, ...]:
-    warnings = []
-    if samples.synthetic:
-        warnings.append(SYNTHETIC)
-    if assumed:
-        warnings.append(assumed)
-    if found.cosine is None:
-        warnings.append("an output is all zeros or not finite")
-    if not held_out and not samples.synthetic:
-        warnings.append("too few samples to keep some apart: measured on those calibrated with")
-    warnings.extend(samples.notes)
-    return tuple(warnings)
-
-
-def _nothing_left(work: Legalized) -> tuple[str, ...]:
-    """Where nothing is rounded, it does not matter how good the samples are."""
-    return () if work.plan.device else (NOTHING_LEFT,)
-
-
-def _still_float(work: Legalized) -> tuple[str, ...]:
-    """What ``io=int8`` could not make int8: the host reads or makes it."""
-    tensors = [*work.model.graph.inputs, *work.model.graph.outputs]
-    names = [t.name for t in tensors if query.dtype_name(t).startswith("float")]
-    if work.options.io != "int8" or not names:
-        return ()
-    return (f"some inputs or outputs stay float: {', '.join(names)}",)
 
 
 def _metadata(work: Legalized) -> dict[str, str]:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import fnmatch
 import hashlib
-import io
 import json
-import re
-import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,11 +14,13 @@ from numpy.typing import NDArray
 
 from npuconv import executor, files
 from npuconv.config import make_options
-from npuconv.errors import ModelError, OutputError, TargetError, UsageError
+from npuconv.errors import CalibrationError, ModelError, OutputError, TargetError, UsageError
 from npuconv.pipeline.accuracy import with_outputs
 from npuconv.pipeline.device_layers import DeviceLayer, device_layers, shifts
+from npuconv.pipeline.kept import matches
 from npuconv.pipeline.matching import scales as boundary_scales
 from npuconv.pipeline.pairs import Opened, choose_samples, open_model
+from npuconv.pipeline.vector_files import file_names, npz
 from npuconv.quant.qparams import quantize
 from npuconv.target import Target
 
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 Progress = Callable[[str, int, int], None]
 SCHEMA_VERSION = 1
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip file can say: no clock in the bytes
 
 
 @dataclass(frozen=True)
@@ -88,7 +85,7 @@ def vectors(
     folder = _folder(directory)
     rows = []
     values = _run(opened, chosen, found)
-    for number, (layer, name) in enumerate(zip(chosen, _file_names(chosen), strict=True)):
+    for number, (layer, name) in enumerate(zip(chosen, file_names(chosen), strict=True)):
         x, theirs = values[layer.source], values[layer.result]
         rows.append(_write(layer, folder, name, x, theirs, chip.activations.requantize))
         progress("vectors", number + 1, len(chosen))
@@ -105,7 +102,7 @@ def _chosen(opened: Opened, pattern: str) -> list[DeviceLayer]:
             f"{opened.name}: has no QLinearConv with constant scales",
             hint="npuconv convert writes one with --format qoperator",
         )
-    found = [layer for layer in there if fnmatch.fnmatchcase(layer.name, pattern)]
+    found = [layer for layer in there if matches(layer.name, pattern)]
     if not found:
         raise UsageError(f"no layer is called {pattern!r}; the first is {there[0].name!r}")
     return found
@@ -137,7 +134,7 @@ def _run(opened: Opened, layers: list[DeviceLayer], samples: Samples) -> dict[st
     given = set(opened.inputs)
     names = list(dict.fromkeys(n for layer in layers for n in (layer.source, layer.result)))
     made = [name for name in names if name not in given]
-    units = boundary_scales(model)
+    units = boundary_scales(model, opened.name)
     parts: dict[str, list[Array]] = {name: [] for name in names}
     try:
         session = executor.Session(with_outputs(model, made))
@@ -148,14 +145,19 @@ def _run(opened: Opened, layers: list[DeviceLayer], samples: Samples) -> dict[st
                 parts[name].append(found[name])
     except executor.RuntimeRefusedError as error:
         raise ModelError(f"{opened.name}: onnxruntime does not run it: {error}") from None
-    return {name: np.concatenate(values) for name, values in parts.items()}
+    return {name: _joined(name, values) for name, values in parts.items()}
 
 
-def _file_names(layers: list[DeviceLayer]) -> Iterator[str]:
-    """``003_features_dw.npz``: in order, and safe on any system."""
-    for number, layer in enumerate(layers):
-        stem = re.sub(r"[^\w.-]+", "_", layer.name, flags=re.ASCII).strip("._")[:80]
-        yield f"{number:03}_{stem}.npz" if stem else f"{number:03}.npz"
+def _joined(name: str, values: list[Array]) -> Array:
+    """One sample after the other, which takes samples of one size."""
+    for value in values:
+        if value.shape[1:] != values[0].shape[1:]:
+            raise CalibrationError(
+                f"samples of different sizes: {name!r} has shape {list(values[0].shape)} with one "
+                f"and {list(value.shape)} with another",
+                hint="give samples of one size, or --samples 1",
+            )
+    return np.concatenate(values)
 
 
 def _write(
@@ -169,7 +171,7 @@ def _write(
     if how.kind == "shift":
         found = shifts(layer, how)
         arrays |= {"multiplier": found.multiplier, "shift": found.shift}
-    data = _npz(arrays)
+    data = npz(arrays)
     files.write(folder / name, data)
     return {
         "name": layer.name,
@@ -203,19 +205,6 @@ def _numbers(values: Array) -> Any:
         return values.tolist()
     listed = [float(str(value)) for value in values.reshape(-1)]
     return listed[0] if values.ndim == 0 else listed
-
-
-def _npz(arrays: dict[str, Array]) -> bytes:
-    """As ``np.savez_compressed``, but the same arrays give the same bytes."""
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
-        for key, array in sorted(arrays.items()):
-            part = io.BytesIO()
-            np.lib.format.write_array(part, np.ascontiguousarray(array).reshape(array.shape))
-            entry = zipfile.ZipInfo(f"{key}.npy", _EPOCH)
-            entry.compress_type, entry.create_system = zipfile.ZIP_DEFLATED, 3  # on any system
-            archive.writestr(entry, part.getvalue())
-    return stream.getvalue()
 
 
 def _manifest(

@@ -13,9 +13,10 @@ from npuconv import executor
 from npuconv.config import make_options
 from npuconv.errors import ModelError
 from npuconv.pipeline import matching
-from npuconv.pipeline.accuracy import Comparison, Layer, Measured, Stats
+from npuconv.pipeline.accuracy import Comparison, Layer
 from npuconv.pipeline.assemble import rounded
 from npuconv.pipeline.labels import Score, read_labels
+from npuconv.pipeline.measured import Measured, Stats
 from npuconv.pipeline.pairs import Opened, check_interface, choose_samples, open_model, rows
 from npuconv.report import schema_verify as schema
 from npuconv.report.schema import Tool
@@ -88,7 +89,7 @@ class _Work:
         Raises:
             ModelError: one of the models does not run.
         """
-        scales = matching.scales(self.after.proto)
+        scales = matching.scales(self.after.proto, self.after.name)
         models = self.before.proto, self.after.proto
         try:
             both = Comparison(*models, scales, self.matches.layers)

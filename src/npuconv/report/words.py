@@ -176,8 +176,10 @@ def output_rows(accuracy: Accuracy) -> list[tuple[str, bool, str, str, str]]:
 
 
 def _measured(one: OutputAccuracy | PartAccuracy) -> str:
-    """The SQNR of what always was measured."""
-    return "exact" if one.sqnr_db is None else sqnr(one.sqnr_db, one.cosine)
+    """The SQNR of what always was measured; without a cosine there is none to tell."""
+    if one.sqnr_db is None and one.cosine is None:
+        return "zeros or not finite"
+    return sqnr(one.sqnr_db, one.cosine)
 
 
 def ratio(value: float | None) -> str:

@@ -119,6 +119,8 @@ def _times(number: float) -> str:
 
 def _moves(trials: Trials, name: Normalization, given: Behaviour, other: Behaviour) -> bool:
     """Whether the samples lie beside what the model was centred on, not at another scale."""
+    if min(given.level, other.level) <= 0:
+        return False  # the first layer makes zeros of all, and tells nothing
     gain, nearer = given.offset - other.offset, math.log(given.level / other.level)
     if name == UNIT:
         return gain > 0.0 and nearer > 0.3

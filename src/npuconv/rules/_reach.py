@@ -34,14 +34,23 @@ class Range(NamedTuple):
 
 def range_of(tensor: Tensor, seen: Seen) -> Range | None:
     """The range of an int8 tensor: watched itself, or made from one that was."""
-    stats = seen.statistics.get(tensor.name)
-    if stats is not None:
-        return Range(float(stats.lows.min()), float(stats.highs.max()))
+    way: list[Tensor] = []  # a loop, as the way may be longer than calls can be nested
+    while (stats := seen.statistics.get(tensor.name)) is None:
+        node = query.producer(tensor)
+        if node is None or not len(node.inputs):
+            return None
+        way.append(tensor)
+        tensor = node.inputs[0]
+    found: Range | None = Range(float(stats.lows.min()), float(stats.highs.max()))
+    while way and found is not None:
+        found = _behind(way.pop(), found)
+    return found
+
+
+def _behind(tensor: Tensor, before: Range) -> Range | None:
+    """The range of what a node makes of a range; None where it may be any."""
     node = query.producer(tensor)
-    if node is None or not len(node.inputs):
-        return None
-    before = range_of(node.inputs[0], seen)
-    if before is None or node.op in _SAME_EXTREMES:
+    if node is None or node.op in _SAME_EXTREMES:
         return before
     if node.op == "Relu":
         return Range(max(before.low, 0.0), max(before.high, 0.0))

@@ -57,12 +57,14 @@ class Measured:
         is_exact: whether nothing differs.
         samples: how many it was measured on.
         shown: outputs and their parts, where these have an error that is a number.
+        broken: outputs that are finite in the float model, and not in the int8 model.
     """
 
     sqnr_db: float | None
     is_exact: bool
     samples: int
     shown: tuple[Shown, ...] = ()
+    broken: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,8 @@ def accuracy_too_low(model: Model, ctx: RuleContext) -> Iterator[Violation]:
     What it checks:
         The SQNR of all outputs together, measured on samples that were kept from
         calibration where there are enough of them. Below what `--min-sqnr` asks for it is
-        an error. Where nothing is asked for, below 15 dB is a warning.
+        an error. Where nothing is asked for, below 15 dB is a warning, and so is an output
+        that is infinite or no number, where that of the float model is finite.
 
     Why it matters:
         At 15 dB the noise has 3 % of the power of the signal: classes change, and boxes
@@ -54,7 +55,9 @@ def accuracy_too_low(model: Model, ctx: RuleContext) -> Iterator[Violation]:
     """
     del model
     seen, goal = ctx.measured, ctx.options.min_sqnr
-    if seen is None or seen.is_exact or (goal is None and seen.sqnr_db is None):
+    if seen is None or seen.is_exact:
+        return
+    if goal is None and seen.sqnr_db is None and not seen.broken:
         return
     least = POOR_DB if goal is None else goal
     if seen.sqnr_db is not None and seen.sqnr_db >= least:
@@ -62,6 +65,9 @@ def accuracy_too_low(model: Model, ctx: RuleContext) -> Iterator[Violation]:
     value = "no" if seen.sqnr_db is None else f"{seen.sqnr_db:.1f} dB"
     limit = f"{least:g} dB"
     wanted = f"below {limit} is poor" if goal is None else f"--min-sqnr asks for {limit}"
+    if seen.broken:
+        names = ", ".join(map(repr, seen.broken))
+        wanted = f"not finite, as the float model's are: {names}"
     yield Violation(
         {"measured": value, "samples": seen.samples, "wanted": wanted},
         value=value,

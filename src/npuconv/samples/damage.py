@@ -13,18 +13,11 @@ from pathlib import Path
 
 from npuconv.errors import CalibrationError
 
-_NOT_READ = (
-    *(
-        OSError,
-        OverflowError,
-        ValueError,
-        EOFError,
-        KeyError,
-        MemoryError,
-        RuntimeError,
-        struct.error,
-    ),
-    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, tokenize.TokenError, SyntaxError),
+# All that numpy and zipfile are known to raise for an array file with a few bits changed.
+UNREADABLE = (
+    *(OSError, OverflowError, ValueError, EOFError, LookupError, MemoryError, RuntimeError),
+    *(TypeError, AttributeError, SyntaxError, tokenize.TokenError, struct.error),
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError),
 )
 
 
@@ -37,7 +30,7 @@ def explained(file: Path) -> Iterator[None]:
     """
     try:
         yield
-    except _NOT_READ as error:
+    except UNREADABLE as error:
         raise CalibrationError(f"{file}: {_cause(error)}") from None
 
 

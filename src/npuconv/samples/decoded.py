@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from npuconv import files
 from npuconv.errors import OutputError
+from npuconv.samples.damage import UNREADABLE
 
 Pixels = NDArray[np.uint8]  # [H,W] or [H,W,C]
 
@@ -85,7 +86,7 @@ class Decoded:
 def _read(path: Path) -> Pixels | None:
     try:
         found = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
+    except UNREADABLE:
         return None
     return found if isinstance(found, np.ndarray) and found.dtype == np.uint8 else None
 
