@@ -97,6 +97,14 @@ def test_an_interval_for_the_other(right, wrong):
     assert not said(folded(*right), ways.popitem()[1])
 
 
+def test_what_is_centred_is_not_told_apart():
+    """0..1 for a model that wants what is centred: at which scale, nothing says."""
+    text = said(folded(0.0, 0.58), PIXELS / 255)
+    for way in ("--preprocess signed", "--preprocess imagenet", "--mean 123.68,116.78,103.94"):
+        assert way in text
+    assert "--mean" not in said(folded(0.5, 0.29), PIXELS / 127.5 - 1)
+
+
 def test_made_up_samples_are_not_judged():
     """Nobody says they are like those of training."""
     from npuconv import convert
