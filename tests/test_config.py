@@ -173,3 +173,14 @@ def test_pixels_are_not_divided_by_nothing(given):
     """Nor by what turns them round, nor moved to where no number is."""
     with pytest.raises(UsageError, match="preprocess"):
         make_options({"preprocess": given})
+
+
+def test_what_was_asked_for_in_one_phrase():
+    """As a report says it."""
+    assert Preprocess().said == ""
+    assert Preprocess(preset="imagenet", resize=256, crop=224).said == (
+        "imagenet, resize 256, crop 224 224"
+    )
+    assert Preprocess(mean=(103.94, 117), std=58, color="bgr").said == (
+        "mean 103.94 117, std 58, color bgr"
+    )

@@ -26,6 +26,10 @@ def _or_one(kind: str) -> Callable[[dict[str, Any]], None]:
     return add
 
 
+def _short(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -63,6 +67,17 @@ class Preprocess(Strict):
     )
     color: Literal["rgb", "bgr", "gray"] = Field("rgb", description="channel order")
     layout: Literal["nchw", "nhwc"] = Field("nchw", description="layout of the model input")
+
+    @property
+    def said(self) -> str:
+        """What was asked for, in one phrase: ``imagenet, resize 256, color bgr``."""
+        given = self.model_dump(exclude_defaults=True)
+        preset = given.pop("preset", None)
+        shown = {
+            key: value if isinstance(value, tuple) else (value,) for key, value in given.items()
+        }
+        parts = (f"{key} {' '.join(map(_short, values))}" for key, values in shown.items())
+        return ", ".join((*filter(None, (preset,)), *parts))
 
     @model_validator(mode="before")
     @classmethod

@@ -50,6 +50,13 @@ def test_twice_the_multiplications(plain):
     assert len(convs) == 3 + sum(one.times - 1 for one in budget.repeated)
 
 
+def test_layers_stay_in_their_order():
+    """Those that run several times stand where they did."""
+    report = convert(max_extra_macs=30).report.quantization
+    assert report.budget.repeated
+    assert [layer.name for layer in report.layers] == ["first", "depthwise", "last"]
+
+
 def test_the_report_counts_what_was_bought():
     """MACs of the device are those of the model that is written."""
     found = convert(max_extra_macs=30).report

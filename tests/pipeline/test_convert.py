@@ -490,3 +490,14 @@ def test_a_rank_that_nobody_knows():
     samples = images(1, *X[1:])
     (made,), (exact,) = (run(each, x=samples).values() for each in (result.model, model))
     assert np.abs(made - exact).max() < 0.02 * np.abs(exact).max()
+
+
+def test_a_relu_behind_a_pool_is_the_layers_own():
+    """What saturation cuts off before the pool is no loss of the layer."""
+    net = Net(x=X).conv(weight=(8, 4, 3, 3), name="first").op("MaxPool", kernel_shape=[2, 2])
+    model = net.op("Relu").conv(weight=(4, 8, 1, 1), name="second").model()
+    layers = npuconv.convert(
+        model, calibration={"x": images(16, *X[1:])}
+    ).report.quantization.layers
+    assert [layer.name for layer in layers] == ["first", "second"]
+    assert layers[0].sqnr_db > 40

@@ -124,7 +124,7 @@ def test_directory_sorted_with_note(tmp_path: Path) -> None:
         save(tmp_path / name, (20, 30 + k), (k * 100,) * 3)
     samples = read(tmp_path)
     assert [round(float(feed["image"].mean()), -1) for feed in samples] == [100, 200, 0]
-    assert samples.description == tmp_path.name
+    assert samples.description == f"{tmp_path.name}, raw"
     assert samples.notes == ("images were scaled to cover 8x8 and cropped at the centre",)
 
 
@@ -242,7 +242,7 @@ def test_lists(tmp_path: Path) -> None:
     path.write_text("# images\n\nsub/b.png\na.png\n")
     samples = read(path)
     assert [feed["image"].max() for feed in samples] == [9, 5]
-    assert samples.description == "list.txt"
+    assert samples.description == "list.txt, raw"
     path.write_text("a.png\nno.png\n")
     assert "list.txt:2: no such file: no.png" in refuse(path)
     path.write_text("# nothing\n")

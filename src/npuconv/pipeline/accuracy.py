@@ -215,7 +215,8 @@ def numbers(layer: Layer, stored: Array) -> Array:
 def _check_fits(layer: Layer, stored: Array) -> None:
     counts = {np.size(layer.scale), np.size(layer.zero_point)} - {1}
     channels = stored.shape[layer.axis] if 0 <= layer.axis < stored.ndim else 1
-    if stored.dtype.kind not in "iu" or counts - {channels}:
+    # The mean of copies is float.
+    if stored.dtype.kind not in "iuf" or counts - {channels}:
         raise ModelError(
             f"layer {layer.name!r}: {layer.stored!r} is {stored.dtype} of shape "
             f"{list(stored.shape)}, but has {max(counts, default=1)} scales in the int8 model",

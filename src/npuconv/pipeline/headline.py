@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Literal
 
 from npuconv.diagnostics import Finding, Severity, Status
-from npuconv.pipeline.selection import fails
+from npuconv.pipeline.selection import failing, fails
 
 if TYPE_CHECKING:
     from npuconv.pipeline.legalize import Legalized
@@ -33,7 +33,7 @@ def headline(
     count = sum(1 for n in work.nodes if n.placement == "device" and n.op == "Conv")
     text = f"{count} convolution{'s' * (count != 1)} on the device"
     unknown = sum(1 for f in left if f.status == Status.UNKNOWN)
-    text += f", {unknown} unknown limits" if unknown else ""
+    text += f", {unknown} unknown limit{'s' * (unknown != 1)}" if unknown else ""
     return f"{text}; {warnings[0].partition(':')[0]}" if warnings else text
 
 
@@ -42,9 +42,7 @@ def _objection(work: Legalized, left: list[Finding]) -> str:
     errors = [f for f in left if f.severity == Severity.ERROR]
     new = [f for f in errors if not f.accepted]
     if not errors or (not new and fails(left, work.options)):
-        kind = "unknown limits" if work.options.fail_on == "unknown" else "warnings"
-        number = sum(not f.accepted for f in left)
-        return f"{number} findings, and --fail-on {work.options.fail_on}: see the {kind}"
+        return _failing(work, left)
     shown = new or errors
     kinds = Counter(f.name for f in shown)
     named = ", ".join(f"{name} x {n}" for name, n in kinds.most_common(3))
@@ -52,3 +50,13 @@ def _objection(work: Legalized, left: list[Finding]) -> str:
     what = f"{'' if new else 'accepted '}error{'s' * (len(shown) != 1)}"
     note = "" if new else "; it still cannot be converted"
     return f"{len(shown)} {what}: {named}{more}{note}"
+
+
+def _failing(work: Legalized, left: list[Finding]) -> str:
+    """Of no error, but of what ``--fail-on`` does not let pass either."""
+    level = work.options.fail_on
+    counted = [f for f in left if not f.accepted and failing(f, level)]
+    unknown = sum(f.status == Status.UNKNOWN for f in counted)
+    numbers = {"unknown limit": unknown, "warning": len(counted) - unknown}
+    told = [f"{number} {kind}{'s' * (number != 1)}" for kind, number in numbers.items() if number]
+    return f"{' and '.join(told)}, and --fail-on {level}"

@@ -50,12 +50,12 @@ def _result(work: Legalized, conv: Node) -> Tensor:
 
 
 def stored(work: Legalized, layers: list[Layer]) -> list[accuracy.Layer]:
-    """Where the layers' results are in the converted model."""
+    """Where the layers' results are in the converted model, in the order of the layers."""
     ctx = work.ctx
     times = {one.node: sum(conv for _, _, conv in one.copies) for one in ctx.repeats}
     made = {t.name: t for node in work.model.nodes() for t in node.outputs}
     last = {name for name, t in made.items() if nhwc.holds_channels_last(t)}
-    return [
+    found = [
         accuracy.Layer(
             name=shown,
             tensor=tensor,
@@ -78,3 +78,5 @@ def stored(work: Legalized, layers: list[Layer]) -> list[accuracy.Layer]:
         for layer in layers
         if layer.node in times
     ]
+    order = {layer.shown: place for place, layer in enumerate(layers)}
+    return sorted(found, key=lambda one: order[one.name])

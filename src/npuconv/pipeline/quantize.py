@@ -64,9 +64,8 @@ def quantize(work: Legalized, source: Source, progress: Progress) -> Quantized:
     unscaled = schema.Quantization(
         format=form.name, method="none", samples=0, source="none", synthetic=False
     )
-    unused = (f"--format {form.name} needs no samples: those given are not used",)
-    warnings = (unused if source is not None else ()) + warned.still_float(work)
-    warnings = (*warned.nothing_left(work), *warnings)
+    unused = warned.unused(form.name, work.options, samples=source is not None)
+    warnings = (*warned.nothing_left(work), *unused, *warned.still_float(work))
     return Quantized(proto, unscaled if form.phases else None, warnings=warnings)
 
 

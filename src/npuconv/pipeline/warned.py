@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from npuconv.model import query
 
 if TYPE_CHECKING:
+    from npuconv.config import Options
     from npuconv.pipeline.legalize import Legalized
     from npuconv.report import schema
     from npuconv.samples import Samples
@@ -39,6 +40,23 @@ def about_samples(
     if not held_out and not samples.synthetic:
         warnings.append("too few samples to keep some apart: measured on those calibrated with")
     warnings.extend(samples.notes)
+    return tuple(warnings)
+
+
+def unused(form: str, options: Options, *, samples: bool) -> tuple[str, ...]:
+    """What was asked for that a form without int8 activations has no use for.
+
+    Args:
+        form: its name.
+        options: of the conversion.
+        samples: whether some were given.
+    """
+    goals = {"--min-sqnr": options.min_sqnr, "--max-extra-macs": options.max_extra_macs}
+    given = " and ".join(flag for flag, value in goals.items() if value)
+    warnings = [f"--format {form} needs no samples: those given are not used"] if samples else []
+    if given:
+        told = "nothing is measured or bought for"
+        warnings.append(f"--format {form} has float activations: {told} {given}")
     return tuple(warnings)
 
 

@@ -58,7 +58,9 @@ def open_samples(
         try:
             path = Path(source)
             found = _open_path(path, inputs, preprocess, limit, cache)
-            return replace(found, description=path.name or path.resolve().name)
+            # A report names no folders; of images it also says how they were prepared.
+            parts = (path.name or path.resolve().name, found.prepared)
+            return replace(found, description=", ".join(filter(None, parts)))
         except (OSError, ValueError) as error:  # a name too long, or with a zero in it
             cause = getattr(error, "strerror", None) or str(error)
             raise CalibrationError(f"{str(source)[:_SHOWN]}: {cause}") from None

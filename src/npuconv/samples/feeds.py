@@ -56,6 +56,7 @@ class Samples:
         indices: which samples of the source these are.
         description: the source in one phrase, without directories, for the report.
         synthetic: True if the numbers are made up.
+        prepared: how images became inputs, in one phrase; empty of what is used as it is.
         notes: what the user should know about how they were read.
     """
 
@@ -63,6 +64,7 @@ class Samples:
     indices: tuple[int, ...]
     description: str
     synthetic: bool = False
+    prepared: str = ""
     notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -91,7 +91,7 @@ def open_images(
         items = [read_image(file, plan, kept) for file in files[k * batch : (k + 1) * batch]]
         return {plan.spec.name: np.stack(items).astype(plan.spec.dtype)}
 
-    return choose(load, len(files) // batch, limit, label, found)
+    return replace(choose(load, len(files) // batch, limit, label, found), prepared=preprocess.said)
 
 
 def make_plan(label: str, inputs: Sequence[InputSpec], keys: Preprocess) -> Plan:
