@@ -118,6 +118,27 @@ def _in_order(file: Path, table: dict[str, int], images: Sequence[Path]) -> Labe
     return np.asarray([table[name] for name in found if name is not None], np.int64)
 
 
+def check_scores(name: str, values: object, batch: int) -> None:
+    """Refuse an output that labels cannot be compared with.
+
+    Args:
+        name: of the output.
+        values: what a model made of one sample.
+        batch: how many labels belong to that.
+
+    Raises:
+        CalibrationError: it is no array of numbers with the batch in front.
+    """
+    array = isinstance(values, np.ndarray) and values.dtype.kind in "biuf"
+    dims = list(values.shape) if isinstance(values, np.ndarray) else None
+    if not array or not dims or dims[0] != batch or len(dims) < 2:
+        what = f"of shape {dims}" if array else "no array of numbers"
+        raise CalibrationError(
+            f"output {name!r} is {what} for a batch of {batch}, so labels say nothing about it",
+            hint="--labels is for models whose first output is [N, classes]; leave it out",
+        )
+
+
 class Score:
     """How often the largest number of an output is the label, for both models.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from npuconv.errors import ModelError
 from npuconv.pipeline import matching
 from npuconv.pipeline.accuracy import Comparison, Layer
 from npuconv.pipeline.assemble import rounded
-from npuconv.pipeline.labels import Score, read_labels
+from npuconv.pipeline.labels import Score, check_scores, read_labels
 from npuconv.pipeline.measured import Measured, Stats
 from npuconv.pipeline.pairs import Opened, check_interface, choose_samples, open_model, rows
 from npuconv.report import schema_verify as schema
@@ -99,11 +100,17 @@ class _Work:
             raise ModelError(f"{self._guilty()}: onnxruntime does not run it: {error}") from None
         return measured, tuple(map(_layer, both.layers, stats))
 
+    @cached_property
+    def _batch(self) -> int:
+        """How many rows of the source a sample holds."""
+        return len(np.atleast_1d(next(iter(self.samples[0].values()))))
+
     def _see(self, number: int, old: Feed, new: Feed) -> None:
         if self.score is not None:
             name = self.before.outputs[0]
-            batch = len(np.atleast_1d(old[name]))
-            self.score.add(rows(self.samples, number, batch), (old[name], new[name]))
+            for values in (old[name], new[name]):
+                check_scores(name, values, self._batch)
+            self.score.add(rows(self.samples, number, self._batch), (old[name], new[name]))
         self.progress("comparing", number + 1, len(self.samples))
 
     def _few(self) -> Iterator[Feed]:
