@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from npuconv import emit
 from npuconv.model import query
+from npuconv.passes import Phase
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node, Tensor
     from npuconv.pipeline.legalize import Legalized
     from npuconv.report import schema
     from npuconv.samples import Samples
@@ -48,9 +54,33 @@ def nothing_left(work: Legalized) -> tuple[str, ...]:
 
 
 def still_float(work: Legalized) -> tuple[str, ...]:
-    """What ``io=int8`` could not make int8: the host reads or makes it."""
-    tensors = [*work.model.graph.inputs, *work.model.graph.outputs]
-    names = [t.name for t in tensors if query.dtype_name(t).startswith("float")]
-    if work.options.io != "int8" or not names:
+    """What ``io=int8`` could not make int8, the node to blame, and what to do about it."""
+    if work.options.io != "int8":
         return ()
-    return (f"some inputs or outputs stay float: {', '.join(names)}",)
+    named = [*_inputs_in_float(work.model), *_outputs_in_float(work.model)]
+    if not named:
+        return ()
+    advice = "which work in float; run these nodes outside of the model, or leave --io int8 out"
+    if Phase.LOWER not in emit.get(work.options.format).phases:
+        advice = f"as with any --format {work.options.format}; --format qoperator makes them int8"
+    return (f"some inputs or outputs stay float: {', '.join(named)}, {advice}",)
+
+
+def _inputs_in_float(model: Model) -> Iterator[str]:
+    for tensor in filter(_is_float, model.graph.inputs):
+        reader = next((n for n in query.consumers(tensor) if n.op != "QuantizeLinear"), None)
+        yield tensor.name if reader is None else f"{tensor.name} (read by {_named(model, reader)})"
+
+
+def _outputs_in_float(model: Model) -> Iterator[str]:
+    for tensor in filter(_is_float, model.graph.outputs):
+        maker = query.producer(tensor)
+        yield tensor.name if maker is None else f"{tensor.name} (made by {_named(model, maker)})"
+
+
+def _is_float(tensor: Tensor) -> bool:
+    return query.dtype_name(tensor).startswith("float")
+
+
+def _named(model: Model, node: Node) -> str:
+    return f"{query.qualified(node)} {model.label(node)!r}"
