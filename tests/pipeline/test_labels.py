@@ -9,7 +9,8 @@ import pytest
 from PIL import Image
 
 from npuconv.errors import CalibrationError
-from npuconv.pipeline.labels import Score, check_scores, read_labels
+from npuconv.pipeline.labels import Score, check_scores, others, read_labels
+from npuconv.samples.arrays import IGNORED
 
 
 @pytest.fixture
@@ -157,3 +158,19 @@ def test_an_output_without_a_batch(values, what):
     check_scores("y", np.zeros((2, 10)), 2)
     with pytest.raises(CalibrationError, match=f"output 'y' is {what} for a batch of 2.*classes"):
         check_scores("y", values, 2)
+
+
+@pytest.mark.parametrize(
+    ("note", "left"),
+    [
+        (f"{IGNORED}'y'", []),
+        (f"{IGNORED}'id', 'labels'", [f"{IGNORED}'id'"]),
+        (f"{IGNORED}'labels', 'y'", [f"{IGNORED}'labels'"]),
+        ("x is float64, read as float32", ["x is float64, read as float32"]),
+    ],
+)
+def test_labels_beside_the_samples(tmp_path, note, left):
+    """An array that is read as labels is not ignored."""
+    assert others([note], tmp_path / "a.npz", f"{tmp_path}/./a.npz") == left
+    assert others([note], tmp_path / "b.npz", tmp_path / "a.npz") == [note]
+    assert others([note], None, tmp_path / "a.npz") == [note]

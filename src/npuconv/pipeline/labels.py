@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from npuconv.errors import CalibrationError
 from npuconv.pipeline.label_names import Names
-from npuconv.samples.arrays import UNNAMED
+from npuconv.samples.arrays import IGNORED, UNNAMED
 from npuconv.samples.reading import IMAGES, list_directory, read_file, read_list, read_text
 
 Labels = NDArray[np.int64]
@@ -45,6 +45,29 @@ def read_labels(path: str | Path, data: str | Path | None) -> Labels:
             f"{file}: names image files, and the samples are none", hint="give .npy or .npz"
         )
     return _in_order(file, _table(file), _images(Path(data)))
+
+
+def others(notes: Sequence[str], path: str | Path | None, data: str | Path | None) -> list[str]:
+    """What is said of the samples, without that their labels are ignored where these are read.
+
+    Args:
+        notes: about the samples.
+        path: the labels, as given on the command line; None: there are none.
+        data: the samples, likewise.
+    """
+    if path is None or data is None or Path(path).resolve() != Path(data).resolve():
+        return list(notes)
+    return [note for note in map(_without_labels, notes) if note]
+
+
+def _without_labels(note: str) -> str:
+    """The note less the first name that labels may have; empty where no other is in it."""
+    names = note.removeprefix(IGNORED).split(", ")
+    used = next((repr(key) for key in _KEYS if repr(key) in names), "")
+    left = [name for name in names if name != used]
+    if not used or not note.startswith(IGNORED):
+        return note
+    return IGNORED + ", ".join(left) if left else ""
 
 
 def _from_array(file: Path) -> Labels:

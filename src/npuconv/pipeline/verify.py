@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from npuconv.errors import ModelError
 from npuconv.pipeline import matching
 from npuconv.pipeline.accuracy import Comparison, Layer
 from npuconv.pipeline.assemble import rounded
-from npuconv.pipeline.labels import Score, check_scores, read_labels
+from npuconv.pipeline.labels import Score, check_scores, others, read_labels
 from npuconv.pipeline.measured import Measured, Stats
 from npuconv.pipeline.pairs import Opened, check_interface, choose_samples, open_model, rows
 from npuconv.report import schema_verify as schema
@@ -68,6 +68,7 @@ def verify(
     found, assumed = choose_samples((before, after), data, chosen, samples, classes)
     matches = matching.match(before.proto, after.proto)
     score = Score(classes) if classes is not None else None
+    found = replace(found, notes=tuple(others(found.notes, labels, path)))
     work = _Work(before, after, matches, found, score, progress)
     measured, layers = work.run()
     return _report(work, measured, layers, assumed, min_sqnr)
