@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from npuconv import emit
 from npuconv.model import query
 from npuconv.passes import Phase
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from npuconv.model.types import Node, Tensor
     from npuconv.pipeline.legalize import Legalized
     from npuconv.report import schema
-    from npuconv.samples import Samples
+    from npuconv.samples import Feed, Samples
 
 SYNTHETIC = (
     "accuracy is unproven, calibrated on synthetic inputs: 10 to 30 dB are usually lost; "
@@ -44,8 +46,25 @@ def about_samples(
         warnings.append("an output is all zeros or not finite")
     if not held_out and not samples.synthetic:
         warnings.append("too few samples to keep some apart: measured on those calibrated with")
+    if not samples.synthetic:
+        warnings.extend(_alike(samples))
     warnings.extend(samples.notes)
     return tuple(warnings)
+
+
+def _alike(samples: Samples) -> Iterator[str]:
+    """Samples that show no more than one does, or nothing; most differ from the first at once."""
+    first = samples[0]
+    if any(_differ(first, samples[number]) for number in range(1, len(samples))):
+        return
+    if not any(np.any(array) for array in first.values()):
+        yield "the samples hold nothing but zeros, so ranges mean nothing; give real inputs"
+    elif len(samples) > 1:
+        yield f"all {len(samples)} samples are the same, and show no more than one; give others"
+
+
+def _differ(one: Feed, other: Feed) -> bool:
+    return any(not np.array_equal(array, other[name]) for name, array in one.items())
 
 
 def nothing_left(work: Legalized) -> tuple[str, ...]:

@@ -1,0 +1,36 @@
+"""What a user is told beside a converted model."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import npuconv
+from builders import Net, images
+
+X = images(4, 3, 8, 8)
+
+
+def warnings(x, **options):
+    model = Net(x=("N", 3, 8, 8)).conv("x", (4, 3, 3, 3)).model()
+    samples = None if x is None else {"x": x}
+    return npuconv.convert(model, calibration=samples, **options).report.summary.warnings
+
+
+@pytest.mark.parametrize(
+    ("x", "wanted"),
+    [
+        (np.repeat(X[:1], 4, axis=0), "all 4 samples are the same"),
+        (np.zeros_like(X), "nothing but zeros"),
+        (np.zeros_like(X[:1]), "nothing but zeros"),
+    ],
+)
+def test_samples_that_show_little(x, wanted):
+    """It looks as if there were many; a wrong path or a broken loader makes such."""
+    assert any(wanted in text for text in warnings(x))
+
+
+@pytest.mark.parametrize("x", [X, X[:1], np.concatenate([np.zeros_like(X), X]), None])
+def test_samples_that_differ(x):
+    """One alone cannot, and is no repetition; made up ones are told of elsewhere."""
+    assert not [text for text in warnings(x) if "the same" in text or "zeros" in text]
