@@ -18,7 +18,14 @@ from npuconv.pipeline.accuracy import Comparison, Layer
 from npuconv.pipeline.assemble import rounded
 from npuconv.pipeline.labels import Score, check_scores, others, read_labels
 from npuconv.pipeline.measured import Measured, Stats
-from npuconv.pipeline.pairs import Opened, check_interface, choose_samples, open_model, rows
+from npuconv.pipeline.pairs import (
+    Opened,
+    check_interface,
+    check_order,
+    choose_samples,
+    open_model,
+    rows,
+)
 from npuconv.report import schema_verify as schema
 from npuconv.report.schema import Tool
 
@@ -58,12 +65,14 @@ def verify(
 
     Raises:
         ModelError: a model that cannot be used, or the two do not belong together.
+        UsageError: the first is an int8 model, and the second is none.
         CalibrationError: samples or labels that cannot be used.
     """
     chosen = make_options(options)
     path = data if isinstance(data, str | Path) else None
     classes = read_labels(labels, path) if labels is not None else None
     before, after = open_model(float_model), open_model(int8_model)
+    warnings = check_order(before, after)
     check_interface(before, after)
     found, assumed = choose_samples((before, after), data, chosen, samples, classes)
     matches = matching.match(before.proto, after.proto)
@@ -71,7 +80,8 @@ def verify(
     found = replace(found, notes=tuple(others(found.notes, labels, path)))
     work = _Work(before, after, matches, found, score, progress)
     measured, layers = work.run()
-    return _report(work, measured, layers, assumed, min_sqnr)
+    warnings += _warnings(found, assumed, measured)
+    return _report(work, measured, layers, warnings, min_sqnr)
 
 
 @dataclass(frozen=True)
@@ -133,7 +143,7 @@ def _report(
     work: _Work,
     measured: Measured,
     layers: tuple[schema.VerifiedLayer, ...],
-    assumed: str,
+    warnings: tuple[str, ...],
     min_sqnr: float | None,
 ) -> schema.VerifyReport:
     samples = work.samples
@@ -144,7 +154,7 @@ def _report(
         samples=len(samples),
         source=samples.description,
         synthetic=samples.synthetic,
-        warnings=_warnings(samples, assumed, measured),
+        warnings=warnings,
         total=schema.Errors(**_errors(measured.total)),
         outputs=tuple(
             _output(name, stats, measured.parts.get(name, {}))
