@@ -122,3 +122,15 @@ def test_a_session_does_not_change_the_model():
     executor.Session(model)
     assert model.SerializeToString() == before
     onnx.checker.check_model(model)
+
+
+def test_cores_that_the_process_may_run_on(monkeypatch):
+    """Those it is bound to, not all there are; fewer where that was asked for."""
+    monkeypatch.setattr(executor.os, "sched_getaffinity", lambda _pid: {3}, raising=False)
+    monkeypatch.setattr(executor.os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(executor, "_limit", 0)
+    assert executor.cores() == executor.available() == 1
+    monkeypatch.setattr(executor, "_limit", 2)
+    assert executor.cores() == 2
+    monkeypatch.delattr(executor.os, "sched_getaffinity")
+    assert executor.available() == 64

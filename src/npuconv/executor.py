@@ -33,9 +33,16 @@ def limit_threads(count: int) -> None:
     _limit = count
 
 
+def available() -> int:
+    """Cores of the machine that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def cores() -> int:
     """How many of them this process may use at once."""
-    return _limit or os.cpu_count() or 1
+    return _limit or available()
 
 
 class Session:

@@ -204,6 +204,15 @@ def test_sweep_keeps_what_a_subgraph_reads():
     same_numbers(source, model, rtol=0)
 
 
+def test_what_only_a_branch_that_went_has_read():
+    """Nobody reads it any more, so it goes with the branch."""
+    model = read(with_branch())
+    source = model.graph.inputs[0]
+    model.graph.outputs = [source]
+    assert order.sweep(model) == 3
+    assert list(source.outputs) == []
+
+
 def test_a_node_inside_a_subgraph():
     """It can be added there, and counts as being there."""
     model = read(with_branch())

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from asserts import read, run
 from builders import Net
 from npuconv import executor
-from npuconv.model import query, save
-from npuconv.model.extents import first_mistake
+from npuconv.model import query, save, shapes
+from npuconv.model.extents import mistakes
 
 
 def shape_of(proto) -> tuple:
@@ -42,7 +42,7 @@ def test_what_follows_is_inferred_anew():
     net.conv("", (4, 2, 1, 1)).op("MaxPool", kernel_shape=[2, 2], strides=[3, 3], ceil_mode=1)
     proto = net.op("Relu").model()
     model = read(proto)
-    assert first_mistake(model, set()) is None
+    assert mistakes(model, set()) == []
     values = executor.Session(save.to_proto(model), optimize=False)
     assert shape_of(proto) == run(proto)[0].shape
     assert values.outputs == ["t3"]
@@ -65,4 +65,17 @@ def test_nothing_is_said_of_what_is_not_known():
     open_extent = Net(x=(1, 2, "H", "W")).op("MaxPool", kernel_shape=[2, 2], ceil_mode=1)
     assert shape_of(open_extent.model())[:2] == (1, 2)
     wrong = Net(x=(1, 2, 4, 4)).conv("x", (2, 3, 2, 2), op="ConvTranspose", strides=[0, 1])
-    assert first_mistake(read(wrong.model()), set()) is None
+    assert mistakes(read(wrong.model()), set()) == []
+
+
+def test_pools_side_by_side_are_put_right_at_once(monkeypatch):
+    """Not the whole model inferred anew for each of them."""
+    rounds = []
+    infer = shapes._infer
+    monkeypatch.setattr(shapes, "_infer", lambda *args: rounds.append(1) or infer(*args))
+    net = Net(x=(1, 2, 5, 5))
+    for number in range(9):
+        net.op("MaxPool", "x", to=f"p{number}", kernel_shape=[1, 1], strides=[3, 3], ceil_mode=1)
+    proto = net.op("Concat", *(f"p{number}" for number in range(9)), axis=1).model()
+    assert shape_of(proto) == run(proto)[0].shape
+    assert len(rounds) < 6

@@ -130,4 +130,23 @@ def test_sparse_initializers_are_known():
 def test_a_checker_without_words():
     """An error of the checker without a text is still an error."""
     assert verify._sentence(ValueError(" \n ")) == "the checker gives no reason"
-    assert verify._sentence(ValueError("\n first \nsecond")) == "first"
+    assert verify._sentence(ValueError("\n first \nsecond")) == "first\nsecond"
+
+
+@pytest.mark.parametrize(
+    ("op", "name", "message"),
+    [
+        (
+            "FooBar",
+            "foo",
+            r"m\.onnx: node 'foo' \(FooBar\): opset 7 has no such.*own needs a domain",
+        ),
+        ("FooBar", "", r"node 'FooBar' \(FooBar\): opset 7 has no such operator"),
+        ("HardSwish", "act", r"node 'act' \(HardSwish\): opset 7 .* since opset 14: export"),
+    ],
+)
+def test_an_operator_that_the_opset_does_not_have(op, name, message):
+    """Which node it is, and whether a later opset would help."""
+    proto = Net(opset=7, x=(1, 4)).op(op, name=name).model()
+    with pytest.raises(ModelError, match=message):
+        verify.check_proto(proto, "m.onnx")

@@ -102,3 +102,11 @@ def test_two_forms_and_the_same_bytes():
     assert convert(SIGNED, format="qdq").report.accuracy.sqnr_db == pytest.approx(
         first.report.accuracy.sqnr_db, abs=1
     )
+
+
+def test_the_sum_of_two_inputs():
+    """It is not twice the first one: each has a grid, but the sum has another."""
+    built = Net(x=(1, 3, 16, 16), z=(1, 3, 16, 16)).op("Add", "x", "z").conv("", (4, 3, 3, 3))
+    samples = {"x": SIGNED, "z": RNG.normal(0, 1, SIGNED.shape).astype(np.float32)}
+    result = npuconv.convert(built.model(), calibration=samples, ignore=["OPS"])
+    assert moved(result) == []

@@ -9,7 +9,8 @@ import pytest
 from PIL import Image
 
 from npuconv.errors import CalibrationError
-from npuconv.pipeline.labels import Score, read_labels
+from npuconv.pipeline.labels import Score, check_scores, others, read_labels
+from npuconv.samples.arrays import IGNORED
 
 
 @pytest.fixture
@@ -140,3 +141,36 @@ def test_a_label_that_is_no_class(label):
     score = Score(np.asarray([label]))
     with pytest.raises(CalibrationError, match=f"label {label} is no class.*has 3"):
         score.add([0], (np.zeros((1, 3)),) * 2)
+
+
+@pytest.mark.parametrize(
+    ("values", "what"),
+    [
+        (np.zeros(10), r"of shape \[10\]"),
+        (np.zeros((1, 10)), r"of shape \[1, 10\]"),
+        (np.zeros(()), r"of shape \[\]"),
+        (np.asarray([["a"], ["b"]]), "no array of numbers"),
+        ([np.zeros((2, 10))], "no array of numbers"),
+    ],
+)
+def test_an_output_without_a_batch(values, what):
+    """Rows of it are no samples."""
+    check_scores("y", np.zeros((2, 10)), 2)
+    with pytest.raises(CalibrationError, match=f"output 'y' is {what} for a batch of 2.*classes"):
+        check_scores("y", values, 2)
+
+
+@pytest.mark.parametrize(
+    ("note", "left"),
+    [
+        (f"{IGNORED}'y'", []),
+        (f"{IGNORED}'id', 'labels'", [f"{IGNORED}'id'"]),
+        (f"{IGNORED}'labels', 'y'", [f"{IGNORED}'labels'"]),
+        ("x is float64, read as float32", ["x is float64, read as float32"]),
+    ],
+)
+def test_labels_beside_the_samples(tmp_path, note, left):
+    """An array that is read as labels is not ignored."""
+    assert others([note], tmp_path / "a.npz", f"{tmp_path}/./a.npz") == left
+    assert others([note], tmp_path / "b.npz", tmp_path / "a.npz") == [note]
+    assert others([note], None, tmp_path / "a.npz") == [note]

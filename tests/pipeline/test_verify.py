@@ -9,7 +9,7 @@ import pytest
 import npuconv
 from builders import Net, digits, images
 from int8_pairs import explicit_model, float_model, integer_model, samples
-from npuconv.errors import CalibrationError, ModelError
+from npuconv.errors import CalibrationError, ModelError, UsageError
 from npuconv.pipeline.verify import LAYER_SAMPLES
 
 
@@ -41,6 +41,18 @@ def test_a_model_beside_itself():
     found = npuconv.verify(float_model(), float_model(), {"x": samples()})
     assert (found.total.sqnr_db, found.total.cosine, found.total.max_abs_error) == (None, 1.0, 0.0)
     assert (found.layers, found.layer_samples, found.unmatched) == ((), 0, ())
+
+
+def test_swapped_models():
+    """Said before anything is run; two float models can be compared, and that is said, too."""
+    with pytest.raises(
+        UsageError, match=r"has no int8 node.*are the two swapped\?.*float model first"
+    ):
+        npuconv.verify(integer_model(), float_model(), {"x": samples()})
+    found = npuconv.verify(float_model(), float_model(), {"x": samples()})
+    assert any("compares two float models" in text for text in found.warnings)
+    found = npuconv.verify(float_model(), integer_model(), {"x": samples()})
+    assert not any("float models" in text for text in found.warnings)
 
 
 def test_a_converted_model():

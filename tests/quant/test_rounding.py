@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from npuconv.errors import InternalError
 from npuconv.quant.rounding import LEAST_DAMP, compensated, compensation, damping
 
 
@@ -133,3 +134,12 @@ def test_few_windows_promise_little() -> None:
     assert damping(9, 100_000) == LEAST_DAMP
     assert damping(100, 0) == 1
     assert damping(100, 250) == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
+def test_products_that_are_not_finite(odd):
+    """There is an end to what is added to them."""
+    products = np.eye(3)[None].copy()
+    products[0, 1, 1] = odd
+    with pytest.raises(InternalError, match="not finite"), np.errstate(all="ignore"):
+        compensation(products, LEAST_DAMP)

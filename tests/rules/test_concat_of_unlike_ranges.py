@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -53,6 +54,7 @@ def test_scales_per_channel_keep_them_apart():
     (found,) = findings(heads(100.0, axis=1, size=64, reader=True), CODE, method="auto")
     assert found.severity == Severity.NOTE
     assert found.value == "x 100"
+    assert re.search(r"times less: with \d+ of 256 levels it is kept apart", found.message)
 
 
 def test_the_upper_bound_of_a_clip_counts():

@@ -11,33 +11,49 @@ from typing import TYPE_CHECKING
 
 from npuconv.model import geometry, query
 from npuconv.model.conv import Window, window
+from npuconv.model.order import with_inner
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
     from npuconv.model.types import Node
 
 
-def first_mistake(model: Model, settled: set[int]) -> tuple[Node, list[int | str | None]] | None:
-    """The first node whose output has another shape than it was given, and the right one.
+Dims = list[int | str | None]
+
+
+def mistakes(model: Model, settled: set[int]) -> list[tuple[Node, Dims]]:
+    """Nodes whose output has another shape than it was given, and the right one.
+
+    What lies behind such a node is left out: its shape is to be inferred anew first.
 
     Args:
         model: with inferred shapes.
         settled: ids of nodes that have been put right.
     """
-    for node in model.nodes("ConvTranspose", *query.POOLS):
-        if id(node) in settled or not _is_doubtful(node):
-            continue
-        right = _shape(node)
-        if right is not None and right != list(query.shape(node.outputs[0]) or ()):
-            return node, right
-    return None
+    found: list[tuple[Node, Dims]] = []
+    behind: set[int] = set()  # ids of tensors
+    for node in model.nodes():
+        if behind and any(id(t) in behind for one in with_inner(node) for t in one.inputs):
+            behind.update(map(id, node.outputs))
+        elif (right := None if id(node) in settled else _mistaken(node)) is not None:
+            found.append((node, right))
+            behind.update(map(id, node.outputs))
+    return found
+
+
+def _mistaken(node: Node) -> Dims | None:
+    """The right shape, where the node was given another."""
+    if node.op not in ("ConvTranspose", *query.POOLS) or not _is_doubtful(node):
+        return None
+    right = _shape(node)
+    return None if right == list(query.shape(node.outputs[0]) or ()) else right
 
 
 def _is_doubtful(node: Node) -> bool:
     return node.op == "ConvTranspose" or bool(query.attribute(node, "ceil_mode", 0))
 
 
-def _shape(node: Node) -> list[int | str | None] | None:
+def _shape(node: Node) -> Dims | None:
     """The output's shape with the extents that can be worked out, if the rest is known."""
     win, dims = window(node), query.shape(node.outputs[0])
     if win is None or win.kernel is None or dims is None or win.axes != len(dims) - 2:

@@ -38,14 +38,26 @@ def unused(model: Model, nodes: list[Node]) -> dict[int, Node]:
         ):
             continue
         dead[id(node)] = node
-        for tensor in node.inputs:
+        for tensor in (t for one in with_inner(node) for t in one.inputs):
             readers[id(tensor)] = readers.get(id(tensor), len(tensor.outputs)) - 1
             doubtful.extend(maker for maker in tensor.inputs if id(maker) in members)
     return dead
 
 
+def with_inner(node: Node) -> Iterator[Node]:
+    """The node, and those of the graphs that it holds."""
+    yield node
+    for _, graph in subgraphs(node):
+        for inner in graph.nodes:
+            yield from with_inner(inner)
+
+
 def detach(nodes: list[Node]) -> None:
-    """Let these nodes read and make nothing; each list of readers is gone through once."""
+    """Let these nodes read and make nothing; each list of readers is gone through once.
+
+    What they hold in subgraphs goes with them, and reads nothing outside any more.
+    """
+    nodes = [one for node in nodes for one in with_inner(node)]
     gone = {id(n) for n in nodes}
     for tensor in {id(t): t for n in nodes for t in n.inputs}.values():
         left = [reader for reader in tensor.outputs if id(reader) not in gone]

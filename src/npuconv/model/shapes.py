@@ -112,11 +112,11 @@ def _settle(model: Model, nodes: Sequence[Node]) -> str:
     """Until ONNX's answers about these nodes need no correction any more."""
     contradiction = _infer(model, nodes, frozenset())
     settled: set[int] = set()
-    while (mistake := extents.first_mistake(model, settled)) is not None:
-        node, shape = mistake
-        settled.add(id(node))
-        _forget_behind(node)
-        node.outputs[0].shape = shape
+    while found := extents.mistakes(model, settled):  # all of a round: inference looks at all
+        for node, shape in found:
+            settled.add(id(node))
+            _forget_behind(node)
+            node.outputs[0].shape = shape
         nodes = model.nodes()
         contradiction = _infer(model, nodes, settled)
     return contradiction

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 
@@ -26,8 +27,31 @@ def check_proto(proto: onnx.ModelProto, name: str) -> None:
     fault = _fault(proto)
     if any(text in fault for text in _HARMLESS):
         fault = _fault(_repaired(proto))
+    if unknown := _UNKNOWN.search(fault):
+        raise _unknown_operator(name, *unknown.groups())
     if fault:
-        raise ModelError(f"{name}: not valid ONNX: {fault}")
+        raise ModelError(f"{name}: not valid ONNX: {fault.splitlines()[0]}")
+
+
+_UNKNOWN = re.compile(
+    r"No Op registered for (\S+) with domain_version of (\d+)(?:[\s\S]* Name: (.*) OpType:)?"
+)
+
+
+def _unknown_operator(name: str, op: str, opset: str, node: str | None) -> ModelError:
+    """The error of a node whose operator its domain does not have."""
+    first = min((s.since_version for s in _versions(op)), default=0)
+    hint = f"it is there since opset {first}: export the model anew with that or a later one"
+    if not first:
+        hint = "an operator of your own needs a domain of its own; else look for a misspelt name"
+    return ModelError(
+        f"{name}: node {(node or op)!r} ({op}): opset {opset} has no such operator", hint=hint
+    )
+
+
+def _versions(op: str) -> Iterable[onnx.defs.OpSchema]:
+    schemas = onnx.defs.get_all_schemas_with_history()
+    return (s for s in schemas if s.name == op and s.domain == "")
 
 
 def _fault(proto: onnx.ModelProto) -> str:
@@ -155,4 +179,4 @@ def _made_twice(graph: Graph) -> Iterable[str]:
 
 def _sentence(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else "the checker gives no reason"
+    return "\n".join(lines) or "the checker gives no reason"

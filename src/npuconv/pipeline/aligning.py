@@ -105,6 +105,9 @@ def _origin(tensor: Tensor) -> tuple[str, list[Node]]:
 def _along(array: Array, way: Sequence[Node]) -> Array | None:
     """The values behind these nodes; None where one does more than to move and scale them."""
     for node in way:
+        there = [query.input_of(node, place) for place in range(len(node.inputs))]
+        if sum(t is not None and not query.is_constant(t) for t in there) != 1:
+            return None  # of two that vary only one is known
         if node.op == "Transpose" and query.attribute(node, "perm"):
             array = np.transpose(array, query.attribute(node, "perm"))
         elif node.op == "Cast":

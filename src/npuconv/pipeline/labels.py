@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from npuconv.errors import CalibrationError
 from npuconv.pipeline.label_names import Names
-from npuconv.samples.arrays import UNNAMED
+from npuconv.samples.arrays import IGNORED, UNNAMED
 from npuconv.samples.reading import IMAGES, list_directory, read_file, read_list, read_text
 
 Labels = NDArray[np.int64]
@@ -45,6 +45,29 @@ def read_labels(path: str | Path, data: str | Path | None) -> Labels:
             f"{file}: names image files, and the samples are none", hint="give .npy or .npz"
         )
     return _in_order(file, _table(file), _images(Path(data)))
+
+
+def others(notes: Sequence[str], path: str | Path | None, data: str | Path | None) -> list[str]:
+    """What is said of the samples, without that their labels are ignored where these are read.
+
+    Args:
+        notes: about the samples.
+        path: the labels, as given on the command line; None: there are none.
+        data: the samples, likewise.
+    """
+    if path is None or data is None or Path(path).resolve() != Path(data).resolve():
+        return list(notes)
+    return [note for note in map(_without_labels, notes) if note]
+
+
+def _without_labels(note: str) -> str:
+    """The note less the first name that labels may have; empty where no other is in it."""
+    names = note.removeprefix(IGNORED).split(", ")
+    used = next((repr(key) for key in _KEYS if repr(key) in names), "")
+    left = [name for name in names if name != used]
+    if not used or not note.startswith(IGNORED):
+        return note
+    return IGNORED + ", ".join(left) if left else ""
 
 
 def _from_array(file: Path) -> Labels:
@@ -116,6 +139,27 @@ def _in_order(file: Path, table: dict[str, int], images: Sequence[Path]) -> Labe
             f"{file}: no class for {len(missing)} of {len(images)} files: {some}"
         )
     return np.asarray([table[name] for name in found if name is not None], np.int64)
+
+
+def check_scores(name: str, values: object, batch: int) -> None:
+    """Refuse an output that labels cannot be compared with.
+
+    Args:
+        name: of the output.
+        values: what a model made of one sample.
+        batch: how many labels belong to that.
+
+    Raises:
+        CalibrationError: it is no array of numbers with the batch in front.
+    """
+    array = isinstance(values, np.ndarray) and values.dtype.kind in "biuf"
+    dims = list(values.shape) if isinstance(values, np.ndarray) else None
+    if not array or not dims or dims[0] != batch or len(dims) < 2:
+        what = f"of shape {dims}" if array else "no array of numbers"
+        raise CalibrationError(
+            f"output {name!r} is {what} for a batch of {batch}, so labels say nothing about it",
+            hint="--labels is for models whose first output is [N, classes]; leave it out",
+        )
 
 
 class Score:

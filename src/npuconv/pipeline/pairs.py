@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx
 
-from npuconv.errors import CalibrationError, ModelError
-from npuconv.model import load, shapes
+from npuconv.errors import CalibrationError, ModelError, UsageError
+from npuconv.model import load, query, shapes
 from npuconv.pipeline.inputs import sample_inputs
 from npuconv.pipeline.matching import scales
 from npuconv.samples import open_samples
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 SAMPLES = 64  # unless more are asked for, or there are labels
 _ALL = 2**31
+_INTEGER = query.ALREADY_QUANTIZED | {"DequantizeLinear", "DynamicQuantizeLinear"}
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,26 @@ def open_model(source: str | Path | onnx.ModelProto) -> Opened:
         data = source.SerializeToString(deterministic=True)
         return Opened(source, model.name, hashlib.sha256(data).hexdigest())
     return Opened(onnx.load(str(source)), model.name, model.sha256)
+
+
+def check_order(before: Opened, after: Opened) -> tuple[str, ...]:
+    """The float model is the first; a warning where the second is a float model, too.
+
+    Raises:
+        UsageError: the first is quantized and the second is not.
+    """
+    if _is_quantized(after.proto):
+        return ()
+    if _is_quantized(before.proto):
+        raise UsageError(
+            f"{after.name}: has no int8 node, and {before.name} has: are the two swapped?",
+            hint="give the float model first",
+        )
+    return (f"{after.name} has no int8 node: this compares two float models",)
+
+
+def _is_quantized(proto: onnx.ModelProto) -> bool:
+    return any(node.op_type in _INTEGER for node in proto.graph.node)
 
 
 def check_interface(before: Opened, after: Opened) -> None:

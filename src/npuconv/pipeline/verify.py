@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +16,16 @@ from npuconv.errors import ModelError
 from npuconv.pipeline import matching
 from npuconv.pipeline.accuracy import Comparison, Layer
 from npuconv.pipeline.assemble import rounded
-from npuconv.pipeline.labels import Score, read_labels
+from npuconv.pipeline.labels import Score, check_scores, others, read_labels
 from npuconv.pipeline.measured import Measured, Stats
-from npuconv.pipeline.pairs import Opened, check_interface, choose_samples, open_model, rows
+from npuconv.pipeline.pairs import (
+    Opened,
+    check_interface,
+    check_order,
+    choose_samples,
+    open_model,
+    rows,
+)
 from npuconv.report import schema_verify as schema
 from npuconv.report.schema import Tool
 
@@ -57,19 +65,23 @@ def verify(
 
     Raises:
         ModelError: a model that cannot be used, or the two do not belong together.
+        UsageError: the first is an int8 model, and the second is none.
         CalibrationError: samples or labels that cannot be used.
     """
     chosen = make_options(options)
     path = data if isinstance(data, str | Path) else None
     classes = read_labels(labels, path) if labels is not None else None
     before, after = open_model(float_model), open_model(int8_model)
+    warnings = check_order(before, after)
     check_interface(before, after)
     found, assumed = choose_samples((before, after), data, chosen, samples, classes)
     matches = matching.match(before.proto, after.proto)
     score = Score(classes) if classes is not None else None
+    found = replace(found, notes=tuple(others(found.notes, labels, path)))
     work = _Work(before, after, matches, found, score, progress)
     measured, layers = work.run()
-    return _report(work, measured, layers, assumed, min_sqnr)
+    warnings += _warnings(found, assumed, measured)
+    return _report(work, measured, layers, warnings, min_sqnr)
 
 
 @dataclass(frozen=True)
@@ -99,11 +111,17 @@ class _Work:
             raise ModelError(f"{self._guilty()}: onnxruntime does not run it: {error}") from None
         return measured, tuple(map(_layer, both.layers, stats))
 
+    @cached_property
+    def _batch(self) -> int:
+        """How many rows of the source a sample holds."""
+        return len(np.atleast_1d(next(iter(self.samples[0].values()))))
+
     def _see(self, number: int, old: Feed, new: Feed) -> None:
         if self.score is not None:
             name = self.before.outputs[0]
-            batch = len(np.atleast_1d(old[name]))
-            self.score.add(rows(self.samples, number, batch), (old[name], new[name]))
+            for values in (old[name], new[name]):
+                check_scores(name, values, self._batch)
+            self.score.add(rows(self.samples, number, self._batch), (old[name], new[name]))
         self.progress("comparing", number + 1, len(self.samples))
 
     def _few(self) -> Iterator[Feed]:
@@ -125,7 +143,7 @@ def _report(
     work: _Work,
     measured: Measured,
     layers: tuple[schema.VerifiedLayer, ...],
-    assumed: str,
+    warnings: tuple[str, ...],
     min_sqnr: float | None,
 ) -> schema.VerifyReport:
     samples = work.samples
@@ -136,7 +154,7 @@ def _report(
         samples=len(samples),
         source=samples.description,
         synthetic=samples.synthetic,
-        warnings=_warnings(samples, assumed, measured),
+        warnings=warnings,
         total=schema.Errors(**_errors(measured.total)),
         outputs=tuple(
             _output(name, stats, measured.parts.get(name, {}))

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from npuconv import emit
 from npuconv.model import query
+from npuconv.passes import Phase
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from npuconv.config import Options
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node, Tensor
     from npuconv.pipeline.legalize import Legalized
     from npuconv.report import schema
-    from npuconv.samples import Samples
+    from npuconv.samples import Feed, Samples
 
 SYNTHETIC = (
     "accuracy is unproven, calibrated on synthetic inputs: 10 to 30 dB are usually lost; "
@@ -39,6 +47,8 @@ def about_samples(
         warnings.append("an output is all zeros or not finite")
     if not held_out and not samples.synthetic:
         warnings.append("too few samples to keep some apart: measured on those calibrated with")
+    if not samples.synthetic:
+        warnings.extend(_alike(samples))
     warnings.extend(samples.notes)
     return tuple(warnings)
 
@@ -60,15 +70,54 @@ def unused(form: str, options: Options, *, samples: bool) -> tuple[str, ...]:
     return tuple(warnings)
 
 
+def _alike(samples: Samples) -> Iterator[str]:
+    """Samples that show no more than one does, or nothing; most differ from the first at once."""
+    first = samples[0]
+    if any(_differ(first, samples[number]) for number in range(1, len(samples))):
+        return
+    if not any(np.any(array) for array in first.values()):
+        yield "the samples hold nothing but zeros, so ranges mean nothing; give real inputs"
+    elif len(samples) > 1:
+        yield f"all {len(samples)} samples are the same, and show no more than one; give others"
+
+
+def _differ(one: Feed, other: Feed) -> bool:
+    return any(not np.array_equal(array, other[name]) for name, array in one.items())
+
+
 def nothing_left(work: Legalized) -> tuple[str, ...]:
     """Where nothing is rounded, it does not matter how good the samples are."""
     return () if work.plan.device else (NOTHING_LEFT,)
 
 
 def still_float(work: Legalized) -> tuple[str, ...]:
-    """What ``io=int8`` could not make int8: the host reads or makes it."""
-    tensors = [*work.model.graph.inputs, *work.model.graph.outputs]
-    names = [t.name for t in tensors if query.dtype_name(t).startswith("float")]
-    if work.options.io != "int8" or not names:
+    """What ``io=int8`` could not make int8, the node to blame, and what to do about it."""
+    if work.options.io != "int8":
         return ()
-    return (f"some inputs or outputs stay float: {', '.join(names)}",)
+    named = [*_inputs_in_float(work.model), *_outputs_in_float(work.model)]
+    if not named:
+        return ()
+    advice = "which work in float; run these nodes outside of the model, or leave --io int8 out"
+    if Phase.LOWER not in emit.get(work.options.format).phases:
+        advice = f"as with any --format {work.options.format}; --format qoperator makes them int8"
+    return (f"some inputs or outputs stay float: {', '.join(named)}, {advice}",)
+
+
+def _inputs_in_float(model: Model) -> Iterator[str]:
+    for tensor in filter(_is_float, model.graph.inputs):
+        reader = next((n for n in query.consumers(tensor) if n.op != "QuantizeLinear"), None)
+        yield tensor.name if reader is None else f"{tensor.name} (read by {_named(model, reader)})"
+
+
+def _outputs_in_float(model: Model) -> Iterator[str]:
+    for tensor in filter(_is_float, model.graph.outputs):
+        maker = query.producer(tensor)
+        yield tensor.name if maker is None else f"{tensor.name} (made by {_named(model, maker)})"
+
+
+def _is_float(tensor: Tensor) -> bool:
+    return query.dtype_name(tensor).startswith("float")
+
+
+def _named(model: Model, node: Node) -> str:
+    return f"{query.qualified(node)} {model.label(node)!r}"

@@ -34,7 +34,8 @@ def peak(model: Model) -> Peak | None:
     worst: Peak | None = None
     for at, node in enumerate(nodes):
         if any(id(tensor) in alive for tensor in _read(node)):
-            alive |= {id(tensor): _size(tensor) for tensor in node.outputs if tensor.name}
+            # What nobody reads, as the mask of a Dropout, is not made; it may have no shape.
+            alive |= {id(tensor): _size(tensor) for tensor in node.outputs if id(tensor) in ends}
         if None in alive.values():
             return None
         sizes = [size for size in alive.values() if size is not None]

@@ -86,9 +86,9 @@ class ErrorStats:
     def top1_agreement(self) -> float | None:
         """Share of positions where the largest class is the same.
 
-        Where nobody has told the class axis, it is the last one of what has no more than two,
-        axes of length 1 at the end left out: axis 1 for [N,C] and [N,C,1,1]. None for what
-        has more, such as the boxes of a detector, and where the axis has length 1.
+        Where nobody has told the class axis, it is axis 1 of [N,C] and [N,C,1,1]. None for
+        anything else, such as the boxes of a detector or the scores [N,boxes,1] of one class,
+        and where the axis has length 1.
         """
         return self._agreed / self._positions if self._positions else None
 
@@ -104,6 +104,6 @@ class ErrorStats:
         if axis is not None:
             fits = -values.ndim <= axis < values.ndim
             return np.moveaxis(values, axis, -1) if fits else np.zeros(0)
-        while values.ndim > 2 and values.shape[-1] == 1:
-            values = values[..., 0]
+        if values.ndim == 4 and values.shape[2:] == (1, 1):
+            values = values[..., 0, 0]
         return values if values.ndim <= 2 else np.zeros(0)

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from npuconv.errors import InternalError
+
 Doubles = NDArray[np.float64]
 
 LEAST_DAMP = 0.01  # of the mean square, added to all
@@ -75,15 +77,21 @@ def _cholesky(products: Doubles, extra: Doubles) -> Doubles:
 
     Of inputs that hardly change nothing but the noise of float32 may be left once the mean
     is taken off, and that can be negative.
+
+    Raises:
+        InternalError: the products are not finite, so that no more is ever enough.
     """
-    index = np.arange(products.shape[1])
-    damped = products.copy()
-    damped[:, index, index] += extra[:, None]
-    try:
-        return np.asarray(np.linalg.cholesky(damped), np.float64)
-    except np.linalg.LinAlgError:
-        more = np.abs(products).max(axis=(1, 2)) * _NOISE
-        return _cholesky(products, np.maximum(10 * np.abs(extra), more))
+    if not np.isfinite(products).all():
+        raise InternalError("the products of inputs are not finite", where="rounding")
+    index, more = np.arange(products.shape[1]), np.abs(products).max(axis=(1, 2)) * _NOISE
+    while True:
+        damped = products.copy()
+        damped[:, index, index] += extra[:, None]
+        try:
+            return np.asarray(np.linalg.cholesky(damped), np.float64)
+        except np.linalg.LinAlgError:
+            # Six times ten outweigh all there is; products of 0 have none to outweigh.
+            extra = np.maximum(10 * np.abs(extra), np.where(more > 0, more, _NOISE))
 
 
 def compensated(weight: Doubles, scales: Doubles, by: Compensation) -> tuple[Doubles, Doubles]:

@@ -22,8 +22,7 @@ _ALL = 256
 @calibrated_rule(
     "CAL004",
     ops={"Concat"},
-    message="{wide!r} reaches {reach} and {narrow!r} only {small}, {ratio} times less: "
-    "its scale leaves {levels} of 256 levels to it",
+    message="{wide!r} reaches {reach} and {narrow!r} only {small}, {ratio} times less: {left}",
     example=Example(
         fires="""
             input x: float[N,2,8,8]
@@ -70,11 +69,15 @@ def concat_of_unlike_ranges(node: Node, seen: Seen) -> Iterator[Violation]:
     if ratio <= LIMIT:
         return
     levels = _levels(seen, narrow, found[narrow])
+    enough = levels >= ENOUGH
+    left = f"its scale leaves {levels} of 256 levels to it"
+    if enough:  # as channels have scales of their own
+        left = f"with {levels} of 256 levels it is kept apart all the same"
     values = {
         "wide": wide, "narrow": narrow, "reach": f"{found[wide].reach:.4g}",
-        "small": f"{found[narrow].reach:.4g}", "ratio": f"{ratio:.3g}", "levels": levels,
+        "small": f"{found[narrow].reach:.4g}", "ratio": f"{ratio:.3g}", "left": left,
     }  # fmt: skip
-    severity = Severity.NOTE if levels >= ENOUGH else None
+    severity = Severity.NOTE if enough else None
     yield Violation(values, f"x {ratio:.3g}", f"x {LIMIT:g}", severity=severity)
 
 

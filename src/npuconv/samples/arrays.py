@@ -23,6 +23,7 @@ from npuconv.samples.values import check_values
 
 # The name numpy gives to an array saved without one.
 UNNAMED = "arr_0"
+IGNORED = "not an input, ignored: "  # and the names
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def make_table(
     """
     chosen = pick(label, [str(name) for name in arrays], inputs)
     extra = [repr(name) for name in arrays if name not in chosen.values()]
-    notes = [f"not an input, ignored: {', '.join(extra)}"] if extra else []
+    notes = [f"{IGNORED}{', '.join(extra)}"] if extra else []
     columns = []
     for spec in inputs:
         where = f"{label}: array {chosen[spec.name]!r}"
