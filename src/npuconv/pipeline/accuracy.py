@@ -201,7 +201,7 @@ def numbers(layer: Layer, stored: Array) -> Array:
     """What the integers of a layer's output stand for, laid out as in the float model.
 
     Raises:
-        ModelError: they are no integers, or have other channels than are noted.
+        ModelError: they are no numbers, or have other channels than are noted.
     """
     if layer.channels_last and stored.ndim > 1:
         stored = np.moveaxis(stored, -1, 1)
@@ -215,7 +215,7 @@ def numbers(layer: Layer, stored: Array) -> Array:
 def _check_fits(layer: Layer, stored: Array) -> None:
     counts = {np.size(layer.scale), np.size(layer.zero_point)} - {1}
     channels = stored.shape[layer.axis] if 0 <= layer.axis < stored.ndim else 1
-    if stored.dtype.kind not in "iu" or counts - {channels}:
+    if stored.dtype.kind not in "iuf" or counts - {channels}:
         raise ModelError(
             f"layer {layer.name!r}: {layer.stored!r} is {stored.dtype} of shape "
             f"{list(stored.shape)}, but has {max(counts, default=1)} scales in the int8 model",
