@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -331,7 +332,8 @@ def test_images(cli, folder):
     assert "photos" in report("rgb.npu.report.json")["quantization"]["source"]
     same = cli("convert", "rgb.onnx", "--calibration", "photos", "--preprocess", "signed",
                "--resize", "16,16", "--color", "bgr")  # fmt: skip
-    assert same.out == done.out
+    told = [re.sub(r"\(photos, [^)]*\)", "", " ".join(one.out.split())) for one in (same, done)]
+    assert told[0] == told[1]
 
 
 def test_same_bytes(shell, folder):

@@ -93,7 +93,7 @@ def test_flag_wins(tmp_path):
         ({"seed": -1}, "^--seed: must be at least 0"),
         ({"severity": ("OPS001=bad",)}, "^--severity OPS001: 'bad' is not"),
         ({"prefer": "sparse"}, "^--prefer: 'sparse' is not one of"),
-        ({"preprocess__std": "1,0,1"}, "^--std: .* divide by zero"),
+        ({"preprocess__std": "1,0,1"}, "^--std: .* above 0"),
         ({"preprocess__crop": "1,2,3"}, "^--crop takes HEIGHT,WIDTH, or one number .*'1,2,3'$"),
         ({"preprocess__mean": "a,b"}, "^--mean takes one number, or one per channel,.*'a,b'$"),
         ({"preprocess__resize": "256x256"}, "^--resize takes HEIGHT,WIDTH.*, not '256x256'$"),

@@ -205,7 +205,6 @@ def test_an_output_that_only_int8_makes_infinite():
         Layer("odd", "y", "q", 0.1, [1, 2, 3]),
         Layer("odd", "y", "q", [0.1] * 4, [1, 2]),
         Layer("odd", "y", "q", [0.1, 0.2], axis=7),
-        Layer("odd", "y", "z", 0.1),
     ],
 )
 def test_scales_that_do_not_fit(layer):

@@ -201,7 +201,7 @@ def numbers(layer: Layer, stored: Array) -> Array:
     """What the integers of a layer's output stand for, laid out as in the float model.
 
     Raises:
-        ModelError: they are no integers, or have other channels than are noted.
+        ModelError: they are no numbers, or have other channels than are noted.
     """
     if layer.channels_last and stored.ndim > 1:
         stored = np.moveaxis(stored, -1, 1)

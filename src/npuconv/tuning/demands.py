@@ -155,7 +155,7 @@ def _demand(
         np.zeros(len(slots), bool),
         np.full(len(slots), np.inf),
         _extremes(group, channels, stats, rows, OUTLOOK, last),
-        samples=owners(rows, _places),
+        samples=owners(rows, lambda count: _places(count, min(count, SPREAD))),
     )
 
 
@@ -195,9 +195,9 @@ def _values(rows: list[list[tuple[Statistics, int]]]) -> NDArray[np.float32]:
 
 
 @lru_cache(maxsize=64)
-def _places(length: int, width: int = SPREAD) -> NDArray[np.intp]:
-    """Which of so many values are taken, evenly spread."""
-    return np.linspace(0, length - 1, min(length, width)).astype(np.intp)
+def _places(length: int, width: int) -> NDArray[np.intp]:
+    """Which of so many values are taken, evenly spread; some twice where there are too few."""
+    return np.linspace(0, length - 1, width).astype(np.intp)
 
 
 def _constrain(
