@@ -104,3 +104,10 @@ def test_an_example_of_each_kind(cli):
     assert shown["fires"]["model"] != shown["silent"]["model"]
     assert shown["fires"]["target"] == shown["silent"]["target"]
     assert "```text\n# target: " in cli("explain", "SHP006", "--format", "markdown").out
+
+
+def test_all_of_it_for_programs(cli):
+    """Without a name a document holds everything, as with --all; only text is a list."""
+    assert cli("explain", "--format", "json").out == cli("explain", "--all", "--format", "json").out
+    assert cli("explain", "--format", "markdown").out.startswith("#")
+    assert cli("explain").out != cli("explain", "--all").out

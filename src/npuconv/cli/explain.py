@@ -21,7 +21,7 @@ def explain(code: str | None, everything: bool, form: str) -> int:
 
     if code:
         click.echo(catalog.explain(code, form), nl=False)
-    elif everything:
+    elif everything or form != "text":  # a list to be read by people is no such document
         click.echo(catalog.explain_all(form), nl=False)
     else:
         click.echo(catalog.listing(screen.terminal()), nl=False)
