@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from npuconv.quant.statistics import Statistics
 from npuconv.tuning.demands import Demand
-from npuconv.tuning.flat import SHARED, WIDEST, fitted, owners
+from npuconv.tuning.flat import FACTORS, SHARED, fitted, owners
 from npuconv.tuning.search import choose
 
 EACH, SAMPLES = 32, 8
@@ -57,7 +57,7 @@ def test_a_background_between_two_steps(at):
     before, zeros = plain(found)
     after = fitted(found, before, zeros)
     assert np.all(after > before)
-    assert np.all(after <= before * np.float32(WIDEST))
+    assert np.all(after <= before * np.float32(FACTORS[-1]))
     assert np.all(shared(found, after) < 0.05 * shared(found, before))
 
 

@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 # How much more an error counts that a whole sample shares. Between 10 and 100 little changes.
 SHARED = 30.0
 WORTH = 0.2  # of the error as a whole: below, what samples share is not worth the time
-WIDEST, TRIES = 1.06, 25  # steps that are tried, as multiples of the one there is
+# Steps that are tried, as multiples of the one there is. Of a large value they are many, so it
+# is on the grid again after a little; of a small one they are few. So the first lie closest.
+FACTORS = 1.0 + 0.06 * np.linspace(0.0, 1.0, 15)[1:] ** 2
+_ROWS = 64  # that are looked at together: their values stay in the cache
 
 
 def fitted(demand: Demand, scales: Scales, zeros: Zeros) -> Scales:
@@ -54,7 +57,7 @@ def fitted(demand: Demand, scales: Scales, zeros: Zeros) -> Scales:
     found, values = scales.copy(), demand.values[rows]
     least = (white + SHARED * shared)[rows]
     bounds = demand.caps[rows] / (HIGHEST - zeros[rows])
-    for factor in np.linspace(1.0, WIDEST, TRIES)[1:]:
+    for factor in FACTORS:
         tried = np.minimum(scales[rows] * factor, bounds).astype(np.float32)
         white, shared = samples.errors(values, tried, zeros[rows])
         cost = white + SHARED * shared
@@ -109,13 +112,21 @@ class _Samples:
             float64 [K] each. The second is the square of a sample's mean error less what the
             mean of so many unlike errors would have: on average 0 where they share nothing.
         """
+        starts = range(0, len(values), _ROWS)
+        parts = [slice(start, start + _ROWS) for start in starts]
+        each = [self._some(values[part], scales[part], zeros[part]) for part in parts]
+        whole, shared = (np.concatenate(column) for column in zip(*each, strict=True))
+        return whole, shared
+
+    def _some(self, values: Scales, scales: Scales, zeros: Zeros) -> tuple[Doubles, Doubles]:
         steps = values / scales[:, None]
-        np.rint(steps, out=steps)
-        np.clip(steps, (LOWEST - zeros)[:, None], (HIGHEST - zeros)[:, None], out=steps)
-        steps *= scales[:, None]
-        steps -= values
-        whole = np.einsum("kp,kp->k", steps, steps, dtype=np.float64) / steps.shape[1]
-        sums = np.add.reduceat(steps, self._starts, axis=1, dtype=np.float64)
-        means = np.square(sums / self._counts).mean(axis=1)
+        off = np.rint(steps)
+        low, high = (np.float32(end) - zeros.astype(np.float32) for end in (LOWEST, HIGHEST))
+        np.clip(off, low[:, None], high[:, None], out=off)
+        off -= steps
+        power = np.square(scales, dtype=np.float64)
+        whole = np.einsum("kp,kp->k", off, off) / off.shape[1] * power
+        sums = np.add.reduceat(off, self._starts, axis=1)
+        means = np.square(sums / self._counts).mean(axis=1) * power
         chance = float(np.mean(1 / self._counts))
         return whole, np.maximum((means - chance * whole) / (1 - chance), 0.0)
