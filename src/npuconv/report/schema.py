@@ -154,7 +154,9 @@ class PartAccuracy(Part):
     """The int8 model against the float model, a tensor that an output is put together from."""
 
     name: str
-    sqnr_db: float | None = Field(description="null: exact")
+    sqnr_db: float | None = Field(
+        description="null: exact where the cosine is a number, else zeros or not finite"
+    )
     cosine: float | None
 
 
@@ -162,7 +164,10 @@ class OutputAccuracy(Part):
     """The int8 model against the float model, one output."""
 
     name: str
-    sqnr_db: float | None = Field(description="10 log10(sum f^2 / sum (f-q)^2); null: exact")
+    sqnr_db: float | None = Field(
+        description="10 log10(sum f^2 / sum (f-q)^2); null: exact where the cosine is a number, "
+        "else zeros or not finite"
+    )
     cosine: float | None
     top1_agreement: float | None = Field(
         description="share of positions with the same largest class; null where nothing tells "
