@@ -9,8 +9,9 @@ import pytest
 from builders import Net, images
 from npuconv.errors import ModelError
 from npuconv.executor import RuntimeRefusedError
-from npuconv.pipeline.accuracy import Comparison, Layer, numbers
+from npuconv.pipeline.accuracy import Comparison
 from npuconv.pipeline.measured import Stats
+from npuconv.pipeline.stored import Layer, exact, numbers
 from npuconv.quant.qparams import quantize
 from npuconv.samples import Samples
 
@@ -144,6 +145,26 @@ def test_scales_and_zero_points_of_channels():
     np.testing.assert_allclose(numbers(last, np.moveaxis(stored, 1, -1)), wanted, rtol=1e-6)
     same = Layer("a", "y", "q", scales[:1], zeros[1])
     np.testing.assert_allclose(numbers(same, stored), (stored.astype(int) - 10) * 0.01, rtol=1e-6)
+
+
+def test_channels_that_are_stored_several_times():
+    """Their mean is compared with the one that the float model has; an idle one with nothing."""
+    values = np.arange(2 * 4 * 3, dtype=np.int8).reshape(2, 4, 3)
+    layer = Layer("a", "y", "q", 2.0, channels=(0, 2, 2, 0))
+    wanted = np.stack([values[:, [0, 3]].mean(axis=1), values[:, [1, 2]].mean(axis=1)], axis=1)
+    np.testing.assert_allclose(numbers(layer, values), 2 * wanted)
+    np.testing.assert_array_equal(exact(layer, values), values[:, [0, 2]])
+    whole = Layer("a", "y", "q", 2.0)
+    np.testing.assert_array_equal(exact(whole, values), values)
+
+
+def test_other_channels_than_are_noted():
+    """The metadata are of another model."""
+    layer = Layer("a", "y", "q", 2.0, channels=(0, 4, 4))
+    for use, values in ((numbers, np.zeros((1, 4, 2), np.int8)), (exact, np.zeros((1, 4, 2)))):
+        with pytest.raises(ModelError, match="layer 'a'") as caught:
+            use(layer, values)
+        assert "convert the model again" in caught.value.hint
 
 
 def test_the_largest_error():

@@ -9,8 +9,8 @@ import pytest
 
 from int8_pairs import Y_STEP, explicit_model, float_model, integer_model
 from npuconv.errors import ModelError
-from npuconv.pipeline.accuracy import Layer
 from npuconv.pipeline.matching import KEY, match, record, scales
+from npuconv.pipeline.stored import Layer
 
 ODD = [
     {"scale": "abc"},
@@ -22,6 +22,8 @@ ODD = [
     {"zero_point": 0.5},
     {"axis": "x"},
     {"axis": -9},
+    {"channels": [-1]},
+    {"channels": "0"},
     {"name": 1},
     {"stored": ["c/int8"]},
     {"channels_last": "no"},
@@ -72,6 +74,15 @@ def test_what_convert_noted_wins():
     np.testing.assert_array_equal(np.asarray(found.scale, np.float32), noted.scale)
     assert found.zero_point == [0, -3]
     assert (found.name, found.note, found.channels_last) == ("mine", "a note", True)
+
+
+def test_channels_come_back_as_they_were():
+    """And are not noted where each is its own."""
+    layers = [Layer("a", "c", "c/int8", 1.0, channels=(0, 0)), Layer("b", "c", "c/int8", 1.0)]
+    assert ["channels" in one for one in json.loads(record(layers))] == [True, False]
+    model = integer_model()
+    model.metadata_props.add(key=KEY, value=record(layers))
+    assert [one.channels for one in match(float_model(), model).layers] == [(0, 0), ()]
 
 
 def test_one_number_where_all_are_the_same():

@@ -73,3 +73,17 @@ def test_nothing_seen() -> None:
     moments = Moments(1, 2)
     assert not moments.means.any()
     assert not moments.products(0).any()
+
+
+def test_groups_that_are_taken_are_those_that_were_seen() -> None:
+    """In any order, and more than once; what was kept apart as well."""
+    windows = np.random.default_rng(0).standard_normal((3, 4, 50)).astype(np.float32)
+    seen = Moments(3, 4)
+    seen.add(windows)
+    seen.add(windows + 1, apart=True)
+    taken, alone = seen.take([2, 0, 2]), Moments(3, 4)
+    alone.add(windows[[2, 0, 2]])
+    assert (taken.groups, taken.count) == (3, 50)
+    np.testing.assert_allclose(taken.means, alone.means)
+    np.testing.assert_allclose(taken.products(0), alone.products(0), rtol=1e-4, atol=1e-6)
+    np.testing.assert_array_equal(taken.apart, seen.apart[[2, 0, 2]])

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from npuconv.quant.layer import Rounded
     from npuconv.target import Target
 
+    Channels = tuple[int, ...]  # the channel of the source model that each of them is
     Expected = tuple[np.ndarray, np.ndarray]  # mean and standard deviation of every channel
 
 NOTHING = Cost(0, 0)
@@ -103,6 +104,10 @@ class PassContext:
     rounded: dict[str, Rounded] = field(default_factory=dict)  # by node name: weights tuned
     copies: dict[str, int] = field(default_factory=dict)  # by node name: how often it is to run
     repeats: list[Repeat] = field(default_factory=list)  # what runs several times
+    reuse: dict[str, Channels] = field(default_factory=dict)  # by node name: what it is to make
+    channels: dict[str, Channels] = field(
+        default_factory=dict
+    )  # by tensor: what each is, if not its own
     notes: dict[str, str] = field(default_factory=dict)  # by node label, for the report
     stored: dict[str, str] = field(default_factory=dict)  # float tensor -> its int8 form
     expected: dict[str, Expected] = field(default_factory=dict)  # by tensor: as in training

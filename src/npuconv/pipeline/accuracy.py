@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,13 +13,13 @@ from onnx import helper
 
 from npuconv import executor
 from npuconv.emulate import as_float
-from npuconv.errors import ModelError
 from npuconv.model import store
 from npuconv.pipeline.accuracy_rows import summed_up
 from npuconv.pipeline.assemble import rounded
 from npuconv.pipeline.classes import class_axes
 from npuconv.pipeline.measured import Measured, Stats
 from npuconv.pipeline.parts import parts_of
+from npuconv.pipeline.stored import Layer, exact, numbers
 from npuconv.quant.qparams import dequantize, quantize
 from npuconv.report import schema
 
@@ -28,20 +27,6 @@ if TYPE_CHECKING:
     from npuconv.samples import Feed, Samples
 
 Array = NDArray[Any]
-
-
-@dataclass(frozen=True)
-class Layer:
-    """Where to look for the output of one layer in both models."""
-
-    name: str  # the user's own name of the convolution
-    tensor: str  # its output in the float model
-    stored: str  # the same, int8, in the converted model
-    scale: float | Array  # one, or one for each channel
-    zero_point: int | Array = 0
-    note: str = ""
-    channels_last: bool = False  # in the converted model
-    axis: int = 1  # of the channels in the float model
 
 
 class Comparison:
@@ -175,7 +160,7 @@ class Comparison:
         for feed in feeds:
             old, new = before.run(feed, tensors), after.run(self._stored(feed), stored)
             for layer, one in zip(self.layers, stats, strict=True):
-                one.update(old[layer.tensor], numbers(layer, new[layer.stored]))
+                one.update(exact(layer, old[layer.tensor]), numbers(layer, new[layer.stored]))
         return stats
 
     def _sessions(
@@ -195,33 +180,6 @@ class Comparison:
     def _real(self, values: Mapping[str, Array]) -> dict[str, Array]:
         scales = self._scales
         return {n: dequantize(v, scales[n]) if n in scales else v for n, v in values.items()}
-
-
-def numbers(layer: Layer, stored: Array) -> Array:
-    """What the integers of a layer's output stand for, laid out as in the float model.
-
-    Raises:
-        ModelError: they are no numbers, or have other channels than are noted.
-    """
-    if layer.channels_last and stored.ndim > 1:
-        stored = np.moveaxis(stored, -1, 1)
-    _check_fits(layer, stored)
-    if np.size(layer.scale) == 1 and np.size(layer.zero_point) == 1:
-        one = np.reshape(layer.scale, ()), np.reshape(layer.zero_point, ())
-        return np.asarray(dequantize(stored, *one))
-    return np.asarray(dequantize(stored, layer.scale, layer.zero_point, layer.axis))
-
-
-def _check_fits(layer: Layer, stored: Array) -> None:
-    counts = {np.size(layer.scale), np.size(layer.zero_point)} - {1}
-    channels = stored.shape[layer.axis] if 0 <= layer.axis < stored.ndim else 1
-    # The mean of copies is float.
-    if stored.dtype.kind not in "iuf" or counts - {channels}:
-        raise ModelError(
-            f"layer {layer.name!r}: {layer.stored!r} is {stored.dtype} of shape "
-            f"{list(stored.shape)}, but has {max(counts, default=1)} scales in the int8 model",
-            hint="its metadata does not fit it: convert the model again",
-        )
 
 
 def with_outputs(model: onnx.ModelProto, tensors: Iterable[str]) -> onnx.ModelProto:

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from npuconv.model import nhwc, query
-from npuconv.pipeline import accuracy
+from npuconv.pipeline.stored import Layer as StoredLayer
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node, Tensor
@@ -49,34 +49,41 @@ def _result(work: Legalized, conv: Node) -> Tensor:
     return found
 
 
-def stored(work: Legalized, layers: list[Layer]) -> list[accuracy.Layer]:
+def stored(work: Legalized, layers: list[Layer]) -> list[StoredLayer]:
     """Where the layers' results are in the converted model, in the order of the layers."""
     ctx = work.ctx
     times = {one.node: sum(conv for _, _, conv in one.copies) for one in ctx.repeats}
     made = {t.name: t for node in work.model.nodes() for t in node.outputs}
     last = {name for name, t in made.items() if nhwc.holds_channels_last(t)}
     found = [
-        accuracy.Layer(
+        StoredLayer(
             name=shown,
             tensor=tensor,
             stored=ctx.stored[tensor],
             scale=ctx.encodings[tensor].scales,
             zero_point=ctx.encodings[tensor].zeros,
-            note=ctx.notes.get(label, ""),
+            note=ctx.notes.get(label, "") or _reused(ctx.channels.get(tensor, ())),
             channels_last=ctx.stored[tensor] in last,
+            channels=ctx.channels.get(tensor, ()),
         )
         for shown, label, tensor, _ in layers
         if tensor in ctx.stored
     ] + [
-        accuracy.Layer(
+        StoredLayer(
             name=layer.shown,
             tensor=layer.tensor,
             stored=layer.tensor,  # the mean of the copies, which the host takes in float
             scale=1.0,
             note=f"the mean of {times[layer.node]} copies",
+            channels=ctx.channels.get(layer.tensor, ()),
         )
         for layer in layers
         if layer.node in times
     ]
     order = {layer.shown: place for place, layer in enumerate(layers)}
     return sorted(found, key=lambda one: order[one.name])
+
+
+def _reused(channels: tuple[int, ...]) -> str:
+    count = len(channels) - len(set(channels))
+    return f"{count} channels are made again in place of idle ones" if count else ""

@@ -128,7 +128,7 @@ def open_market(
         used: samples that the noise of every rounding is measured on.
         judges: samples that decide when it is good enough.
     """
-    numbers = Numbers(found.encodings.by_tensor, work.ctx.rounded, found.moments)
+    numbers = Numbers(found.encodings.by_tensor, work.ctx.rounded, found.moments, found.lifts)
     every = roundings(work.model, work.plan, numbers.encodings, numbers.rounded)
     feeds = [used[k] for k in spread(len(used), MOST)]
     powers, _ = noise_powers(before_saturation(proto), every, feeds, enough=VALUES)

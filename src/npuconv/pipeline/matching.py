@@ -18,7 +18,7 @@ from onnx import numpy_helper
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from npuconv.errors import ModelError
-from npuconv.pipeline.accuracy import Layer
+from npuconv.pipeline.stored import Layer
 
 KEY = "npuconv.layers"  # of the model's metadata
 _PREFIX = "npuconv.scale."  # of the names of inputs and outputs there
@@ -50,6 +50,7 @@ class _Entry(BaseModel):
     note: str = ""
     channels_last: bool = False
     axis: Annotated[int, Field(ge=0)] = 1
+    channels: list[Annotated[int, Field(ge=0)]] = []
 
 
 _ENTRIES = TypeAdapter(list[_Entry])
@@ -65,7 +66,7 @@ def _entry(layer: Layer) -> dict[str, Any]:
         "zero_point": _plain(np.ravel(np.asarray(layer.zero_point)).tolist()),
     }
     optional = {"note": (layer.note, ""), "channels_last": (layer.channels_last, False)}
-    optional |= {"axis": (layer.axis, 1)}
+    optional |= {"axis": (layer.axis, 1), "channels": (list(layer.channels), [])}
     return entry | {key: value for key, (value, usual) in optional.items() if value != usual}
 
 
@@ -107,9 +108,13 @@ def match(float_model: onnx.ModelProto, int8_model: onnx.ModelProto) -> Matches:
 def _recorded(text: str) -> list[Layer]:
     """What npuconv noted; nothing where somebody else has changed it, or it is too old."""
     try:
-        return [Layer(**entry.model_dump()) for entry in _ENTRIES.validate_json(text)]
+        return [_layer(entry) for entry in _ENTRIES.validate_json(text)]
     except ValueError:
         return []
+
+
+def _layer(entry: _Entry) -> Layer:
+    return Layer(**{**entry.model_dump(), "channels": tuple(entry.channels)})
 
 
 def _inferred(model: onnx.ModelProto) -> Iterator[Layer]:

@@ -20,6 +20,7 @@ from npuconv.pipeline.calibrated import judge, judge_result
 from npuconv.pipeline.inputs import sample_inputs
 from npuconv.pipeline.layers import Layer, layers_of, stored
 from npuconv.pipeline.quantized import tensor_rows, weight_rows, with_shares
+from npuconv.pipeline.reuse import reuse
 from npuconv.report import schema
 from npuconv.samples import Samples, open_samples
 
@@ -82,6 +83,8 @@ def _with_samples(
         float_proto = save.to_proto(work.model)
     judges = (kept or samples)[:HELD_OUT_MAX]
     found = ranges.calibrate(work, float_proto, used, kept, progress)
+    before = found.proto
+    found = reuse(work, found, used, kept)
     float_proto = found.proto
     work.ctx.rounded.update(found.chosen.rounded)
     judge(work, float_proto, used, found.stats, found.encodings.by_tensor)
@@ -94,7 +97,7 @@ def _with_samples(
     _hand_over(work, found)
     _run(work, form)
     proto = save.to_proto(work.model, _metadata(work))
-    measured, rows, broken = _compare(work, float_proto, proto, judges, kept is not None, layers)
+    measured, rows, broken = _compare(work, before, proto, judges, kept is not None, layers)
     judge_result(work, measured, broken)
     proto.metadata_props.add(key=matching.KEY, value=matching.record(stored(work, layers)))
     report = schema.Quantization(

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from npuconv.quant.statistics import Statistics
     from npuconv.samples import Feed, Samples
     from npuconv.tuning.scales import Encodings
+    from npuconv.tuning.staggered import Lift
 
 Progress = Callable[[str, int, int], None]  # stage, done, total
 MORE_JUDGES = 8  # samples that ways of choosing ranges are compared on, beside those kept apart
@@ -53,6 +54,7 @@ class Calibrated:
     moments: dict[str, Moments]
     proto: onnx.ModelProto  # the legal float model, with what the host does for the device
     notes: list[str] = field(default_factory=list)
+    lifts: dict[str, Lift] = field(default_factory=dict)  # what biases have more than in float
 
     @property
     def encodings(self) -> Encodings:

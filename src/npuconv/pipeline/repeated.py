@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from npuconv.quant.encoding import Encoding
     from npuconv.quant.layer import Rounded
     from npuconv.quant.moments import Moments
+    from npuconv.tuning.staggered import Lift
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Numbers:
     encodings: Mapping[str, Encoding]
     rounded: Mapping[str, Rounded]
     moments: Mapping[str, Moments]
+    lifts: Mapping[str, Lift] = field(default_factory=dict)  # what biases have more than in float
     copies: dict[str, list[Rounded]] = field(default_factory=dict)  # as many as were ever made
 
 
@@ -64,6 +66,10 @@ class _Layer:
         self.weight = query.constant_input(conv, 1)
         self.bias = query.constant_input(conv, 2)
         self.group = int(query.attribute(conv, "group", 1))
+
+    def lifted(self, by: Lift) -> np.ndarray:
+        """Its bias for inputs and outputs that lie elsewhere within a step."""
+        return np.asarray(by if self.bias is None else self.bias + by, np.float32)
 
 
 def _encodings(
@@ -112,6 +118,7 @@ def _copies(
     alone = numbers.rounded.get(name)
     known = numbers.copies.get(name, [alone] if alone is not None else [])
     moments = numbers.moments[name]
-    each = copies(layer.weight, layer.bias, source, moments, layer.group, count, known)
+    bias = layer.bias if name not in numbers.lifts else layer.lifted(numbers.lifts[name])
+    each = copies(layer.weight, bias, source, moments, layer.group, count, known)
     numbers.copies[name] = max(known, each, key=len)
     return each

@@ -14,7 +14,7 @@ from npuconv import executor
 from npuconv.config import make_options
 from npuconv.errors import ModelError
 from npuconv.pipeline import matching
-from npuconv.pipeline.accuracy import Comparison, Layer
+from npuconv.pipeline.accuracy import Comparison
 from npuconv.pipeline.assemble import rounded
 from npuconv.pipeline.labels import Score, check_scores, others, read_labels
 from npuconv.pipeline.measured import Measured, Stats
@@ -26,6 +26,7 @@ from npuconv.pipeline.pairs import (
     open_model,
     rows,
 )
+from npuconv.pipeline.stored import Layer
 from npuconv.report import schema_verify as schema
 from npuconv.report.schema import Tool
 

@@ -9,7 +9,8 @@ all channels, of which only ratios matter.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -46,6 +47,13 @@ class Encoding:
     def is_plain(self) -> bool:
         """Whether the device's own scale and zero point 0 say everything."""
         return bool(np.all(self.scales == self.nominal) and not self.zeros.any())
+
+    def take(self, channels: Sequence[int]) -> Encoding:
+        """Of a tensor with these channels, in this order."""
+        if self.axis is None:
+            return self
+        index = list(channels)
+        return replace(self, scales=self.scales[index], zeros=self.zeros[index])
 
     def quantize(self, values: ArrayLike) -> NDArray[np.int8]:
         """The integers of a tensor."""

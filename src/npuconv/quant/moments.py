@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -54,6 +56,15 @@ class Moments:
         room = KEPT // 4
         step = max(1, windows.shape[2] // room)
         self._apart.append(np.array(windows[:, :, ::step][:, :, :room]))
+
+    def take(self, groups: Sequence[int]) -> Moments:
+        """Of these groups only, in this order."""
+        index, found = list(groups), Moments(len(groups), self.length)
+        found.count, found._unit = self.count, self._unit
+        found._sums = self._sums[index]
+        found._products = [each[index] for each in self._products]
+        found._apart = [each[index] for each in self._apart]
+        return found
 
     @property
     def means(self) -> NDArray[np.float64]:

@@ -33,8 +33,10 @@ def offsets(count: int) -> Doubles:
     return (2 * np.arange(count) + 1 - count) / (2 * count)
 
 
-def shifted(rounded: Rounded, source: Encoding, group: int, by: float) -> Rounded:
+def shifted(rounded: Rounded, source: Encoding, group: int, by: float | Doubles) -> Rounded:
     """The same layer for an input that is larger by some of its steps, bias made up for it.
+
+    All channels by as much, or each by its own.
 
     Where the device pads with 0, a border of the result keeps the difference; that of the
     copies, which are shifted both ways, goes with their mean.
@@ -44,7 +46,7 @@ def shifted(rounded: Rounded, source: Encoding, group: int, by: float) -> Rounde
     return _with_bias(rounded, -(weight * steps).reshape(len(weight), -1).sum(axis=1))
 
 
-def lifted(rounded: Rounded, result: Encoding, by: float) -> Rounded:
+def lifted(rounded: Rounded, result: Encoding, by: float | Doubles) -> Rounded:
     """The same layer with an output that is larger by some of its steps."""
     steps = np.broadcast_to(result.scales.astype(np.float64), rounded.bias.shape)
     return _with_bias(rounded, by * steps)

@@ -102,7 +102,7 @@ class Judge:
         """
         self._exact = self._exact or list(self._run(self.model))
         twin = rounded(self.model if model is None else model, roundings)
-        each = [_sums(*pair) for pair in zip(self._exact, self._run(twin), strict=True)]
+        each = [sums(*pair) for pair in zip(self._exact, self._run(twin), strict=True)]
         noises = tuple(noise for noise, _ in each)
         return Noise(sum(noises), sum(signal for _, signal in each), noises)
 
@@ -124,7 +124,7 @@ def whole_noise(
     return Judge(model, feeds).noise(roundings)
 
 
-def _sums(exact: Values, rounded: Values) -> tuple[float, float]:
+def sums(exact: Values, rounded: Values) -> tuple[float, float]:
     """Noise and signal of one sample."""
     noise = signal = 0.0
     for name, values in exact.items():

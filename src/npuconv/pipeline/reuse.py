@@ -1,0 +1,128 @@
+"""Channels that say nothing, and what is made in their place: tried before it is done."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from npuconv.executor import RuntimeRefusedError
+from npuconv.passes import Phase, _manager
+from npuconv.pipeline import ranges
+from npuconv.pipeline.market import plan_of
+from npuconv.pipeline.reused import changed, roundings_of, strand_of
+from npuconv.plan.levels import parameters
+from npuconv.plan.strands import strand
+from npuconv.samples.feeds import spread
+from npuconv.tuning.alone import noise_powers
+from npuconv.tuning.channel_powers import channel_powers
+from npuconv.tuning.ends import before_saturation
+from npuconv.tuning.idle import idle_channels
+from npuconv.tuning.reuse import promising, reused
+from npuconv.tuning.whole import Judge
+
+if TYPE_CHECKING:
+    from npuconv.pipeline.legalize import Legalized
+    from npuconv.pipeline.ranges import Calibrated
+    from npuconv.samples import Samples
+    from npuconv.tuning.gated import Rounding
+    from npuconv.tuning.whole import Noise
+
+FEW = 2  # samples that the noise of channels is measured on
+WORTH = 0.02  # of all noise, that the channels of a strand must make
+
+
+def reuse(work: Legalized, found: Calibrated, used: Samples, kept: Samples | None) -> Calibrated:
+    """Let idle channels make noisy ones again, where the outputs gain by it.
+
+    Args:
+        work: a calibrated model, still in float; changed where it pays.
+        found: how its tensors are stored.
+        used: samples that ranges were made from: what is made again is chosen on them.
+        kept: samples that tell with some of the others whether it pays.
+
+    Returns:
+        The same with the encodings and weights of what was changed.
+    """
+    if work.target.weights.granularity == "tensor" or work.model.store is not None:
+        return found
+    start = time.perf_counter()
+    spare = list(_spare(work, found))
+    if spare:
+        judge = Judge(before_saturation(found.proto), ranges.jury(used, kept))
+        now = _State(found, judge.noise(roundings_of(work.model, work.plan, found)))
+        for maker, idle in spare:
+            now = _tried(work, now, judge, used, maker, idle)
+        found = now.found
+    work.timings.append(("idle channels", time.perf_counter() - start))
+    return found
+
+
+@dataclass(frozen=True)
+class _State:
+    """What is known, and the noise that it makes in the outputs."""
+
+    found: Calibrated
+    noise: Noise
+
+
+def _spare(work: Legalized, found: Calibrated) -> Iterator[tuple[str, list[int]]]:
+    """Names of convolutions, and which of their channels are idle."""
+    tensors = found.encodings.by_tensor
+    for conv in work.plan.device:
+        own = strand(work.model, work.plan, conv)
+        names = [] if own is None else [each.name for each in (*own.makers, *own.readers)]
+        if own is None or not found.moments.keys() >= set(names):
+            continue
+        idle = idle_channels(own, tensors)
+        if idle:
+            yield conv.name, idle
+
+
+def _tried(
+    work: Legalized, now: _State, judge: Judge, used: Samples, maker: str, idle: list[int]
+) -> _State:
+    """Change the channels of one strand, if the outputs gain by it."""
+    try:
+        index = _index(work, now.found, used, maker, idle)
+        if index is None:
+            return now
+        found, every = changed(work, now.found, used, maker, index)
+        after = judge.noise(every, before_saturation(found.proto))
+    except RuntimeRefusedError:  # some types cannot be told of a part by itself
+        return now
+    if after.left(now.noise) >= 1:
+        return now
+    work.ctx.plan, work.ctx.reuse = work.plan, {maker: index}
+    _manager.run_phase(work.model, Phase.REPEAT, work.ctx)
+    work.plan = plan_of(work, work.model)
+    return _State(found, after)
+
+
+def _index(
+    work: Legalized, found: Calibrated, used: Samples, maker: str, idle: list[int]
+) -> tuple[int, ...] | None:
+    """What every channel is to be; None where these make next to none of the noise."""
+    own, every = strand_of(work.model, work.plan, maker), roundings_of(work.model, work.plan, found)
+    model, feeds = before_saturation(found.proto), [used[k] for k in spread(len(used), FEW)]
+    layers = [_Rounded(conv.name, every) for conv in own.makers]
+    powers, _ = noise_powers(model, [r for layer in layers for r in layer.all], feeds)
+    if powers.sum() < WORTH * Judge(model, feeds).noise(every).noise:
+        return None
+    some = promising(own, found.encodings.by_tensor, idle)
+    total = sum(channel_powers(model, each.output, each.weights, some, feeds) for each in layers)
+    count = len(parameters(own.maker)[1])
+    index = reused(dict(zip(some, np.ravel(total).tolist(), strict=True)), idle, count)
+    return None if index == tuple(range(count)) else index
+
+
+class _Rounded:
+    """The roundings of a layer."""
+
+    def __init__(self, name: str, every: Sequence[Rounding]) -> None:
+        self.all = [r for r in every if r.gate.layer == name and r.gate.kind != "input"]
+        self.weights = [r for r in self.all if r.gate.kind == "weights"]
+        self.output = next(r for r in self.all if r.gate.kind == "output")

@@ -1,0 +1,142 @@
+"""Weights of a strand some of whose channels are made several times.
+
+The copies of a channel lie a share of a step apart, so that their roundings do too, and their
+mean is as fine as smaller steps. The bias of what makes them moves them there, that of what
+reads them takes it back.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from npuconv.plan.levels import parameters
+from npuconv.quant.layer import Rounded
+from npuconv.tuning.copies import copies, lifted, nearest, offsets, shifted
+from npuconv.tuning.weights import solve
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+    from npuconv.plan.strands import Strand
+    from npuconv.quant.encoding import Encoding
+    from npuconv.quant.moments import Moments
+
+    Doubles = NDArray[np.float64]
+
+Lift = NDArray[np.float64]  # of the bias, [M]
+
+
+@dataclass(frozen=True)
+class Staggered:
+    """A strand in integers.
+
+    Attributes:
+        rounded: weights and bias of its convolutions, by node name.
+        lifts: what that adds to the bias of each, beside making up for rounding, float64 [M].
+    """
+
+    rounded: Mapping[str, Rounded] = field(default_factory=dict)
+    lifts: Mapping[str, Lift] = field(default_factory=dict)
+
+
+def staggered(
+    strand: Strand,
+    index: Sequence[int],
+    encodings: Mapping[str, Encoding],
+    moments: Mapping[str, Moments],
+    known: Staggered,
+) -> Staggered:
+    """Round the convolutions of a strand.
+
+    Args:
+        strand: of the model in which its channels are what the index says.
+        index: the channel that each of them is, [C]; its own, or another that is made again.
+        encodings: of every tensor there.
+        moments: of the windows of every convolution there.
+        known: what there was before; weights of channels that are not copies stay.
+
+    Returns:
+        All of ``known``, with what is new.
+    """
+    apart, rounded, lifts = _apart(strand, index), dict(known.rounded), dict(known.lifts)
+    for conv in (*strand.makers, *strand.readers):
+        source, result = conv.inputs[0].name, conv.outputs[0].name
+        layer = _layer(conv, lifts.get(conv.name), encodings[source], moments[conv.name])
+        mixes = result not in apart
+        own = layer.mixed() if mixes else layer.repeated(index, rounded.get(conv.name))
+        moved = own
+        if source in apart:
+            moved = shifted(moved, encodings[source], layer.moments.groups, apart[source])
+        if result in apart:
+            moved = lifted(moved, encodings[result], apart[result])
+        rounded[conv.name] = moved
+        lifts[conv.name] = lifts.get(conv.name, 0) + moved.bias.astype(np.float64) - own.bias
+    return Staggered(rounded, lifts)
+
+
+def _layer(conv: Node, lift: Lift | None, source: Encoding, moments: Moments) -> _Layer:
+    weight, bias = parameters(conv)
+    lifted_bias = bias if lift is None else bias + lift
+    return _Layer(weight.astype(np.float32), lifted_bias.astype(np.float32), source, moments)
+
+
+def _apart(strand: Strand, index: Sequence[int]) -> dict[str, Doubles]:
+    """Where the channels of each tensor lie within a step."""
+    own, places = np.zeros(len(index)), np.asarray(index)
+    for channel in set(index):
+        copies_of = np.flatnonzero(places == channel)
+        own[copies_of] = offsets(len(copies_of))
+    found = {strand.maker.outputs[0].name: own}
+    for node in strand.between:
+        turn = -1 if node.op == "Conv" else 1  # so that errors of two layers do not add up
+        found[node.outputs[0].name] = turn * found[node.inputs[0].name]
+    return found
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """A convolution of a strand."""
+
+    weight: NDArray[np.float32]
+    bias: NDArray[np.float32]
+    source: Encoding
+    moments: Moments
+
+    def mixed(self) -> Rounded:
+        """It reads copies, which is news to all of its weights."""
+        solved, _ = solve(self.weight, self.bias, self.source, self.moments)
+        return solved or nearest(self.weight, self.bias, self.source, 1)
+
+    def repeated(self, index: Sequence[int], known: Rounded | None) -> Rounded:
+        """The rows of a channel make up for what each of them loses in rounding."""
+        group, places = self.moments.groups, np.asarray(index)
+        first = known or nearest(self.weight, self.bias, self.source, group)
+        weight, scales, bias = first.weight.copy(), first.scales.copy(), first.bias.copy()
+        for count, channels in _by_count(index).items():
+            rows = [np.flatnonzero(places == channel) for channel in channels]
+            alone = Rounded(weight[channels], scales[channels], bias[channels])
+            for number, one in enumerate(self._copies(channels, count, alone)):
+                own = [row[number] for row in rows]
+                weight[own], scales[own], bias[own] = one.weight, one.scales, one.bias
+        return Rounded(weight, scales, bias)
+
+    def _copies(self, channels: list[int], count: int, first: Rounded) -> list[Rounded]:
+        weight, bias = self.weight[channels], self.bias[channels]
+        if self.moments.groups == 1:
+            return copies(weight, bias, self.source, self.moments, 1, count, [first])
+        seen, source = self.moments.take(channels), self.source.take(channels)
+        return copies(weight, bias, source, seen, len(channels), count, [first])
+
+
+def _by_count(index: Sequence[int]) -> dict[int, list[int]]:
+    """Channels that are made several times, by how often."""
+    found: dict[int, list[int]] = {}
+    for channel, times in sorted(Counter(index).items()):
+        if times > 1:
+            found.setdefault(times, []).append(channel)
+    return found

@@ -1,0 +1,109 @@
+"""Channels from where they are made to where they are mixed."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from asserts import builtin, read
+from builders import Net
+from idle_nets import inverted
+from npuconv.plan import make_plan
+from npuconv.plan.strands import Strand, strand
+
+X = (1, 3, 8, 8)
+
+
+def found(proto: onnx.ModelProto, maker: str = "first") -> Strand | None:
+    model = read(proto)
+    plan = make_plan(model, builtin())
+    return strand(model, plan, next(n for n in plan.device if n.name == maker))
+
+
+def made(**attrs) -> Net:
+    return Net(x=X).conv("x", (4, 3, 3, 3), name="first", to="made", **attrs)
+
+
+def mixed(net: Net) -> onnx.ModelProto:
+    """The last result read by a convolution that mixes it."""
+    return net.conv("", (2, 4, 1, 1), name="mixed").op("Sigmoid").model()
+
+
+def ints(net: Net, *values: int) -> str:
+    return net.constant(np.asarray(values, np.int64))
+
+
+def test_it_goes_through_what_follows_each_channel():
+    """Activations, and convolutions that make one channel of one."""
+    own = found(inverted())
+    assert [n.op for n in own.between] == ["Clip", "Conv", "Relu"]
+    assert [n.name for n in own.makers] == ["first", "deep"]
+    assert [n.name for n in own.readers] == ["mixed"]
+    assert own.tensors[1:] == ["made", own.tensors[2], "followed"]
+
+
+def test_it_goes_on_to_all_that_read_it():
+    """Each of them mixes the channels in its own way."""
+    net = made().op("Relu", to="r").conv("r", (2, 4, 1, 1), name="a", to="a")
+    net.conv("r", (4, 1, 3, 3), group=4, name="b").conv("", (2, 4, 1, 1), name="c", to="c")
+    own = found(net.op("Sigmoid", "a", to="p").op("Tanh", "c", to="q").output("p", "q").model())
+    assert sorted(n.name for n in own.readers) == ["a", "c"]
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        lambda net: net.op("MaxPool", kernel_shape=[2, 2], strides=[2, 2]),
+        lambda net: net.pad([0, 0, 1, 1, 0, 0, 0, 0]),
+        lambda net: net.op("Relu"),
+    ],
+)
+def test_what_keeps_channels_apart(between):
+    """They come out as they went in, each beside the same others."""
+    net = made()
+    between(net)
+    assert found(mixed(net)) is not None
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        lambda net: net.op("Sigmoid"),
+        lambda net: net.pad([0, 0, 1, 1, 0, 0, 0, 0], value=1.0),
+        lambda net: net.op("Concat", "made", "made", axis=2),
+        lambda net: net.op("DepthToSpace", blocksize=1),
+        lambda net: net.op("Gather", "made", ints(net, 3, 2, 1, 0), axis=1),
+        lambda net: net.op("Relu").output("made", net.last),
+        lambda net: net.conv("", (4, 2, 1, 1), group=2),
+    ],
+)
+def test_what_does_not(between):
+    """The host sees them, or they are laid out anew, or mixed in part."""
+    net = made()
+    between(net)
+    net.conv("", (2, 4, 1, 1), name="mixed").op("Sigmoid", to="end").output("end")
+    assert found(net.model()) is None
+
+
+def test_a_pad_of_channels_makes_more_of_them():
+    """Then they are not the same any more."""
+    net = made().pad([0, 1, 0, 0, 0, 0, 0, 0])
+    assert found(net.conv("", (2, 5, 1, 1)).op("Sigmoid").model()) is None
+
+
+def test_its_maker_reads_all_channels():
+    """What is depthwise is inside of one, or none."""
+    net = made().conv("", (4, 1, 3, 3), group=4, name="deep")
+    assert found(mixed(net), "deep") is None
+
+
+def test_nothing_reads_an_output():
+    """The rest of the world does, which no pass may change."""
+    assert found(made().model()) is None
+
+
+def test_weights_are_constants():
+    """What comes at run time cannot be put in another order."""
+    net = Net(x=X, w=(2, 4, 1, 1)).conv("x", (4, 3, 3, 3), name="first").op("Conv", "t0", "w")
+    assert found(net.op("Sigmoid").model()) is None
