@@ -55,7 +55,8 @@ def channel_dead(model: Model, seen: Seen) -> Iterator[Violation]:
 
     How to fix:
         Look at CAL001, and calibrate on samples that differ. If the channels are dead for
-        good, prune them before export.
+        good, prune them before export. Those that no input could wake up need not be: in
+        their place others are made again where that makes these finer.
     """
     del model
     if seen.samples < 2:
