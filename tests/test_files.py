@@ -150,6 +150,20 @@ def test_what_a_killed_process_left_is_removed(tmp_path):
     assert names(tmp_path) == sorted([*kept, "f"])
 
 
+def test_parts_of_a_process_of_the_same_number(tmp_path):
+    """In containers it often is the same; what one of them has left is in nobody's way."""
+    script = (
+        "import os, pathlib, sys; from npuconv import files\n"
+        "folder = pathlib.Path(sys.argv[1])\n"
+        "for number in range(3):\n"
+        "    (folder / f'.f.{number}.{os.getpid()}.part').write_bytes(b'half')\n"
+        "files.write(folder / 'f', b'new')"
+    )
+    subprocess.run([sys.executable, "-c", script, tmp_path], check=True)
+    assert (tmp_path / "f").read_bytes() == b"new"
+    assert len(names(tmp_path)) == 4
+
+
 def test_a_part_that_is_held_stays(tmp_path):
     """Its process may be in another container, where our process numbers mean nothing."""
     fcntl = pytest.importorskip("fcntl")

@@ -115,7 +115,9 @@ def write(path: str | Path, data: bytes | str | Iterable[Any]) -> None:
 
 def _stage(target: Path, pieces: Iterable[Any]) -> Path:
     """A complete file on the disk, beside its destination."""
-    part = target.with_name(f".{_short(target.name)}.{next(_numbers)}.{os.getpid()}.part")
+    # A process of the same number, in another container, may have left some of these.
+    names = (f".{_short(target.name)}.{number}.{os.getpid()}.part" for number in _numbers)
+    part = next(path for name in names if not os.path.lexists(path := target.with_name(name)))
     try:
         with part.open("xb") as stream:
             hold(stream)  # says that somebody still works on it
