@@ -12,6 +12,7 @@ from npuconv.calibration import blocks
 from npuconv.errors import CalibrationError
 from npuconv.model import save
 from npuconv.pipeline import crossing
+from npuconv.pipeline.balancing import balance
 from npuconv.pipeline.trials import first_convolution
 from npuconv.pipeline.tune import rounded
 from npuconv.plan.channels import Channels, trace
@@ -106,6 +107,7 @@ def calibrate(
         ]
         trials[0] = replace(trials[0], bare=bare)
         chosen = best(work.model, work.plan, trials, judge, len(kept) if kept else 0)
+        chosen = balance(work, chosen, moments, judge)
     return Calibrated(chosen, stats, moments, proto, list(cache.notes) if cache else [])
 
 

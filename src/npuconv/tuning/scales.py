@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,13 +18,22 @@ if TYPE_CHECKING:
     from npuconv.tuning.demands import Demand
     from npuconv.tuning.search import Choice
 
+    _Found = tuple[dict[str, Encoding], dict[str, str], dict[str, Encoding]]
+
 
 @dataclass(frozen=True)
 class Encodings:
-    """How every int8 tensor is stored, and how that was chosen."""
+    """How every int8 tensor is stored, and how that was chosen.
+
+    Attributes:
+        by_tensor: all of them.
+        methods: by group.
+        balanced: by tensor, where other scales look clearly better from near by.
+    """
 
     by_tensor: Mapping[str, Encoding]
-    methods: Mapping[str, str]  # by group
+    methods: Mapping[str, str]
+    balanced: Mapping[str, Encoding] = field(default_factory=dict)
 
 
 def encode(
@@ -43,12 +52,15 @@ def encode(
     Returns:
         For each way, in their order.
     """
-    found: list[tuple[dict[str, Encoding], dict[str, str]]] = [({}, {}) for _ in ways]
+    found: list[_Found] = [({}, {}, {}) for _ in ways]
     for group, demand in zip(plan.groups, asked, strict=True):
-        for (method, roomy), (tensors, methods) in zip(ways, found, strict=True):
+        for (method, roomy), (tensors, methods, balanced) in zip(ways, found, strict=True):
             choice = choose(demand.roomy() if roomy else demand, method)
             methods[group.name] = choice.method
             tensors.update(_stored(choice, group, demand, channels))
+            if choice.balanced is not None:
+                other = replace(choice, scales=choice.balanced)
+                balanced.update(_stored(other, group, demand, channels))
     return [Encodings(*each) for each in found]
 
 

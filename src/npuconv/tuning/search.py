@@ -16,6 +16,7 @@ import numpy as np
 
 from npuconv.quant.encoding import HIGHEST, LOWEST, scales_for
 from npuconv.quant.ranges import Counts, entropy_limit, percentile_limit
+from npuconv.tuning.balance import balanced
 from npuconv.tuning.flat import fitted
 from npuconv.tuning.readers import Reader, spread
 
@@ -40,12 +41,21 @@ _FREE = ("auto", "cautious")  # the others are the user's own choice for all ran
 
 @dataclass(frozen=True)
 class Choice:
-    """Scales and zero points of the slots of one group."""
+    """Scales and zero points of the slots of one group.
+
+    Attributes:
+        scales: float32 [K].
+        zeros: int32 [K].
+        method: how the ranges were chosen.
+        cost: the estimated error.
+        balanced: other scales under which it is clearly less, if estimates are to be trusted.
+    """
 
     scales: NDArray[np.float32]
     zeros: NDArray[np.int32]
     method: str
     cost: float
+    balanced: NDArray[np.float32] | None = None
 
 
 def choose(demand: Demand, method: str) -> Choice:
@@ -68,7 +78,12 @@ def choose(demand: Demand, method: str) -> Choice:
     assert best is not None
     if method not in _FREE or best.method == "exact":
         return best
-    return replace(best, scales=fitted(demand, best.scales, best.zeros))
+    wide = balanced(demand, best.scales, best.zeros, _errors(demand, best.scales, best.zeros))
+    return replace(
+        best,
+        scales=fitted(demand, best.scales, best.zeros),
+        balanced=None if wide is None else fitted(demand, wide, best.zeros),
+    )
 
 
 def _methods(method: str) -> tuple[str, ...]:
