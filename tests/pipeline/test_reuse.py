@@ -10,8 +10,9 @@ import onnx
 import pytest
 
 import npuconv
+from builders import Net
 from idle_nets import IDLE, LOUD, inverted, pictures
-from npuconv.pipeline import matching
+from npuconv.pipeline import matching, reuse
 
 
 def convert(proto: onnx.ModelProto, **options) -> npuconv.Conversion:
@@ -119,6 +120,29 @@ def test_not_where_no_noise_is_theirs():
     net.node.append(onnx.helper.make_node("Conv", [*net.node[0].input[:2]], ["z"], "beside"))
     net.output.append(onnx.helper.make_tensor_value_info("z", 1, ("N", 8, 10, 10)))
     assert not rewrites(convert(proto))
+
+
+def many(count: int, idle: int) -> onnx.ModelProto:
+    """So many pairs of layers beside each other, each with some idle channels of four."""
+    rng, net = np.random.default_rng(0), Net(x=("N", 3, 12, 12))
+    for number in range(count):
+        weight = rng.standard_normal((4, 3, 1, 1))
+        weight[:idle] = 0
+        net.op("Conv", "x", net.constant(weight), name=f"first{number}")
+        net.op("Relu").conv("", (2, 4, 1, 1), name=f"second{number}", to=f"y{number}")
+    return net.output(*(f"y{number}" for number in range(count))).model()
+
+
+def test_the_loudest_of_many(monkeypatch):
+    """Each takes some runs of the model; where they are many, the most that can be gained."""
+    assert len(rewrites(convert(many(4, 1)))) > 1
+    monkeypatch.setattr(reuse, "MOST", 1)
+    assert len(rewrites(convert(many(4, 1)))) == 1
+
+
+def test_where_all_are_idle_there_is_nothing_to_make_again():
+    """A layer of zeros is as exact as it can be."""
+    assert not rewrites(convert(many(1, 4)))
 
 
 def test_the_same_bytes_every_time(reused):
