@@ -134,7 +134,7 @@ def test_a_raised_scale_is_noted():
     weight = net.constant(np.array([1.0, 1e-9]).reshape(2, 1, 1, 1))
     net.op("Conv", "x", weight, net.constant([0.0, 100.0]), name="conv")
     _, ctx, _ = converted(net.model())
-    assert ctx.notes == {"conv": "weight scale of 1 channels raised: int32 would overflow"}
+    assert ctx.notes == {"conv": "weight scale of 1 channel raised: int32 would overflow"}
 
 
 @pytest.mark.parametrize("build", FIRES)

@@ -95,3 +95,13 @@ def test_what_was_known_stays():
     np.testing.assert_allclose(again.lifts["first"], 0.5)
     assert again.rounded["other"] is None
     assert again.lifts["other"] == 1
+
+
+def test_lifts_go_with_their_rows():
+    """A copy has that of the channel it is a copy of."""
+    _, _, own, encodings, moments = prepared(INDEX)
+    plain = staggered(own, INDEX, encodings, moments, Staggered())
+    before = {"first": np.arange(CHANNELS, dtype=float)}
+    made = staggered(own, INDEX, encodings, moments, Staggered({}, before))
+    more = made.lifts["first"] - plain.lifts["first"]
+    assert more.tolist() == pytest.approx([float(k) for k in INDEX], abs=1e-4)

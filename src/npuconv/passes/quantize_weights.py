@@ -48,7 +48,8 @@ def _quantize(model: Model, ctx: PassContext, conv: Node) -> int:
     layer = _layer(ctx, conv, weight, bias if ends else None, ends)
     if layer.raised:
         count = len(layer.raised)
-        text = f"weight scale of {count} channels raised: int32 would overflow"
+        several = "channel" if count == 1 else "channels"
+        text = f"weight scale of {count} {several} raised: int32 would overflow"
         ctx.notes[model.label(conv)] = text
     _dequantize(model, conv, 1, layer.weight, layer.weight_scales)
     if layer.bias is not None and ends:

@@ -66,8 +66,10 @@ def staggered(
     apart, rounded, lifts = _apart(strand, index), dict(known.rounded), dict(known.lifts)
     for conv in (*strand.makers, *strand.readers):
         source, result = conv.inputs[0].name, conv.outputs[0].name
-        layer = _layer(conv, lifts.get(conv.name), encodings[source], moments[conv.name])
-        mixes = result not in apart
+        mixes, lift = result not in apart, lifts.get(conv.name, np.zeros(1))
+        if not mixes and lift.size > 1:
+            lift = lift[list(index)]  # rows are in their new order
+        layer = _layer(conv, lift, encodings[source], moments[conv.name])
         own = layer.mixed() if mixes else layer.repeated(index, rounded.get(conv.name))
         moved = own
         if source in apart:
@@ -75,14 +77,13 @@ def staggered(
         if result in apart:
             moved = lifted(moved, encodings[result], apart[result])
         rounded[conv.name] = moved
-        lifts[conv.name] = lifts.get(conv.name, 0) + moved.bias.astype(np.float64) - own.bias
+        lifts[conv.name] = lift + moved.bias.astype(np.float64) - own.bias
     return Staggered(rounded, lifts)
 
 
-def _layer(conv: Node, lift: Lift | None, source: Encoding, moments: Moments) -> _Layer:
+def _layer(conv: Node, lift: Lift, source: Encoding, moments: Moments) -> _Layer:
     weight, bias = parameters(conv)
-    lifted_bias = bias if lift is None else bias + lift
-    return _Layer(weight.astype(np.float32), lifted_bias.astype(np.float32), source, moments)
+    return _Layer(weight.astype(np.float32), (bias + lift).astype(np.float32), source, moments)
 
 
 def _apart(strand: Strand, index: Sequence[int]) -> dict[str, Doubles]:
