@@ -71,7 +71,7 @@ def test_what_is_worse_is_not(work):
 
 
 def test_next_to_nothing_is_not_worth_it(work):
-    """A twentieth of the noise, or what was there stays."""
+    """A tenth of the noise, or what was there stays."""
     before = chosen(work, COARSE, COARSE * 0.999)
     assert balance(work, before, work.moments, work.judge) is before
 

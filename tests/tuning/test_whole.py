@@ -80,3 +80,13 @@ def test_what_one_has_more_than_another_is_added():
         Noise(7.0, 9.0, (5.0, 2.0)), Noise(5.0, 9.0, (2.0, 3.0))
     )
     assert (found.noise, found.signal, found.each) == (6.0, 9.0, (4.0, 2.0))
+
+
+def test_what_one_sample_gains_is_not_what_most_do():
+    """One odd sample decides sums and means; it is one of many all the same."""
+    before = Noise(13.0, 1.0, (10.0, 1.0, 1.0, 1.0))
+    after = Noise(3.7, 1.0, (0.1, 1.2, 1.2, 1.2))
+    assert after.left(before) < 1
+    assert not after.is_mostly_less(before)
+    assert Noise(12.7, 1.0, (10.0, 0.9, 0.9, 0.9)).is_mostly_less(before)
+    assert not before.is_mostly_less(before)

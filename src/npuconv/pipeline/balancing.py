@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from npuconv.tuning.candidates import Tried
     from npuconv.tuning.whole import Judge, Noise
 
-_CLEARLY = 0.95  # of the noise, or less, is left
+_CLEARLY = 0.9  # of the noise, or less, is left
 
 
 def balance(work: Legalized, chosen: Tried, moments: Mapping[str, Moments], judge: Judge) -> Tried:
@@ -38,7 +38,9 @@ def balance(work: Legalized, chosen: Tried, moments: Mapping[str, Moments], judg
     if before.sqnr_db is None or before.sqnr_db >= PLENTY_DB:
         return chosen
     other = _balanced(work, chosen, moments)
-    return other if _noise(work, other, judge).left(before) < _CLEARLY else chosen
+    after = _noise(work, other, judge)
+    better = after.left(before) < _CLEARLY and after.is_mostly_less(before)
+    return other if better else chosen
 
 
 def _noise(work: Legalized, one: Tried, judge: Judge) -> Noise:

@@ -123,7 +123,7 @@ def _tried(work: Legalized, now: _State, judge: Judge, used: Samples, one: _Spar
         after = judge.noise(every, before_saturation(found.proto))
     except RuntimeRefusedError:
         return now
-    if after.left(now.noise) >= 1:
+    if after.left(now.noise) >= 1 or not after.is_mostly_less(now.noise):
         return now
     work.ctx.plan, work.ctx.reuse = work.plan, {one.maker: index}
     _manager.run_phase(work.model, Phase.REPEAT, work.ctx)

@@ -52,6 +52,11 @@ class Noise:
             return 1.0
         return math.sqrt(self.ratio(before) * self.noise / before.noise)
 
+    def is_mostly_less(self, before: Noise) -> bool:
+        """Whether there is less of it in more than half of the samples."""
+        less = sum(own < old for own, old in zip(self.each, before.each, strict=True))
+        return 2 * less > len(self.each)
+
     @property
     def sqnr_db(self) -> float | None:
         """Signal to noise, dB; None where either is nothing."""
