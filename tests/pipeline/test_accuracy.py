@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import onnx
 import pytest
@@ -160,8 +162,10 @@ def test_channels_that_are_stored_several_times():
 
 def test_other_channels_than_are_noted():
     """The metadata are of another model."""
-    layer = Layer("a", "y", "q", 2.0, channels=(0, 4, 4))
-    for use, values in ((numbers, np.zeros((1, 4, 2), np.int8)), (exact, np.zeros((1, 4, 2)))):
+    more = Layer("a", "y", "q", 2.0, channels=(0, 4))
+    deeper = Layer("a", "y", "q", 2.0, axis=9, channels=(0,))
+    given = (numbers, np.zeros((1, 4, 2), np.int8)), (exact, np.zeros((1, 4, 2)))
+    for layer, (use, values) in itertools.product((more, deeper), given):
         with pytest.raises(ModelError, match="layer 'a'") as caught:
             use(layer, values)
         assert "convert the model again" in caught.value.hint

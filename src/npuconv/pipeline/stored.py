@@ -84,7 +84,7 @@ def _check_fits(layer: Layer, stored: Array) -> None:
 
 
 def _channels(layer: Layer, values: Array) -> int:
-    return values.shape[layer.axis] if 0 <= layer.axis < values.ndim else 1
+    return values.shape[layer.axis] if 0 <= layer.axis < values.ndim else 0
 
 
 def _odd(layer: Layer, what: str) -> ModelError:
