@@ -64,7 +64,8 @@ def test_the_report_counts_what_was_bought():
     before = 16 * 16 * (8 * 27 + 8 * 9 + 4 * 8)
     assert device.macs == before + budget.extra_macs
     assert budget.extra_percent == pytest.approx(100 * budget.extra_macs / before, abs=1e-3)
-    assert budget.extra_macs == sum(one.extra_macs for one in budget.repeated)
+    parts = (*budget.repeated, *budget.channels)
+    assert budget.extra_macs == sum(one.extra_macs for one in parts)
     assert {one.node for one in budget.repeated} <= {"first", "depthwise", "last"}
 
 

@@ -10,7 +10,7 @@ from asserts import builtin, read
 from builders import Net
 from idle_nets import inverted
 from npuconv.plan import make_plan
-from npuconv.plan.strands import Strand, strand
+from npuconv.plan.strands import Strand, strand, strands
 
 X = (1, 3, 8, 8)
 
@@ -107,3 +107,39 @@ def test_weights_are_constants():
     """What comes at run time cannot be put in another order."""
     net = Net(x=X, w=(2, 4, 1, 1)).conv("x", (4, 3, 3, 3), name="first").op("Conv", "t0", "w")
     assert found(net.op("Sigmoid").model()) is None
+
+
+def every(net: Net) -> dict[str, Strand]:
+    """By the first tensor."""
+    model = read(net.model())
+    return {own.tensor.name: own for own in strands(model, make_plan(model, builtin()))}
+
+
+def test_the_host_may_be_at_either_end():
+    """Whoever makes the channels, and whoever reads them."""
+    net = made().op("Sigmoid", to="s").conv("s", (2, 4, 1, 1), name="mixed", to="last")
+    own = every(net.op("Tanh"))
+    assert set(own) == {"x", "made", "s", "last"}
+    assert own["made"].made_by.name == "first"
+    assert [end.name for end in own["made"].ends] == ["made"]
+    assert (own["s"].made_by, own["s"].ends) == (None, [])
+    assert [conv.name for conv in own["s"].readers] == ["mixed"]
+    assert own["x"].makers == []
+
+
+def test_an_end_is_where_the_host_reads():
+    """Also where the device goes on, and where it is an output; not what the host has made."""
+    net = made().op("Relu", to="r").conv("r", (2, 4, 1, 1), name="mixed").op("Tanh", to="y")
+    own = every(net.op("Exp", "r", to="e").op("Exp", "x", to="f").output("y", "e", "f", "r"))
+    assert [end.name for end in own["made"].ends] == ["r"]
+    assert own["x"].ends == []
+
+
+def test_what_mixes_channels_otherwise_is_no_strand():
+    """Neither what the device makes, nor what reads it one by one in groups."""
+    own = every(made().op("Concat", "made", "made", axis=2).op("Tanh"))
+    assert set(own) == {"x"}
+    grouped = Net(x=X).op("Tanh", "x", to="t").conv("t", (3, 1, 1, 1), group=3, name="a", to="a")
+    own = every(grouped.conv("t", (2, 3, 1, 1), name="b", to="b").op("Tanh", "a").op("Exp", "b"))
+    assert [conv.name for conv in own["t"].makers] == ["a"]
+    assert [conv.name for conv in own["t"].readers] == ["b"]

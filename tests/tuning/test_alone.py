@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 from builders import Net
 from npuconv import executor
 from npuconv.quant.encoding import Encoding
-from npuconv.tuning.alone import noise_powers
+from npuconv.tuning.alone import noise_by_feed, noise_powers
 from npuconv.tuning.gated import Gate, Rounding, rounded
 
 SHAPE = (1, 4, 16, 16)
@@ -156,3 +156,12 @@ def test_a_model_that_does_not_run_is_refused():
     """Cut or not."""
     with pytest.raises(executor.RuntimeRefusedError):
         noise_powers(chain(), roundings(), [{"x": np.zeros((1, 3, 16, 16), np.float32)}])
+
+
+def test_every_feed_by_itself():
+    """A row for each rounding, a column for each feed; together they are what all make."""
+    model, every = chain(), roundings()
+    found = noise_by_feed(model, every, feeds(3))
+    assert found.shape == (len(every), 3)
+    np.testing.assert_allclose(found.sum(axis=1), noise_powers(model, every, feeds(3))[0])
+    np.testing.assert_allclose(found[:, :1], noise_by_feed(model, every, feeds(1)))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npuconv.tuning.budget import MOST, Term, left, spend
+from npuconv.tuning.bill import bill_of
+from npuconv.tuning.budget import spend
+from npuconv.tuning.shop import MOST, Bought, Offer, Shop, Term
 
 NAMES = ("a", "b", "c")
 # Less than the last bit of the others may be lost where they are added.
@@ -23,62 +25,64 @@ terms = st.lists(
     max_size=6,
 )
 sizes = st.fixed_dictionaries({name: st.integers(1, 100) for name in NAMES})
+parts = st.lists(st.floats(0, 1), min_size=4, max_size=4)
 
 
-@given(terms, sizes, st.integers(0, 400))
-def test_never_more_than_the_limit(noise, macs, limit):
+@st.composite
+def shops(draw) -> Shop:
+    """Some noise, three layers, and perhaps a tensor of four channels between two of them."""
+    noise, offers = draw(terms), []
+    if draw(st.booleans()):
+        share = np.asarray(draw(parts)) / 4
+        offers = [Offer("t", 4, ("a",), ("b",), ((draw(st.integers(0, len(noise) - 1)), share),))]
+    return Shop(noise, draw(sizes), offers)
+
+
+@given(shops(), st.integers(0, 400))
+def test_never_more_than_the_limit(shop, limit):
     """And never more than four times, and never for nothing."""
-    counts = spend(noise, macs, limit)
-    assert sum((times - 1) * macs[name] for name, times in counts.items()) <= limit
-    assert all(1 < times <= MOST for times in counts.values())
-    assert left(noise, counts) <= left(noise, {})
-    assert not counts or left(noise, counts) < left(noise, {})
+    found = spend(shop, limit)
+    assert bill_of(shop, found).total <= limit + 1e-6
+    assert all(1 < times <= MOST for times in found.layers.values())
+    for index in found.channels.values():
+        assert index[:4] == (0, 1, 2, 3)
+        assert 4 < len(index) <= 4 * MOST
+        assert np.bincount(index).max() <= MOST
 
 
-@given(terms, sizes)
-def test_enough_is_enough(noise, macs):
+@given(shops())
+def test_enough_is_enough(shop):
     """Nothing is bought beyond the goal, or where it is reached already."""
-    assert spend(noise, macs, 10**6, enough=left(noise, {})) == {}
-    half = 0.5 * left(noise, {})
-    counts = spend(noise, macs, 10**6, enough=half)
-    if left(noise, counts) <= half and counts:
-        assert sum(counts.values()) <= sum(spend(noise, macs, 10**6).values())
+    assert spend(shop, 10**6, enough=shop.noise) == Bought()
+    little, all_of_it = (spend(shop, 10**6, enough=part * shop.noise) for part in (0.5, 0.0))
+    assert bill_of(shop, little).total <= bill_of(shop, all_of_it).total
+
+
+@given(shops(), st.integers(0, 400))
+def test_the_same_again(shop, limit):
+    """It depends on nothing else."""
+    assert spend(shop, limit) == spend(shop, limit)
 
 
 def test_the_cheap_one_first():
     """The same noise for a tenth of the price."""
-    noise = [Term(1.0, "a"), Term(1.0, "b")]
-    assert spend(noise, {"a": 100, "b": 10}, 10) == {"b": 2}
-    assert spend(noise, {"a": 100, "b": 10}, 30) == {"b": 4}
-
-
-def test_weights_and_inputs_gain_by_the_square():
-    """Steps k times as fine leave 1/k^2."""
-    assert left([Term(9.0, "a")], {"a": 3}) == 1.0
-    assert left([Term(8.0, "", ("a",))], {"a": 2}) == 2.0
-
-
-def test_all_readers_of_a_tensor_count():
-    """One of two that repeats takes half of the gain."""
-    assert left([Term(8.0, "", ("a", "b"))], {"a": 2}) == pytest.approx(5.0)
-
-
-def test_what_the_host_makes_anew_is_rounded_anew():
-    """The mean of the maker's copies is rounded once more for a reader that does not repeat."""
-    between = [Term(1.0, "a", ("b",), is_output=True)]
-    assert left(between, {"a": 4}) == pytest.approx(4**-1.5 + 1)
-    assert left(between, {"b": 4}) == 1.0
-    assert left(between, {"a": 4, "b": 4}) == pytest.approx(4**-1.5 + 4**-2)
+    shop = Shop([Term(1.0, "a"), Term(1.0, "b")], {"a": 100, "b": 10})
+    assert spend(shop, 10) == Bought({"b": 2})
+    assert spend(shop, 30) == Bought({"b": 4})
 
 
 def test_maker_and_reader_are_bought_together():
     """Neither gains alone."""
-    between = [Term(1.0, "a", ("b",), is_output=True)]
-    assert spend(between, {"a": 1, "b": 1}, 2) == {"a": 2, "b": 2}
-    assert spend(between, {"a": 1, "b": 1}, 1) == {}
+    shop = Shop([Term(1.0, "a", ("b",), is_output=True)], {"a": 1, "b": 1})
+    assert spend(shop, 2) == Bought({"a": 2, "b": 2})
+    assert spend(shop, 1) == Bought()
 
 
-def test_going_on_from_what_was_bought():
-    """What there is counts against the limit."""
-    noise = [Term(1.0, "a"), Term(0.5, "b")]
-    assert spend(noise, {"a": 10, "b": 10}, 20, start={"a": 2}) == {"a": 2, "b": 2}
+def test_a_channel_where_a_layer_is_too_dear():
+    """One of a hundred makes all of the noise."""
+    share = np.zeros(100)
+    share[17] = 0.95
+    offer = Offer("t", 100, ("a",), (), ((0, share),))
+    shop = Shop([Term(1.0, "a", is_output=True)], {"a": 1000}, [offer])
+    assert spend(shop, 30) == Bought({}, {"t": (*range(100), 17, 17, 17)})
+    assert spend(shop, 9) == Bought()

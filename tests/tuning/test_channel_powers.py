@@ -9,7 +9,7 @@ from builders import Net
 from idle_nets import CHANNELS, LOUD, inverted, pictures
 from npuconv.quant.encoding import Encoding
 from npuconv.tuning.alone import noise_powers
-from npuconv.tuning.channel_powers import channel_powers
+from npuconv.tuning.channel_powers import ChannelNoise, channel_powers
 from npuconv.tuning.gated import Gate, Rounding
 
 SCALES = np.linspace(0.2, 0.3, CHANNELS).astype(np.float32)
@@ -49,3 +49,28 @@ def test_rounded_weights_are_noise_of_the_channel_they_make():
     assert found[2] > 10 * plain[2]
     rest = [k for k in range(CHANNELS) if k != 2]
     np.testing.assert_allclose(found[rest], plain[rest], rtol=1e-6)
+
+
+def test_copies_take_three_quarters_of_what_is_spread_over_a_step():
+    """Two, a share of a step apart; four leave a sixteenth."""
+    noise = ChannelNoise(inverted(), OUTPUT, [], feeds(4))
+    one, two, four = (noise.of([LOUD, 5], copies).sum(axis=1) for copies in (1, 2, 4))
+    np.testing.assert_allclose(two / one, 1 / 4, rtol=0.25)
+    np.testing.assert_allclose(four / one, 1 / 16, rtol=0.4)
+
+
+def test_copies_bring_nothing_back_that_is_cut_off():
+    """A range that is far too narrow loses as much of each."""
+    narrow = Encoding(SCALES / 50, np.zeros(CHANNELS, np.int32), SCALES.max() / 50, 1)
+    output = Rounding(OUTPUT.gate, narrow)
+    noise = ChannelNoise(inverted(), output, [], feeds())
+    one, two = (noise.of([LOUD], copies).sum() for copies in (1, 2))
+    assert two == pytest.approx(one, rel=0.02)
+
+
+def test_every_feed_by_itself():
+    """The sum of them is what all make."""
+    noise = ChannelNoise(inverted(), OUTPUT, [], feeds(3)).of([5, LOUD])
+    assert noise.shape == (2, 3)
+    some = channel_powers(inverted(), OUTPUT, [], [5, LOUD], feeds(3))
+    np.testing.assert_allclose(noise.sum(axis=1), some)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
     from npuconv.plan import Plan
+    from npuconv.plan.strands import Strand
     from npuconv.quant.encoding import Encoding
     from npuconv.quant.layer import Rounded
     from npuconv.target import Target
@@ -88,6 +89,25 @@ class Repeat:
 
 
 @dataclass
+class Widened:
+    """Channels some of which are made several times.
+
+    Attributes:
+        strand: the channels, as they are now.
+        index: the channel that each of them is: first all of them, then the copies.
+        old: what tensors that have them were called before.
+        shift: what the host adds to each of them, 0 as yet; None where the device makes them.
+        picks: by tensor, those in which the host finds a copy of each channel again.
+    """
+
+    strand: Strand
+    index: Channels
+    old: dict[str, str] = field(default_factory=dict)
+    shift: Tensor | None = None
+    picks: dict[str, list[str]] = field(default_factory=dict)
+
+
+@dataclass
 class PassContext:
     """Handed to every pass of one conversion."""
 
@@ -104,6 +124,8 @@ class PassContext:
     rounded: dict[str, Rounded] = field(default_factory=dict)  # by node name: weights tuned
     copies: dict[str, int] = field(default_factory=dict)  # by node name: how often it is to run
     repeats: list[Repeat] = field(default_factory=list)  # what runs several times
+    again: dict[str, Channels] = field(default_factory=dict)  # by tensor: those it is to have
+    widened: list[Widened] = field(default_factory=list)  # where channels are made again
     reuse: dict[str, Channels] = field(default_factory=dict)  # by node name: what it is to make
     channels: dict[str, Channels] = field(
         default_factory=dict

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npuconv.passes import Phase, model_pass
+from npuconv.passes._again import repeat_rows, share_columns
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from npuconv.model.core import Model
     from npuconv.model.types import Node
     from npuconv.passes._context import PassContext
@@ -52,9 +51,9 @@ def _reuse(model: Model, ctx: PassContext, found: Strand, index: tuple[int, ...]
     ctx.channels.update(dict.fromkeys(found.tensors, index))
     with ctx.rewrite(model, nodes, _names(nodes), _said(index), outputs=kept):
         for conv in found.makers:
-            _repeat(model, conv, index)
+            repeat_rows(model, conv, index)
         for conv in found.readers:
-            _share(model, conv, index, held[conv.inputs[0].name].low)
+            share_columns(model, conv, index, held[conv.inputs[0].name].low)
 
 
 def _names(nodes: list[Node]) -> str:
@@ -68,38 +67,3 @@ def _said(index: tuple[int, ...]) -> str:
     if len(copies) == 1:
         return f"1 idle channel is a copy of {several}"
     return f"{len(copies)} idle channels are copies of {several}"
-
-
-def _repeat(model: Model, conv: Node, index: tuple[int, ...]) -> None:
-    """Rows: the maker's, and those of convolutions that keep channels apart."""
-    from npuconv.plan.levels import parameters
-
-    weight, bias = parameters(conv)
-    rows = list(index)
-    _write(model, conv, weight[rows], bias[rows])
-
-
-def _share(model: Model, conv: Node, index: tuple[int, ...], level: np.ndarray) -> None:
-    """Columns: every copy has its share of them, and what idle ones added is in the bias."""
-    import numpy as np
-
-    from npuconv.plan.levels import parameters
-
-    weight, bias = parameters(conv)
-    columns = list(index)
-    times = np.bincount(columns, minlength=len(columns))
-    flat = weight.reshape(*weight.shape[:2], -1).sum(axis=2)
-    bias = bias + flat @ np.where(times == 0, level, 0.0)
-    along = (1, -1, *[1] * (weight.ndim - 2))
-    _write(model, conv, weight[:, columns] / times[columns].reshape(along), bias)
-
-
-def _write(model: Model, conv: Node, weight: np.ndarray, bias: np.ndarray) -> None:
-    import numpy as np
-
-    from npuconv.model import edit, query
-
-    stem, dtype = conv.inputs[1].name, conv.inputs[1].dtype
-    edit.set_input(conv, 1, edit.constant(model, f"{stem}/reused", np.asarray(weight, dtype)))
-    if query.input_of(conv, 2) is not None or bias.any():
-        edit.set_input(conv, 2, edit.constant(model, f"{stem}/bias", np.asarray(bias, dtype)))

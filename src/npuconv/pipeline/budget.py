@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from npuconv.errors import UsageError
 from npuconv.pipeline.market import UNBOUNDED, Market, open_market, plan_of
-from npuconv.pipeline.repeated import repeat
+from npuconv.pipeline.renewed import renew_needs
 from npuconv.pipeline.spending import spend_enough, spend_most
 from npuconv.report import schema
+from npuconv.tuning.bill import Bill, bill_of
 from npuconv.tuning.scales import Encodings
 
 if TYPE_CHECKING:
@@ -18,10 +19,10 @@ if TYPE_CHECKING:
 
     import onnx
 
-    from npuconv.config import Options
     from npuconv.pipeline.legalize import Legalized
     from npuconv.pipeline.ranges import Calibrated
     from npuconv.samples import Feed, Samples
+    from npuconv.tuning.shop import Bought
     from npuconv.tuning.whole import Noise
 
 
@@ -32,7 +33,7 @@ def buy(
     used: Samples,
     judges: Sequence[Feed],
 ) -> tuple[Calibrated, schema.Budget | None]:
-    """Let layers run several times where the budget allows it and it pays.
+    """Let layers run and channels be made several times where it pays and the budget allows it.
 
     Args:
         work: a calibrated model, still in float; changed if something is bought.
@@ -56,11 +57,11 @@ def buy(
     market = open_market(work, proto, found, used, judges)
     spend = spend_most if options.min_sqnr is None else spend_enough
     spend(market)
-    nodes = _bought(work, market)
-    if market.counts:
+    report = _report(work, market)
+    if market.bought:
         found = _apply(work, found, market)
     work.timings.append(("budget", time.perf_counter() - start))
-    return found, _report(options, market, nodes)
+    return found, report
 
 
 def _check_target(work: Legalized) -> None:
@@ -73,40 +74,59 @@ def _check_target(work: Legalized) -> None:
 
 
 def _apply(work: Legalized, found: Calibrated, market: Market) -> Calibrated:
-    work.ctx.plan = work.plan
-    numbers = repeat(work.model, work.ctx, market.numbers, market.counts)
+    numbers = market.apply(work.model, work.ctx, market.bought)
     work.plan = plan_of(work, work.model)
     work.ctx.rounded = dict(numbers.rounded)
+    renew_needs(work)
     encodings = Encodings(numbers.encodings, found.encodings.methods)
     return replace(found, chosen=replace(found.chosen, encodings=encodings))
 
 
-def _bought(work: Legalized, market: Market) -> tuple[schema.Repeated, ...]:
-    """What was bought, by the user's own names."""
+def _repeated(work: Legalized, bill: Bill, bought: Bought) -> tuple[schema.Repeated, ...]:
+    """Layers, by the user's own names."""
     return tuple(
         schema.Repeated(
             node=work.model.label(conv),
-            times=market.counts[conv.name],
-            extra_macs=(market.counts[conv.name] - 1) * market.macs[conv.name],
+            times=bought.layers[conv.name],
+            extra_macs=bill.layers[conv.name],
         )
         for conv in work.plan.device
-        if conv.name in market.counts
+        if conv.name in bought.layers
     )
 
 
-def _report(options: Options, market: Market, nodes: tuple[schema.Repeated, ...]) -> schema.Budget:
-    percent = 100 * market.extra() / market.total if market.total else 0.0
+def _channels(work: Legalized, bill: Bill, market: Market) -> tuple[schema.Channels, ...]:
+    """Tensors some of whose channels are made again, in the order of the model."""
+    labels = {conv.name: work.model.label(conv) for conv in work.plan.device}
+    order = {name: place for place, name in enumerate(labels)}
+    offers = [one for one in market.shop.offers if one.tensor in market.bought.channels]
+    return tuple(
+        schema.Channels(
+            tensor=one.tensor,
+            layers=tuple(dict.fromkeys(labels[name] for name in (*one.rows, *one.columns))),
+            channels=one.channels,
+            copies=len(market.bought.channels[one.tensor]) - one.channels,
+            extra_macs=bill.channels[one.tensor],
+        )
+        for one in sorted(offers, key=lambda one: order[(*one.rows, *one.columns)[0]])
+    )
+
+
+def _report(work: Legalized, market: Market) -> schema.Budget:
+    options, bill = work.options, bill_of(market.shop, market.bought)
+    percent = 100 * bill.total / market.total if market.total else 0.0
     after = market.after or market.before
     limit = options.max_extra_macs
     return schema.Budget(
         min_sqnr_db=options.min_sqnr,
         max_extra_percent=UNBOUNDED if limit is None else limit,
-        extra_macs=market.extra(),
+        extra_macs=bill.total,
         extra_percent=round(percent, 3),
         before_db=_db(market.before),
         simulated_db=_db(after),
         unsaturated=market.unsaturated,
-        repeated=nodes,
+        repeated=_repeated(work, bill, market.bought),
+        channels=_channels(work, bill, market),
     )
 
 

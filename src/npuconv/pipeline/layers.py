@@ -55,19 +55,20 @@ def stored(work: Legalized, layers: list[Layer]) -> list[StoredLayer]:
     times = {one.node: sum(conv for _, _, conv in one.copies) for one in ctx.repeats}
     made = {t.name: t for node in work.model.nodes() for t in node.outputs}
     last = {name for name, t in made.items() if nhwc.holds_channels_last(t)}
+    several = {old: new for one in ctx.widened for new, old in one.old.items()}
     found = [
         StoredLayer(
             name=shown,
             tensor=tensor,
-            stored=ctx.stored[tensor],
-            scale=ctx.encodings[tensor].scales,
-            zero_point=ctx.encodings[tensor].zeros,
-            note=ctx.notes.get(label, "") or _reused(ctx.channels.get(tensor, ())),
-            channels_last=ctx.stored[tensor] in last,
-            channels=ctx.channels.get(tensor, ()),
+            stored=ctx.stored[own],
+            scale=ctx.encodings[own].scales,
+            zero_point=ctx.encodings[own].zeros,
+            note=ctx.notes.get(label, "") or _copied(ctx.channels.get(own, ()), tensor in several),
+            channels_last=ctx.stored[own] in last,
+            channels=ctx.channels.get(own, ()),
         )
         for shown, label, tensor, _ in layers
-        if tensor in ctx.stored
+        if (own := several.get(tensor, tensor)) in ctx.stored
     ] + [
         StoredLayer(
             name=layer.shown,
@@ -84,6 +85,7 @@ def stored(work: Legalized, layers: list[Layer]) -> list[StoredLayer]:
     return sorted(found, key=lambda one: order[one.name])
 
 
-def _reused(channels: tuple[int, ...]) -> str:
+def _copied(channels: tuple[int, ...], is_more: bool) -> str:
     count = len(channels) - len(set(channels))
-    return f"{count} channels are made again in place of idle ones" if count else ""
+    how = "so that they are finer" if is_more else "in place of idle ones"
+    return f"{count} channels are made again {how}" if count else ""

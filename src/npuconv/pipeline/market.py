@@ -6,21 +6,26 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from npuconv.model import load, save, shapes
 from npuconv.passes._context import PassContext
 from npuconv.pipeline import kept
+from npuconv.pipeline.offers import Seller, limits
+from npuconv.pipeline.ranges import MANY
 from npuconv.pipeline.repeated import Numbers, repeat
-from npuconv.pipeline.tune import MOST, VALUES
+from npuconv.pipeline.widened import widen
 from npuconv.plan import macs, make_plan
 from npuconv.samples.feeds import spread
-from npuconv.tuning.alone import noise_powers
+from npuconv.tuning.alone import noise_by_feed
 from npuconv.tuning.ends import before_saturation
+from npuconv.tuning.shop import Bought, Shop
 from npuconv.tuning.terms import terms_of
 from npuconv.tuning.twin import roundings
 from npuconv.tuning.whole import Judge
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import onnx
 
@@ -29,12 +34,11 @@ if TYPE_CHECKING:
     from npuconv.pipeline.ranges import Calibrated
     from npuconv.plan import Plan
     from npuconv.samples import Feed, Samples
-    from npuconv.tuning.budget import Term
     from npuconv.tuning.gated import Rounding
     from npuconv.tuning.whole import Noise
 
 UNBOUNDED = 100.0  # percent of extra MACs, where only the accuracy is asked for
-Counts = dict[str, int]  # how often layers run, where more than once
+FEW = 4  # samples that noise is measured on
 
 
 @dataclass
@@ -46,10 +50,10 @@ class Market:
         proto: the same model.
         numbers: its scales, weights and moments; keeps copies of layers once they are made.
         judges: samples that decide when it is good enough.
-        macs: of each layer that may run several times.
-        terms: all noise, by those who can make it less.
+        used: samples that the windows of convolutions are seen in.
+        shop: all noise, by those who can make it less, and what that costs.
         total: multiplications of all layers of the device.
-        counts: what is bought.
+        bought: so far.
         after: noise in the outputs then.
         unsaturated: whether ``before`` and ``after`` are before anything saturates the outputs.
     """
@@ -58,34 +62,30 @@ class Market:
     proto: onnx.ModelProto
     numbers: Numbers
     judges: Sequence[Feed]
-    macs: dict[str, int]
-    terms: list[Term]
+    used: Samples
+    shop: Shop
     total: int
-    counts: Counts = field(default_factory=dict)
+    bought: Bought = field(default_factory=Bought)
     after: Noise | None = None
     unsaturated: bool = False
 
     @cached_property
     def before(self) -> Noise:
         """Noise in the outputs while nothing is bought."""
-        return self.shown({})
+        return self.shown(Bought())
 
     def limit(self) -> int:
         """Multiplications that may be added."""
         percent = self.work.options.max_extra_macs
         return int(self.total * (UNBOUNDED if percent is None else percent) / 100)
 
-    def extra(self) -> int:
-        """Multiplications that what is bought adds."""
-        return sum((times - 1) * self.macs[name] for name, times in self.counts.items())
+    def shown(self, bought: Bought) -> Noise:
+        """Noise in the outputs if this is bought."""
+        return self._outputs.noise(*self._simulated(bought))
 
-    def shown(self, counts: Mapping[str, int]) -> Noise:
-        """Noise in the outputs if layers run that often."""
-        return self._outputs.noise(*self._simulated(counts))
-
-    def raw(self, counts: Mapping[str, int]) -> Noise:
+    def raw(self, bought: Bought) -> Noise:
         """The same before anything saturates it."""
-        every, model = self._simulated(counts)
+        every, model = self._simulated(bought)
         return self._ends.noise(every, before_saturation(model))
 
     @property
@@ -102,12 +102,27 @@ class Market:
     def _ends(self) -> Judge:
         return Judge(before_saturation(self.proto), self.judges)
 
-    def _simulated(self, counts: Mapping[str, int]) -> tuple[list[Rounding], onnx.ModelProto]:
-        """A copy of the model with layers repeated, and all its roundings."""
+    def apply(self, model: Model, ctx: PassContext, bought: Bought) -> Numbers:
+        """Change a model into what is bought.
+
+        Args:
+            model: as the market's; its plan is void afterwards.
+            ctx: takes the rewrites, and notes what is made again.
+            bought: of this market.
+
+        Returns:
+            The numbers of all that is in it then.
+        """
+        ctx.plan = plan_of(self.work, model)
+        numbers = widen(model, ctx, self.numbers, bought.channels, self.used[:MANY])
+        ctx.plan = plan_of(self.work, model)
+        return repeat(model, ctx, numbers, bought.layers)
+
+    def _simulated(self, bought: Bought) -> tuple[list[Rounding], onnx.ModelProto]:
+        """A copy of the model with all that is bought, and all its roundings."""
         work, model = self.work, load.load(self.proto)
         ctx = PassContext(work.target, work.options, verify=False)
-        ctx.plan = plan_of(work, model)
-        found = repeat(model, ctx, self.numbers, counts)
+        found = self.apply(model, ctx, bought)
         every = roundings(model, plan_of(work, model), found.encodings, found.rounded)
         return every, save.to_proto(model)
 
@@ -130,12 +145,18 @@ def open_market(
     """
     numbers = Numbers(found.encodings.by_tensor, work.ctx.rounded, found.moments, found.lifts)
     every = roundings(work.model, work.plan, numbers.encodings, numbers.rounded)
-    feeds = [used[k] for k in spread(len(used), MOST)]
-    powers, _ = noise_powers(before_saturation(proto), every, feeds, enough=VALUES)
+    feeds, ends = [used[k] for k in spread(len(used), FEW)], before_saturation(proto)
+    noise = noise_by_feed(ends, every, feeds)
+    heard = np.flatnonzero(noise.sum(axis=0))
+    noise, feeds = noise[:, heard], [feeds[k] for k in heard]
+    # What is odd about one sample must not decide: each of them counts alike.
+    powers = (noise / noise.sum(axis=0)).sum(axis=1)
     sizes = macs_of(work, proto, used)
     free = {name: count for name, count in sizes.items() if name in found.moments}
     terms = terms_of(work.model, work.plan, every, powers)
-    return Market(work, proto, numbers, judges, free, terms, sum(sizes.values()))
+    offers = Seller(work, ends, every, terms, noise, free, feeds).offers()
+    shop = Shop(terms, free, offers, limits(work, work.plan.device))
+    return Market(work, proto, numbers, judges, used, shop, sum(sizes.values()))
 
 
 def macs_of(work: Legalized, proto: onnx.ModelProto, samples: Samples) -> dict[str, int]:

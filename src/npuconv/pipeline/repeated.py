@@ -14,6 +14,8 @@ from npuconv.tuning.copies import copies, lifted, offsets, shifted
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numpy.typing import NDArray
+
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
     from npuconv.passes._context import PassContext, Repeat
@@ -21,6 +23,11 @@ if TYPE_CHECKING:
     from npuconv.quant.layer import Rounded
     from npuconv.quant.moments import Moments
     from npuconv.tuning.staggered import Lift
+
+    Doubles = NDArray[np.float64]
+
+
+_WHOLE = np.ones(1)  # of a step
 
 
 @dataclass(frozen=True)
@@ -31,6 +38,9 @@ class Numbers:
     rounded: Mapping[str, Rounded]
     moments: Mapping[str, Moments]
     lifts: Mapping[str, Lift] = field(default_factory=dict)  # what biases have more than in float
+    # By tensor, where channels are made several times: how far apart within a step their copies
+    # lie, [C].
+    spaces: Mapping[str, Doubles] = field(default_factory=dict)
     copies: dict[str, list[Rounded]] = field(default_factory=dict)  # as many as were ever made
 
 
@@ -53,7 +63,7 @@ def repeat(model: Model, ctx: PassContext, numbers: Numbers, counts: Mapping[str
     encodings, rounded = dict(numbers.encodings), dict(numbers.rounded)
     for one in ctx.repeats[first:]:
         encodings.update(_encodings(one, nodes, encodings))
-        _shift(one, encodings[one.source])
+        _shift(one, encodings[one.source], numbers.spaces.get(one.source, _WHOLE))
         rounded.update(_rounded(one, layers[one.node], numbers, encodings))
     return replace(numbers, encodings=encodings, rounded=rounded)
 
@@ -84,16 +94,16 @@ def _encodings(
     return found
 
 
-def _shift(one: Repeat, source: Encoding) -> None:
+def _shift(one: Repeat, source: Encoding, space: Doubles) -> None:
     """Say by how much the input of every copy is moved."""
     for shift, by in zip(one.shifts, offsets(len(one.shifts)), strict=True):
-        _set(shift, by * source.scales.astype(np.float64), source.axis)
+        _set(shift, by * space * source.scales.astype(np.float64), source.axis)
 
 
 def _set(shift: Tensor, values: np.ndarray, axis: int | None) -> None:
     dims = [1] * len(shift.shape)
-    if axis is not None:
-        dims[axis] = len(values)
+    if len(values) > 1:
+        dims[1 if axis is None else axis] = len(values)
     shift.values = values.reshape(dims).astype(np.float32)
 
 
@@ -104,9 +114,10 @@ def _rounded(
     source, result = encodings[one.source], encodings[one.output]
     each = _copies(one.node, layer, numbers, source, len(names))
     found = {}
+    read, made = (numbers.spaces.get(name, _WHOLE) for name in (one.source, one.output))
     for name, rounded, by in zip(names, each, offsets(len(names)), strict=True):
-        own = shifted(rounded, source, layer.group, by) if one.shifts else rounded
-        found[name] = lifted(own, result, -by)
+        own = shifted(rounded, source, layer.group, by * read) if one.shifts else rounded
+        found[name] = lifted(own, result, -by * made)
     return found
 
 

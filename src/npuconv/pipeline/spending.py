@@ -1,10 +1,11 @@
-"""Which layers run several times, for a goal or for a limit."""
+"""What is bought, for a goal or for a limit."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npuconv.tuning.budget import left, spend
+from npuconv.tuning.budget import spend
+from npuconv.tuning.shop import Bought
 
 if TYPE_CHECKING:
     from npuconv.config import Options
@@ -24,38 +25,37 @@ def spend_most(market: Market) -> None:
     together must not get worse by it. Both are looked at, and told, before anything saturates
     the outputs: behind a Softmax one sample that tips over decides everything.
     """
-    limit, before = market.limit(), market.raw({})
+    limit, before = market.limit(), market.raw(Bought())
     market.before, market.unsaturated = before, market.saturates
-    least, tried = 1.0, [market.counts]
+    least, tried = 1.0, [market.bought]
     for part in _PARTS:
-        counts = spend(market.terms, market.macs, int(limit * part))
-        if counts in tried:
+        bought = spend(market.shop, limit * part)
+        if bought in tried:
             continue
-        tried.append(counts)
-        after = market.raw(counts)
+        tried.append(bought)
+        after = market.raw(bought)
         if after.ratio(before) < least and after.noise < before.noise:
-            least, market.counts, market.after = after.ratio(before), counts, after
+            least, market.bought, market.after = after.ratio(before), bought, after
 
 
 def spend_enough(market: Market) -> None:
     """Spend until the goal is reached in a simulation of all roundings, or the limit is."""
     limit, allowed = market.limit(), _allowed(market.work.options, market.before)
     share = allowed / market.before.noise if market.before.noise else 1.0
-    estimate = left(market.terms, {})
     for _ in range(_TRIES):
         if share >= 1:
             return
-        counts = spend(market.terms, market.macs, limit, estimate * share)
-        if counts == market.counts:
+        bought = spend(market.shop, limit, market.shop.noise * share)
+        if bought == market.bought:
             return
-        after = market.shown(counts)
+        after = market.shown(bought)
         if market.after is None or after.noise < market.after.noise:
-            market.counts, market.after = counts, after
+            market.bought, market.after = bought, after
         if after.noise <= allowed:
             break
         share *= _CAUTION * allowed / after.noise
     if market.after is not None and market.after.noise >= market.before.noise:
-        market.counts, market.after = {}, None
+        market.bought, market.after = Bought(), None
 
 
 def _allowed(options: Options, before: Noise) -> float:

@@ -20,21 +20,33 @@ class Strand:
     """Channels that nothing mixes.
 
     Attributes:
-        maker: the convolution that makes each of them from all that it reads.
+        tensor: the first that has them.
+        made_by: the convolution that makes each of them from all that it reads; None where
+            the host does.
         between: carried operators and depthwise convolutions, in the order of the model.
         readers: the convolutions that mix them.
         tensors: names of all tensors that have these channels.
+        ends: those of them that the host reads, or the model puts out; not one it has made.
     """
 
-    maker: Node
+    tensor: Tensor
+    made_by: Node | None
     between: list[Node] = field(default_factory=list)
     readers: list[Node] = field(default_factory=list)
     tensors: list[str] = field(default_factory=list)
+    ends: list[Tensor] = field(default_factory=list)
+
+    @property
+    def maker(self) -> Node:
+        """The convolution that makes the channels, where one does."""
+        assert self.made_by is not None, "the host makes them"
+        return self.made_by
 
     @property
     def makers(self) -> list[Node]:
         """Convolutions that have a row for every channel: all but the readers."""
-        return [self.maker, *(node for node in self.between if node.op == "Conv")]
+        first = [] if self.made_by is None else [self.made_by]
+        return [*first, *(node for node in self.between if node.op == "Conv")]
 
 
 def is_depthwise(conv: Node) -> bool:
@@ -55,24 +67,56 @@ def strand(model: Model, plan: Plan, maker: Node) -> Strand | None:
         None where another operator than those of the device, and what carries its integers,
         sees one of the tensors, or where weights are not constant.
     """
-    if not _is_plain(maker):
-        return None
-    found, waiting = Strand(maker), [maker.outputs[0]]
+    found = _followed(model, plan, maker.outputs[0], maker) if _is_plain(maker) else None
+    return None if found is None or found.ends else found
+
+
+def strands(model: Model, plan: Plan) -> list[Strand]:
+    """All that mix nothing between a maker and its readers, either of which may be the host.
+
+    Args:
+        model: the legal float model.
+        plan: where every node runs.
+    """
+    made = {id(t) for node in (*plan.device, *plan.carried) for t in node.outputs}
+    found: dict[str, Strand | None] = {}
+    for conv in plan.device:
+        source = conv.inputs[0]
+        if id(source) not in made and source.name not in found:
+            found[source.name] = _followed(model, plan, source, None)
+        if _is_plain(conv):
+            found[conv.outputs[0].name] = _followed(model, plan, conv.outputs[0], conv)
+    return [one for one in found.values() if one is not None]
+
+
+def _followed(model: Model, plan: Plan, tensor: Tensor, maker: Node | None) -> Strand | None:
+    """From a tensor on; None where something mixes channels that is no convolution."""
+    found, waiting = Strand(tensor, maker), [tensor]
     while waiting:
         tensor = waiting.pop(0)
         found.tensors.append(tensor.name)
-        readers = query.consumers(tensor)
-        if not readers or model.is_output(tensor):
+        if not _sorted(model, plan, found, tensor, waiting):
             return None
-        for node in readers:
-            if plan.on_device(node) and node.inputs[0] is tensor and _is_plain(node):
-                found.readers.append(node)
-            elif _keeps_apart(plan, node, tensor):
-                found.between.append(node)
-                waiting.append(node.outputs[0])
-            else:
-                return None
     return found
+
+
+def _sorted(model: Model, plan: Plan, found: Strand, tensor: Tensor, waiting: list[Tensor]) -> bool:
+    """Put what reads a tensor where it belongs; whether all of it can be followed."""
+    readers = query.consumers(tensor)
+    on_host = model.is_output(tensor) or not readers
+    for node in readers:
+        if plan.on_device(node) and node.inputs[0] is tensor and _is_plain(node):
+            found.readers.append(node)
+        elif _keeps_apart(plan, node, tensor):
+            found.between.append(node)
+            waiting.append(node.outputs[0])
+        elif plan.on_device(node) or plan.is_carried(node):
+            return False
+        else:
+            on_host = True
+    if on_host and not (tensor is found.tensor and found.made_by is None):
+        found.ends.append(tensor)
+    return True
 
 
 def _is_plain(conv: Node) -> bool:

@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from npuconv.diagnostics import Severity, Status
-from npuconv.report.schema_budget import Budget, Repeated
+from npuconv.report.schema_budget import Budget, Channels, Repeated
 from npuconv.report.schema_changes import Alternative, Choice, Planned, Refusal, Rewrite
 from npuconv.report.schema_device import Device, MacShare, Port, Subgraph, Traffic
 from npuconv.report.schema_part import Part
@@ -23,6 +23,7 @@ __all__ = [
     "Accuracy",
     "Alternative",
     "Budget",
+    "Channels",
     "Choice",
     "Count",
     "Device",

@@ -15,6 +15,16 @@ class Repeated(Part):
     extra_macs: int
 
 
+class Channels(Part):
+    """A tensor some of whose channels are made several times."""
+
+    tensor: str = Field(description="its name in the legal float model")
+    layers: tuple[str, ...] = Field(description="nodes that make or read its channels")
+    channels: int = Field(description="without the copies")
+    copies: int = Field(description="more channels on the device")
+    extra_macs: int
+
+
 class Budget(Part):
     """What was asked for with --min-sqnr and --max-extra-macs, and what was bought."""
 
@@ -32,3 +42,4 @@ class Budget(Part):
         False, description="both are of the outputs before a Softmax or the like saturates them"
     )
     repeated: tuple[Repeated, ...] = ()
+    channels: tuple[Channels, ...] = ()

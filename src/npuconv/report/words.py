@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from npuconv.report.schema import (
     Accuracy,
@@ -218,12 +218,20 @@ def calibrated_on(quantization: Quantization) -> str:
 
 def bought(budget: Budget) -> str:
     """What was spent on accuracy, and what it brought."""
-    if not budget.repeated:
+    if not budget.repeated and not budget.channels:
         return f"nothing bought: {_why_nothing(budget)}"
-    layers = count(len(budget.repeated), "layer")
     change = f"{sqnr(budget.before_db, None)} -> {sqnr(budget.simulated_db, None)} simulated"
     where = ", before what saturates the outputs" if budget.unsaturated else ""
-    return f"{layers} repeated for {budget.extra_percent:.1f} % more MACs: {change}{where}"
+    what = " and ".join(_what_was_bought(budget))
+    return f"{what} repeated for {budget.extra_percent:.1f} % more MACs: {change}{where}"
+
+
+def _what_was_bought(budget: Budget) -> Iterator[str]:
+    if budget.repeated:
+        yield count(len(budget.repeated), "layer")
+    if budget.channels:
+        copies = sum(one.copies for one in budget.channels)
+        yield f"{count(copies, 'channel')} of {count(len(budget.channels), 'tensor')}"
 
 
 def _why_nothing(budget: Budget) -> str:

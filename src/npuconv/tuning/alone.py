@@ -55,8 +55,30 @@ def noise_powers(
     Raises:
         RuntimeRefusedError: onnxruntime does not take the model, or a node fails.
     """
+    powers, signal = _measured(model, roundings, feeds, together, enough)
+    return powers.sum(axis=1), signal
+
+
+def noise_by_feed(
+    model: onnx.ModelProto, roundings: Sequence[Rounding], feeds: Sequence[Feed]
+) -> Doubles:
+    """The same of every rounding and each of the feeds, float64 [roundings, feeds].
+
+    Raises:
+        RuntimeRefusedError: onnxruntime does not take the model, or a node fails.
+    """
+    return _measured(model, roundings, feeds, None, 0)[0]
+
+
+def _measured(
+    model: onnx.ModelProto,
+    roundings: Sequence[Rounding],
+    feeds: Sequence[Feed],
+    together: Sequence[int] | None,
+    enough: int,
+) -> tuple[Doubles, float]:
     if not roundings:
-        return np.zeros(0), 0.0
+        return np.zeros((0, len(feeds))), 0.0
     parts = list(range(len(roundings))) if together is None else list(together)
     try:
         return _Line(model, roundings, parts, _MOST).measure(feeds, enough)
@@ -73,16 +95,17 @@ class _Line:
         nodes, self._roundings = inputs_made(model, roundings)
         self._stages, self._parts = Stages(model, nodes), parts
         self._places = _places(self._stages.nodes, self._roundings)
-        self._powers, self._signal, self._seen = np.zeros(max(parts) + 1), 0.0, 0
-        count = max(1, min(most, len(self._powers) // _EACH))
+        self._count, self._signal, self._seen = max(parts) + 1, 0.0, 0
+        count = max(1, min(most, self._count // _EACH))
         self._ends = [0, *cuts(self._places, count), len(self._stages.nodes)]
 
     def measure(self, feeds: Iterable[Feed], enough: int) -> tuple[Doubles, float]:
-        """See ``noise_powers``."""
+        """See ``noise_powers``; of each feed by itself."""
         states: Iterable[State] = self._few(feeds, enough)
+        found: list[Doubles] = []
         for start, stop in pairwise(self._ends):
-            states = self._passed(start, stop, states)
-        return self._powers, self._signal
+            states = self._passed(start, stop, states, found)
+        return np.stack(found, axis=1), self._signal
 
     def _few(self, feeds: Iterable[Feed], enough: int) -> Iterable[State]:
         for count, feed in enumerate(feeds, 1):
@@ -90,24 +113,28 @@ class _Line:
             if 0 < enough <= self._seen and count >= _LEAST:
                 return
 
-    def _passed(self, start: int, stop: int, states: Iterable[State]) -> list[State]:
-        """Measure what is rounded in a stage; the exact tensors behind it."""
+    def _passed(
+        self, start: int, stop: int, states: Iterable[State], found: list[Doubles]
+    ) -> list[State]:
+        """Add what is rounded in a stage to what is found of each; the exact tensors behind it."""
         own = [k for k, place in enumerate(self._places) if start <= place < stop]
         stage = _Stage(self._stages, start, stop, [self._roundings[k] for k in own])
         parts, passed = [self._parts[k] for k in own], []
-        for state in states:
+        for number, state in enumerate(states):
             after, ends = stage.exact(state)
             if start == 0:
                 self._signal += float(np.square(ends).sum())
                 self._seen += ends.size
-            self._add(parts, partial(stage.noise, state, ends))
+                found.append(np.zeros(self._count))
+            _add(found[number], parts, partial(stage.noise, state, ends))
             passed.append(after)
         return passed
 
-    def _add(self, parts: Sequence[int], noise: Callable[[NDArray[np.bool_]], float]) -> None:
-        unknowns = list(dict.fromkeys(parts))
-        rows = (np.equal(parts, unknown) for unknown in unknowns)
-        self._powers[unknowns] += np.fromiter(in_order(noise, rows), np.float64, len(unknowns))
+
+def _add(total: Doubles, parts: Sequence[int], noise: Callable[[NDArray[np.bool_]], float]) -> None:
+    unknowns = list(dict.fromkeys(parts))
+    rows = (np.equal(parts, unknown) for unknown in unknowns)
+    total[unknowns] += np.fromiter(in_order(noise, rows), np.float64, len(unknowns))
 
 
 class _Stage:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from npuconv import executor
 from npuconv.calibration.workers import in_order
-from npuconv.tuning.gated import Rounding, rounded
+from npuconv.tuning.copies import offsets
+from npuconv.tuning.gated import Rounding, inputs_made, rounded
 from npuconv.tuning.stages import Stages, State
 from npuconv.tuning.whole import Values, sums
 
@@ -46,32 +47,68 @@ def channel_powers(
     Raises:
         RuntimeRefusedError: onnxruntime does not take a part of the model.
     """
-    layer = _Layer(model, output, weights)
-    total = np.zeros(len(channels))
-    for feed in feeds:
-        total += np.fromiter(layer.noises(feed, channels), np.float64, len(channels))
-    return total
+    return ChannelNoise(model, output, weights, feeds).of(channels).sum(axis=1)
 
 
-class _Layer:
-    """A layer in a model that is cut behind it, as it is and rounded."""
+class _Seen(NamedTuple):
+    """A sample: what runs behind the layer, on what, to what end, and what the layer makes."""
+
+    behind: executor.Session
+    state: State
+    exact: Values
+    values: Array
+
+
+class ChannelNoise:
+    """A layer in a model that is cut behind it, as it is and rounded.
+
+    Args:
+        model: the legal float model.
+        output: the rounding of what the layer puts out; its channels are axis 1.
+        weights: that of its weights, if they are rounded.
+        feeds: complete inputs, a few.
+    """
 
     def __init__(
-        self, model: onnx.ModelProto, output: Rounding, weights: Sequence[Rounding]
+        self,
+        model: onnx.ModelProto,
+        output: Rounding,
+        weights: Sequence[Rounding],
+        feeds: Iterable[Feed],
     ) -> None:
-        self._tensor, self._output = output.gate.tensor, output
-        self._exact, self._rounded = Stages(model), Stages(rounded(model, weights))
+        nodes, (made,) = inputs_made(model, [output])
+        self._tensor, self._output, self._feeds = made.gate.tensor, output, list(feeds)
+        self._exact = Stages(model, nodes)
+        self._rounded = Stages(rounded(model, weights)) if weights else self._exact
         makers = (k for k, node in enumerate(self._exact.nodes) if self._tensor in node.output)
         self._place = 1 + next(makers)
         self._sessions: list[executor.Session] = []
+        self._known: list[_Seen] = []
 
-    def noises(self, feed: Feed, channels: Sequence[int]) -> Iterable[float]:
-        """Of one sample."""
+    def of(self, channels: Sequence[int], copies: int = 1) -> NDArray[np.float64]:
+        """The noise of these in each of the feeds, float64 [channels, feeds].
+
+        Args:
+            channels: which.
+            copies: how often each is made, a share of a step apart; their mean counts.
+
+        Raises:
+            RuntimeRefusedError: onnxruntime does not take a part of the model.
+        """
+        self._known = self._known or [self._opened_for(feed) for feed in self._feeds]
+        rows = []
+        for one in self._known:
+            stored = self._stored(one.values, copies)
+            noise = partial(self._noise, one, stored)
+            rows.append(np.fromiter(in_order(noise, channels), np.float64, len(channels)))
+        return np.stack(rows, axis=1)
+
+    def _opened_for(self, feed: Feed) -> _Seen:
+        """What tells the noise of a channel in one sample."""
         before, other, behind = self._opened(feed)
         state = {**feed, **before.run(feed)}
-        stored = self._stored(other.run(feed, [self._tensor])[self._tensor])
-        noise = partial(self._noise, behind, state, behind.run(state), stored)
-        return in_order(noise, channels)
+        values = other.run(feed, [self._tensor])[self._tensor]
+        return _Seen(behind, state, behind.run(state), values)
 
     def _opened(self, feed: Feed) -> list[executor.Session]:
         if not self._sessions:
@@ -82,15 +119,16 @@ class _Layer:
             self._sessions.append(executor.Session(rest, threads=1))
         return self._sessions
 
-    def _stored(self, values: Array) -> Array:
+    def _stored(self, values: Array, copies: int) -> Array:
         encoding = self._output.encoding
         assert encoding is not None, "it is that of an activation"
-        return encoding.dequantize(encoding.quantize(values))
+        steps = encoding.scales.reshape(-1, *[1] * (values.ndim - 2))
+        moved = ((values + by * steps, by * steps) for by in offsets(copies).astype(np.float32))
+        each = (encoding.dequantize(encoding.quantize(x)) - by for x, by in moved)
+        return np.asarray(sum(each) / np.float32(copies))
 
-    def _noise(
-        self, behind: executor.Session, state: State, exact: Values, stored: Array, channel: int
-    ) -> float:
+    def _noise(self, one: _Seen, stored: Array, channel: int) -> float:
         """Of one channel."""
-        values, one = state[self._tensor].copy(), np.s_[:, channel]
-        values[one] = stored[one]
-        return sums(exact, behind.run({**state, self._tensor: values}))[0]
+        values, own = one.state[self._tensor].copy(), np.s_[:, channel]
+        values[own] = stored[own]
+        return sums(one.exact, one.behind.run({**one.state, self._tensor: values}))[0]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from npuconv.plan.levels import parameters
-from npuconv.tuning.budget import MOST
+from npuconv.tuning.shop import MOST
 
 if TYPE_CHECKING:
     from npuconv.plan.strands import Strand

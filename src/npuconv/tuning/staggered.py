@@ -86,13 +86,18 @@ def _layer(conv: Node, lift: Lift, source: Encoding, moments: Moments) -> _Layer
     return _Layer(weight.astype(np.float32), (bias + lift).astype(np.float32), source, moments)
 
 
+def places(index: Sequence[int]) -> Doubles:
+    """Where within a step each of these channels lies, so that copies lie apart: float64 [C]."""
+    found, which = np.zeros(len(index)), np.asarray(index)
+    for channel in set(index):
+        own = np.flatnonzero(which == channel)
+        found[own] = offsets(len(own))
+    return found
+
+
 def _apart(strand: Strand, index: Sequence[int]) -> dict[str, Doubles]:
     """Where the channels of each tensor lie within a step."""
-    own, places = np.zeros(len(index)), np.asarray(index)
-    for channel in set(index):
-        copies_of = np.flatnonzero(places == channel)
-        own[copies_of] = offsets(len(copies_of))
-    found = {strand.maker.outputs[0].name: own}
+    found = {strand.tensor.name: places(index)}
     for node in strand.between:
         turn = -1 if node.op == "Conv" else 1  # so that errors of two layers do not add up
         found[node.outputs[0].name] = turn * found[node.inputs[0].name]
@@ -115,11 +120,11 @@ class _Layer:
 
     def repeated(self, index: Sequence[int], known: Rounded | None) -> Rounded:
         """The rows of a channel make up for what each of them loses in rounding."""
-        group, places = self.moments.groups, np.asarray(index)
+        group, which = self.moments.groups, np.asarray(index)
         first = known or nearest(self.weight, self.bias, self.source, group)
         weight, scales, bias = first.weight.copy(), first.scales.copy(), first.bias.copy()
         for count, channels in _by_count(index).items():
-            rows = [np.flatnonzero(places == channel) for channel in channels]
+            rows = [np.flatnonzero(which == channel) for channel in channels]
             alone = Rounded(weight[channels], scales[channels], bias[channels])
             for number, one in enumerate(self._copies(channels, count, alone)):
                 own = [row[number] for row in rows]

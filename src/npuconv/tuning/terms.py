@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npuconv.model import query
-from npuconv.tuning.budget import Term
+from npuconv.tuning.shop import Term
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
