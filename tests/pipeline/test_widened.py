@@ -167,3 +167,15 @@ def _narrow(text: str) -> str:
             key = line.strip().split(":")[0]
             lines[number] = f"{indent}{key}: {{max: {CHANNELS + 1}}}"
     return "\n".join(lines)
+
+
+def test_nobody_takes_a_mean_where_there_is_no_host(tmp_path):
+    """Channels between layers may be made again there, and nothing else be bought."""
+    text = (resources.files("npuconv.targets") / "npu-int8.yaml").read_text()
+    path = tmp_path / "alone.yaml"
+    path.write_text(text.replace("operators: undocumented", "operators: error"))
+    found = convert(loud("Relu"), percent=100, target=str(path), pad_on_host="never")
+    budget, ops = found.report.quantization.budget, [n.op_type for n in found.model.graph.node]
+    assert [one.tensor for one in budget.channels] == ["made"]
+    assert not budget.repeated
+    assert not {"Gather", "Sum", "Mul", "Add"} & set(ops)

@@ -74,3 +74,13 @@ def test_every_feed_by_itself():
     assert noise.shape == (2, 3)
     some = channel_powers(inverted(), OUTPUT, [], [5, LOUD], feeds(3))
     np.testing.assert_allclose(noise.sum(axis=1), some)
+
+
+def test_several_at_once():
+    """Channels that never meet make together what each makes."""
+    net = Net(x=(1, 3, 12, 12)).conv("x", (CHANNELS, 3, 1, 1), name="first", to="made")
+    proto = net.conv("", (CHANNELS, 1, 3, 3), group=CHANNELS).model()
+    noise = ChannelNoise(proto, OUTPUT, [], feeds())
+    both, each = noise.of([[1, 4], [5]]), noise.of([1, 4, 5])
+    np.testing.assert_allclose(both[0], each[0] + each[1], rtol=1e-4)
+    np.testing.assert_allclose(both[1], each[2], rtol=1e-4)

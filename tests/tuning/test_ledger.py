@@ -90,3 +90,10 @@ def test_what_a_layer_takes_a_channel_takes_no_more():
     ledger.spend(1000, 0.0, MOST)
     counts, index = ledger.bought.layers["reader"], ledger.bought.channels["t"]
     assert ledger.left == pytest.approx(counts**-2 * index.count(0) ** -2)
+
+
+def test_layers_run_once_where_nobody_takes_a_mean():
+    """Channels between them may be made again all the same."""
+    found, _ = bought(10**6, repeats=False)
+    assert not found.layers
+    assert len(found.channels["t"]) > 4

@@ -11,7 +11,7 @@ import numpy as np
 from npuconv.model import load, save, shapes
 from npuconv.passes._context import PassContext
 from npuconv.pipeline import kept
-from npuconv.pipeline.offers import Seller, limits
+from npuconv.pipeline.offers import Seller, has_host, limits
 from npuconv.pipeline.ranges import MANY
 from npuconv.pipeline.repeated import Numbers, repeat
 from npuconv.pipeline.widened import widen
@@ -155,7 +155,7 @@ def open_market(
     free = {name: count for name, count in sizes.items() if name in found.moments}
     terms = terms_of(work.model, work.plan, every, powers)
     offers = Seller(work, ends, every, terms, noise, free, feeds).offers()
-    shop = Shop(terms, free, offers, limits(work, work.plan.device))
+    shop = Shop(terms, free, offers, limits(work, work.plan.device), has_host(work))
     return Market(work, proto, numbers, judges, used, shop, sum(sizes.values()))
 
 

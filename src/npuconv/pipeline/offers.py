@@ -14,6 +14,7 @@ from npuconv.model.conv import Window, window
 from npuconv.plan.levels import parameters
 from npuconv.plan.strands import Strand, is_depthwise, strands
 from npuconv.tuning.channel_powers import ChannelNoise
+from npuconv.tuning.loudest import loudest
 from npuconv.tuning.shop import Offer
 
 if TYPE_CHECKING:
@@ -29,9 +30,7 @@ if TYPE_CHECKING:
 
 WORTH = 0.005  # of all noise, that the roundings of channels must make together
 MOST = 24  # strands whose channels are looked at
-_LOOKED_AT = 48  # channels of a tensor whose noise is measured, one by one
-_AT_ONCE = 8  # of them, the likeliest first
-_LITTLE = 0.03  # of the noise so far: where none of some channels makes more, no others do
+_LITTLE = 0.02  # of the noise of a tensor: channels that make less are not offered
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,13 @@ class Seller:
             names = [conv.name for conv in (*own.makers, *own.readers)]
             numbers = [at[name] for name in own.tensors if name in at]
             fixed = shut & {own.tensor.name, *(end.name for end in own.ends)}
-            if numbers and not fixed and all(name in self.layers for name in names):
+            inside = own.made_by is not None and not own.ends
+            if (
+                numbers
+                and not fixed
+                and (inside or has_host(self.work))
+                and all(name in self.layers for name in names)
+            ):
                 yield own, numbers
 
     def _power(self, numbers: Sequence[int]) -> float:
@@ -83,35 +88,28 @@ class Seller:
         least = 0.1 * self._power(numbers)
         count = _channels(own)
         try:
-            noise = [
-                (k, self._shares(own, count, k)) for k in numbers if self.terms[k].power >= least
-            ]
+            noise = [(k, self._shares(count, k)) for k in numbers if self.terms[k].power >= least]
         except RuntimeRefusedError:  # some types cannot be told of a part by itself
             return None
         rows = tuple(conv.name for conv in own.makers)
         columns = tuple(conv.name for conv in own.readers)
         return Offer(own.tensor.name, count, rows, columns, tuple(noise))
 
-    def _shares(self, own: Strand, count: int, number: int) -> Doubles:
-        """Of the noise of a rounding, what copies of each channel take; of unlikely ones nothing.
+    def _shares(self, count: int, number: int) -> Doubles:
+        """Of the noise of a rounding, what copies of each channel take; of silent ones nothing.
 
         Two copies are tried: they leave a quarter of what is spread over a step, and all of
         what a range cuts off, or of a background that lies next to a step.
         """
         rounding, even = self.every[number], 1 / self.noise.sum(axis=0)
-        channels, order = ChannelNoise(self.model, rounding, [], self.feeds), _likely(own, rounding)
-        found, total = np.zeros(count), 0.0
-        for start in range(0, min(count, _LOOKED_AT), _AT_ONCE):
-            some = np.asarray(order[start : start + _AT_ONCE])
-            powers = channels.of(some.tolist()) @ even
-            total += powers.sum()
-            loud = powers > _LITTLE * total
-            if not loud.any():
-                break
-            left = channels.of(some[loud].tolist(), copies=2) @ even
-            found[some[loud]] = np.clip((powers[loud] - left) / (1 - 2**-2), 0, powers[loud])
-        whole = max(float(self.noise[number] @ even), total)
-        return found / whole if whole else found
+        channels, whole = ChannelNoise(self.model, rounding, [], self.feeds), self.noise[number]
+        loud, found = loudest(channels, even, count, _LITTLE * (whole @ even)), np.zeros(count)
+        if loud:
+            powers, some = np.asarray(list(loud.values())), list(loud)
+            left = channels.of(some, copies=2) @ even
+            found[some] = np.clip((powers - left) / (1 - 2**-2), 0, powers)
+            found /= max(float(whole @ even), float(powers.sum()))
+        return found
 
 
 def _channels(own: Strand) -> int:
@@ -120,17 +118,9 @@ def _channels(own: Strand) -> int:
     return int(parameters(own.readers[0])[0].shape[1])
 
 
-def _likely(own: Strand, rounding: Rounding) -> list[int]:
-    """Channels in the order of the noise that they may make, by steps and what reads them."""
-    assert rounding.encoding is not None, "it is that of an activation"
-    count = _channels(own)
-    steps = np.broadcast_to(rounding.encoding.scales.astype(np.float64), count)
-    gains = np.zeros(count)
-    for reader in own.readers:
-        weight, _ = parameters(reader)
-        gains += np.square(weight).sum(axis=0).reshape(count, -1).sum(axis=1)
-    likely = np.square(steps) * (gains if gains.any() else 1.0)
-    return [int(k) for k in np.argsort(-likely, kind="stable")]
+def has_host(work: Legalized) -> bool:
+    """Whether there is somebody who adds numbers and takes means."""
+    return work.target.unlisted_operators != "error"
 
 
 def limits(work: Legalized, layers: Sequence[Node]) -> Callable[[str, int, int], bool]:

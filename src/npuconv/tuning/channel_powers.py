@@ -85,11 +85,11 @@ class ChannelNoise:
         self._sessions: list[executor.Session] = []
         self._known: list[_Seen] = []
 
-    def of(self, channels: Sequence[int], copies: int = 1) -> NDArray[np.float64]:
+    def of(self, channels: Sequence[int | Sequence[int]], copies: int = 1) -> NDArray[np.float64]:
         """The noise of these in each of the feeds, float64 [channels, feeds].
 
         Args:
-            channels: which.
+            channels: which; several at once where a sequence stands for one.
             copies: how often each is made, a share of a step apart; their mean counts.
 
         Raises:
@@ -127,8 +127,9 @@ class ChannelNoise:
         each = (encoding.dequantize(encoding.quantize(x)) - by for x, by in moved)
         return np.asarray(sum(each) / np.float32(copies))
 
-    def _noise(self, one: _Seen, stored: Array, channel: int) -> float:
-        """Of one channel."""
-        values, own = one.state[self._tensor].copy(), np.s_[:, channel]
+    def _noise(self, one: _Seen, stored: Array, channel: int | Sequence[int]) -> float:
+        """Of one channel, or of some together."""
+        which = channel if isinstance(channel, int) else list(channel)
+        values, own = one.state[self._tensor].copy(), np.s_[:, which]
         values[own] = stored[own]
         return sums(one.exact, one.behind.run({**one.state, self._tensor: values}))[0]

@@ -81,7 +81,8 @@ class Ledger:
             tuple(dict.fromkeys((t.maker, *t.readers))) for t in terms if t.is_output and t.readers
         }
         singles = [(name,) for name in macs]
-        for step in (*singles, *sorted(s for s in both if all(name in macs for name in s))):
+        joint = sorted(step for step in both if all(name in macs for name in step))
+        for step in (*singles, *joint) if self._shop.repeats else ():
             found[step] = sorted({number for name in step for number in of.get(name, ())})
         for place, offer in enumerate(self._shop.offers):
             found[place] = [number for number, _ in offer.noise]

@@ -97,12 +97,14 @@ class Shop:
         macs: multiplications of each layer that may run several times.
         offers: channels that may be made several times, of such layers.
         fits: whether a layer may have so many more rows and columns.
+        repeats: whether layers may run several times: somebody has to take the mean.
     """
 
     terms: Sequence[Term]
     macs: Mapping[str, int]
     offers: Sequence[Offer] = ()
     fits: Callable[[str, int, int], bool] = _any_size
+    repeats: bool = True
 
     @property
     def noise(self) -> float:

@@ -1,0 +1,47 @@
+"""The channels of a tensor that make much of the noise, found without measuring each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from npuconv.tuning.channel_powers import ChannelNoise
+
+_PARTS = 8  # that a set of channels is cut into
+
+
+def loudest(
+    noise: ChannelNoise, weights: NDArray[np.float64], count: int, least: float
+) -> dict[int, float]:
+    """Cut the channels into a few parts, and again those that are loud, down to single ones.
+
+    Args:
+        noise: tells that of any channels together.
+        weights: of the feeds, in a sum over them.
+        count: how many channels there are.
+        least: noise that counts, of a part or a channel.
+
+    Returns:
+        The weighted noise of every loud channel, by number, ascending.
+
+    Raises:
+        RuntimeRefusedError: onnxruntime does not take a part of the model.
+    """
+    found: dict[int, float] = {}
+    waiting: list[Sequence[int]] = [range(count)]
+    while waiting:
+        parts = [part for each in waiting for part in _cut(each)]
+        powers = (noise.of(parts) @ weights).tolist()
+        loud = [(part, power) for part, power in zip(parts, powers, strict=True) if power >= least]
+        found |= {part[0]: power for part, power in loud if len(part) == 1}
+        waiting = [part for part, _ in loud if len(part) > 1]
+    return dict(sorted(found.items()))
+
+
+def _cut(channels: Sequence[int]) -> list[Sequence[int]]:
+    size = -(-len(channels) // _PARTS)
+    return [channels[start : start + size] for start in range(0, len(channels), size)]
