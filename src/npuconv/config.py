@@ -88,8 +88,9 @@ class Options(Strict):
         ge=-100,
         le=200,
         allow_inf_nan=False,
-        description="dB that the int8 model is to reach: layers run several times until it does, "
-        "as far as --max-extra-macs allows; below it, the conversion fails",
+        description="dB that the int8 model is to reach: layers run, and channels are made, "
+        "several times until it does, as far as --max-extra-macs allows; below it, the "
+        "conversion fails",
     )
     max_extra_macs: float | None = Field(
         None,

@@ -129,6 +129,7 @@ def limits(work: Legalized, layers: Sequence[Node]) -> Callable[[str, int, int],
     known: dict[tuple[str, int, int], bool] = {}
 
     def fits(name: str, rows: int, columns: int) -> bool:
+        """Asked once for each size."""
         key = (name, rows, columns)
         if key not in known:
             own, apart = windows[name]
