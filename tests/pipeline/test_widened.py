@@ -43,8 +43,7 @@ def test_the_loud_channel_is_among_them(pair):
     """What was rewritten names it."""
     _, bought = pair
     said = [r.after for r in bought.report.rewrites if r.pass_name == "repeat-channels"]
-    assert said
-    assert all(f" {LOUD}" in text for text in said)
+    assert any(f" {LOUD}" in text for text in said)
     assert all(r.max_abs_difference is not None for r in bought.report.rewrites)
 
 

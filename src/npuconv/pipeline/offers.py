@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     Doubles = NDArray[np.float64]
 
-WORTH = 0.005  # of all noise, that the roundings of channels must make together
-MOST = 24  # strands whose channels are looked at
-_LITTLE = 0.02  # of the noise of a tensor: channels that make less are not offered
+WORTH = 0.01  # of all noise, that the roundings of channels must make together
+MOST = 12  # strands whose channels are looked at
+_LITTLE = 0.06  # of the noise of a tensor: channels that make less are not offered
 
 
 @dataclass(frozen=True)
