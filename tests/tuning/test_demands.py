@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import onnx
 import pytest
@@ -15,6 +17,7 @@ from npuconv.tuning.bounds import uniform
 from npuconv.tuning.demands import SPREAD, Demand, demands
 from npuconv.tuning.patches import gather, layer_of
 from npuconv.tuning.readers import spread
+from npuconv.tuning.search import limits
 from plans import random_feeds, watch
 
 
@@ -176,3 +179,16 @@ def test_room_is_for_what_more_samples_would_show():
     assert np.all(wider.highs < 1.5 * found.highs)
     assert np.all(wider.lows < found.lows)
     assert wider.values is found.values
+
+
+def test_larger_ranges_end_at_the_bound_of_a_clip():
+    """Whatever the method, and only what is chosen grows, not what was seen."""
+    found = of(image().model())["a"]
+    wider = found.enlarged(1.5)
+    assert (wider.lows is found.lows, wider.highs is found.highs) == (True, True)
+    for method in ("minmax", "mse", "percentile"):
+        (low, high), (lower, higher) = limits(found, method), limits(wider, method)
+        np.testing.assert_allclose(lower, 1.5 * low)
+        np.testing.assert_allclose(higher, 1.5 * high)
+    capped = replace(wider, caps=found.highs * 1.2)
+    np.testing.assert_allclose(limits(capped, "minmax")[1], found.highs * 1.2)

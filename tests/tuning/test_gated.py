@@ -147,3 +147,16 @@ def test_a_node_makes_what_was_an_input():
     assert np.array_equal(plain(made, x), plain(model, x))
     assert np.allclose(plain(rounded(made, moved), x), plain(rounded(model, given), x), atol=1e-6)
     assert model.SerializeToString(deterministic=True) == before
+
+
+def test_a_shift_moves_what_is_rounded():
+    """And is taken off again; with the gate closed nothing of it is there."""
+    model, x = Net(x=SHAPE).op("Identity", to="y").model(), images(*SHAPE)
+    by = np.float32([0.0, 0.02, -0.02])
+    one = Rounding(Gate("layer", "output", "x"), Encoding.plain(0.05), shift=by)
+    moved = x + by[:, None, None]
+    expected = np.clip(np.rint(moved / np.float32(0.05)), -128, 127) * np.float32(0.05)
+    expected -= by[:, None, None]
+    np.testing.assert_allclose(run(gated(model, [one]), x, 1), expected, atol=1e-6)
+    np.testing.assert_array_equal(run(gated(model, [one]), x, 0), x)
+    np.testing.assert_allclose(plain(rounded(model, [one]), x), expected, atol=1e-6)

@@ -105,3 +105,32 @@ def test_lifts_go_with_their_rows():
     made = staggered(own, INDEX, encodings, moments, Staggered({}, before))
     more = made.lifts["first"] - plain.lifts["first"]
     assert more.tolist() == pytest.approx([float(k) for k in INDEX], abs=1e-4)
+
+
+def test_roundings_one_by_one():
+    """A rounding alone sees the copies where they lie, though no bias puts them there."""
+    model, plan, own, encodings, moments = prepared(INDEX)
+    made = staggered(own, INDEX, encodings, moments, Staggered())
+    every = roundings(model, plan, encodings, made.rounded)
+    (output,) = (r for r in every if r.gate.layer == "first" and r.gate.kind == "output")
+    alone = next(r for r in made.one_by_one(every) if r.gate == output.gate)
+    judge = Judge(save.to_proto(model), FEEDS)
+    assert judge.noise([alone]).noise < 0.7 * judge.noise([output]).noise
+    biases = {r.gate.layer: r.constants[2] for r in made.one_by_one(every) if r.constants}
+    for name, rounded in made.rounded.items():
+        np.testing.assert_allclose(biases[name], rounded.bias - made.lifts[name], atol=1e-5)
+
+
+def test_roundings_of_other_layers_stay():
+    """The very same."""
+    every = roundings(*prepared(INDEX)[:2], prepared(INDEX)[3], {})
+    assert all(a is b for a, b in zip(Staggered().one_by_one(every), every, strict=True))
+
+
+def test_shifts_are_those_of_the_channels():
+    """In numbers, not in steps, and turned behind a depthwise layer."""
+    _, _, own, encodings, moments = prepared(INDEX)
+    made = staggered(own, INDEX, encodings, moments, Staggered(shifts={"other": np.ones(1)}))
+    rows = [LOUD, *IDLE[:2]]
+    assert sorted(made.shifts[own.tensor.name][rows]) == pytest.approx(0.2 * offsets(3))
+    assert set(made.shifts) == {*own.tensors, "other"}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from npuconv.pipeline.tune import rounded
+from npuconv.pipeline.tune import restored
 from npuconv.tuning.candidates import PLENTY_DB
 from npuconv.tuning.twin import roundings
 
@@ -37,7 +36,7 @@ def balance(work: Legalized, chosen: Tried, moments: Mapping[str, Moments], judg
     before = _noise(work, chosen, judge)
     if before.sqnr_db is None or before.sqnr_db >= PLENTY_DB:
         return chosen
-    other = _balanced(work, chosen, moments)
+    other = restored(work, chosen, moments, chosen.encodings.balanced)
     after = _noise(work, other, judge)
     better = after.left(before) < _CLEARLY and after.is_mostly_less(before)
     return other if better else chosen
@@ -46,19 +45,3 @@ def balance(work: Legalized, chosen: Tried, moments: Mapping[str, Moments], judg
 def _noise(work: Legalized, one: Tried, judge: Judge) -> Noise:
     every = roundings(work.model, work.plan, one.encodings.by_tensor, one.rounded)
     return judge.noise(every)
-
-
-def _balanced(work: Legalized, chosen: Tried, moments: Mapping[str, Moments]) -> Tried:
-    """With weights for the new scales; those of layers that read others stay."""
-    new = chosen.encodings.balanced
-    encodings = replace(chosen.encodings, by_tensor={**chosen.encodings.by_tensor, **new})
-    changed = {conv.name for conv in work.plan.device if conv.inputs[0].name in new}
-    seen = {name: one for name, one in moments.items() if name in changed}
-    better, labels = rounded(work, encodings, seen)
-    kept = {name: one for name, one in chosen.rounded.items() if name not in changed}
-    return replace(
-        chosen,
-        encodings=encodings,
-        rounded=kept | better,
-        labels=dict(chosen.labels) | labels,
-    )

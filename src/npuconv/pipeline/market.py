@@ -146,7 +146,7 @@ def open_market(
     numbers = Numbers(found.encodings.by_tensor, work.ctx.rounded, found.moments, found.lifts)
     every = roundings(work.model, work.plan, numbers.encodings, numbers.rounded)
     feeds, ends = [used[k] for k in spread(len(used), FEW)], before_saturation(proto)
-    noise = noise_by_feed(ends, every, feeds)
+    noise = noise_by_feed(ends, found.staggered.one_by_one(every), feeds)
     heard = np.flatnonzero(noise.sum(axis=0))
     noise, feeds = noise[:, heard], [feeds[k] for k in heard]
     # What is odd about one sample must not decide: each of them counts alike.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -13,16 +13,16 @@ from npuconv.errors import CalibrationError
 from npuconv.model import save
 from npuconv.pipeline import crossing
 from npuconv.pipeline.balancing import balance
+from npuconv.pipeline.encoded import encoded, shared
+from npuconv.pipeline.rooms import make_room
 from npuconv.pipeline.trials import first_convolution
 from npuconv.pipeline.tune import rounded
-from npuconv.plan.channels import Channels, trace
+from npuconv.plan.channels import Channels
 from npuconv.samples.feeds import spread
-from npuconv.tuning.bounds import uniform
 from npuconv.tuning.candidates import CANDIDATES, Candidate, Trial, Tried, best
-from npuconv.tuning.demands import demands
 from npuconv.tuning.ends import before_saturation
 from npuconv.tuning.patches import gather, layer_of
-from npuconv.tuning.scales import encode
+from npuconv.tuning.staggered import Staggered
 from npuconv.tuning.twin import settled
 from npuconv.tuning.whole import Judge
 
@@ -55,12 +55,19 @@ class Calibrated:
     moments: dict[str, Moments]
     proto: onnx.ModelProto  # the legal float model, with what the host does for the device
     notes: list[str] = field(default_factory=list)
-    lifts: dict[str, Lift] = field(default_factory=dict)  # what biases have more than in float
+    # What biases, and with them tensors, have more than in float, by node and by tensor.
+    lifts: Mapping[str, Lift] = field(default_factory=dict)
+    shifts: Mapping[str, Lift] = field(default_factory=dict)
 
     @property
     def encodings(self) -> Encodings:
         """How every int8 tensor is stored."""
         return self.chosen.encodings
+
+    @property
+    def staggered(self) -> Staggered:
+        """The layers in integers, with where the copies of their channels lie."""
+        return Staggered(self.chosen.rounded, self.lifts, self.shifts)
 
 
 def calibrate(
@@ -85,7 +92,7 @@ def calibrate(
     """
     cache = blocks.cache(work.options.cache)
     with _timed(work, "calibrate"):
-        tensors = watched(work, _shared(work)[1])
+        tensors = watched(work, shared(work)[1])
         stats = _collect(work, proto, tensors, samples, progress, cache)
     with _timed(work, "moments"):
         moments = _moments(work, proto, samples)
@@ -93,40 +100,25 @@ def calibrate(
     ways = _ways(work, kept)
     judge = Judge(before_saturation(proto), jury(samples, kept))
     with _timed(work, "ranges and weights"):
-        found = _encoded(work, stats, moments, ways)
+        found = encoded(work, stats, moments, ways)
         moved, bare = crossing.free(work, found[0].by_tensor, judge)
         if moved:
             proto = save.to_proto(work.model)
             judge = judge.of(before_saturation(proto))
             # Zeros around it are no news of a tensor, and windows have had them all along.
             stats |= {new: replace(stats[old], name=new) for new, old in moved.items()}
-            found = _encoded(work, stats, moments, ways)
+            found = encoded(work, stats, moments, ways)
         trials = [
             Trial(each, partial(_tried, work, each, moments, way), roomy=way.roomy)
             for way, each in zip(ways, found, strict=True)
         ]
         trials[0] = replace(trials[0], bare=bare)
         chosen = best(work.model, work.plan, trials, judge, len(kept) if kept else 0)
+    with _timed(work, "room"):
+        chosen = make_room(work, chosen, stats, moments, samples, judge)
+    with _timed(work, "ranges and weights"):
         chosen = balance(work, chosen, moments, judge)
     return Calibrated(chosen, stats, moments, proto, list(cache.notes) if cache else [])
-
-
-def _shared(work: Legalized) -> tuple[list[str], Channels]:
-    """Tensors that have one scale, and which channels of all others share one."""
-    whole = [*uniform(work.plan), *_boundaries(work)]
-    return whole, trace(work.plan, _all_tensors(work) if _per_tensor(work) else whole)
-
-
-def _encoded(
-    work: Legalized,
-    stats: dict[str, Statistics],
-    moments: dict[str, Moments],
-    ways: tuple[Candidate, ...],
-) -> list[Encodings]:
-    """An encoding for every int8 tensor, in every way."""
-    whole, channels = _shared(work)
-    asked = demands(work.model, work.plan, channels, stats, whole, moments, work.grids)
-    return encode(work.plan, channels, asked, ways)
 
 
 def _ways(work: Legalized, kept: Samples | None) -> tuple[Candidate, ...]:
@@ -143,7 +135,7 @@ def _ways(work: Legalized, kept: Samples | None) -> tuple[Candidate, ...]:
 def _tried(
     work: Legalized, encodings: Encodings, moments: dict[str, Moments], way: Candidate
 ) -> Tried:
-    return Tried(encodings, *rounded(work, encodings, moments), roomy=way.roomy)
+    return Tried(encodings, *rounded(work, encodings, moments), roomy=way.roomy, method=way.method)
 
 
 def jury(samples: Samples, kept: Samples | None) -> list[Feed]:
@@ -166,22 +158,6 @@ def _timed(work: Legalized, stage: str) -> AbstractContextManager[None]:
         work.timings.append((stage, time.perf_counter() - start))
 
     return timed()
-
-
-def _boundaries(work: Legalized) -> list[str]:
-    """Inputs and outputs of the model that are to be int8 themselves: one scale says them."""
-    if work.options.io != "int8":
-        return []
-    return [t.name for t in (*work.model.graph.inputs, *work.model.graph.outputs)]
-
-
-def _per_tensor(work: Legalized) -> bool:
-    """A device with one scale for all weights has no place for those of channels."""
-    return work.target.weights.granularity == "tensor"
-
-
-def _all_tensors(work: Legalized) -> list[str]:
-    return [name for group in work.plan.groups for name in group.tensors]
 
 
 def watched(work: Legalized, channels: Channels) -> dict[str, int | None]:

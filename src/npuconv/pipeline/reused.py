@@ -13,7 +13,7 @@ from npuconv.pipeline.ranges import MANY
 from npuconv.plan.strands import Strand, strand
 from npuconv.tuning.patches import gather, layer_of
 from npuconv.tuning.scales import Encodings
-from npuconv.tuning.staggered import Staggered, staggered
+from npuconv.tuning.staggered import staggered
 from npuconv.tuning.twin import roundings
 
 if TYPE_CHECKING:
@@ -70,14 +70,15 @@ def changed(
     layers = [layer for conv in (*own.makers[1:], *own.readers) if (layer := layer_of(conv))]
     few = used[:MANY]
     moments = found.moments | gather(proto, layers, few, len(few))
-    known = Staggered(found.chosen.rounded, found.lifts)
-    made = staggered(own, index, encodings, moments, known)
+    made = staggered(own, index, encodings, moments, found.staggered)
     chosen = replace(
         found.chosen,
         encodings=Encodings(encodings, found.encodings.methods),
         rounded=made.rounded,
     )
-    new = replace(found, chosen=chosen, moments=moments, proto=proto, lifts=dict(made.lifts))
+    new = replace(
+        found, chosen=chosen, moments=moments, proto=proto, lifts=made.lifts, shifts=made.shifts
+    )
     return new, roundings_of(model, plan, new)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.calibration.workers import in_order
 from npuconv.model import query, store
+from npuconv.pipeline.encoded import per_tensor
 from npuconv.samples.feeds import spread
 from npuconv.tuning.ends import before_saturation
 from npuconv.tuning.sensitivity import Share, shares
@@ -22,9 +23,11 @@ if TYPE_CHECKING:
     from npuconv.model.types import Node
     from npuconv.pipeline.legalize import Legalized
     from npuconv.pipeline.ranges import Calibrated
+    from npuconv.quant.encoding import Encoding
     from npuconv.quant.layer import Rounded
     from npuconv.quant.moments import Moments
     from npuconv.samples import Samples
+    from npuconv.tuning.candidates import Tried
     from npuconv.tuning.scales import Encodings
 
 VALUES = 2048  # of outputs: so many tell how much noise there is
@@ -39,11 +42,42 @@ def rounded(
     Returns:
         By node name, what is better than the nearest; and how all were rounded.
     """
-    layers = [] if _per_tensor(work) else [c for c in work.plan.device if c.name in moments]
+    layers = [] if per_tensor(work) else [c for c in work.plan.device if c.name in moments]
     solved = in_order(partial(_solved, encodings, moments, work.model.store), layers)
     found = {conv.name: one for conv, one in zip(layers, solved, strict=True)}
     better = {name: weights for name, (weights, _) in found.items() if weights is not None}
     return better, {name: label for name, (_, label) in found.items()}
+
+
+def restored(
+    work: Legalized,
+    chosen: Tried,
+    moments: Mapping[str, Moments],
+    new: Mapping[str, Encoding],
+) -> Tried:
+    """What comes of storing some tensors otherwise.
+
+    Args:
+        work: a calibrated model, still in float.
+        chosen: how all are stored so far.
+        moments: of the windows of its convolutions, by node name.
+        new: how those are to be stored.
+
+    Returns:
+        The same with weights for that; those of layers that read other tensors stay.
+    """
+    by_tensor = {**chosen.encodings.by_tensor, **new}
+    encodings = replace(chosen.encodings, by_tensor=by_tensor)
+    changed = {conv.name for conv in work.plan.device if conv.inputs[0].name in new}
+    seen = {name: one for name, one in moments.items() if name in changed}
+    better, labels = rounded(work, encodings, seen)
+    kept = {name: one for name, one in chosen.rounded.items() if name not in changed}
+    return replace(
+        chosen,
+        encodings=encodings,
+        rounded=kept | better,
+        labels=dict(chosen.labels) | labels,
+    )
 
 
 def _solved(
@@ -58,10 +92,6 @@ def _solved(
     if found is not None:
         found = replace(found, weight=owner.keep(found.weight))
     return found, label
-
-
-def _per_tensor(work: Legalized) -> bool:
-    return work.target.weights.granularity == "tensor"
 
 
 def measure_shares(

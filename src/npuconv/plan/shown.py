@@ -29,7 +29,8 @@ def shown(model: Model, plan: Plan) -> list[Group]:
         if maker is None:
             continue
         if plan.on_device(maker) or plan.is_carried(maker):
-            found[known[tensor.name].name] = known[tensor.name]
+            if (group := known.get(tensor.name)) is not None:
+                found[group.name] = group
         else:
             waiting.extend(maker.inputs)
     return list(found.values())

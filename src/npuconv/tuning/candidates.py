@@ -59,12 +59,14 @@ class Tried:
         rounded: weights for them, by node name, where they are not just the nearest.
         labels: how the weights were rounded, by node name.
         roomy: whether it has room beyond the extremes.
+        method: how ranges were chosen, as ``scales.encode`` takes it.
     """
 
     encodings: Encodings
     rounded: Mapping[str, Rounded] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     roomy: bool = False
+    method: str = "auto"
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,7 @@ class Demand:
             where it is not, or where a sample has one.
         readers: convolutions that read it.
         host: whether the host reads it.
+        room: how many times as large as chosen ranges are to be, up to the caps.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Demand:
     samples: NDArray[np.int64] | None = None
     readers: list[Reader] = field(default_factory=list)
     host: bool = False
+    room: float = 1.0
 
     @property
     def count(self) -> int:
@@ -75,6 +77,10 @@ class Demand:
     def roomy(self) -> Demand:
         """The same with the extremes that more samples would show."""
         return replace(self, lows=self.foreseen[0], highs=self.foreseen[1])
+
+    def enlarged(self, factor: float) -> Demand:
+        """The same with ranges that are so many times as large as those that are chosen."""
+        return replace(self, room=self.room * factor, exact=None)
 
 
 def demands(

@@ -48,12 +48,15 @@ class Rounding:
         encoding: of an activation.
         constants: what inputs of the layer's node are rounded to, by their index.
         owner: of the files that large ones of them lie in.
+        shift: what is added before an activation is rounded and taken off behind that, float32
+            [C]; None where the layer has it in its bias, or has none.
     """
 
     gate: Gate
     encoding: Encoding | None = None
     constants: Mapping[int, NDArray[np.float32]] | None = None
     owner: store.Store | None = None
+    shift: NDArray[np.float32] | None = None
 
 
 def gated(model: onnx.ModelProto, roundings: Sequence[Rounding]) -> onnx.ModelProto:
@@ -119,7 +122,7 @@ def _twin(
     for number, rounding in enumerate(roundings):
         gate = work.gate(number) if with_gates else ""
         if rounding.encoding is not None:
-            work.round_activation(rounding.gate.tensor, gate, rounding.encoding, number)
+            work.round_activation(rounding, gate, number)
         if rounding.constants:
             work.round_constants(rounding.gate.layer, gate, rounding.constants, number)
     work.finish()
@@ -146,20 +149,35 @@ class _Work:
         self._ahead.append(helper.make_node("Gather", [GATES, index], [name]))
         return name
 
-    def round_activation(self, name: str, gate: str, encoding: Encoding, number: int) -> None:
+    def round_activation(self, rounding: Rounding, gate: str, number: int) -> None:
         """Let what reads the tensor read ``x + gate * (rounded - x)``; ``rounded`` with no gate."""
-        stem, single = f"{_PREFIX}/{number}", encoding.axis is None
-        self._initializer(f"{stem}/scale", encoding.scales[0] if single else encoding.scales)
-        zeros = encoding.zeros.astype(np.int8)
-        self._initializer(f"{stem}/zero", zeros[0] if single else zeros)
-        attrs: dict[str, Any] = {} if single else {"axis": encoding.axis}
-        both = [f"{stem}/scale", f"{stem}/zero"]
-        source, result = self._ends(name)
+        stem, (source, result) = f"{_PREFIX}/{number}", self._ends(rounding.gate.tensor)
         back = f"{stem}/d" if gate else result
-        self._behind[name] = [
+        if rounding.shift is None:
+            nodes = self._stored(rounding, source, back, stem)
+        else:
+            self._initializer(f"{stem}/shift", rounding.shift.reshape(-1, 1, 1))
+            nodes = [
+                helper.make_node("Add", [source, f"{stem}/shift"], [f"{stem}/moved"]),
+                *self._stored(rounding, f"{stem}/moved", f"{stem}/there", stem),
+                helper.make_node("Sub", [f"{stem}/there", f"{stem}/shift"], [back]),
+            ]
+        opened = _opened(source, back, gate, result, stem) if gate else ()
+        self._behind[rounding.gate.tensor] = [*nodes, *opened]
+
+    def _stored(
+        self, rounding: Rounding, source: str, back: str, stem: str
+    ) -> list[onnx.NodeProto]:
+        """To int8 and back."""
+        encoding, both = rounding.encoding, [f"{stem}/scale", f"{stem}/zero"]
+        assert encoding is not None, "it is that of an activation"
+        single, zeros = encoding.axis is None, encoding.zeros.astype(np.int8)
+        self._initializer(both[0], encoding.scales[0] if single else encoding.scales)
+        self._initializer(both[1], zeros[0] if single else zeros)
+        attrs: dict[str, Any] = {} if single else {"axis": encoding.axis}
+        return [
             helper.make_node("QuantizeLinear", [source, *both], [f"{stem}/q"], **attrs),
             helper.make_node("DequantizeLinear", [f"{stem}/q", *both], [back], **attrs),
-            *(_opened(source, back, gate, result, stem) if gate else ()),
         ]
 
     def round_constants(

@@ -1,21 +1,25 @@
-"""The channels of a tensor that make much of the noise, found without measuring each."""
+"""Which of many make much of the noise, channels of a tensor or others, without measuring each."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from npuconv.tuning.channel_powers import ChannelNoise
-
 _PARTS = 8  # that a set of channels is cut into
 
 
+class Noise(Protocol):
+    """Tells the noise of things that have numbers."""
+
+    def of(self, channels: Sequence[int | Sequence[int]], /) -> NDArray[np.float64]:
+        """Of these in each of the feeds; of several together where a sequence stands for one."""
+
+
 def loudest(
-    noise: ChannelNoise, weights: NDArray[np.float64], count: int, least: float
+    noise: Noise, weights: NDArray[np.float64], count: int, least: float
 ) -> dict[int, float]:
     """Cut the channels into a few parts, and again those that are loud, down to single ones.
 

@@ -99,12 +99,12 @@ def limits(demand: Demand, method: str) -> tuple[Doubles, Doubles]:
     distribution best. mse: each where its squared error is least.
     """
     lows, highs = np.minimum(demand.lows, 0), np.maximum(demand.highs, 0)
-    if method == "minmax":
-        return lows, highs
     if method == "mse":
-        return _least_squares(demand, lows, highs)
-    share = _SHARES[method](*_histogram(demand, lows, highs))
-    return lows * share, highs * share
+        lows, highs = _least_squares(demand, lows, highs)
+    elif method != "minmax":
+        share = _SHARES[method](*_histogram(demand, lows, highs))
+        lows, highs = lows * share, highs * share
+    return lows * demand.room, np.minimum(highs * demand.room, np.maximum(highs, demand.caps))
 
 
 def _histogram(demand: Demand, lows: Doubles, highs: Doubles) -> tuple[Counts, float]:

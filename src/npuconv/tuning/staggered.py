@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     from npuconv.plan.strands import Strand
     from npuconv.quant.encoding import Encoding
     from npuconv.quant.moments import Moments
+    from npuconv.tuning.gated import Rounding
 
     Doubles = NDArray[np.float64]
 
-Lift = NDArray[np.float64]  # of the bias, [M]
+Lift = NDArray[np.float64]  # of every channel
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,29 @@ class Staggered:
     Attributes:
         rounded: weights and bias of its convolutions, by node name.
         lifts: what that adds to the bias of each, beside making up for rounding, float64 [M].
+        shifts: by tensor, how much more its channels are than in float, float64 [C].
     """
 
     rounded: Mapping[str, Rounded] = field(default_factory=dict)
     lifts: Mapping[str, Lift] = field(default_factory=dict)
+    shifts: Mapping[str, Doubles] = field(default_factory=dict)
+
+    def one_by_one(self, every: Sequence[Rounding]) -> list[Rounding]:
+        """The same roundings, each as it is where all others are left out.
+
+        The bias of a layer moves what another rounding rounds. Without the one the other
+        would round all copies of a channel alike.
+        """
+        return [self._alone(rounding) for rounding in every]
+
+    def _alone(self, rounding: Rounding) -> Rounding:
+        layer, tensor = rounding.gate.layer, rounding.gate.tensor
+        if rounding.gate.kind != "weights" and tensor in self.shifts:
+            return replace(rounding, shift=self.shifts[tensor].astype(np.float32))
+        if rounding.constants is not None and layer in self.lifts:
+            bias = (rounding.constants[2] - self.lifts[layer]).astype(np.float32)
+            return replace(rounding, constants={**rounding.constants, 2: bias})
+        return rounding
 
 
 def staggered(
@@ -64,6 +84,7 @@ def staggered(
         All of ``known``, with what is new.
     """
     apart, rounded, lifts = _apart(strand, index), dict(known.rounded), dict(known.lifts)
+    shifts = {t: by * encodings[t].scales.astype(np.float64) for t, by in apart.items()}
     for conv in (*strand.makers, *strand.readers):
         source, result = conv.inputs[0].name, conv.outputs[0].name
         mixes, lift = result not in apart, lifts.get(conv.name, np.zeros(1))
@@ -78,7 +99,7 @@ def staggered(
             moved = lifted(moved, encodings[result], apart[result])
         rounded[conv.name] = moved
         lifts[conv.name] = lift + moved.bias.astype(np.float64) - own.bias
-    return Staggered(rounded, lifts)
+    return Staggered(rounded, lifts, {**known.shifts, **shifts})
 
 
 def _layer(conv: Node, lift: Lift, source: Encoding, moments: Moments) -> _Layer:
