@@ -15,8 +15,11 @@ if TYPE_CHECKING:
     import onnx
     from numpy.typing import NDArray
 
-    from npuconv.calibration.runner import Glance
     from npuconv.samples.feeds import Feed
+
+    Extremes = tuple[NDArray[np.float32], NDArray[np.float32]]  # [C] each
+
+_MANY = 2**20  # samples, of which each gives next to no values besides
 
 
 class Reach(NamedTuple):
@@ -43,22 +46,19 @@ def reaches(
         CalibrationError: a tensor holds values that are not finite.
         RuntimeRefusedError: onnxruntime does not take the model, or a node fails.
     """
-    runner = Runner(model, tensors, 1)
+    runner = Runner(model, tensors, _MANY)
     each = list(in_order(partial(_run, runner), feeds)) if tensors else []
     found = {}
-    for name, own in zip(tensors, zip(*map(_cut, each), strict=True), strict=False):
+    for name, own in zip(tensors, zip(*each, strict=True), strict=False):
         if len({lows.size for lows, _ in own}) == 1:
             lows, highs = (np.stack(ends) for ends in zip(*own, strict=True))
             found[name] = Reach(np.minimum(lows, 0), np.maximum(highs, 0))
     return found
 
 
-def _run(runner: Runner, feed: Feed) -> Glance:
-    return runner.run([feed], 0)
-
-
-def _cut(glance: Glance) -> list[tuple[NDArray[np.float32], NDArray[np.float32]]]:
-    """The extremes of every tensor; of one without values they are 0."""
+def _run(runner: Runner, feed: Feed) -> list[Extremes]:
+    """Of every tensor; 0 where it has no values."""
+    glance = runner.run([feed], 0)
     layout = glance.picks.layout
     empty = np.repeat(layout.counts == 0, layout.channels)
     ends = np.cumsum(layout.channels)[:-1]
