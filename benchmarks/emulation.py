@@ -20,7 +20,7 @@ import npuconv
 from npuconv.config import Options
 from npuconv.emulate import as_float
 from npuconv.executor import Session
-from npuconv.pipeline.pairs import choose_samples, open_model
+from npuconv.pipeline.accuracy.pairs import choose_samples, open_model
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = 7

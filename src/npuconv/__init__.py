@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from npuconv.pipeline import Conversion, check, convert
-    from npuconv.pipeline.verify import verify
+    from npuconv.pipeline.accuracy.verify import verify
     from npuconv.report.schema import Report
     from npuconv.report.schema_batch import BatchReport
     from npuconv.report.schema_verify import VerifyReport
@@ -45,7 +45,7 @@ _HOME = {
     "run_batch": "npuconv.batch.entry",
     "Target": "npuconv.target",
     "VerifyReport": "npuconv.report.schema_verify",
-    "verify": "npuconv.pipeline.verify",
+    "verify": "npuconv.pipeline.accuracy.verify",
     **dict.fromkeys(
         (
             "CalibrationError",

@@ -12,7 +12,7 @@ import npuconv
 from builders import Net, digits, images
 from npuconv import executor
 from npuconv.errors import CalibrationError, InternalError, ModelError
-from npuconv.pipeline import matching
+from npuconv.pipeline.accuracy import matching
 from npuconv.quant.qparams import quantize as to_int8
 from npuconv.report import render
 from zoo import ZOO

@@ -7,7 +7,7 @@ import pytest
 
 import npuconv
 from builders import digits
-from npuconv.pipeline.quantized import _steps, _weight_row
+from npuconv.pipeline.reporting.quantized import _steps, _weight_row
 from npuconv.quant.encoding import Encoding
 from npuconv.quant.layer import Rounded
 

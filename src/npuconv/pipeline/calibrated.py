@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from npuconv.pipeline.ranges.trials import first_convolution, run_trials
 from npuconv.pipeline.selection import wanted
-from npuconv.pipeline.trials import first_convolution, run_trials
 from npuconv.rules import _engine
 from npuconv.rules._context import RuleContext
 from npuconv.rules._seen import Measured, Seen, Shown

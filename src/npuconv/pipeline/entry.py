@@ -12,9 +12,9 @@ from npuconv.config import Options, make_options
 from npuconv.errors import InternalError, ModelError, UnsupportedModelError, UsageError
 from npuconv.executor import RuntimeRefusedError
 from npuconv.model import save, store
-from npuconv.pipeline.assemble import assemble
-from npuconv.pipeline.headline import Verdict
 from npuconv.pipeline.legalize import Legalized, legalize
+from npuconv.pipeline.reporting.assemble import assemble
+from npuconv.pipeline.reporting.headline import Verdict
 from npuconv.pipeline.selection import fails, is_blocking, waived
 from npuconv.rules import _engine
 from npuconv.rules._context import RuleContext

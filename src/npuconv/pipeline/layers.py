@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from npuconv.model import nhwc, query
-from npuconv.pipeline.stored import Layer as StoredLayer
+from npuconv.pipeline.accuracy.stored import Layer as StoredLayer
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node, Tensor

@@ -16,8 +16,8 @@ from npuconv.model import bounds, load, order, query, save, shapes
 from npuconv.passes import Pass, Phase, _manager
 from npuconv.passes._context import PassContext
 from npuconv.pipeline import kept, planned, selection
-from npuconv.pipeline.assemble import describe, tensor_spec
 from npuconv.pipeline.findings import SWEEP, Tracker, explained
+from npuconv.pipeline.reporting.assemble import describe, tensor_spec
 from npuconv.plan import Plan, make_plan
 from npuconv.rules import _engine
 from npuconv.rules._context import RuleContext, Sheet

@@ -13,20 +13,23 @@ from npuconv import emit, executor
 from npuconv.errors import InternalError, ModelError
 from npuconv.model import save
 from npuconv.passes import Phase, _manager
-from npuconv.pipeline import accuracy, aligning, matching, padding, ranges, tune, warned
-from npuconv.pipeline.assemble import describe
-from npuconv.pipeline.budget import buy
+from npuconv.pipeline import warned
+from npuconv.pipeline.accuracy import comparison, matching
 from npuconv.pipeline.calibrated import judge, judge_result
+from npuconv.pipeline.host import aligning, padding
 from npuconv.pipeline.inputs import sample_inputs
 from npuconv.pipeline.layers import Layer, layers_of, stored
-from npuconv.pipeline.quantized import tensor_rows, weight_rows, with_shares
-from npuconv.pipeline.reuse import reuse
+from npuconv.pipeline.precision.budget import buy
+from npuconv.pipeline.precision.reuse import reuse
+from npuconv.pipeline.ranges import calibrate, tune
+from npuconv.pipeline.reporting.assemble import describe
+from npuconv.pipeline.reporting.quantized import tensor_rows, weight_rows, with_shares
 from npuconv.report import schema
 from npuconv.samples import Samples, open_samples
 
 if TYPE_CHECKING:
     from npuconv.pipeline.legalize import Legalized
-    from npuconv.pipeline.ranges import Calibrated, Progress
+    from npuconv.pipeline.ranges.calibrate import Calibrated, Progress
     from npuconv.samples import Feed, Source
 
 HELD_OUT_SHARE, HELD_OUT_MAX = 8, 8  # one sample in eight, eight at most, stay out
@@ -82,7 +85,7 @@ def _with_samples(
     if padding.pad(work, float_proto, used, on_grids) | aligning.align(work, on_grids):
         float_proto = save.to_proto(work.model)
     judges = (kept or samples)[:HELD_OUT_MAX]
-    found = ranges.calibrate(work, float_proto, used, kept, progress)
+    found = calibrate.calibrate(work, float_proto, used, kept, progress)
     before = found.proto
     found = reuse(work, found, used, kept)
     float_proto = found.proto
@@ -120,7 +123,7 @@ def _deciding(
     work: Legalized, used: Samples, kept: Samples | None, judges: Samples
 ) -> Sequence[Feed]:
     """What a budget is spent on: a goal is for samples kept apart, else more of them tell more."""
-    return list(judges) if work.options.min_sqnr is not None else ranges.jury(used, kept)
+    return list(judges) if work.options.min_sqnr is not None else calibrate.jury(used, kept)
 
 
 def _hand_over(work: Legalized, found: Calibrated) -> None:
@@ -173,7 +176,7 @@ def _compare(
     """How far outputs and layers are off, and the outputs that only int8 makes not finite."""
     start = time.perf_counter()
     try:
-        both = accuracy.Comparison(float_proto, proto, work.model.scales, stored(work, layers))
+        both = comparison.Comparison(float_proto, proto, work.model.scales, stored(work, layers))
         found, rows = both.end_to_end(samples, held_out=held_out), both.per_layer(samples[0])
     except executor.RuntimeRefusedError as error:
         _blame_source(float_proto, work.model.name, samples[0])

@@ -1,0 +1,1 @@
+"""A conversion as the rows and sentences of its report."""

@@ -1,0 +1,1 @@
+"""Integers in and out of every layer on the device, to test hardware with."""
