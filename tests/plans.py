@@ -17,9 +17,9 @@ from npuconv.plan import Plan, make_plan
 from npuconv.plan.channels import Channels, trace
 from npuconv.quant.encoding import Encoding
 from npuconv.quant.statistics import Statistics
-from npuconv.tuning.bounds import uniform
-from npuconv.tuning.demands import demands
-from npuconv.tuning.scales import encode
+from npuconv.tuning.scales.bounds import uniform
+from npuconv.tuning.scales.demands import demands
+from npuconv.tuning.scales.encodings import encode
 
 Feeds = list[dict[str, np.ndarray]]
 SAMPLES = 4

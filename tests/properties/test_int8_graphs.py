@@ -18,8 +18,8 @@ from npuconv.model import query, save
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 from npuconv.passes._context import PassContext
-from npuconv.tuning.gated import GATES, gated
-from npuconv.tuning.twin import roundings
+from npuconv.tuning.noise.gated import GATES, gated
+from npuconv.tuning.noise.twin import roundings
 from plans import QUANTIZE, largest_step, prepare, random_feeds
 
 LOWER = ("lower-convolutions", "lower-carried")

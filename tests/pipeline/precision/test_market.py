@@ -9,7 +9,7 @@ import npuconv
 from builders import Net
 from npuconv.pipeline.precision import budget
 from npuconv.pipeline.precision.market import FEW, Market
-from npuconv.tuning.shop import Bought
+from npuconv.tuning.precision.shop import Bought
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from npuconv.pipeline.precision import spending
 from npuconv.pipeline.precision.market import Market
 from npuconv.pipeline.precision.repeated import Numbers
 from npuconv.pipeline.precision.spending import spend_most
-from npuconv.tuning.shop import Bought, Shop
-from npuconv.tuning.whole import Noise
+from npuconv.tuning.noise.whole import Noise
+from npuconv.tuning.precision.shop import Bought, Shop
 
 
 def noise(power: float) -> Noise:

@@ -15,11 +15,11 @@ from npuconv.pipeline.ranges.balancing import balance
 from npuconv.pipeline.ranges.tune import rounded
 from npuconv.plan import make_plan
 from npuconv.quant.encoding import Encoding
-from npuconv.tuning.candidates import Tried
-from npuconv.tuning.patches import gather, layer_of
-from npuconv.tuning.scales import Encodings
-from npuconv.tuning.twin import roundings
-from npuconv.tuning.whole import Judge
+from npuconv.tuning.noise.twin import roundings
+from npuconv.tuning.noise.whole import Judge
+from npuconv.tuning.scales.candidates import Tried
+from npuconv.tuning.scales.encodings import Encodings
+from npuconv.tuning.weights.patches import gather, layer_of
 
 FINE, COARSE = 0.02, 0.16
 FEEDS = [{"x": np.random.default_rng(k).uniform(0, 1, (1, 4, 8, 8)).astype(np.float32)}

@@ -19,10 +19,10 @@ from npuconv.pipeline.ranges.rooms import make_room
 from npuconv.pipeline.ranges.tune import rounded
 from npuconv.plan import make_plan
 from npuconv.samples import Samples
-from npuconv.tuning.candidates import Tried
-from npuconv.tuning.patches import gather, layer_of
-from npuconv.tuning.twin import roundings
-from npuconv.tuning.whole import Judge
+from npuconv.tuning.noise.twin import roundings
+from npuconv.tuning.noise.whole import Judge
+from npuconv.tuning.scales.candidates import Tried
+from npuconv.tuning.weights.patches import gather, layer_of
 
 COUNT, CHANNELS = 24, 16
 LOUDER = 12.0

@@ -15,10 +15,10 @@ import numpy as np
 
 from npuconv.pipeline.host.padding import host_pads
 from npuconv.quant.encoding import HIGHEST, LOWEST
-from npuconv.tuning.alone import noise_powers
-from npuconv.tuning.candidates import PLENTY_DB
-from npuconv.tuning.gated import Gate, Rounding
-from npuconv.tuning.twin import roundings
+from npuconv.tuning.noise.alone import noise_powers
+from npuconv.tuning.noise.gated import Gate, Rounding
+from npuconv.tuning.noise.twin import roundings
+from npuconv.tuning.scales.candidates import PLENTY_DB
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from npuconv.pipeline.legalize import Legalized
     from npuconv.plan import Plan
     from npuconv.quant.encoding import Encoding
-    from npuconv.tuning.whole import Judge, Noise
+    from npuconv.tuning.noise.whole import Judge, Noise
 
 WORTH_DB = 1.5  # less noise in the outputs, from all these tensors together
 EACH = 0.02  # of all noise: a tensor that makes less would cross in vain

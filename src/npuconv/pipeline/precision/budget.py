@@ -11,8 +11,8 @@ from npuconv.pipeline.precision.market import UNBOUNDED, Market, open_market, pl
 from npuconv.pipeline.precision.renewed import renew_needs
 from npuconv.pipeline.precision.spending import spend_enough, spend_most
 from npuconv.report import schema
-from npuconv.tuning.bill import Bill, bill_of
-from npuconv.tuning.scales import Encodings
+from npuconv.tuning.precision.bill import Bill, bill_of
+from npuconv.tuning.scales.encodings import Encodings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from npuconv.pipeline.legalize import Legalized
     from npuconv.pipeline.ranges.calibrate import Calibrated
     from npuconv.samples import Feed, Samples
-    from npuconv.tuning.shop import Bought
-    from npuconv.tuning.whole import Noise
+    from npuconv.tuning.noise.whole import Noise
+    from npuconv.tuning.precision.shop import Bought
 
 
 def buy(

@@ -17,12 +17,12 @@ from npuconv.pipeline.precision.widened import widen
 from npuconv.pipeline.ranges.calibrate import MANY
 from npuconv.plan import macs, make_plan
 from npuconv.samples.feeds import spread
-from npuconv.tuning.alone import noise_by_feed
-from npuconv.tuning.ends import before_saturation
-from npuconv.tuning.shop import Bought, Shop
-from npuconv.tuning.terms import terms_of
-from npuconv.tuning.twin import roundings
-from npuconv.tuning.whole import Judge
+from npuconv.tuning.noise.alone import noise_by_feed
+from npuconv.tuning.noise.ends import before_saturation
+from npuconv.tuning.noise.twin import roundings
+from npuconv.tuning.noise.whole import Judge
+from npuconv.tuning.precision.shop import Bought, Shop
+from npuconv.tuning.precision.terms import terms_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from npuconv.pipeline.ranges.calibrate import Calibrated
     from npuconv.plan import Plan
     from npuconv.samples import Feed, Samples
-    from npuconv.tuning.gated import Rounding
-    from npuconv.tuning.whole import Noise
+    from npuconv.tuning.noise.gated import Rounding
+    from npuconv.tuning.noise.whole import Noise
 
 UNBOUNDED = 100.0  # percent of extra MACs, where only the accuracy is asked for
 FEW = 4  # samples that noise is measured on

@@ -13,9 +13,9 @@ from npuconv.executor import RuntimeRefusedError
 from npuconv.model.conv import Window, window
 from npuconv.plan.levels import parameters
 from npuconv.plan.strands import Strand, is_depthwise, strands
-from npuconv.tuning.channel_powers import ChannelNoise
-from npuconv.tuning.loudest import loudest
-from npuconv.tuning.shop import Offer
+from npuconv.tuning.noise.channel_powers import ChannelNoise
+from npuconv.tuning.noise.loudest import loudest
+from npuconv.tuning.precision.shop import Offer
 
 if TYPE_CHECKING:
     import onnx
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from npuconv.model.types import Node
     from npuconv.pipeline.legalize import Legalized
     from npuconv.samples import Feed
-    from npuconv.tuning.gated import Rounding
-    from npuconv.tuning.shop import Term
+    from npuconv.tuning.noise.gated import Rounding
+    from npuconv.tuning.precision.shop import Term
 
     Doubles = NDArray[np.float64]
 

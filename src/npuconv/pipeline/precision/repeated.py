@@ -9,7 +9,7 @@ import numpy as np
 
 from npuconv.model import query
 from npuconv.passes import Phase, _manager
-from npuconv.tuning.copies import copies, lifted, offsets, shifted
+from npuconv.tuning.precision.copies import copies, lifted, offsets, shifted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from npuconv.quant.encoding import Encoding
     from npuconv.quant.layer import Rounded
     from npuconv.quant.moments import Moments
-    from npuconv.tuning.staggered import Lift
+    from npuconv.tuning.precision.staggered import Lift
 
     Doubles = NDArray[np.float64]
 

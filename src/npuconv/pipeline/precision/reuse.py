@@ -17,19 +17,19 @@ from npuconv.pipeline.ranges import calibrate
 from npuconv.plan.levels import parameters
 from npuconv.plan.strands import strand
 from npuconv.samples.feeds import spread
-from npuconv.tuning.alone import noise_powers
-from npuconv.tuning.channel_powers import channel_powers
-from npuconv.tuning.ends import before_saturation
-from npuconv.tuning.idle import idle_channels
-from npuconv.tuning.reuse import promising, reused
-from npuconv.tuning.whole import Judge
+from npuconv.tuning.noise.alone import noise_powers
+from npuconv.tuning.noise.channel_powers import channel_powers
+from npuconv.tuning.noise.ends import before_saturation
+from npuconv.tuning.noise.whole import Judge
+from npuconv.tuning.precision.idle import idle_channels
+from npuconv.tuning.precision.reuse import promising, reused
 
 if TYPE_CHECKING:
     from npuconv.pipeline.legalize import Legalized
     from npuconv.pipeline.ranges.calibrate import Calibrated
     from npuconv.samples import Feed, Samples
-    from npuconv.tuning.gated import Rounding
-    from npuconv.tuning.whole import Noise
+    from npuconv.tuning.noise.gated import Rounding
+    from npuconv.tuning.noise.whole import Noise
 
 FEW = 2  # samples that the noise of channels is measured on
 WORTH = 0.02  # of all noise, that the channels of a strand must make

@@ -11,10 +11,10 @@ from npuconv.passes._context import PassContext
 from npuconv.pipeline.precision.market import plan_of
 from npuconv.pipeline.ranges.calibrate import MANY
 from npuconv.plan.strands import Strand, strand
-from npuconv.tuning.patches import gather, layer_of
-from npuconv.tuning.scales import Encodings
-from npuconv.tuning.staggered import staggered
-from npuconv.tuning.twin import roundings
+from npuconv.tuning.noise.twin import roundings
+from npuconv.tuning.precision.staggered import staggered
+from npuconv.tuning.scales.encodings import Encodings
+from npuconv.tuning.weights.patches import gather, layer_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from npuconv.plan import Plan
     from npuconv.quant.encoding import Encoding
     from npuconv.samples import Samples
-    from npuconv.tuning.gated import Rounding
+    from npuconv.tuning.noise.gated import Rounding
 
 
 def strand_of(model: Model, plan: Plan, maker: str) -> Strand:

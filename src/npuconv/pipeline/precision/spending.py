@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npuconv.tuning.budget import spend
-from npuconv.tuning.shop import Bought
+from npuconv.tuning.precision.budget import spend
+from npuconv.tuning.precision.shop import Bought
 
 if TYPE_CHECKING:
     from npuconv.config import Options
     from npuconv.pipeline.precision.market import Market
-    from npuconv.tuning.whole import Noise
+    from npuconv.tuning.noise.whole import Noise
 
 _PARTS = (1.0, 0.75, 0.5, 0.25, 0.1, 0.05)  # of the limit, each tried
 _TRIES = 5

@@ -10,8 +10,8 @@ import numpy as np
 from npuconv.model import save
 from npuconv.passes import Phase, _manager
 from npuconv.quant.layer import Rounded
-from npuconv.tuning.patches import gather, layer_of
-from npuconv.tuning.staggered import Staggered, places, staggered
+from npuconv.tuning.precision.staggered import Staggered, places, staggered
+from npuconv.tuning.weights.patches import gather, layer_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npuconv.pipeline.ranges.tune import restored
-from npuconv.tuning.candidates import PLENTY_DB
-from npuconv.tuning.twin import roundings
+from npuconv.tuning.noise.twin import roundings
+from npuconv.tuning.scales.candidates import PLENTY_DB
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from npuconv.pipeline.legalize import Legalized
     from npuconv.quant.moments import Moments
-    from npuconv.tuning.candidates import Tried
-    from npuconv.tuning.whole import Judge, Noise
+    from npuconv.tuning.noise.whole import Judge, Noise
+    from npuconv.tuning.scales.candidates import Tried
 
 _CLEARLY = 0.9  # of the noise, or less, is left
 

@@ -19,12 +19,12 @@ from npuconv.pipeline.ranges.trials import first_convolution
 from npuconv.pipeline.ranges.tune import rounded
 from npuconv.plan.channels import Channels
 from npuconv.samples.feeds import spread
-from npuconv.tuning.candidates import CANDIDATES, Candidate, Trial, Tried, best
-from npuconv.tuning.ends import before_saturation
-from npuconv.tuning.patches import gather, layer_of
-from npuconv.tuning.staggered import Staggered
-from npuconv.tuning.twin import settled
-from npuconv.tuning.whole import Judge
+from npuconv.tuning.noise.ends import before_saturation
+from npuconv.tuning.noise.twin import settled
+from npuconv.tuning.noise.whole import Judge
+from npuconv.tuning.precision.staggered import Staggered
+from npuconv.tuning.scales.candidates import CANDIDATES, Candidate, Trial, Tried, best
+from npuconv.tuning.weights.patches import gather, layer_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from npuconv.quant.moments import Moments
     from npuconv.quant.statistics import Statistics
     from npuconv.samples import Feed, Samples
-    from npuconv.tuning.scales import Encodings
-    from npuconv.tuning.staggered import Lift
+    from npuconv.tuning.precision.staggered import Lift
+    from npuconv.tuning.scales.encodings import Encodings
 
 Progress = Callable[[str, int, int], None]  # stage, done, total
 MORE_JUDGES = 8  # samples that ways of choosing ranges are compared on, beside those kept apart

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from npuconv.plan.channels import Channels, trace
-from npuconv.tuning.bounds import uniform
-from npuconv.tuning.demands import demands
-from npuconv.tuning.scales import encode
+from npuconv.tuning.scales.bounds import uniform
+from npuconv.tuning.scales.demands import demands
+from npuconv.tuning.scales.encodings import encode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from npuconv.pipeline.legalize import Legalized
     from npuconv.quant.moments import Moments
     from npuconv.quant.statistics import Statistics
-    from npuconv.tuning.scales import Encodings
+    from npuconv.tuning.scales.encodings import Encodings
 
 
 def shared(work: Legalized) -> tuple[list[str], Channels]:

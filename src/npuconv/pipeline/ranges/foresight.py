@@ -11,13 +11,13 @@ import numpy as np
 from npuconv.calibration.reaches import Reach, reaches
 from npuconv.model import query
 from npuconv.samples.feeds import spread
-from npuconv.tuning.alone import noise_by_feed
-from npuconv.tuning.clipping import Clipping
-from npuconv.tuning.left_out import LeftOut, Losses
-from npuconv.tuning.margins import unseen
-from npuconv.tuning.room import Room, factors, suspects
-from npuconv.tuning.twin import roundings
-from npuconv.tuning.whole import Judge
+from npuconv.tuning.noise.alone import noise_by_feed
+from npuconv.tuning.noise.clipping import Clipping
+from npuconv.tuning.noise.left_out import LeftOut, Losses
+from npuconv.tuning.noise.twin import roundings
+from npuconv.tuning.noise.whole import Judge
+from npuconv.tuning.scales.margins import unseen
+from npuconv.tuning.scales.room import Room, factors, suspects
 
 if TYPE_CHECKING:
     import onnx
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from npuconv.quant.encoding import Encoding
     from npuconv.quant.statistics import Statistics
     from npuconv.samples import Samples
-    from npuconv.tuning.candidates import Tried
-    from npuconv.tuning.gated import Rounding
+    from npuconv.tuning.noise.gated import Rounding
+    from npuconv.tuning.scales.candidates import Tried
 
     Doubles = NDArray[np.float64]
 

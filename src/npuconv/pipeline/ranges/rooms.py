@@ -9,7 +9,7 @@ from npuconv.executor import RuntimeRefusedError
 from npuconv.pipeline.ranges.encoded import enlarged
 from npuconv.pipeline.ranges.foresight import Foresight
 from npuconv.pipeline.ranges.tune import restored
-from npuconv.tuning.twin import roundings
+from npuconv.tuning.noise.twin import roundings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from npuconv.quant.moments import Moments
     from npuconv.quant.statistics import Statistics
     from npuconv.samples import Samples
-    from npuconv.tuning.candidates import Tried
-    from npuconv.tuning.gated import Rounding
-    from npuconv.tuning.whole import Judge
+    from npuconv.tuning.noise.gated import Rounding
+    from npuconv.tuning.noise.whole import Judge
+    from npuconv.tuning.scales.candidates import Tried
 
 LEAST = 4  # samples: of fewer each is unlike all others
 # Of the noise on samples that tell: what room may add there, as most of them were seen; or this

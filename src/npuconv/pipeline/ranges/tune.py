@@ -12,10 +12,10 @@ from npuconv.calibration.workers import in_order
 from npuconv.model import query, store
 from npuconv.pipeline.ranges.encoded import per_tensor
 from npuconv.samples.feeds import spread
-from npuconv.tuning.ends import before_saturation
-from npuconv.tuning.sensitivity import Share, shares
-from npuconv.tuning.twin import roundings
-from npuconv.tuning.weights import solve, solve_rows
+from npuconv.tuning.noise.ends import before_saturation
+from npuconv.tuning.noise.sensitivity import Share, shares
+from npuconv.tuning.noise.twin import roundings
+from npuconv.tuning.weights.rounding import solve, solve_rows
 
 if TYPE_CHECKING:
     import onnx
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from npuconv.quant.layer import Rounded
     from npuconv.quant.moments import Moments
     from npuconv.samples import Samples
-    from npuconv.tuning.candidates import Tried
-    from npuconv.tuning.scales import Encodings
+    from npuconv.tuning.scales.candidates import Tried
+    from npuconv.tuning.scales.encodings import Encodings
 
 VALUES = 2048  # of outputs: so many tell how much noise there is
 MOST = 8  # samples that noise is measured on, at most; two where outputs have many values

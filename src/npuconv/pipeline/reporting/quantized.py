@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from npuconv.quant.encoding import Encoding
     from npuconv.quant.layer import Rounded
     from npuconv.quant.statistics import Statistics
-    from npuconv.tuning.sensitivity import Share
+    from npuconv.tuning.noise.sensitivity import Share
 
 
 def tensor_rows(plan: Plan, found: Calibrated) -> tuple[schema.TensorQuant, ...]:

@@ -1,0 +1,1 @@
+"""Layers and channels that are made several times: which, for how many multiplications."""

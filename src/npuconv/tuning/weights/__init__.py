@@ -1,0 +1,1 @@
+"""The weights of a layer, rounded with its data in view."""
