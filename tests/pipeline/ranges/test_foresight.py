@@ -32,7 +32,7 @@ def test_ranges_that_new_samples_would_exceed(uneven):
     groups = {name: group.name for group in uneven.work.plan.groups for name in group.tensors}
     assert set(found) & {groups["x"], groups["made"]}
     assert groups["other"] not in found
-    assert all(room.factor > 1 and room.saved > 0 for room in found.values())
+    assert all(one.factor > 1 and one.saved > 0 for one in found.values())
 
 
 def test_nothing_is_lost(uneven):
@@ -50,9 +50,10 @@ def of_all_channels_together(stats):
 
 
 @pytest.mark.parametrize("change", [without, of_all_channels_together])
-def test_channels_that_no_statistics_tell_of(uneven, change):
+def test_channels_that_no_statistics_tell_of(uneven, change, monkeypatch):
     """What these samples show of them counts, and nothing of a range is others' doing."""
     samples = pictures(COUNT, 0)
+    monkeypatch.setattr(foresight, "SAVED", 0.0)
     found = foresee(uneven, samples, change(uneven.stats)).rooms()
     assert found["made"].factor >= foresee(uneven, samples).rooms()["made"].factor
 
@@ -69,3 +70,9 @@ def test_large_inputs(uneven, monkeypatch):
     monkeypatch.setattr(foresight, "reaches", counted)
     foresee(uneven, pictures(COUNT, 0)).rooms()
     assert seen == [foresight.FEWEST]
+
+
+def test_little_that_could_be_saved(uneven, monkeypatch):
+    """Ranges are not changed for it."""
+    monkeypatch.setattr(foresight, "SAVED", 1.0)
+    assert foresee(uneven, pictures(COUNT, 0)).rooms() == {}

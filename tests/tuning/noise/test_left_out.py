@@ -78,7 +78,8 @@ def losses(some) -> Losses:
     feeds = [{"x": np.full((1, 1, 1, 1), k, np.float32)} for k in (1, 2, 5)]
     one = left_out(encoding([5 / 127], [0]), reach([[0]] * 3, [[1], [2], [5]]))
     clipping = Clipping(model, {"x": 2, "a": 2})
-    return Losses(clipping, feeds, {"x": one, "a": one}, [["x"], ["a"], []], some)
+    exact = [clipping.exact(feed) for feed in feeds]
+    return Losses(clipping, feeds, exact, {"x": one, "a": one}, [["x"], ["a"], []], some)
 
 
 def test_losses_of_parts():

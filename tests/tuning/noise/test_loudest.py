@@ -42,6 +42,16 @@ def test_few_runs_where_few_are_loud():
     assert noise.runs <= 8 + 16 + 16
 
 
+def test_the_loudest_come_first():
+    """Nine of 480: with few looks only the loudest is found."""
+    powers = np.full((480, 1), 1e-4)
+    powers[::60] = 1.0
+    powers[17] = 5.0
+    noise = Added(powers)
+    assert list(loudest(noise, np.ones(1), 480, 0.5, looks=20)) == [17]
+    assert noise.runs == 8 + 8 + 8
+
+
 def test_samples_are_weighed():
     """As the caller has it."""
     noise = Added([[1.0, 0.0], [0.0, 1.0]])

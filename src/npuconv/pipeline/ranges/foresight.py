@@ -36,8 +36,10 @@ if TYPE_CHECKING:
 MOST, FEWEST = 32, 8  # samples that are left out, one at a time
 VALUES = 2**23  # of inputs and outputs of all of them, or fewer samples are taken
 FEW = 4  # samples that the noise of roundings is measured on
-WORTH = 0.03  # of the noise of all roundings, that is lost by what is cut off
-_CLOSER = 6  # samples at most, of those that lose most, that tell which tensors it is
+# Shares of the noise of all roundings: what must be lost, that it is looked for, which is as much
+# as two of 32 samples that lose all; and what must be saved, that ranges are changed for it.
+WORTH, SAVED = 0.06, 0.02
+_CLOSER = 5  # one sample in so many, of those that lose most, tells which tensors it is
 _NEARLY_ALL = 0.9  # of all losses, that these must have
 _NONE = 1e-30  # noise
 
@@ -61,7 +63,7 @@ class Foresight:
         stats: Mapping[str, Statistics],
         samples: Samples,
     ) -> None:
-        self._encodings, self._model, self._stats = chosen.encodings.by_tensor, model, stats
+        self._encodings, self._stats = chosen.encodings.by_tensor, stats
         self._every = roundings(work.model, work.plan, self._encodings, chosen.rounded)
         tensors = _tensors(work)
         self._groups = _by_group(work, chosen, self._every, tensors)
@@ -71,11 +73,12 @@ class Foresight:
         size = _size(samples[0]) + _size(self._clipping.exact(samples[0]))
         count = min(MOST, max(FEWEST, VALUES // max(size, 1)))
         self._feeds = [samples[k] for k in spread(len(samples), count)]
+        self._judge = Judge(model, self._feeds)
 
     @cached_property
     def _noise(self) -> Doubles:
         """Of all roundings together, in each of the samples."""
-        return np.maximum(Judge(self._model, self._feeds).noise(self._every).each, _NONE)
+        return np.maximum(self._judge.noise(self._every).each, _NONE)
 
     def rooms(self) -> dict[str, Room]:
         """By group, where it is worth it.
@@ -92,11 +95,14 @@ class Foresight:
         if lost @ weights < WORTH:
             return {}
         losses.some = _those_of_most(lost * weights)
-        found = self._chosen(names, losses, weights[losses.some])
-        return {names[part]: room for part, room in found.items()}
+        found = self._chosen(names, losses, weights[losses.some], lost @ weights)
+        enough = sum(room.saved for room in found.values()) >= SAVED
+        return {names[part]: room for part, room in found.items()} if enough else {}
 
-    def _chosen(self, names: Sequence[str], losses: Losses, weights: Doubles) -> dict[int, Room]:
-        parts = suspects(losses, weights)
+    def _chosen(
+        self, names: Sequence[str], losses: Losses, weights: Doubles, lost: float
+    ) -> dict[int, Room]:
+        parts = suspects(losses, weights, lost)
         rounded = dict(zip(parts, self._rounded([names[k] for k in parts]), strict=True))
 
         def left(factor: float) -> dict[int, float]:
@@ -108,13 +114,14 @@ class Foresight:
 
     def _losses(self) -> Losses:
         axes = {name: self._encodings[name].axis for name in self._axes}
-        seen = reaches(self._model, axes, self._feeds)
+        seen = reaches(self._judge.model, axes, self._feeds)
         left_out = {name: self._left_out(name, reach) for name, reach in seen.items()}
         parts = [
             [r.gate.tensor for r in own if r.gate.tensor in left_out]
             for own in self._groups.values()
         ]
-        return Losses(self._clipping, self._feeds, left_out, parts, range(len(self._feeds)))
+        exact = self._judge.exact()
+        return Losses(self._clipping, self._feeds, exact, left_out, parts, range(len(exact)))
 
     def _left_out(self, name: str, reach: Reach) -> LeftOut:
         stats, encoding = self._stats.get(name), self._encodings[name]
@@ -129,7 +136,7 @@ class Foresight:
         some = list(spread(len(self._feeds), FEW))
         every = [(name, rounding) for name in names for rounding in self._groups[name]]
         feeds = [self._feeds[k] for k in some]
-        noise = noise_by_feed(self._model, [rounding for _, rounding in every], feeds)
+        noise = noise_by_feed(self._judge.model, [rounding for _, rounding in every], feeds)
         shares = (noise / self._noise[some]).mean(axis=1).tolist()
         return [
             sum(share for share, (own, _) in zip(shares, every, strict=True) if own == name)
@@ -170,4 +177,4 @@ def _size(values: Mapping[str, object]) -> int:
 def _those_of_most(lost: Doubles) -> list[int]:
     order = np.argsort(-lost, kind="stable")
     enough = int(np.searchsorted(np.cumsum(lost[order]), _NEARLY_ALL * lost.sum())) + 1
-    return sorted(order[: min(enough, _CLOSER)].tolist())
+    return sorted(order[: min(enough, -(-len(lost) // _CLOSER))].tolist())

@@ -8,7 +8,7 @@ is given the range that the second largest would have made.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -80,6 +80,7 @@ class Losses:
     Attributes:
         clipping: the model.
         feeds: complete inputs.
+        exact: the outputs that they have.
         left_out: by tensor.
         parts: names of tensors, by number; what shares its scales is one part.
         some: numbers of the samples that are looked at.
@@ -87,10 +88,10 @@ class Losses:
 
     clipping: Clipping
     feeds: Sequence[Feed]
+    exact: Sequence[Values]
     left_out: Mapping[str, LeftOut]
     parts: Sequence[Sequence[str]]
     some: Sequence[int]
-    _exact: dict[int, Values] = field(default_factory=dict)
 
     def of(self, parts: Sequence[int | Sequence[int]], factor: float = 1.0) -> NDArray[np.float64]:
         """The noise of these in each of the samples, float64 [parts, samples].
@@ -114,11 +115,8 @@ class Losses:
         return np.stack(columns, axis=1)
 
     def _of(self, sample: int, names: Sequence[Sequence[str]], factor: float) -> Doubles:
-        feed = self.feeds[sample]
-        if sample not in self._exact:
-            self._exact[sample] = self.clipping.exact(feed)
         bounds = (
             {name: self.left_out[name].bounds(sample, factor) for name in some} for some in names
         )
-        noise = partial(self.clipping.noise, feed, self._exact[sample])
+        noise = partial(self.clipping.noise, self.feeds[sample], self.exact[sample])
         return np.fromiter(in_order(noise, bounds), np.float64, len(names))

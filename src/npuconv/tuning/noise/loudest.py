@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -19,7 +20,11 @@ class Noise(Protocol):
 
 
 def loudest(
-    noise: Noise, weights: NDArray[np.float64], count: int, least: float
+    noise: Noise,
+    weights: NDArray[np.float64],
+    count: int,
+    least: float,
+    looks: float = math.inf,
 ) -> dict[int, float]:
     """Cut the channels into a few parts, and again those that are loud, down to single ones.
 
@@ -28,6 +33,8 @@ def loudest(
         weights: of the feeds, in a sum over them.
         count: how many channels there are.
         least: noise that counts, of a part or a channel.
+        looks: parts that are measured, or a few more: the loudest are cut first, so that
+            what is not found is less than what is.
 
     Returns:
         The weighted noise of every loud channel, by number, ascending.
@@ -36,13 +43,16 @@ def loudest(
         RuntimeRefusedError: onnxruntime does not take a part of the model.
     """
     found: dict[int, float] = {}
-    waiting: list[Sequence[int]] = [range(count)]
-    while waiting:
-        parts = [part for each in waiting for part in _cut(each)]
+    waiting: list[tuple[float, Sequence[int]]] = [(math.inf, range(count))]
+    while waiting and looks > 0:
+        waiting.sort(key=lambda one: -one[0])
+        at_once = 1 if looks < math.inf else len(waiting)
+        parts = [part for _, each in waiting[:at_once] for part in _cut(each)]
         powers = (noise.of(parts) @ weights).tolist()
-        loud = [(part, power) for part, power in zip(parts, powers, strict=True) if power >= least]
-        found |= {part[0]: power for part, power in loud if len(part) == 1}
-        waiting = [part for part, _ in loud if len(part) > 1]
+        loud = [(power, part) for part, power in zip(parts, powers, strict=True) if power >= least]
+        found |= {part[0]: power for power, part in loud if len(part) == 1}
+        waiting = [*waiting[at_once:], *(one for one in loud if len(one[1]) > 1)]
+        looks -= len(parts)
     return dict(sorted(found.items()))
 
 

@@ -97,6 +97,11 @@ class Judge:
         other._exact = self._exact  # what is known of it now
         return other
 
+    def exact(self) -> list[Values]:
+        """The outputs of every feed, nothing rounded."""
+        self._exact = self._exact or list(self._run(self.model))
+        return self._exact
+
     def noise(self, roundings: Sequence[Rounding], model: onnx.ModelProto | None = None) -> Noise:
         """What these do together.
 
@@ -105,9 +110,8 @@ class Judge:
             model: what they are done in, where it computes the same otherwise; with the same
                 outputs.
         """
-        self._exact = self._exact or list(self._run(self.model))
         twin = rounded(self.model if model is None else model, roundings)
-        each = [sums(*pair) for pair in zip(self._exact, self._run(twin), strict=True)]
+        each = [sums(*pair) for pair in zip(self.exact(), self._run(twin), strict=True)]
         noises = tuple(noise for noise, _ in each)
         return Noise(sum(noises), sum(signal for _, signal in each), noises)
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 FACTORS = (1.1, 1.2, 1.5, 2.0)
 # Shares of the noise of all roundings.
 WORTH = 0.005  # what must be saved by each part
+SUSPECT = 0.05  # of all that is lost: many that lose little take long to find and bring little
+LOOKS = 48  # how often the samples that lose most are run to find those
 SAFETY = 0.005  # what more room than seems best may cost
 
 
@@ -31,14 +33,15 @@ class Room(NamedTuple):
     saved: float
 
 
-def suspects(losses: Losses, weights: NDArray[np.float64]) -> dict[int, float]:
+def suspects(losses: Losses, weights: NDArray[np.float64], lost: float) -> dict[int, float]:
     """What is cut off of samples that were not seen, by part, where it is worth a look.
 
     Args:
         losses: of the samples that lose most.
         weights: of these in a sum, so that all roundings together make 1 of noise.
+        lost: by all parts together.
     """
-    return loudest(losses, weights, len(losses.parts), WORTH)
+    return loudest(losses, weights, len(losses.parts), max(WORTH, SUSPECT * lost), LOOKS)
 
 
 def factors(
