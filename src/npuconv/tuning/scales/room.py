@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 FACTORS = (1.1, 1.2, 1.5, 2.0)
 # Shares of the noise of all roundings.
 WORTH = 0.005  # what must be saved by each part
-SUSPECT = 0.05  # of all that is lost: many that lose little take long to find and bring little
+SUSPECT = 0.03  # of all that is lost: many that lose little take long to find and bring little
 LOOKS = 48  # how often the samples that lose most are run to find those
 SAFETY = 0.005  # what more room than seems best may cost
 
