@@ -9,7 +9,7 @@ from asserts import context, read
 from builders import Net
 from npuconv.model import save
 from npuconv.tuning.noise.twin import roundings
-from npuconv.tuning.noise.whole import Judge, Noise, whole_noise
+from npuconv.tuning.noise.whole import Judge, Noise
 from plans import prepare, random_feeds
 
 
@@ -20,9 +20,9 @@ def test_it_is_what_int8_does():
     prepare(model, ctx)
     every = roundings(model, ctx.plan, ctx.encodings, {})
     proto, feeds = save.to_proto(model), random_feeds(model)
-    found = whole_noise(proto, every, feeds)
+    found = Judge(proto, feeds).noise(every)
     assert 30 < found.sqnr_db < 50
-    assert whole_noise(proto, [], feeds).noise == 0
+    assert Judge(proto, feeds).noise([]).noise == 0
 
 
 def test_no_noise_is_no_number():
@@ -49,7 +49,7 @@ def test_what_is_no_number_is_left_out():
     model, ctx = read(net.model()), context()
     prepare(model, ctx)
     every = roundings(model, ctx.plan, ctx.encodings, {})
-    found = whole_noise(save.to_proto(model), every, random_feeds(model))
+    found = Judge(save.to_proto(model), random_feeds(model)).noise(every)
     assert np.isfinite([found.noise, found.signal]).all()
 
 
@@ -61,7 +61,7 @@ def test_a_judge_works_the_exact_outputs_out_once():
     every = roundings(model, ctx.plan, ctx.encodings, {})
     proto, feeds = save.to_proto(model), random_feeds(model)
     judge = Judge(proto, feeds)
-    assert judge.noise(every) == judge.noise(every) == whole_noise(proto, every, feeds)
+    assert judge.noise(every) == judge.noise(every) == Judge(proto, feeds).noise(every)
     assert judge.noise(every[:1]).noise < judge.noise(every).noise
     assert judge.of(proto).noise(every) == judge.noise(every)
 

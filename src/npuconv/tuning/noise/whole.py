@@ -120,19 +120,6 @@ class Judge:
         return in_order(session.run, self.feeds)
 
 
-def whole_noise(
-    model: onnx.ModelProto, roundings: Sequence[Rounding], feeds: Iterable[Feed]
-) -> Noise:
-    """What all roundings together do to the outputs.
-
-    Args:
-        model: the legal float model.
-        roundings: all of them.
-        feeds: complete inputs.
-    """
-    return Judge(model, feeds).noise(roundings)
-
-
 def sums(exact: Values, rounded: Values) -> tuple[float, float]:
     """Noise and signal of one sample."""
     noise = signal = 0.0

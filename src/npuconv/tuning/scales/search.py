@@ -34,8 +34,6 @@ BETAS = (0.5, 1.0)
 BINS = 2048  # of the histogram for percentile and entropy
 PERCENTILE = 99.99
 SHRINKS = (1.0, 0.97, 0.94, 0.9, 0.85, 0.8, 0.72, 0.64, 0.56, 0.48, 0.4)
-# Rounding weights with their data in view leaves about this share of the error of the nearest.
-WEIGHT_SHARE = 1.0
 _FREE = ("auto", "cautious")  # the others are the user's own choice for all ranges
 
 
@@ -222,7 +220,7 @@ def _judged(demand: Demand, method: str, lows: Doubles, highs: Doubles) -> Choic
     errors = _errors(demand, scales, zeros)
     cost = 0.0
     for reader in demand.readers:
-        cost += _input_error(reader, errors) + WEIGHT_SHARE * _weight_error(demand, reader, scales)
+        cost += _input_error(reader, errors) + _weight_error(demand, reader, scales)
     if demand.host or not demand.readers:
         power = float(np.mean(np.square(demand.values, dtype=np.float64)))
         cost += float(errors.mean()) / max(power, 1e-30)
