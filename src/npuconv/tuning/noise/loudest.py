@@ -33,8 +33,8 @@ def loudest(
         weights: of the feeds, in a sum over them.
         count: how many channels there are.
         least: noise that counts, of a part or a channel.
-        looks: parts that are measured, or a few more: the loudest are cut first, so that
-            what is not found is less than what is.
+        looks: parts that are measured, or a few more. The loudest is cut first; what lies in
+            parts that are not cut by then is not found.
 
     Returns:
         The weighted noise of every loud channel, by number, ascending.
