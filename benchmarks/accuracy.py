@@ -46,7 +46,10 @@ def examine(name: str, recipe: Recipe, sets: Sets, who: list[Contender], runs: i
         bare = [sys.executable, "-m", "recipes.run_float", str(sets.model), str(sets.calib)]
         measure(bare)  # reads the files into memory; does not count
         pairs = [
-            [(measure(one.line(recipe, sets, target)), measure(bare)) for _ in range(runs)]
+            [
+                (measure(one.line(recipe.arguments, sets, target)), measure(bare))
+                for _ in range(runs)
+            ]
             for one, target in zip(who, targets, strict=True)
         ]
         made = [target for target in targets if target.exists()]

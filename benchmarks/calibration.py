@@ -56,7 +56,7 @@ class Costs:
     def convert(self, samples: str) -> Measured:
         """Npuconv on a file or directory of samples."""
         sets = replace(self._sets, calib=self._folder / samples)
-        done = measure(self._who.line(self._recipe, sets, self._folder / "out.onnx"))
+        done = measure(self._who.line(self._recipe.arguments, sets, self._folder / "out.onnx"))
         if done.code:
             raise SystemExit(f"convert failed: {done.error}")
         return done

@@ -8,7 +8,6 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from recipes.models import Recipe
 from recipes.sets import Sets
 
 OURS, MORE = "ours", "ours, more"
@@ -29,12 +28,12 @@ class Contender:
     command: tuple[str, ...]
     tail: tuple[str, ...] | None = None
 
-    def line(self, recipe: Recipe, sets: Sets, target: Path) -> list[str]:
-        """The command line that makes ``target``."""
+    def line(self, arguments: list[str], sets: Sets, target: Path) -> list[str]:
+        """Return the command line that makes ``target``; npuconv gets ``arguments``, too."""
         model, calib = str(sets.model), str(sets.calib)
         if self.tail is not None:
             return [*self.command, str(sets.settled), calib, str(target), *self.tail]
-        options = ["-o", str(target), "--calibration", calib, "-q", *recipe.arguments]
+        options = ["-o", str(target), "--calibration", calib, "-q", *arguments]
         return [self.command[0], "-m", "npuconv", "convert", model, *options, *self.command[1:]]
 
 

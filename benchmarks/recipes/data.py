@@ -1,7 +1,8 @@
 """Photographs and labelled arrays, cut into samples that never share a photograph.
 
-A role is what samples are for: ``calib`` (calibration), ``score`` (SQNR and cosine) or
-``others`` (more of what ``score`` draws from, for agreement of the best class only).
+A role is what samples are for: ``calib`` (calibration), ``score`` (SQNR and cosine),
+``others`` (more of what ``score`` draws from, for agreement of the best class only) or
+``foreign`` (SQNR on every photograph of another collection).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from PIL import Image
 
 from recipes.feeds import Array
 
-Role = Literal["calib", "score", "others"]
+Role = Literal["calib", "score", "others", "foreign"]
 COUNTS = {"calib": 32, "score": 16}
 # Every third photograph is kept for scoring, so that both sides have each source.
 THIRDS = 3
@@ -96,8 +97,12 @@ def _open(path: Path) -> Image.Image:
 
 
 def photos(folder: Path, role: Role) -> list[Path]:
-    """The photographs of a role: two thirds for calibration, the others for scoring."""
+    """Return the photographs of a role: two thirds for calibration, the others for scoring."""
     every = in_order(sorted((folder / "photos").glob(_PHOTOS)))
+    if not every:
+        raise FileNotFoundError(f"{folder / 'photos'}: no {_PHOTOS}")
+    if role == "foreign":
+        return every
     scored = every[third() :: THIRDS]
     return [path for path in every if path not in scored] if role == "calib" else scored
 
@@ -139,7 +144,7 @@ def photo_batch(
 
 def rows(folder: Path, file: str, role: Role, count: int) -> Array:
     """The rows of a labelled set that belong to a role: one after the other, never shared."""
-    first = {"calib": 0, "score": COUNTS["calib"], "others": sum(COUNTS.values())}[role]
+    first = {"calib": 0, "score": COUNTS["calib"], "others": sum(COUNTS.values())}.get(role, 0)
     with np.load(folder / file) as arrays:
         every = arrays["x"]
     start = (third() + 1) % THIRDS * len(every) // THIRDS

@@ -56,7 +56,7 @@ class Recipe:
         return [part for shape in named for part in ("--input-shape", shape)]
 
 
-def _one(
+def one_input(
     model: str,
     name: str,
     batch: Batch,
@@ -73,7 +73,8 @@ def _one(
     return Recipe(model, make, {name: shape} if shape else {}, top1, others)
 
 
-def _photos(size: tuple[int, int], pixels: Callable[[Image.Image], Array]) -> Batch:
+def photo_crops(size: tuple[int, int], pixels: Callable[[Image.Image], Array]) -> Batch:
+    """Return a maker of crops of photographs."""
     return partial(photo_batch, size=size, pixels=pixels)
 
 
@@ -125,17 +126,17 @@ def _reading() -> dict[str, Recipe]:
     )
     found = {}
     for name, batch, size, top1, others in kinds:
-        plain, shape = _photos(size, SIGNED_BGR), (1, 3, *size)
+        plain, shape = photo_crops(size, SIGNED_BGR), (1, 3, *size)
         lines = partial(batch, size=size, pixels=SIGNED_BGR)
-        found[name] = _one(name, "x", lines, shape=shape, top1=top1, others=others)
-        found[f"{name}_photos"] = _one(name, "x", plain, shape=shape, top1=top1)
+        found[name] = one_input(name, "x", lines, shape=shape, top1=top1, others=others)
+        found[f"{name}_photos"] = one_input(name, "x", plain, shape=shape, top1=top1)
     return found
 
 
 def _classifying() -> dict[str, Recipe]:
     kws = _rows("kws500.npz", _floats)
     cifar, signed = (_rows("cifar10_60.npz", change) for change in (_floats, _signed_first))
-    views = {pixels: _photos((224, 224), pixels) for pixels in (SIGNED_NHWC, _CAFFE)}
+    views = {pixels: photo_crops((224, 224), pixels) for pixels in (SIGNED_NHWC, _CAFFE)}
     kinds = (
         ("grouped_mnist_pads", "x", _MNIST, 500),
         ("mnist8_cntk", "Input3", _MNIST, 500),
@@ -147,7 +148,7 @@ def _classifying() -> dict[str, Recipe]:
         ("squeezenet11_fp32", "data_0", views[_CAFFE], 80),
     )
     return {
-        name: _one(name, source, batch, top1=1, others=others)
+        name: one_input(name, source, batch, top1=1, others=others)
         for name, source, batch, others in kinds
     }
 
@@ -155,7 +156,7 @@ def _classifying() -> dict[str, Recipe]:
 def _hollow() -> dict[str, Recipe]:
     """Weights are constants: there is structure to convert, and no accuracy to lose."""
     kinds = (("light_densenet121", "data_0"), ("lightshufflenet", "gpu_0/data_0"))
-    return {name: _one(name, x, _photos((224, 224), IMAGENET)) for name, x in kinds}
+    return {name: one_input(name, x, photo_crops((224, 224), IMAGENET)) for name, x in kinds}
 
 
 def _seeing() -> dict[str, Recipe]:
@@ -178,7 +179,7 @@ def _seeing() -> dict[str, Recipe]:
     found = {}
     for name, (source, size, pixels) in images.items():
         shape, top1 = _OPEN.get(name), _CLASSES.get(name)
-        found[name] = _one(name, source, _photos(size, pixels), shape=shape, top1=top1)
+        found[name] = one_input(name, source, photo_crops(size, pixels), shape=shape, top1=top1)
     return found
 
 
@@ -198,9 +199,9 @@ def _made_up() -> dict[str, Recipe]:
         return sound.voice_feeds(model, role, count)
 
     made = {
-        "basic_pitch": _one("basic_pitch", "serving_default_input_2:0", notes),
-        "kws_micro_emx": _one("kws_micro_emx", "serving_default_input:0", spectra, top1=1),
-        "magika_v3_3": _one("magika_v3_3", "bytes", sound.file_bytes, top1=1, others=200),
+        "basic_pitch": one_input("basic_pitch", "serving_default_input_2:0", notes),
+        "kws_micro_emx": one_input("kws_micro_emx", "serving_default_input:0", spectra, top1=1),
+        "magika_v3_3": one_input("magika_v3_3", "bytes", sound.file_bytes, top1=1, others=200),
         "gtcrn_simple": Recipe("gtcrn_simple", enhance, {}),
         "silero_vad_op15": Recipe("silero_vad_op15", voice, {}),
     }

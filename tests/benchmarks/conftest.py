@@ -3,4 +3,5 @@
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+for folder in (Path(__file__).parent, Path(__file__).parents[2] / "benchmarks"):
+    sys.path.insert(0, str(folder))
