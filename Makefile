@@ -93,7 +93,12 @@ bench: $(STAMP) ## times and memory as ratios to bare onnxruntime, and accuracy
 	$(BIN)/python benchmarks/calibration.py
 	$(BIN)/python benchmarks/jobs_at_once.py
 	$(BIN)/python benchmarks/accuracy.py
-	$(BIN)/python benchmarks/budget.py
+
+SETS ?= build/sets
+ablation: $(STAMP) ## what each step of quantization is worth, on models from packages as well
+	$(BIN)/python benchmarks/collect_models.py --sets $(SETS)
+	$(BIN)/python benchmarks/ablation.py --sets $(SETS)
+	$(BIN)/python benchmarks/sensitivity.py --sets $(SETS)
 
 kills: $(STAMP) ## 200 kills in the middle of convert and batch: is every file whole
 	$(BIN)/python benchmarks/kills.py
@@ -118,4 +123,4 @@ build: $(STAMP) ## a wheel and a source archive
 clean: ## remove what the other targets made
 	rm -rf $(VENV) $(OLDEST) .venv-newest build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 
-.PHONY: help install demo test unit lint format type layers check cov docs reference site docs-check samples bench kills size hostile fuzz test-oldest test-newest audit build clean
+.PHONY: help install demo test unit lint format type layers check cov docs reference site docs-check samples bench ablation kills size hostile fuzz test-oldest test-newest audit build clean

@@ -47,6 +47,13 @@ def run_pass(name: str, model: Model, ctx: PassContext | None = None) -> int:
     return _manager.run_pass(model, item, ctx or context())
 
 
+def apply_pass(name: str, model: Model, ctx: PassContext, *arguments: Any) -> Any:
+    """Run a pass that takes more than a model; what it returns."""
+    item = PASSES.get(name)
+    assert item is not None, name
+    return _manager.apply(model, item, ctx, *arguments)
+
+
 def unpack(example: Any) -> tuple[onnx.ModelProto, Target]:
     """The model and target of one entry of a test module's ``FIRES`` or ``SILENT``.
 

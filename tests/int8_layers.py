@@ -12,7 +12,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from npuconv import executor
-from npuconv.quant.device import Layer
+from npuconv.arithmetic.device import Layer
 
 
 @dataclass(frozen=True)

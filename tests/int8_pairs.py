@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 
 from builders import Net, images
-from npuconv.quant.qparams import quantize_layer, quantize_weights
+from npuconv.arithmetic.qparams import quantize_layer, quantize_weights
 
 SHAPE = (1, 3, 6, 6)
 X_STEP, Y_STEP = np.float32(1 / 127), np.float32(0.04)

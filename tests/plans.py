@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
 import onnx
 
 from asserts import context, read, run_pass
+from npuconv.arithmetic.encoding import Encoding
+from npuconv.arithmetic.statistics import Statistics
 from npuconv.calibration.collect import collect
 from npuconv.model import save
 from npuconv.model.core import Model
 from npuconv.passes._context import PassContext
-from npuconv.plan import Plan, make_plan
-from npuconv.plan.channels import Channels, trace
-from npuconv.quant.encoding import Encoding
-from npuconv.quant.statistics import Statistics
-from npuconv.tuning.scales.bounds import uniform
-from npuconv.tuning.scales.demands import demands
-from npuconv.tuning.scales.encodings import encode
+from npuconv.plan import make_plan
+from npuconv.quantize import hessian as hessians_of
+from npuconv.quantize.calibrate import Calibration, watched
+from npuconv.quantize.fake_quant import QuantPoint, quant_points
+from npuconv.quantize.hessian import Hessian
+from npuconv.quantize.ranges import choose_encodings
+from npuconv.quantize.rounding import round_weights
+from npuconv.quantize.state import DeviceGraph, QuantState
 
 Feeds = list[dict[str, np.ndarray]]
 SAMPLES = 4
+AS_SEEN = ("range-margin", "equalization", "correlated-error")  # without these steps
 QUANTIZE = (
     "drop-saturated",
     "fill-with-lowest",
@@ -42,37 +47,80 @@ def random_feeds(model: Model, count: int = SAMPLES) -> Feeds:
     ]
 
 
-def watch(model: Model, plan: Plan, channels: Channels, feeds: Feeds) -> dict[str, Statistics]:
-    """What the float model shows of every int8 tensor."""
-    names = [name for group in plan.groups for name in group.tensors]
-    return collect(save.to_proto(model), {name: channels.axis(name) for name in names}, feeds)
+def planned(model: Model, ctx: PassContext | None = None) -> DeviceGraph:
+    """A legal float model as the steps of quantization take it."""
+    ctx = ctx or context()
+
+    def plan(changed: Model) -> object:
+        return make_plan(changed, ctx.target)
+
+    return DeviceGraph(model, plan(model), ctx.target, ctx.options, ctx, plan)
+
+
+def watch(graph: DeviceGraph, feeds: Feeds) -> dict[str, Statistics]:
+    """What the float model shows of its int8 tensors."""
+    return collect(graph.proto(), watched(graph), feeds)
+
+
+def windows(graph: DeviceGraph, feeds: Feeds) -> dict[str, Hessian]:
+    """The Hessians of all convolutions."""
+    layers = [one for conv in graph.plan.device if (one := hessians_of.windows_of(conv))]
+    return hessians_of.gather(graph.proto(), layers, feeds, len(feeds))
+
+
+def calibrated(graph: DeviceGraph, feeds: Feeds) -> Calibration:
+    """All that samples show."""
+    return Calibration(watch(graph, feeds), windows(graph, feeds))
 
 
 def prepare(
     model: Model, ctx: PassContext, plain: Mapping[str, float] = MappingProxyType({})
-) -> None:
+) -> DeviceGraph:
     """Fill ``ctx.plan``, ``ctx.encodings`` and ``ctx.ends``, calibrated on random inputs.
+
+    Ranges are those of the inputs, with nothing added.
 
     Args:
         model: a legal float model.
         ctx: what is filled.
         plain: scales of tensors that are to have one, and zero point 0.
     """
-    ctx.plan = make_plan(model, ctx.target)
+    graph = planned(model, ctx)
+    ctx.plan = graph.plan
     if not ctx.plan.groups:
-        return
-    whole = uniform(ctx.plan)
-    if ctx.options.io == "int8":
-        whole += [t.name for t in (*model.graph.inputs, *model.graph.outputs)]
-    channels = trace(ctx.plan, whole)
-    stats = watch(model, ctx.plan, channels, random_feeds(model))
-    asked = demands(model, ctx.plan, channels, stats, whole)
-    found = encode(ctx.plan, channels, asked, [("minmax", False)])[0].by_tensor
+        return graph
+    seen = Calibration(watch(graph, random_feeds(model)), {})
+    found = choose_encodings(graph, seen, {}, AS_SEEN).encodings
     ctx.encodings = {**found, **{name: Encoding.plain(scale) for name, scale in plain.items()}}
     ctx.ends = {
         conv.name: (ctx.encodings[conv.inputs[0].name], ctx.encodings[conv.outputs[0].name])
         for conv in ctx.plan.device
     }
+    return graph
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """A graph whose ranges are chosen and whose weights are rounded, and what was seen."""
+
+    graph: DeviceGraph
+    state: QuantState
+    hessians: dict[str, Hessian]
+    feeds: Feeds
+
+    @property
+    def points(self) -> list[QuantPoint]:
+        """All of its roundings."""
+        return quant_points(self.graph, self.state)
+
+
+def quantized(proto: onnx.ModelProto, feeds: Feeds = (), **options: object) -> Quantized:
+    """A legal model on samples of its own, or on eight random ones."""
+    model = read(proto)
+    graph, feeds = planned(model, context(**options)), list(feeds) or random_feeds(model, 8)
+    seen = calibrated(graph, feeds)
+    state = round_weights(graph, seen.hessians, choose_encodings(graph, seen, {}))
+    return Quantized(graph, state, seen.hessians, feeds)
 
 
 def prepared(proto: onnx.ModelProto) -> tuple[Model, PassContext]:

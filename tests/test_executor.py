@@ -134,3 +134,13 @@ def test_cores_that_the_process_may_run_on(monkeypatch):
     assert executor.cores() == 2
     monkeypatch.delattr(executor.os, "sched_getaffinity")
     assert executor.available() == 64
+
+
+def test_more_outputs():
+    """Each once, behind those that there are; the model itself has no more."""
+    model = digits()
+    end = model.graph.output[0].name
+    made = executor.with_outputs(model, ["t0", end])
+    assert [o.name for o in made.graph.output] == [end, "t0"]
+    assert [o.name for o in model.graph.output] == [end]
+    assert set(executor.Session(made).run({"x": images(1, 1, 8, 8)})) == {end, "t0"}

@@ -21,6 +21,10 @@ __all__ = ["Options", "Preprocess", "Selection", "make_options", "merge", "read_
 
 Format = Literal["qoperator", "qdq", "weights", "float"]
 Method = Literal["auto", "minmax", "percentile", "entropy", "mse"]
+Step = Literal[
+    "host-padding", "input-grid", "range-margin", "equalization", "correlated-error",
+    "gptq-rounding", "bias-correction",
+]  # fmt: skip
 Form = Literal["split", "dense", "sub-pixel", "zero-insertion"]
 _FLAGS_ONLY = (
     "config", "output", "output_format", "report", "write_baseline",
@@ -68,10 +72,10 @@ class Options(Strict):
     )
     pad_on_host: Literal["auto", "inputs", "host", "all", "never"] | None = Field(
         None,
-        description="what the host may pad, where samples show finer steps by that: inputs of "
-        "the model, or all tensors of the host, or also what the device makes for itself, auto "
-        "only where that is too coarse for what reads it or for the outputs; by default auto, "
-        "or all with --max-extra-macs or --min-sqnr",
+        description="what the host may pad where that makes steps smaller: inputs of the model; "
+        "host: all that it makes or carries anyway; auto: also tensors of the device, where the "
+        "outputs gain 1 dB by it; all: every tensor; by default auto, or all with "
+        "--max-extra-macs or --min-sqnr",
     )
     prefer: tuple[Form, ...] = Field(
         (),
@@ -99,6 +103,9 @@ class Options(Strict):
         allow_inf_nan=False,
         description="percent more multiplications that may be spent on accuracy; by default none, "
         "or up to 100 with --min-sqnr",
+    )
+    without: tuple[Step, ...] = Field(
+        (), description="step of quantization to leave out, for benchmarks and bug reports"
     )
     fail_on: Literal["error", "warning", "unknown", "never"] = Field(
         "error", description="from which level findings make the exit code 1"

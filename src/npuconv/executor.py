@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import onnx
 import onnxruntime as ort
+from onnx import helper
 
 from npuconv.model import store
 
@@ -119,6 +120,16 @@ class Session:
         except Exception as error:
             raise RuntimeRefusedError(first_line(error)) from None
         return dict(zip(names, values, strict=True))
+
+
+def with_outputs(model: onnx.ModelProto, tensors: Iterable[str]) -> onnx.ModelProto:
+    """Return the model with these tensors as further outputs."""
+    watched = onnx.ModelProto()
+    watched.CopyFrom(model)
+    there = {o.name for o in model.graph.output}
+    extra = [name for name in tensors if name not in there]
+    watched.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in extra)
+    return watched
 
 
 def run_reference(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

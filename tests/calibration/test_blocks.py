@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import Net, digits, images
+from npuconv.arithmetic.statistics import Statistics
 from npuconv.calibration import blocks, collect, runner
 from npuconv.calibration.blocks import Block, Collected
 from npuconv.calibration.cache import Cache
 from npuconv.calibration.part import PART
 from npuconv.errors import CalibrationError
-from npuconv.quant.statistics import Statistics
 from npuconv.samples import Samples
 
 TENSORS = {"x": 1, "t0": 1, "t3": None}

@@ -13,7 +13,10 @@ from npuconv import executor
 from npuconv.calibration import collect
 from npuconv.errors import CalibrationError
 
-FIELDS = ("lows", "highs", "means", "squares", "values", "numbers", "widths")
+FIELDS = (
+    "lows", "highs", "second_lows", "second_highs", "means", "squares", "values", "numbers",
+    "widths",
+)  # fmt: skip
 
 
 def feeds(count, *shape):
@@ -73,6 +76,42 @@ def test_against_numpy(opset, batch):
         assert (own.name, own.axis, own.samples, own.count) == (name, axis, 5, seen.shape[1])
         assert own.lows.dtype == own.values.dtype == np.float32
         assert own.means.dtype == own.squares.dtype == np.float64
+
+
+@pytest.mark.parametrize("count", [2, 3, 17, 33])
+@pytest.mark.parametrize("moved", [0.0, 3.0])
+def test_the_next_to_largest_of_samples(count, moved):
+    """Of their extremes, one of each; also where all values have one sign."""
+    rng = np.random.default_rng(count)
+    amounts = rng.lognormal(0, 1, count)
+    samples = [{"x": images(1, 3, 4, 4, seed=k) * np.float32(a)} for k, a in enumerate(amounts)]
+    samples = [{"x": np.abs(f["x"]) + np.float32(moved) if moved else f["x"]} for f in samples]
+    found = collect(Net(x=(1, 3, 4, 4)).op("Neg").model(), {"x": 1, "t0": 1}, samples)
+    lows, highs = (
+        np.sort([getattr(f["x"], end)(axis=(0, 2, 3)) for f in samples], axis=0)
+        for end in ("min", "max")
+    )
+    np.testing.assert_array_equal(found["x"].second_highs, highs[-2])
+    np.testing.assert_array_equal(found["x"].second_lows, lows[1])
+    np.testing.assert_array_equal(found["t0"].second_lows, -highs[-2])
+
+
+@pytest.mark.parametrize("count", [2, 16, 17])
+def test_a_sample_that_is_far_from_all_others(count):
+    """It is the largest, and none of its values is the next, however samples are divided."""
+    samples = feeds(count, 1, 3, 4, 4)
+    samples[-1] = {"x": samples[-1]["x"] + np.float32(100)}
+    found = collect(Net(x=(1, 3, 4, 4)).op("Neg").model(), {"x": 1, "t0": 1}, samples)
+    wanted = np.max([feed["x"].max(axis=(0, 2, 3)) for feed in samples[:-1]], axis=0)
+    np.testing.assert_array_equal(found["x"].second_highs, wanted)
+    np.testing.assert_array_equal(found["t0"].second_lows, -wanted)
+
+
+def test_one_sample_has_no_next_to_largest():
+    """Nothing is known of it."""
+    found = collect(Net(x=(1, 3, 4, 4)).op("Neg").model(), {"x": 1}, feeds(1, 1, 3, 4, 4))["x"]
+    assert (found.second_highs < found.highs).all()
+    assert (found.second_lows > found.lows).all()
 
 
 def test_positions_are_those_of_all_channels():

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from npuconv.arithmetic.statistics import quota
 from npuconv.calibration.layout import make_layout, pick
-from npuconv.quant.statistics import quota
 
 
 def test_shapes_around_the_channels():

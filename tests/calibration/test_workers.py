@@ -6,9 +6,10 @@ import threading
 import time
 
 import pytest
+from threadpoolctl import threadpool_info
 
 from npuconv import executor
-from npuconv.calibration.workers import MOST, in_order
+from npuconv.calibration.workers import MOST, in_order, one_thread_each
 
 
 @pytest.fixture(params=[1, 2, MOST + 1])
@@ -76,3 +77,14 @@ def test_what_is_abandoned_does_not_run_on(room: int) -> None:
     several.close()  # type: ignore[attr-defined]
     assert sorted(begun) == sorted(ended)
     assert len(begun) <= room + 1
+
+
+def test_matrix_products_on_one_thread() -> None:
+    """Only within the statement, and with it again: what they are does not depend on cores."""
+    blas = [one for one in threadpool_info() if one["user_api"] == "blas"]
+    with one_thread_each():
+        inside = [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
+    after = [one for one in threadpool_info() if one["user_api"] == "blas"]
+    assert blas
+    assert inside == [1] * len(blas)
+    assert after == blas

@@ -13,6 +13,7 @@ import onnxruntime as ort
 import pytest
 
 from builders import Net, digits, images
+from npuconv.quantize.settings import STEPS
 
 SYNTHETIC = "npuconv: no calibration data: ranges come from synthetic inputs, accuracy is unproven"
 WRITTEN = ["model.npu.onnx", "model.npu.report.html", "model.npu.report.json"]
@@ -140,6 +141,24 @@ def test_method(cli, model, calibration, method):
     assert report()["quantization"]["method"] == method
     assert report()["quantization"]["synthetic"] is False
     assert "unproven" not in done.err + done.out
+
+
+def test_without(cli, model, calibration):
+    """Steps of quantization are left out one by one, several with commas."""
+    written = []
+    for flags in ([], ["--without", "gptq-rounding"], ["--without", "gptq-rounding,range-margin"]):
+        assert cli("convert", model, "--calibration", calibration, *flags, "-q").code == 0
+        written.append(Path("model.npu.onnx").read_bytes())
+    assert len(set(written)) == 3
+
+
+def test_without_what_is_no_step(cli, model, folder):
+    """The mistake is the user's, and the steps are named."""
+    done = cli("convert", model, "--without", "gptq")
+    assert (done.code, done.out) == (2, "")
+    assert "--without" in done.err
+    assert all(step in done.err for step in STEPS)
+    assert listing(folder) == ["model.onnx"]
 
 
 def test_select(cli, refused):

@@ -10,9 +10,9 @@ from onnx import TensorProto, helper, numpy_helper
 from builders import Net, images
 from int8_layers import Case, needs_exact_runtime, random_case, run
 from npuconv import executor
+from npuconv.arithmetic.device import Layer, accumulate, convolve
+from npuconv.arithmetic.requantize import by_float, float_factors
 from npuconv.emulate import as_float
-from npuconv.quant.device import Layer, accumulate, convolve
-from npuconv.quant.requantize import by_float, float_factors
 
 
 def ops(model: onnx.ModelProto) -> set[str]:

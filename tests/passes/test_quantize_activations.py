@@ -7,9 +7,9 @@ import onnx
 
 from asserts import context, read, run_pass
 from builders import Net
+from npuconv.arithmetic.encoding import Encoding
 from npuconv.model import save
 from npuconv.model.core import Model
-from npuconv.quant.encoding import Encoding
 from plans import converted
 from plans import prepare as prepare
 

@@ -7,12 +7,12 @@ import pytest
 
 from asserts import context, read, run, run_pass
 from builders import Net
+from npuconv.arithmetic.layer import Rounded
+from npuconv.arithmetic.requantize import float_factors, shifts
 from npuconv.errors import ModelError
 from npuconv.model import save
 from npuconv.model.types import Node
 from npuconv.passes._context import PassContext
-from npuconv.quant.layer import Rounded
-from npuconv.quant.requantize import float_factors, shifts
 from npuconv.target.formats import Requantize
 from plans import converted, quantize
 from plans import prepare as prepare

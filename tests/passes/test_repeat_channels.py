@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from asserts import builtin, context, read, run_pass, same_numbers
+from asserts import apply_pass, context, read, same_numbers
 from builders import Net
-from idle_nets import inverted
 from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.passes._context import PassContext
+from npuconv.passes.repeat_channels import Duplicated
 from npuconv.plan import make_plan
 
 NAME = "repeat-channels"
@@ -48,13 +48,14 @@ FIRES = [between, from_host, to_host, one_by_one]
 SILENT = [lambda: Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 1, 1), name="first").op("Relu").model()]
 
 
-def changed(proto, index=TWICE, **others) -> tuple[Model, PassContext]:
+def changed(proto, index=TWICE, **others) -> tuple[Model, PassContext, list[Duplicated]]:
     model, ctx = read(proto), context()
-    ctx.plan, ctx.again = make_plan(model, builtin()), {"made": tuple(index), **others}
-    assert run_pass(NAME, model, ctx) == len(ctx.widened) == 1 + len(others)
+    wanted = {"made": tuple(index), **others}
+    found = apply_pass(NAME, model, ctx, make_plan(model, ctx.target), wanted)
+    assert len(found) == len(wanted)
     same_numbers(proto, model)
     assert all(record.difference is not None for record in ctx.rewrites)
-    return model, ctx
+    return model, ctx, found
 
 
 def weight(model: Model, name: str) -> np.ndarray:
@@ -70,7 +71,7 @@ def test_the_numbers_are_the_same(example, index):
 
 def test_a_row_and_a_column_more():
     """The copy is made like the channel, and both have half of what reads it."""
-    old, (model, _) = read(between()), changed(between())
+    old, (model, _, _) = read(between()), changed(between())
     assert weight(model, "first").shape == (5, 3, 3, 3)
     np.testing.assert_array_equal(weight(model, "first")[4], weight(old, "first")[1])
     np.testing.assert_array_equal(weight(model, "mixed")[:, 4], weight(old, "mixed")[:, 1] / 2)
@@ -80,9 +81,9 @@ def test_a_row_and_a_column_more():
 
 def test_shapes_say_so():
     """What a layer costs is read off them."""
-    model, ctx = changed(between())
+    model, ctx, (one,) = changed(between())
     tensors = {t.name: t for node in model.nodes() for t in node.outputs}
-    for name in ctx.widened[0].strand.tensors:
+    for name in one.strand.tensors:
         assert query.shape(tensors[name]) == ("N", 5, 8, 8)
     (record,) = ctx.rewrites
     assert record.after == "1 more than 4 channels: copies of 1"
@@ -90,40 +91,28 @@ def test_shapes_say_so():
 
 def test_only_the_device_reads_what_the_host_spreads():
     """What the host does with the channels it does with those there were."""
-    model, ctx = changed(from_host())
+    model, _, (one,) = changed(from_host())
     assert next(n for n in model.nodes() if n.op == "Exp").inputs[0].name == "made"
-    (name,) = ctx.widened[0].strand.tensors
+    (name,) = one.strand.tensors
     assert {n.inputs[0].name for n in model.nodes("Conv")} == {name}
-    assert not ctx.widened[0].shift.values.any()
+    assert not one.shift.values.any()
 
 
 def test_names_of_outputs_stay():
     """The mean takes the name; what the device makes gets another."""
-    model, ctx = changed(to_host())
+    model, _, (one,) = changed(to_host())
     assert [t.name for t in model.graph.outputs] == ["made", "y"]
-    assert ctx.widened[0].old == {"made/channels": "made"}
+    assert one.old == {"made/channels": "made"}
     assert next(n for n in model.nodes("Conv") if n.name == "mixed").inputs[0].name != "made"
 
 
 def test_groups_grow():
     """A convolution that reads channels one by one has a group for each."""
-    model, ctx = changed(one_by_one())
+    model, _, (one,) = changed(one_by_one())
     (conv,) = model.nodes("Conv")
     assert query.attribute(conv, "group") == 5
     assert [query.shape(t)[1] for t in (conv.inputs[0], conv.outputs[0])] == [5, 5]
-    assert ctx.widened[0].strand.between[0] is conv
-
-
-def test_what_is_stored_again_says_of_what():
-    """Channels that are copies of copies are told by the source model's numbers."""
-    model, ctx = read(inverted()), context()
-    ctx.plan, ctx.reuse = make_plan(model, builtin()), {"first": (0, 3, 2, 3, 4, 5, 6, 7)}
-    run_pass("reuse-idle-channels", model, ctx)
-    maker = next(n for n in model.nodes() if n.name == "first")
-    ctx.plan = make_plan(model, builtin())
-    ctx.again = {maker.outputs[0].name: (0, 1, 2, 3, 4, 5, 6, 7, 1)}
-    run_pass(NAME, model, ctx)
-    assert set(ctx.channels.values()) == {(0, 3, 2, 3, 4, 5, 6, 7, 3)}
+    assert one.strand.between[0] is conv
 
 
 def test_two_that_meet_in_one_layer():
@@ -131,7 +120,7 @@ def test_two_that_meet_in_one_layer():
     net = Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 1, 1), name="first", to="made")
     net.conv("made", (4, 4, 1, 1), name="second", to="followed").op("Relu")
     proto = net.conv("", (2, 4, 1, 1), name="third").model()
-    model, _ = changed(proto, followed=(0, 1, 2, 3, 0, 0))
+    model, _, _ = changed(proto, followed=(0, 1, 2, 3, 0, 0))
     assert weight(model, "second").shape == (6, 5, 1, 1)
 
 
@@ -139,5 +128,10 @@ def test_what_mixes_channels_otherwise_is_left_alone():
     """Nobody asks for it, and it would not be found."""
     net = Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 1, 1), name="first", to="made")
     model, ctx = read(net.op("Concat", "made", "made", axis=2).model()), context()
-    ctx.plan, ctx.again = make_plan(model, builtin()), {"made": TWICE}
-    assert run_pass(NAME, model, ctx) == 0
+    assert apply_pass(NAME, model, ctx, make_plan(model, ctx.target), {"made": TWICE}) == []
+
+
+def test_nothing_is_made_again_unasked():
+    """A budget decides; the pass does not."""
+    model, ctx = read(between()), context()
+    assert apply_pass(NAME, model, ctx, make_plan(model, ctx.target), {}) == []

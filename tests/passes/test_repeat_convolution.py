@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from asserts import context, read, run_pass, same_numbers
+from asserts import apply_pass, context, read, same_numbers
 from builders import Net
 from npuconv.model.core import Model
 from npuconv.passes._context import PassContext
+from npuconv.passes.repeat_convolution import Repeated
 from npuconv.plan import make_plan
 
 NAME = "repeat-convolution"
@@ -36,14 +37,18 @@ FIRES = [lambda: chain().model(), lambda: shared().model(), lambda: clipped().mo
 SILENT = [lambda: Net(x=(1, 3, 8, 8)).op("Relu").model()]
 
 
-def repeated(proto, **counts) -> tuple[Model, PassContext]:
+def repeat(model: Model, ctx: PassContext, **counts: int) -> list[Repeated]:
+    """What the pass makes of a model as it is."""
+    return apply_pass(NAME, model, ctx, make_plan(model, ctx.target), counts)
+
+
+def repeated(proto, **counts) -> tuple[Model, PassContext, list[Repeated]]:
     model, ctx = read(proto), context()
-    ctx.plan = make_plan(model, ctx.target)
-    ctx.copies = dict(counts)
-    assert run_pass(NAME, model, ctx) == len(counts)
+    found = repeat(model, ctx, **counts)
+    assert [one.node for one in found] == list(counts)
     same_numbers(proto, model)
     assert all(record.difference is not None for record in ctx.rewrites)
-    return model, ctx
+    return model, ctx, found
 
 
 def ops(model: Model) -> list[str]:
@@ -54,51 +59,32 @@ def ops(model: Model) -> list[str]:
 @pytest.mark.parametrize("example", FIRES)
 def test_the_mean_is_the_same(example, count):
     """Copies of one layer compute what it did, whatever stands around it."""
-    model, ctx = repeated(example(), first=count)
-    assert (
-        ops(model).count("Conv") == len(make_plan(read(example()), ctx.target).device) + count - 1
-    )
-    (found,) = ctx.repeats
+    model, ctx, (found,) = repeated(example(), first=count)
+    before = len(make_plan(read(example()), ctx.target).device)
+    assert ops(model).count("Conv") == before + count - 1
     assert (found.node, found.source, len(found.shifts)) == ("first", "x", count)
 
 
 @pytest.mark.parametrize("example", SILENT)
 def test_silent(example):
     """Nothing is repeated that is no convolution of the device."""
-    model, ctx = read(example()), context()
-    ctx.plan = make_plan(model, ctx.target)
-    ctx.copies = {"first": 2}
-    assert run_pass(NAME, model, ctx) == 0
+    assert repeat(read(example()), context(), first=2) == []
 
 
-def test_only_once():
-    """What has been repeated is not repeated again."""
-    model, ctx = repeated(chain().model(), first=2)
-    assert run_pass(NAME, model, ctx) == 0
-
-
-def test_without_a_plan_nothing_happens():
-    """check has none, and no budget."""
-    assert run_pass(NAME, read(chain().model()), context()) == 0
+def test_nothing_is_repeated_unasked():
+    """Nor what is to run once."""
+    model, ctx = read(chain().model()), context()
+    assert repeat(model, ctx) == repeat(model, ctx, first=1) == []
+    assert not ctx.rewrites
 
 
 def test_activations_are_repeated_with_their_layer():
     """So that each copy may still be saturated by them; the mean has the name they had."""
     proto = chain().model()
-    model, ctx = repeated(proto, first=2)
+    model, _, (found,) = repeated(proto, first=2)
     assert ops(model) == [
-        "Add",
-        "Add",
-        "Conv",
-        "Conv",
-        "Conv",
-        "Mul",
-        "Relu",
-        "Relu",
-        "Sigmoid",
-        "Sum",
-    ]
-    (found,) = ctx.repeats
+        "Add", "Add", "Conv", "Conv", "Conv", "Mul", "Relu", "Relu", "Sigmoid", "Sum",
+    ]  # fmt: skip
     assert [is_conv for _, _, is_conv in found.copies] == [True, False, True, False]
     mean = next(n for n in model.nodes("Mul"))
     assert mean.outputs[0].name == found.result == "t1"
@@ -106,28 +92,28 @@ def test_activations_are_repeated_with_their_layer():
 
 def test_what_the_device_makes_is_not_moved():
     """Its integers are what they are; the copies read them all alike."""
-    model, ctx = repeated(chain().model(), second=2)
-    assert ctx.repeats[0].shifts == []
+    model, _, (found,) = repeated(chain().model(), second=2)
+    assert found.shifts == []
     assert {n.inputs[0].name for n in model.nodes("Conv") if "second" in n.name} == {"t1"}
 
 
 def test_what_the_host_takes_the_mean_of_is_moved():
     """The maker repeats too, so the tensor passes the host."""
-    _, ctx = repeated(chain().model(), first=2, second=3)
-    assert [len(found.shifts) for found in ctx.repeats] == [2, 3]
+    _, _, found = repeated(chain().model(), first=2, second=3)
+    assert [len(one.shifts) for one in found] == [2, 3]
 
 
 def test_readers_that_repeat_as_often_share_their_inputs():
     """The host rounds each tensor once."""
-    model, _ = repeated(shared().model(), first=2, second=2)
+    model, _, _ = repeated(shared().model(), first=2, second=2)
     assert len([n for n in model.nodes("Add") if n.inputs[0].name == "x"]) == 2
-    model, _ = repeated(shared().model(), first=2, second=3)
+    model, _, _ = repeated(shared().model(), first=2, second=3)
     assert len([n for n in model.nodes("Add") if n.inputs[0].name == "x"]) == 5
 
 
 def test_the_report_names_the_source():
     """Copies answer to the name of what they are copies of."""
-    model, ctx = repeated(chain().model(), first=2)
+    model, ctx, _ = repeated(chain().model(), first=2)
     assert {model.label(n) for n in model.nodes("Conv")} == {"first", "second"}
     assert ctx.rewrites[0].before == "Conv + Relu"
     assert ctx.rewrites[0].cost_after.macs == 2 * ctx.rewrites[0].cost_before.macs

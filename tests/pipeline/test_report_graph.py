@@ -7,9 +7,9 @@ import pytest
 
 import npuconv
 from builders import digits
+from npuconv.arithmetic.encoding import Encoding
+from npuconv.arithmetic.layer import Rounded
 from npuconv.pipeline.reporting.quantized import _steps, _weight_row
-from npuconv.quant.encoding import Encoding
-from npuconv.quant.layer import Rounded
 
 
 @pytest.fixture(scope="module")

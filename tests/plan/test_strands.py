@@ -8,9 +8,9 @@ import pytest
 
 from asserts import builtin, read
 from builders import Net
-from idle_nets import inverted
+from loud_nets import inverted
 from npuconv.plan import make_plan
-from npuconv.plan.strands import Strand, strand, strands
+from npuconv.plan.strands import Strand, strands
 
 X = (1, 3, 8, 8)
 
@@ -18,7 +18,8 @@ X = (1, 3, 8, 8)
 def found(proto: onnx.ModelProto, maker: str = "first") -> Strand | None:
     model = read(proto)
     plan = make_plan(model, builtin())
-    return strand(model, plan, next(n for n in plan.device if n.name == maker))
+    own = [one for one in strands(model, plan) if one.made_by is not None and not one.ends]
+    return next((one for one in own if one.made_by.name == maker), None)
 
 
 def made(**attrs) -> Net:

@@ -18,8 +18,8 @@ from npuconv.model import query, save
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 from npuconv.passes._context import PassContext
-from npuconv.tuning.noise.gated import GATES, gated
-from npuconv.tuning.noise.twin import roundings
+from npuconv.quantize.fake_quant import fake_quantized, quant_points
+from npuconv.quantize.state import QuantState
 from plans import QUANTIZE, largest_step, prepare, random_feeds
 
 LOWER = ("lower-convolutions", "lower-carried")
@@ -121,16 +121,13 @@ class Graph:
 
 
 def converted(proto: onnx.ModelProto) -> tuple[Model, PassContext, onnx.ModelProto]:
-    """The int8 model, its context, and the gated float model with all that is rounded."""
+    """The int8 model, its context, and the float model that rounds in the same places."""
     model, ctx = read(proto), context()
-    prepare(model, ctx)
-    before = save.to_proto(model)
-    found = roundings(model, ctx.plan, ctx.encodings, {})
-    once = list({r.gate.tensor if r.encoding else r.gate.layer: r for r in found}.values())
-    twin = gated(before, once)
+    graph = prepare(model, ctx)
+    rounds = fake_quantized(graph.proto(), quant_points(graph, QuantState(ctx.encodings)))
     for name in (*QUANTIZE, *LOWER):
         run_pass(name, model, ctx)
-    return model, ctx, twin
+    return model, ctx, rounds
 
 
 def makers(tensor: Tensor) -> list[Node]:
@@ -185,13 +182,12 @@ def test_what_is_padded_has_zero_point_0(seed: int) -> None:
 def test_the_int8_model_is_the_float_model_with_its_roundings(seed: int) -> None:
     """Saturation, folded scales, moved zero points: what is left is next to nothing."""
     proto = Graph(seed).model()
-    model, ctx, twin = converted(proto)
+    model, ctx, rounds = converted(proto)
     int8, step = save.to_proto(model), largest_step(ctx)
-    count = twin.graph.input[-1].type.tensor_type.shape.dim[0].dim_value
     feed = random_feeds(read(proto), 1)[0]
     float_ = executor.Session(proto, optimize=False).run(feed)
     real = executor.Session(int8, optimize=False).run(feed)
-    same = executor.Session(twin, optimize=False).run({**feed, GATES: np.ones(count, np.float32)})
+    same = executor.Session(rounds, optimize=False).run(feed)
     for name, exact in float_.items():
         size = float(np.abs(exact).max()) or 1.0
         # A bias, or a number between two integers, may fall the other way now and then.

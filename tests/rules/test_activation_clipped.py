@@ -6,8 +6,8 @@ import numpy as np
 
 from asserts import findings
 from builders import Net
-from npuconv.quant.encoding import Encoding
-from npuconv.quant.statistics import Statistics
+from npuconv.arithmetic.encoding import Encoding
+from npuconv.arithmetic.statistics import Statistics
 from npuconv.rules._reach import clipped_share
 
 CODE = "CAL002"

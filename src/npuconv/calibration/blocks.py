@@ -20,7 +20,7 @@ from npuconv.calibration.part import PART
 if TYPE_CHECKING:
     import onnx
 
-    from npuconv.quant.statistics import Statistics
+    from npuconv.arithmetic.statistics import Statistics
     from npuconv.samples import Samples
 
 

@@ -18,15 +18,15 @@ import numpy as np
 import onnx
 
 from npuconv import __version__, files
+from npuconv.arithmetic.statistics import Statistics
 from npuconv.calibration.packed import pack, unpack
 from npuconv.errors import OutputError
 from npuconv.executor import RUNTIME
 from npuconv.model import store
-from npuconv.quant.statistics import Statistics
 from npuconv.samples.damage import UNREADABLE
 from npuconv.samples.feeds import Feed
 
-FORMAT = 2
+FORMAT = 3
 _DIGITS = 32  # of a digest, in file names
 
 

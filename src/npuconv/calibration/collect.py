@@ -8,13 +8,13 @@ from itertools import islice
 
 import onnx
 
+from npuconv.arithmetic.statistics import Statistics, join
 from npuconv.calibration.ahead import read_ahead
 from npuconv.calibration.cache import Cache, Shelf, fingerprint
 from npuconv.calibration.part import PART, Part, channels_differ
 from npuconv.calibration.runner import Runner
 from npuconv.errors import CalibrationError
 from npuconv.executor import RuntimeRefusedError
-from npuconv.quant.statistics import Statistics, join
 from npuconv.samples.feeds import Feed, Samples
 
 Progress = Callable[[], None]
@@ -28,6 +28,7 @@ def collect(
     *,
     progress: Progress = lambda: None,
     cache: Cache | None = None,
+    runner: Runner | None = None,
 ) -> dict[str, Statistics]:
     """Run the samples once through the float model and watch tensors.
 
@@ -42,6 +43,7 @@ def collect(
             once only the values that are kept in the end.
         progress: called after each sample.
         cache: where parts of the work are kept, and looked for.
+        runner: of the same model and tensors, so that it is not loaded again.
 
     Raises:
         CalibrationError: onnxruntime refuses the model or a sample, a tensor holds values
@@ -53,7 +55,7 @@ def collect(
         return {}
     shelf = cache.shelf(model, tensors, total) if cache else None
     with _samples(feeds, shelf is not None) as samples:
-        work = _Work(Runner(model, tensors, total), shelf, progress)
+        work = _Work(runner or Runner(model, tensors, total), shelf, progress)
         found = work.run(samples)
     if not found:
         raise CalibrationError("there are no samples to calibrate on")

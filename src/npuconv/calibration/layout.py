@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npuconv.quant.statistics import Floats, Integers, Kept, quota, spread_order
+from npuconv.arithmetic.statistics import Floats, Integers, Kept, quota, spread_order
 
 # Multiples of it, modulo 1, fill the unit interval evenly, however many there are.
 _GOLDEN = 0.6180339887498949

@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from npuconv.quant.statistics import Statistics, capacity
+from npuconv.arithmetic.statistics import Statistics, capacity
 
 Arrays = Mapping[str, NDArray[Any]]
-_FLAT = {"lows": np.float32, "highs": np.float32, "means": np.float64, "squares": np.float64}
+_FLAT = {
+    **dict.fromkeys(("lows", "highs", "second_lows", "second_highs"), np.float32),
+    **dict.fromkeys(("means", "squares"), np.float64),
+}
 _OF_SAMPLES = ("numbers", "widths")
 _LENGTHS = ("channels", "positions", "kept", "counts")  # int64, one for each tensor
 
@@ -71,7 +74,8 @@ def _cut(arrays: Arrays, tensors: Mapping[str, int | None]) -> Iterator[Statisti
 
 
 def _check_one(each: Statistics) -> None:
-    finite = (each.lows, each.highs, each.means, each.squares, each.values)
+    seconds = (each.second_lows, each.second_highs)
+    finite = (each.lows, each.highs, *seconds, each.means, each.squares, each.values)
     _check(all(bool(np.isfinite(array).all()) for array in finite), "finite")
     _check(bool((each.lows <= each.highs).all()), "extremes")
     _check(int(each.widths.sum()) == each.values.shape[1], "widths")

@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from npuconv.arithmetic.statistics import Doubles, Floats, Integers, Kept, Statistics, thin
 from npuconv.calibration.runner import Glance, Runner
 from npuconv.calibration.workers import Line
 from npuconv.errors import CalibrationError
-from npuconv.quant.statistics import Doubles, Floats, Integers, Kept, Statistics, thin
 from npuconv.samples.feeds import Feed
 
+_LARGEST = np.finfo(np.float32).max  # finite, for the cache
 PART = 16  # samples; a multiple of every size of a batch
 
 
@@ -106,18 +107,32 @@ def _summarize(
     counts = np.asarray([layout.counts for layout in layouts])
     ends = np.cumsum(layouts[0].channels)
     lows, highs, means = _together(glances, counts, layouts[0].channels)
+    seconds = _seconds(glances, counts, layouts[0].channels)
     found = {}
     for index, (name, axis) in enumerate(tensors.items()):
         own = slice(ends[index] - layouts[0].channels[index], ends[index])
         some = thin(kept[index], first + samples)
         kept[index].clear()  # while the next is put together, this is not there twice
         found[name] = Statistics(
-            name=name, axis=axis, lows=lows[own], highs=highs[own], means=means[own],
+            name=name, axis=axis, lows=lows[own], highs=highs[own],
+            second_lows=seconds[0][own], second_highs=seconds[1][own], means=means[own],
             squares=_squares(some.values, means[own]), values=some.values,
             samples=samples, count=int(counts[:, index].sum()), first=first,
             numbers=some.numbers, widths=some.widths,
         )  # fmt: skip
     return found
+
+
+def _seconds(
+    glances: Sequence[Glance], counts: Integers, channels: Integers
+) -> tuple[Floats, Floats]:
+    """Return the next to smallest minima and the next to largest maxima of the runs."""
+    seen = np.repeat(counts > 0, channels, axis=1)
+    lows = np.sort(np.where(seen, [glance.lows for glance in glances], 0), axis=0)
+    highs = np.sort(np.where(seen, [glance.highs for glance in glances], 0), axis=0)
+    if len(glances) == 1:
+        return np.full_like(lows[0], _LARGEST), np.full_like(highs[0], -_LARGEST)
+    return lows[1], highs[-2]
 
 
 def _together(

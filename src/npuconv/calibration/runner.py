@@ -12,10 +12,10 @@ import numpy as np
 import onnx
 
 from npuconv import executor
+from npuconv.arithmetic.statistics import Floats
 from npuconv.calibration import taps
 from npuconv.calibration.layout import BLIND, Layout, Picks, make_layout, pick
 from npuconv.errors import CalibrationError
-from npuconv.quant.statistics import Floats
 from npuconv.samples.feeds import Feed
 
 LARGEST_BATCH = 8

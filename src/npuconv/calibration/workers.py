@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from functools import cache
 from typing import Generic, TypeVar
 
@@ -23,6 +24,17 @@ MOST = 4  # at once: each holds the tensors of a sample
 @cache
 def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(MOST, "npuconv-work")
+
+
+def one_thread_each() -> AbstractContextManager[object]:
+    """Keep numpy's matrix products on the thread that asks for them, within a with statement.
+
+    Workers that share the cores would else each start as many threads as there are cores; and
+    what a product is depends, in its last bit, on how many threads there were.
+    """
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(1, "blas")
 
 
 class Line(Generic[Item, Result]):

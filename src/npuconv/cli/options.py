@@ -176,7 +176,7 @@ def _parse(name: str, value: Any) -> Any:
     return value
 
 
-_COMMA_SEPARATED = {"select", "ignore", "prefer"}
+_COMMA_SEPARATED = {"select", "ignore", "prefer", "without"}
 _COLOR = "one number, or one per channel, as 123.7,116.3,103.5"
 _NUMBERS = {  # what a flag takes, and at most how many numbers
     "preprocess__mean": (_COLOR, None),

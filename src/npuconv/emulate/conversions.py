@@ -6,8 +6,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
+from npuconv.arithmetic.qparams import dequantize as real_numbers
 from npuconv.emulate.twins import EIGHT_BITS, Array, Twins, stored_as
-from npuconv.quant.qparams import dequantize as real_numbers
 
 _FOLDABLE = ("int8", "uint8", "int32")
 

@@ -10,10 +10,10 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
+from npuconv.arithmetic.requantize import float_factors
 from npuconv.emulate.carried import TO_FIRST, TO_LAST
 from npuconv.emulate.conversions import clip, store
 from npuconv.emulate.twins import EIGHT_BITS, Array, Twins, stored_as
-from npuconv.quant.requantize import float_factors
 
 EXACT = 2**24  # float32 holds every integer up to this
 _CONSTANTS = range(1, 8)  # of QLinearConv's inputs: all but the data and the bias

@@ -15,15 +15,12 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import Any
 
 from npuconv.registry import Registry
 
-if TYPE_CHECKING:
-    from npuconv.model.core import Model
-    from npuconv.passes._context import PassContext
-
-    PassFunction = Callable[[Model, PassContext], int]
+# (model, ctx), in HOST_PREP and OVERSAMPLE also a plan and a request.
+PassFunction = Callable[..., Any]
 
 
 class Phase(StrEnum):
@@ -31,8 +28,8 @@ class Phase(StrEnum):
 
     CANONICALIZE = "canonicalize"  # same meaning, one spelling, whatever the target
     LEGALIZE = "legalize"  # make it fit the target
-    SHARE = "share"  # what the host had better do for the device
-    REPEAT = "repeat"  # what a budget of multiplications buys
+    HOST_PREP = "host-prep"  # what the host does to tensors before the device gets them
+    OVERSAMPLE = "oversample"  # what a budget of multiplications buys
     QUANTIZE = "quantize"  # float becomes int8 with explicit conversions
     LOWER = "lower"  # conversions are absorbed into integer operators
 

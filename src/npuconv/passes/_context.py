@@ -15,17 +15,15 @@ from npuconv.plan.costs import Cost, cost
 if TYPE_CHECKING:
     import numpy as np
 
+    from npuconv.arithmetic.encoding import Encoding
+    from npuconv.arithmetic.layer import Rounded
     from npuconv.config import Options
     from npuconv.model.conv import Window
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
     from npuconv.plan import Plan
-    from npuconv.plan.strands import Strand
-    from npuconv.quant.encoding import Encoding
-    from npuconv.quant.layer import Rounded
     from npuconv.target import Target
 
-    Channels = tuple[int, ...]  # the channel of the source model that each of them is
     Expected = tuple[np.ndarray, np.ndarray]  # mean and standard deviation of every channel
 
 NOTHING = Cost(0, 0)
@@ -67,47 +65,6 @@ class RefusalRecord:
 
 
 @dataclass
-class Repeat:
-    """A layer that runs several times.
-
-    Attributes:
-        node: name of the convolution it was.
-        source: the tensor it read.
-        output: the tensor that the convolution made.
-        result: the tensor that the layer made, and that the mean makes now.
-        shifts: constants that are added to the inputs of the copies, scalars of value 0 in
-            the rank of the input; empty where the device makes the input.
-        copies: names of new nodes and of what they make, and whether it is the convolution.
-    """
-
-    node: str
-    source: str
-    output: str
-    result: str
-    shifts: list[Tensor] = field(default_factory=list)
-    copies: list[tuple[str, str, bool]] = field(default_factory=list)
-
-
-@dataclass
-class Widened:
-    """Channels some of which are made several times.
-
-    Attributes:
-        strand: the channels, as they are now.
-        index: the channel that each of them is: first all of them, then the copies.
-        old: what tensors that have them were called before.
-        shift: what the host adds to each of them, 0 as yet; None where the device makes them.
-        picks: by tensor, those in which the host finds a copy of each channel again.
-    """
-
-    strand: Strand
-    index: Channels
-    old: dict[str, str] = field(default_factory=dict)
-    shift: Tensor | None = None
-    picks: dict[str, list[str]] = field(default_factory=dict)
-
-
-@dataclass
 class PassContext:
     """Handed to every pass of one conversion."""
 
@@ -115,21 +72,11 @@ class PassContext:
     options: Options
     verify: bool = True
     kept: frozenset[str] = frozenset()  # labels of source nodes that stay float, on the host
-    to_pad: frozenset[str] = frozenset()  # tensors that the host had better pad
-    to_align: dict[str, np.ndarray] = field(default_factory=dict)  # how far 0 is off their grid
     current: str = ""
     plan: Plan | None = None  # quantize and lower only
     encodings: dict[str, Encoding] = field(default_factory=dict)  # by tensor; empty: weights only
     ends: dict[str, tuple[Encoding, Encoding]] = field(default_factory=dict)  # by node name
     rounded: dict[str, Rounded] = field(default_factory=dict)  # by node name: weights tuned
-    copies: dict[str, int] = field(default_factory=dict)  # by node name: how often it is to run
-    repeats: list[Repeat] = field(default_factory=list)  # what runs several times
-    again: dict[str, Channels] = field(default_factory=dict)  # by tensor: those it is to have
-    widened: list[Widened] = field(default_factory=list)  # where channels are made again
-    reuse: dict[str, Channels] = field(default_factory=dict)  # by node name: what it is to make
-    channels: dict[str, Channels] = field(
-        default_factory=dict
-    )  # by tensor: what each is, if not its own
     notes: dict[str, str] = field(default_factory=dict)  # by node label, for the report
     stored: dict[str, str] = field(default_factory=dict)  # float tensor -> its int8 form
     expected: dict[str, Expected] = field(default_factory=dict)  # by tensor: as in training

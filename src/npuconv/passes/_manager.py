@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from npuconv.errors import InternalError, NpuconvError
 from npuconv.model import shapes, verify
@@ -77,13 +78,34 @@ def run_pass(
     after_pass: Callable[[Pass, float], None] = lambda _pass, _seconds: None,
 ) -> int:
     """Run one pass once; what it did is swept and verified, if nodes changed, and measured."""
+    start = time.perf_counter()
+    fired = int(apply(model, item, ctx))
+    if fired:
+        after_pass(item, time.perf_counter() - start)
+    return fired
+
+
+def apply(model: Model, item: Pass, ctx: PassContext, *arguments: Any) -> Any:
+    """Run one pass once with arguments of its own.
+
+    Args:
+        model: changed.
+        item: the pass.
+        ctx: takes its rewrites and refusals.
+        arguments: what the pass takes besides.
+
+    Returns:
+        What the pass returns: how often it fired, or what it made.
+
+    Raises:
+        InternalError: the pass failed, broke the graph, or changed its numbers.
+    """
     ctx.current = item.name
     first = len(ctx.rewrites)
-    start = time.perf_counter()
     try:
-        fired = item.function(model, ctx)
+        fired = item.function(model, ctx, *arguments)
         if not fired:
-            return 0
+            return fired
         _settle(model, item, ctx.rewrites[first:])
     except (NpuconvError, MemoryError):  # too little memory is no bug
         raise
@@ -92,7 +114,6 @@ def run_pass(
         raise InternalError(text, where=f"pass {item.name!r}") from error
     for record in ctx.rewrites[first:]:
         record.cost_after, record.made = cost(record.made), []
-    after_pass(item, time.perf_counter() - start)
     return fired
 
 

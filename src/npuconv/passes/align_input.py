@@ -10,15 +10,20 @@ from npuconv.passes import Phase, model_pass
 from npuconv.plan.crossings import readers
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy as np
 
     from npuconv.model.core import Model
     from npuconv.model.types import Node
     from npuconv.passes._context import PassContext
+    from npuconv.plan import Plan
 
 
-@model_pass(Phase.SHARE, after=("pad-on-host",))
-def align_input(model: Model, ctx: PassContext) -> int:
+@model_pass(Phase.HOST_PREP, after=("pad-on-host",))
+def align_input(
+    model: Model, ctx: PassContext, plan: Plan, offsets: Mapping[str, np.ndarray]
+) -> int:
     """Move an input of the device by part of a step, so that int8 holds its values exactly.
 
     Pixels that were normalized are whole steps apart, but 0 is often between two of them:
@@ -28,14 +33,8 @@ def align_input(model: Model, ctx: PassContext) -> int:
     for it. That is done where calibration samples lie on such a grid, and for convolutions
     that do not pad: a pad is 0, and not 0 less than that.
     """
-    if ctx.plan is None:
-        return 0
-    found = readers(ctx.plan)
-    return sum(
-        _align(model, ctx, found[name], offsets)
-        for name, offsets in ctx.to_align.items()
-        if name in found  # once they are moved, nobody reads it
-    )
+    found = readers(plan)
+    return sum(_align(model, ctx, found[name], by) for name, by in offsets.items())
 
 
 def _align(model: Model, ctx: PassContext, convs: list[Node], offsets: np.ndarray) -> int:
@@ -81,7 +80,7 @@ def _groups(conv: Node) -> int:
 
 def _added(weight: np.ndarray, offsets: np.ndarray, groups: int) -> np.ndarray:
     """What the offsets of the input add to every output channel, float64 [M]."""
-    from npuconv.quant.layer import per_weight
+    from npuconv.arithmetic.layer import per_weight
 
     each = weight * per_weight(offsets, weight.shape, groups)
     return each.reshape(len(weight), -1).sum(axis=1)

@@ -28,8 +28,8 @@ def fill_with_lowest(model: Model, ctx: PassContext) -> int:
 def _fill(model: Model, ctx: PassContext, node: Node) -> int:
     import numpy as np
 
+    from npuconv.arithmetic.encoding import LOWEST
     from npuconv.model import edit
-    from npuconv.quant.encoding import LOWEST
 
     encoding = ctx.encodings.get(node.outputs[0].name)
     if encoding is None or not (encoding.zeros == LOWEST).all():

@@ -54,8 +54,8 @@ def _lower(model: Model, node: Node) -> int:
 
 def _round_constants(model: Model, node: Node, source: Node | None) -> None:
     """Bounds of Clip and the fill of Pad become int8."""
+    from npuconv.arithmetic.qparams import quantize
     from npuconv.model import edit
-    from npuconv.quant.qparams import quantize
 
     wanted = {"Clip": (1, 2), "Pad": (2,)}.get(node.op, ())
     assert source is not None

@@ -11,6 +11,8 @@ from npuconv.passes import Phase, model_pass
 from npuconv.plan.crossings import readers
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from npuconv.model.conv import Window
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
@@ -22,8 +24,8 @@ _ROUND_TRIP = "it crosses to the host, and back with the zeros"
 OPSET = 11  # from here on the amounts of a Pad are an input
 
 
-@model_pass(Phase.SHARE)
-def pad_on_host(model: Model, ctx: PassContext) -> int:
+@model_pass(Phase.HOST_PREP)
+def pad_on_host(model: Model, ctx: PassContext, plan: Plan, tensors: Collection[str]) -> int:
     """Let the host pad, so that the device need not fill with its stored 0.
 
     A device that fills with the stored integer 0 asks for zero point 0 of what a padded
@@ -35,11 +37,10 @@ def pad_on_host(model: Model, ctx: PassContext) -> int:
     That is done where calibration samples show that it gains levels, and where all
     convolutions of the device that pad the tensor pad it alike.
     """
-    if ctx.plan is None or model.opset < OPSET:
+    if model.opset < OPSET:
         return 0
-    found = readers(ctx.plan)
-    wanted = [convs for name, convs in found.items() if name in ctx.to_pad]
-    return sum(_pad(model, ctx, ctx.plan, convs) for convs in wanted)
+    wanted = [convs for name, convs in readers(plan).items() if name in tensors]
+    return sum(_pad(model, ctx, plan, convs) for convs in wanted)
 
 
 def _pad(model: Model, ctx: PassContext, plan: Plan, convs: list[Node]) -> int:

@@ -8,11 +8,11 @@ from npuconv.model import query
 from npuconv.passes import Phase, model_pass
 
 if TYPE_CHECKING:
+    from npuconv.arithmetic.encoding import Encoding
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
     from npuconv.passes._context import PassContext
     from npuconv.plan import Plan
-    from npuconv.quant.encoding import Encoding
 
 
 @model_pass(Phase.QUANTIZE, after=("drop-saturated",))

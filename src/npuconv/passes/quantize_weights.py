@@ -11,11 +11,11 @@ from npuconv.passes import Phase, model_pass
 if TYPE_CHECKING:
     import numpy as np
 
+    from npuconv.arithmetic.encoding import Encoding
+    from npuconv.arithmetic.layer import DeviceLayer
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
     from npuconv.passes._context import PassContext
-    from npuconv.quant.encoding import Encoding
-    from npuconv.quant.layer import DeviceLayer
 
 _COARSE = "look at requantize in the target file, or keep the node float with --keep-float"
 
@@ -41,7 +41,7 @@ def _quantize(model: Model, ctx: PassContext, conv: Node) -> int:
     weight = query.constant_input(conv, 1)
     if weight is None:
         return 0  # already behind a DequantizeLinear
-    from npuconv.quant.layer import accumulator_scales
+    from npuconv.arithmetic.layer import accumulator_scales
 
     bias = query.constant_input(conv, 2)
     ends = _ends(ctx, conv)
@@ -69,8 +69,8 @@ def _layer(
     bias: np.ndarray | None,
     ends: tuple[Encoding, Encoding] | None,
 ) -> DeviceLayer:
-    from npuconv.quant.encoding import Encoding
-    from npuconv.quant.layer import encode_layer
+    from npuconv.arithmetic.encoding import Encoding
+    from npuconv.arithmetic.layer import encode_layer
 
     source, result = ends or (Encoding.plain(1.0), Encoding.plain(1.0))
     layer = encode_layer(
@@ -94,7 +94,7 @@ def _shiftable(
     ends: tuple[Encoding, Encoding],
 ) -> DeviceLayer:
     """The layer as a device can scale it that knows no factors but integers and shifts."""
-    from npuconv.quant.shiftable import shiftable_layer
+    from npuconv.arithmetic.shiftable import shiftable_layer
 
     how, rounded = ctx.target.activations.requantize, ctx.rounded.get(conv.name)
     if how.kind != "shift":

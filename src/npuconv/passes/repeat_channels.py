@@ -2,22 +2,46 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from npuconv.passes import Phase, model_pass
-from npuconv.passes._again import repeat_rows, share_columns
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     import numpy as np
 
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
-    from npuconv.passes._context import PassContext, Widened
+    from npuconv.passes._context import PassContext
+    from npuconv.plan import Plan
     from npuconv.plan.strands import Strand
 
 
-@model_pass(Phase.REPEAT)
-def repeat_channels(model: Model, ctx: PassContext) -> int:
+@dataclass
+class Duplicated:
+    """Channels some of which are made several times.
+
+    Attributes:
+        strand: the channels, as they are now.
+        index: the source channel of each: first all of them, then the copies.
+        old: what tensors that have them were called before.
+        shift: what the host adds to each of them, 0 as yet; None where the device makes them.
+        picks: by tensor, those in which the host finds a copy of each channel again.
+    """
+
+    strand: Strand
+    index: tuple[int, ...]
+    old: dict[str, str] = field(default_factory=dict)
+    shift: Tensor | None = None
+    picks: dict[str, list[str]] = field(default_factory=dict)
+
+
+@model_pass(Phase.OVERSAMPLE)
+def repeat_channels(
+    model: Model, ctx: PassContext, plan: Plan, wanted: Mapping[str, tuple[int, ...]]
+) -> list[Duplicated]:
     """Make noisy channels several times, where precision is bought.
 
     One channel of forty-eight may make most of what a layer's rounding does to the outputs.
@@ -30,29 +54,22 @@ def repeat_channels(model: Model, ctx: PassContext) -> int:
     Where the host makes the channels it adds the shares of a step, and where it reads them
     it takes the mean. In float all of it computes the same.
     """
-    wanted, ctx.again = ctx.again, {}
-    if ctx.plan is None or not wanted:
-        return 0
     from npuconv.plan.strands import strands
 
-    found = [one for one in strands(model, ctx.plan) if one.tensor.name in wanted]
-    for one in found:
-        ctx.widened.append(_widened(model, ctx, one, wanted[one.tensor.name]))
-    return len(found)
+    found = [one for one in strands(model, plan) if one.tensor.name in wanted]
+    return [_duplicated(model, ctx, one, wanted[one.tensor.name]) for one in found]
 
 
-def _widened(model: Model, ctx: PassContext, own: Strand, index: tuple[int, ...]) -> Widened:
-    from npuconv.passes._context import Widened
-
+def _duplicated(model: Model, ctx: PassContext, own: Strand, index: tuple[int, ...]) -> Duplicated:
     nodes = [*([] if own.made_by is None else [own.made_by]), *own.between, *own.readers]
     kept = [*(t for node in own.readers for t in node.outputs), *own.ends]
-    names, made = " + ".join(node.op for node in nodes), Widened(own, index)
+    names, made = " + ".join(node.op for node in nodes), Duplicated(own, index)
     with ctx.rewrite(model, nodes, names, _said(index), outputs=kept):
         for conv in own.makers:
-            repeat_rows(model, conv, index)
+            _repeat_rows(model, conv, index)
         for conv in own.readers:
-            share_columns(model, conv, index)
-        made.strand = _with_new_tensors(model, ctx, made)
+            _share_columns(model, conv, index)
+        made.strand = _with_new_tensors(model, made)
     return made
 
 
@@ -64,7 +81,7 @@ def _said(index: tuple[int, ...]) -> str:
     return f"{copies} more than {count} channels: copies of {several}"
 
 
-def _with_new_tensors(model: Model, ctx: PassContext, made: Widened) -> Strand:
+def _with_new_tensors(model: Model, made: Duplicated) -> Strand:
     """The strand whose tensors have as many channels as there are now."""
     from npuconv.plan.strands import Strand
 
@@ -72,14 +89,10 @@ def _with_new_tensors(model: Model, ctx: PassContext, made: Widened) -> Strand:
     first = _spread(model, made) if own.made_by is None else _grown(model, made, own.made_by)
     new = Strand(first, own.made_by, own.between, own.readers, [first.name])
     new.tensors += [_grown(model, made, node).name for node in own.between]
-    for name in new.tensors:
-        own_channels = ctx.channels.get(made.old[name])
-        channels = made.index if own_channels is None else [own_channels[k] for k in made.index]
-        ctx.channels[name] = tuple(channels)
     return new
 
 
-def _spread(model: Model, made: Widened) -> Tensor:
+def _spread(model: Model, made: Duplicated) -> Tensor:
     """What the host makes, with copies of some channels, and something added to each."""
     import numpy as np
 
@@ -103,7 +116,7 @@ def _spread(model: Model, made: Widened) -> Tensor:
     return new
 
 
-def _grown(model: Model, made: Widened, node: Node) -> Tensor:
+def _grown(model: Model, made: Duplicated, node: Node) -> Tensor:
     """What a node of the device makes now; the host goes on with the mean, if it reads it."""
     from npuconv.model import edit
 
@@ -122,7 +135,7 @@ def _grown(model: Model, made: Widened, node: Node) -> Tensor:
     return new
 
 
-def _mean(model: Model, made: Widened, node: Node, new: Tensor, old: Tensor) -> Tensor:
+def _mean(model: Model, made: Duplicated, node: Node, new: Tensor, old: Tensor) -> Tensor:
     """One channel for each that there was: the mean of its copies."""
     from npuconv.model import edit
 
@@ -183,3 +196,39 @@ def _let_read(nodes: list[Node], old: Tensor, new: Tensor) -> None:
     for node in nodes:
         if node.inputs[0] is old:
             edit.set_input(node, 0, new)
+
+
+def _repeat_rows(model: Model, conv: Node, index: Sequence[int]) -> None:
+    """Let a convolution make these of its channels: one with many groups reads them, too."""
+    from npuconv.model import query
+    from npuconv.plan.strands import parameters
+
+    weight, bias = parameters(conv)
+    rows = list(index)
+    if int(query.attribute(conv, "group", 1)) > 1:
+        conv.attrs["group"] = len(rows)
+    _write(model, conv, weight[rows], bias[rows])
+
+
+def _share_columns(model: Model, conv: Node, index: Sequence[int]) -> None:
+    """Let a convolution of one group read these channels, copies with a share of the weights."""
+    import numpy as np
+
+    from npuconv.plan.strands import parameters
+
+    weight, bias = parameters(conv)
+    columns = list(index)
+    times = np.bincount(columns, minlength=weight.shape[1])
+    along = (1, -1, *[1] * (weight.ndim - 2))
+    _write(model, conv, weight[:, columns] / times[columns].reshape(along), bias)
+
+
+def _write(model: Model, conv: Node, weight: np.ndarray, bias: np.ndarray) -> None:
+    import numpy as np
+
+    from npuconv.model import edit, query
+
+    stem, dtype = conv.inputs[1].name, conv.inputs[1].dtype
+    edit.set_input(conv, 1, edit.constant(model, f"{stem}/again", np.asarray(weight, dtype)))
+    if query.input_of(conv, 2) is not None or bias.any():
+        edit.set_input(conv, 2, edit.constant(model, f"{stem}/bias", np.asarray(bias, dtype)))

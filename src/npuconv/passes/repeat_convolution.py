@@ -2,22 +2,49 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from npuconv.model import query
 from npuconv.passes import Phase, model_pass
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
-    from npuconv.passes._context import PassContext, Repeat
+    from npuconv.passes._context import PassContext
     from npuconv.plan import Plan
 
     Moved = dict[tuple[str, int], list[tuple[Tensor, Tensor]]]  # inputs and what is added to them
 
 
-@model_pass(Phase.REPEAT)
-def repeat_convolution(model: Model, ctx: PassContext) -> int:
+@dataclass
+class Repeated:
+    """A layer that runs several times.
+
+    Attributes:
+        node: name of the convolution it was.
+        source: the tensor it read.
+        output: the tensor that the convolution made.
+        result: the tensor that the layer made, and that the mean makes now.
+        shifts: constants that are added to the inputs of the copies, of value 0 and of the
+            rank of the input; empty where the device makes the input.
+        copies: names of new nodes and of what they make, and whether it is the convolution.
+    """
+
+    node: str
+    source: str
+    output: str
+    result: str
+    shifts: list[Tensor] = field(default_factory=list)
+    copies: list[tuple[str, str, bool]] = field(default_factory=list)
+
+
+@model_pass(Phase.OVERSAMPLE)
+def repeat_convolution(
+    model: Model, ctx: PassContext, plan: Plan, counts: Mapping[str, int]
+) -> list[Repeated]:
     """Run a convolution several times and take the mean, where precision is bought.
 
     The device knows int8 and nothing finer, but it may run a convolution twice. With
@@ -31,19 +58,16 @@ def repeat_convolution(model: Model, ctx: PassContext) -> int:
     with its convolution. A tensor that the device itself has made cannot be moved: there
     the copies differ in weights and output only.
     """
-    counts, ctx.copies = ctx.copies, {}
-    if ctx.plan is None or not counts:
-        return 0
-    inside = _stays_inside(model, ctx.plan, counts)
+    inside = _stays_inside(model, plan, counts)
     moved: Moved = {}
-    wanted = [conv for conv in ctx.plan.device if counts.get(conv.name, 1) > 1]
-    for conv in wanted:
+    found = []
+    for conv in [conv for conv in plan.device if counts.get(conv.name, 1) > 1]:
         free = conv.inputs[0].name not in inside
-        _repeat(model, ctx, conv, counts[conv.name], moved if free else None)
-    return len(wanted)
+        found.append(_repeat(model, ctx, plan, conv, counts[conv.name], moved if free else None))
+    return found
 
 
-def _stays_inside(model: Model, plan: Plan, counts: dict[str, int]) -> set[str]:
+def _stays_inside(model: Model, plan: Plan, counts: Mapping[str, int]) -> set[str]:
     """Tensors that the device makes and the host does not, once means are taken."""
     from npuconv.plan import data_inputs
 
@@ -59,19 +83,19 @@ def _stays_inside(model: Model, plan: Plan, counts: dict[str, int]) -> set[str]:
     return inside
 
 
-def _belongs_to_repeated(node: Node, plan: Plan, counts: dict[str, int]) -> bool:
+def _belongs_to_repeated(node: Node, plan: Plan, counts: Mapping[str, int]) -> bool:
     maker = query.producer(node.inputs[0])
     return maker is not None and plan.on_device(maker) and counts.get(maker.name, 1) > 1
 
 
-def _repeat(model: Model, ctx: PassContext, conv: Node, count: int, moved: Moved | None) -> None:
+def _repeat(
+    model: Model, ctx: PassContext, plan: Plan, conv: Node, count: int, moved: Moved | None
+) -> Repeated:
     from npuconv.model import edit
-    from npuconv.passes._context import Repeat
 
-    assert ctx.plan is not None
-    chain, source = _chain(model, ctx.plan, conv), conv.inputs[0]
+    chain, source = _chain(model, plan, conv), conv.inputs[0]
     result = chain[-1].outputs[0]
-    found = Repeat(conv.name, source.name, conv.outputs[0].name, result.name)
+    found = Repeated(conv.name, source.name, conv.outputs[0].name, result.name)
     before = " + ".join(node.op for node in chain)
     with ctx.rewrite(
         model, chain, before, f"the mean of {count} of it, each rounded otherwise", outputs=[result]
@@ -83,7 +107,7 @@ def _repeat(model: Model, ctx: PassContext, conv: Node, count: int, moved: Moved
             inputs, found.shifts = [t for t, _ in pairs], [shift for _, shift in pairs]
         made = [_copy(model, chain, own, number, found) for number, own in enumerate(inputs, 1)]
         edit.hand_over(_mean(model, conv, made), result)
-    ctx.repeats.append(found)
+    return found
 
 
 def _chain(model: Model, plan: Plan, conv: Node) -> list[Node]:
@@ -119,7 +143,7 @@ def _moved(
     return known[key]
 
 
-def _copy(model: Model, chain: list[Node], source: Tensor, number: int, found: Repeat) -> Tensor:
+def _copy(model: Model, chain: list[Node], source: Tensor, number: int, found: Repeated) -> Tensor:
     """One copy of the layer; its last result."""
     from npuconv.model import edit
 

@@ -6,8 +6,9 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from npuconv.pipeline.ranges.trials import first_convolution, run_trials
 from npuconv.pipeline.selection import wanted
+from npuconv.pipeline.trials import run_trials
+from npuconv.quantize.calibrate import first_convolution
 from npuconv.rules import _engine
 from npuconv.rules._context import RuleContext
 from npuconv.rules._seen import Measured, Seen, Shown
@@ -15,10 +16,10 @@ from npuconv.rules._seen import Measured, Seen, Shown
 if TYPE_CHECKING:
     import onnx
 
+    from npuconv.arithmetic.statistics import Statistics
     from npuconv.diagnostics import Finding
     from npuconv.pipeline.legalize import Legalized
-    from npuconv.quant.encoding import Encoding
-    from npuconv.quant.statistics import Statistics
+    from npuconv.quantize.state import QuantState
     from npuconv.report.schema import Accuracy
     from npuconv.samples import Samples
 
@@ -28,7 +29,7 @@ def judge(
     proto: onnx.ModelProto,
     samples: Samples,
     statistics: Mapping[str, Statistics],
-    encodings: Mapping[str, Encoding],
+    state: QuantState,
 ) -> None:
     """Add what the samples have shown to the findings.
 
@@ -37,7 +38,7 @@ def judge(
         proto: the same model.
         samples: those it was calibrated on.
         statistics: of the float pass.
-        encodings: of all int8 tensors.
+        state: how every tensor and weight is quantized.
 
     Raises:
         InternalError: a bug in a rule.
@@ -50,11 +51,11 @@ def judge(
     seen = Seen(
         plan=work.plan,
         statistics=statistics,
-        encodings=encodings,
+        encodings=state.encodings,
         samples=len(samples),
         synthetic=samples.synthetic,
         expected=work.ctx.expected,
-        rounded=work.ctx.rounded,
+        rounded=state.weights,
         first=first,
         trials=trials,
     )

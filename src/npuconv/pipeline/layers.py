@@ -11,6 +11,7 @@ from npuconv.pipeline.accuracy.stored import Layer as StoredLayer
 if TYPE_CHECKING:
     from npuconv.model.types import Node, Tensor
     from npuconv.pipeline.legalize import Legalized
+    from npuconv.quantize.oversampling import Oversampled
 
 
 class Layer(NamedTuple):
@@ -49,23 +50,30 @@ def _result(work: Legalized, conv: Node) -> Tensor:
     return found
 
 
-def stored(work: Legalized, layers: list[Layer]) -> list[StoredLayer]:
-    """Where the layers' results are in the converted model, in the order of the layers."""
-    ctx = work.ctx
-    times = {one.node: sum(conv for _, _, conv in one.copies) for one in ctx.repeats}
+def stored(work: Legalized, layers: list[Layer], made_again: Oversampled) -> list[StoredLayer]:
+    """Return where the layers' results are in the converted model, in the order of the layers.
+
+    Args:
+        work: what was converted.
+        layers: of the float model.
+        made_again: layers and channels that are made several times.
+    """
+    ctx, encodings = work.ctx, made_again.state.encodings
+    times = {one.node: sum(conv for _, _, conv in one.copies) for one in made_again.repeated}
+    channels = {t: one.index for one in made_again.duplicated for t in one.strand.tensors}
     made = {t.name: t for node in work.model.nodes() for t in node.outputs}
     last = {name for name, t in made.items() if nhwc.holds_channels_last(t)}
-    several = {old: new for one in ctx.widened for new, old in one.old.items()}
+    several = {old: new for one in made_again.duplicated for new, old in one.old.items()}
     found = [
         StoredLayer(
             name=shown,
             tensor=tensor,
             stored=ctx.stored[own],
-            scale=ctx.encodings[own].scales,
-            zero_point=ctx.encodings[own].zeros,
-            note=ctx.notes.get(label, "") or _copied(ctx.channels.get(own, ()), tensor in several),
+            scale=encodings[own].scales,
+            zero_point=encodings[own].zeros,
+            note=ctx.notes.get(label, "") or _copied(channels.get(own, ())),
             channels_last=ctx.stored[own] in last,
-            channels=ctx.channels.get(own, ()),
+            channels=channels.get(own, ()),
         )
         for shown, label, tensor, _ in layers
         if (own := several.get(tensor, tensor)) in ctx.stored
@@ -76,7 +84,7 @@ def stored(work: Legalized, layers: list[Layer]) -> list[StoredLayer]:
             stored=layer.tensor,  # the mean of the copies, which the host takes in float
             scale=1.0,
             note=f"the mean of {times[layer.node]} copies",
-            channels=ctx.channels.get(layer.tensor, ()),
+            channels=channels.get(layer.tensor, ()),
         )
         for layer in layers
         if layer.node in times
@@ -85,7 +93,7 @@ def stored(work: Legalized, layers: list[Layer]) -> list[StoredLayer]:
     return sorted(found, key=lambda one: order[one.name])
 
 
-def _copied(channels: tuple[int, ...], is_more: bool) -> str:
+def _copied(channels: tuple[int, ...]) -> str:
     count = len(channels) - len(set(channels))
-    how = "so that they are finer" if is_more else "in place of idle ones"
-    return f"{count} channels are made again {how}" if count else ""
+    what = "1 channel is" if count == 1 else f"{count} channels are"
+    return f"{what} duplicated, so that steps are finer" if count else ""

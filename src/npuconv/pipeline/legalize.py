@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
     from npuconv.baseline import Key
     from npuconv.model.core import Model
-    from npuconv.quant.grid import Grid
     from npuconv.report.schema import Device, NodeInfo, Planned, TensorSpec
 
 
@@ -48,8 +48,6 @@ class Legalized:
     blocked: set[str] = field(default_factory=set)  # names of nodes kept off the device
     kept: dict[str, str] = field(default_factory=dict)  # labels kept float, and by what
     plan: Plan = field(default_factory=Plan)
-    grids: dict[str, Grid] = field(default_factory=dict)  # of tensors, before they were moved
-    half_used: frozenset[str] = frozenset()  # tensors whose lower levels only the host can free
     needs: list[Need] = field(default_factory=list)
     before: planned.Source = field(default_factory=planned.Source)
     planned: tuple[Planned, ...] = ()
@@ -57,6 +55,13 @@ class Legalized:
     device: Device | None = None
     timings: list[tuple[str, float]] = field(default_factory=list)
     sheets: dict[Hashable, Sheet] = field(default_factory=dict)  # what the rules have measured
+
+    @contextlib.contextmanager
+    def timed(self, stage: str) -> Iterator[None]:
+        """Note the seconds of a stage."""
+        start = time.perf_counter()
+        yield
+        self.timings.append((stage, time.perf_counter() - start))
 
 
 @dataclass(frozen=True)

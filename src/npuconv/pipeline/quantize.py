@@ -3,33 +3,47 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import onnx
 
 from npuconv import emit, executor
-from npuconv.errors import InternalError, ModelError
+from npuconv.calibration.workers import one_thread_each
+from npuconv.errors import InternalError, ModelError, UsageError
 from npuconv.model import save
 from npuconv.passes import Phase, _manager
+from npuconv.pipeline import kept as keep_float
 from npuconv.pipeline import warned
 from npuconv.pipeline.accuracy import comparison, matching
+from npuconv.pipeline.accuracy.stored import Layer
 from npuconv.pipeline.calibrated import judge, judge_result
-from npuconv.pipeline.host import aligning, padding
 from npuconv.pipeline.inputs import sample_inputs
-from npuconv.pipeline.layers import Layer, layers_of, stored
-from npuconv.pipeline.precision.budget import buy
-from npuconv.pipeline.precision.reuse import reuse
-from npuconv.pipeline.ranges import calibrate, tune
+from npuconv.pipeline.layers import layers_of, stored
 from npuconv.pipeline.reporting.assemble import describe
+from npuconv.pipeline.reporting.budget_rows import budget_report, renew_needs
 from npuconv.pipeline.reporting.quantized import tensor_rows, weight_rows, with_shares
+from npuconv.plan import Plan, make_plan
+from npuconv.quantize import sensitivity
+from npuconv.quantize.budget import spend_budget
+from npuconv.quantize.calibrate import Progress, calibrate
+from npuconv.quantize.fake_quant import quant_points
+from npuconv.quantize.host_padding import pad_between_layers
+from npuconv.quantize.host_prep import prepare_host
+from npuconv.quantize.output_error import logits
+from npuconv.quantize.oversampling import Oversampled
+from npuconv.quantize.ranges import choose_encodings
+from npuconv.quantize.rounding import round_weights
+from npuconv.quantize.settings import BUDGET, SENSITIVITY
+from npuconv.quantize.state import DeviceGraph, QuantState
 from npuconv.report import schema
 from npuconv.samples import Samples, open_samples
+from npuconv.samples.feeds import spread
 
 if TYPE_CHECKING:
+    from npuconv.model.core import Model
     from npuconv.pipeline.legalize import Legalized
-    from npuconv.pipeline.ranges.calibrate import Calibrated, Progress
     from npuconv.samples import Feed, Source
 
 HELD_OUT_SHARE, HELD_OUT_MAX = 8, 8  # one sample in eight, eight at most, stay out
@@ -60,7 +74,8 @@ def quantize(work: Legalized, source: Source, progress: Progress) -> Quantized:
     """
     form = emit.get(work.options.format)
     if form.calibrates:
-        return _with_samples(work, form, source, progress)
+        with one_thread_each():
+            return _with_samples(work, form, source, progress)
     before = save.to_proto(work.model)
     _run(work, form)
     proto = save.to_proto(work.model, _metadata(work))
@@ -76,33 +91,47 @@ def quantize(work: Legalized, source: Source, progress: Progress) -> Quantized:
 def _with_samples(
     work: Legalized, form: emit.Format, source: Source, progress: Progress
 ) -> Quantized:
+    """Quantize with activations: every step in its order, each from values to values."""
     float_proto = save.to_proto(work.model)
-    samples, assumed = _open(work, float_proto, source)
+    samples, assumed = open_calibration(work, float_proto, source)
     if samples.synthetic:
         progress("synthetic", 0, len(samples))  # before anything else is said
     used, kept = _split(samples)
-    on_grids = aligning.grids(work, used)  # what the host pads is aligned after that
-    if padding.pad(work, float_proto, used, on_grids) | aligning.align(work, on_grids):
+    held_out, without = (kept or samples)[:HELD_OUT_MAX], work.options.without
+    with work.timed("host preparation"):
+        graph, grids = prepare_host(device_graph(work), used, without)
+    if _settle(work, graph):
         float_proto = save.to_proto(work.model)
-    judges = (kept or samples)[:HELD_OUT_MAX]
-    found = calibrate.calibrate(work, float_proto, used, kept, progress)
-    before = found.proto
-    found = reuse(work, found, used, kept)
-    float_proto = found.proto
-    work.ctx.rounded.update(found.chosen.rounded)
-    judge(work, float_proto, used, found.stats, found.encodings.by_tensor)
-    tensors, layers = tensor_rows(work.plan, found), layers_of(work)
-    weights = weight_rows(work, found)
-    found, budget = buy(work, float_proto, found, used, _deciding(work, used, kept, judges))
-    costs = tune.measure_shares(work, save.to_proto(work.model), found, used)
-    if budget is not None:
-        describe(work)
-    _hand_over(work, found)
+    with work.timed("calibrate"):
+        seen = calibrate(graph, float_proto, used, progress)
+    with work.timed("choose ranges"):
+        state = choose_encodings(graph, seen, grids, without)
+    with work.timed("host padding"):
+        graph, seen, state = pad_between_layers(graph, seen, state, float_proto, used, without)
+    if _settle(work, graph):
+        float_proto = save.to_proto(work.model)
+    with work.timed("round weights"):
+        state = round_weights(graph, seen.hessians, state, without)
+    judge(work, float_proto, used, seen.statistics, state)
+    tensors, layers = tensor_rows(work.plan, state, seen.statistics), layers_of(work)
+    weights = weight_rows(work, state)
+    made, budget = Oversampled(graph, state), None
+    if work.options.min_sqnr is not None or work.options.max_extra_macs:
+        with work.timed("budget"):
+            _check_target(work)
+            spent = spend_budget(graph, state, seen.hessians, used, _evaluation(used, kept))
+        made, budget = spent.oversampled, budget_report(work, spent)
+        _settle(work, made.graph)
+        renew_needs(work)
+    with work.timed("sensitivity"):
+        shares = _sensitivity(made, used)
+    _hand_over(work, made.state)
     _run(work, form)
     proto = save.to_proto(work.model, _metadata(work))
-    measured, rows, broken = _compare(work, before, proto, judges, kept is not None, layers)
+    ends = stored(work, layers, made)
+    measured, rows, broken = _compare(work, float_proto, proto, held_out, kept is not None, ends)
     judge_result(work, measured, broken)
-    proto.metadata_props.add(key=matching.KEY, value=matching.record(stored(work, layers)))
+    proto.metadata_props.add(key=matching.KEY, value=matching.record(ends))
     report = schema.Quantization(
         format=form.name,
         method=work.options.method,
@@ -110,33 +139,73 @@ def _with_samples(
         source=samples.description,
         synthetic=samples.synthetic,
         tensors=tensors,
-        layers=with_shares(rows, layers, costs, found.chosen.labels, weights),
+        layers=with_shares(rows, layers, shares, state.roundings, weights),
         budget=budget,
     )
     warnings = warned.nothing_left(work) or warned.about_samples(
         samples, assumed, measured, kept is not None
     )
-    return Quantized(proto, report, measured, (*warnings, *warned.still_float(work), *found.notes))
+    return Quantized(proto, report, measured, (*warnings, *warned.still_float(work), *seen.notes))
 
 
-def _deciding(
-    work: Legalized, used: Samples, kept: Samples | None, judges: Samples
-) -> Sequence[Feed]:
-    """What a budget is spent on: a goal is for samples kept apart, else more of them tell more."""
-    return list(judges) if work.options.min_sqnr is not None else calibrate.jury(used, kept)
+def device_graph(work: Legalized) -> DeviceGraph:
+    """Return the model as the steps of quantization take it."""
+
+    def plan(model: Model) -> Plan:
+        names = keep_float.names(model, work.kept)
+        return make_plan(model, work.target, work.blocked, kept=names)
+
+    return DeviceGraph(work.model, work.plan, work.target, work.options, work.ctx, plan)
 
 
-def _hand_over(work: Legalized, found: Calibrated) -> None:
-    """Tell the passes how tensors are stored."""
-    encodings = found.encodings.by_tensor
-    work.ctx.encodings = dict(encodings)
+def _settle(work: Legalized, graph: DeviceGraph) -> bool:
+    """Take over the plan of a graph; return whether it was changed."""
+    changed = graph.plan is not work.plan
+    if changed:
+        work.plan = graph.plan
+        describe(work)
+    return changed
+
+
+def _check_target(work: Legalized) -> None:
+    if work.target.weights.granularity == "tensor":
+        raise UsageError(
+            f"target {work.target.name} has one scale for all weights of a layer: "
+            "running a layer several times is not supported there",
+            hint="leave out --min-sqnr and --max-extra-macs",
+        )
+
+
+def _evaluation(used: Samples, kept: Samples | None) -> list[Feed]:
+    """Return the held-out samples, and some of those calibrated with where they are few."""
+    found = list((kept or used)[: BUDGET.evaluation_samples])
+    more = BUDGET.evaluation_samples - len(found) if kept else 0
+    return [*found, *(used[k] for k in (spread(len(used), more) if more > 0 else ()))]
+
+
+def _sensitivity(made: Oversampled, used: Samples) -> dict[str, float]:
+    """Return what every layer adds to the error of the outputs; nothing where that is unknown."""
+    points = quant_points(made.graph, made.state)
+    ends = logits(made.graph.proto())
+    found = sensitivity.measure(ends, points, made.state, used, SENSITIVITY.probes)
+    copies = {name: one.node for one in made.repeated for name, _, is_conv in one.copies if is_conv}
+    return {} if found is None else sensitivity.layer_shares(points, found, copies)
+
+
+def _hand_over(work: Legalized, state: QuantState) -> None:
+    """Tell the passes how tensors and weights are stored."""
+    encodings = state.encodings
+    work.ctx.encodings, work.ctx.rounded = dict(encodings), dict(state.weights)
     work.ctx.ends = {
         conv.name: (encodings[conv.inputs[0].name], encodings[conv.outputs[0].name])
         for conv in work.plan.device
     }
 
 
-def _open(work: Legalized, proto: onnx.ModelProto, source: Source) -> tuple[Samples, str]:
+def open_calibration(
+    work: Legalized, proto: onnx.ModelProto, source: Source
+) -> tuple[Samples, str]:
+    """Return the samples, and what was assumed to make them up."""
     specs, assumed = sample_inputs(work.model, proto, source)
     options = work.options
     samples = open_samples(
@@ -176,7 +245,7 @@ def _compare(
     """How far outputs and layers are off, and the outputs that only int8 makes not finite."""
     start = time.perf_counter()
     try:
-        both = comparison.Comparison(float_proto, proto, work.model.scales, stored(work, layers))
+        both = comparison.Comparison(float_proto, proto, work.model.scales, layers)
         found, rows = both.end_to_end(samples, held_out=held_out), both.per_layer(samples[0])
     except executor.RuntimeRefusedError as error:
         _blame_source(float_proto, work.model.name, samples[0])

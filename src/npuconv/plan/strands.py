@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from npuconv.model import query
 
 if TYPE_CHECKING:
@@ -12,6 +15,7 @@ if TYPE_CHECKING:
     from npuconv.model.types import Node, Tensor
     from npuconv.plan.placement import Plan
 
+Doubles = NDArray[np.float64]
 _APART = ("Relu", "Clip", "MaxPool", "Pad")  # carried operators that treat channels alike
 
 
@@ -37,12 +41,6 @@ class Strand:
     ends: list[Tensor] = field(default_factory=list)
 
     @property
-    def maker(self) -> Node:
-        """The convolution that makes the channels, where one does."""
-        assert self.made_by is not None, "the host makes them"
-        return self.made_by
-
-    @property
     def makers(self) -> list[Node]:
         """Convolutions that have a row for every channel: all but the readers."""
         first = [] if self.made_by is None else [self.made_by]
@@ -55,20 +53,12 @@ def is_depthwise(conv: Node) -> bool:
     return weight is not None and 1 < len(weight) == int(query.attribute(conv, "group", 1))
 
 
-def strand(model: Model, plan: Plan, maker: Node) -> Strand | None:
-    """The channels of a convolution, up to where they are mixed.
-
-    Args:
-        model: the legal float model.
-        plan: where every node runs.
-        maker: a convolution of the device.
-
-    Returns:
-        None where another operator than those of the device, and what carries its integers,
-        sees one of the tensors, or where weights are not constant.
-    """
-    found = _followed(model, plan, maker.outputs[0], maker) if _is_plain(maker) else None
-    return None if found is None or found.ends else found
+def parameters(conv: Node) -> tuple[Doubles, Doubles]:
+    """Return weights and bias of a convolution, the bias 0 where it has none, float64."""
+    weight, bias = query.constant_input(conv, 1), query.constant_input(conv, 2)
+    assert weight is not None, "convolutions of a strand have constant weights"
+    own = np.zeros(len(weight)) if bias is None else bias.astype(np.float64)
+    return weight.astype(np.float64), own
 
 
 def strands(model: Model, plan: Plan) -> list[Strand]:

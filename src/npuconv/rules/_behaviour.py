@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from npuconv.quant.statistics import Statistics
+from npuconv.arithmetic.statistics import Statistics
 
 _TINY = 1e-9
 

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from npuconv.model import query
 
 if TYPE_CHECKING:
+    from npuconv.arithmetic.encoding import Encoding
+    from npuconv.arithmetic.statistics import Statistics
     from npuconv.model.types import Tensor
-    from npuconv.quant.encoding import Encoding
-    from npuconv.quant.statistics import Statistics
     from npuconv.rules._seen import Seen
 
 LOWEST, HIGHEST = -128, 127

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
+    from npuconv.arithmetic.encoding import Encoding
+    from npuconv.arithmetic.layer import Rounded
+    from npuconv.arithmetic.statistics import Statistics
     from npuconv.model.types import Node
     from npuconv.plan import Plan
-    from npuconv.quant.encoding import Encoding
-    from npuconv.quant.layer import Rounded
-    from npuconv.quant.statistics import Statistics
     from npuconv.rules._behaviour import Behaviour
     from npuconv.rules._normalizations import Normalization
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from npuconv.quant.statistics import Statistics
+from npuconv.arithmetic.statistics import Statistics
 
 WRONG = 1.5  # loss of a layer: its spread is 3.4 times what it should be, or its means 0.6 off
 _WEIGHT = 4.0  # of an offset of one standard deviation beside a spread e times too large

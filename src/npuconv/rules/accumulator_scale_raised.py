@@ -67,7 +67,7 @@ def accumulator_scale_raised(model: Model, ctx: RuleContext) -> Iterator[Violati
 
 
 def _raised(conv: Node, seen: Seen, *, per_tensor: bool) -> tuple[int, int]:
-    from npuconv.quant.layer import encode_layer
+    from npuconv.arithmetic.layer import encode_layer
 
     weight, bias = query.constant_input(conv, 1), query.constant_input(conv, 2)
     ends = [seen.encodings.get(t.name) for t in (conv.inputs[0], conv.outputs[0])]

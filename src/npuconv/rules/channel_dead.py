@@ -11,9 +11,9 @@ from npuconv.rules import Example, Violation
 from npuconv.rules._calibrated import calibrated_rule
 
 if TYPE_CHECKING:
+    from npuconv.arithmetic.statistics import Statistics
     from npuconv.model.core import Model
     from npuconv.model.types import Node
-    from npuconv.quant.statistics import Statistics
     from npuconv.rules._seen import Seen
 
 MANY = 0.5  # of the channels; below, training may have switched them off

@@ -9,12 +9,12 @@ import onnx
 import pytest
 
 from builders import Net, images
+from npuconv.arithmetic.qparams import quantize
 from npuconv.errors import ModelError
 from npuconv.executor import RuntimeRefusedError
 from npuconv.pipeline.accuracy.comparison import Comparison
 from npuconv.pipeline.accuracy.measured import Stats
 from npuconv.pipeline.accuracy.stored import Layer, exact, numbers
-from npuconv.quant.qparams import quantize
 from npuconv.samples import Samples
 
 X = (1, 4, 4, 4)
@@ -150,7 +150,7 @@ def test_scales_and_zero_points_of_channels():
 
 
 def test_channels_that_are_stored_several_times():
-    """Their mean is compared with the one that the float model has; an idle one with nothing."""
+    """Their mean is compared with the one of the float model; what is not stored with nothing."""
     values = np.arange(2 * 4 * 3, dtype=np.int8).reshape(2, 4, 3)
     layer = Layer("a", "y", "q", 2.0, channels=(0, 2, 2, 0))
     wanted = np.stack([values[:, [0, 3]].mean(axis=1), values[:, [1, 2]].mean(axis=1)], axis=1)

@@ -14,11 +14,11 @@ import npuconv
 from builders import Net, digits, images
 from int8_layers import needs_exact_runtime, random_case
 from int8_pairs import float_model, integer_model, samples
+from npuconv.arithmetic.device import Layer, accumulate, convolve
+from npuconv.arithmetic.requantize import by_float, by_shift
 from npuconv.errors import CalibrationError, ModelError, OutputError, TargetError, UsageError
 from npuconv.pipeline.vectors.device_layers import device_layers
 from npuconv.pipeline.vectors.write import vectors
-from npuconv.quant.device import Layer, accumulate, convolve
-from npuconv.quant.requantize import by_float, by_shift
 from npuconv.target import Target
 
 DATA = {"x": samples()}

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import helper
 
 from npuconv import executor
+from npuconv.arithmetic.qparams import dequantize, quantize
 from npuconv.emulate import as_float
 from npuconv.model import store
 from npuconv.pipeline.accuracy.classes import class_axes
@@ -20,7 +20,6 @@ from npuconv.pipeline.accuracy.parts import parts_of
 from npuconv.pipeline.accuracy.stored import Layer, exact, numbers
 from npuconv.pipeline.reporting.accuracy_rows import summed_up
 from npuconv.pipeline.reporting.assemble import rounded
-from npuconv.quant.qparams import dequantize, quantize
 from npuconv.report import schema
 
 if TYPE_CHECKING:
@@ -58,20 +57,21 @@ class Comparison:
         made = {o for n in int8_model.graph.node for o in n.output}
         self.layers = [layer for layer in layers if layer.stored in made]
         self.broken: tuple[str, ...] = ()
-        self._models = float_model, int8_model
         self._scales = dict(scales or {})
         self._outputs = [o.name for o in float_model.graph.output]
         self._axes = class_axes(float_model)
         self._written = executor.Session(int8_model)
         # The same integers as floats are four times as many bytes.
-        self._as_it_is = store.has_stored(int8_model)
-        self._parts = {} if self._as_it_is else parts_of(float_model, int8_model)
+        as_it_is = store.has_stored(int8_model)
+        self._parts = {} if as_it_is else parts_of(float_model, int8_model)
         self._within = _unique(name for names in self._parts.values() for name in names)
-        watched = with_outputs(float_model, self._within) if self._within else float_model
-        self._before, self._after = executor.Session(watched), self._written
-        if not self._as_it_is:
-            self._after = executor.Session(as_float(int8_model, self._within))
-        self._inner: tuple[executor.Session, executor.Session] | None = None
+        self._tensors = _unique(layer.tensor for layer in self.layers)
+        self._stored_as = _unique(layer.stored for layer in self.layers)
+        watched = _unique((*self._within, *self._tensors))
+        self._before = executor.Session(executor.with_outputs(float_model, watched))
+        stored = _unique((*self._within, *self._stored_as))
+        seen = executor.with_outputs if as_it_is else as_float
+        self._after = executor.Session(seen(int8_model, stored))
 
     def end_to_end(self, samples: Samples, *, held_out: bool) -> schema.Accuracy:
         """Compare all outputs on all samples.
@@ -154,24 +154,12 @@ class Comparison:
         stats = [Stats() for _ in self.layers]
         if not self.layers:
             return stats
-        tensors = _unique(layer.tensor for layer in self.layers)
-        stored = _unique(layer.stored for layer in self.layers)
-        before, after = self._sessions(tensors, stored)
         for feed in feeds:
-            old, new = before.run(feed, tensors), after.run(self._stored(feed), stored)
+            old = self._before.run(feed, self._tensors)
+            new = self._after.run(self._stored(feed), self._stored_as)
             for layer, one in zip(self.layers, stats, strict=True):
                 one.update(exact(layer, old[layer.tensor]), numbers(layer, new[layer.stored]))
         return stats
-
-    def _sessions(
-        self, tensors: Sequence[str], stored: Sequence[str]
-    ) -> tuple[executor.Session, executor.Session]:
-        """Both models with what is inside of them as outputs."""
-        if self._inner is None:
-            before = executor.Session(with_outputs(self._models[0], tensors))
-            seen = with_outputs if self._as_it_is else as_float
-            self._inner = before, executor.Session(seen(self._models[1], stored))
-        return self._inner
 
     def _stored(self, feed: Feed) -> Feed:
         scales = self._scales
@@ -180,16 +168,6 @@ class Comparison:
     def _real(self, values: Mapping[str, Array]) -> dict[str, Array]:
         scales = self._scales
         return {n: dequantize(v, scales[n]) if n in scales else v for n, v in values.items()}
-
-
-def with_outputs(model: onnx.ModelProto, tensors: Iterable[str]) -> onnx.ModelProto:
-    """The model with these tensors as further outputs."""
-    watched = onnx.ModelProto()
-    watched.CopyFrom(model)
-    there = {o.name for o in model.graph.output}
-    extra = [name for name in tensors if name not in there]
-    watched.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in extra)
-    return watched
 
 
 def _unique(names: Iterable[str]) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from npuconv.quant.metrics import ErrorStats
+from npuconv.arithmetic.metrics import ErrorStats
 
 
 class Stats(ErrorStats):

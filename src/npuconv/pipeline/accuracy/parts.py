@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import onnx
 
-from npuconv.tuning.noise.ends import leaves
+from npuconv.quantize.output_error import leaves
 
 MOST = 16  # of an output; of what has more, such as every anchor by itself, nobody reads them
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from npuconv.arithmetic.qparams import dequantize
 from npuconv.errors import ModelError
-from npuconv.quant.qparams import dequantize
 
 Array = NDArray[Any]
 

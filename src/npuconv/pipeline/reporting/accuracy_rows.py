@@ -9,8 +9,8 @@ from npuconv.pipeline.reporting.assemble import rounded
 from npuconv.report import schema
 
 if TYPE_CHECKING:
+    from npuconv.arithmetic.metrics import ErrorStats
     from npuconv.pipeline.accuracy.measured import Measured
-    from npuconv.quant.metrics import ErrorStats
 
 
 def summed_up(found: Measured, count: int, held_out: bool) -> schema.Accuracy:

@@ -2,40 +2,41 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from npuconv.arithmetic.encoding import HIGHEST, LOWEST
+from npuconv.arithmetic.layer import folded
 from npuconv.model import query
-from npuconv.pipeline.reporting.assemble import rounded
-from npuconv.quant.encoding import HIGHEST, LOWEST
-from npuconv.quant.layer import folded
 from npuconv.report import schema
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from npuconv.arithmetic.encoding import Encoding
+    from npuconv.arithmetic.layer import Rounded
+    from npuconv.arithmetic.statistics import Statistics
     from npuconv.pipeline.layers import Layer
     from npuconv.pipeline.legalize import Legalized
-    from npuconv.pipeline.ranges.calibrate import Calibrated
     from npuconv.plan import Plan
-    from npuconv.quant.encoding import Encoding
-    from npuconv.quant.layer import Rounded
-    from npuconv.quant.statistics import Statistics
-    from npuconv.tuning.noise.sensitivity import Share
+    from npuconv.quantize.state import QuantState
 
 
-def tensor_rows(plan: Plan, found: Calibrated) -> tuple[schema.TensorQuant, ...]:
+def tensor_rows(
+    plan: Plan, state: QuantState, stats: Mapping[str, Statistics]
+) -> tuple[schema.TensorQuant, ...]:
     """The int8 tensors."""
     rows = []
     for group in plan.groups:
-        method = found.encodings.methods[group.name]
+        method = state.methods[group.name]
         for name in group.tensors:
-            seen = [found.stats[end] for end in group.ends]
+            seen = [stats[end] for end in group.ends]
             # What a Relu is to cut off is not lost by being cut off sooner.
-            own = found.stats.get(name) if name in group.ends else None
-            encoding = found.encodings.by_tensor[name]
+            own = stats.get(name) if name in group.ends else None
+            encoding = state.encodings[name]
             rows.append(_tensor_row(name, encoding, seen, own, method))
     return tuple(rows)
 
@@ -68,15 +69,15 @@ def _clipped(encoding: Encoding, stats: Statistics) -> float:
     return float(np.mean((stats.values < low) | (stats.values > high)))
 
 
-def weight_rows(work: Legalized, found: Calibrated) -> dict[str, schema.WeightQuant]:
+def weight_rows(work: Legalized, state: QuantState) -> dict[str, schema.WeightQuant]:
     """The weights of every layer by node name, while they still are float."""
     rows = {}
     for conv in work.plan.device:
         weight = query.constant_input(conv, 1)
         if weight is not None and weight.size:
-            source = found.encodings.by_tensor[conv.inputs[0].name]
+            source = state.encodings[conv.inputs[0].name]
             group = int(query.attribute(conv, "group", 1))
-            steps = _steps(weight, source, group, work.ctx.rounded.get(conv.name))
+            steps = _steps(weight, source, group, state.weights.get(conv.name))
             rows[conv.name] = _weight_row(weight, steps)
     return rows
 
@@ -116,27 +117,32 @@ def _decimal(value: np.float32) -> float:
 def with_shares(
     rows: Iterable[schema.LayerQuant],
     layers: Iterable[Layer],
-    shares: Mapping[str, Share],
-    labels: Mapping[str, str],
+    shares: Mapping[str, float],
+    roundings: Mapping[str, str],
     weights: Mapping[str, schema.WeightQuant],
 ) -> tuple[schema.LayerQuant, ...]:
-    """Layers with what their own rounding costs, and how their weights were rounded."""
-    nodes = {layer.shown: layer.node for layer in layers}
-    found = (_with_share(row, nodes.get(row.name, ""), shares, labels) for row in rows)
-    return tuple(
-        row.model_copy(update={"weights": weights.get(nodes.get(row.name, ""))}) for row in found
-    )
+    """Return layers with what their own rounding costs, and how their weights were rounded.
 
-
-def _with_share(
-    row: schema.LayerQuant, node: str, shares: Mapping[str, Share], labels: Mapping[str, str]
-) -> schema.LayerQuant:
-    share = shares.get(node)
-    alone = None if share is None else rounded(share.sqnr_db, 2)
-    return row.model_copy(
-        update={
-            "rounding": labels.get(node, ""),
-            "alone_db": alone,
-            "noise_share": None if share is None else round(share.noise, 4),
-        }
-    )
+    Args:
+        rows: of the report.
+        layers: of the float model.
+        shares: error power in the outputs over their own, by node name.
+        roundings: how the weights were rounded, by node name.
+        weights: rows of the report, by node name.
+    """
+    nodes, total = {layer.shown: layer.node for layer in layers}, sum(shares.values())
+    found = []
+    for row in rows:
+        node = nodes.get(row.name, "")
+        power = shares.get(node, 0.0)
+        found.append(
+            row.model_copy(
+                update={
+                    "rounding": roundings.get(node, ""),
+                    "weights": weights.get(node),
+                    "alone_db": round(-10 * math.log10(power), 2) if power > 0 else None,
+                    "noise_share": round(power / total, 4) if node in shares and total else None,
+                }
+            )
+        )
+    return tuple(found)

@@ -11,10 +11,10 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
+from npuconv.arithmetic import requantize
+from npuconv.arithmetic.device import Layer, convolve
 from npuconv.errors import ModelError
 from npuconv.model.geometry import SAME
-from npuconv.quant import requantize
-from npuconv.quant.device import Layer, convolve
 from npuconv.target.formats import Requantize
 
 Array = NDArray[Any]

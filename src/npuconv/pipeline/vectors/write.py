@@ -13,15 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from npuconv import executor, files
+from npuconv.arithmetic.qparams import quantize
 from npuconv.config import make_options
 from npuconv.errors import CalibrationError, ModelError, OutputError, TargetError, UsageError
-from npuconv.pipeline.accuracy.comparison import with_outputs
+from npuconv.executor import with_outputs
 from npuconv.pipeline.accuracy.matching import scales as boundary_scales
 from npuconv.pipeline.accuracy.pairs import Opened, choose_samples, open_model
 from npuconv.pipeline.kept import matches
 from npuconv.pipeline.vectors.device_layers import DeviceLayer, device_layers, shifts
 from npuconv.pipeline.vectors.files import file_names, npz
-from npuconv.quant.qparams import quantize
 from npuconv.target import Target
 
 if TYPE_CHECKING:

@@ -1,0 +1,191 @@
+"""What was seen of one tensor, channel by channel, in memory that samples do not grow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+POSITIONS = 1024  # positions of a tensor that are kept at most
+VALUES = 2**20  # values of a tensor that are kept at most, all channels together
+
+Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+class Kept(NamedTuple):
+    """Values of some samples: float32 [C, P], their numbers, and how many each has."""
+
+    values: Floats
+    numbers: Integers
+    widths: Integers
+
+
+@dataclass
+class Statistics:
+    """What was seen of one tensor, channel by channel.
+
+    Extremes and means are of everything seen. The values are of the same positions in
+    every channel, and each sample contributes alike: a sample's positions stand in an order
+    of which every beginning is spread over the tensor, and the more samples there are, the
+    shorter the beginning that stays. When even one position of each is too many, every
+    second sample stays, then every fourth. So what stays depends on how many samples there
+    are, not on how they were split into parts.
+
+    Attributes:
+        name: the tensor.
+        axis: its channel axis; None: one channel, everything together.
+        lows: float32 [C], exact minimum.
+        highs: float32 [C], exact maximum.
+        means: float64 [C], mean.
+        squares: float64 [C], mean of squares; of the values that are kept, where a model is run.
+        values: float32 [C, P], P at most ``capacity(C)``.
+        samples: how many were seen.
+        count: values seen per channel.
+        first: number of the first sample, for parts that are to be joined.
+        second_lows: float32 [C], the next to smallest of the minima of single runs, beyond all
+            values where there was one run; by default the minimum.
+        second_highs: float32 [C], the next to largest of their maxima, below all values where
+            there was one run; by default the maximum.
+        numbers: int64, the samples whose values are there; by default the first.
+        widths: int64, how many of the P positions each of them has; by default all.
+    """
+
+    name: str
+    axis: int | None
+    lows: Floats
+    highs: Floats
+    means: Doubles
+    squares: Doubles
+    values: Floats
+    samples: int
+    count: int
+    first: int = 0
+    second_lows: Floats = field(default_factory=lambda: np.zeros(0, np.float32))
+    second_highs: Floats = field(default_factory=lambda: np.zeros(0, np.float32))
+    numbers: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    widths: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def __post_init__(self) -> None:
+        """Values that are not divided among samples are of the first."""
+        if not self.second_highs.size:
+            self.second_lows, self.second_highs = self.lows, self.highs
+        if not self.numbers.size and self.values.size:
+            self.numbers = np.asarray([self.first], np.int64)
+            self.widths = np.asarray([self.values.shape[1]], np.int64)
+
+    @property
+    def channels(self) -> int:
+        """C."""
+        return int(self.lows.size)
+
+    @property
+    def kept(self) -> Kept:
+        """The values, and of which samples they are."""
+        return Kept(self.values, self.numbers, self.widths)
+
+    @property
+    def variances(self) -> Doubles:
+        """float64 [C], of everything seen."""
+        return np.maximum(self.squares - self.means**2, 0.0)
+
+    def merge(self, following: Statistics) -> Statistics:
+        """These samples and those that follow them.
+
+        Raises:
+            ValueError: another tensor, or samples that do not follow.
+        """
+        return join([self, following])
+
+
+def join(parts: Sequence[Statistics]) -> Statistics:
+    """Parts of adjacent samples together; exact, but for the last bit of the moments.
+
+    Args:
+        parts: in the order of their samples.
+
+    Raises:
+        ValueError: they are of different tensors, or not adjacent.
+    """
+    _check_adjacent(parts)
+    samples = sum(part.samples for part in parts)
+    count = sum(part.count for part in parts)
+    shares = [part.count / max(count, 1) for part in parts]
+    kept = thin([part.kept for part in parts], samples)
+    return Statistics(
+        name=parts[0].name,
+        axis=parts[0].axis,
+        lows=np.min([part.lows for part in parts], axis=0),
+        highs=np.max([part.highs for part in parts], axis=0),
+        second_lows=-_second([-p.lows for p in parts], [-p.second_lows for p in parts]),
+        second_highs=_second([p.highs for p in parts], [p.second_highs for p in parts]),
+        means=np.asarray(shares) @ [part.means for part in parts],
+        squares=np.asarray(shares) @ [part.squares for part in parts],
+        values=kept.values,
+        samples=samples,
+        count=count,
+        first=parts[0].first,
+        numbers=kept.numbers,
+        widths=kept.widths,
+    )
+
+
+def _second(largest: Sequence[Floats], seconds: Sequence[Floats]) -> Floats:
+    """Return the next to largest of parts of which the two largest are known."""
+    return np.asarray(np.sort([*largest, *seconds], axis=0)[-2], np.float32)
+
+
+def capacity(channels: int) -> int:
+    """Positions that are kept at most of a tensor with so many channels."""
+    return max(1, min(POSITIONS, VALUES // max(channels, 1)))
+
+
+def quota(channels: int, samples: int) -> int:
+    """Positions that are kept at most of one of so many samples."""
+    return max(1, capacity(channels) // max(samples, 1))
+
+
+def thin(blocks: Sequence[Kept], samples: int) -> Kept:
+    """What stays of the values of adjacent samples when there are so many in all."""
+    values = np.concatenate([block.values for block in blocks], axis=1)
+    numbers = np.concatenate([block.numbers for block in blocks])
+    widths = np.concatenate([block.widths for block in blocks])
+    step = _sample_step(capacity(len(values)), samples)
+    each = quota(len(values), -(-samples // step))
+    left = np.where(numbers % step == 0, np.minimum(widths, each), 0)
+    if np.array_equal(left, widths):
+        return Kept(values, numbers, widths)
+    place = np.arange(values.shape[1]) - np.repeat(np.cumsum(widths) - widths, widths)
+    return Kept(values[:, place < np.repeat(left, widths)], numbers[left > 0], left[left > 0])
+
+
+@cache
+def spread_order(length: int) -> Integers:
+    """0..length-1 so that every beginning is spread over the whole: bits in reverse order."""
+    bits = max(length - 1, 0).bit_length()
+    order = np.zeros(1, np.int64)
+    for _ in range(bits):
+        order = np.concatenate([2 * order, 2 * order + 1])
+    return order[order < length]
+
+
+def _check_adjacent(parts: Sequence[Statistics]) -> None:
+    for before, after in pairwise(parts):
+        same = (before.name, before.axis, before.channels) == (
+            after.name,
+            after.axis,
+            after.channels,
+        )
+        if not same or before.first + before.samples != after.first:
+            raise ValueError(f"tensor {before.name!r}: these parts do not belong together")
+
+
+def _sample_step(limit: int, samples: int) -> int:
+    """Every how many-th sample stays: powers of two, so that fewer are among more."""
+    return 1 << max((-(-samples // limit) - 1).bit_length(), 0)

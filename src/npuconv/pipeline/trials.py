@@ -1,0 +1,105 @@
+"""The float model run on a few samples under other normalizations than theirs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from npuconv.calibration.collect import collect
+from npuconv.calibration.runner import Runner
+from npuconv.errors import CalibrationError
+from npuconv.model import query
+from npuconv.rules._behaviour import Behaviour, behaviour, relative_bias
+from npuconv.rules._better import CANDIDATES, worth_trying
+from npuconv.rules._normalizations import Normalization, guess, image_axis
+from npuconv.rules._seen import Trials
+from npuconv.samples.feeds import spread
+
+if TYPE_CHECKING:
+    import onnx
+
+    from npuconv.arithmetic.statistics import Statistics
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node
+    from npuconv.samples import Feed, Samples
+
+FEW = 4
+
+
+def run_trials(
+    model: Model,
+    proto: onnx.ModelProto,
+    samples: Samples,
+    first: Node,
+    seen: Statistics | None = None,
+) -> Trials | None:
+    """How the model behaves on a few samples, as they are and normalized differently.
+
+    Args:
+        model: the legal float model.
+        proto: the same.
+        samples: those it was calibrated on.
+        first: the convolution that reads the input.
+        seen: what it put out, if that is known.
+
+    Returns:
+        None where the input is no image, where its range says nothing about how it was
+        normalized, or where the first layer is followed by a normalization of its own.
+    """
+    feeds = [samples[k] for k in spread(len(samples), FEW)]
+    name = _image(feeds)
+    if name is None or _normalized(first):
+        return None
+    axis = image_axis(feeds[0][name].shape)
+    given = guess(np.concatenate([feed[name].ravel() for feed in feeds]))
+    if axis is None or given is None:
+        return None
+    candidates = CANDIDATES[given]
+    if seen is not None:
+        candidates = worth_trying(given, relative_bias(seen, query.constant_input(first, 2)))
+    pixels = [given.undo(feed[name], axis) for feed in feeds]
+    found: dict[Normalization, Behaviour] = {}
+    tensors = {conv.outputs[0].name: 1 for conv in model.nodes("Conv")}
+    runner = Runner(proto, tensors, len(feeds))
+    for item in (given, *candidates) if candidates else ():
+        fed = [{**f, name: item.apply(p, axis)} for f, p in zip(feeds, pixels, strict=True)]
+        # Numbers of another size need not pass through the model.
+        with contextlib.suppress(CalibrationError):
+            found[item] = _behaviour(collect(proto, tensors, fed, runner=runner), first)
+    return Trials(given, found, _recreates(model, feeds[0][name].shape, axis))
+
+
+def _image(feeds: Sequence[Feed]) -> str | None:
+    """The input that is an image, if one alone is."""
+    names = [
+        name
+        for name, array in feeds[0].items()
+        if array.dtype.kind == "f" and image_axis(array.shape) is not None
+    ]
+    return names[0] if len(names) == 1 else None
+
+
+def _normalized(conv: Node) -> bool:
+    """Whether what a convolution puts out is normalized anew for every image."""
+    return any(reader.op == "InstanceNormalization" for reader in conv.outputs[0].outputs)
+
+
+def _behaviour(stats: Mapping[str, Statistics], first: Node) -> Behaviour:
+    bias = query.constant_input(first, 2)
+    seen = [one for one in stats.values() if one.values.size]  # nothing was found, as it may be
+    return behaviour(seen, stats[first.outputs[0].name], bias)
+
+
+def _recreates(model: Model, shape: tuple[int, ...], axis: int) -> bool:
+    """Whether an output is an image of as many colours, and as large or larger."""
+    dims = [query.shape(tensor) for tensor in model.graph.outputs]
+    return any(
+        d is not None
+        and len(d) == len(shape)
+        and d[axis] == shape[axis]
+        and all(not isinstance(n, int) or n >= m for n, m in zip(d[1:], shape[1:], strict=True))
+        for d in dims
+    )

@@ -1,0 +1,125 @@
+"""Calibration: what one float pass over the samples tells of tensors and convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from npuconv.calibration import blocks
+from npuconv.errors import CalibrationError
+from npuconv.model import query
+from npuconv.quantize import hessian as hessians_of
+from npuconv.quantize.fake_quant import stored_output
+from npuconv.quantize.scale_constraints import shared_channels
+from npuconv.quantize.settings import HESSIAN
+
+if TYPE_CHECKING:
+    import onnx
+
+    from npuconv.arithmetic.statistics import Statistics
+    from npuconv.calibration.cache import Cache
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node, Tensor
+    from npuconv.quantize.hessian import Hessian
+    from npuconv.quantize.state import DeviceGraph
+    from npuconv.samples import Samples
+
+Progress = Callable[[str, int, int], None]  # stage, done, total
+_MADE_UP = "these inputs were made up, which not every model takes; give some with --calibration"
+# What may stand between an input and its first convolution.
+_PASSING = {"Transpose", "Pad", "Cast", "Add", "Sub", "Mul", "Div", "Reshape", "Identity"}
+_PASSING |= {"Slice", "Squeeze", "Unsqueeze", "Relu", "Clip"}
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What the samples have shown.
+
+    Attributes:
+        statistics: of the ends of every group, and of what some convolutions put out.
+        hessians: of every convolution with constant weights, by node name.
+        notes: files of the cache that were ignored, and why.
+    """
+
+    statistics: dict[str, Statistics]
+    hessians: dict[str, Hessian]
+    notes: tuple[str, ...] = ()
+
+
+def calibrate(
+    graph: DeviceGraph, proto: onnx.ModelProto, samples: Samples, progress: Progress
+) -> Calibration:
+    """Run the samples through the float model.
+
+    Args:
+        graph: a legal float model.
+        proto: the same.
+        samples: what ranges are made from.
+        progress: called with a stage and how far it is.
+
+    Raises:
+        CalibrationError: samples that cannot be used.
+    """
+    cache = blocks.cache(graph.options.cache)
+    stats = _statistics(graph, proto, samples, progress, cache)
+    windows = [w for conv in graph.plan.device if (w := hessians_of.windows_of(conv))]
+    few = samples[: HESSIAN.samples]
+    hessians = hessians_of.gather(proto, windows, few, len(few)) if windows else {}
+    return Calibration(stats, hessians, tuple(cache.notes) if cache else ())
+
+
+def _statistics(
+    graph: DeviceGraph,
+    proto: onnx.ModelProto,
+    samples: Samples,
+    progress: Progress,
+    cache: Cache | None,
+) -> dict[str, Statistics]:
+    done = 0
+
+    def step() -> None:
+        nonlocal done
+        done += 1
+        progress("calibrating", done, len(samples))
+
+    try:
+        return blocks.collect(proto, watched(graph), samples, progress=step, cache=cache)
+    except CalibrationError as error:
+        hint = _MADE_UP if samples.synthetic else error.hint
+        raise CalibrationError(f"{graph.model.name}: {error.message}", hint=hint) from None
+
+
+def watched(graph: DeviceGraph) -> Mapping[str, int | None]:
+    """Return the tensors to look at, with their channel axis: ends of groups, outputs of layers.
+
+    What a Relu or Clip cuts off is looked at where training has told something of it, and
+    for the first layer. Elsewhere it would take as long as the model itself.
+    """
+    plan, first = graph.plan, first_convolution(graph.model)
+    _, channels = shared_channels(graph)
+    names = [name for group in plan.groups for name in group.ends]
+    for conv in plan.device:
+        made = conv.outputs[0].name
+        told = conv is first or made in graph.ctx.expected
+        if told or stored_output(graph.model, plan, conv) not in names:
+            names.append(made)
+    return {name: channels.axis(name) for name in dict.fromkeys(names)}
+
+
+def first_convolution(model: Model) -> Node | None:
+    """Return the first convolution that reads an input of the model, if its weights are known."""
+    for node in model.nodes("Conv"):
+        if query.constant_input(node, 1) is not None and _is_input(node.inputs[0]):
+            return node
+    return None
+
+
+def _is_input(tensor: Tensor) -> bool:
+    """Return whether a tensor is an input of the model, but for scale, offset and order."""
+    while (node := query.producer(tensor)) is not None:
+        varying = [t for t in node.inputs if t.name and not query.is_constant(t)]
+        if node.op not in _PASSING or len(varying) != 1:
+            return False
+        tensor = varying[0]
+    return not query.is_constant(tensor)

@@ -1,0 +1,196 @@
+"""The float model with the rounding of the int8 model simulated in it (fake quantization)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import helper
+
+from npuconv.arithmetic.layer import folded, unfolded
+from npuconv.arithmetic.qparams import dequantize, quantize_weights
+from npuconv.model import query, store
+
+if TYPE_CHECKING:
+    from npuconv.arithmetic.encoding import Encoding
+    from npuconv.arithmetic.layer import Rounded
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node
+    from npuconv.plan import Plan
+    from npuconv.quantize.state import DeviceGraph, QuantState
+
+_PREFIX = "npuconv/fake_quant"
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class QuantPoint:
+    """A place where the int8 model rounds.
+
+    Attributes:
+        layer: name of the convolution.
+        kind: what of it is rounded: what the host hands to it, its weights, or its output.
+        tensor: the tensor that is rounded.
+        encoding: of an activation.
+        constants: what inputs of the layer's node are rounded to, by index.
+        owner: of the files that large constants lie in.
+    """
+
+    layer: str
+    kind: Literal["input", "weights", "output"]
+    tensor: str
+    encoding: Encoding | None = None
+    constants: Mapping[int, Floats] | None = None
+    owner: store.Store | None = None
+
+
+def quant_points(graph: DeviceGraph, state: QuantState) -> list[QuantPoint]:
+    """List every rounding of a conversion: inputs from the host, weights, outputs, layer by layer.
+
+    Args:
+        graph: a legal float model.
+        state: how it is quantized.
+    """
+    plan, model = graph.plan, graph.model
+    made = {t.name for n in (*plan.device, *plan.carried) for t in n.outputs}
+    owner = store.Store() if model.store is not None else None
+    found: list[QuantPoint] = []
+    seen: set[str] = set()
+    for conv in plan.device:
+        source = conv.inputs[0].name
+        if source not in made and source not in seen:
+            seen.add(source)
+            found.append(QuantPoint(conv.name, "input", source, state.encodings[source]))
+        weights = quantized_constants(conv, state.encodings[source], state.weights.get(conv.name))
+        if weights:
+            if owner is not None:
+                weights = {index: owner.keep(array) for index, array in weights.items()}
+            name = conv.inputs[1].name
+            found.append(QuantPoint(conv.name, "weights", name, None, weights, owner))
+        result = stored_output(model, plan, conv)
+        found.append(QuantPoint(conv.name, "output", result, state.encodings[result]))
+    return found
+
+
+def stored_output(model: Model, plan: Plan, conv: Node) -> str:
+    """Return the tensor behind the layer's Relu or Clip, which is what is stored."""
+    tensor = conv.outputs[0]
+    reader = query.sole_consumer(model, tensor)
+    if reader is not None and reader.op in ("Relu", "Clip") and plan.is_carried(reader):
+        return str(reader.outputs[0].name)
+    return str(tensor.name)
+
+
+def quantized_constants(conv: Node, source: Encoding, rounded: Rounded | None) -> dict[int, Floats]:
+    """Return what the weights, and the bias where it was corrected, stand for in int8.
+
+    Args:
+        conv: a convolution.
+        source: encoding of its input, whose scales are folded into the weights.
+        rounded: its integers; None rounds to nearest.
+
+    Returns:
+        By index of the node's input; empty where the weights are not constant.
+    """
+    weight = query.constant_input(conv, 1)
+    if weight is None:
+        return {}
+    group = int(query.attribute(conv, "group", 1))
+    if rounded is not None:
+        steps = rounded.weight * rounded.scales.reshape(-1, *[1] * (weight.ndim - 1))
+        return {1: unfolded(steps, source, group), 2: rounded.bias}
+    integers, scales = quantize_weights(folded(weight, source, group))
+    return {1: unfolded(dequantize(integers, scales, axis=0), source, group)}
+
+
+def fake_quantized(model: onnx.ModelProto, points: Sequence[QuantPoint]) -> onnx.ModelProto:
+    """Return a copy of the model that rounds at every point.
+
+    Args:
+        model: the legal float model; not changed.
+        points: each tensor once.
+    """
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    graph = made.graph
+    by_name = {node.name: node for node in graph.node}
+    inputs = {i.name for i in graph.input}
+    behind: dict[str, list[onnx.NodeProto]] = {}
+    read: dict[str, str] = {}
+    renamed: dict[str, str] = {}
+    for number, point in enumerate(points):
+        stem = f"{_PREFIX}/{number}"
+        if point.constants:
+            _set_constants(graph, by_name[point.layer], point.constants, stem)
+        if point.encoding is None:
+            continue
+        is_input = point.tensor in inputs
+        exact, rounded = f"{stem}/exact", point.tensor
+        if is_input:
+            exact, rounded = point.tensor, f"{stem}/rounded"
+            read[point.tensor] = rounded
+        else:
+            renamed[point.tensor] = exact
+        behind[point.tensor] = list(rounding_nodes(graph, point.encoding, exact, rounded, stem))
+    _relink(graph, inputs, read, renamed, behind)
+    return made
+
+
+def _relink(
+    graph: onnx.GraphProto,
+    inputs: set[str],
+    read: Mapping[str, str],
+    renamed: Mapping[str, str],
+    behind: dict[str, list[onnx.NodeProto]],
+) -> None:
+    """Put the rounding of every tensor right behind what makes it."""
+    nodes = [node for name in inputs for node in behind.pop(name, [])]
+    for node in list(graph.node):
+        nodes.append(node)
+        for index, name in enumerate(node.input):
+            node.input[index] = read.get(name, name)
+        for index, name in enumerate(node.output):
+            node.output[index] = renamed.get(name, name)
+            nodes += behind.pop(name, [])
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
+def rounding_nodes(
+    graph: onnx.GraphProto, encoding: Encoding, source: str, result: str, stem: str
+) -> Iterator[onnx.NodeProto]:
+    """Yield QuantizeLinear and DequantizeLinear; their constants are added to the graph.
+
+    Args:
+        graph: where they will stand.
+        encoding: scales and zero points.
+        source: the exact tensor.
+        result: name of the rounded one.
+        stem: beginning of all other names.
+    """
+    single, zeros = encoding.axis is None, encoding.zeros.astype(np.int8)
+    both = [f"{stem}/scale", f"{stem}/zero"]
+    add_constant(graph, both[0], encoding.scales[0] if single else encoding.scales)
+    add_constant(graph, both[1], zeros[0] if single else zeros)
+    attrs: dict[str, Any] = {} if single else {"axis": encoding.axis}
+    yield helper.make_node("QuantizeLinear", [source, *both], [f"{stem}/q"], **attrs)
+    yield helper.make_node("DequantizeLinear", [f"{stem}/q", *both], [result], **attrs)
+
+
+def _set_constants(
+    graph: onnx.GraphProto, node: onnx.NodeProto, values: Mapping[int, Floats], stem: str
+) -> None:
+    for index, array in values.items():
+        while len(node.input) <= index:
+            node.input.append("")
+        node.input[index] = f"{stem}/{index}"
+        add_constant(graph, node.input[index], np.asarray(array, np.float32))
+
+
+def add_constant(graph: onnx.GraphProto, name: str, values: NDArray[np.generic]) -> None:
+    """Add an initializer."""
+    graph.initializer.append(store.initializer(name, np.asarray(values)))

@@ -1,0 +1,239 @@
+"""Second moments of the im2col windows of every convolution: the Hessians of its rows.
+
+The squared error of a row of weights is ``dw' H dw`` with H the mean of ``x x'`` over the
+windows x that the row is multiplied with. A depthwise convolution with kernels of a single 1
+is im2col; with a large stride it gives the windows of a coarse grid of positions, and only
+those leave the runtime.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
+
+from npuconv import executor
+from npuconv.calibration.workers import in_order
+from npuconv.errors import CalibrationError
+from npuconv.model import query
+from npuconv.quantize.settings import HESSIAN
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+    from npuconv.samples.feeds import Feed
+
+_PREFIX = "npuconv/im2col"
+Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+
+
+class Hessian:
+    """Second moments of G groups of windows of K values.
+
+    Attributes:
+        groups: G.
+        length: K.
+        blocks: the K values are cut into blocks of equal length; products are kept within
+            each of them.
+        count: windows seen.
+    """
+
+    def __init__(self, groups: int, length: int) -> None:
+        """Start empty."""
+        self.groups, self.length = groups, length
+        parts = -(-length // HESSIAN.block)
+        size = -(-length // parts)
+        self.blocks = [slice(k, min(k + size, length)) for k in range(0, length, size)]
+        self.count = 0
+        self._sums = np.zeros((groups, length))
+        self._products = [
+            np.zeros((groups, b.stop - b.start, b.stop - b.start), np.float32) for b in self.blocks
+        ]
+        self._held_out: list[Floats] = []
+        self._unit = 0.0  # what values are divided by, so that their squares fit float32
+
+    def add(self, windows: Floats, *, held_out: bool = False) -> None:
+        """Add windows [G,K,P].
+
+        Args:
+            windows: of one sample.
+            held_out: keep some of them to judge roundings on, and leave them out of H.
+        """
+        if held_out and self.count:
+            room = HESSIAN.held_out_windows // 4
+            step = max(1, windows.shape[2] // room)
+            self._held_out.append(np.array(windows[:, :, ::step][:, :, :room]))
+            return
+        self.count += windows.shape[2]
+        self._unit = self._unit or float(np.abs(windows).max(initial=0.0))
+        self._sums += windows.sum(axis=2, dtype=np.float64)
+        for block, total in zip(self.blocks, self._products, strict=True):
+            part = windows[:, block] / np.float32(self._unit or 1.0)
+            total += part @ part.transpose(0, 2, 1)
+
+    def take(self, groups: Sequence[int]) -> Hessian:
+        """Return that of these groups only, in this order."""
+        index, found = list(groups), Hessian(len(groups), self.length)
+        found.count, found._unit = self.count, self._unit
+        found._sums = self._sums[index]
+        found._products = [each[index] for each in self._products]
+        found._held_out = [each[index] for each in self._held_out]
+        return found
+
+    @property
+    def means(self) -> Doubles:
+        """Mean windows, float64 [G,K]."""
+        return self._sums / max(self.count, 1)
+
+    def products(self, block: int) -> Doubles:
+        """Return the mean products of the values of a block, uncentred, float64 [G,B,B]."""
+        return self._products[block].astype(np.float64) * (self._unit**2 / max(self.count, 1))
+
+    @property
+    def held_out(self) -> Floats | None:
+        """Windows that are not in H, [G,K,P]; None if there are none."""
+        return np.concatenate(self._held_out, axis=2) if self._held_out else None
+
+
+@dataclass(frozen=True)
+class Windows:
+    """A convolution as im2col needs it."""
+
+    name: str
+    tensor: str
+    channels: int
+    group: int
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    pads: tuple[int, ...]
+    output: tuple[int, ...] | None  # spatial extents, where they are known
+
+    @property
+    def length(self) -> int:
+        """Values that one output value is made of, K."""
+        return self.channels // self.group * math.prod(self.kernel)
+
+
+def windows_of(conv: Node) -> Windows | None:
+    """Return the windows of a convolution; None without constant weights, or for a mean."""
+    weight = query.constant_input(conv, 1)
+    if weight is None:
+        return None
+    kernel = weight.shape[2:]
+    if math.prod(kernel) > HESSIAN.largest_kernel:
+        return None
+    ones = [1] * len(kernel)
+    group = int(query.attribute(conv, "group", 1))
+    shape = query.static_shape(conv.outputs[0])
+    return Windows(
+        name=conv.name,
+        tensor=conv.inputs[0].name,
+        channels=weight.shape[1] * group,
+        group=group,
+        kernel=tuple(kernel),
+        strides=tuple(query.attribute(conv, "strides", None) or ones),
+        dilations=tuple(query.attribute(conv, "dilations", None) or ones),
+        pads=tuple(query.attribute(conv, "pads", None) or [0, 0] * len(kernel)),
+        output=None if shape is None else shape[2:],
+    )
+
+
+def gather(
+    model: onnx.ModelProto, layers: Sequence[Windows], feeds: Iterable[Feed], samples: int
+) -> dict[str, Hessian]:
+    """Run samples and gather the Hessian of every layer.
+
+    Args:
+        model: the legal float model.
+        layers: which.
+        feeds: complete inputs.
+        samples: how many there are.
+
+    Raises:
+        CalibrationError: the model does not run on a sample.
+    """
+    found = {layer.name: Hessian(layer.group, layer.length) for layer in layers}
+    try:
+        session = executor.Session(_tapped(model, layers, samples), threads=1, eager=True)
+        for number, values in enumerate(in_order(session.run, feeds)):
+            held_out = number % HESSIAN.held_out_every == HESSIAN.held_out_every - 1
+            for index, layer in enumerate(layers):
+                windows = _laid_out(values[f"{_PREFIX}/{index}"], layer)
+                wanted = _wanted(layer, samples) * len(values[f"{_PREFIX}/{index}"])
+                found[layer.name].add(_some(windows, wanted), held_out=held_out)
+    except executor.RuntimeRefusedError as error:
+        raise CalibrationError(f"the float model does not run on the samples: {error}") from None
+    return found
+
+
+def _wanted(layer: Windows, samples: int) -> int:
+    """Return how many windows of one sample are taken."""
+    total = min(max(HESSIAN.windows_per_weight * layer.length, HESSIAN.fewest), HESSIAN.most)
+    return -(-total // samples)
+
+
+def _tapped(model: onnx.ModelProto, layers: Sequence[Windows], samples: int) -> onnx.ModelProto:
+    tapped = onnx.ModelProto()
+    tapped.CopyFrom(model)
+    del tapped.graph.output[:]
+    kernels: dict[tuple[int, tuple[int, ...]], str] = {}
+    for index, layer in enumerate(layers):
+        key = (layer.channels, layer.kernel)
+        if key not in kernels:
+            kernels[key] = f"{_PREFIX}/kernel/{len(kernels)}"
+            picks = numpy_helper.from_array(_picks(*key), kernels[key])
+            tapped.graph.initializer.append(picks)
+        name = f"{_PREFIX}/{index}"
+        grid = _grid(layer, samples)
+        tapped.graph.node.append(
+            helper.make_node(
+                "Conv",
+                [layer.tensor, kernels[key]],
+                [name],
+                group=layer.channels,
+                kernel_shape=layer.kernel,
+                strides=[s * g for s, g in zip(layer.strides, grid, strict=True)],
+                dilations=layer.dilations,
+                pads=layer.pads,
+            )
+        )
+        tapped.graph.output.append(helper.make_empty_tensor_value_info(name))
+    return tapped
+
+
+def _picks(channels: int, kernel: tuple[int, ...]) -> NDArray[np.float32]:
+    """Return kernels that each pick one value of a window, [C*kH*kW,1,kH,kW]."""
+    size = math.prod(kernel)
+    one = np.eye(size, dtype=np.float32).reshape(size, 1, *kernel)
+    return np.tile(one, (channels, *[1] * (one.ndim - 1)))
+
+
+def _grid(layer: Windows, samples: int) -> tuple[int, ...]:
+    """Return the steps between positions; odd, so as not to fall in with a pattern."""
+    if layer.output is None:
+        return (3,) * len(layer.kernel)
+    wanted, steps = _wanted(layer, samples), [1] * len(layer.kernel)
+    while True:
+        left = [-(-n // s) for n, s in zip(layer.output, steps, strict=True)]
+        if math.prod(left) <= 2 * wanted:
+            return tuple(steps)
+        steps[left.index(max(left))] += 2
+
+
+def _laid_out(values: NDArray[np.float32], layer: Windows) -> NDArray[np.float32]:
+    """Lay [N,C*kH*kW,...] out as [G,K,P]."""
+    return np.moveaxis(values, 1, 0).reshape(layer.group, layer.length, -1)
+
+
+def _some(windows: NDArray[np.float32], wanted: int) -> NDArray[np.float32]:
+    count = windows.shape[2]
+    if count <= wanted:
+        return windows
+    return windows[:, :, np.linspace(0, count - 1, wanted).astype(int)]

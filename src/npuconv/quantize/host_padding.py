@@ -1,0 +1,118 @@
+"""Host padding between layers of the device, where the outputs gain enough for the crossing.
+
+A padded convolution reads its input with zero point 0, and behind a Relu that leaves half of
+the levels unused. The host can put the zeros around it as integers, and then any zero point
+will do; but the tensor crosses to the host and back. Half the step is a quarter of the error,
+and what the error of each tensor does to the outputs is measured by gradients.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from npuconv.model import query
+from npuconv.passes import _manager
+from npuconv.passes.pad_on_host import pad_on_host
+from npuconv.quantize import sensitivity
+from npuconv.quantize.fake_quant import quant_points
+from npuconv.quantize.host_prep import asked, gain, growth, padded_tensors
+from npuconv.quantize.output_error import logits
+from npuconv.quantize.ranges import choose_encodings
+from npuconv.quantize.settings import HOST_PADDING, SENSITIVITY
+
+if TYPE_CHECKING:
+    import onnx
+
+    from npuconv.quantize.calibrate import Calibration
+    from npuconv.quantize.state import DeviceGraph, QuantState
+    from npuconv.samples import Samples
+
+
+def pad_between_layers(
+    graph: DeviceGraph,
+    seen: Calibration,
+    state: QuantState,
+    proto: onnx.ModelProto,
+    samples: Samples,
+    without: Collection[str] = (),
+) -> tuple[DeviceGraph, Calibration, QuantState]:
+    """Let tensors of the device cross to be padded.
+
+    Args:
+        graph: a legal float model; changed in place.
+        seen: what calibration has shown of it.
+        state: the encodings of its tensors.
+        proto: the same model.
+        samples: on which sensitivity is measured.
+        without: steps that are left out.
+
+    Returns:
+        The graph, statistics and encodings with those of the padded tensors.
+    """
+    chosen = set() if "host-padding" in without else _chosen(graph, seen, state, proto, samples)
+    before = {conv.name: conv.inputs[0].name for conv in graph.plan.device}
+    if not chosen or not _manager.apply(graph.model, pad_on_host, graph.ctx, graph.plan, chosen):
+        return graph, seen, state
+    graph = graph.replanned()
+    now = {conv.inputs[0].name: before[conv.name] for conv in graph.plan.device}
+    moved = {new: old for new, old in now.items() if new != old}
+    # Zeros around it are no news of a tensor, and windows have had them all along.
+    stats = {new: replace(seen.statistics[old], name=new) for new, old in moved.items()}
+    seen = replace(seen, statistics=seen.statistics | stats)
+    groups = [g for g in graph.plan.groups if not set(moved).isdisjoint(g.tensors)]
+    new = choose_encodings(graph, seen, {}, without, groups)
+    return (
+        graph,
+        seen,
+        replace(
+            state,
+            encodings={**state.encodings, **new.encodings},
+            methods={**state.methods, **new.methods},
+        ),
+    )
+
+
+def _chosen(
+    graph: DeviceGraph,
+    seen: Calibration,
+    state: QuantState,
+    proto: onnx.ModelProto,
+    samples: Samples,
+) -> set[str]:
+    stats, could = seen.statistics, set[str]()
+    for name, convs in padded_tensors(graph, internal=True).items():
+        own, dims = stats.get(name), query.shape(convs[0].inputs[0])
+        # Between int8 tensors one integer is put around all channels: 0, or the lowest.
+        if own is None or dims is None or own.lows.min() < 0 or state.encodings[name].zeros.any():
+            continue
+        smaller = gain(own.lows.astype(float), own.highs.astype(float)) >= HOST_PADDING.gain_db
+        if smaller and growth(dims, convs[0]) <= HOST_PADDING.growth:
+            could.add(name)
+    if not could or asked(graph.options) == "all":
+        return could
+    return _worth_a_crossing(graph, state, proto, samples, could)
+
+
+def _worth_a_crossing(
+    graph: DeviceGraph,
+    state: QuantState,
+    proto: onnx.ModelProto,
+    samples: Samples,
+    could: Collection[str],
+) -> set[str]:
+    """Return the tensors that make much of the error, if all of them together bring enough."""
+    points = [p for p in quant_points(graph, state) if p.kind != "weights"]
+    found = sensitivity.measure(logits(proto), points, state, samples, SENSITIVITY.probes)
+    if found is None:
+        return set()
+    total = float(found.points.sum())
+    powers = zip(points, found.points.tolist(), strict=True)
+    shares = {point.tensor: power / max(total, 1e-30) for point, power in powers}
+    chosen = {name for name in could if shares.get(name, 0.0) >= HOST_PADDING.least_share}
+    left = 1 - 0.75 * sum(shares[name] for name in chosen)
+    enough = -10 * math.log10(left) >= HOST_PADDING.output_gain_db
+    poor = total > 10 ** (-HOST_PADDING.plenty_db / 10)
+    return chosen if enough and poor else set()

@@ -1,0 +1,321 @@
+"""Oversampling: layers that run, and channels that are made, several times, each rounded anew."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from npuconv.arithmetic.layer import Rounded
+from npuconv.model import query
+from npuconv.passes import _manager
+from npuconv.passes.repeat_channels import Duplicated, repeat_channels
+from npuconv.passes.repeat_convolution import Repeated, repeat_convolution
+from npuconv.plan.strands import parameters
+from npuconv.quantize import hessian as hessians_of
+from npuconv.quantize.dither import copies, offsets, places, with_input_moved, with_output_moved
+from npuconv.quantize.rounding import nearest, solve
+from npuconv.quantize.settings import HESSIAN
+
+if TYPE_CHECKING:
+    from npuconv.arithmetic.encoding import Encoding
+    from npuconv.model.types import Node, Tensor
+    from npuconv.plan.strands import Strand
+    from npuconv.quantize.hessian import Hessian
+    from npuconv.quantize.state import DeviceGraph, QuantState
+    from npuconv.samples import Samples
+
+Doubles = NDArray[np.float64]
+_WHOLE = np.ones(1)  # of a step
+
+
+@dataclass(frozen=True)
+class Purchase:
+    """What is made several times.
+
+    Attributes:
+        layers: how often each runs, by node, where more than once.
+        channels: by tensor, the source channel of each that it is to have: first its own,
+            then the copies.
+    """
+
+    layers: Mapping[str, int] = field(default_factory=dict)
+    channels: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        """Return whether it is anything."""
+        return bool(self.layers or self.channels)
+
+
+@dataclass(frozen=True)
+class Oversampled:
+    """A graph in which something is made several times.
+
+    Attributes:
+        graph: planned anew.
+        state: with the encodings and weights of all copies.
+        repeated: layers that run several times.
+        duplicated: channels that are made several times.
+    """
+
+    graph: DeviceGraph
+    state: QuantState
+    repeated: tuple[Repeated, ...] = ()
+    duplicated: tuple[Duplicated, ...] = ()
+
+
+def oversample(
+    graph: DeviceGraph,
+    state: QuantState,
+    hessians: Mapping[str, Hessian],
+    purchase: Purchase,
+    samples: Samples,
+    known: QuantState | None = None,
+) -> Oversampled:
+    """Make channels and layers several times, and round every copy as it should be.
+
+    Args:
+        graph: a legal float model; changed in place.
+        state: how it is quantized.
+        hessians: of its convolutions, by node name.
+        purchase: what is made several times.
+        samples: on which the windows of widened layers are seen.
+        known: the state of a copy of the graph with the same purchase: nothing is rounded again.
+
+    Raises:
+        CalibrationError: the model does not run on the samples.
+    """
+    found = _duplicate(graph, state, hessians, purchase.channels, samples, known)
+    graph, state, duplicated, hessians = found
+    spaces: dict[str, Doubles] = {}  # how far apart copies of channels lie, in steps
+    for one in duplicated:
+        times = np.bincount(one.index)[list(one.index)]
+        spaces |= dict.fromkeys(one.strand.tensors, 1.0 / times)
+    graph, state, repeated = _repeat(graph, state, hessians, purchase.layers, spaces, known)
+    return Oversampled(graph, known or state, tuple(repeated), tuple(duplicated))
+
+
+# Whole layers
+
+
+def _repeat(
+    graph: DeviceGraph,
+    state: QuantState,
+    hessians: Mapping[str, Hessian],
+    counts: Mapping[str, int],
+    spaces: Mapping[str, Doubles],
+    known: QuantState | None,
+) -> tuple[DeviceGraph, QuantState, list[Repeated]]:
+    if not counts:
+        return graph, state, []
+    layers = {conv.name: _Layer.of(conv) for conv in graph.plan.device if conv.name in counts}
+    made = _manager.apply(graph.model, repeat_convolution, graph.ctx, graph.plan, counts)
+    nodes = {node.name: node for node in graph.model.nodes()}
+    encodings, weights = dict(state.encodings), dict(state.weights)
+    for one in made:
+        _encode_copies(one, nodes, encodings)
+        source, result = encodings[one.source], encodings[one.output]
+        read, makes = (spaces.get(name, _WHOLE) for name in (one.source, one.output))
+        for shift, by in zip(one.shifts, offsets(len(one.shifts)), strict=True):
+            _set(shift, by * read * source.scales.astype(np.float64), source.axis)
+        if known is not None:
+            continue
+        names = [name for name, _, is_conv in one.copies if is_conv]
+        layer = layers[one.node].with_bias_offset(state.bias_offsets.get(one.node))
+        first = state.weights.get(one.node)
+        each = copies(layer.weight, layer.bias, source, hessians[one.node], len(names), first)
+        for name, rounded, by in zip(names, each, offsets(len(names)), strict=True):
+            moved = with_input_moved(rounded, source, layer.group, by * read)
+            own = moved if one.shifts else rounded
+            weights[name] = with_output_moved(own, result, -by * makes)
+    return graph.replanned(), replace(state, encodings=encodings, weights=weights), made
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """What a convolution multiplies with, kept while its node goes."""
+
+    weight: NDArray[np.float32]
+    bias: NDArray[np.float32] | None
+    group: int
+
+    @classmethod
+    def of(cls, conv: Node) -> _Layer:
+        weight, bias = (query.constant_input(conv, k) for k in (1, 2))
+        assert weight is not None, "only layers with constant weights are repeated"
+        return cls(weight, bias, int(query.attribute(conv, "group", 1)))
+
+    def with_bias_offset(self, by: Doubles | None) -> _Layer:
+        if by is None:
+            return self
+        return replace(
+            self, bias=np.asarray(by if self.bias is None else self.bias + by, np.float32)
+        )
+
+
+def _encode_copies(
+    one: Repeated, nodes: Mapping[str, Node], encodings: dict[str, Encoding]
+) -> None:
+    """Store the tensors of copies like the one they are copies of."""
+    for name, made, is_conv in one.copies:
+        encodings[made] = encodings[one.output if is_conv else one.result]
+        if is_conv:
+            encodings[nodes[name].inputs[0].name] = encodings[one.source]
+
+
+def _set(shift: Tensor, values: Doubles, axis: int | None) -> None:
+    dims = [1] * len(shift.shape)
+    if len(values) > 1:
+        dims[1 if axis is None else axis] = len(values)
+    shift.values = values.reshape(dims).astype(np.float32)
+
+
+# Single channels
+
+
+def _duplicate(
+    graph: DeviceGraph,
+    state: QuantState,
+    hessians: Mapping[str, Hessian],
+    wanted: Mapping[str, tuple[int, ...]],
+    samples: Samples,
+    known: QuantState | None,
+) -> tuple[DeviceGraph, QuantState, list[Duplicated], Mapping[str, Hessian]]:
+    if not wanted:
+        return graph, state, [], hessians
+    made = _manager.apply(graph.model, repeat_channels, graph.ctx, graph.plan, wanted)
+    graph = graph.replanned()
+    encodings = dict(state.encodings)
+    for one in made:
+        found = {new: encodings[old].take(one.index) for new, old in one.old.items()}
+        picks = ((pick, one.old[name]) for name, own in one.picks.items() for pick in own)
+        encodings |= found | {pick: encodings[old] for pick, old in picks}
+    state = replace(state, encodings=encodings)
+    for one in (one for one in made if one.shift is not None):
+        by = places(one.index) * encodings[one.strand.tensor.name].scales.astype(np.float64)
+        one.shift.values = by.reshape(one.shift.shape).astype(np.float32)
+    if known is not None:
+        return graph, state, made, hessians
+    hessians = _hessians(graph, made, hessians, samples)
+    for one in made:
+        state = _with_rows_for_copies(state, one)
+    for one in made:  # in the order of the model: a layer reads before it makes
+        state = _dithered(one.strand, one.index, hessians, state)
+    return graph, state, made, hessians
+
+
+def _hessians(
+    graph: DeviceGraph,
+    made: Sequence[Duplicated],
+    known: Mapping[str, Hessian],
+    samples: Samples,
+) -> dict[str, Hessian]:
+    """Return also those of layers that read more channels now."""
+    found = dict(known)
+    for one in made:
+        for conv in (node for node in one.strand.between if node.op == "Conv"):
+            found[conv.name] = known[conv.name].take(one.index)
+    readers = {conv.name: conv for one in made for conv in one.strand.readers}
+    windows = [w for conv in readers.values() if (w := hessians_of.windows_of(conv))]
+    few = samples[: HESSIAN.samples]
+    if not windows:
+        return found
+    return found | hessians_of.gather(graph.proto(), windows, few, len(few))
+
+
+def _with_rows_for_copies(state: QuantState, one: Duplicated) -> QuantState:
+    """Add rows for the copies to what is known of layers, as far as they do not have them."""
+    count, index = max(one.index) + 1, list(one.index)
+    weights, moved = dict(state.weights), dict(state.bias_offsets)
+    for conv in one.strand.makers:
+        own, by = weights.get(conv.name), moved.get(conv.name)
+        if own is not None and len(own.bias) == count:
+            weights[conv.name] = Rounded(own.weight[index], own.scales[index], own.bias[index])
+        if by is not None and len(by) == count:
+            moved[conv.name] = by[index]
+    return replace(state, weights=weights, bias_offsets=moved)
+
+
+def _dithered(
+    strand: Strand, index: Sequence[int], hessians: Mapping[str, Hessian], state: QuantState
+) -> QuantState:
+    """Round the convolutions along channels some of which are copies.
+
+    The bias of what makes copies moves them apart, that of what reads them takes it back.
+
+    Args:
+        strand: the channels, from where they are made to where they are mixed.
+        index: the source channel of each, [C].
+        hessians: of the windows of every convolution.
+        state: with encodings of every tensor; weights of channels that are no copies stay.
+    """
+    apart = _offsets_along(strand, index)
+    weights, moved = dict(state.weights), dict(state.bias_offsets)
+    for conv in (*strand.makers, *strand.readers):
+        source, result = conv.inputs[0].name, conv.outputs[0].name
+        mixes, by = result not in apart, moved.get(conv.name, np.zeros(1))
+        if not mixes and by.size > 1:
+            by = by[list(index)]  # rows are in their new order
+        weight, bias = parameters(conv)
+        target = weight.astype(np.float32), (bias + by).astype(np.float32)
+        encoding, hessian = state.encodings[source], hessians[conv.name]
+        if mixes:  # it reads copies, which is news to all of its weights
+            own = solve(*target, encoding, hessian)[0] or nearest(*target, encoding, 1)
+        else:
+            own = _rows_of_copies(*target, encoding, hessian, index, weights.get(conv.name))
+        made = own
+        if source in apart:
+            made = with_input_moved(made, encoding, hessian.groups, apart[source])
+        if result in apart:
+            made = with_output_moved(made, state.encodings[result], apart[result])
+        weights[conv.name] = made
+        moved[conv.name] = by + made.bias.astype(np.float64) - own.bias
+    shifts = {t: by * state.encodings[t].scales.astype(np.float64) for t, by in apart.items()}
+    return replace(
+        state,
+        weights=weights,
+        bias_offsets=moved,
+        tensor_offsets={**state.tensor_offsets, **shifts},
+    )
+
+
+def _offsets_along(strand: Strand, index: Sequence[int]) -> dict[str, Doubles]:
+    """Return where the channels of each tensor lie within a step."""
+    found = {strand.tensor.name: places(index)}
+    for node in strand.between:
+        turn = -1 if node.op == "Conv" else 1  # so that errors of two layers do not add up
+        found[node.outputs[0].name] = turn * found[node.inputs[0].name]
+    return found
+
+
+def _rows_of_copies(
+    weight: NDArray[np.float32],
+    bias: NDArray[np.float32],
+    source: Encoding,
+    hessian: Hessian,
+    index: Sequence[int],
+    known: Rounded | None,
+) -> Rounded:
+    """Round the rows of each copied channel so that they make up for each other."""
+    group, which = hessian.groups, np.asarray(index)
+    first = known or nearest(weight, bias, source, group)
+    steps, scales, made = first.weight.copy(), first.scales.copy(), first.bias.copy()
+    by_count: dict[int, list[int]] = {}
+    for channel, times in sorted(Counter(index).items()):
+        if times > 1:
+            by_count.setdefault(times, []).append(channel)
+    for count, channels in by_count.items():
+        rows = [np.flatnonzero(which == channel) for channel in channels]
+        alone = Rounded(steps[channels], scales[channels], made[channels])
+        seen, own = hessian, source
+        if group > 1:
+            seen, own = hessian.take(channels), source.take(channels)
+        each = copies(weight[channels], bias[channels], own, seen, count, alone)
+        for number, one in enumerate(each):
+            at = [row[number] for row in rows]
+            steps[at], scales[at], made[at] = one.weight, one.scales, one.bias
+    return Rounded(steps, scales, made)

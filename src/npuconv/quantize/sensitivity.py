@@ -1,0 +1,292 @@
+"""Sensitivity: the error that the rounding of each layer and channel puts into the outputs.
+
+One backward pass a sample instead of one forward pass a layer. With v a vector of random signs
+over the outputs, J the Jacobian of the outputs with respect to a tensor and e the rounding error
+of that tensor, ``E[(v' J e)^2] = |J e|^2``. The products are summed within each channel and
+squared, channel by channel, so that errors shared by all positions of a channel count as such.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, shape_inference
+
+from npuconv import executor
+from npuconv.calibration.workers import in_order
+from npuconv.quantize.fake_quant import add_constant, rounding_nodes
+from npuconv.quantize.gradients import OLDEST_OPSET, Shape, Tape
+from npuconv.samples.feeds import spread
+
+if TYPE_CHECKING:
+    from npuconv.quantize.fake_quant import QuantPoint
+    from npuconv.quantize.state import QuantState
+    from npuconv.samples import Feed, Samples
+
+Doubles = NDArray[np.float64]
+_SIGNS = np.asarray([-1.0, 1.0], np.float32)
+_PREFIX = "npuconv/sensitivity"
+_RESULT, _SIGNAL = f"{_PREFIX}/result", f"{_PREFIX}/signal"
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """Error power in the outputs over their own power, mean of samples, by point.
+
+    Attributes:
+        channels: for each point that of its channels, float64 [C].
+    """
+
+    channels: tuple[Doubles, ...]
+
+    @property
+    def points(self) -> Doubles:
+        """float64 [number of points]."""
+        return np.asarray([each.sum() for each in self.channels])
+
+
+def layer_shares(
+    points: Sequence[QuantPoint], found: Sensitivity, copy_of: Mapping[str, str]
+) -> dict[str, float]:
+    """Return the error power that each layer adds, by node name.
+
+    Args:
+        points: all roundings.
+        found: what each adds.
+        copy_of: by node name, the layer that a copy is counted with.
+    """
+    shares: dict[str, float] = {}
+    for point, power in zip(points, found.points, strict=True):
+        name = copy_of.get(point.layer, point.layer)
+        shares[name] = shares.get(name, 0.0) + float(power)
+    return shares
+
+
+def measure(
+    model: onnx.ModelProto,
+    points: Sequence[QuantPoint],
+    state: QuantState,
+    samples: Samples,
+    probes: int,
+) -> Sensitivity | None:
+    """Measure what each point adds to the error of the outputs.
+
+    Args:
+        model: the legal float model, its outputs before what saturates them.
+        points: all roundings.
+        state: how the model is quantized, for the offsets of oversampled tensors.
+        samples: at least one; of one shape, or those like the first of them are used.
+        probes: random vectors, and samples that they are spread over.
+
+    Returns:
+        None where the graph cannot be differentiated: an old opset, or shapes that even
+        complete inputs leave open.
+
+    Raises:
+        RuntimeRefusedError: onnxruntime does not take the model.
+    """
+    feeds = [samples[k] for k in spread(len(samples), probes)]
+    first = feeds[0]
+    alike = [f for f in feeds if all(f[n].shape == a.shape for n, a in first.items())]
+    graph = _build(model, points, state, first)
+    if graph is None:
+        return None
+    session = executor.Session(graph.model, threads=1)
+    rows = (_Row(graph, alike[k % len(alike)], k) for k in range(probes))
+    totals = np.zeros(sum(graph.widths))
+    for found in in_order(lambda row: row.run(session), rows):
+        totals += found / probes
+    return Sensitivity(tuple(np.split(totals, np.cumsum(graph.widths)[:-1])))
+
+
+@dataclass(frozen=True)
+class _Graph:
+    """The differentiated model.
+
+    Attributes:
+        model: gives ``_RESULT`` and ``_SIGNAL`` for the inputs and random signs.
+        ends: outputs, and what counts as one, with their shapes.
+        widths: channels of every point.
+    """
+
+    model: onnx.ModelProto
+    ends: Mapping[str, Shape]
+    widths: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Row:
+    graph: _Graph
+    feed: Feed
+    number: int
+
+    def run(self, session: executor.Session) -> Doubles:
+        random, ends = np.random.default_rng(self.number), self.graph.ends
+        signs = {
+            _signs(name): np.asarray(random.choice(_SIGNS, shape)) for name, shape in ends.items()
+        }
+        found = session.run({**self.feed, **signs}, [_RESULT, _SIGNAL])
+        products = np.nan_to_num(found[_RESULT].astype(np.float64), posinf=0.0, neginf=0.0)
+        power = float(np.nan_to_num(found[_SIGNAL].sum(dtype=np.float64), posinf=0.0))
+        return np.square(products) / max(power, 1e-30)
+
+
+def _signs(end: str) -> str:
+    return f"{_PREFIX}/signs/{end}"
+
+
+def _build(
+    model: onnx.ModelProto, points: Sequence[QuantPoint], state: QuantState, feed: Feed
+) -> _Graph | None:
+    opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=1)
+    if opset < OLDEST_OPSET:
+        return None
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    shapes, floats = _static_shapes(made, feed)
+    outputs = [o.name for o in model.graph.output]
+    tape = Tape(made.graph, shapes, opset)
+    makers = {node.name: node for node in made.graph.node}
+    stems = (f"{_PREFIX}/{k}" for k in range(len(points)))
+    errors = [_error(tape, makers, *each, state) for each in zip(points, stems, strict=True)]
+    if any(at not in shapes for at, _ in errors):
+        return None
+    first = len(made.graph.node)
+    gradients, seeds = tape.backward(outputs, [at for at, _ in errors], floats)
+    behind = list(made.graph.node)[first:]
+    del made.graph.node[first:]
+    signal = [
+        _weigh(tape, *pair, normalized=not set(seeds) <= set(outputs)) for pair in seeds.items()
+    ]
+    made.graph.node.extend(behind)
+    products = [_product(tape, gradients.get(at), at, error) for at, error in errors]
+    if not seeds or not products:
+        return None
+    tape.graph.node.append(helper.make_node("Concat", products, [_RESULT], axis=0))
+    tape.graph.node.append(helper.make_node("Sum", signal, [_SIGNAL]))
+    ends = {name: shapes[name] for name in seeds}
+    _declare(made.graph, ends)
+    return _Graph(made, ends, tuple(_channels(shapes[at]) for at, _ in errors))
+
+
+def _static_shapes(model: onnx.ModelProto, feed: Feed) -> tuple[dict[str, Shape], set[str]]:
+    """Return all shapes that follow from those of a sample, and the names of float tensors."""
+    for value in model.graph.input:
+        if value.name in feed:
+            kind = helper.np_dtype_to_tensor_dtype(feed[value.name].dtype)
+            value.CopyFrom(helper.make_tensor_value_info(value.name, kind, feed[value.name].shape))
+    del model.graph.value_info[:]
+    graph = shape_inference.infer_shapes(model, data_prop=True).graph
+    known = [*graph.input, *graph.value_info, *graph.output]
+    shapes = {t.name: tuple(t.dims) for t in graph.initializer}
+    floats = {t.name for t in graph.initializer if t.data_type == TensorProto.FLOAT}
+    for value in known:
+        kind = value.type.tensor_type
+        dims = [d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim]
+        if kind.HasField("shape") and None not in dims:
+            shapes[value.name] = tuple(d for d in dims if d is not None)
+        if kind.elem_type == TensorProto.FLOAT:
+            floats.add(value.name)
+    _add_unknown(model, feed, shapes, floats)
+    return shapes, floats
+
+
+def _add_unknown(
+    model: onnx.ModelProto, feed: Feed, shapes: dict[str, Shape], floats: set[str]
+) -> None:
+    """Add what shape inference cannot tell, as a run of the model has it."""
+    names = [name for n in model.graph.node for name in n.output if name and name not in shapes]
+    if not names:
+        return
+    with contextlib.suppress(executor.RuntimeRefusedError):  # some types are no outputs
+        found = executor.Session(executor.with_outputs(model, names)).run(feed, names)
+        arrays = {name: a for name, a in found.items() if isinstance(a, np.ndarray)}
+        shapes |= {name: a.shape for name, a in arrays.items()}
+        floats |= {name for name, a in arrays.items() if a.dtype == np.float32}
+
+
+def _error(
+    tape: Tape,
+    makers: Mapping[str, onnx.NodeProto],
+    point: QuantPoint,
+    stem: str,
+    state: QuantState,
+) -> tuple[str, str]:
+    """Append the error of a point; return the tensor that it is added to, and its own name."""
+    if point.constants is not None:
+        return _weight_error(tape, makers[point.layer], point, stem, state)
+    assert point.encoding is not None, "it is that of an activation"
+    source, moved = point.tensor, point.tensor
+    offsets = state.tensor_offsets.get(source)
+    if offsets is not None:
+        along = offsets.reshape(-1, *[1] * (len(tape.shapes[source]) - 2))
+        moved = tape.add("Add", [source, tape.constant(along)])
+    rounded = f"{stem}/rounded"
+    tape.graph.node.extend(rounding_nodes(tape.graph, point.encoding, moved, rounded, stem))
+    return source, tape.add("Sub", [rounded, moved])
+
+
+def _weight_error(
+    tape: Tape, conv: onnx.NodeProto, point: QuantPoint, stem: str, state: QuantState
+) -> tuple[str, str]:
+    """Convolve the input with the errors of the weights, and add that of the bias."""
+    exact = tape.value(conv.input[1])
+    assert exact is not None, "weights that are rounded are constant"
+    assert point.constants is not None
+    bias = tape.value(conv.input[2]) if len(conv.input) > 2 and conv.input[2] else None
+    inputs = [conv.input[0], f"{stem}/weight"]
+    add_constant(tape.graph, inputs[1], point.constants[1] - exact)
+    if 2 in point.constants:
+        own = 0.0 if bias is None else bias.astype(np.float64)
+        moved = state.bias_offsets.get(point.layer, 0.0)
+        inputs.append(f"{stem}/bias")
+        add_constant(
+            tape.graph, inputs[2], np.asarray(point.constants[2] - own - moved, np.float32)
+        )
+    node = onnx.NodeProto()
+    node.CopyFrom(conv)
+    node.input[:], node.output[:], node.name = inputs, [f"{stem}/error"], f"{stem}/error"
+    tape.graph.node.append(node)
+    return conv.output[0], node.output[0]
+
+
+def _weigh(tape: Tape, end: str, seed: str, *, normalized: bool) -> str:
+    """Make the seed of an end from random signs; return the power that the end counts."""
+    squares, axes = tape.add("Mul", [end, end]), list(range(len(tape.shapes[end])))
+    power = tape.reshape(tape.reduce("ReduceSum", squares, axes, keepdims=False), [1])
+    if not normalized:
+        tape.graph.node.append(helper.make_node("Identity", [_signs(end)], [seed]))
+        return power
+    length = tape.add("Sqrt", [tape.add("Max", [power, tape.constant([1e-30])])])
+    tape.graph.node.append(helper.make_node("Div", [_signs(end), length], [seed]))
+    return tape.constant([1.0])
+
+
+def _product(tape: Tape, gradient: str | None, at: str, error: str) -> str:
+    """Append the sums over each channel of gradient times error, [C]."""
+    shape = tape.shapes[at]
+    if gradient is None:
+        return tape.constant(np.zeros(_channels(shape)))
+    axes = [k for k in range(len(shape)) if k != 1 or len(shape) < 2]
+    product = tape.add("Mul", [gradient, error])
+    summed = tape.reduce("ReduceSum", product, axes, keepdims=False) if axes else product
+    return tape.reshape(summed, [_channels(shape)])
+
+
+def _channels(shape: Shape) -> int:
+    return shape[1] if len(shape) > 1 else 1
+
+
+def _declare(graph: onnx.GraphProto, ends: Mapping[str, Shape]) -> None:
+    for name, shape in ends.items():
+        value = helper.make_tensor_value_info(_signs(name), TensorProto.FLOAT, shape)
+        graph.input.append(value)
+    del graph.output[:]
+    for name in (_RESULT, _SIGNAL):
+        graph.output.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, [None]))

@@ -1,0 +1,88 @@
+"""How every tensor and every weight of a model is quantized, as one immutable value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import onnx
+
+    from npuconv.arithmetic.encoding import Encoding
+    from npuconv.arithmetic.layer import Rounded
+    from npuconv.config import Options
+    from npuconv.model.core import Model
+    from npuconv.passes._context import PassContext
+    from npuconv.plan import Plan
+    from npuconv.target import Target
+
+Offsets = NDArray[np.float64]  # one for each channel
+
+
+@dataclass(frozen=True)
+class QuantState:
+    """How every tensor and every weight is quantized, and how that was chosen.
+
+    Attributes:
+        encodings: scale and zero point of every int8 tensor, by tensor.
+        methods: how ranges were chosen, by the name of the group of tensors.
+        weights: integer weights and biases by node; nodes that are not there have their
+            weights rounded to nearest.
+        roundings: how the weights were rounded, by node.
+        bias_offsets: what oversampling has added to a bias, float64 [M], by node: it moves
+            outputs by part of a step, and is no error.
+        tensor_offsets: by how much that moves a tensor, float64 [C].
+    """
+
+    encodings: Mapping[str, Encoding] = field(default_factory=dict)
+    methods: Mapping[str, str] = field(default_factory=dict)
+    weights: Mapping[str, Rounded] = field(default_factory=dict)
+    roundings: Mapping[str, str] = field(default_factory=dict)
+    bias_offsets: Mapping[str, Offsets] = field(default_factory=dict)
+    tensor_offsets: Mapping[str, Offsets] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class DeviceGraph:
+    """A legal float model, and where each of its nodes runs.
+
+    Attributes:
+        model: changed in place by passes; every step that does so returns a new graph.
+        plan: of the model as it is.
+        target: the device.
+        options: of the conversion.
+        ctx: takes the rewrites.
+        make_plan: plans a changed model.
+    """
+
+    model: Model
+    plan: Plan
+    target: Target
+    options: Options
+    ctx: PassContext
+    make_plan: Callable[[Model], Plan]
+
+    @property
+    def has_host(self) -> bool:
+        """Whether something beside the device computes in float."""
+        return self.target.unlisted_operators != "error"
+
+    @property
+    def is_per_tensor(self) -> bool:
+        """Whether the device has one weight scale a layer, so none for channels."""
+        return self.target.weights.granularity == "tensor"
+
+    def proto(self) -> onnx.ModelProto:
+        """Return the model as ONNX."""
+        from npuconv.model import save
+
+        return save.to_proto(self.model)
+
+    def replanned(self, model: Model | None = None, ctx: PassContext | None = None) -> DeviceGraph:
+        """Return the graph after its model was changed, or that of another model."""
+        model, ctx = model or self.model, ctx or self.ctx
+        return replace(self, model=model, ctx=ctx, plan=self.make_plan(model))

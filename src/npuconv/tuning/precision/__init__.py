@@ -1,1 +1,0 @@
-"""Layers and channels that are made several times: which, for how many multiplications."""

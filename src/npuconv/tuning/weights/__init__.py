@@ -1,1 +1,0 @@
-"""The weights of a layer, rounded with its data in view."""

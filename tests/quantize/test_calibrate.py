@@ -1,0 +1,113 @@
+"""What one float pass looks at, and what it finds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from asserts import context, read
+from builders import Net
+from npuconv.config import Preprocess
+from npuconv.errors import CalibrationError
+from npuconv.pipeline.inputs import sample_inputs
+from npuconv.quantize.calibrate import Calibration, calibrate, first_convolution, watched
+from npuconv.quantize.settings import HESSIAN
+from npuconv.quantize.state import DeviceGraph
+from npuconv.samples import open_samples
+from plans import planned
+
+X = (1, 3, 8, 8)
+
+
+def chain() -> Net:
+    """Two layers with activations, and one that only the host follows."""
+    net = Net(x=X).conv("x", (4, 3, 1, 1), name="first", to="a").op("Relu", "a", to="r")
+    net.conv("r", (4, 4, 1, 1), name="second", to="b").op("Relu", "b", to="s")
+    return net.conv("s", (2, 4, 1, 1), name="third", to="c").op("Sigmoid", "c", to="y")
+
+
+def found(graph: DeviceGraph, values: np.ndarray | None, **steps: object) -> Calibration:
+    """What calibration finds on these samples; None for made up ones."""
+    proto = graph.proto()
+    source = None if values is None else {"x": values}
+    inputs, _ = sample_inputs(graph.model, proto, source)
+    samples = open_samples(source, inputs, Preprocess())
+    return calibrate(graph, proto, samples, steps.get("progress", lambda *_: None))
+
+
+def test_ends_of_groups_are_watched():
+    """And what the first layer puts out; what a Relu cuts off of the others is not."""
+    assert dict(watched(planned(read(chain().model())))) == {"x": 1, "r": 1, "s": 1, "c": 1, "a": 1}
+
+
+def test_what_training_has_told_of_is_watched():
+    """So that a rule can compare it."""
+    ctx = context()
+    ctx.expected["b"] = (np.zeros(4), np.ones(4))
+    assert "b" in watched(planned(read(chain().model()), ctx))
+
+
+def test_tensors_of_one_scale_have_no_axis():
+    """Those of int8 at the door."""
+    axes = watched(planned(read(chain().model()), context(io="int8")))
+    assert (axes["x"], axes["r"]) == (None, 1)
+
+
+@pytest.mark.parametrize(("build", "is_found"), [
+    (lambda: Net(x=X).conv("x"), True),
+    (lambda: Net(x=X).op("Transpose", perm=[0, 1, 3, 2]).conv(), True),
+    (lambda: Net(x=X).pad([0, 0, 1, 1, 0, 0, 1, 1]).conv(), True),
+    (lambda: Net(x=X).op("MaxPool", kernel_shape=[2, 2]).conv(), False),
+    (lambda: Net(x=X, z=X).op("Add", "x", "z").conv(), False),
+    (lambda: Net(x=X, w=(4, 3, 1, 1)).op("Conv", "x", "w"), False),
+    (lambda: Net(x=(1, 3)).op("Relu"), False),
+])  # fmt: skip
+def test_the_first_convolution(build, is_found: bool):
+    """Between it and an input are scale, offset and order alone."""
+    assert (first_convolution(read(build().model())) is not None) == is_found
+
+
+def test_statistics_and_windows():
+    """Of every sample the one, of a few the other; each step is told."""
+    graph, steps = planned(read(chain().model())), []
+    values = np.random.default_rng(0).standard_normal((40, 3, 8, 8)).astype(np.float32)
+    seen = found(graph, values, progress=lambda *step: steps.append(step))
+    assert steps == [("calibrating", k + 1, 40) for k in range(40)]
+    assert set(seen.statistics) == set(watched(graph))
+    assert seen.statistics["x"].samples == 40
+    assert set(seen.hessians) == {"first", "second", "third"}
+    own = HESSIAN.samples - HESSIAN.samples // HESSIAN.held_out_every
+    assert seen.hessians["first"].count == own * 64
+    assert seen.notes == ()
+
+
+def test_a_model_without_layers():
+    """There is nothing to look at."""
+    graph = planned(read(Net(x=X).op("Sigmoid").model()))
+    seen = found(graph, np.zeros((4, 3, 8, 8), np.float32))
+    assert (seen.statistics, seen.hessians) == ({}, {})
+
+
+def test_a_cache(tmp_path):
+    """The next run finds the same, and says which files it could not use."""
+    values = np.random.default_rng(0).standard_normal((8, 3, 8, 8)).astype(np.float32)
+    runs = []
+    for damaged in (False, False, True):
+        for path in tmp_path.rglob("*") if damaged else ():
+            if path.is_file():
+                path.write_bytes(b"")
+        graph = planned(read(chain().model()), context(cache=str(tmp_path)))
+        runs.append(found(graph, values))
+    assert [bool(run.notes) for run in runs] == [False, False, True]
+    for run in runs[1:]:
+        for name, stats in runs[0].statistics.items():
+            np.testing.assert_array_equal(run.statistics[name].highs, stats.highs)
+
+
+def test_whose_fault_it_is():
+    """Made up samples are no fault of the user's; the model is named."""
+    net = Net(x=X).op("Log", "x", to="l").conv("l", (4, 3, 1, 1))
+    for values, hint in ((None, "made up"), (-np.ones((4, 3, 8, 8), np.float32), "normalization")):
+        with pytest.raises(CalibrationError, match="test: ") as caught:
+            found(planned(read(net.model())), values)
+        assert hint in caught.value.hint

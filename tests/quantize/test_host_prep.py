@@ -1,0 +1,276 @@
+"""What the host pads and moves: decided on a few samples, before calibration."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import onnx
+import pytest
+
+import npuconv
+from asserts import builtin, context, read, same_numbers
+from builders import Net
+from npuconv import executor
+from npuconv.arithmetic.grid import Grid
+from npuconv.quantize.host_prep import gain, prepare_host
+from npuconv.quantize.state import DeviceGraph
+from plans import planned
+
+RNG = np.random.default_rng(0)
+UNIT = RNG.uniform(0, 1, (16, 3, 16, 16)).astype(np.float32)
+PIXELS = RNG.integers(0, 256, (16, 3, 16, 16)).astype(np.float32)
+SIGNED = PIXELS / np.float32(127.5) - np.float32(1)
+PADS = {"pads": [1] * 4}
+X = (1, 3, 16, 16)
+
+
+def prepared(
+    built: Net, x: np.ndarray = UNIT, without: tuple[str, ...] = (), **options: object
+) -> tuple[DeviceGraph, dict[str, Grid]]:
+    """The graph after what the host does, and the grids that are left."""
+    model = read(built.model())
+    graph = planned(model, context(**{"pad_on_host": "host", **options}))
+    return prepare_host(graph, [{"x": one[None]} for one in x], without)
+
+
+def fired(graph: DeviceGraph, name: str) -> list[str]:
+    """The nodes that a pass was fired for."""
+    return [record.node for record in graph.ctx.rewrites if record.pass_name == name]
+
+
+def padded(built: Net, x: np.ndarray = UNIT, **options: object) -> list[str]:
+    return fired(prepared(built, x, **options)[0], "pad-on-host")
+
+
+# Padding
+
+
+def net(**shape) -> Net:
+    """A padded convolution on the input, and one on what the host makes."""
+    built = Net(**(shape or {"x": X})).conv("x", (4, 3, 3, 3), name="a", **PADS)
+    return built.op("HardSwish").conv("", (4, 1, 3, 3), group=4, name="b", **PADS)
+
+
+def test_gain():
+    """6 dB where one sign is missing, nothing where both reach as far."""
+    ones = np.ones(3)
+    assert gain(0 * ones, ones) == pytest.approx(6.06, abs=0.05)
+    assert gain(-ones, ones) == pytest.approx(0, abs=0.1)
+    assert gain(np.array([0.0, -1, 0]), np.array([1.0, 1, 0])) == pytest.approx(3, abs=0.1)
+    assert gain(0 * ones, 0 * ones) == 0
+
+
+def test_the_host_pads_what_it_makes():
+    """Both tensors, and the graph is planned anew; the numbers stay."""
+    before = net().model()
+    graph, _ = prepared(net())
+    assert fired(graph, "pad-on-host") == ["a", "b"]
+    assert [conv.attrs["pads"] for conv in graph.plan.device] == [[0] * 4] * 2
+    assert all(conv in graph.model.nodes("Conv") for conv in graph.plan.device)
+    same_numbers(before, graph.model)
+
+
+def test_padding_may_be_left_out():
+    """As a step, or as what the host may do."""
+    assert padded(net(), without=("host-padding",)) == []
+    assert padded(net(), pad_on_host="never") == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "options", "wanted"),
+    [
+        (None, {}, ["a", "b"]),
+        ("auto", {}, ["a", "b"]),
+        ("all", {}, ["a", "b"]),
+        ("inputs", {}, ["a"]),
+        ("inputs", {"io": "int8"}, []),
+        ("host", {"io": "int8"}, ["b"]),  # integers that the user gives are not the host's
+    ],
+)
+def test_whose_tensors_are_padded(asked, options, wanted):
+    """As the user has it."""
+    assert padded(net(), pad_on_host=asked, **options) == wanted
+
+
+def test_not_where_both_signs_reach_as_far():
+    """The zero point would be near 0 anyway; what comes behind is one-sided still."""
+    assert padded(net(), 2 * UNIT - 1) == ["b"]
+
+
+def test_not_where_the_pads_are_much_of_it():
+    """A map of 2 by 2 would become four times as large."""
+    built = Net(x=(1, 3, 2, 2)).conv("x", (4, 3, 3, 3), **PADS)
+    assert padded(built, UNIT[:, :, :2, :2]) == []
+
+
+def test_extents_that_only_the_samples_know():
+    """The model may leave them open."""
+    assert padded(net(x=("N", 3, "H", "W"))) == ["a", "b"]
+
+
+def test_what_the_device_makes_for_itself_is_not_decided_here():
+    """Samples do not say what its steps cost."""
+    built = Net(x=X).conv("x", (4, 3, 1, 1), name="first").op("Relu")
+    assert padded(built.conv("", (4, 4, 3, 3), name="second", **PADS), pad_on_host="all") == []
+
+
+def test_not_what_the_host_gets_as_integers_of_both_signs():
+    """One integer for all channels stands for 0, and would be the middle one."""
+    built = (
+        Net(x=X).conv("x", (4, 3, 1, 1), name="first", to="a").op("MaxPool", kernel_shape=[2, 2])
+    )
+    assert padded(built.conv("", (4, 4, 3, 3), name="second", **PADS), pad_on_host="all") == []
+
+
+def test_what_others_read_without_pads():
+    """They go on reading it as it is: both forms cross."""
+    side = Net(x=X).conv("x", (4, 3, 3, 3), name="a", to="y", **PADS)
+    graph, _ = prepared(side.conv("x", (4, 3, 1, 1), name="b", to="z").output("y", "z"))
+    (record,) = graph.ctx.rewrites
+    assert (record.node, record.note) == ("a", f"{3 * 18 * 18} bytes more cross to the device")
+    assert {conv.name: conv.inputs[0].name == "x" for conv in graph.plan.device} == {
+        "a": False, "b": True,
+    }  # fmt: skip
+
+
+def test_readers_that_pad_otherwise():
+    """One tensor cannot have both."""
+    two = Net(x=X).conv("x", (4, 3, 3, 3), name="a", to="y", **PADS)
+    two.conv("x", (4, 3, 5, 5), name="b", to="z", pads=[2] * 4)
+    assert padded(two.output("y", "z")) == []
+
+
+def test_no_host():
+    """Where the device is all there is, nobody else can pad or move anything."""
+    built = Net(x=X).conv("x", (4, 3, 3, 3), name="a", **PADS)
+    found = {}
+    for word in ("error", "host"):
+        ctx = context()
+        ctx.target = builtin().model_copy(update={"unlisted_operators": word})
+        graph = planned(read(built.model()), ctx)
+        prepare_host(graph, [{"x": one[None]} for one in SIGNED])
+        found[word] = [record.pass_name for record in ctx.rewrites]
+    assert found == {"error": [], "host": ["pad-on-host", "align-input"]}
+
+
+def test_samples_on_which_the_model_does_not_run():
+    """Calibration says why; here nothing is known."""
+    assert padded(net(), np.zeros((2, 5, 16, 16), np.float32)) == []
+
+
+# Inputs on a grid
+
+
+def plain(**attrs) -> Net:
+    return Net(x=X).conv("x", (4, 3, 3, 3), name="a", **attrs)
+
+
+def moved(built: Net, x: np.ndarray = SIGNED, **options: object) -> list[str]:
+    return fired(prepared(built, x, **options)[0], "align-input")
+
+
+@pytest.mark.parametrize("attrs", [{}, PADS], ids=["bare", "padded"])
+def test_pixels_that_are_half_a_step_off(attrs):
+    """They are moved, and the host pads, where it must; the grid goes with the tensor."""
+    graph, grids = prepared(plain(**attrs), SIGNED)
+    assert fired(graph, "align-input") == ["a"]
+    (conv,) = graph.plan.device
+    assert set(grids) == {conv.inputs[0].name} != {"x"}
+    (own,) = grids.values()
+    assert own.steps == pytest.approx(1 / 127.5, rel=1e-3)
+    same_numbers(plain(**attrs).model(), graph.model)
+
+
+@pytest.mark.parametrize("scale", [1, 1 / 255])
+def test_what_is_aligned_already(scale):
+    """Pixels as they are, and pixels over 255: nothing is moved, and there is a grid."""
+    graph, grids = prepared(plain(), (PIXELS * np.float32(scale)).astype(np.float32))
+    assert not graph.ctx.rewrites
+    assert grids["x"].steps == pytest.approx(scale, rel=1e-3)
+
+
+def test_normalized_in_the_model_and_channels_last():
+    """What the host does to the pixels first is taken into account."""
+    built = Net(x=(1, 16, 16, 3)).op("Cast", "x")
+    built.nodes[-1].attribute.add(name="to", i=onnx.TensorProto.FLOAT, type=2)
+    built.op("Div", built.last, built.constant(np.float32(127.5)))
+    built.op("Sub", built.last, built.constant(np.ones(3, np.float32)))
+    built.op("Transpose", perm=[0, 3, 1, 2]).conv("", (4, 3, 3, 3), name="a")
+    assert moved(built, np.moveaxis(PIXELS, 1, 3).copy()) == ["a"]
+
+
+def test_not_where_nobody_can():
+    """The user gives integers, or the device pads; or it is not to be done."""
+    assert moved(plain(**PADS), io="int8") == []
+    assert moved(plain(**PADS), pad_on_host="never") == []
+    assert moved(plain(), without=("input-grid",)) == []
+    assert prepared(plain(), PIXELS, without=("input-grid",))[1] == {}
+
+
+def test_not_where_there_is_no_grid():
+    """Behind a Sigmoid, or with a little noise on every pixel."""
+    assert moved(Net(x=X).op("Sigmoid").conv("", (4, 3, 3, 3), name="a")) == []
+    noise = np.random.default_rng(1).normal(0, 1e-3, SIGNED.shape).astype(np.float32)
+    assert moved(plain(), SIGNED + noise) == []
+
+
+def test_the_sum_of_two_inputs():
+    """It is not twice the first one: each has a grid, but the sum has another."""
+    built = Net(x=X, z=X).op("Add", "x", "z").conv("", (4, 3, 3, 3))
+    graph = planned(read(built.model()))
+    feeds = [{"x": one[None], "z": one[None] * np.float32(0.3)} for one in SIGNED]
+    assert prepare_host(graph, feeds)[1] == {}
+
+
+# From the samples to the integers
+
+
+@cache
+def converted(pad_on_host: str = "host", form: str = "qoperator") -> npuconv.Conversion:
+    options = {"pad_on_host": pad_on_host, "format": form, "ignore": ["OPS"]}
+    return npuconv.convert(net().model(), calibration={"x": UNIT}, **options)
+
+
+def test_it_helps_and_what_crosses_is_counted():
+    """The device pads no more; the report is about the model that is written."""
+    on, off = converted(), converted("never")
+    convs = [n for n in on.model.graph.node if n.op_type == "QLinearConv"]
+    assert not any(any(a.ints) for n in convs for a in n.attribute if a.name == "pads")
+    assert on.report.accuracy.sqnr_db > off.report.accuracy.sqnr_db + 1
+    assert on.report.device.to_device.bytes == 3 * 18 * 18 + 4 * 18 * 18
+    assert off.report.device.to_device.bytes == 3 * 16 * 16 + 4 * 16 * 16
+    assert [n.op for n in on.report.nodes].count("Pad") == 2
+    assert [f.code for f in on.report.findings] == [f.code for f in off.report.findings]
+
+
+def test_both_forms_hold_the_same():
+    """Explicit conversions compute about the same numbers."""
+    both = [converted(form=form).report.accuracy.sqnr_db for form in ("qoperator", "qdq")]
+    assert both[0] == pytest.approx(both[1], abs=1)
+
+
+def integers(result: npuconv.Conversion, x: np.ndarray) -> np.ndarray:
+    """What the first convolution of the int8 model reads."""
+    name = next(n.input[0] for n in result.model.graph.node if n.op_type == "QLinearConv")
+    session = executor.Session(executor.with_outputs(result.model, [name]))
+    return np.concatenate([session.run({"x": row[None]}, [name])[name] for row in x])
+
+
+@pytest.mark.parametrize("attrs", [{}, PADS], ids=["bare", "padded"])
+def test_every_pixel_has_an_integer(attrs):
+    """Half a step off 0, they were two to an integer."""
+    # The zeros around it lie between two steps, which is worth a step of another size.
+    options = {"ignore": ["OPS"], "without": ["correlated-error"] if attrs else []}
+    result = npuconv.convert(plain(**attrs).model(), calibration={"x": SIGNED}, **options)
+    inner = slice(1, -1) if attrs else slice(None)
+    np.testing.assert_array_equal(integers(result, SIGNED)[:, :, inner, inner], PIXELS - 128)
+
+
+def test_samples_that_do_not_agree():
+    """Four lie on the grid, the others do not: ranges are as without."""
+    x = SIGNED.copy()
+    x[6:] += np.random.default_rng(2).normal(0, 0.1, x[6:].shape).astype(np.float32)
+    report = npuconv.convert(plain().model(), calibration={"x": x}, ignore=["OPS"]).report
+    assert "exact" not in {t.method for t in report.quantization.tensors}
+    assert report.accuracy.sqnr_db > 35

@@ -1,0 +1,330 @@
+"""The choice of scale and zero point of every channel."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from asserts import context, read
+from builders import Net
+from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding
+from npuconv.arithmetic.grid import Grid
+from npuconv.passes._context import PassContext
+from npuconv.quantize.calibrate import Calibration
+from npuconv.quantize.ranges import choose, choose_encodings
+from npuconv.quantize.scale_constraints import Reader, ScaleConstraints
+from npuconv.quantize.state import QuantState
+from plans import planned, prepare, watch
+
+METHODS = ("auto", "minmax", "percentile", "entropy", "mse")
+
+
+def group(values: np.ndarray, **fixed: object) -> ScaleConstraints:
+    """A group with these values [K,P], whose extremes are those of the values."""
+    count = len(values)
+    parts = {
+        "name": "t", "slots": list(range(count)), "values": values.astype(np.float32),
+        "lows": values.min(axis=1).astype(float), "highs": values.max(axis=1).astype(float),
+        "centred": np.zeros(count, bool), "caps": np.full(count, np.inf),
+    }  # fmt: skip
+    return ScaleConstraints(**{**parts, **fixed})
+
+
+def bulk(count: int = 3, width: int = 1000, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(count, width))
+
+
+def dense(weight: np.ndarray) -> Reader:
+    """A reader of all slots."""
+    return Reader(weight, 1.0, 1, np.arange(weight.shape[1]))
+
+
+@st.composite
+def groups(draw: st.DrawFn) -> ScaleConstraints:
+    """Groups of any kind: dead channels, tails, caps, zero points that are fixed, readers."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    count = int(rng.integers(1, 6))
+    values = rng.normal(size=(count, 64)) * 10.0 ** rng.integers(-3, 4, (count, 1))
+    values[rng.random(count) < 0.2] = 0
+    caps = np.full(count, np.inf)
+    if rng.random() < 0.5:
+        values, caps = np.clip(values, 0, 6), np.full(count, 6.0)
+    found = group(values, centred=rng.random(count) < 0.3, caps=caps, host=rng.random() < 0.5)
+    for _ in range(int(rng.integers(3))):
+        found.readers.append(dense(rng.normal(size=(4, count, 1, 1))))
+    return found
+
+
+@settings(deadline=None)
+@given(groups(), st.sampled_from(METHODS))
+def test_every_choice_is_one_the_device_can_have(found: ScaleConstraints, method: str) -> None:
+    """Scales above 0, zero points of 8 bits and 0 where they must be, no range beyond a cap."""
+    choice = choose(found, method)
+    assert np.all(choice.scales > 0)
+    assert np.isfinite(choice.scales).all()
+    assert not choice.zeros[found.centred].any()
+    assert np.all(np.abs(choice.zeros + 0.5) <= 127.5)
+    capped = np.isfinite(found.caps)
+    reach = (HIGHEST - choice.zeros) * choice.scales.astype(np.float64)
+    assert np.all(reach[capped] <= found.caps[capped] * (1 + 1e-6))
+    assert np.isfinite(choice.cost)
+
+
+@settings(deadline=None)
+@given(groups())
+def test_auto_is_never_worse_than_the_range_as_it_is(found: ScaleConstraints) -> None:
+    """By its own measure: all that it tries includes that."""
+    kept = choose(found, "minmax", equalize=False).cost
+    assert choose(found, "auto").cost <= kept
+
+
+def limits(found: ScaleConstraints, method: str) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers that the lowest and the highest integer of every slot stand for."""
+    choice = choose(found, method, equalize=False)
+    scales = choice.scales.astype(np.float64)
+    return scales * (LOWEST - choice.zeros), scales * (HIGHEST - choice.zeros)
+
+
+@settings(deadline=None)
+@given(groups(), st.sampled_from(METHODS[1:]))
+def test_ranges_are_no_larger_than_they_need_to_be(found: ScaleConstraints, method: str) -> None:
+    """Of a slot that has values one end is within them, to the step that 0 takes."""
+    lows, highs = limits(found, method)
+    live = np.maximum(found.highs, -found.lows) > 0
+    step = (highs - lows) / 255
+    below = lows >= np.minimum(found.lows, 0) - step
+    above = highs <= np.maximum(found.highs, 0) + step
+    assert (below | above)[live].all()
+    assert (below & above)[live & ~found.centred].all()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_method_is_told(method: str) -> None:
+    """What was chosen, in words for the report."""
+    wanted = "minmax" if method == "auto" else method
+    assert choose(group(bulk()), method).method.startswith(wanted)
+
+
+def test_minmax_clips_nothing() -> None:
+    """The extremes are the ends, to the step that 0 takes."""
+    values = bulk()
+    lows, highs = limits(group(values), "minmax")
+    step = (highs - lows) / 255
+    assert (np.abs(lows - values.min(axis=1)) <= step).all()
+    assert (np.abs(highs - values.max(axis=1)) <= step).all()
+
+
+def test_percentile_pools_all_slots() -> None:
+    """One share for all: what a slot has too few values to tell, all of them together show."""
+    values = np.random.default_rng(0).uniform(0, 0.5, (40, 1000))
+    values[:, 0] = 1.0  # one in a thousand of each, which counts
+    values *= np.linspace(1, 1000, 40)[:, None]
+    assert np.allclose(limits(group(values), "percentile")[1], values.max(axis=1), rtol=2e-3)
+    values = np.random.default_rng(0).uniform(0, 0.5, (40, 1000))
+    found = group(values, lows=np.zeros(40), highs=np.ones(40))
+    values[:2, 0] = 1.0  # two in forty thousand, which do not
+    lows, highs = limits(found, "percentile")
+    assert np.allclose(highs, 0.5, atol=2e-3)
+    assert len(set(highs.tolist())) == 1
+    assert not lows.any()
+
+
+def test_entropy_gives_up_an_outlier_and_keeps_a_plain_shape() -> None:
+    """As TensorRT does, on the pooled histogram."""
+    wild = np.clip(bulk(4, 50_000), -4, 4)
+    wild[:, 0] = 30.0
+    _, highs = limits(group(wild), "entropy")
+    assert np.all(highs < 8)
+    even = np.random.default_rng(0).uniform(-1, 1, (4, 50_000))
+    lows, highs = limits(group(even), "entropy")
+    assert np.all(highs > 0.95)
+    assert np.all(lows < -0.95)
+
+
+def squared_errors(found: ScaleConstraints, method: str) -> np.ndarray:
+    """Of every slot, as a method stores it."""
+    choice = choose(found, method, equalize=False)
+    stored = Encoding(choice.scales, choice.zeros, choice.scales.max(), 0)
+    lost = stored.dequantize(stored.quantize(found.values)) - found.values
+    return np.square(lost.astype(np.float64)).mean(axis=1)
+
+
+def test_mse_clips_each_slot_for_itself() -> None:
+    """A long tail is cut off, on its own side; an even distribution is kept."""
+    even = np.linspace(-1, 1, 20_000)
+    values = np.stack([even, even, even])
+    values[[0, 2], -1] = 3.0  # one of many
+    found = group(values, centred=np.asarray([True, False, False]))
+    lows, highs = limits(found, "mse")
+    assert highs[0] < 0.98 * found.highs[0]
+    assert highs[1] > 0.98
+    assert highs[2] < 0.98 * found.highs[2]
+    assert lows[2] == pytest.approx(found.lows[2], abs=0.02)
+    old, new = squared_errors(found, "minmax"), squared_errors(found, "mse")
+    assert np.all(new <= old)
+    assert new[0] < 0.98 * old[0]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_nothing_but_zeros(method: str) -> None:
+    """No range at all is stored exactly."""
+    choice = choose(group(np.zeros((2, 10))), method)
+    assert choice.scales.tolist() == [1, 1]
+    assert choice.cost == 0
+
+
+def test_weights_that_differ_move_scales() -> None:
+    """A channel that large weights read gets a scale that costs them less."""
+    values, weight = bulk(2), np.ones((8, 2, 1, 1))
+    weight[:, 0] = 200.0  # alike in the input, but not in the weights
+    alike = choose(group(values, host=True), "auto")
+    moved = choose(group(values, readers=[dense(weight / 200)]), "auto")
+    assert alike.method == "minmax"
+    assert moved.scales[1] / moved.scales[0] > 2 * alike.scales[1] / alike.scales[0]
+
+
+def test_the_cost_is_the_error_that_is_made() -> None:
+    """White noise through the weights, over the size of the output; to within a tenth."""
+    rng = np.random.default_rng(0)
+    values = rng.uniform(-1, 1, (4, 20_000))
+    weight = rng.normal(size=(16, 4, 1, 1))
+    weight /= np.sqrt(np.mean(np.square(weight[:, :, 0, 0] @ values)))
+    found = group(values, readers=[dense(weight)], centred=np.ones(4, bool))
+    choice = choose(found, "minmax")
+    stored = Encoding(choice.scales, choice.zeros, choice.scales.max(), 0)
+    wide = weight[:, :, 0, 0] * choice.scales / choice.scales.max()
+    step = np.abs(wide).max(axis=1, keepdims=True) / 127
+    rounded = np.rint(wide / step) * step / choice.scales * choice.scales.max()
+    made = rounded @ stored.dequantize(stored.quantize(values))
+    error = float(np.mean(np.square(made - weight[:, :, 0, 0] @ values)))
+    assert choice.cost == pytest.approx(error, rel=0.3)
+
+
+def test_the_host_counts_every_slot_alike() -> None:
+    """Nothing is known of what it does with them."""
+    choice = choose(group(bulk(3) * [[1], [10], [100]], host=True), "auto")
+    assert choice.scales[2] > 50 * choice.scales[0]
+
+
+def test_what_the_host_reads_costs_its_error_over_its_power() -> None:
+    """Beside what the layers of the device make of it."""
+    values, weight = bulk(2), np.ones((3, 2, 1, 1))
+    read_ = [dense(weight)]
+    alone, unread, both, layer = (
+        choose(group(values, host=host, readers=readers), "minmax", equalize=False).cost
+        for host, readers in ((True, []), (False, []), (True, read_), (False, read_))
+    )
+    error = squared_errors(group(values), "minmax").mean() / np.square(values).mean()
+    assert alone == unread == pytest.approx(error, rel=1e-4)
+    assert both == pytest.approx(alone + layer)
+
+
+def test_a_channel_that_nobody_reads_is_not_widened() -> None:
+    """No weights gain by it."""
+    values, weight = bulk(3), np.ones((8, 3, 1, 1))
+    weight[:, 0], weight[:, 2] = 200.0, 0.0
+    found = group(values, readers=[dense(weight / 200)])
+    plain, moved = choose(found, "auto", equalize=False), choose(found, "auto")
+    assert "alpha" in moved.method
+    assert moved.scales[1] > 1.5 * plain.scales[1]
+    assert moved.scales[2] == plain.scales[2]
+
+
+def test_without_equalization_no_channel_is_widened() -> None:
+    """Ranges are those of the method alone."""
+    values, weight = bulk(2), np.ones((8, 2, 1, 1))
+    weight[:, 0] = 200.0
+    found = group(values, readers=[dense(weight / 200)])
+    plain, moved = choose(found, "auto", equalize=False), choose(found, "auto")
+    assert plain.method == "minmax"
+    assert moved.method != "minmax"
+    assert plain.cost > moved.cost
+
+
+# Encodings of a whole plan
+
+
+def encoded(net: Net) -> PassContext:
+    model, ctx = read(net.model()), context()
+    prepare(model, ctx)
+    return ctx
+
+
+def image() -> Net:
+    return Net(x=(1, 3, 8, 8)).conv("x", to="a")
+
+
+def test_every_int8_tensor_has_one():
+    """Inputs and outputs of convolutions, and what is carried."""
+    ctx = encoded(image().op("Relu", to="r").conv("r", (2, 4, 3, 3), to="y"))
+    assert set(ctx.encodings) == {"x", "a", "r", "y"}
+    assert [ctx.encodings[n].scales.size for n in ("x", "a", "r", "y")] == [3, 4, 4, 2]
+    assert {e.axis for e in ctx.encodings.values()} == {1}
+
+
+def test_a_group_has_one_nominal_scale():
+    """The largest of all its channels: ratios are at most 1."""
+    net = image().conv("x", (2, 3, 3, 3), to="b").op("Concat", "a", "b", axis=1, to="y")
+    ctx = encoded(net)
+    parts = [ctx.encodings[name] for name in ("a", "b", "y")]
+    assert len({e.nominal for e in parts}) == 1
+    assert parts[2].nominal == parts[2].scales.max()
+    assert np.array_equal(parts[2].scales, np.concatenate([parts[0].scales, parts[1].scales]))
+    assert np.array_equal(parts[2].zeros, np.concatenate([parts[0].zeros, parts[1].zeros]))
+
+
+def test_scales_follow_their_channels():
+    """Along another axis, and in another order."""
+    net = image().op("Transpose", perm=[0, 2, 3, 1], to="t")
+    ctx = encoded(net.op("Gather", "t", net.constant(np.asarray([2, 0])), axis=3, to="y"))
+    assert [ctx.encodings[n].axis for n in ("a", "t", "y")] == [1, 3, 3]
+    assert np.array_equal(ctx.encodings["y"].scales, ctx.encodings["a"].scales[[2, 0]])
+
+
+def test_channels_that_are_alike_are_one():
+    """Then there is no axis, and nothing to write for each."""
+    ctx = encoded(image().op("DepthToSpace", blocksize=2, to="y"))
+    for name in ("a", "y"):
+        assert (ctx.encodings[name].axis, ctx.encodings[name].scales.shape) == (None, (1,))
+
+
+def chosen(without: tuple[str, ...] = (), **options: object) -> QuantState:
+    """How a layer of integers between -40 and 199 is stored."""
+    model = read(image().model())
+    graph = planned(model, context(**options))
+    rng = np.random.default_rng(2)
+    pixels = [{"x": rng.integers(-40, 200, (1, 3, 8, 8)).astype(np.float32)} for _ in range(40)]
+    grids = {"x": Grid(np.ones(3), np.zeros(3))}
+    return choose_encodings(graph, Calibration(watch(graph, pixels), {}), grids, without)
+
+
+def test_how_it_was_chosen():
+    """By group, for the report: the method of the options, or a grid where values lie on one."""
+    found = chosen()
+    assert set(found.methods) == {"x", "a"}
+    assert found.methods["x"] == "exact"
+    assert found.encodings["x"].scales.tolist() == [1]
+    assert all(word.startswith("mse") for word in chosen(method="mse").methods.values())
+
+
+def test_steps_that_are_left_out():
+    """Neither grids, nor margins, nor wider ranges."""
+    full, bare = chosen(), chosen(("input-grid", "range-margin", "equalization"))
+    assert set(bare.methods.values()) == {"minmax"}
+    assert not np.array_equal(bare.encodings["x"].scales, full.encodings["x"].scales)
+    assert (bare.encodings["a"].scales <= full.encodings["a"].scales).all()
+    assert (bare.encodings["a"].scales < full.encodings["a"].scales).any()
+
+
+def test_a_device_with_one_scale_for_all_weights():
+    """It has none for channels either."""
+    model = read(image().model())
+    target = context().target
+    weights = target.weights.model_copy(update={"granularity": "tensor"})
+    ctx = context()
+    ctx.target = target.model_copy(update={"weights": weights})
+    found = prepare(model, ctx)
+    assert found.is_per_tensor
+    assert {e.scales.size for e in ctx.encodings.values()} == {1}

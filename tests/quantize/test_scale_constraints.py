@@ -1,0 +1,339 @@
+"""What the scales of every slot must satisfy, and who reads it."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from asserts import context, read
+from builders import Net
+from npuconv.arithmetic.encoding import scales_for
+from npuconv.arithmetic.grid import Grid
+from npuconv.quantize.range_margin import with_margin
+from npuconv.quantize.ranges import choose
+from npuconv.quantize.scale_constraints import (
+    ConstraintsOf,
+    ScaleConstraints,
+    shared_channels,
+    upper_bound,
+)
+from npuconv.quantize.settings import RANGES
+from plans import planned, random_feeds, watch, windows
+
+
+def of(
+    proto: onnx.ModelProto, *, hessians: bool = False, without: tuple[str, ...] = (), **options: str
+) -> dict[str, ScaleConstraints]:
+    """Constraints by the name of their group."""
+    model = read(proto)
+    graph, feeds = planned(model, context(**options)), random_feeds(model, 40)
+    seen = windows(graph, feeds) if hessians else {}
+    constraints = ConstraintsOf(graph, watch(graph, feeds), seen, {}, without)
+    return {group.name: constraints(group) for group in graph.plan.groups}
+
+
+def image() -> Net:
+    return Net(x=(1, 3, 8, 8)).conv("x", to="a")
+
+
+def clip(net: Net, high: float) -> Net:
+    bounds = net.constant(np.float32(0)), net.constant(np.float32(high))
+    return net.op("Clip", net.last, *bounds)
+
+
+def test_a_slot_for_every_channel():
+    """With its extremes, and a spread of its values within them."""
+    found = of(image().model())
+    x, a = found["x"], found["a"]
+    assert (x.count, a.count) == (3, 4)
+    assert x.values.shape[0] == 3
+    assert x.values.shape[1] <= RANGES.values
+    assert np.all(x.values.min(axis=1) >= x.lows)
+    assert np.all(x.values.max(axis=1) <= x.highs)
+    assert not x.centred.any()
+    assert np.isinf(x.caps).all()
+
+
+def test_a_padded_reader_fixes_the_zero_point():
+    """Of its input, and of nothing else."""
+    found = of(Net(x=(1, 3, 8, 8)).conv("x", pads=[0, 0, 0, 1], to="a").model())
+    assert found["x"].centred.all()
+    assert not found["a"].centred.any()
+
+
+def test_a_padded_reader_of_one_part():
+    """The slots that it reads, and those that only others read."""
+    net = Net(x=(1, 3, 8, 8)).conv("x", (6, 3, 1, 1), to="a")
+    net.op("Split", "a", axis=1, outputs=2, to="s").conv("s", (2, 3, 3, 3), pads=[1] * 4, to="y")
+    (found,) = (d for d in of(net.output("y", "s_1").model()).values() if d.name == "a")
+    assert found.centred.tolist() == [True] * 3 + [False] * 3
+
+
+def test_a_carried_pad_fixes_the_zero_point():
+    """It writes stored zeros as well."""
+    net = image().pad([0, 0, 1, 1, 0, 0, 1, 1], 0.0).conv(weight=(2, 4, 3, 3))
+    assert of(net.model())["a"].centred.all()
+
+
+def test_an_int8_output_of_the_model():
+    """One scale says it, and zero point 0."""
+    found = of(image().model(), io="int8")
+    assert (found["a"].count, found["a"].centred.tolist()) == (1, [True])
+    assert (found["x"].count, found["x"].centred.tolist()) == (1, [True])
+
+
+def test_a_relu_that_saturation_replaces():
+    """Nothing is below 0 then, and the zero point is free."""
+    found = of(image().op("Relu").conv(weight=(2, 4, 3, 3)).model())["a"]
+    assert not found.centred.any()
+    assert not found.lows.any()
+
+
+def test_a_relu_that_must_stay():
+    """Values below 0 are read beside it, or stored zeros stand beside what it makes."""
+    beside = image().op("Relu", to="r").output("a", "r")
+    assert of(beside.model())["a"].centred.all()
+    padded = image().op("Relu").conv(weight=(2, 4, 3, 3), pads=[1] * 4)
+    assert of(padded.model())["a"].centred.all()
+
+
+def test_a_relu_that_must_stay_for_one_channel_stays_for_all():
+    """It is one node: 0 must be the integer 0 in every channel it reads."""
+    net = image().op("Relu", to="r").op("Split", "r", axis=1, outputs=2, to="s")
+    net.conv("s", (2, 2, 3, 3), pads=[1] * 4, to="y").conv("s_1", (2, 2, 3, 3), to="z")
+    assert of(net.output("y", "z").model())["a"].centred.all()
+
+
+@pytest.mark.parametrize("high", [0.5, 6.0])
+def test_an_upper_bound_is_a_cap(high: float):
+    """Of the channels that go through it, and no others."""
+    net = clip(image(), high).conv("x", (2, 3, 3, 3), to="b")
+    found = of(net.op("Concat", "t1", "b", axis=1).model())["a"]
+    assert found.caps.tolist() == [high] * 4 + [np.inf] * 2
+
+
+def test_no_cap_where_the_clip_has_integers_for_bounds():
+    """What is read before it goes beyond."""
+    found = of(clip(image(), 0.5).output("a", "t1").model())["a"]
+    assert (found.count, found.caps.tolist()) == (1, [np.inf])
+    assert found.highs[0] > 0.5
+
+
+def test_who_reads():
+    """Convolutions with their weights in the size of what they put out, and the host."""
+    net = image().conv("a", (2, 4, 3, 3), to="y").conv("a", (4, 1, 3, 3), group=4, to="z")
+    found = of(net.output("y", "z").model())
+    assert [r.weight.shape for r in found["a"].readers] == [(2, 4, 3, 3), (4, 1, 3, 3)]
+    assert [r.slots.tolist() for r in found["a"].readers] == [[0, 1, 2, 3]] * 2
+    assert [(found[k].host, len(found[k].readers)) for k in ("x", "a", "y")] == [
+        (False, 1), (False, 2), (True, 0),
+    ]  # fmt: skip
+
+
+def test_weights_are_in_the_size_of_the_output():
+    """The same layer times 100 errs as much, seen from its readers."""
+    nets = []
+    for factor in (1, 100):
+        net, rng = Net(x=(1, 3, 8, 8)), np.random.default_rng(0)
+        weight = rng.normal(size=(4, 3, 3, 3)).astype(np.float32) * factor
+        nets.append(net.op("Conv", "x", net.constant(weight), to="y"))
+    one, other = (of(net.model())["x"].readers[0].weight for net in nets)
+    assert np.allclose(one, other, rtol=1e-3)
+    size = np.sqrt(np.mean(np.square(one)) * 27)
+    assert 0.7 < size < 1.4  # inputs of variance 1
+
+
+def test_a_reader_of_weights_that_are_no_constant():
+    """Cannot be judged by them."""
+    net = Net(x=(1, 3, 8, 8), w=(4, 3, 3, 3)).op("Conv", "x", "w", to="y")
+    found = of(net.model())
+    assert not [d.readers for d in found.values() if d.readers]
+
+
+def test_what_is_left_of_every_input():
+    """With the windows in view; broadcast to the weights."""
+    found = of(image().conv("a", (4, 1, 3, 3), group=4, to="y").model(), hessians=True)
+    (reader,) = found["a"].readers
+    assert reader.left.shape == reader.weight.shape
+    assert np.all(reader.left > 0)
+    (first,) = found["x"].readers
+    assert np.all(first.left <= 1.5)  # of independent inputs of variance 1
+
+
+def test_numbers_of_slots_meet_the_weights():
+    """One for each input channel."""
+    (reader,) = of(image().conv("a", (2, 4, 3, 3), to="y").model())["a"].readers
+    laid = reader.spread(np.arange(4.0))
+    assert laid.shape == (1, 4, 1, 1)
+    assert laid.reshape(-1).tolist() == [0, 1, 2, 3]
+
+
+def test_large_weights_are_not_held_twice():
+    """They are divided by the size of the output whenever they are asked for."""
+    net = Net(x=(1, 256, 1, 1)).conv("x", (8192, 256, 1, 1), to="y")
+    (large,), (small,) = (of(n.model())["x"].readers for n in (net, image()))
+    assert large.weight is not large.weight
+    assert small.weight is small.weight
+    np.testing.assert_allclose(large.weight[0], large.stored[0].astype(float) / large.size)
+
+
+def test_the_margin_is_a_step_that_can_be_left_out():
+    """Without it extremes are those that were seen."""
+    wide, bare = of(image().model()), of(image().model(), without=("range-margin",))
+    model = read(image().model())
+    graph = planned(model)
+    stats = watch(graph, random_feeds(model, 40))["a"]
+    assert np.array_equal(bare["a"].highs, stats.highs)
+    assert np.array_equal(bare["a"].lows, stats.lows)
+    assert (wide["a"].highs > bare["a"].highs).all()
+
+
+def test_what_the_host_makes_has_no_tail():
+    """It is often bounded, or on a grid; what the device makes is not."""
+    model = read(image().model())
+    graph, feeds = planned(model), random_feeds(model, 40)
+    stats = watch(graph, feeds)
+    constraints = ConstraintsOf(graph, stats, {}, {})
+    found = {group.name: constraints(group) for group in graph.plan.groups}
+    for name, tails in (("x", False), ("a", True)):
+        lows, highs = with_margin(stats[name], [0] * stats[name].channels, tails=tails)
+        np.testing.assert_array_equal(found[name].highs, highs)
+        np.testing.assert_array_equal(found[name].lows, lows)
+        other = with_margin(stats[name], [0] * stats[name].channels, tails=not tails)
+        assert not np.array_equal(other[1], highs)
+
+
+# One scale for all channels
+
+
+def needed(proto: onnx.ModelProto) -> set[str]:
+    """Tensors whose channels must share a scale."""
+    return set(shared_channels(planned(read(proto)))[0])
+
+
+def bounded(
+    net: Net, low: float | None, high: float | None, source: str = "a", to: str = "y"
+) -> Net:
+    names = [net.constant(np.float32(v)) if v is not None else "" for v in (low, high)]
+    return net.op("Clip", source, *names, to=to)
+
+
+def two() -> Net:
+    """Two convolutions, of which the first is clipped to 0..6."""
+    return bounded(image().conv("x", to="b"), 0, 6)
+
+
+def test_a_bound_that_int8_ends_at_needs_nothing():
+    """Relu, Clip from 0, and what comes behind them."""
+    assert needed(image().op("Relu").model()) == set()
+    assert needed(bounded(image(), 0, 6).model()) == set()
+    assert needed(bounded(image(), 0, None).model()) == set()
+    assert needed(bounded(image(), 0, 6).op("MaxPool", kernel_shape=[2, 2]).model()) == set()
+    assert needed(bounded(image(), 0, 6).conv("y", (2, 4, 3, 3), pads=[1] * 4).model()) == set()
+
+
+@pytest.mark.parametrize("bounds", [(-1, 1), (0.5, 6), (None, 6)])
+def test_a_lower_bound_other_than_0(bounds):
+    """Its integer is one for all channels."""
+    assert needed(bounded(image(), *bounds).model()) == {"a", "y"}
+
+
+def test_a_fill_other_than_0():
+    """So is that of a Pad."""
+    assert needed(image().pad([0, 0, 1, 1, 0, 0, 1, 1], 0.0).model()) == set()
+    assert needed(image().pad([0, 0, 1, 1, 0, 0, 1, 1], None).model()) == set()
+    net = image().pad([0, 0, 1, 1, 0, 0, 1, 1], 1.0)
+    assert needed(net.model()) == {"a", net.last}
+
+
+def test_a_reader_of_what_is_not_clipped():
+    """It must get the values beyond the bound."""
+    assert needed(bounded(image(), 0, 6).output("a", "y").model()) == {"a", "y"}
+    assert needed(bounded(image(), 0, 6).op("Neg", "a").output("y", "t2").model()) == {"a", "y"}
+    pooled = bounded(image(), 0, 6).op("MaxPool", "a", kernel_shape=[2, 2], to="p")
+    assert needed(pooled.output("y", "p").model()) == {"a", "y"}
+
+
+def test_what_is_joined_with_the_bounded():
+    """Channel beside channel each keeps its own; where they share scales they share bounds."""
+    assert needed(two().op("Concat", "y", "b", axis=1).model()) == set()
+    assert needed(two().op("Concat", "y", "b", axis=2).model()) == {"a", "y"}
+    same = bounded(two(), 0, 6, "b", "z").op("Concat", "y", "z", axis=2)
+    assert needed(same.model()) == set()
+    other = bounded(two(), 0, 4, "b", "z").op("Concat", "y", "z", axis=2)
+    assert needed(other.model()) == {"a", "y", "b", "z"}
+
+
+def test_upper_bounds():
+    """Of a Clip, if it has one."""
+    clipped = planned(read(bounded(image(), 0, 6).model())).plan.carried[0]
+    assert upper_bound(clipped) == 6
+    assert upper_bound(planned(read(image().op("Relu").model())).plan.carried[0]) == np.inf
+
+
+# Values on a grid
+
+
+X = np.random.default_rng(2).integers(-40, 200, (40, 1, 3, 8, 8)).astype(np.float32)
+
+
+def on_grid(grid: Grid | None, x=X, without=(), **attrs) -> ScaleConstraints:
+    """The constraints of the input, given its grid."""
+    graph = planned(read(Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3), to="a", **attrs).model()))
+    stats = watch(graph, [{"x": one} for one in x])
+    grids = {} if grid is None else {"x": grid}
+    (group,) = (group for group in graph.plan.groups if group.name == "x")
+    return ConstraintsOf(graph, stats, {}, grids, without)(group)
+
+
+def grid(*steps: float) -> Grid:
+    return Grid(np.asarray(steps), np.zeros(3))
+
+
+def test_channels_on_a_grid():
+    """Their range has 256 levels, one to a step; the others keep theirs."""
+    found = on_grid(grid(1, 0, 1))
+    assert found.exact is not None
+    lows, highs = found.exact
+    np.testing.assert_allclose((highs - lows)[[0, 2]], 255)
+    assert (lows[1], highs[1]) == (found.lows[1], found.highs[1])
+    scales, zeros = scales_for(lows, highs, np.zeros(3, bool))
+    assert scales[[0, 2]].tolist() == [1, 1]
+    assert np.all(-128 - zeros[[0, 2]] <= -40)
+
+
+def test_a_grid_may_be_left_out():
+    """Then ranges are those of any other tensor."""
+    assert on_grid(grid(1, 1, 1), without=("input-grid",)).exact is None
+
+
+def test_it_is_chosen():
+    """It makes no error, so nothing is better."""
+    found = on_grid(grid(1, 1, 1))
+    choice = choose(found, "auto")
+    assert choice.method == "exact"
+    np.testing.assert_array_equal(choice.scales, 1)
+
+
+@pytest.mark.parametrize("method", ["minmax", "percentile", "entropy", "mse"])
+def test_a_method_that_was_asked_for_stays(method):
+    """It chooses all ranges."""
+    assert choose(on_grid(grid(1, 1, 1)), method).method.startswith(method)
+
+
+@pytest.mark.parametrize(
+    ("one", "x", "attrs"),
+    [
+        (None, X, {}),
+        (grid(1, 1, 1), X, {"pads": [1] * 4}),
+        (grid(1, 1, 1), X + 0.3, {}),
+        (grid(1, 1, 1), 2 * X, {}),
+        (grid(0, 0, 0), X, {}),
+        (Grid(np.ones(1), np.zeros(1)), X, {}),
+    ],
+    ids=["none", "padded", "off", "too-many-levels", "no-step", "other-channels"],
+)
+def test_nothing_exact(one, x, attrs):
+    """Nothing is promised that does not hold."""
+    assert on_grid(one, x, **attrs).exact is None
