@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -100,6 +101,66 @@ def test_a_softmax_that_saturates_does_not_decide():
     found, plain = shares("Softmax"), shares()
     assert sum(plain.values()) == pytest.approx(1, abs=1e-3)
     assert found == pytest.approx(plain, rel=0.02)
+
+
+def cast(net: Net, to: int) -> Net:
+    """The last result as another type."""
+    source = net.last
+    net.op("Identity", source).nodes[-1].CopyFrom(
+        onnx.helper.make_node("Cast", [source], [net.last], to=to)
+    )
+    return net
+
+
+def through(kind: int, op: str) -> Callable[[Net], Net]:
+    return lambda net: cast(cast(net, kind).op(op), onnx.TensorProto.FLOAT)
+
+
+def through_a_branch(net: Net) -> Net:
+    net.op("Sigmoid", to="s")
+    return net.branch(Net(prefix="a").op("Mul", "s", "s"), Net(prefix="b").op("Neg", "s"))
+
+
+def through_its_shape(net: Net) -> Net:
+    return net.op("Sigmoid", to="s").op("Shape", "s").op("Reshape", "s", net.last)
+
+
+BETWEEN = {
+    "an If": through_a_branch,
+    "a double": through(onnx.TensorProto.DOUBLE, "Sin"),
+    "a double that has a slope": through(onnx.TensorProto.DOUBLE, "Sigmoid"),
+    "a half that has a slope": through(onnx.TensorProto.FLOAT16, "Tanh"),
+    "its own shape": through_its_shape,
+    "what ONNX cannot infer": lambda net: net.op("QuickGelu", domain="com.microsoft"),
+    "a reflection": lambda net: net.op(
+        "Pad", net.last, net.constant(np.asarray([0, 0, 1, 1, 0, 0, 1, 1])), mode="reflect"
+    ),
+    "a size of no whole factor": lambda net: net.op(
+        "Resize", net.last, "", net.constant(np.float32([1, 1, 1.5, 1.5])), mode="linear"
+    ),
+    "windows with holes": lambda net: net.op("Sigmoid").op(
+        "MaxPool", kernel_shape=[2, 2], dilations=[2, 2], strides=[1, 1]
+    ),
+    "no way back": lambda net: net.op("Floor"),
+}
+
+
+@pytest.mark.parametrize("percent", [0, 30])
+@pytest.mark.parametrize("between", BETWEEN)
+def test_every_layer_has_its_share(between: str, percent: float):
+    """Whatever the host does between two of them, with a budget and without."""
+    net = Net(x=("N", 4, 8, 8)).conv("x", (8, 4, 3, 3), pads=[1] * 4, name="first")
+    proto = BETWEEN[between](net).conv("", (4, 8, 1, 1), name="last").model()
+    x = np.random.default_rng(0).standard_normal((16, 4, 8, 8)).astype(np.float32)
+    report = npuconv.convert(
+        proto, calibration={"x": x}, max_extra_macs=percent, verify=False
+    ).report
+    found = {row.name: row.noise_share for row in report.quantization.layers}
+    assert list(found) == ["first", "last"]
+    assert min(found.values()) > 0.01
+    assert sum(found.values()) == pytest.approx(1, abs=1e-3)
+    if percent:
+        assert report.quantization.budget.extra_macs > 0
 
 
 # Layers bought with multiplications

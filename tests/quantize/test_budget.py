@@ -363,6 +363,27 @@ def test_a_goal_costs_what_it_takes():
     assert 0 < mid.extra_macs < far.extra_macs <= far.macs
 
 
+def test_more_is_bought_where_an_estimate_was_too_good(monkeypatch):
+    """A goal that is missed is aimed at again, from further away."""
+    tried, purchases = [1.0, 0.9, 0.5], []
+    found = iter([Error((power,), (10.0,)) for power in tried])
+    monkeypatch.setattr(OutputError, "of", lambda *_: next(found))
+    buy = Allocator.buy
+    monkeypatch.setattr(
+        Allocator, "buy", lambda *given: purchases.append(buy(*given)) or purchases[-1]
+    )
+    spent = spend(of_loud("HardSwish", min_sqnr=11))  # four fifths of the noise may stay
+    assert spent.after.noise == (0.5,)
+    assert len(purchases) == 2
+    assert spent.purchase == purchases[1] != purchases[0]
+    assert size(purchases[0]) < size(purchases[1])
+
+
+def size(purchase: Purchase) -> int:
+    """Copies of all."""
+    return sum(purchase.layers.values()) + sum(map(len, purchase.channels.values()))
+
+
 def test_noise_is_looked_at_before_it_saturates():
     """Unless a goal says what the outputs themselves are to have."""
     net = Net(x=(1, 3, 12, 12)).conv("x", (8, 3, 3, 3), name="first").op("Relu")

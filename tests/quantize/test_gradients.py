@@ -143,6 +143,9 @@ CASES: dict[str, tuple[Build, tuple[int, ...]] | tuple[Build, tuple[int, ...], t
     "MaxPool, pads": (pool("MaxPool", 3, 3, pads=[1] * 4, strides=[2, 2]), IMAGE),
     "MaxPool, uneven": (pool("MaxPool", 3, 2, pads=[0, 1, 1, 0], strides=[1, 2]), IMAGE),
     "MaxPool, ceil_mode": (pool("MaxPool", 3, 3, strides=[2, 2], ceil_mode=1), IMAGE),
+    "MaxPool, a rest": (pool("MaxPool", 2, 2, strides=[2, 2], ceil_mode=1), (1, 4, 7, 5)),
+    "MaxPool, pads around whole windows": (
+        pool("MaxPool", 3, 3, strides=[3, 3], pads=[1] * 4), (1, 4, 7, 7)),
     "MaxPool, dilations": (pool("MaxPool", 2, 2, dilations=[2, 2]), IMAGE),
     "MaxPool, one axis": (pool("MaxPool", 3, strides=[2]), (2, 4, 9)),
     "Reshape": (operator("Reshape", [4, 2, 36]), IMAGE),

@@ -11,7 +11,7 @@ from onnx import numpy_helper
 import npuconv
 from asserts import context, read, same_numbers
 from builders import Net
-from npuconv.quantize import sensitivity
+from npuconv.quantize import host_padding, sensitivity
 from npuconv.quantize.fake_quant import quant_points
 from npuconv.quantize.host_padding import pad_between_layers
 from npuconv.quantize.output_error import OutputError
@@ -104,6 +104,13 @@ def test_not_where_outputs_are_good_enough():
     own = [point for point in points if point.tensor == "made"]
     assert judge.of(points).sqnr_db > HOST_PADDING.plenty_db
     assert sum(judge.of(own).noise) > 0.3 * sum(judge.of(points).noise)
+
+
+def test_not_where_all_that_cross_bring_too_little(monkeypatch):
+    """What crosses costs time, whatever it is."""
+    most = replace(HOST_PADDING, output_gain_db=7.0)  # more than half the steps could
+    monkeypatch.setattr(host_padding, "HOST_PADDING", most)
+    assert padded(net()) == []
 
 
 def test_only_what_matters_crosses():

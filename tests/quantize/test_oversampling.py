@@ -270,6 +270,17 @@ def test_two_strands_that_meet_in_one_layer(row: Case):
     assert moved[8] - moved[0] == pytest.approx(step / 2, rel=1e-3)
 
 
+def test_copies_of_a_layer_lie_between_copies_of_channels(row: Case):
+    """Where a channel is there twice, half a step apart, the layer is moved by half as much."""
+    name = row.graph.plan.device[2].inputs[0].name
+    made = row.made(Purchase({"third": 2}, {name: (*range(8), 2)}))
+    (one,) = made.repeated
+    scales = row.state.encodings[name].scales[[*range(8), 2]].astype(np.float64)
+    share = np.asarray([1, 1, 0.5, 1, 1, 1, 1, 1, 0.5])
+    for shift, by in zip(one.shifts, offsets(2), strict=True):
+        np.testing.assert_allclose(shift.values.reshape(-1), by * share * scales, rtol=1e-6)
+
+
 def test_layers_that_have_copies_of_channels_run_several_times(mobile: Case):
     """Both are less than either."""
     name = mobile_first(mobile)

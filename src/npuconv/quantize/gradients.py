@@ -134,7 +134,8 @@ class Tape:
         arrived = [self._summed(name) for name in node.output]
         adjoint = None if node.domain not in ("", "ai.onnx") else ADJOINTS.get(node.op_type)
         static = all(name in self.shapes for name in (*node.input, *node.output) if name)
-        if adjoint is None or not static or not any(arrived):
+        numbers = node.output[0] in self._floats  # no double, no half
+        if adjoint is None or not static or not numbers or not any(arrived):
             return {}
         return adjoint(self, node, arrived)
 
@@ -437,7 +438,8 @@ def _max_pool(tape: Tape, node: onnx.NodeProto, dy: list[str]) -> dict[int, str]
     triples = zip(kernel, strides, dilations, strict=True)
     turns = [-(-((k - 1) * d + 1) // s) for k, s, d in triples]
     shape = tape.constant(list(tape.shapes[node.input[0]]), np.int64)
-    made, given = tape.shapes[node.output[0]][2:], {"kernel_shape": kernel, "strides": strides}
+    made = tape.shapes[node.output[0]][2:]
+    given = {"kernel_shape": ones, "strides": ones}  # the indices say where values go
     parts = []
     for place in np.ndindex(*turns):
         if all(start < n for start, n in zip(place, made, strict=True)):
