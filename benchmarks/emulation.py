@@ -19,8 +19,8 @@ import onnx
 import npuconv
 from npuconv.config import Options
 from npuconv.emulate import as_float
+from npuconv.evaluate.pairs import choose_samples, open_model
 from npuconv.executor import Session
-from npuconv.pipeline.accuracy.pairs import choose_samples, open_model
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = 7

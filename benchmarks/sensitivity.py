@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from recipes.zoo import Entry, read_entries
 
 from npuconv.config import Options
+from npuconv.legalize.legal import legalize
 from npuconv.model import save
 from npuconv.pipeline import quantize as pipeline
-from npuconv.pipeline.legalize import legalize
 from npuconv.quantize import sensitivity
 from npuconv.quantize.calibrate import calibrate
 from npuconv.quantize.fake_quant import QuantPoint, quant_points
@@ -58,9 +58,7 @@ def examine(entry: Entry) -> str:
     end = time.perf_counter()
     if found is None:
         return f"| {entry.name} | cannot be differentiated | | |"
-    rank = spearman(
-        list(brute.values()), list(sensitivity.layer_shares(points, found, {}).values())
-    )
+    rank = spearman(list(brute.values()), list(found.layers({}).values()))
     return f"| {entry.name} | {rank:.3f} | {middle - start:.2f} | {end - middle:.2f} |"
 
 

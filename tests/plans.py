@@ -27,7 +27,7 @@ from npuconv.quantize.state import DeviceGraph, QuantState
 
 Feeds = list[dict[str, np.ndarray]]
 SAMPLES = 4
-AS_SEEN = ("range-margin", "equalization", "correlated-error")  # without these steps
+AS_SEEN = ("range-margin", "correlated-error")  # without these steps
 QUANTIZE = (
     "drop-saturated",
     "fill-with-lowest",

@@ -124,3 +124,10 @@ def test_a_foreign_operator_with_a_known_name():
     """What another domain calls Conv is not one that we know."""
     found = inspect(Net(x=(1, 4, 8, 8)).op("Conv", domain="com.example").model())
     assert found.convolutions == ()
+
+
+def test_what_it_would_be_calibrated_on():
+    """As convert has it; nothing where nothing is converted."""
+    net = Net(x=(1, 3, 32, 32)).conv("x", (8, 3, 3, 3))
+    assert "assumed pixels in" in inspect(net.model()).calibration
+    assert inspect(Net(x=(1, 3, 32, 32)).op("Relu").model()).calibration == ""

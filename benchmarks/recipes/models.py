@@ -40,6 +40,7 @@ class Recipe:
         top1: axis of the classes of the first output, where the largest one is the answer.
         others: samples besides the scored ones on which the answers are compared.
         synthetic: the data is made up, for want of data that suits the model.
+        pixels: how photographs become its input, where it reads them.
     """
 
     model: str
@@ -48,6 +49,7 @@ class Recipe:
     top1: int | None = None
     others: int = 0
     synthetic: bool = False
+    pixels: Pixels | None = None
 
     @property
     def arguments(self) -> list[str]:
@@ -64,13 +66,16 @@ def one_input(
     shape: tuple[int, ...] | None = None,
     top1: int | None = None,
     others: int = 0,
+    pixels: Pixels | None = None,
 ) -> Recipe:
     """A recipe of a model with one input."""
+    given = getattr(batch, "keywords", {}).get("pixels")
+    pixels = pixels or (given if isinstance(given, Pixels) else None)
 
     def make(folder: Path, _: Path, role: Role, count: int) -> Feeds:
         return {name: batch(folder, role, count)}
 
-    return Recipe(model, make, {name: shape} if shape else {}, top1, others)
+    return Recipe(model, make, {name: shape} if shape else {}, top1, others, pixels=pixels)
 
 
 def photo_crops(size: tuple[int, int], pixels: Callable[[Image.Image], Array]) -> Batch:
@@ -147,8 +152,14 @@ def _classifying() -> dict[str, Recipe]:
         ("mobilenetv2_imagenet_dq", "input", views[SIGNED_NHWC], 80),
         ("squeezenet11_fp32", "data_0", views[_CAFFE], 80),
     )
+    grey, wide = Pixels(color="gray"), replace(SIGNED_NHWC, layout="nchw")
+    known = {
+        **dict.fromkeys(("grouped_mnist_pads", "mnist8_cntk", "mnist_pytorch_java"), grey),
+        "mlperf_tiny_ic_resnet8": replace(_RAW, layout="nhwc"),
+        "winml_imgclassifier": wide,
+    }
     return {
-        name: one_input(name, source, batch, top1=1, others=others)
+        name: one_input(name, source, batch, top1=1, others=others, pixels=known.get(name))
         for name, source, batch, others in kinds
     }
 

@@ -99,7 +99,8 @@ def _image(
     def maker(folder: Path, role: Role, count: int) -> Array:
         return batch(folder, role, count, size, pixels)
 
-    return Packaged(*package, path, one_input(path, name, maker, shape=shape, top1=top1))
+    recipe = one_input(path, name, maker, shape=shape, top1=top1, pixels=pixels)
+    return Packaged(*package, path, recipe)
 
 
 def _sound(

@@ -35,6 +35,7 @@ class Variant:
         source: folder on the path, as a copy.
         arguments: options besides those of the model.
         peer: another quantizer instead.
+        blind: without calibration data.
     """
 
     label: str
@@ -42,6 +43,7 @@ class Variant:
     source: Path | None = None
     arguments: tuple[str, ...] = ()
     peer: Contender | None = None
+    blind: bool = False
 
     def line(self, entry: Entry, work: Path, target: Path) -> list[str]:
         """Return the command line that converts a model."""
@@ -51,7 +53,8 @@ class Variant:
             sets = Sets(entry.model, settled, entry.calib, entry.calib, None)
             settle_model(sets)
             return self.peer.line([], sets, target)
-        options = ["-o", str(target), "--calibration", str(entry.calib), "-q"]
+        data = [] if self.blind else ["--calibration", str(entry.calib)]
+        options = ["-o", str(target), *data, "-q"]
         start = ["env", f"PYTHONPATH={self.source}", *self.command, "-m", "npuconv", "convert"]
         return [*start, str(entry.model), *options, *entry.arguments, *self.arguments]
 
@@ -60,7 +63,7 @@ class Variant:
         stamps = [f"{path} {path.stat().st_mtime_ns}" for path in (entry.model, entry.calib)]
         source = self.source.name if self.source else ""
         peer = [*self.peer.command, *(self.peer.tail or ())] if self.peer else []
-        parts = [source, *self.arguments, *entry.arguments, *peer, *stamps]
+        parts = [source, *self.arguments, *entry.arguments, *peer, *stamps, *["blind"] * self.blind]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
 
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
         UnsupportedModelError,
         UsageError,
     )
+    from npuconv.evaluate.verify import verify
     from npuconv.pipeline import Conversion, check, convert
-    from npuconv.pipeline.accuracy.verify import verify
     from npuconv.report.schema import Report
     from npuconv.report.schema_batch import BatchReport
     from npuconv.report.schema_verify import VerifyReport
@@ -45,7 +45,7 @@ _HOME = {
     "run_batch": "npuconv.batch.entry",
     "Target": "npuconv.target",
     "VerifyReport": "npuconv.report.schema_verify",
-    "verify": "npuconv.pipeline.accuracy.verify",
+    "verify": "npuconv.evaluate.verify",
     **dict.fromkeys(
         (
             "CalibrationError",

@@ -22,8 +22,8 @@ __all__ = ["Options", "Preprocess", "Selection", "make_options", "merge", "read_
 Format = Literal["qoperator", "qdq", "weights", "float"]
 Method = Literal["auto", "minmax", "percentile", "entropy", "mse"]
 Step = Literal[
-    "host-padding", "input-grid", "range-margin", "equalization", "correlated-error",
-    "gptq-rounding", "bias-correction",
+    "host-padding", "input-grid", "range-margin", "correlated-error", "gptq-rounding",
+    "bias-correction",
 ]  # fmt: skip
 Form = Literal["split", "dense", "sub-pixel", "zero-insertion"]
 _FLAGS_ONLY = (
@@ -159,7 +159,7 @@ class Options(Strict):
         ge=1,
         description="decompressed to compressed bytes of an array in an .npz, over 64 MiB",
     )
-    seed: int = Field(0, ge=0, description="seed of synthetic inputs")
+    seed: int = Field(0, ge=0, description="seed of what is made up where no data is given")
 
     @property
     def limits(self) -> Limits:

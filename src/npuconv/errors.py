@@ -117,3 +117,14 @@ class InternalError(NpuconvError):
             hint="please report it with the model, or the part of it that shows it",
         )
         self.where = where
+
+
+# What systems say when memory is short, in errors that are no MemoryError.
+_SHORT = ("can't start new thread", "failed to map segment", "Cannot allocate memory")
+
+
+def is_lack_of_memory(error: BaseException) -> bool:
+    """Whether an error, or what caused it, is a lack of memory: no bug of whoever asked for it."""
+    if isinstance(error, MemoryError) or any(text in str(error) for text in _SHORT):
+        return True
+    return error.__cause__ is not None and is_lack_of_memory(error.__cause__)

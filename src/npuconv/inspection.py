@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from npuconv import plan
+from npuconv.config import Options
+from npuconv.errors import NpuconvError
 from npuconv.model import load, query, shapes, skeleton
 from npuconv.model.conv import Window, flat_pads, window
 from npuconv.model.integer import as_float
@@ -72,6 +74,7 @@ class Inspection:
     attributes: dict[str, dict[str, int]]  # of the convolutions: how often each value occurs
     convolutions: tuple[Convolution, ...]
     steps: tuple[Step, ...]
+    calibration: str = ""  # what convert would take without data, and what speaks for it
 
     def as_json(self) -> str:
         """Everything, for programs."""
@@ -90,7 +93,25 @@ def inspect(
     Raises:
         ModelError: not a valid model.
     """
-    return summarize(read(source, input_shape))
+    found = summarize(read(source, input_shape))
+    return replace(found, calibration=_calibration(source, input_shape or {}))
+
+
+def _calibration(
+    source: str | Path | onnx.ModelProto, input_shape: dict[str, tuple[int, ...]]
+) -> str:
+    """Return what a conversion would be calibrated on; nothing where there is none."""
+    from npuconv.legalize.legal import legalize
+    from npuconv.model import save
+    from npuconv.pipeline import builtin
+
+    try:
+        work = legalize(source, Options(input_shape=input_shape, verify=False))
+        if not work.plan.device:
+            return ""
+        return builtin.plan(work, save.to_proto(work.model)).sentence
+    except NpuconvError:  # what stands against it is for check to say
+        return ""
 
 
 def read(

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-Preset = Literal["unit", "signed", "imagenet", "raw"]
+Preset = Literal["unit", "signed", "imagenet", "raw", "none"]
 
 
 class Strict(BaseModel):
@@ -43,7 +43,8 @@ class Preprocess(Strict):
 
     preset: Preset | None = Field(
         None,
-        description="unit: 0..1; signed: -1..1; imagenet: ImageNet mean and std; raw: 0..255",
+        description="unit: 0..1; signed: -1..1; imagenet: ImageNet mean and std; raw: 0..255; "
+        "none: nothing is assumed where no data is given",
     )
     mean: tuple[float, ...] | None = Field(
         None,

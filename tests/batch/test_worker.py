@@ -87,7 +87,8 @@ def test_failed(folder, said):
 @pytest.mark.parametrize(
     ("error", "status"),
     [(InternalError("it broke", where="pass x"), "bug"), (ValueError("odd"), "bug"),
-     (MemoryError(), "out-of-memory")],
+     (MemoryError(), "out-of-memory"),
+     (RuntimeError("can't start new thread"), "out-of-memory")],
 )  # fmt: skip
 def test_bugs(folder, said, monkeypatch, error, status):
     """A bug of ours never leaves the process as a traceback."""

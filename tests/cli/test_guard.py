@@ -30,7 +30,7 @@ def test_memory(shell, folder):
     """It ends with one line, whoever has asked for too much."""
     corpus.find("bomb/loop-growing").write(folder)
     done = shell("convert", "model.onnx", "--max-memory", "500MiB")
-    assert (done.code, len(done.errors)) == (2, 1)
+    assert (done.code, len(done.errors)) == (2, 1), done.error
     assert not (folder / "model.npu.onnx").exists()
 
 
@@ -46,6 +46,19 @@ def test_limits_of_inspect(cli, folder):
     done = cli("inspect", "model.onnx", "--max-nodes", "3")
     assert "raise --max-nodes" in done.error
     assert cli("inspect", "model.onnx", "--max-nodes", "99").code == 0
+
+
+@pytest.mark.parametrize("text", ["can't start new thread", "x.so: failed to map segment"])
+def test_memory_by_other_names(cli, model, monkeypatch, text):
+    """A thread without a stack, a library without pages: no bug in npuconv."""
+
+    def no_room(*_):
+        raise RuntimeError(text)
+
+    monkeypatch.setattr("npuconv.calibration.ahead._Reader.start", no_room)
+    monkeypatch.setattr("npuconv.calibration.workers._pool", no_room)
+    done = cli("convert", model)
+    assert (done.code, "--max-memory" in done.error) == (2, True)
 
 
 def test_causes():

@@ -11,8 +11,7 @@ import pytest
 import npuconv
 from builders import Net
 from int8_pairs import float_model, integer_model, samples
-from npuconv.pipeline.accuracy.matching import KEY, record
-from npuconv.pipeline.accuracy.stored import Layer
+from npuconv.evaluate.matching import KEY, Layer, record
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from builders import Net, digits, images
 from npuconv import executor
 from npuconv.arithmetic.qparams import quantize as to_int8
 from npuconv.errors import CalibrationError, InternalError, ModelError
-from npuconv.pipeline.accuracy import matching
+from npuconv.evaluate import matching
 from npuconv.report import render
 from zoo import ZOO
 

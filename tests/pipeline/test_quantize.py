@@ -15,7 +15,7 @@ import npuconv
 from builders import Net
 from loud_nets import CHANNELS, LOUD, loud, pictures
 from npuconv.errors import UsageError
-from npuconv.pipeline.accuracy import matching
+from npuconv.evaluate import matching
 from npuconv.quantize.settings import STEPS
 
 # Steps that can be left out

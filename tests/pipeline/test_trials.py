@@ -7,12 +7,13 @@ import pytest
 
 from asserts import read
 from builders import Net
+from npuconv.calibration.inputs import sample_inputs
 from npuconv.config import Preprocess
 from npuconv.model import save
 from npuconv.pipeline import trials
-from npuconv.pipeline.inputs import sample_inputs
 from npuconv.quantize.calibrate import first_convolution
-from npuconv.rules._normalizations import (
+from npuconv.samples import open_samples
+from npuconv.samples.normalizations import (
     CENTRED,
     HALF,
     IMAGENET,
@@ -22,7 +23,6 @@ from npuconv.rules._normalizations import (
     guess,
     image_axis,
 )
-from npuconv.samples import open_samples
 
 PIXELS = np.linspace(0, 255, 4 * 3 * 16 * 16, dtype=np.float32).reshape(4, 3, 16, 16)
 ALL = (RAW, UNIT, SIGNED, IMAGENET, CENTRED, HALF)

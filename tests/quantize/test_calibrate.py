@@ -7,9 +7,9 @@ import pytest
 
 from asserts import context, read
 from builders import Net
+from npuconv.calibration.inputs import sample_inputs
 from npuconv.config import Preprocess
 from npuconv.errors import CalibrationError
-from npuconv.pipeline.inputs import sample_inputs
 from npuconv.quantize.calibrate import Calibration, calibrate, first_convolution, watched
 from npuconv.quantize.settings import HESSIAN
 from npuconv.quantize.state import DeviceGraph

@@ -115,8 +115,7 @@ def test_a_lift_of_the_output_is_a_share_of_its_steps():
     """One for each channel, or one for all."""
     rounded = nearest(*layer(*SHAPES[0])[:2], encoding(6), 1)
     result = encoding(4)
-    assert np.allclose(
-        with_output_moved(rounded, result, 0.5).bias - rounded.bias, result.scales / 2
-    )
+    lifted = with_output_moved(rounded, result, 0.5)
+    assert np.allclose(lifted.bias - rounded.bias, result.scales / 2, atol=1e-6)
     plain = with_output_moved(rounded, Encoding.plain(0.5), -0.5)
     assert np.allclose(plain.bias - rounded.bias, -0.25)

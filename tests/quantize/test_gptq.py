@@ -104,18 +104,6 @@ def test_the_factor_is_that_of_the_inverse() -> None:
     assert np.allclose(by.upper[0], np.triu(by.upper[0]))
 
 
-def test_what_is_left_of_an_input() -> None:
-    """Next to nothing where others say the same, its whole square where none does."""
-    seen = np.random.default_rng(0).normal(size=(3, 1000))
-    seen[1] = seen[0]
-    products = (seen @ seen.T / 1000)[None]
-    left = factorize(products, ROUNDING.damping).left[0]
-    first = factorize(products, ROUNDING.damping).order[0][0]
-    assert left[2] == pytest.approx(products[0, 2, 2] + ROUNDING.damping, rel=0.05)
-    twin = 0 if first != 1 else 1
-    assert left[twin] < 0.05 * products[0, 0, 0]
-
-
 @pytest.mark.parametrize("size", [0.0, 1e-30, 1e30])
 def test_products_of_any_size(size: float) -> None:
     """No input at all, tiny ones and huge ones."""

@@ -207,3 +207,23 @@ def test_samples_that_do_not_fit():
     layers = [windows_of(conv) for conv in model.nodes("Conv")]
     with pytest.raises(CalibrationError, match="does not run on the samples"):
         gather(planned(model).proto(), layers, [{"x": np.zeros((1, 2, 6, 6), np.float32)}], 1)
+
+
+def test_a_mean_has_no_windows():
+    """Its weights are one number, which rounds exactly; with other weights it has some."""
+    for weight, found in ((np.full((3, 1, 4, 4), 1 / 16), False), (np.arange(48.0) / 48, True)):
+        net = Net(x=(1, 3, 8, 8))
+        constant = net.constant(np.float32(np.reshape(weight, (3, 1, 4, 4))))
+        net.op("Conv", "x", constant, name="conv", group=3, to="y")
+        (conv,) = read(net.model()).nodes("Conv")
+        assert (windows_of(conv) is not None) == found
+
+
+@pytest.mark.parametrize("size", [1e-12, 1.0, 1e12])
+def test_values_of_any_size(size):
+    """Their squares fit float32, whatever the size."""
+    seen = windows(seed=2)
+    one, other = Hessian(*seen.shape[:2]), Hessian(*seen.shape[:2])
+    one.add(seen)
+    other.add((seen * size).astype(np.float32))
+    np.testing.assert_allclose(other.products(0), one.products(0) * size**2, rtol=1e-3)

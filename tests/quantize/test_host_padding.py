@@ -14,7 +14,7 @@ from builders import Net
 from npuconv.quantize import host_padding, sensitivity
 from npuconv.quantize.fake_quant import quant_points
 from npuconv.quantize.host_padding import pad_between_layers
-from npuconv.quantize.output_error import OutputError
+from npuconv.quantize.output_error import OutputError, logits
 from npuconv.quantize.ranges import choose_encodings
 from npuconv.quantize.settings import HOST_PADDING
 from npuconv.quantize.state import DeviceGraph, QuantState
@@ -58,7 +58,9 @@ def crossed(
     feeds = list(feeds) or [{"x": one[None]} for one in hills()[:8]]
     seen = calibrated(graph, feeds)
     before = choose_encodings(graph, seen, {})
-    graph, _, after = pad_between_layers(graph, seen, before, graph.proto(), feeds, without)
+    ends, points = logits(graph.proto()), quant_points(graph, before)
+    found = sensitivity.measure(ends, points, before, feeds, 4)
+    graph, _, after, _ = pad_between_layers(graph, seen, before, found, without)
     return graph, after, before
 
 
@@ -206,5 +208,26 @@ def test_a_state_is_not_changed_in_place():
     graph, after, before = crossed(net())
     assert after is not before
     assert set(after.encodings) > set(before.encodings)
-    assert replace(after, encodings=before.encodings, methods=before.methods) == before
+    assert set(after.roundings) <= {"second"}
+    same = {"encodings": before.encodings, "methods": before.methods}
+    assert replace(after, **same, weights=before.weights, roundings=before.roundings) == before
     assert graph.plan.device
+
+
+def test_what_is_left_of_the_error():
+    """Half the step is a quarter, as a measurement of the padded graph says."""
+    graph = planned(read(net().model()))
+    feeds = [{"x": one[None]} for one in hills()[:8]]
+    seen = calibrated(graph, feeds)
+    state = choose_encodings(graph, seen, {})
+
+    def measured(graph: DeviceGraph, state: QuantState) -> sensitivity.Sensitivity:
+        points = quant_points(graph, state)
+        return sensitivity.measure(logits(graph.proto()), points, state, feeds, 64)
+
+    found = measured(graph, state)
+    graph, _, state, left = pad_between_layers(graph, seen, state, found)
+    assert left.activations["made"] == pytest.approx(found.activations["made"] / 4, rel=0.15)
+    again = measured(graph, state)
+    assert left.activations["made"] == pytest.approx(again.activations["made"], rel=0.35)
+    assert left.activations["y"] == found.activations["y"]

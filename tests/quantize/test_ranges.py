@@ -14,7 +14,7 @@ from npuconv.arithmetic.grid import Grid
 from npuconv.passes._context import PassContext
 from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.ranges import choose, choose_encodings
-from npuconv.quantize.scale_constraints import Reader, ScaleConstraints
+from npuconv.quantize.scale_constraints import ScaleConstraints
 from npuconv.quantize.state import QuantState
 from plans import planned, prepare, watch
 
@@ -36,14 +36,9 @@ def bulk(count: int = 3, width: int = 1000, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(count, width))
 
 
-def dense(weight: np.ndarray) -> Reader:
-    """A reader of all slots."""
-    return Reader(weight, 1.0, 1, np.arange(weight.shape[1]))
-
-
 @st.composite
 def groups(draw: st.DrawFn) -> ScaleConstraints:
-    """Groups of any kind: dead channels, tails, caps, zero points that are fixed, readers."""
+    """Groups of any kind: dead channels, tails, caps, zero points that are fixed."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     count = int(rng.integers(1, 6))
     values = rng.normal(size=(count, 64)) * 10.0 ** rng.integers(-3, 4, (count, 1))
@@ -51,10 +46,7 @@ def groups(draw: st.DrawFn) -> ScaleConstraints:
     caps = np.full(count, np.inf)
     if rng.random() < 0.5:
         values, caps = np.clip(values, 0, 6), np.full(count, 6.0)
-    found = group(values, centred=rng.random(count) < 0.3, caps=caps, host=rng.random() < 0.5)
-    for _ in range(int(rng.integers(3))):
-        found.readers.append(dense(rng.normal(size=(4, count, 1, 1))))
-    return found
+    return group(values, centred=rng.random(count) < 0.3, caps=caps)
 
 
 @settings(deadline=None)
@@ -69,20 +61,11 @@ def test_every_choice_is_one_the_device_can_have(found: ScaleConstraints, method
     capped = np.isfinite(found.caps)
     reach = (HIGHEST - choice.zeros) * choice.scales.astype(np.float64)
     assert np.all(reach[capped] <= found.caps[capped] * (1 + 1e-6))
-    assert np.isfinite(choice.cost)
-
-
-@settings(deadline=None)
-@given(groups())
-def test_auto_is_never_worse_than_the_range_as_it_is(found: ScaleConstraints) -> None:
-    """By its own measure: all that it tries includes that."""
-    kept = choose(found, "minmax", equalize=False).cost
-    assert choose(found, "auto").cost <= kept
 
 
 def limits(found: ScaleConstraints, method: str) -> tuple[np.ndarray, np.ndarray]:
     """The numbers that the lowest and the highest integer of every slot stand for."""
-    choice = choose(found, method, equalize=False)
+    choice = choose(found, method)
     scales = choice.scales.astype(np.float64)
     return scales * (LOWEST - choice.zeros), scales * (HIGHEST - choice.zeros)
 
@@ -104,7 +87,7 @@ def test_ranges_are_no_larger_than_they_need_to_be(found: ScaleConstraints, meth
 def test_the_method_is_told(method: str) -> None:
     """What was chosen, in words for the report."""
     wanted = "minmax" if method == "auto" else method
-    assert choose(group(bulk()), method).method.startswith(wanted)
+    assert choose(group(bulk()), method).method == wanted
 
 
 def test_minmax_clips_nothing() -> None:
@@ -145,7 +128,7 @@ def test_entropy_gives_up_an_outlier_and_keeps_a_plain_shape() -> None:
 
 def squared_errors(found: ScaleConstraints, method: str) -> np.ndarray:
     """Of every slot, as a method stores it."""
-    choice = choose(found, method, equalize=False)
+    choice = choose(found, method)
     stored = Encoding(choice.scales, choice.zeros, choice.scales.max(), 0)
     lost = stored.dequantize(stored.quantize(found.values)) - found.values
     return np.square(lost.astype(np.float64)).mean(axis=1)
@@ -172,75 +155,6 @@ def test_nothing_but_zeros(method: str) -> None:
     """No range at all is stored exactly."""
     choice = choose(group(np.zeros((2, 10))), method)
     assert choice.scales.tolist() == [1, 1]
-    assert choice.cost == 0
-
-
-def test_weights_that_differ_move_scales() -> None:
-    """A channel that large weights read gets a scale that costs them less."""
-    values, weight = bulk(2), np.ones((8, 2, 1, 1))
-    weight[:, 0] = 200.0  # alike in the input, but not in the weights
-    alike = choose(group(values, host=True), "auto")
-    moved = choose(group(values, readers=[dense(weight / 200)]), "auto")
-    assert alike.method == "minmax"
-    assert moved.scales[1] / moved.scales[0] > 2 * alike.scales[1] / alike.scales[0]
-
-
-def test_the_cost_is_the_error_that_is_made() -> None:
-    """White noise through the weights, over the size of the output; to within a tenth."""
-    rng = np.random.default_rng(0)
-    values = rng.uniform(-1, 1, (4, 20_000))
-    weight = rng.normal(size=(16, 4, 1, 1))
-    weight /= np.sqrt(np.mean(np.square(weight[:, :, 0, 0] @ values)))
-    found = group(values, readers=[dense(weight)], centred=np.ones(4, bool))
-    choice = choose(found, "minmax")
-    stored = Encoding(choice.scales, choice.zeros, choice.scales.max(), 0)
-    wide = weight[:, :, 0, 0] * choice.scales / choice.scales.max()
-    step = np.abs(wide).max(axis=1, keepdims=True) / 127
-    rounded = np.rint(wide / step) * step / choice.scales * choice.scales.max()
-    made = rounded @ stored.dequantize(stored.quantize(values))
-    error = float(np.mean(np.square(made - weight[:, :, 0, 0] @ values)))
-    assert choice.cost == pytest.approx(error, rel=0.3)
-
-
-def test_the_host_counts_every_slot_alike() -> None:
-    """Nothing is known of what it does with them."""
-    choice = choose(group(bulk(3) * [[1], [10], [100]], host=True), "auto")
-    assert choice.scales[2] > 50 * choice.scales[0]
-
-
-def test_what_the_host_reads_costs_its_error_over_its_power() -> None:
-    """Beside what the layers of the device make of it."""
-    values, weight = bulk(2), np.ones((3, 2, 1, 1))
-    read_ = [dense(weight)]
-    alone, unread, both, layer = (
-        choose(group(values, host=host, readers=readers), "minmax", equalize=False).cost
-        for host, readers in ((True, []), (False, []), (True, read_), (False, read_))
-    )
-    error = squared_errors(group(values), "minmax").mean() / np.square(values).mean()
-    assert alone == unread == pytest.approx(error, rel=1e-4)
-    assert both == pytest.approx(alone + layer)
-
-
-def test_a_channel_that_nobody_reads_is_not_widened() -> None:
-    """No weights gain by it."""
-    values, weight = bulk(3), np.ones((8, 3, 1, 1))
-    weight[:, 0], weight[:, 2] = 200.0, 0.0
-    found = group(values, readers=[dense(weight / 200)])
-    plain, moved = choose(found, "auto", equalize=False), choose(found, "auto")
-    assert "alpha" in moved.method
-    assert moved.scales[1] > 1.5 * plain.scales[1]
-    assert moved.scales[2] == plain.scales[2]
-
-
-def test_without_equalization_no_channel_is_widened() -> None:
-    """Ranges are those of the method alone."""
-    values, weight = bulk(2), np.ones((8, 2, 1, 1))
-    weight[:, 0] = 200.0
-    found = group(values, readers=[dense(weight / 200)])
-    plain, moved = choose(found, "auto", equalize=False), choose(found, "auto")
-    assert plain.method == "minmax"
-    assert moved.method != "minmax"
-    assert plain.cost > moved.cost
 
 
 # Encodings of a whole plan
@@ -306,12 +220,12 @@ def test_how_it_was_chosen():
     assert set(found.methods) == {"x", "a"}
     assert found.methods["x"] == "exact"
     assert found.encodings["x"].scales.tolist() == [1]
-    assert all(word.startswith("mse") for word in chosen(method="mse").methods.values())
+    assert set(chosen(method="mse").methods.values()) == {"mse"}
 
 
 def test_steps_that_are_left_out():
-    """Neither grids, nor margins, nor wider ranges."""
-    full, bare = chosen(), chosen(("input-grid", "range-margin", "equalization"))
+    """Neither grids nor margins."""
+    full, bare = chosen(), chosen(("input-grid", "range-margin"))
     assert set(bare.methods.values()) == {"minmax"}
     assert not np.array_equal(bare.encodings["x"].scales, full.encodings["x"].scales)
     assert (bare.encodings["a"].scales <= full.encodings["a"].scales).all()

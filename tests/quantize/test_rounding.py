@@ -15,10 +15,11 @@ from npuconv.arithmetic.qparams import dequantize, quantize_weights
 from npuconv.model.store import Store
 from npuconv.quantize import rounding
 from npuconv.quantize.hessian import Hessian
+from npuconv.quantize.ranges import choose_encodings
 from npuconv.quantize.rounding import round_weights, solve
 from npuconv.quantize.settings import ROUNDING
 from npuconv.quantize.state import DeviceGraph, QuantState
-from plans import prepare, random_feeds, windows
+from plans import calibrated, planned, prepare, random_feeds, windows
 
 
 def case(
@@ -198,3 +199,19 @@ def test_some_rows_of_a_large_layer_at_once(monkeypatch):
     for name, one in whole.weights.items():
         np.testing.assert_array_equal(parts.weights[name].weight, one.weight)
         np.testing.assert_array_equal(parts.weights[name].scales, one.scales)
+
+
+def test_only_some_layers():
+    """The others keep what they have."""
+    net = Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3), name="a").conv("", (2, 4, 3, 3), name="b")
+    model = read(net.model())
+    graph = planned(model)
+    seen = calibrated(graph, random_feeds(model, 8))
+    state = choose_encodings(graph, seen, {})
+    one = round_weights(graph, seen.hessians, state, only={"b"})
+    assert set(one.roundings) == {"b"}
+    both = round_weights(graph, seen.hessians, one, only={"a"})
+    assert set(both.roundings) == {"a", "b"}
+    assert both.weights.get("b") is one.weights.get("b")
+    whole = round_weights(graph, seen.hessians, state)
+    assert whole.roundings == both.roundings

@@ -15,7 +15,7 @@ from npuconv import executor
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.quantize.fake_quant import QuantPoint, fake_quantized, quant_points
 from npuconv.quantize.output_error import logits
-from npuconv.quantize.sensitivity import Sensitivity, layer_shares, measure
+from npuconv.quantize.sensitivity import Sensitivity, measure
 from npuconv.quantize.state import QuantState
 from plans import Feeds, prepare, random_feeds
 
@@ -94,23 +94,23 @@ def test_it_is_what_each_rounding_costs_by_itself(name: str):
     """In size, and in order where sizes differ clearly; what channels share is left out."""
     model, points, state, feeds = rounded(MODELS[name]())
     wanted, found = brute_force(model, points, feeds), measure(model, points, state, feeds, MANY)
-    ratios = found.points / wanted
+    ratios = found.powers / wanted
     assert (wanted > 0).all()
     assert ratios.min() > 0.4
     assert ratios.max() < 3
     assert np.exp(np.mean(np.log(ratios))) == pytest.approx(1, abs=0.3)
     for k, own in enumerate(wanted):
         clearly = wanted < own / 6
-        assert (found.points[clearly] < found.points[k]).all()
+        assert (found.powers[clearly] < found.powers[k]).all()
 
 
 def test_a_few_vectors_are_enough_to_tell_layers_apart():
     """As many as a conversion takes: the largest is found."""
     model, points, state, feeds = rounded(residual())
     wanted, found = brute_force(model, points, feeds), measure(model, points, state, feeds, 8)
-    ranks = [np.argsort(np.argsort(each)) for each in (wanted, found.points)]
+    ranks = [np.argsort(np.argsort(each)) for each in (wanted, found.powers)]
     assert np.corrcoef(*ranks)[0, 1] > 0.8
-    assert sum(found.points) == pytest.approx(sum(wanted), rel=0.5)
+    assert sum(found.powers) == pytest.approx(sum(wanted), rel=0.5)
 
 
 def test_the_same_again():
@@ -131,7 +131,7 @@ def test_the_loud_channel():
     (output,) = (k for k, p in enumerate(points) if (p.layer, p.kind) == ("first", "output"))
     assert found.channels[output].shape == (32,)
     assert found.channels[output].argmax() == LOUD
-    assert found.channels[output][LOUD] > 0.2 * found.points[output]
+    assert found.channels[output][LOUD] > 0.2 * found.powers[output]
 
 
 def test_one_row_of_weights():
@@ -145,7 +145,7 @@ def test_one_row_of_weights():
     ]  # fmt: skip
     found = measure(model, [point], QuantState(), feeds, MANY)
     assert np.flatnonzero(found.channels[0]).tolist() == [2]
-    assert found.points[0] == pytest.approx(brute_force(model, [point], feeds)[0], rel=0.4)
+    assert found.powers[0] == pytest.approx(brute_force(model, [point], feeds)[0], rel=0.4)
 
 
 def test_errors_that_a_channel_shares_add_up():
@@ -157,7 +157,7 @@ def test_errors_that_a_channel_shares_add_up():
     flat = [{"x": np.full(shape, 0.533, np.float32)}]
     noisy = [{"x": np.random.default_rng(0).uniform(0.4, 0.7, shape).astype(np.float32)}]
     point = QuantPoint("mean", "input", "x", Encoding.plain(0.1))
-    alike, unlike = (measure(model, [point], QuantState(), f, 64).points[0] for f in (flat, noisy))
+    alike, unlike = (measure(model, [point], QuantState(), f, 64).powers[0] for f in (flat, noisy))
     assert alike == pytest.approx(brute_force(model, [point], flat)[0], rel=1e-3)
     assert unlike < 0.05 * alike
 
@@ -179,8 +179,8 @@ def test_numbers_that_int8_holds_are_no_error():
     off = QuantPoint("c", "output", "y", Encoding.plain(0.3))
     points = [exact, replace(off, tensor="x", kind="input")]
     found = measure(identity(), points, QuantState(), feeds, 4)
-    assert found.points[0] == 0
-    assert found.points[1] > 0
+    assert found.powers[0] == 0
+    assert found.powers[1] > 0
     assert measure(identity(), [], QuantState(), feeds, 4) is None
 
 
@@ -190,12 +190,12 @@ def test_what_oversampling_has_moved_is_no_error():
     point = QuantPoint("c", "output", "y", Encoding.plain(0.25))
     moved = QuantState(tensor_offsets={"y": np.full(3, 0.02)})
     there, plain = (measure(identity(), [point], s, feeds, 4) for s in (moved, QuantState()))
-    assert there.points[0] < 1e-9 < plain.points[0]
+    assert there.powers[0] < 1e-9 < plain.powers[0]
     weight, bias = np.eye(3, dtype=np.float32).reshape(3, 3, 1, 1), np.full(3, 1.02, np.float32)
     point = QuantPoint("c", "weights", "c0", constants={1: weight, 2: bias})
     moved = QuantState(bias_offsets={"c": np.full(3, 0.02)})
     there, plain = (measure(identity(1.0), [point], s, feeds, 4) for s in (moved, QuantState()))
-    assert there.points[0] < 1e-9 < plain.points[0]
+    assert there.powers[0] < 1e-9 < plain.powers[0]
 
 
 def test_an_output_that_is_not_finite():
@@ -205,7 +205,7 @@ def test_an_output_that_is_not_finite():
     point = QuantPoint("a", "output", "y", Encoding.plain(0.1))
     feeds = [{"x": np.random.default_rng(0).standard_normal(X).astype(np.float32)}]
     found = measure(net.output("y", "z").model(), [point], QuantState(), feeds, 4)
-    assert np.isfinite(found.points).all()
+    assert np.isfinite(found.powers).all()
 
 
 def test_ends_inside_count_by_their_own_power():
@@ -213,7 +213,7 @@ def test_ends_inside_count_by_their_own_power():
     net = Net(x=X).conv("x", (4, 3, 3, 3), name="loud", to="a").conv("x", (4, 3, 3, 3), name="soft")
     net.op("Mul", net.last, net.constant(0.001), to="b").op("Sin", "b", to="s")
     model, points, state, feeds = rounded(net.output("a", "s").model())
-    found = layer_shares(points, measure(model, points, state, feeds, 32), {})
+    found = measure(model, points, state, feeds, 32).layers({})
     assert 0.2 < found["soft"] / found["loud"] < 5
 
 
@@ -233,7 +233,7 @@ def test_shapes_that_onnx_does_not_infer():
     net = Net(x=X).conv("x", (4, 3, 3, 3), name="a").op("QuickGelu", domain="com.microsoft")
     model, points, state, feeds = rounded(net.conv("", (2, 4, 1, 1), name="b", to="y").model())
     found = measure(model, points, state, feeds, 16)
-    layers = layer_shares(points, found, {})
+    layers = found.layers({})
     assert layers["a"] > 0
     assert layers["b"] > 0
 
@@ -245,7 +245,7 @@ def test_samples_of_other_sizes():
     sizes = ((1, 3, 8, 8), (1, 3, 9, 7), (1, 3, 8, 8))
     small, other, like = ({"x": rng.standard_normal(s).astype(np.float32)} for s in sizes)
     three, two = (
-        measure(model, points, QuantState(), feeds, 4).points.tolist()
+        measure(model, points, QuantState(), feeds, 4).powers.tolist()
         for feeds in ([small, other, like], [small, like])
     )
     assert three == two
@@ -263,6 +263,8 @@ def test_layers_and_their_copies():
         QuantPoint("a/copy_1", "output", "z", Encoding.plain(1.0)),
         QuantPoint("b", "output", "w", Encoding.plain(1.0)),
     ]
-    found = Sensitivity((np.float64([1, 2]), np.float64([4]), np.float64([8]), np.float64([0])))
-    assert found.points.tolist() == [3, 4, 8, 0]
-    assert layer_shares(points, found, {"a/copy_1": "a"}) == {"a": 15.0, "b": 0.0}
+    powers = (np.float64([1, 2]), np.float64([4]), np.float64([8]), np.float64([0]))
+    found = Sensitivity(tuple(points), powers)
+    assert found.powers.tolist() == [3, 4, 8, 0]
+    assert found.layers({"a/copy_1": "a"}) == {"a": 15.0, "b": 0.0}
+    assert found.activations == {"x": 3, "y": 4, "z": 8, "w": 0}

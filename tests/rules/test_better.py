@@ -6,8 +6,8 @@ import pytest
 
 from npuconv.rules._behaviour import Behaviour
 from npuconv.rules._better import better
-from npuconv.rules._normalizations import IMAGENET, UNIT
 from npuconv.rules._seen import Trials
+from npuconv.samples.normalizations import IMAGENET, UNIT
 
 
 @pytest.mark.parametrize("levels", [(0.0, 1.0), (1.0, 0.0), (0.0, 0.0)])

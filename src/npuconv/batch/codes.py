@@ -23,7 +23,7 @@ def check(document: yamlio.Document, at: KeyPath, options: Mapping[str, Any]) ->
         ConfigError: names the code, and those that are near it; with line and column.
     """
     for place, code in _codes(at, options):
-        from npuconv.pipeline.selection import check_codes  # takes onnx, which few files need
+        from npuconv.legalize.selection import check_codes  # takes onnx, which few files need
 
         try:
             check_codes(Options(select=(code,)))

@@ -58,7 +58,7 @@ def _given(options: Mapping[str, Any]) -> dict[str, Any]:
     checked = make_options(texts)
     given = checked.model_dump(exclude_unset=True)
     if _NAME_RULES & given.keys():
-        from npuconv.pipeline.selection import check_codes  # takes onnx, which few flags need
+        from npuconv.legalize.selection import check_codes  # takes onnx, which few flags need
 
         check_codes(checked)
     for key, value in given.items():

@@ -49,17 +49,17 @@ def run(job: Job, place: Place, say: Say) -> Outcome:
 
     Never raises: whatever goes wrong is the outcome.
     """
-    from npuconv.errors import InternalError, NpuconvError
+    from npuconv.errors import InternalError, NpuconvError, is_lack_of_memory
 
     try:
         _settle(place, job.block)
         return _converted(job, say) if job.block is None else _calibrated(job, say)
-    except NpuconvError as error:
-        status: Status = "bug" if isinstance(error, InternalError) else "failed"
-        return Outcome(status, as_keys(str(error)))
-    except MemoryError:
-        return Outcome("out-of-memory", "there is not enough memory for it")
     except Exception as error:
+        if is_lack_of_memory(error):
+            return Outcome("out-of-memory", "there is not enough memory for it")
+        if isinstance(error, NpuconvError):
+            status: Status = "bug" if isinstance(error, InternalError) else "failed"
+            return Outcome(status, as_keys(str(error)))
         text = " ".join(f"{type(error).__name__}: {error}".split())
         return Outcome("bug", f"bug in npuconv, outside any pass: {text}")
 

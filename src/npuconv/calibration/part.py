@@ -145,7 +145,8 @@ def _together(
     lows = np.where(never, 0, np.min([glance.lows for glance in glances], axis=0))
     highs = np.where(never, 0, np.max([glance.highs for glance in glances], axis=0))
     each = np.where(seen, [glance.means for glance in glances], 0)
-    means = np.sum(shares * each, axis=0)
+    with np.errstate(invalid="ignore"):  # sums of values near the end of float32 may be infinite
+        means = np.sum(shares * each, axis=0)
     # Sums in float32 may leave the bounds by their last bit, or overflow.
     means = np.nan_to_num(means, nan=0.0, posinf=np.inf, neginf=-np.inf)
     return lows, highs, means.clip(lows, highs)

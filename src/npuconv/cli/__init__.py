@@ -21,7 +21,7 @@ import click
 
 from npuconv import __version__, files
 from npuconv.cli import guard, screen
-from npuconv.errors import InternalError, NpuconvError
+from npuconv.errors import InternalError, NpuconvError, is_lack_of_memory
 
 # Name of the command -> what it does. The module of that name holds a function of that name.
 COMMANDS = {
@@ -136,10 +136,6 @@ def _run(arguments: list[str], written: list[Path]) -> int:
         return 2
     except (click.ClickException, guard.TimeIsUpError, MemoryError) as error:
         return _fail(_cause(error), 2)
-    except NpuconvError as error:
-        if isinstance(error, InternalError) and os.environ.get("NPUCONV_TRACEBACK"):
-            raise
-        return _fail(str(error), error.exit_code)
     except (KeyboardInterrupt, click.Abort) as error:
         return _fail(screen.interrupted(written), _ended_by(error))
     except OSError as error:  # a full disk, a name too long, a folder that may not be entered
@@ -148,11 +144,23 @@ def _run(arguments: list[str], written: list[Path]) -> int:
     except SystemExit:  # click's answer to a closed pipe, as of ``npuconv explain | head``
         return 0
     except Exception as error:
-        if os.environ.get("NPUCONV_TRACEBACK"):
-            raise
-        bug = InternalError(f"{type(error).__name__}: {error}", where="outside any pass")
-        return _fail(str(bug), bug.exit_code)
+        return _failed(error)
     return result if isinstance(result, int) else 0
+
+
+def _failed(error: Exception) -> int:
+    """Say what went wrong: a mistake of the user, too little memory, or a bug."""
+    if isinstance(error, NpuconvError) and not isinstance(error, InternalError):
+        return _fail(str(error), error.exit_code)
+    if is_lack_of_memory(error):
+        return _fail(guard.cause(error), 2)
+    if os.environ.get("NPUCONV_TRACEBACK"):
+        raise error
+    text = f"{type(error).__name__}: {error}"
+    bug = (
+        error if isinstance(error, InternalError) else InternalError(text, where="outside any pass")
+    )
+    return _fail(str(bug), bug.exit_code)
 
 
 def _fail(text: str, code: int) -> int:

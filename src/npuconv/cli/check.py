@@ -57,7 +57,7 @@ def check(
     """
     from npuconv import files
     from npuconv.cli.destinations import read_by, refuse
-    from npuconv.pipeline.accept import orphaned, renew
+    from npuconv.legalize.accept import orphaned, renew
     from npuconv.report import format_of
 
     options, renewal = _prepared(collect(config, flags), write_baseline)

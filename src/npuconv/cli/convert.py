@@ -39,8 +39,10 @@ def convert(
     """Convert a float ONNX model into a device-ready int8 model and a report.
 
     Writes MODEL.npu.onnx, MODEL.npu.report.json and MODEL.npu.report.html beside MODEL.
-    Without --calibration the activation ranges come from synthetic inputs, and accuracy
-    is unproven. Exit code 0: done; 1: findings stand against it, no model is written.
+    Without --calibration a model of images is calibrated on builtin photographs, normalized
+    as --preprocess says or as the model seems to want them; the first line tells. Other models
+    get made-up numbers, and accuracy is unproven. Exit code 0: done; 1: findings stand against
+    it, no model is written.
     """
     from npuconv import files
     from npuconv.errors import UnsupportedModelError
@@ -75,9 +77,8 @@ def _announcing(
 
     def step(stage: str, done: int, total: int) -> None:
         """Say it, or let the bar show it."""
-        if stage == "synthetic":
-            text = "no calibration data: ranges come from synthetic inputs, accuracy is unproven"
-            screen.say(text, quiet=quiet)
+        if stage.startswith("assumed: "):
+            screen.say(stage.removeprefix("assumed: "), quiet=quiet)
         else:
             bar(stage, done, total)
 

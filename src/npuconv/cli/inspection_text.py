@@ -49,6 +49,7 @@ def _head(found: Inspection, view: View) -> list[str]:
         ("activations", _peak(found)),
         ("operators", operators),
     ]
+    lines += [("calibration", found.calibration)] if found.calibration else []
     return [line for label, text in lines for line in _line(label, text, view)]
 
 

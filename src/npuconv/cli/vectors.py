@@ -47,7 +47,7 @@ def vectors(
 
     Exit code 0: done; 2: files that cannot be used.
     """
-    from npuconv.pipeline.vectors.write import vectors as write
+    from npuconv.evaluate.vectors import vectors as write
 
     data, keywords = choose(config, flags)
     with screen.progress(quiet) as bar:

@@ -67,7 +67,7 @@ def verify(
     Exit code 0: done; 1: --min-sqnr is missed; 2: files that cannot be used.
     """
     from npuconv import files
-    from npuconv.pipeline.accuracy.verify import verify as compare
+    from npuconv.evaluate.verify import verify as compare
 
     if report is not None:
         _check_suffix(report)

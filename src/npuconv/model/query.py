@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -140,3 +141,11 @@ def _dim(dim: Any) -> int | str | None:
         return dim or None
     # Exporters write -1 or 0 for "unknown"; a real extent of 0 holds no data to convert.
     return int(dim) if dim is not None and int(dim) > 0 else None
+
+
+def matches(name: str, pattern: str) -> bool:
+    """Whether a name is a pattern, or fits it.
+
+    Names may hold brackets, which patterns read as choices of letters.
+    """
+    return name == pattern or fnmatchcase(name, pattern)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from npuconv.pipeline.selection import wanted
+from npuconv.legalize.selection import wanted
 from npuconv.pipeline.trials import run_trials
 from npuconv.quantize.calibrate import first_convolution
 from npuconv.rules import _engine
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from npuconv.arithmetic.statistics import Statistics
     from npuconv.diagnostics import Finding
-    from npuconv.pipeline.legalize import Legalized
+    from npuconv.legalize.legal import Legalized
     from npuconv.quantize.state import QuantState
     from npuconv.report.schema import Accuracy
     from npuconv.samples import Samples
@@ -45,7 +45,7 @@ def judge(
     """
     start = time.perf_counter()
     first, trials = first_convolution(work.model), None
-    if first is not None and not samples.synthetic:
+    if first is not None and not samples.builtin:
         output = statistics.get(first.outputs[0].name)
         trials = run_trials(work.model, proto, samples, first, output)
     seen = Seen(
@@ -53,7 +53,7 @@ def judge(
         statistics=statistics,
         encodings=state.encodings,
         samples=len(samples),
-        synthetic=samples.synthetic,
+        synthetic=samples.builtin,
         expected=work.ctx.expected,
         rounded=state.weights,
         first=first,

@@ -11,11 +11,11 @@ from npuconv import limits
 from npuconv.config import Options, make_options
 from npuconv.errors import InternalError, ModelError, UnsupportedModelError, UsageError
 from npuconv.executor import RuntimeRefusedError
+from npuconv.legalize.legal import Legalized, legalize
+from npuconv.legalize.selection import fails, is_blocking, waived
 from npuconv.model import save, store
-from npuconv.pipeline.legalize import Legalized, legalize
-from npuconv.pipeline.reporting.assemble import assemble
-from npuconv.pipeline.reporting.headline import Verdict
-from npuconv.pipeline.selection import fails, is_blocking, waived
+from npuconv.reporting.assemble import Outcome, assemble
+from npuconv.reporting.headline import Verdict
 from npuconv.rules import _engine
 from npuconv.rules._context import RuleContext
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import onnx
 
     from npuconv.model.store import Store
-    from npuconv.report.schema import Report
+    from npuconv.report.schema import Assumed, Report
     from npuconv.samples import Source
 
 
@@ -83,7 +83,16 @@ def check_with(
         work = legalize(model, options)
     failed = fails(work.findings, work.options)
     verdict: Verdict = "refused" if _stopped(work) else "convertible"
-    return assemble(work, verdict=verdict, failed=failed, timings=timings)
+    assumed = None if _stopped(work) or options.calibration else _assumed(work)
+    return assemble(work, verdict=verdict, failed=failed, outcome=Outcome(assumed), timings=timings)
+
+
+def _assumed(work: Legalized) -> Assumed | None:
+    """Return what a conversion without data would be calibrated on."""
+    from npuconv.pipeline import builtin
+
+    with work.timed("calibration data"):
+        return builtin.plan(work, save.to_proto(work.model)).row if work.plan.device else None
 
 
 def convert(
@@ -101,9 +110,9 @@ def convert(
         model: a path, or a ModelProto, which is not changed.
         target: name of a built-in target, or path of a target file.
         calibration: a path, a dict of arrays whose first axis counts samples, or an
-            iterable of dicts of complete inputs; None for synthetic samples.
-        progress: called with a stage ("synthetic" once where there is no data, then
-            "calibrating"), how much is done, and of how much.
+            iterable of dicts of complete inputs; None for builtin pictures or numbers.
+        progress: called with a stage ("calibrating"), how much is done, and of how much; where
+            there is no data once before with "assumed: " and what is taken instead.
         timings: whether the report says how long each stage took.
         **options: the keys of ``npuconv.config.Options``.
 
@@ -153,8 +162,7 @@ def _convert(
         verdict="refused" if failed else "converted",
         failed=failed,
         warnings=(*result.warnings, *waived(work.every, work.findings)),
-        quantization=result.quantization,
-        accuracy=result.accuracy,
+        outcome=Outcome(result.assumed, result.quantization, result.accuracy),
         timings=timings,
     )
     if failed:

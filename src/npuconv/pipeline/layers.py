@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
+from npuconv.evaluate.matching import Layer as StoredLayer
 from npuconv.model import nhwc, query
-from npuconv.pipeline.accuracy.stored import Layer as StoredLayer
 
 if TYPE_CHECKING:
+    from npuconv.legalize.legal import Legalized
     from npuconv.model.types import Node, Tensor
-    from npuconv.pipeline.legalize import Legalized
     from npuconv.quantize.oversampling import Oversampled
 
 

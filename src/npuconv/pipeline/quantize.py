@@ -10,20 +10,19 @@ from typing import TYPE_CHECKING
 import onnx
 
 from npuconv import emit, executor
+from npuconv.calibration.inputs import sample_inputs
 from npuconv.calibration.workers import one_thread_each
 from npuconv.errors import InternalError, ModelError, UsageError
+from npuconv.evaluate import matching
+from npuconv.evaluate.comparison import Comparison, summed_up
+from npuconv.evaluate.matching import Layer
+from npuconv.legalize import kept as keep_float
+from npuconv.legalize.described import describe
 from npuconv.model import save
 from npuconv.passes import Phase, _manager
-from npuconv.pipeline import kept as keep_float
-from npuconv.pipeline import warned
-from npuconv.pipeline.accuracy import comparison, matching
-from npuconv.pipeline.accuracy.stored import Layer
+from npuconv.pipeline import builtin, warned
 from npuconv.pipeline.calibrated import judge, judge_result
-from npuconv.pipeline.inputs import sample_inputs
 from npuconv.pipeline.layers import layers_of, stored
-from npuconv.pipeline.reporting.assemble import describe
-from npuconv.pipeline.reporting.budget_rows import budget_report, renew_needs
-from npuconv.pipeline.reporting.quantized import tensor_rows, weight_rows, with_shares
 from npuconv.plan import Plan, make_plan
 from npuconv.quantize import sensitivity
 from npuconv.quantize.budget import spend_budget
@@ -38,15 +37,19 @@ from npuconv.quantize.rounding import round_weights
 from npuconv.quantize.settings import BUDGET, SENSITIVITY
 from npuconv.quantize.state import DeviceGraph, QuantState
 from npuconv.report import schema
+from npuconv.reporting.budget_rows import budget_report, renew_needs
+from npuconv.reporting.quantized import tensor_rows, weight_rows, with_shares
 from npuconv.samples import Samples, open_samples
 from npuconv.samples.feeds import spread
 
 if TYPE_CHECKING:
+    from npuconv.legalize.legal import Legalized
     from npuconv.model.core import Model
-    from npuconv.pipeline.legalize import Legalized
+    from npuconv.quantize.sensitivity import Sensitivity
     from npuconv.samples import Feed, Source
 
 HELD_OUT_SHARE, HELD_OUT_MAX = 8, 8  # one sample in eight, eight at most, stay out
+ASSUMED = "assumed: "  # begins a stage that says what is taken instead of data
 
 
 @dataclass
@@ -57,6 +60,7 @@ class Quantized:
     quantization: schema.Quantization | None = None
     accuracy: schema.Accuracy | None = None
     warnings: tuple[str, ...] = ()
+    assumed: schema.Assumed | None = None
 
 
 def quantize(work: Legalized, source: Source, progress: Progress) -> Quantized:
@@ -64,7 +68,7 @@ def quantize(work: Legalized, source: Source, progress: Progress) -> Quantized:
 
     Args:
         work: a legalized model without blocking findings; changed.
-        source: calibration samples; None for synthetic ones.
+        source: calibration samples; None for builtin pictures or made-up numbers.
         progress: called with a stage and how far it is.
 
     Raises:
@@ -93,11 +97,13 @@ def _with_samples(
 ) -> Quantized:
     """Quantize with activations: every step in its order, each from values to values."""
     float_proto = save.to_proto(work.model)
-    samples, assumed = open_calibration(work, float_proto, source)
-    if samples.synthetic:
-        progress("synthetic", 0, len(samples))  # before anything else is said
+    samples, assumed, chosen = open_calibration(work, float_proto, source)
+    if chosen is not None:
+        progress(f"{ASSUMED}{chosen.sentence}", 0, len(samples))  # before anything else is said
     used, kept = _split(samples)
-    held_out, without = (kept or samples)[:HELD_OUT_MAX], work.options.without
+    held_out = (kept or samples)[:HELD_OUT_MAX]
+    # What is made up, or normalized by a guess, says nothing of the grid that pixels lie on.
+    without = (*work.options.without, *(("input-grid",) if samples.synthetic else ()))
     with work.timed("host preparation"):
         graph, grids = prepare_host(device_graph(work), used, without)
     if _settle(work, graph):
@@ -106,12 +112,15 @@ def _with_samples(
         seen = calibrate(graph, float_proto, used, progress)
     with work.timed("choose ranges"):
         state = choose_encodings(graph, seen, grids, without)
-    with work.timed("host padding"):
-        graph, seen, state = pad_between_layers(graph, seen, state, float_proto, used, without)
-    if _settle(work, graph):
-        float_proto = save.to_proto(work.model)
     with work.timed("round weights"):
         state = round_weights(graph, seen.hessians, state, without)
+    with work.timed("sensitivity"):
+        errors = _sensitivity(graph, state, used)
+    with work.timed("host padding"):
+        padded = pad_between_layers(graph, seen, state, errors, without)
+        graph, seen, state, errors = padded
+    if _settle(work, graph):
+        float_proto = save.to_proto(work.model)
     judge(work, float_proto, used, seen.statistics, state)
     tensors, layers = tensor_rows(work.plan, state, seen.statistics), layers_of(work)
     weights = weight_rows(work, state)
@@ -123,8 +132,10 @@ def _with_samples(
         made, budget = spent.oversampled, budget_report(work, spent)
         _settle(work, made.graph)
         renew_needs(work)
-    with work.timed("sensitivity"):
-        shares = _sensitivity(made, used)
+    if made.graph is not graph:
+        with work.timed("sensitivity"):
+            errors = _sensitivity(made.graph, made.state, used)
+    shares = {} if errors is None else errors.layers(made.copy_of)
     _hand_over(work, made.state)
     _run(work, form)
     proto = save.to_proto(work.model, _metadata(work))
@@ -143,9 +154,10 @@ def _with_samples(
         budget=budget,
     )
     warnings = warned.nothing_left(work) or warned.about_samples(
-        samples, assumed, measured, kept is not None
+        samples, assumed, measured, kept is not None, chosen
     )
-    return Quantized(proto, report, measured, (*warnings, *warned.still_float(work), *seen.notes))
+    told = (*warnings, *warned.still_float(work), *seen.notes)
+    return Quantized(proto, report, measured, told, None if chosen is None else chosen.row)
 
 
 def device_graph(work: Legalized) -> DeviceGraph:
@@ -183,13 +195,10 @@ def _evaluation(used: Samples, kept: Samples | None) -> list[Feed]:
     return [*found, *(used[k] for k in (spread(len(used), more) if more > 0 else ()))]
 
 
-def _sensitivity(made: Oversampled, used: Samples) -> dict[str, float]:
-    """Return what every layer adds to the error of the outputs; nothing where that is unknown."""
-    points = quant_points(made.graph, made.state)
-    ends = logits(made.graph.proto())
-    found = sensitivity.measure(ends, points, made.state, used, SENSITIVITY.probes)
-    copies = {name: one.node for one in made.repeated for name, _, is_conv in one.copies if is_conv}
-    return {} if found is None else sensitivity.layer_shares(points, found, copies)
+def _sensitivity(graph: DeviceGraph, state: QuantState, used: Samples) -> Sensitivity | None:
+    """Return what every rounding adds to the error of the outputs; None where that is unknown."""
+    points, ends = quant_points(graph, state), logits(graph.proto())
+    return sensitivity.measure(ends, points, state, used, SENSITIVITY.probes)
 
 
 def _hand_over(work: Legalized, state: QuantState) -> None:
@@ -204,10 +213,13 @@ def _hand_over(work: Legalized, state: QuantState) -> None:
 
 def open_calibration(
     work: Legalized, proto: onnx.ModelProto, source: Source
-) -> tuple[Samples, str]:
-    """Return the samples, and what was assumed to make them up."""
+) -> tuple[Samples, str, builtin.Plan | None]:
+    """Return the samples, what was assumed of their shape, and what is taken instead of data."""
     specs, assumed = sample_inputs(work.model, proto, source)
     options = work.options
+    if source is None:
+        chosen = builtin.plan(work, proto, specs)
+        return builtin.open_builtin(options, chosen, specs), assumed, chosen
     samples = open_samples(
         source,
         specs,
@@ -216,7 +228,7 @@ def open_calibration(
         seed=options.seed,
         cache=options.cache,
     )
-    return samples, assumed
+    return samples, assumed, None
 
 
 def _split(samples: Samples) -> tuple[Samples, Samples | None]:
@@ -245,13 +257,13 @@ def _compare(
     """How far outputs and layers are off, and the outputs that only int8 makes not finite."""
     start = time.perf_counter()
     try:
-        both = comparison.Comparison(float_proto, proto, work.model.scales, layers)
-        found, rows = both.end_to_end(samples, held_out=held_out), both.per_layer(samples[0])
+        both = Comparison(float_proto, proto, work.model.scales, layers)
+        found = both.measure(samples, layer_samples=1)
     except executor.RuntimeRefusedError as error:
         _blame_source(float_proto, work.model.name, samples[0])
         raise InternalError(f"the result does not run: {error}", where="emit") from None
     work.timings.append(("compare", time.perf_counter() - start))
-    return found, rows, both.broken
+    return summed_up(found, held_out), both.layer_rows(found), found.broken
 
 
 def _check_loads(proto: onnx.ModelProto, before: onnx.ModelProto, name: str) -> None:

@@ -14,9 +14,9 @@ from npuconv.errors import CalibrationError
 from npuconv.model import query
 from npuconv.rules._behaviour import Behaviour, behaviour, relative_bias
 from npuconv.rules._better import CANDIDATES, worth_trying
-from npuconv.rules._normalizations import Normalization, guess, image_axis
 from npuconv.rules._seen import Trials
 from npuconv.samples.feeds import spread
+from npuconv.samples.normalizations import Normalization, guess, image_axis
 
 if TYPE_CHECKING:
     import onnx

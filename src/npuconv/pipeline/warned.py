@@ -14,21 +14,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from npuconv.config import Options
+    from npuconv.legalize.legal import Legalized
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
-    from npuconv.pipeline.legalize import Legalized
+    from npuconv.pipeline.builtin import Plan
     from npuconv.report import schema
     from npuconv.samples import Feed, Samples
 
-SYNTHETIC = (
-    "accuracy is unproven, calibrated on synthetic inputs: 10 to 30 dB are usually lost; "
-    "give --calibration with a handful of real inputs"
-)
 NOTHING_LEFT = "the device runs none of it: no convolution is left for the device, all stays float"
 
 
 def about_samples(
-    samples: Samples, assumed: str, found: schema.Accuracy, held_out: bool
+    samples: Samples,
+    assumed: str,
+    found: schema.Accuracy,
+    held_out: bool,
+    chosen: Plan | None = None,
 ) -> tuple[str, ...]:
     """What makes the measured numbers worth less.
 
@@ -37,17 +38,18 @@ def about_samples(
         assumed: what was assumed to make them; may be empty.
         found: what was measured.
         held_out: whether it was measured on samples kept from calibration.
+        chosen: what was taken instead of data.
     """
     warnings = []
-    if samples.synthetic:
-        warnings.append(SYNTHETIC)
+    if chosen is not None and chosen.warning:
+        warnings.append(f"{chosen.warning}; give --calibration with a handful of real inputs")
     if assumed:
         warnings.append(assumed)
     if found.cosine is None:
         warnings.append("an output is all zeros or not finite")
     if not held_out and not samples.synthetic:
         warnings.append("too few samples to keep some apart: measured on those calibrated with")
-    if not samples.synthetic:
+    if not samples.builtin:
         warnings.extend(_alike(samples))
     warnings.extend(samples.notes)
     return tuple(warnings)

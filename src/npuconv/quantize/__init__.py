@@ -7,10 +7,12 @@ values:
 ``calibrate``    one float pass: extremes, values, Hessians of convolutions
 ``ranges``       scale and zero point of every channel -> ``QuantState``
 ``rounding``     integer weights and biases, GPTQ-style
+``sensitivity``  what every rounding adds to the error of the outputs
+``host_padding`` what crosses to the host to be padded
 ``budget``       what runs several times for more accuracy
-``sensitivity``  what every layer adds to the error of the outputs
 
-Below them: ``state`` (the values), ``settings`` (every threshold), ``scale_constraints`` and
-``range_margin`` (ranges), ``hessian`` and ``gptq`` (weights), ``oversampling`` and ``dither``
-(copies), ``fake_quant``, ``output_error`` and ``gradients`` (simulation).
+Below them: ``state`` (the values), ``settings`` (every threshold), ``scale_constraints``,
+``range_margin`` and ``correlated_error`` (ranges), ``hessian`` and ``gptq`` (weights),
+``oversampling`` and ``dither`` (copies), ``fake_quant``, ``output_error`` and ``gradients``
+(simulation).
 """

@@ -11,7 +11,6 @@ from npuconv.errors import CalibrationError
 from npuconv.model import query
 from npuconv.quantize import hessian as hessians_of
 from npuconv.quantize.fake_quant import stored_output
-from npuconv.quantize.scale_constraints import shared_channels
 from npuconv.quantize.settings import HESSIAN
 
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ def _statistics(
     try:
         return blocks.collect(proto, watched(graph), samples, progress=step, cache=cache)
     except CalibrationError as error:
-        hint = _MADE_UP if samples.synthetic else error.hint
+        hint = _MADE_UP if samples.builtin else error.hint
         raise CalibrationError(f"{graph.model.name}: {error.message}", hint=hint) from None
 
 
@@ -97,14 +96,13 @@ def watched(graph: DeviceGraph) -> Mapping[str, int | None]:
     for the first layer. Elsewhere it would take as long as the model itself.
     """
     plan, first = graph.plan, first_convolution(graph.model)
-    _, channels = shared_channels(graph)
     names = [name for group in plan.groups for name in group.ends]
     for conv in plan.device:
         made = conv.outputs[0].name
         told = conv is first or made in graph.ctx.expected
         if told or stored_output(graph.model, plan, conv) not in names:
             names.append(made)
-    return {name: channels.axis(name) for name in dict.fromkeys(names)}
+    return {name: graph.channels.axis(name) for name in dict.fromkeys(names)}
 
 
 def first_convolution(model: Model) -> Node | None:

@@ -42,14 +42,6 @@ class Factor:
     order: NDArray[np.int64]
     upper: Doubles
 
-    @property
-    def left(self) -> Doubles:
-        """[G,K], what of each input's square those after it cannot make up for."""
-        ordered = 1.0 / np.square(np.diagonal(self.upper, axis1=1, axis2=2))
-        result = np.empty_like(ordered)
-        np.put_along_axis(result, self.order, ordered, axis=1)
-        return result
-
 
 def factorize(products: Doubles, damp: float) -> Factor:
     """Factorize the mean products of the inputs, those with the largest squares first.

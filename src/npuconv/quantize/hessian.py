@@ -71,10 +71,11 @@ class Hessian:
             self._held_out.append(np.array(windows[:, :, ::step][:, :, :room]))
             return
         self.count += windows.shape[2]
-        self._unit = self._unit or float(np.abs(windows).max(initial=0.0))
-        self._sums += windows.sum(axis=2, dtype=np.float64)
+        self._unit = self._unit or _unit(windows)
+        self._sums += windows.sum(axis=2)
+        scaled = windows if self._unit == 1 else windows / np.float32(self._unit)
         for block, total in zip(self.blocks, self._products, strict=True):
-            part = windows[:, block] / np.float32(self._unit or 1.0)
+            part = scaled[:, block]
             total += part @ part.transpose(0, 2, 1)
 
     def take(self, groups: Sequence[int]) -> Hessian:
@@ -99,6 +100,12 @@ class Hessian:
     def held_out(self) -> Floats | None:
         """Windows that are not in H, [G,K,P]; None if there are none."""
         return np.concatenate(self._held_out, axis=2) if self._held_out else None
+
+
+def _unit(windows: Floats) -> float:
+    """Return what to divide windows by: 1 where their products are far from float32's ends."""
+    largest = float(np.abs(windows).max(initial=0.0))
+    return 1.0 if 1e-6 < largest < 1e9 or not largest else largest
 
 
 @dataclass(frozen=True)
@@ -127,7 +134,7 @@ def windows_of(conv: Node) -> Windows | None:
     if weight is None:
         return None
     kernel = weight.shape[2:]
-    if math.prod(kernel) > HESSIAN.largest_kernel:
+    if math.prod(kernel) > HESSIAN.largest_kernel or _is_mean(weight):
         return None
     ones = [1] * len(kernel)
     group = int(query.attribute(conv, "group", 1))
@@ -143,6 +150,12 @@ def windows_of(conv: Node) -> Windows | None:
         pads=tuple(query.attribute(conv, "pads", None) or [0, 0] * len(kernel)),
         output=None if shape is None else shape[2:],
     )
+
+
+def _is_mean(weight: Floats) -> bool:
+    """Return whether each row is one number and reads one channel: that rounds exactly."""
+    rows = weight.reshape(len(weight), -1)
+    return weight.shape[1] == 1 and bool((rows == rows[:, :1]).all()) and rows.shape[1] > 1
 
 
 def gather(
@@ -222,7 +235,7 @@ def _grid(layer: Windows, samples: int) -> tuple[int, ...]:
     wanted, steps = _wanted(layer, samples), [1] * len(layer.kernel)
     while True:
         left = [-(-n // s) for n, s in zip(layer.output, steps, strict=True)]
-        if math.prod(left) <= 2 * wanted:
+        if math.prod(left) <= 1.5 * wanted:
             return tuple(steps)
         steps[left.index(max(left))] += 2
 
@@ -233,7 +246,5 @@ def _laid_out(values: NDArray[np.float32], layer: Windows) -> NDArray[np.float32
 
 
 def _some(windows: NDArray[np.float32], wanted: int) -> NDArray[np.float32]:
-    count = windows.shape[2]
-    if count <= wanted:
-        return windows
-    return windows[:, :, np.linspace(0, count - 1, wanted).astype(int)]
+    step = max(1, windows.shape[2] // max(wanted, 1))
+    return windows if step == 1 else np.ascontiguousarray(windows[:, :, ::step])

@@ -16,46 +16,41 @@ from typing import TYPE_CHECKING
 from npuconv.model import query
 from npuconv.passes import _manager
 from npuconv.passes.pad_on_host import pad_on_host
-from npuconv.quantize import sensitivity
-from npuconv.quantize.fake_quant import quant_points
 from npuconv.quantize.host_prep import asked, gain, growth, padded_tensors
-from npuconv.quantize.output_error import logits
 from npuconv.quantize.ranges import choose_encodings
-from npuconv.quantize.settings import HOST_PADDING, SENSITIVITY
+from npuconv.quantize.rounding import round_weights
+from npuconv.quantize.settings import HOST_PADDING
 
 if TYPE_CHECKING:
-    import onnx
-
     from npuconv.quantize.calibrate import Calibration
+    from npuconv.quantize.sensitivity import Sensitivity
     from npuconv.quantize.state import DeviceGraph, QuantState
-    from npuconv.samples import Samples
 
 
 def pad_between_layers(
     graph: DeviceGraph,
     seen: Calibration,
     state: QuantState,
-    proto: onnx.ModelProto,
-    samples: Samples,
+    found: Sensitivity | None,
     without: Collection[str] = (),
-) -> tuple[DeviceGraph, Calibration, QuantState]:
+) -> tuple[DeviceGraph, Calibration, QuantState, Sensitivity | None]:
     """Let tensors of the device cross to be padded.
 
     Args:
         graph: a legal float model; changed in place.
         seen: what calibration has shown of it.
-        state: the encodings of its tensors.
-        proto: the same model.
-        samples: on which sensitivity is measured.
+        state: how it is quantized.
+        found: what each rounding adds to the error of the outputs; None where that is unknown.
         without: steps that are left out.
 
     Returns:
-        The graph, statistics and encodings with those of the padded tensors.
+        The graph, statistics and state with those of the padded tensors and their readers; and
+        what each rounding adds now.
     """
-    chosen = set() if "host-padding" in without else _chosen(graph, seen, state, proto, samples)
+    chosen = set() if "host-padding" in without else _chosen(graph, seen, state, found)
     before = {conv.name: conv.inputs[0].name for conv in graph.plan.device}
     if not chosen or not _manager.apply(graph.model, pad_on_host, graph.ctx, graph.plan, chosen):
-        return graph, seen, state
+        return graph, seen, state, found
     graph = graph.replanned()
     now = {conv.inputs[0].name: before[conv.name] for conv in graph.plan.device}
     moved = {new: old for new, old in now.items() if new != old}
@@ -64,23 +59,18 @@ def pad_between_layers(
     seen = replace(seen, statistics=seen.statistics | stats)
     groups = [g for g in graph.plan.groups if not set(moved).isdisjoint(g.tensors)]
     new = choose_encodings(graph, seen, {}, without, groups)
-    return (
-        graph,
-        seen,
-        replace(
-            state,
-            encodings={**state.encodings, **new.encodings},
-            methods={**state.methods, **new.methods},
-        ),
+    state = replace(
+        state,
+        encodings={**state.encodings, **new.encodings},
+        methods={**state.methods, **new.methods},
     )
+    readers = {c.name for c in graph.plan.device if c.inputs[0].name in new.encodings}
+    state = round_weights(graph, seen.hessians, state, without, readers)
+    return graph, seen, state, found and found.restepped(new.encodings)
 
 
 def _chosen(
-    graph: DeviceGraph,
-    seen: Calibration,
-    state: QuantState,
-    proto: onnx.ModelProto,
-    samples: Samples,
+    graph: DeviceGraph, seen: Calibration, state: QuantState, found: Sensitivity | None
 ) -> set[str]:
     stats, could = seen.statistics, set[str]()
     for name, convs in padded_tensors(graph, internal=True).items():
@@ -93,24 +83,14 @@ def _chosen(
             could.add(name)
     if not could or asked(graph.options) == "all":
         return could
-    return _worth_a_crossing(graph, state, proto, samples, could)
+    return _worth_a_crossing(found, could) if found is not None else set()
 
 
-def _worth_a_crossing(
-    graph: DeviceGraph,
-    state: QuantState,
-    proto: onnx.ModelProto,
-    samples: Samples,
-    could: Collection[str],
-) -> set[str]:
+def _worth_a_crossing(found: Sensitivity, could: Collection[str]) -> set[str]:
     """Return the tensors that make much of the error, if all of them together bring enough."""
-    points = [p for p in quant_points(graph, state) if p.kind != "weights"]
-    found = sensitivity.measure(logits(proto), points, state, samples, SENSITIVITY.probes)
-    if found is None:
-        return set()
-    total = float(found.points.sum())
-    powers = zip(points, found.points.tolist(), strict=True)
-    shares = {point.tensor: power / max(total, 1e-30) for point, power in powers}
+    powers = found.activations
+    total = sum(powers.values())
+    shares = {name: power / max(total, 1e-30) for name, power in powers.items()}
     chosen = {name for name in could if shares.get(name, 0.0) >= HOST_PADDING.least_share}
     left = 1 - 0.75 * sum(shares[name] for name in chosen)
     enough = -10 * math.log10(left) >= HOST_PADDING.output_gain_db

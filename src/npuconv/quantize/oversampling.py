@@ -67,6 +67,13 @@ class Oversampled:
     repeated: tuple[Repeated, ...] = ()
     duplicated: tuple[Duplicated, ...] = ()
 
+    @property
+    def copy_of(self) -> dict[str, str]:
+        """By name of a copy, the layer that it is one of."""
+        return {
+            name: one.node for one in self.repeated for name, _, is_conv in one.copies if is_conv
+        }
+
 
 def oversample(
     graph: DeviceGraph,

@@ -1,11 +1,9 @@
-"""Scale and zero point of every channel: the range with the least estimated error.
+"""Scale and zero point of every channel, by the method that was asked for.
 
-The error that a tensor's rounding makes in the layers that read it is estimated as white noise:
-``sum_c e_c |W_c|^2`` with e_c the mean squared rounding error of channel c on its observed
-values and W_c the weights that read it, plus what rounding the folded weights adds,
-``sum_c |dW_c|^2 var(x_c)``. Both are per position, over the size of the layer's output.
-Some channels get a wider range where that lets the weights have smaller steps, which is
-cross-layer equalization (M. Nagel et al., ICCV 2019) with both errors in view.
+``auto`` and ``minmax`` take all that was seen, with a margin, and ``auto`` the grid of values
+that lie on one, as pixels do; ``percentile``, ``entropy`` and ``mse`` clip. Each slot has its
+own range. Widening some channels for the sake of weights (cross-layer equalization, M. Nagel
+et al., ICCV 2019) brings nothing where channels have scales of their own.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding, scales_for
 from npuconv.arithmetic.ranges import Counts, entropy_limit, percentile_limit
 from npuconv.calibration.workers import in_order
 from npuconv.quantize.correlated_error import fitted
-from npuconv.quantize.scale_constraints import ConstraintsOf, Reader
+from npuconv.quantize.scale_constraints import ConstraintsOf
 from npuconv.quantize.settings import RANGES
 from npuconv.quantize.state import QuantState
 
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
 
 Doubles = NDArray[np.float64]
 Floats = NDArray[np.float32]
+Zeros = NDArray[np.int32]
 
 
 def choose_encodings(
@@ -50,16 +49,15 @@ def choose_encodings(
         graph: a legal float model.
         seen: what the samples have shown.
         grids: of tensors whose values may be whole steps.
-        without: steps that are left out: ``equalization``, ``correlated-error`` and those of
-            ``ConstraintsOf``.
+        without: steps that are left out: ``correlated-error`` and those of ``ConstraintsOf``.
         groups: of tensors; None for all of the plan.
     """
-    constraints = ConstraintsOf(graph, seen.statistics, seen.hessians, grids, without)
-    equalize, fit = "equalization" not in without, "correlated-error" not in without
+    constraints = ConstraintsOf(graph, seen.statistics, grids, without)
+    fit = "correlated-error" not in without
 
     def work(group: Group) -> tuple[str, dict[str, Encoding]]:
         one = constraints(group)
-        choice = choose(one, graph.options.method, equalize=equalize)
+        choice = choose(one, graph.options.method)
         if graph.options.method == "auto" and choice.method != "exact" and fit:
             choice = replace(choice, scales=fitted(one, choice.scales, choice.zeros))
         return choice.method, dict(_stored(choice, group, one, constraints.channels))
@@ -93,31 +91,25 @@ class Choice:
         scales: float32 [K].
         zeros: int32 [K].
         method: how the ranges were chosen.
-        cost: the estimated error.
     """
 
     scales: Floats
-    zeros: NDArray[np.int32]
+    zeros: Zeros
     method: str
-    cost: float
 
 
-def choose(one: ScaleConstraints, method: str, *, equalize: bool = True) -> Choice:
-    """Return the candidate with the least estimated error.
+def choose(one: ScaleConstraints, method: str) -> Choice:
+    """Choose scales and zero points of a group.
 
     Args:
         one: the group.
         method: minmax, percentile, entropy, mse; auto is as minmax, or exact where the values
             are on a grid.
-        equalize: try wider ranges for some channels.
     """
-    name = "minmax" if method == "auto" else method
-    candidates: list[tuple[str, Doubles, Doubles]] = [(name, *_limits(one, name))]
-    if equalize:
-        candidates += _equalized(one, *candidates[0])
     if method == "auto" and one.exact is not None:
-        candidates.insert(0, ("exact", *one.exact))
-    return min((_judged(one, *each) for each in candidates), key=lambda found: found.cost)
+        return Choice(*_scales(one, *one.exact), "exact")
+    name = "minmax" if method == "auto" else method
+    return Choice(*_scales(one, *_limits(one, name)), name)
 
 
 def _limits(one: ScaleConstraints, method: str) -> tuple[Doubles, Doubles]:
@@ -170,15 +162,13 @@ def _least_squares(one: ScaleConstraints, lows: Doubles, highs: Doubles) -> tupl
     return best_low, best_high
 
 
-def _scales(
-    one: ScaleConstraints, lows: Doubles, highs: Doubles
-) -> tuple[Floats, NDArray[np.int32]]:
+def _scales(one: ScaleConstraints, lows: Doubles, highs: Doubles) -> tuple[Floats, Zeros]:
     scales, zeros = scales_for(lows, np.minimum(highs, one.caps), one.centred)
     # A channel without values takes the scale of another, but its bound stays its own.
     return np.minimum(scales, one.caps / (HIGHEST - zeros)).astype(np.float32), zeros
 
 
-def _errors(one: ScaleConstraints, scales: Floats, zeros: NDArray[np.int32]) -> Doubles:
+def _errors(one: ScaleConstraints, scales: Floats, zeros: Zeros) -> Doubles:
     """Return the mean squared rounding and clipping error of every slot."""
     steps = one.values / scales[:, None]
     np.rint(steps, out=steps)
@@ -186,67 +176,3 @@ def _errors(one: ScaleConstraints, scales: Floats, zeros: NDArray[np.int32]) -> 
     steps *= scales[:, None]
     steps -= one.values
     return np.einsum("kp,kp->k", steps, steps, dtype=np.float64) / steps.shape[1]
-
-
-def _equalized(
-    one: ScaleConstraints, method: str, lows: Doubles, highs: Doubles
-) -> Iterator[tuple[str, Doubles, Doubles]]:
-    """Yield ranges with some channels widened for the weights' sake."""
-    if one.count == 1:
-        return
-    largest = np.maximum(highs, -lows)
-    for beta in RANGES.betas:  # towards one scale for all
-        wanted = largest ** (1 - beta) * largest.max() ** beta
-        yield f"{method}, beta {beta:g}", *_widened(wanted, lows, highs)
-    weights = _largest_weights(one)
-    if weights is None:
-        return
-    for alpha in RANGES.alphas:
-        product = np.where(weights > 0, largest * weights, 0)
-        wanted = largest ** (1 - alpha) * (product.max() / np.maximum(weights, 1e-30)) ** alpha
-        wanted = np.where(weights > 0, wanted, largest)
-        yield f"{method}, alpha {alpha:g}", *_widened(wanted, lows, highs)
-
-
-def _widened(wanted: Doubles, lows: Doubles, highs: Doubles) -> tuple[Doubles, Doubles]:
-    largest = np.maximum(highs, -lows)
-    factor = np.where(largest > 0, np.maximum(wanted, largest) / np.maximum(largest, 1e-30), 1.0)
-    return lows * factor, highs * factor
-
-
-def _largest_weights(one: ScaleConstraints) -> Doubles | None:
-    """Return the largest weight that reads each slot; None where only depthwise ones do."""
-    result = np.zeros(one.count)
-    dense = [r for r in one.readers if r.stored.shape[1] > 1 and r.slots.size > 1]
-    for reader in dense:
-        rows = np.abs(reader.stored).reshape(
-            reader.group, -1, *reader.stored.shape[1:2], reader.stored[0, 0].size
-        )
-        np.maximum.at(result, reader.slots, rows.max(axis=(1, 3)).reshape(-1) / reader.size)
-    return result if dense and result.any() else None
-
-
-def _judged(one: ScaleConstraints, method: str, lows: Doubles, highs: Doubles) -> Choice:
-    scales, zeros = _scales(one, lows, highs)
-    errors = _errors(one, scales, zeros)
-    cost = sum(_input_error(r, errors) + _weight_error(one, r, scales) for r in one.readers)
-    if one.host or not one.readers:
-        power = float(np.mean(np.square(one.values, dtype=np.float64)))
-        cost += float(errors.mean()) / max(power, 1e-30)
-    return Choice(scales, zeros, method, cost)
-
-
-def _input_error(reader: Reader, errors: Doubles) -> float:
-    power = (reader.weight**2 * reader.spread(errors)).reshape(len(reader.stored), -1)
-    return float(power.sum(axis=1).mean())
-
-
-def _weight_error(one: ScaleConstraints, reader: Reader, scales: Floats) -> float:
-    ratios = reader.spread(scales.astype(np.float64))
-    w = (reader.weight * ratios).reshape(len(reader.stored), -1)
-    step = np.maximum(np.abs(w).max(axis=1, keepdims=True) / 127, 1e-30)
-    left = reader.left
-    if left is None:
-        left = reader.spread(one.values.var(axis=1, dtype=np.float64))
-    power = (np.square(1 / ratios) * left * np.ones_like(reader.weight)).reshape(len(w), -1)
-    return float(((step**2 / 12) * power).sum(axis=1).mean())

@@ -33,23 +33,26 @@ def round_weights(
     hessians: Mapping[str, Hessian],
     state: QuantState,
     without: Collection[str] = (),
+    only: Collection[str] | None = None,
 ) -> QuantState:
-    """Round the weights of every layer for the encodings of the state.
+    """Round the weights of layers for the encodings of the state.
 
     Args:
         graph: a legal float model.
         hessians: by node name.
         state: with the encodings of all tensors.
         without: steps that are left out: ``gptq-rounding``, ``bias-correction``.
+        only: names of layers; None for all. The others stay as they are.
     """
-    convs = graph.plan.device
+    convs = [c for c in graph.plan.device if only is None or c.name in only]
     layers = [] if graph.is_per_tensor else [c for c in convs if c.name in hessians]
     work = partial(_solve_layer, state.encodings, hessians, graph.model.store, without)
     found = {c.name: each for c, each in zip(layers, in_order(work, layers), strict=True)}
+    kept = {name: one for name, one in state.weights.items() if name not in found}
     return replace(
         state,
-        weights={name: one for name, (one, _) in found.items() if one is not None},
-        roundings={name: label for name, (_, label) in found.items()},
+        weights=kept | {name: one for name, (one, _) in found.items() if one is not None},
+        roundings={**state.roundings, **{name: label for name, (_, label) in found.items()}},
     )
 
 

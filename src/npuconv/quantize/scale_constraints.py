@@ -1,73 +1,30 @@
-"""What the scales of a group of int8 tensors must satisfy, and who reads the tensors."""
+"""What the scales of a group of int8 tensors must satisfy."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from npuconv.arithmetic import grid
-from npuconv.arithmetic.layer import per_weight
 from npuconv.model import query
-from npuconv.plan.channels import trace
-from npuconv.quantize.gptq import damping, factorize
+from npuconv.plan.uniform import CUTTING, upper_bound
 from npuconv.quantize.range_margin import with_margin
 from npuconv.quantize.settings import RANGES
 
 if TYPE_CHECKING:
     from npuconv.arithmetic.grid import Grid
     from npuconv.arithmetic.statistics import Statistics
-    from npuconv.model.types import Node, Tensor
     from npuconv.plan import Group, Plan
     from npuconv.plan.channels import Channels
-    from npuconv.quantize.hessian import Hessian
     from npuconv.quantize.state import DeviceGraph
 
 Doubles = NDArray[np.float64]
 Ends = tuple[Doubles, Doubles]
-CUTTING = ("Relu", "Clip")
-_LARGE = 2**23  # bytes of weights that would be held twice over for every layer
-
-
-@dataclass(frozen=True)
-class Reader:
-    """A convolution that reads a tensor of the group.
-
-    Attributes:
-        stored: its weights, [M,C/g,...].
-        size: of what the layer puts out, root mean square.
-        group: of the convolution.
-        slots: index into the group's slots, int [C] or [1].
-        left: broadcastable to the weights, of each input's square what the other inputs
-            cannot make up for in GPTQ-style rounding; None where that is not known.
-    """
-
-    stored: NDArray[np.floating]
-    size: float
-    group: int
-    slots: NDArray[np.int64]
-    left: Doubles | None = None
-
-    @property
-    def weight(self) -> Doubles:
-        """The weights over the size of the output; large ones are made anew each time."""
-        return self._held if self.stored.nbytes < _LARGE else self._made
-
-    @cached_property
-    def _held(self) -> Doubles:
-        return self._made
-
-    @property
-    def _made(self) -> Doubles:
-        return np.asarray(self.stored, np.float64) / self.size
-
-    def spread(self, numbers: Doubles) -> Doubles:
-        """Lay numbers of the slots out to meet the weights."""
-        return per_weight(numbers[self.slots], self.stored.shape, self.group)
 
 
 @dataclass
@@ -88,8 +45,6 @@ class ScaleConstraints:
             where it is not, or where a sample has one.
         exact: lows and highs under which all values are integers, each [K]; None where there
             are none.
-        readers: convolutions that read it.
-        host: whether the host reads it.
     """
 
     name: str
@@ -101,8 +56,6 @@ class ScaleConstraints:
     caps: Doubles
     samples: NDArray[np.int64] | None = None
     exact: Ends | None = None
-    readers: list[Reader] = field(default_factory=list)
-    host: bool = False
 
     @property
     def count(self) -> int:
@@ -110,27 +63,12 @@ class ScaleConstraints:
         return len(self.slots)
 
 
-def shared_channels(graph: DeviceGraph) -> tuple[list[str], Channels]:
-    """Return tensors that have one scale, and which channels of all others share one."""
-    whole = [*_uniform(graph.plan), *_int8_ends(graph)]
-    every = [name for group in graph.plan.groups for name in group.tensors]
-    return whole, trace(graph.plan, every if graph.is_per_tensor else whole)
-
-
-def _int8_ends(graph: DeviceGraph) -> list[str]:
-    """Inputs and outputs of the model that are to be int8 themselves: one scale says them."""
-    if graph.options.io != "int8":
-        return []
-    return [t.name for t in (*graph.model.graph.inputs, *graph.model.graph.outputs)]
-
-
 class ConstraintsOf:
-    """The constraints of every group, made when they are asked for: each holds weights.
+    """The constraints of every group, made when they are asked for.
 
     Args:
         graph: a legal float model.
-        stats: of the ends of every group, and of what convolutions put out.
-        hessians: of the windows of convolutions, by node name.
+        stats: of the ends of every group.
         grids: of tensors whose values may be whole steps.
         without: steps that are left out: ``range-margin``, ``input-grid``.
     """
@@ -139,20 +77,17 @@ class ConstraintsOf:
         self,
         graph: DeviceGraph,
         stats: Mapping[str, Statistics],
-        hessians: Mapping[str, Hessian],
         grids: Mapping[str, Grid],
         without: Collection[str] = (),
     ) -> None:
-        plan, (centred, self.channels) = graph.plan, shared_channels(graph)
-        self._graph, self._stats, self._hessians = graph, stats, hessians
+        plan, centred, self.channels = graph.plan, graph.uniform_tensors, graph.channels
+        self._stats, self._has_margins = stats, "range-margin" not in without
         self._grids = {} if "input-grid" in without else grids
-        self._has_margins = "range-margin" not in without
         self._padded, self._filled = {*centred, *_padded(plan)}, _filled(plan)
         cutting = [node for node in plan.carried if node.op in CUTTING]
         bounds = {t.name: upper_bound(node) for node in cutting for t in node.outputs}
         # With one scale a Clip has integers for bounds, and need not end where int8 ends.
         self._cutting = {name: bound for name, bound in bounds.items() if name not in centred}
-        self._readers = _readers(plan)
         self._made = {t.name for node in (*plan.device, *plan.carried) for t in node.outputs}
 
     def __call__(self, group: Group) -> ScaleConstraints:
@@ -161,10 +96,6 @@ class ConstraintsOf:
         found = _seen(group, self.channels, self._stats, *margins)
         _constrain(found, group, self.channels, self._padded, self._filled, self._cutting)
         found.exact = _exact(found, group, self._stats, self._grids)
-        for conv in (conv for name in group.tensors for conv in self._readers.get(name, ())):
-            reader = _reader(conv, self.channels, self._stats, found.slots, self._hessians)
-            found.readers += [reader] if reader is not None else []
-        found.host = _host_reads(self._graph, group)
         return found
 
 
@@ -177,13 +108,6 @@ def _filled(plan: Plan) -> set[str]:
     """Tensors next to which a carried Pad puts one integer, for all channels."""
     pads = [node for node in plan.carried if node.op == "Pad"]
     return {t.name for node in pads for t in (node.inputs[0], *node.outputs)}
-
-
-def _readers(plan: Plan) -> dict[str, list[Node]]:
-    found: dict[str, list[Node]] = {}
-    for conv in plan.device:
-        found.setdefault(conv.inputs[0].name, []).append(conv)
-    return found
 
 
 def _seen(
@@ -305,106 +229,3 @@ def _exact(
     for k, pair in held.items():
         lows[k], highs[k] = pair
     return (lows, highs) if held else None
-
-
-def _host_reads(graph: DeviceGraph, group: Group) -> bool:
-    plan = graph.plan
-    inner = {id(n) for n in (*plan.device, *plan.carried)}
-    ends = set(group.ends)
-    made = (t for n in (*plan.device, *plan.carried) for t in n.outputs if t.name in ends)
-    return any(
-        graph.model.is_output(t) or any(id(reader) not in inner for reader in t.outputs)
-        for t in made
-    )
-
-
-def _reader(
-    conv: Node,
-    channels: Channels,
-    stats: Mapping[str, Statistics],
-    own: Sequence[int],
-    hessians: Mapping[str, Hessian],
-) -> Reader | None:
-    """Return a convolution as a reader of these slots; None without constant weights."""
-    weight = query.constant_input(conv, 1)
-    if weight is None:
-        return None
-    place = {slot: k for k, slot in enumerate(own)}
-    slots = np.asarray([place[s] for s in channels.slots(conv.inputs[0].name)])
-    made = _output_stats(conv, stats)
-    power = 1.0 if made is None else float(np.mean(made.squares))
-    size = max(power, 1e-30) ** 0.5
-    group = int(query.attribute(conv, "group", 1))
-    left = _left(hessians[conv.name], weight.shape) if conv.name in hessians else None
-    return Reader(weight, size, group, slots, left)
-
-
-def _output_stats(conv: Node, stats: Mapping[str, Statistics]) -> Statistics | None:
-    """Statistics of what the layer puts out, or of what its activation lets through."""
-    own = conv.outputs[0]
-    behind = [tensor for reader in query.consumers(own) for tensor in reader.outputs]
-    names = [own.name, *(tensor.name for tensor in behind)]
-    return next((stats[name] for name in names if name in stats), None)
-
-
-def _left(hessian: Hessian, shape: tuple[int, ...]) -> Doubles:
-    parts = []
-    for number, block in enumerate(hessian.blocks):
-        means = hessian.means[:, block]
-        products = hessian.products(number) - means[:, :, None] * means[:, None, :]
-        damp = damping(len(products[0]), hessian.count)
-        parts.append(factorize(products, damp).left)
-    rows = np.concatenate(parts, axis=1)
-    if hessian.groups == 1:  # the same for all outputs
-        return rows.reshape(1, *shape[1:])
-    return np.repeat(rows, shape[0] // hessian.groups, axis=0).reshape(shape)
-
-
-def upper_bound(node: Node) -> float:
-    """Return the upper bound of a Relu or Clip; infinite where there is none."""
-    bound = query.scalar_input(node, 2) if node.op == "Clip" else None
-    return np.inf if bound is None else bound
-
-
-def _uniform(plan: Plan) -> list[str]:
-    """Tensors that need one scale: what int8 saturates to cannot stand for their bounds.
-
-    Those of a Clip whose lower bound is not 0, or whose upper bound holds only for a part of
-    what shares its scales; and those of a Pad that does not fill with 0.
-    """
-    names = []
-    slots = trace(plan)
-    made = [(c.outputs[0], frozenset(slots.slots(c.outputs[0].name))) for c in plan.device]
-    for node in plan.carried:
-        low = query.scalar_input(node, 1) if node.op == "Clip" else 0.0
-        fill = (query.scalar_input(node, 2) if node.op == "Pad" else 0.0) or 0.0
-        if low != 0 or fill != 0 or not _binds_all(plan, slots, made, node):
-            names += [t.name for t in (node.inputs[0], *node.outputs)]
-    return names
-
-
-def _binds_all(
-    plan: Plan, slots: Channels, made: list[tuple[Tensor, frozenset[int]]], clip: Node
-) -> bool:
-    """Return whether all that shares scales with the Clip has its upper bound, where it is read."""
-    upper = upper_bound(clip) if clip.op in CUTTING else np.inf
-    if not np.isfinite(upper):
-        return True
-    own = set(slots.slots(clip.outputs[0].name))
-    makers = [tensor for tensor, theirs in made if not own.isdisjoint(theirs)]
-    ends = {name for group in plan.groups for name in group.ends}
-    return not any(_unbound(plan, maker, upper) & ends for maker in makers)
-
-
-def _unbound(plan: Plan, start: Tensor, upper: float) -> set[str]:
-    """Return the tensor, and what carried operators make of it, up to those with the bound."""
-    found, stack = set[str](), [start]
-    while stack:
-        tensor = stack.pop()
-        if tensor.name in found:
-            continue
-        found.add(tensor.name)
-        for node in filter(plan.is_carried, query.consumers(tensor)):
-            if node.op != "Clip" or upper_bound(node) != upper:
-                stack.extend(node.outputs)
-    return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +25,7 @@ from npuconv.quantize.gradients import OLDEST_OPSET, Shape, Tape
 from npuconv.samples.feeds import spread
 
 if TYPE_CHECKING:
+    from npuconv.arithmetic.encoding import Encoding
     from npuconv.quantize.fake_quant import QuantPoint
     from npuconv.quantize.state import QuantState
     from npuconv.samples import Feed, Samples
@@ -40,32 +41,54 @@ class Sensitivity:
     """Error power in the outputs over their own power, mean of samples, by point.
 
     Attributes:
+        points: all roundings, without the constants of their layers.
         channels: for each point that of its channels, float64 [C].
     """
 
+    points: tuple[QuantPoint, ...]
     channels: tuple[Doubles, ...]
 
     @property
-    def points(self) -> Doubles:
+    def powers(self) -> Doubles:
         """float64 [number of points]."""
         return np.asarray([each.sum() for each in self.channels])
 
+    @property
+    def activations(self) -> dict[str, float]:
+        """Error power of each activation, by tensor."""
+        pairs = zip(self.points, self.powers.tolist(), strict=True)
+        return {point.tensor: power for point, power in pairs if point.kind != "weights"}
 
-def layer_shares(
-    points: Sequence[QuantPoint], found: Sensitivity, copy_of: Mapping[str, str]
-) -> dict[str, float]:
-    """Return the error power that each layer adds, by node name.
+    def restepped(self, encodings: Mapping[str, Encoding]) -> Sensitivity:
+        """Return what is left under other scales: noise goes with the square of a step.
 
-    Args:
-        points: all roundings.
-        found: what each adds.
-        copy_of: by node name, the layer that a copy is counted with.
-    """
-    shares: dict[str, float] = {}
-    for point, power in zip(points, found.points, strict=True):
-        name = copy_of.get(point.layer, point.layer)
-        shares[name] = shares.get(name, 0.0) + float(power)
-    return shares
+        Args:
+            encodings: of tensors whose scales have changed.
+        """
+        pairs = zip(self.points, self.channels, strict=True)
+        return Sensitivity(
+            tuple(replace(p, encoding=encodings.get(p.tensor, p.encoding)) for p in self.points),
+            tuple(power * _ratio(p.encoding, encodings.get(p.tensor)) ** 2 for p, power in pairs),
+        )
+
+    def layers(self, copy_of: Mapping[str, str]) -> dict[str, float]:
+        """Return the error power that each layer adds, by node name.
+
+        Args:
+            copy_of: by node name, the layer that a copy is counted with.
+        """
+        shares: dict[str, float] = {}
+        for point, power in zip(self.points, self.powers.tolist(), strict=True):
+            name = copy_of.get(point.layer, point.layer)
+            shares[name] = shares.get(name, 0.0) + power
+        return shares
+
+
+def _ratio(old: Encoding | None, new: Encoding | None) -> Doubles:
+    """Return by what steps grew, for each channel or all."""
+    if old is None or new is None:
+        return np.ones(1)
+    return np.asarray(new.scales / old.scales.astype(np.float64))
 
 
 def measure(
@@ -102,7 +125,8 @@ def measure(
             totals += found / probes
     except executor.RuntimeRefusedError:  # an estimate must not cost a conversion
         return None
-    return Sensitivity(tuple(np.split(totals, np.cumsum(graph.widths)[:-1])))
+    bare = tuple(replace(point, constants=None, owner=None) for point in points)
+    return Sensitivity(bare, tuple(np.split(totals, np.cumsum(graph.widths)[:-1])))
 
 
 @dataclass(frozen=True)

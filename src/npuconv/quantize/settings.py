@@ -71,17 +71,13 @@ class RangeSettings:
     """Choice of ranges.
 
     Attributes:
-        values: of one channel, on which rounding errors are estimated.
-        alphas: shares of the spread of channels that are moved into the weights.
-        betas: shares of the way to one scale for all channels.
+        values: of one channel, on which clipping is judged.
         bins: of the histogram for percentile and entropy.
         percentile: percent of the values that are not clipped.
         shrinks: shares of a range that mse tries.
     """
 
     values: int = 1024
-    alphas: tuple[float, ...] = (0.25, 0.5, 0.75, 1.0)
-    betas: tuple[float, ...] = (0.5, 1.0)
     bins: int = 2048
     percentile: float = 99.99
     shrinks: tuple[float, ...] = (0.97, 0.94, 0.9, 0.85, 0.8, 0.72, 0.64, 0.56, 0.48, 0.4)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+from npuconv.plan.channels import trace
+from npuconv.plan.uniform import uniform
 
 if TYPE_CHECKING:
     import onnx
@@ -18,6 +22,7 @@ if TYPE_CHECKING:
     from npuconv.model.core import Model
     from npuconv.passes._context import PassContext
     from npuconv.plan import Plan
+    from npuconv.plan.channels import Channels
     from npuconv.target import Target
 
 Offsets = NDArray[np.float64]  # one for each channel
@@ -70,6 +75,21 @@ class DeviceGraph:
     def has_host(self) -> bool:
         """Whether something beside the device computes in float."""
         return self.target.unlisted_operators != "error"
+
+    @cached_property
+    def uniform_tensors(self) -> list[str]:
+        """Tensors that have one scale for all channels."""
+        found = uniform(self.plan)
+        if self.options.io == "int8":  # one scale says what they stand for
+            ends = (*self.model.graph.inputs, *self.model.graph.outputs)
+            found += [tensor.name for tensor in ends]
+        return found
+
+    @cached_property
+    def channels(self) -> Channels:
+        """Which channels of all other tensors share a scale."""
+        every = [name for group in self.plan.groups for name in group.tensors]
+        return trace(self.plan, every if self.is_per_tensor else self.uniform_tensors)
 
     @property
     def is_per_tensor(self) -> bool:

@@ -57,3 +57,8 @@ def _data(report: Report) -> dict[str, Any]:
 def _escape(hit: re.Match[str]) -> str:
     char = hit[0]
     return json.dumps(char)[1:-1] if is_hidden(char) else char
+
+
+def rounded(value: float | None, digits: int) -> float | None:
+    """Round a number for the report; None where it is not finite."""
+    return None if value is None or not math.isfinite(value) else round(value, digits)

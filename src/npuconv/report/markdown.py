@@ -173,10 +173,12 @@ def _unknown_limits(report: Report) -> list[str]:
 def _quantization(report: Report) -> list[str]:
     quant, accuracy, blocks = report.quantization, report.accuracy, []
     if quant is not None:
-        synthetic = ", **synthetic: accuracy is unproven**" if quant.synthetic else ""
+        synthetic = ", **accuracy is unproven**" if quant.synthetic else ""
         line = f"Format {code(quant.format)}, method {code(quant.method)}, "
         blocks += ["### Quantization", f"{line}{text(calibrated_on(quant))}{synthetic}."]
         blocks += [f"**Budget**: {bought(quant.budget)}."] if quant.budget is not None else []
+    elif report.calibration is not None:
+        blocks += ["### Calibration", f"{text(report.calibration.sentence)}."]
     if accuracy is not None:
         blocks.append(f"**Accuracy**: {scores(accuracy)}; on {measured_on(accuracy)}.")
     return blocks + _layers(report)

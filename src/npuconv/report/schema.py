@@ -15,13 +15,20 @@ from npuconv.report.schema_budget import Budget, Channels, Repeated
 from npuconv.report.schema_changes import Alternative, Choice, Planned, Refusal, Rewrite
 from npuconv.report.schema_device import Device, MacShare, Port, Subgraph, Traffic
 from npuconv.report.schema_part import Part
-from npuconv.report.schema_quant import LayerQuant, Quantization, TensorQuant, WeightQuant
+from npuconv.report.schema_quant import (
+    Assumed,
+    LayerQuant,
+    Quantization,
+    TensorQuant,
+    WeightQuant,
+)
 from npuconv.report.schema_rules import RuleInfo
 
 __all__ = [
     "SCHEMA_VERSION",
     "Accuracy",
     "Alternative",
+    "Assumed",
     "Budget",
     "Channels",
     "Choice",
@@ -227,6 +234,9 @@ class Report(Part):
     refusals: tuple[Refusal, ...] = ()
     nodes: tuple[NodeInfo, ...] = ()
     device: Device | None = None
+    calibration: Assumed | None = Field(
+        None, description="what is taken, or would be, where no calibration data is given"
+    )
     quantization: Quantization | None = None
     accuracy: Accuracy | None = None
     unknown_limits: tuple[UnknownLimit, ...] = ()

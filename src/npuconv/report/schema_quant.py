@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from npuconv.report.schema_budget import Budget
@@ -59,6 +61,17 @@ class LayerQuant(Part):
         None, description="share, 0..1, of the noise in the outputs that its rounding makes"
     )
     weights: WeightQuant | None = None
+
+
+class Assumed(Part):
+    """What is taken where no calibration data is given."""
+
+    sentence: str = Field(description="all of it, for people")
+    pictures: Literal["photographs", "made-up", "none"]
+    normalization: str = Field(description="of the pictures; empty where it is not known")
+    certainty: Literal["given", "inferred", "guessed", "unknown"]
+    share: float | None = Field(None, description="of the odds that speak for it, if inferred")
+    runner_up: str = Field("", description="the normalization that is next, if inferred")
 
 
 class Quantization(Part):

@@ -127,12 +127,20 @@ def quantization(report: Report, view: View) -> Block:
     """How the ranges were chosen, and from what."""
     quant = report.quantization
     if quant is None:
-        return []
+        return _assumed(report, view)
     rows = [f"format {quant.format}", f"method {quant.method}", calibrated_on(quant)]
     rows += [bought(quant.budget)] if quant.budget is not None else []
     synthetic = "; accuracy is unproven" if quant.synthetic else ""
     text = view.safe(", ".join(rows) + synthetic)
     return view.title("Quantization") + hang(text, view.width, first="  ", rest="  ")
+
+
+def _assumed(report: Report, view: View) -> Block:
+    """What would be taken where no data is given."""
+    if report.calibration is None:
+        return []
+    text = view.safe(report.calibration.sentence)
+    return view.title("Calibration") + hang(text, view.width, first="  ", rest="  ")
 
 
 def accuracy(report: Report, view: View) -> Block:

@@ -212,7 +212,7 @@ def calibrated_on(quantization: Quantization) -> str:
     """Which samples the ranges come from."""
     if not quantization.samples:
         return "no samples needed"
-    kind = "synthetic sample" if quantization.synthetic else "sample"
+    kind = "synthetic sample" if quantization.source.startswith("synthetic") else "sample"
     return f"{count(quantization.samples, kind)} ({quantization.source})"
 
 

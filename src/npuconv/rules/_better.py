@@ -10,12 +10,12 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from npuconv.rules._normalizations import CENTRED, HALF, IMAGENET, RAW, SIGNED, UNIT
+from npuconv.samples.normalizations import CENTRED, HALF, IMAGENET, RAW, SIGNED, UNIT
 
 if TYPE_CHECKING:
     from npuconv.rules._behaviour import Behaviour
-    from npuconv.rules._normalizations import Normalization
     from npuconv.rules._seen import Trials
+    from npuconv.samples.normalizations import Normalization
 
 SMALL, LARGE = 0.05, 20.0  # of a bias beside what the first layer puts out: one does nothing
 PLAUSIBLE = (0.4, 6.0)

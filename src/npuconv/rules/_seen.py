@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from npuconv.model.types import Node
     from npuconv.plan import Plan
     from npuconv.rules._behaviour import Behaviour
-    from npuconv.rules._normalizations import Normalization
+    from npuconv.samples.normalizations import Normalization
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from npuconv.rules._calibrated import calibrated_rule
 if TYPE_CHECKING:
     from npuconv.model.core import Model
     from npuconv.model.types import Node
-    from npuconv.rules._normalizations import Normalization
     from npuconv.rules._seen import Seen
+    from npuconv.samples.normalizations import Normalization
 
 FEWEST = 8  # channels of the first layer; fewer say too little
 

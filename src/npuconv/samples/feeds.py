@@ -56,6 +56,7 @@ class Samples:
         indices: which samples of the source these are.
         description: the source in one phrase, without directories, for the report.
         synthetic: True if the numbers are made up.
+        builtin: True if they are none of the user's.
         prepared: how images became inputs, in one phrase; empty of what is used as it is.
         notes: what the user should know about how they were read.
     """
@@ -64,6 +65,7 @@ class Samples:
     indices: tuple[int, ...]
     description: str
     synthetic: bool = False
+    builtin: bool = False
     prepared: str = ""
     notes: tuple[str, ...] = ()
 

@@ -30,7 +30,7 @@ def normalization(label: str, keys: Preprocess, channels: int) -> tuple[Floats, 
     if keys.preset is None and len(given) == 1:
         other = "std" if given == ["mean"] else "mean"
         raise CalibrationError(f"{label}: --{given[0]} without --{other}", hint="give both")
-    if keys.preset is None and (keys.mean is None or keys.std is None):
+    if keys.preset in (None, "none") and (keys.mean is None or keys.std is None):
         raise CalibrationError(
             f"{label}: how pixels become inputs is not known, and a wrong guess is as bad"
             " as no data",

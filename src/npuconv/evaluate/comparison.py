@@ -1,0 +1,302 @@
+"""How far the int8 model is from the float model: end to end, and layer by layer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+from numpy.typing import ArrayLike, NDArray
+from onnx import helper
+
+from npuconv import executor
+from npuconv.arithmetic.metrics import ErrorStats
+from npuconv.arithmetic.qparams import dequantize, quantize
+from npuconv.calibration.workers import in_order
+from npuconv.emulate import as_float
+from npuconv.evaluate.matching import Layer, exact, numbers
+from npuconv.model import store
+from npuconv.quantize.output_error import leaves
+from npuconv.report import schema
+from npuconv.report.jsonfmt import rounded
+from npuconv.samples.feeds import spread
+
+if TYPE_CHECKING:
+    from npuconv.samples import Feed, Samples
+
+Array = NDArray[Any]
+_NORMALIZING = frozenset({"Softmax", "LogSoftmax"})
+_PASSING = frozenset({"Identity", "Cast"})
+_BY_AXIS = 13  # opset since which these normalize along one axis
+MOST_PARTS = 16  # of an output; of what has more, such as every anchor by itself, nobody reads them
+
+
+class Stats(ErrorStats):
+    """Also the largest error of all; infinite where a value of one of both is no number."""
+
+    def __init__(self, class_axis: int | None = None) -> None:
+        super().__init__(class_axis)
+        self.max_abs_error: float | None = None
+
+    def update(self, reference: ArrayLike, other: ArrayLike) -> None:
+        """Add one sample; see ``ErrorStats``."""
+        super().update(reference, other)
+        f = np.asarray(reference, np.float64).reshape(-1)
+        q = np.asarray(other, np.float64).reshape(-1)
+        with np.errstate(invalid="ignore"):
+            error = np.where(f == q, 0.0, np.abs(f - q))
+        # Where one is no number, neither is the difference: max() would pass over that.
+        largest = float(np.where(np.isnan(error), np.inf, error).max(initial=0.0))
+        self.max_abs_error = max(self.max_abs_error or 0.0, largest)
+
+
+@dataclass
+class Measured:
+    """Errors over some samples: of the outputs, of what they are put together from, of layers.
+
+    Attributes:
+        outputs: by name.
+        total: all outputs together.
+        parts: by output, of the tensors that it is put together from.
+        layers: in the order of ``Comparison.layers``.
+        samples: how many were compared.
+    """
+
+    outputs: dict[str, Stats]
+    total: Stats
+    parts: dict[str, dict[str, Stats]]
+    layers: list[Stats]
+    samples: int = 0
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """Outputs that are finite in the float model only."""
+        stats = self.outputs.items()
+        return tuple(name for name, one in stats if one.sqnr_db == -math.inf)
+
+
+class Comparison:
+    """Both models, loaded once, with the outputs of all layers to look at.
+
+    The int8 model runs as float arithmetic that gives the same integers, which is faster;
+    that the runtime takes it as it is, is tried on the first sample.
+
+    Args:
+        float_model: the legalized float model.
+        int8_model: the converted model.
+        scales: of inputs and outputs of the converted model that are int8 themselves.
+        layers: what to compare besides the outputs.
+
+    Raises:
+        executor.RuntimeRefusedError: one of the models does not load.
+    """
+
+    def __init__(
+        self,
+        float_model: onnx.ModelProto,
+        int8_model: onnx.ModelProto,
+        scales: Mapping[str, float] | None = None,
+        layers: Sequence[Layer] = (),
+    ) -> None:
+        made = {o for n in int8_model.graph.node for o in n.output}
+        self.layers = [layer for layer in layers if layer.stored in made]
+        self._scales = dict(scales or {})
+        self._outputs = [o.name for o in float_model.graph.output]
+        self._axes = class_axes(float_model)
+        # The same integers as floats are four times as many bytes.
+        as_it_is = store.has_stored(int8_model)
+        self._parts = {} if as_it_is else parts_of(float_model, int8_model)
+        self._within = _unique(name for names in self._parts.values() for name in names)
+        self._tensors = _unique(layer.tensor for layer in self.layers)
+        self._stored_as = _unique(layer.stored for layer in self.layers)
+        watched = _unique((*self._within, *self._tensors))
+        stored = _unique((*self._within, *self._stored_as))
+        seen = executor.with_outputs if as_it_is else as_float
+        before, after = executor.with_outputs(float_model, watched), seen(int8_model, stored)
+        # Samples run beside each other, so each has one core.
+        self._written, self._before, self._after = (
+            executor.Session(model, threads=1) for model in (int8_model, before, after)
+        )
+
+    def measure(
+        self,
+        samples: Samples | Sequence[Feed],
+        see: Callable[[int, Feed, Feed], None] = lambda *_: None,
+        *,
+        layer_samples: int = 0,
+    ) -> Measured:
+        """Measure errors of all outputs on all samples, and of layers on some of them.
+
+        Args:
+            samples: what to run.
+            see: given the number of each sample and the outputs of both models.
+            layer_samples: how many samples layers are compared on.
+
+        Raises:
+            executor.RuntimeRefusedError: one of the models does not run.
+        """
+        outputs = {name: Stats(self._axes.get(name)) for name in self._outputs}
+        parts: dict[str, dict[str, Stats]] = {name: {} for name in self._parts}
+        found = Measured(outputs, Stats(), parts, [Stats() for _ in self.layers], len(samples))
+        chosen = set(spread(len(samples), layer_samples)) if self.layers else set()
+
+        def run(item: tuple[int, Feed]) -> tuple[dict[str, Array], dict[str, Array]]:
+            number, feed = item
+            return self._run(feed, is_first=number == 0, with_layers=number in chosen)
+
+        for number, (old, stored) in enumerate(in_order(run, enumerate(samples))):
+            new = self._real(stored)
+            self._add(found, old, new)
+            if number in chosen:
+                for layer, one in zip(self.layers, found.layers, strict=True):
+                    values = numbers(layer, stored[layer.stored])
+                    one.update(exact(layer, old[layer.tensor]), values)
+            see(number, old, new)
+        return found
+
+    def _run(
+        self, feed: Feed, *, is_first: bool, with_layers: bool
+    ) -> tuple[dict[str, Array], dict[str, Array]]:
+        """Run both models; the first sample goes through the converted one as it is written."""
+        stored = self._stored(feed)
+        inner = (self._tensors, self._stored_as) if with_layers else ([], [])
+        old = self._before.run(feed, _unique((*self._outputs, *self._within, *inner[0])))
+        wanted = _unique((*self._within, *inner[1]))
+        if not is_first:
+            return old, self._after.run(stored, _unique((*self._outputs, *wanted)))
+        written = self._written.run(stored, self._outputs)
+        return old, (self._after.run(stored, wanted) if wanted else {}) | written
+
+    def _add(self, found: Measured, old: Mapping[str, Array], new: Mapping[str, Array]) -> None:
+        """Add one sample; a part counts where it is float in both models."""
+        whole = [name for name in found.outputs if _comparable(old[name], new[name])]
+        for name in whole:
+            found.outputs[name].update(old[name], new[name])
+        found.total.update(_joined(old[n] for n in whole), _joined(new[n] for n in whole))
+        for output, parts in self._parts.items():
+            for name in parts:
+                # Integers by the same name stand for others.
+                if _comparable(old[name], new[name]) and old[name].dtype == new[name].dtype:
+                    found.parts[output].setdefault(name, Stats()).update(old[name], new[name])
+
+    def layer_rows(self, found: Measured) -> tuple[schema.LayerQuant, ...]:
+        """Return the errors of layers as rows of the report; those before them included."""
+        return tuple(
+            schema.LayerQuant(
+                name=layer.name,
+                sqnr_db=rounded(stats.sqnr_db, 2),
+                cosine=rounded(stats.cosine, 6),
+                note=layer.note,
+            )
+            for layer, stats in zip(self.layers, found.layers, strict=True)
+        )
+
+    def _stored(self, feed: Feed) -> Feed:
+        scales = self._scales
+        return {n: quantize(v, scales[n]) if n in scales else v for n, v in feed.items()}
+
+    def _real(self, values: Mapping[str, Array]) -> dict[str, Array]:
+        """Return what outputs stand for."""
+        scales = self._scales
+        return {n: dequantize(v, scales[n]) if n in scales else v for n, v in values.items()}
+
+
+def _unique(names: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(names))
+
+
+def _comparable(old: object, new: object) -> bool:
+    """Numbers, and as many: not text, and not as many boxes as each model happens to find."""
+    arrays = isinstance(old, np.ndarray) and isinstance(new, np.ndarray)
+    return arrays and old.dtype.kind in "biuf" and old.size == new.size  # type: ignore[attr-defined]
+
+
+def _joined(arrays: Iterable[Array]) -> Array:
+    flat = [np.asarray(a, np.float64).reshape(-1) for a in arrays]
+    return np.concatenate(flat) if flat else np.zeros(0)
+
+
+def parts_of(before: onnx.ModelProto, after: onnx.ModelProto) -> dict[str, tuple[str, ...]]:
+    """By output the tensors that a Concat, or several, put it together from.
+
+    Boxes in pixels are a thousand times as large as scores, so the error of the whole is that
+    of the boxes, and nobody would see that the scores are gone.
+
+    Args:
+        before: the float model.
+        after: the same, converted; what is not by the same name in there is left out.
+    """
+    makers = {name: node for node in before.graph.node for name in node.output if name}
+    there = {name for node in after.graph.node for name in node.output}
+    found = {}
+    for output in before.graph.output:
+        names = tuple(name for name in leaves(output.name, makers) if name in there)
+        if 1 < len(names) <= MOST_PARTS:
+            found[output.name] = names
+    return found
+
+
+def class_axes(model: onnx.ModelProto) -> dict[str, int]:
+    """By output, along which axis the largest value is an answer, where a Softmax tells it.
+
+    Before opset 13 a Softmax normalized its axis and all behind it together, by default from
+    axis 1 on: that tells an axis only where it is the last.
+    """
+    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
+    makers = {name: node for node in model.graph.node for name in node.output if name}
+    found = {}
+    for output in model.graph.output:
+        node = makers.get(output.name)
+        while node is not None and node.op_type in _PASSING:
+            node = makers.get(node.input[0])
+        if node is None or node.op_type not in _NORMALIZING:
+            continue
+        axis = _axis(node, -1 if opset >= _BY_AXIS else 1)
+        rank = len(output.type.tensor_type.shape.dim)
+        if opset >= _BY_AXIS or axis in (-1, rank - 1):
+            found[output.name] = axis
+    return found
+
+
+def _axis(node: onnx.NodeProto, default: int) -> int:
+    given = [a for a in node.attribute if a.name == "axis"]
+    return int(helper.get_attribute_value(given[0])) if given else default
+
+
+def summed_up(found: Measured, held_out: bool) -> schema.Accuracy:
+    """Outputs, what they are put together from, and all of them together.
+
+    Args:
+        found: errors over all samples.
+        held_out: whether they were kept from calibration.
+    """
+    outputs = tuple(
+        _output(name, s, found.parts.get(name, {})) for name, s in found.outputs.items()
+    )
+    single = outputs[0].top1_agreement if len(outputs) == 1 else None
+    return schema.Accuracy(
+        samples=found.samples,
+        held_out=held_out,
+        sqnr_db=rounded(found.total.sqnr_db, 2),
+        cosine=rounded(found.total.cosine, 6),
+        top1_agreement=single,
+        outputs=outputs,
+    )
+
+
+def _output(name: str, stats: ErrorStats, parts: Mapping[str, ErrorStats]) -> schema.OutputAccuracy:
+    return schema.OutputAccuracy(
+        name=name,
+        sqnr_db=rounded(stats.sqnr_db, 2),
+        cosine=rounded(stats.cosine, 6),
+        top1_agreement=rounded(stats.top1_agreement, 4),
+        parts=tuple(
+            schema.PartAccuracy(
+                name=part, sqnr_db=rounded(one.sqnr_db, 2), cosine=rounded(one.cosine, 6)
+            )
+            for part, one in parts.items()
+        ),
+    )

@@ -1,0 +1,247 @@
+"""Classes of samples: read from a file, put in the order of the samples, counted."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path, PurePath
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from npuconv.errors import CalibrationError
+from npuconv.samples.arrays import IGNORED, UNNAMED
+from npuconv.samples.reading import IMAGES, list_directory, read_file, read_list, read_text
+
+Labels = NDArray[np.int64]
+_KEYS = ("y", "labels")  # of an .npz
+_MOST = 100_000_000  # labels
+_NAMED = 5  # missing files that a message names
+
+
+def read_labels(path: str | Path, data: str | Path | None) -> Labels:
+    """The class of every sample of ``data``, in its order.
+
+    Args:
+        path: .npy; .npz with the key ``y`` or ``labels``; for images a .tsv or .csv with a
+            file name and a class in each line; with as much of the path as tells files of
+            the same name apart.
+        data: the samples, as given on the command line.
+
+    Raises:
+        CalibrationError: not such a file, or a sample without a class.
+    """
+    file = Path(path)
+    if file.suffix.lower() in (".npy", ".npz"):
+        return _from_array(file)
+    if file.suffix.lower() not in (".tsv", ".csv"):
+        raise CalibrationError(
+            f"{file}: not a file of labels", hint="give .npy, .npz with key y, .tsv or .csv"
+        )
+    if data is None or not _images(Path(data)):
+        raise CalibrationError(
+            f"{file}: names image files, and the samples are none", hint="give .npy or .npz"
+        )
+    return _in_order(file, _table(file), _images(Path(data)))
+
+
+def others(notes: Sequence[str], path: str | Path | None, data: str | Path | None) -> list[str]:
+    """What is said of the samples, without that their labels are ignored where these are read.
+
+    Args:
+        notes: about the samples.
+        path: the labels, as given on the command line; None: there are none.
+        data: the samples, likewise.
+    """
+    if path is None or data is None or Path(path).resolve() != Path(data).resolve():
+        return list(notes)
+    return [note for note in map(_without_labels, notes) if note]
+
+
+def _without_labels(note: str) -> str:
+    """The note less the first name that labels may have; empty where no other is in it."""
+    names = note.removeprefix(IGNORED).split(", ")
+    used = next((repr(key) for key in _KEYS if repr(key) in names), "")
+    left = [name for name in names if name != used]
+    if not used or not note.startswith(IGNORED):
+        return note
+    return IGNORED + ", ".join(left) if left else ""
+
+
+def _from_array(file: Path) -> Labels:
+    arrays = read_file(file)
+    keys = _KEYS if file.suffix.lower() == ".npz" else (UNNAMED,)
+    key = next((key for key in keys if key in arrays), "")
+    if not key:
+        names = ", ".join(arrays)
+        raise CalibrationError(f"{file}: no array named 'y' or 'labels', but {names}")
+    found: Any = arrays[key]
+    if found.size > _MOST:
+        raise CalibrationError(f"{file}: has {found.size} labels, over {_MOST}")
+    found = np.asarray(found[:] if found.ndim else found)
+    values = np.asarray(found).reshape(-1) if found.ndim in (0, 1) else np.squeeze(found)
+    if values.ndim != 1 or values.dtype.kind not in "iub":
+        raise CalibrationError(
+            f"{file}: labels are one integer for each sample, "
+            f"not {found.dtype} of shape {list(found.shape)}"
+        )
+    return values.astype(np.int64)
+
+
+def _images(data: Path) -> list[Path]:
+    """The image files that samples come from; empty for arrays."""
+    if data.is_dir():
+        return [f for f in list_directory(data)[0] if f.suffix.lower() in IMAGES]
+    if data.suffix.lower() == ".txt":
+        return read_list(data)
+    return [data] if data.suffix.lower() in IMAGES else []
+
+
+def _table(file: Path) -> dict[str, int]:
+    """File name -> class; a first line without a number is a heading."""
+    text = read_text(file)
+    separator = "," if file.suffix.lower() == ".csv" else "\t"
+    found: dict[str, int] = {}
+    for number, row in enumerate(_rows(file, text, separator), 1):
+        if not row or row[0].startswith("#"):
+            continue
+        try:
+            name, label = row[0].strip(), int(row[1])
+        except (IndexError, ValueError):
+            if number > 1:
+                wanted = "FILE,CLASS" if separator == "," else "FILE<TAB>CLASS"
+                raise CalibrationError(f"{file}:{number}: not {wanted}: {','.join(row)}") from None
+            continue
+        if found.setdefault(name, label) != label:
+            raise CalibrationError(
+                f"{file}:{number}: {name} is of class {label}, and of class {found[name]} before",
+                hint="give each file one line",
+            )
+    return found
+
+
+def _rows(file: Path, text: str, separator: str) -> Iterator[list[str]]:
+    try:
+        yield from csv.reader(text.splitlines(), delimiter=separator)
+    except csv.Error as error:  # a line of a hundred thousand characters
+        raise CalibrationError(f"{file}: {error}") from None
+
+
+def _in_order(file: Path, table: dict[str, int], images: Sequence[Path]) -> Labels:
+    lines = _Names(file, table, images)
+    found = [lines.of(image) for image in images]
+    missing = [image.name for image, name in zip(images, found, strict=True) if name is None]
+    if missing:
+        some = ", ".join(missing[:_NAMED]) + (", ..." if len(missing) > _NAMED else "")
+        raise CalibrationError(
+            f"{file}: no class for {len(missing)} of {len(images)} files: {some}"
+        )
+    return np.asarray([table[name] for name in found if name is not None], np.int64)
+
+
+def check_scores(name: str, values: object, batch: int) -> None:
+    """Refuse an output that labels cannot be compared with.
+
+    Args:
+        name: of the output.
+        values: what a model made of one sample.
+        batch: how many labels belong to that.
+
+    Raises:
+        CalibrationError: it is no array of numbers with the batch in front.
+    """
+    array = isinstance(values, np.ndarray) and values.dtype.kind in "biuf"
+    dims = list(values.shape) if isinstance(values, np.ndarray) else None
+    if not array or not dims or dims[0] != batch or len(dims) < 2:
+        what = f"of shape {dims}" if array else "no array of numbers"
+        raise CalibrationError(
+            f"output {name!r} is {what} for a batch of {batch}, so labels say nothing about it",
+            hint="--labels is for models whose first output is [N, classes]; leave it out",
+        )
+
+
+class Score:
+    """How often the largest number of an output is the label, for both models.
+
+    Args:
+        labels: [samples x batch].
+    """
+
+    def __init__(self, labels: Labels) -> None:
+        self._labels = labels
+        self._right = [0, 0]
+        self._seen = 0
+
+    def add(self, rows: Sequence[int], outputs: Sequence[NDArray[Any]]) -> None:
+        """Count one sample.
+
+        Args:
+            rows: which labels belong to it, one for each row of the batch.
+            outputs: the scores that the float and the int8 model give, batch first.
+
+        Raises:
+            CalibrationError: a label is no class of the model.
+        """
+        wanted = self._labels[list(rows)]
+        for which, values in enumerate(outputs):
+            scores = np.asarray(values).reshape(len(wanted), -1)
+            if wanted.max() >= scores.shape[1] or wanted.min() < 0:
+                raise CalibrationError(
+                    f"label {int(wanted.max() if wanted.min() >= 0 else wanted.min())} is no class "
+                    f"of the model, which has {scores.shape[1]}"
+                )
+            self._right[which] += int((scores.argmax(1) == wanted).sum())
+        self._seen += len(wanted)
+
+    @property
+    def shares(self) -> tuple[int, float, float]:
+        """Samples, and the share that each model gets right."""
+        count = max(self._seen, 1)
+        return self._seen, self._right[0] / count, self._right[1] / count
+
+
+class _Names:
+    """The file names of a table: paths as far as they go, else names that are there once.
+
+    Args:
+        file: the table, for messages; what it names may be relative to it.
+        names: what its lines begin with.
+        images: all that classes are wanted for.
+    """
+
+    def __init__(self, file: Path, names: Iterable[str], images: Sequence[Path]) -> None:
+        self._file = file
+        self._lines: dict[str, list[str]] = {}
+        for name in names:
+            self._lines.setdefault(PurePath(name).name, []).append(name)
+        self._images: dict[str, set[Path]] = {}
+        for image in images:
+            self._images.setdefault(image.name, set()).add(image.absolute())
+
+    def of(self, image: Path) -> str | None:
+        """The line about an image; None where there is none.
+
+        Raises:
+            CalibrationError: several files have this name, and the table does not say which.
+        """
+        lines, images = self._lines.get(image.name, []), self._images[image.name]
+        fitting = [line for line in lines if self._fits(line, image)]
+        if not fitting and len(lines) < 2 and len(images) == 1:
+            return lines[0] if lines else None  # a table that was made in another place
+        longest = max(fitting, key=lambda line: len(PurePath(line).parts), default="")
+        alike = [other for other in images if self._fits(longest, other)] if fitting else []
+        if lines and len(alike) != 1:
+            raise CalibrationError(
+                f"{self._file}: several files are called {image.name}, and it does not say "
+                f"which class is that of {image}",
+                hint="write the path in each line, from the first folder that differs",
+            )
+        return longest or None
+
+    def _fits(self, line: str, image: Path) -> bool:
+        """Whether the path of the image ends like this."""
+        parts = PurePath(line).parts
+        if parts[:1] == ("..",):
+            return (self._file.parent / line).resolve() == image.resolve()
+        return image.absolute().parts[-len(parts) :] == parts

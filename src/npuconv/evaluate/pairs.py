@@ -1,0 +1,163 @@
+"""Two models that belong together, and samples for both."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+
+from npuconv.calibration.inputs import sample_inputs
+from npuconv.errors import CalibrationError, ModelError, UsageError
+from npuconv.evaluate.matching import scales
+from npuconv.model import load, query, shapes
+from npuconv.samples import open_samples
+from npuconv.samples.feeds import spread
+
+if TYPE_CHECKING:
+    from npuconv.config import Options
+    from npuconv.evaluate.labels import Labels
+    from npuconv.samples import Samples, Source
+
+SAMPLES = 64  # unless more are asked for, or there are labels
+_ALL = 2**31
+_INTEGER = query.ALREADY_QUANTIZED | {"DequantizeLinear", "DynamicQuantizeLinear"}
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A model as it is, with what a report calls it."""
+
+    proto: onnx.ModelProto
+    name: str
+    sha256: str
+
+    @property
+    def inputs(self) -> dict[str, tuple[int | None, ...]]:
+        """Shapes by name; None where an extent is open."""
+        constants = {t.name for t in self.proto.graph.initializer}
+        infos = [i for i in self.proto.graph.input if i.name not in constants]
+        return {i.name: _dims(i.type.tensor_type) for i in infos}
+
+    @property
+    def outputs(self) -> list[str]:
+        """Names of the outputs."""
+        return [o.name for o in self.proto.graph.output]
+
+
+def open_model(source: str | Path | onnx.ModelProto) -> Opened:
+    """A model, checked and otherwise untouched.
+
+    Raises:
+        ModelError: not a valid model.
+    """
+    model = load.load(source)
+    if isinstance(source, onnx.ModelProto):
+        data = source.SerializeToString(deterministic=True)
+        return Opened(source, model.name, hashlib.sha256(data).hexdigest())
+    return Opened(onnx.load(str(source)), model.name, model.sha256)
+
+
+def check_order(before: Opened, after: Opened) -> tuple[str, ...]:
+    """The float model is the first; a warning where the second is a float model, too.
+
+    Raises:
+        UsageError: the first is quantized and the second is not.
+    """
+    if _is_quantized(after.proto):
+        return ()
+    if _is_quantized(before.proto):
+        raise UsageError(
+            f"{after.name}: has no int8 node, and {before.name} has: are the two swapped?",
+            hint="give the float model first",
+        )
+    return (f"{after.name} has no int8 node: this compares two float models",)
+
+
+def _is_quantized(proto: onnx.ModelProto) -> bool:
+    return any(node.op_type in _INTEGER for node in proto.graph.node)
+
+
+def check_interface(before: Opened, after: Opened) -> None:
+    """Both take and give tensors of the same names.
+
+    Raises:
+        ModelError: they do not.
+    """
+    pairs = (
+        ("inputs", list(before.inputs), list(after.inputs)),
+        (
+            "outputs",
+            before.outputs,
+            after.outputs,
+        ),
+    )
+    for what, ours, theirs in pairs:
+        if set(ours) != set(theirs):
+            raise ModelError(
+                f"{after.name}: its {what} are {', '.join(theirs)}, those of {before.name} are "
+                f"{', '.join(ours)}",
+                hint="give the float model that the int8 model was made from",
+            )
+
+
+def choose_samples(
+    pair: tuple[Opened, Opened],
+    data: Source,
+    options: Options,
+    limit: int | None,
+    labels: Labels | None,
+) -> tuple[Samples, str]:
+    """Samples for both models, and what was assumed to make them.
+
+    Args:
+        pair: the float model, whose inputs are float, and the other, which may fix extents.
+        data: where they come from; None for made up ones.
+        options: of which preprocessing, input shapes and the seed count.
+        limit: how many at most; None: some, or all where there are labels.
+        labels: one for each sample of the source.
+
+    Raises:
+        CalibrationError: samples that do not fit the models, or not as many as labels.
+    """
+    before, after = pair
+    model = load.load(before.proto)
+    stored = scales(before.proto, before.name)
+    for tensor in model.graph.inputs:
+        if tensor.name in stored:  # samples are numbers, whatever it takes
+            tensor.dtype = np.dtype(np.float32)
+    fixed = {n: tuple(map(int, dims)) for n, dims in after.inputs.items() if dims and all(dims)}  # type: ignore[arg-type]
+    shapes.fix_inputs(model, {**fixed, **options.input_shape})
+    specs, assumed = sample_inputs(model, before.proto, data)
+    wanted = _ALL if data is not None else (limit or SAMPLES)
+    found = open_samples(data, specs, options.preprocess, limit=wanted, seed=options.seed)
+    count = limit if limit is not None else SAMPLES
+    if labels is not None:
+        _check_count(found, labels, specs[0].batch)
+        count = limit if limit is not None else len(found)
+    places = spread(len(found), count)
+    return replace(found, indices=tuple(found.indices[k] for k in places)), assumed
+
+
+def rows(samples: Samples, number: int, batch: int) -> Sequence[int]:
+    """Which rows of the source sample ``number`` holds."""
+    first = samples.indices[number] * batch
+    return range(first, first + batch)
+
+
+def _check_count(samples: Samples, labels: Labels, batch: int) -> None:
+    if samples.synthetic:
+        raise CalibrationError("labels need samples", hint="give them with --data")
+    if len(samples) != len(labels) // batch:
+        raise CalibrationError(
+            f"{len(labels)} labels, but {len(samples)} samples in {samples.description}"
+            + (f" of {batch} rows each" if batch > 1 else "")
+        )
+
+
+def _dims(kind: onnx.TypeProto.Tensor) -> tuple[int | None, ...]:
+    return tuple(d.dim_value if d.dim_value > 0 else None for d in kind.shape.dim)

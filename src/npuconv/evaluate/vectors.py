@@ -1,0 +1,259 @@
+"""vectors: integers in and out of every layer on the device, to test hardware with."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from npuconv import executor, files
+from npuconv.arithmetic.qparams import quantize
+from npuconv.config import make_options
+from npuconv.errors import CalibrationError, ModelError, OutputError, TargetError, UsageError
+from npuconv.evaluate.device_layers import DeviceLayer, device_layers, shifts
+from npuconv.evaluate.matching import scales as boundary_scales
+from npuconv.evaluate.pairs import Opened, choose_samples, open_model
+from npuconv.executor import with_outputs
+from npuconv.model.query import matches
+from npuconv.target import Target
+
+if TYPE_CHECKING:
+    from npuconv.samples import Samples, Source
+    from npuconv.target.formats import Requantize
+
+Array = NDArray[Any]
+Progress = Callable[[str, int, int], None]
+SCHEMA_VERSION = 1
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip file can say: no clock in the bytes
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """What was written.
+
+    Attributes:
+        manifest: the content of ``manifest.json``.
+        directory: where.
+    """
+
+    manifest: dict[str, Any]
+    directory: Path
+
+    @property
+    def mismatches(self) -> dict[str, int]:
+        """Layers whose integers onnxruntime makes otherwise, and how many of them."""
+        rows = self.manifest["layers"]
+        return {row["name"]: row["mismatches"] for row in rows if row["mismatches"]}
+
+
+def vectors(
+    model: str | Path,
+    directory: str | Path,
+    data: Source = None,
+    *,
+    layers: str = "*",
+    samples: int = 1,
+    target: str | None = None,
+    progress: Progress = lambda _stage, _done, _total: None,
+    **options: Any,
+) -> Vectors:
+    """Write integer input and output of every QLinearConv, as the device computes it.
+
+    Args:
+        model: an integer model, as ``convert`` writes it.
+        directory: where to; made if it does not exist.
+        data: samples, as ``convert`` takes them.
+        layers: a pattern of names, ``*`` and ``?`` allowed.
+        samples: how many.
+        target: the device; by default the one the model was converted for.
+        progress: called with a stage, how much is done, and of how much.
+        **options: ``preprocess``, ``input_shape`` and ``seed`` of ``npuconv.config.Options``.
+
+    Raises:
+        NpuconvError: a model, target, sample or destination that cannot be used.
+    """
+    opened = open_model(model)
+    chosen = _chosen(opened, layers)
+    chip = _target(opened, target)
+    found, _ = choose_samples((opened, opened), data, make_options(options), samples, None)
+    folder = _folder(directory)
+    rows = []
+    values = _run(opened, chosen, found)
+    for number, (layer, name) in enumerate(zip(chosen, _file_names(chosen), strict=True)):
+        x, theirs = values[layer.source], values[layer.result]
+        rows.append(_write(layer, folder, name, x, theirs, chip.activations.requantize))
+        progress("vectors", number + 1, len(chosen))
+    manifest = _manifest(opened, chip, found, rows)
+    files.write(folder / "manifest.json", _as_json(manifest))
+    return Vectors(manifest, folder)
+
+
+def _chosen(opened: Opened, pattern: str) -> list[DeviceLayer]:
+    """The layers that are asked for."""
+    there = list(device_layers(opened.proto))
+    if not there:
+        raise ModelError(
+            f"{opened.name}: has no QLinearConv with constant scales",
+            hint="npuconv convert writes one with --format qoperator",
+        )
+    found = [layer for layer in there if matches(layer.name, pattern)]
+    if not found:
+        raise UsageError(f"no layer is called {pattern!r}; the first is {there[0].name!r}")
+    return found
+
+
+def _target(opened: Opened, name: str | None) -> Target:
+    """The device asked for, or the one that the model is for; the built-in one if neither."""
+    noted = {entry.key: entry.value for entry in opened.proto.metadata_props}
+    if name is not None:
+        return Target.load(name)
+    try:
+        return Target.load(noted.get("npuconv.target", "npu-int8"))
+    except TargetError as error:
+        raise TargetError(f"{opened.name}: {error.message}", hint="give --target") from None
+
+
+def _folder(directory: str | Path) -> Path:
+    folder = Path(directory)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"{directory}: cannot be made: {error.strerror}") from None
+    return folder
+
+
+def _run(opened: Opened, layers: list[DeviceLayer], samples: Samples) -> dict[str, Array]:
+    """What the layers read and make in onnxruntime, all samples one after the other."""
+    model = opened.proto
+    given = set(opened.inputs)
+    names = list(dict.fromkeys(n for layer in layers for n in (layer.source, layer.result)))
+    made = [name for name in names if name not in given]
+    units = boundary_scales(model, opened.name)
+    parts: dict[str, list[Array]] = {name: [] for name in names}
+    try:
+        session = executor.Session(with_outputs(model, made))
+        for feed in samples:
+            stored = {n: quantize(v, units[n]) if n in units else v for n, v in feed.items()}
+            found = {**stored, **session.run(stored, made)}
+            for name in names:
+                parts[name].append(found[name])
+    except executor.RuntimeRefusedError as error:
+        raise ModelError(f"{opened.name}: onnxruntime does not run it: {error}") from None
+    return {name: _joined(name, values) for name, values in parts.items()}
+
+
+def _joined(name: str, values: list[Array]) -> Array:
+    """One sample after the other, which takes samples of one size."""
+    for value in values:
+        if value.shape[1:] != values[0].shape[1:]:
+            raise CalibrationError(
+                f"samples of different sizes: {name!r} has shape {list(values[0].shape)} with one "
+                f"and {list(value.shape)} with another",
+                hint="give samples of one size, or --samples 1",
+            )
+    return np.concatenate(values)
+
+
+def _write(
+    layer: DeviceLayer, folder: Path, name: str, x: Array, theirs: Array, how: Requantize
+) -> dict[str, Any]:
+    y = layer.run(x, how)
+    arrays = {"x": x, "w": layer.layer.weight, "y": y, **layer.scales, **layer.zeros}
+    arrays["factor"] = layer.factors
+    if layer.layer.bias is not None:
+        arrays["bias"] = layer.layer.bias
+    if how.kind == "shift":
+        found = shifts(layer, how)
+        arrays |= {"multiplier": found.multiplier, "shift": found.shift}
+    data = _npz(arrays)
+    files.write(folder / name, data)
+    return {
+        "name": layer.name,
+        "file": name,
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "input": layer.source,
+        "output": layer.result,
+        "attributes": _attributes(layer),
+        "arrays": {key: [str(a.dtype), list(a.shape)] for key, a in sorted(arrays.items())},
+        "scales": {key: _numbers(a) for key, a in layer.scales.items()},
+        "zero_points": {key: _numbers(a) for key, a in layer.zeros.items()},
+        "mismatches": int((y != theirs).sum()),
+    }
+
+
+def _attributes(layer: DeviceLayer) -> dict[str, Any]:
+    one = layer.layer
+    return {
+        "group": one.group,
+        "kernel_shape": list(one.weight.shape[2:]),
+        "strides": list(one.strides),
+        "dilations": list(one.dilations),
+        "pads": list(one.pads),
+        "layout": "nhwc" if layer.channels_last else "nchw",
+    }
+
+
+def _numbers(values: Array) -> Any:
+    """Decimals that stand for the same float32; one for a scalar."""
+    if values.dtype.kind != "f":
+        return values.tolist()
+    listed = [float(str(value)) for value in values.reshape(-1)]
+    return listed[0] if values.ndim == 0 else listed
+
+
+def _manifest(
+    opened: Opened, chip: Target, samples: Samples, rows: list[dict[str, Any]]
+) -> dict[str, Any]:
+    from npuconv import __version__
+
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "tool": {"name": "npuconv", "version": __version__},
+        "model": {"path": opened.name, "sha256": opened.sha256},
+        "target": {"name": chip.name, "sha256": chip.sha256},
+        "requantize": _shown(chip.activations.requantize),
+        "padding": "the stored integer 0",
+        "samples": len(samples),
+        "source": samples.description,
+        "layers": rows,
+    }
+
+
+def _shown(how: Requantize) -> dict[str, Any]:
+    return how.model_dump() if how.kind == "shift" else {"kind": how.kind}
+
+
+def _as_json(manifest: dict[str, Any]) -> str:
+    """One line for each layer, so that people can read and search it."""
+    head = json.dumps({k: v for k, v in manifest.items() if k != "layers"}, indent=1)
+    rows = ",\n".join(f"  {json.dumps(row)}" for row in manifest["layers"])
+    return f'{head[:-2]},\n "layers": [\n{rows}\n ]\n}}\n'
+
+
+def _file_names(layers: list[DeviceLayer]) -> Iterator[str]:
+    """``003_features_dw.npz``: in order, and safe on any system."""
+    for number, layer in enumerate(layers):
+        stem = re.sub(r"[^\w.-]+", "_", layer.name, flags=re.ASCII).strip("._")[:80]
+        yield f"{number:03}_{stem}.npz" if stem else f"{number:03}.npz"
+
+
+def _npz(arrays: dict[str, NDArray[Any]]) -> bytes:
+    """As ``np.savez_compressed``, but the same arrays give the same bytes."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for key, array in sorted(arrays.items()):
+            part = io.BytesIO()
+            np.lib.format.write_array(part, np.ascontiguousarray(array).reshape(array.shape))
+            entry = zipfile.ZipInfo(f"{key}.npy", _EPOCH)
+            entry.compress_type, entry.create_system = zipfile.ZIP_DEFLATED, 3  # on any system
+            archive.writestr(entry, part.getvalue())
+    return stream.getvalue()

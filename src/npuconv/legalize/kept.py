@@ -1,0 +1,115 @@
+"""Nodes that the user keeps float on the host: which they are, and what that costs."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from npuconv import plan as planning
+from npuconv.errors import UsageError
+from npuconv.model import query
+from npuconv.report import schema_device as schema
+
+if TYPE_CHECKING:
+    from npuconv.legalize.legal import Legalized
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node
+    from npuconv.target import Target
+
+BY_OPERATOR = "op:"
+_NEAR = 3  # names that an error suggests
+_SIMILAR = 0.4  # of a pattern less is written than of a name
+
+
+def find(model: Model, patterns: Iterable[str], target: Target) -> dict[str, str]:
+    """The nodes of the model as it came that some pattern fits.
+
+    Args:
+        model: not rewritten yet.
+        patterns: of names, or of operators after ``op:``.
+        target: the device.
+
+    Returns:
+        By label of a node, the first pattern that fits.
+
+    Raises:
+        UsageError: a pattern fits nothing, or there is no host to keep anything on.
+    """
+    listed = list(patterns)
+    if listed and target.unlisted_operators == "error":
+        raise UsageError(
+            f"keep_float {listed[0]!r}: target {target.name} has no host that could run it",
+            hint="its file says unlisted_operators: error",
+        )
+    found: dict[str, str] = {}
+    for pattern in listed:
+        labels = [model.label(node) for node in model.nodes() if _fits(model, node, pattern)]
+        if not labels:
+            raise _nothing(model, pattern)
+        for label in labels:
+            found.setdefault(label, pattern)
+    return found
+
+
+def names(model: Model, labels: Mapping[str, str]) -> dict[str, str]:
+    """By name, the nodes that stand for those of ``labels`` now, and their patterns."""
+    return {
+        node.name: next(labels[label] for label in model.origin(node) if label in labels)
+        for node in model.nodes()
+        if not labels.keys().isdisjoint(model.origin(node))
+    }
+
+
+def costs(work: Legalized) -> schema.KeptFloat | None:
+    """What the host does instead of the device, and what crosses; None: nothing is kept."""
+    if not work.kept:
+        return None
+    free = planning.make_plan(work.model, work.target, work.blocked)
+    crossing = planning.crossings(work.model, free)
+    kept = names(work.model, work.kept)
+    moved = [(kept[node.name], planning.macs(node)) for node in free.device if node.name in kept]
+    return schema.KeptFloat(
+        patterns=tuple(_rows(work.kept, moved)),
+        transitions_without=planning.transitions(work.model, free),
+        bytes_without=planning.bytes_of((*crossing.to_device, *crossing.to_host)),
+    )
+
+
+def _rows(labels: Mapping[str, str], moved: list[tuple[str, int | None]]) -> Iterator[schema.Kept]:
+    for pattern in dict.fromkeys(labels.values()):
+        macs = [count for by, count in moved if by == pattern]
+        known = [count for count in macs if count is not None]
+        total = sum(known) if len(known) == len(macs) else None
+        nodes = sum(by == pattern for by in labels.values())
+        yield schema.Kept(pattern=pattern, nodes=nodes, macs=total)
+
+
+def _fits(model: Model, node: Node, pattern: str) -> bool:
+    if not pattern.startswith(BY_OPERATOR):
+        return query.matches(model.label(node), pattern)
+    operator = pattern.removeprefix(BY_OPERATOR)
+    return query.matches(node.op, operator) or query.matches(query.qualified(node), operator)
+
+
+def _nothing(model: Model, pattern: str) -> UsageError:
+    """The error of a pattern that fits no node."""
+    nodes, what = model.nodes(), "node of that name"
+    known, prefix = [model.label(node) for node in nodes], ""
+    if pattern.startswith(BY_OPERATOR):
+        known, prefix, what = [query.qualified(n) for n in nodes], BY_OPERATOR, "such operator"
+    near = _near(pattern.removeprefix(prefix), list(dict.fromkeys(known)))
+    shown = ", ".join(f"'{prefix}{name}'" for name in near)
+    hint = (
+        f"did you mean {shown}?" if near else "npuconv inspect lists them; op:Conv means all Conv"
+    )
+    return UsageError(f"keep_float {pattern!r}: {model.name} has no {what}", hint=hint)
+
+
+def _near(pattern: str, known: list[str]) -> list[str]:
+    """Names that hold what the pattern spells out, then those that are spelt alike."""
+    letters = pattern.replace("*", "").replace("?", "").lower()
+    inside = [name for name in known if letters and letters in name.lower()]
+    lower = {name.lower(): name for name in reversed(known)}
+    alike = difflib.get_close_matches(letters, list(lower), _NEAR, _SIMILAR)
+    return list(dict.fromkeys((*inside, *(lower[name] for name in alike))))[:_NEAR]

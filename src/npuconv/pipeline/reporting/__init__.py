@@ -1,1 +1,0 @@
-"""A conversion as the rows and sentences of its report."""

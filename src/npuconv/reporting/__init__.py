@@ -1,0 +1,1 @@
+"""All of a check or a conversion as a Report."""

@@ -1,0 +1,62 @@
+"""The verdict in one sentence."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Literal
+
+from npuconv.diagnostics import Finding, Severity, Status
+from npuconv.legalize.selection import failing, fails
+
+if TYPE_CHECKING:
+    from npuconv.legalize.legal import Legalized
+
+Verdict = Literal["convertible", "converted", "refused"]
+
+
+def headline(
+    work: Legalized,
+    verdict: Verdict,
+    left: list[Finding],
+    warnings: tuple[str, ...],
+) -> str:
+    """The verdict in one sentence.
+
+    Args:
+        work: the model, and what is left of it for the device.
+        verdict: what is to be said.
+        left: findings that no pass has removed.
+        warnings: what a reader must know; the first is part of it.
+    """
+    if verdict == "refused":
+        return _objection(work, left)
+    count = sum(1 for n in work.nodes if n.placement == "device" and n.op == "Conv")
+    text = f"{count} convolution{'s' * (count != 1)} on the device"
+    unknown = sum(1 for f in left if f.status == Status.UNKNOWN)
+    text += f", {unknown} unknown limit{'s' * (unknown != 1)}" if unknown else ""
+    return f"{text}; {warnings[0].partition(':')[0]}" if warnings else text
+
+
+def _objection(work: Legalized, left: list[Finding]) -> str:
+    """What stands against a conversion; what a baseline accepts only if nothing else does."""
+    errors = [f for f in left if f.severity == Severity.ERROR]
+    new = [f for f in errors if not f.accepted]
+    if not errors or (not new and fails(left, work.options)):
+        return _failing(work, left)
+    shown = new or errors
+    kinds = Counter(f.name for f in shown)
+    named = ", ".join(f"{name} x {n}" for name, n in kinds.most_common(3))
+    more = f" and {len(kinds) - 3} more kinds" if len(kinds) > 3 else ""
+    what = f"{'' if new else 'accepted '}error{'s' * (len(shown) != 1)}"
+    note = "" if new else "; it still cannot be converted"
+    return f"{len(shown)} {what}: {named}{more}{note}"
+
+
+def _failing(work: Legalized, left: list[Finding]) -> str:
+    """Of no error, but of what ``--fail-on`` does not let pass either."""
+    level = work.options.fail_on
+    counted = [f for f in left if not f.accepted and failing(f, level)]
+    unknown = sum(f.status == Status.UNKNOWN for f in counted)
+    numbers = {"unknown limit": unknown, "warning": len(counted) - unknown}
+    told = [f"{number} {kind}{'s' * (number != 1)}" for kind, number in numbers.items() if number]
+    return f"{' and '.join(told)}, and --fail-on {level}"

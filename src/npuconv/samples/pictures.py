@@ -1,0 +1,209 @@
+"""Pictures for a model without data: photographs of a public package, or made ones.
+
+A dozen photographs that are normalized as in training show the ranges of a model about as
+well as its own data does (``docs/calibration.md``). They come from the files that the wheel
+of scikit-image holds, where it is installed (``npuconv[photos]``); it is not imported. Else
+pictures are made: the spectrum of photographs, shapes that cover each other, and text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+
+Floats = NDArray[np.float32]
+Size = tuple[int, int]  # height, width
+
+# People, animals, things, pages. Textures and the sky widen ranges that others do not need.
+_FILES = (
+    "astronaut.png", "coffee.png", "chelsea.png", "rocket.jpg", "page.png",
+    "motorcycle_left.png", "coins.png", "camera.png", "ihc.png", "text.png",
+)  # fmt: skip
+_WORDS = (
+    "the quick brown fox", "EXIT 24", "Hello, world", "NOVEMBER", "3.14159", "open daily 9-18",
+    "SALE -50%", "int8", "to be or not to be", "No. 7", "AB 1234 CD", "Total: 129,90",
+)  # fmt: skip
+_LEAVES = 40
+_PAGES = (4,)  # of eight pictures
+_SMALL = 40  # a grey picture of so few pixels is likely to show a character
+
+
+def folder() -> Path | None:
+    """Return the folder of the photographs; None where the package is not installed."""
+    spec = find_spec("skimage")
+    if spec is None or spec.origin is None:
+        return None
+    found = Path(spec.origin).parent / "data"
+    return found if (found / _FILES[0]).exists() else None
+
+
+def are_photographs() -> bool:
+    """Return whether photographs are there."""
+    return folder() is not None
+
+
+def picture(number: int, size: Size, channels: int, seed: int = 0) -> Floats:
+    """Return one picture in 0..255, float32 [H,W,C], RGB.
+
+    Args:
+        number: of the picture, from 0; no two are the same.
+        size: height and width.
+        channels: 1 for grey, 3; with 4 the last is brightness.
+        seed: of crops and made pictures.
+    """
+    rng = np.random.default_rng([seed, number])
+    where = folder()
+    if channels == 1 and max(size) <= _SMALL and number % 4:
+        found = _character(size, rng)
+    elif number % 8 in _PAGES or (_is_line(size) and number % 2):
+        found = _page(size, rng)
+    else:
+        found = _photograph(where, number, size, rng) if where else _made(size, rng)
+        if number % 4 == 1 or _is_line(size):
+            _write(found, rng)
+    pixels = np.asarray(found.convert("L" if channels == 1 else "RGB"), np.float32)
+    pixels = pixels.reshape(*size, -1)
+    if channels <= pixels.shape[2]:
+        return pixels
+    brightness = np.asarray(found.convert("L"), np.float32).reshape(*size, 1)
+    return np.concatenate([pixels, brightness], axis=2)
+
+
+def _is_line(size: Size) -> bool:
+    """Return whether a picture is so wide that it is likely to hold a line of text."""
+    return size[1] >= 3 * size[0]
+
+
+@lru_cache(maxsize=32)
+def _open(path: Path) -> Image.Image:
+    with Image.open(path) as image:
+        return image.convert("RGB")
+
+
+def _photograph(where: Path, number: int, size: Size, rng: np.random.Generator) -> Image.Image:
+    """Cut a part out of a photograph; the first time the largest that has the right shape."""
+    image = _open(where / _FILES[number % len(_FILES)])
+    share = rng.uniform(0.5, 1.0) if number >= len(_FILES) else 1.0
+    scale = share * min(image.width / size[1], image.height / size[0])
+    width, height = min(size[1] * scale, image.width), min(size[0] * scale, image.height)
+    left, top = rng.uniform(0, 1, 2) * (image.width - width, image.height - height)
+    box = (left, top, min(left + width, image.width), min(top + height, image.height))
+    found = image.resize(size[::-1], Image.Resampling.BICUBIC, box=box)
+    return found.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if number % 2 else found
+
+
+def _made(size: Size, rng: np.random.Generator) -> Image.Image:
+    """Make a picture: a ground and shapes on it that have textures of their own."""
+    pixels = _texture(size, rng)
+    largest = max(size) / 2
+    radii = largest * (4 / max(largest, 4)) ** rng.uniform(0, 1, (_LEAVES, 2))
+    for radius in radii[np.argsort(-radii.prod(axis=1), kind="stable")]:
+        _cover(pixels, radius, rng)
+    noisy = pixels + rng.normal(0, rng.uniform(0, 4), pixels.shape)
+    return Image.fromarray(np.clip(np.rint(noisy), 0, 255).astype(np.uint8))
+
+
+def _texture(size: Size, rng: np.random.Generator) -> Floats:
+    """Make a texture whose amplitudes fall with the frequency, as in photographs, [H,W,3].
+
+    D. J. Field, "Relations between the statistics of natural images and the response
+    properties of cortical cells", J. Opt. Soc. Am. A, 1987.
+    """
+    fall = rng.uniform(0.9, 1.5)
+    rows, columns = np.fft.fftfreq(size[0])[:, None], np.fft.rfftfreq(size[1])[None]
+    amplitude = 1 / np.maximum(np.hypot(rows, columns), 1 / max(size)) ** fall
+    grey = np.fft.irfft2(amplitude * np.exp(2j * np.pi * rng.random(amplitude.shape)), s=size)
+    grey *= rng.uniform(15, 70) / max(float(grey.std()), 1e-9)
+    return np.asarray(_shade(rng) + grey[..., None] * rng.uniform(0.7, 1.0, 3), np.float32)
+
+
+def _shade(rng: np.random.Generator) -> NDArray[np.float64]:
+    """Return a colour; most things are rather grey."""
+    return np.clip(rng.uniform(0, 255) + rng.normal(0, 30, 3), 0, 255)
+
+
+def _cover(pixels: Floats, radius: NDArray[np.float64], rng: np.random.Generator) -> None:
+    """Draw a rectangle or an ellipse with a gradient or a texture, in place."""
+    centre = rng.uniform(0, 1, 2) * pixels.shape[:2]
+    low = np.maximum(centre - radius, 0).astype(int)
+    high = np.ceil(centre + radius).astype(int)
+    area = pixels[low[0] : high[0], low[1] : high[1]]
+    if not area.size:
+        return
+    rows, columns = np.mgrid[: area.shape[0], : area.shape[1]].astype(np.float32)
+    slope = rng.normal(0, 60, 2) / area.shape[:2]
+    inside = _shade(rng) + (slope[0] * rows + slope[1] * columns)[..., None]
+    if rng.uniform() < 0.3:
+        inside = inside + _texture(area.shape[:2], rng) - 127.5
+    across = ((rows + low[0] - centre[0]) / radius[0]) ** 2
+    along = ((columns + low[1] - centre[1]) / radius[1]) ** 2
+    covered = (across + along <= 1) | (rng.uniform() < 0.4)
+    area[covered] = inside[covered]
+
+
+def _page(size: Size, rng: np.random.Generator) -> Image.Image:
+    """Make a page of text, or a line of it: dark on a light ground, or the other way round."""
+    is_dark = bool(rng.uniform() < 0.25)
+    paper = (252, 252, 250) if rng.uniform() < 0.5 else _color(rng, dark=is_dark)
+    is_dark = is_dark and sum(paper) < 3 * 128
+    image = Image.new("RGB", size[::-1], paper)
+    draw, top = ImageDraw.Draw(image), 0.03 * size[0]
+    while top < 0.95 * size[0]:
+        share = rng.uniform(0.6, 0.85) if _is_line(size) else rng.uniform(0.03, 0.1)
+        height = max(6.0, share * size[0])
+        words = " ".join(_WORDS[int(k)] for k in rng.integers(0, len(_WORDS), 6))
+        left = rng.uniform(0.0, 0.15) * size[1]
+        ink = _color(rng, dark=not is_dark)
+        draw.text((left, top), words, font=ImageFont.load_default(height), fill=ink)
+        top += height * rng.uniform(1.2, 2.2)
+    return image
+
+
+def _character(size: Size, rng: np.random.Generator) -> Image.Image:
+    """Make a picture of one letter or digit: mostly light on dark, with full contrast."""
+    scale = 4  # drawn larger, so that its edges are grey
+    image = Image.new("L", (scale * size[1], scale * size[0]), 0)
+    draw, height = ImageDraw.Draw(image), scale * size[0] * rng.uniform(0.7, 1.05)
+    letters = "0123456789" * 3 + "ABCDEFGHKMNPRSTXYZabdefghknqrt"
+    letter = letters[int(rng.integers(len(letters)))]
+    font = ImageFont.load_default(height)
+    left, top, right, bottom = draw.textbbox((0, 0), letter, font=font)
+    x = (image.width - right - left) / 2 + rng.uniform(-0.1, 0.1) * image.width
+    y = (image.height - bottom - top) / 2 + rng.uniform(-0.1, 0.1) * image.height
+    draw.text((x, y), letter, font=font, fill=255, stroke_width=int(rng.integers(0, scale)))
+    found = image.resize(size[::-1], Image.Resampling.BOX)
+    return found if rng.uniform() < 0.8 else found.point(lambda value: 255 - value)
+
+
+def _write(image: Image.Image, rng: np.random.Generator) -> None:
+    """Write some words on a picture, large and small, light and dark."""
+    draw, height = ImageDraw.Draw(image), image.height
+    lines = 1 if _is_line((height, image.width)) else 5
+    for line in range(lines):
+        share = rng.uniform(0.55, 0.85) if lines == 1 else rng.uniform(0.04, 0.14)
+        font = ImageFont.load_default(max(6.0, share * height))
+        word = _WORDS[int(rng.integers(len(_WORDS)))]
+        top = height * ((line + 0.5) / lines) - 0.6 * share * height
+        left = rng.uniform(0.02, 0.3) * image.width
+        if rng.uniform() < 0.5:  # as on a sign
+            box = draw.textbbox((left, top), word, font=font)
+            draw.rectangle(box, fill=_color(rng, dark=False))
+            draw.text((left, top), word, font=font, fill=_color(rng, dark=True))
+        else:
+            draw.text((left, top), word, font=font, fill=_color(rng, dark=bool(line % 2)))
+
+
+def _color(rng: np.random.Generator, *, dark: bool) -> tuple[int, ...]:
+    values = rng.integers(0, 90, 3) if dark else rng.integers(170, 256, 3)
+    return tuple(int(value) for value in values)
+
+
+def shown(numbers: Sequence[int]) -> str:
+    """Return what the pictures are, in a phrase for the report."""
+    return "builtin photographs" if are_photographs() else f"{len(numbers)} made-up pictures"

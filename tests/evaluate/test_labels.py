@@ -1,0 +1,176 @@
+"""Classes of samples: from arrays and from tables of file names."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from npuconv.errors import CalibrationError
+from npuconv.evaluate.labels import Score, check_scores, others, read_labels
+from npuconv.samples.arrays import IGNORED
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    """Three images in a directory, named against their alphabet."""
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for name in ("b.png", "a.png", "c.jpg"):
+        Image.new("RGB", (4, 4)).save(folder / name)
+    return folder
+
+
+def test_arrays(tmp_path):
+    """.npy, and .npz under either name; a column is as good as a row."""
+    np.save(tmp_path / "l.npy", np.asarray([[3], [1]], np.uint8))
+    assert read_labels(tmp_path / "l.npy", None).tolist() == [3, 1]
+    for key in ("y", "labels"):
+        np.savez(tmp_path / "l.npz", **{key: np.asarray([1, 2])})
+        assert read_labels(tmp_path / "l.npz", None).tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(("suffix", "mark"), [("tsv", "\t"), ("csv", ",")])
+def test_tables(tmp_path, pictures, suffix, mark):
+    """In the order of the images, whatever that of the lines; with a heading or without."""
+    rows = [f"c.jpg{mark}7", f"pictures/a.png{mark}5", f"b.png{mark}6", f"other.png{mark}1"]
+    for head in ([], [f"file{mark}class"], ["# a comment"]):
+        path = tmp_path / f"l.{suffix}"
+        path.write_text("\n".join([*head, *rows]) + "\n")
+        assert read_labels(path, pictures).tolist() == [5, 6, 7]
+
+
+def test_a_list_of_images(tmp_path, pictures):
+    """In the order of the list; one image is a list of one."""
+    (tmp_path / "l.tsv").write_text("a.png\t5\nb.png\t6\n")
+    (pictures / "list.txt").write_text("b.png\na.png\n")
+    assert read_labels(tmp_path / "l.tsv", pictures / "list.txt").tolist() == [6, 5]
+    assert read_labels(tmp_path / "l.tsv", pictures / "a.png").tolist() == [5]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("l.tsv", "a.png\t1\nb.png\t2\n", "no class for 1 of 3 files: c.jpg"),
+        ("l.tsv", "a.png\t1\nb.png two\n", "l.tsv:2: not FILE<TAB>CLASS: b.png two"),
+        ("l.tsv", "a.png\t1\na.png\t2\n", "l.tsv:2: a.png is of class 2, and of class 1 before"),
+        ("l.csv", "a.png,1\nb.png\n", "l.csv:2: not FILE,CLASS: b.png"),
+        ("l.json", "{}", "not a file of labels"),
+        ("l.npy", "text", "l.npy"),
+        ("l.tsv", b"\xff\xfe\xff", "not a UTF-8 text file"),
+    ],
+)
+def test_files_that_cannot_be_used(tmp_path, pictures, name, content, message):
+    """Where, and what is wrong."""
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(CalibrationError, match=re.escape(message)):
+        read_labels(path, pictures)
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """Files of the same names in two folders, and a list of them."""
+    for name in ("a/0.png", "b/0.png", "b/1.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        Image.new("RGB", (4, 4)).save(tmp_path / name)
+    path = tmp_path / "list.txt"
+    path.write_text("a/0.png\nb/0.png\nb/1.png\n")
+    return path
+
+
+@pytest.mark.parametrize("top", ["", "./", "../{0}/"])
+def test_files_of_the_same_name(tmp_path, folders, top):
+    """The path tells them apart; a name alone does where there is one."""
+    (tmp_path / "l.tsv").write_text(
+        f"{top}b/0.png\t2\n{top}a/0.png\t1\n1.png\t3\n".format(tmp_path.name)
+    )
+    assert read_labels(tmp_path / "l.tsv", folders).tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("lines", ["0.png\t1", "b/0.png\t1", "x/0.png\t1\ny/0.png\t2"])
+def test_names_that_do_not_tell(tmp_path, folders, lines):
+    """No file gets the class of another one."""
+    (tmp_path / "l.tsv").write_text(f"{lines}\nb/1.png\t3\n")
+    with pytest.raises(CalibrationError, match=r"several files are called 0\.png.*of \S+a.0\.png"):
+        read_labels(tmp_path / "l.tsv", folders)
+
+
+def test_missing_files(tmp_path, pictures):
+    """Said as the system says it."""
+    for name in ("no.npy", "no.tsv"):
+        with pytest.raises(CalibrationError, match="No such file"):
+            read_labels(tmp_path / name, pictures)
+
+
+def test_arrays_that_are_no_labels(tmp_path):
+    """Probabilities, a table, an archive without them."""
+    np.save(tmp_path / "p.npy", np.asarray([0.1, 0.9]))
+    with pytest.raises(CalibrationError, match="one integer for each sample, not float64"):
+        read_labels(tmp_path / "p.npy", None)
+    np.save(tmp_path / "t.npy", np.zeros((3, 10), np.int64))
+    with pytest.raises(CalibrationError, match=r"of shape \[3, 10\]"):
+        read_labels(tmp_path / "t.npy", None)
+    np.savez(tmp_path / "n.npz", x=np.zeros(3))
+    with pytest.raises(CalibrationError, match="no array named 'y' or 'labels', but x"):
+        read_labels(tmp_path / "n.npz", None)
+
+
+@pytest.mark.parametrize("data", [None, "x.npz"])
+def test_file_names_for_arrays(tmp_path, data):
+    """Arrays have no file names."""
+    (tmp_path / "l.tsv").write_text("a.png\t1\n")
+    with pytest.raises(CalibrationError, match=r"names image files.*give \.npy"):
+        read_labels(tmp_path / "l.tsv", data)
+
+
+def test_score():
+    """Row by row of a batch, for both models."""
+    score = Score(np.asarray([0, 1, 2]))
+    scores = np.asarray([[9, 1, 1], [1, 9, 1]], np.float32)
+    score.add([0, 1], (scores, scores[::-1].reshape(2, 3, 1, 1)))
+    score.add([2], (np.asarray([[0, 0, 1]]), np.asarray([[0, 1, 0]])))
+    assert score.shares == (3, 1.0, 0.0)
+
+
+@pytest.mark.parametrize("label", [3, -1])
+def test_a_label_that_is_no_class(label):
+    """As with models that have no class for the background."""
+    score = Score(np.asarray([label]))
+    with pytest.raises(CalibrationError, match=f"label {label} is no class.*has 3"):
+        score.add([0], (np.zeros((1, 3)),) * 2)
+
+
+@pytest.mark.parametrize(
+    ("values", "what"),
+    [
+        (np.zeros(10), r"of shape \[10\]"),
+        (np.zeros((1, 10)), r"of shape \[1, 10\]"),
+        (np.zeros(()), r"of shape \[\]"),
+        (np.asarray([["a"], ["b"]]), "no array of numbers"),
+        ([np.zeros((2, 10))], "no array of numbers"),
+    ],
+)
+def test_an_output_without_a_batch(values, what):
+    """Rows of it are no samples."""
+    check_scores("y", np.zeros((2, 10)), 2)
+    with pytest.raises(CalibrationError, match=f"output 'y' is {what} for a batch of 2.*classes"):
+        check_scores("y", values, 2)
+
+
+@pytest.mark.parametrize(
+    ("note", "left"),
+    [
+        (f"{IGNORED}'y'", []),
+        (f"{IGNORED}'id', 'labels'", [f"{IGNORED}'id'"]),
+        (f"{IGNORED}'labels', 'y'", [f"{IGNORED}'labels'"]),
+        ("x is float64, read as float32", ["x is float64, read as float32"]),
+    ],
+)
+def test_labels_beside_the_samples(tmp_path, note, left):
+    """An array that is read as labels is not ignored."""
+    assert others([note], tmp_path / "a.npz", f"{tmp_path}/./a.npz") == left
+    assert others([note], tmp_path / "b.npz", tmp_path / "a.npz") == [note]
+    assert others([note], None, tmp_path / "a.npz") == [note]

@@ -1,0 +1,139 @@
+"""What a model without data is calibrated on, and what is said of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import npuconv
+from builders import Net
+from npuconv.samples import pictures
+
+SHAPE = (1, 3, 32, 32)
+
+
+@pytest.fixture(params=[True, False], ids=["photographs", "made"])
+def photographs(request, monkeypatch):
+    """Whether there are photographs."""
+    if not request.param:
+        monkeypatch.setattr(pictures, "folder", lambda: None)
+    elif not pictures.are_photographs():
+        pytest.skip("npuconv[photos] is not installed")
+    return request.param
+
+
+def image(shape=SHAPE) -> Net:
+    return Net(x=shape).conv("x", (8, shape[1], 3, 3), to="y")
+
+
+def convert(net: Net, **options):
+    said: list[str] = []
+    report = npuconv.convert(
+        net.model(), progress=lambda stage, *_: said.append(stage), **options
+    ).report
+    return report, said[0]
+
+
+def test_a_normalization_that_is_given(photographs):
+    """It is taken as it is, and nothing is guessed."""
+    report, said = convert(image(), preprocess={"preset": "imagenet"})
+    assert "imagenet (given)" in said
+    assert report.calibration.certainty == "given"
+    assert report.calibration.pictures == ("photographs" if photographs else "made-up")
+    assert report.quantization.source.endswith("imagenet (given)")
+    assert report.quantization.synthetic != photographs
+    assert bool(report.summary.warnings) != photographs
+    x = report.quantization.tensors[0]
+    assert -2.3 < x.minimum < -1
+    assert 1 < x.maximum < 2.8
+
+
+@pytest.mark.usefixtures("photographs")
+def test_a_guess():
+    """The verdict says that it is one, and how to give the right one."""
+    report, said = convert(image())
+    assert report.calibration.certainty == "guessed"
+    assert "a guess" in said
+    assert report.quantization.synthetic
+    (warning,) = [w for w in report.summary.warnings if "guess" in w]
+    assert "--preprocess" in warning
+    assert report.calibration.runner_up in warning
+    assert "guess" in report.summary.headline
+
+
+@pytest.mark.usefixtures("photographs")
+def test_without_a_guess():
+    """Pictures, and no normalization that anybody knows."""
+    report, said = convert(image(), preprocess={"preset": "none"})
+    assert report.calibration.certainty == "unknown"
+    assert "unknown" in said
+    assert report.quantization.synthetic
+
+
+def test_made_up_pictures_say_what_to_install(monkeypatch):
+    """In one line."""
+    monkeypatch.setattr(pictures, "folder", lambda: None)
+    report, _ = convert(image(), preprocess={"preset": "unit"})
+    assert any("npuconv[photos]" in warning for warning in report.summary.warnings)
+
+
+@pytest.mark.parametrize("shape", [(1, 16000), (1, 1, 40), (1, 64, 8, 8), (1, 1, 49, 10)])
+def test_models_that_read_no_images(shape):
+    """Numbers are made up, and accuracy is unproven."""
+    net = Net(x=shape)
+    if len(shape) == 2:
+        net.op("Reshape", "x", net.constant(np.asarray([1, 1, -1])), to="r")
+        net.conv("r", (2, 1, 5))
+    else:
+        net.conv("x", (4, shape[1], *[1] * (len(shape) - 2)))
+    report, said = convert(net)
+    assert "made-up numbers" in said
+    assert report.calibration.pictures == "none"
+    assert report.calibration.certainty == "unknown"
+    assert report.summary.headline.endswith("ranges come from made-up numbers")
+
+
+@pytest.mark.parametrize(("channels", "told"), [(1, ""), (4, "the fourth channel is brightness")])
+def test_other_channels(channels, told):
+    """A sentence where something is assumed of them."""
+    report, said = convert(image((1, channels, 32, 32)), preprocess={"preset": "unit"})
+    assert said.endswith(told) if told else "channel" not in said
+    assert report.calibration.certainty == "given"
+
+
+def test_an_unknown_size():
+    """A usual one is taken, and said."""
+    report, _ = convert(image(("N", 3, "h", "w")), preprocess={"preset": "unit"})
+    assert any(w.startswith("input shape assumed") for w in report.summary.warnings)
+
+
+def test_check_says_what_convert_would_take():
+    """In the report, so that it is in the log of a CI."""
+    proto = image().model()
+    checked, done = npuconv.check(proto), npuconv.convert(proto).report
+    assert checked.calibration == done.calibration
+    given = npuconv.convert(proto, calibration={"x": np.zeros((4, 3, 32, 32), np.float32)}).report
+    assert given.calibration is None
+
+
+def test_only_one_of_two():
+    """A mean says nothing without a deviation."""
+    for call in (npuconv.check, npuconv.convert):
+        with pytest.raises(npuconv.UsageError, match="--mean without --std"):
+            call(image().model(), preprocess={"mean": (0.5,)})
+
+
+def test_channels_last_and_turned_round():
+    """BGR and NHWC are heeded; the same pictures in another order."""
+    net = Net(x=(1, 32, 32, 3)).op("Transpose", perm=[0, 3, 1, 2], to="t").conv("t", (8, 3, 3, 3))
+    rgb, _ = convert(net, preprocess={"preset": "unit"})
+    bgr, _ = convert(net, preprocess={"preset": "unit", "color": "bgr"})
+    assert rgb.calibration.certainty == bgr.calibration.certainty == "given"
+    scales = [[t.scale for t in r.quantization.tensors] for r in (rgb, bgr)]
+    assert scales[0] != scales[1]
+
+
+def test_the_same_bytes():
+    """From run to run."""
+    first, second = (npuconv.convert(image().model()).model.SerializeToString() for _ in range(2))
+    assert first == second

@@ -1,0 +1,77 @@
+"""Pictures for models without data."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+from npuconv.samples import pictures
+from npuconv.samples.pictures import picture
+
+has_photographs = pytest.mark.skipif(
+    importlib.util.find_spec("skimage") is None, reason="npuconv[photos] is not installed"
+)
+
+
+@pytest.fixture(params=["photographs", "made"])
+def either(request, monkeypatch):
+    """Photographs where they are installed, and without them."""
+    if request.param == "made":
+        monkeypatch.setattr(pictures, "folder", lambda: None)
+    elif not pictures.are_photographs():
+        pytest.skip("npuconv[photos] is not installed")
+    return request.param
+
+
+@pytest.mark.parametrize(("size", "channels"), [((40, 64), 3), ((32, 32), 1), ((24, 20), 4)])
+@pytest.mark.usefixtures("either")
+def test_pixels(size, channels):
+    """As large as asked for, in 0..255, the same every time, another for every number."""
+    first, again, other = (picture(k, size, channels) for k in (0, 0, 1))
+    assert first.shape == (*size, channels)
+    assert first.dtype == np.float32
+    assert 0 <= first.min() < 60 < 180 < first.max() <= 255
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+@pytest.mark.usefixtures("either")
+def test_neighbours_are_alike():
+    """As in photographs, unlike noise: most steps are small, and some are edges."""
+    steps = np.concatenate(
+        [np.abs(np.diff(picture(k, (96, 96), 1)[..., 0], axis=1)).ravel() for k in range(6)]
+    )
+    assert np.median(steps) < 12
+    assert steps.max() > 100
+
+
+@pytest.mark.usefixtures("either")
+def test_text_is_in_wide_pictures(monkeypatch):
+    """What is so wide is likely to read a line."""
+    with_text = picture(0, (32, 256), 3)
+    monkeypatch.setattr(pictures, "_write", lambda *_: None)
+    assert not np.array_equal(picture(0, (32, 256), 3), with_text)
+
+
+@pytest.mark.usefixtures("either")
+def test_the_fourth_channel_is_brightness():
+    """What it is to a model is not known; a constant would have no range."""
+    found = picture(2, (48, 48), 4)
+    np.testing.assert_allclose(found[..., 3], picture(2, (48, 48), 1)[..., 0], atol=1)
+
+
+@has_photographs
+def test_photographs_are_files_of_the_package():
+    """All of them are there, and the package itself is not imported for them."""
+    where = pictures.folder()
+    assert where is not None
+    assert all((where / name).exists() for name in pictures._FILES)
+
+
+def test_without_the_package(monkeypatch):
+    """There are none, and nothing breaks."""
+    monkeypatch.setattr(pictures, "find_spec", lambda _: None)
+    assert pictures.folder() is None
+    assert not pictures.are_photographs()
