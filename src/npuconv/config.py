@@ -70,12 +70,11 @@ class Options(Strict):
     offload: bool = Field(
         True, description="turn what is a convolution in disguise into one the device takes"
     )
-    pad_on_host: Literal["auto", "inputs", "host", "all", "never"] | None = Field(
-        None,
+    pad_on_host: Literal["host", "inputs", "auto", "all", "never"] = Field(
+        "host",
         description="what the host may pad where that makes steps smaller: inputs of the model; "
-        "host: all that it makes or carries anyway; auto: also tensors of the device, where the "
-        "outputs gain 1 dB by it; all: every tensor; by default auto, or all with "
-        "--max-extra-macs or --min-sqnr",
+        "host: all that it makes or carries anyway, so that nothing more crosses; auto: also "
+        "tensors that the device makes, where the outputs gain 1 dB by it; all: every tensor",
     )
     prefer: tuple[Form, ...] = Field(
         (),
@@ -103,6 +102,14 @@ class Options(Strict):
         allow_inf_nan=False,
         description="percent more multiplications that may be spent on accuracy; by default none, "
         "or up to 100 with --min-sqnr",
+    )
+    max_extra_bytes: float | None = Field(
+        None,
+        ge=0,
+        le=10_000,
+        allow_inf_nan=False,
+        description="percent more bytes that may cross between device and host, so that the host "
+        "pads tensors that the device makes (--pad-on-host auto, within this limit)",
     )
     without: tuple[Step, ...] = Field(
         (), description="step of quantization to leave out, for benchmarks and bug reports"

@@ -73,7 +73,7 @@ def model(folder, monkeypatch):
     hooks.mkdir()
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(hooks), os.environ["PYTHONPATH"]]))
     onnx.save(digits(), folder / "m.onnx")
-    np.savez(folder / "samples.npz", x=images(80, 1, 8, 8))
+    np.savez(folder / "samples.npz", x=images(94, 1, 8, 8))
     return folder
 
 

@@ -200,14 +200,53 @@ def test_synthetic_calibration_is_warned_of_first():
     assert not npuconv.convert(digits(), calibration=CAL).report.quantization.synthetic
 
 
-def test_samples_are_kept_apart():
-    """One in eight is not calibrated with, and the accuracy is measured on those."""
-    report = npuconv.convert(digits(), calibration=CAL).report
-    assert report.quantization.samples == 14
-    assert (report.accuracy.held_out, report.accuracy.samples) == (True, 2)
-    few = npuconv.convert(digits(), calibration={"x": images(4, 1, 8, 8)}).report
-    assert (few.accuracy.held_out, few.quantization.samples) == (False, 4)
+@pytest.mark.parametrize(
+    ("given", "kept"), [(8, 2), (9, 2), (12, 4), (16, 8), (32, 8), (64, 16), (400, 64)]
+)
+def test_samples_are_kept_apart(given, kept):
+    """They are not calibrated with, and the accuracy is measured on those."""
+    data = {"x": images(given, 1, 8, 8)}
+    report = npuconv.convert(digits(), calibration=data, max_samples=given).report
+    assert report.quantization.samples == given - kept
+    assert (report.accuracy.held_out, report.accuracy.samples) == (True, kept)
+
+
+def test_too_few_samples_to_keep_some_apart():
+    """Accuracy is measured on all of them, which is said, and makes the interval wider."""
+    few, more = (
+        npuconv.convert(digits(), calibration={"x": images(count, 1, 8, 8)}).report
+        for count in (3, 16)
+    )
+    assert (few.accuracy.held_out, few.quantization.samples) == (False, 3)
     assert any("too few samples" in w for w in few.summary.warnings)
+    widths = [high - low for low, high in (one.accuracy.interval_db for one in (few, more))]
+    assert widths[0] > widths[1] + 5
+
+
+def test_the_interval_holds_the_figure_of_new_samples():
+    """As many of the same kind; the worst sample has its number in the data."""
+    data = images(64, 1, 8, 8)
+    done = npuconv.convert(digits(), calibration={"x": data[:32]})
+    low, high = done.report.accuracy.interval_db
+    assert low <= done.report.accuracy.sqnr_db <= high
+    found = npuconv.verify(digits(), done.model, {"x": data[32:40]}).total
+    assert low <= found.sqnr_db <= high
+    worst = done.report.accuracy.worst_sample
+    one = npuconv.verify(digits(), done.model, {"x": data[worst.number][None]}).total
+    assert one.sqnr_db == pytest.approx(worst.sqnr_db, abs=0.02)
+    assert worst.sqnr_db < done.report.accuracy.median_db
+
+
+@pytest.mark.parametrize(("noise", "word"), [(0.0, "the same"), (1e-3, "nearly the same")])
+def test_samples_that_are_nearly_the_same(noise, word):
+    """A video of nothing happening shows one sample; the interval knows."""
+    data = images(1, 1, 8, 8) + noise * np.random.default_rng(0).random((16, 1, 8, 8), np.float32)
+    same, other = (
+        npuconv.convert(digits(), calibration={"x": x}).report for x in (data, images(16, 1, 8, 8))
+    )
+    assert any(f"all 16 samples are {word}" in w for w in same.summary.warnings)
+    assert not any("same" in w for w in other.summary.warnings)
+    assert same.accuracy.sqnr_db - same.accuracy.interval_db[0] > 10
 
 
 def test_sources_of_samples(tmp_path):
@@ -224,7 +263,7 @@ def test_progress_is_told():
     """Each sample is a step of a stage."""
     steps = []
     npuconv.convert(digits(), calibration=CAL, progress=lambda *step: steps.append(step))
-    assert steps == [("calibrating", k + 1, 14) for k in range(14)]
+    assert steps == [("calibrating", k + 1, 8) for k in range(8)]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -373,7 +412,7 @@ def test_a_concat_of_unlike_ranges_keeps_their_precision():
 
 def test_accuracy_is_reported():
     """Whole and per layer, in dB and cosine; nearly exact for a model this small."""
-    report = npuconv.convert(digits(), calibration=CAL).report
+    report = npuconv.convert(digits(), calibration={"x": images(32, 1, 8, 8)}).report
     assert report.accuracy.sqnr_db > 20
     assert report.accuracy.cosine > 0.99
     assert [o.name for o in report.accuracy.outputs] == ["t9"]
@@ -384,7 +423,7 @@ def test_accuracy_is_reported():
 def test_poor_accuracy_is_warned_of():
     """Calibrated on inputs that say nothing of the real ones."""
     samples = images(16, 1, 8, 8)
-    real = [4, 12]  # the two that are kept apart
+    real = range(1, 16, 2)  # those that are kept apart
     samples[[k for k in range(16) if k not in real]] *= 1e-3
     report = npuconv.convert(digits(), calibration={"x": samples}).report
     assert report.accuracy.sqnr_db < 15

@@ -54,7 +54,7 @@ def crossed(
     built: Net, without: tuple[str, ...] = (), feeds: Feeds = (), **options: object
 ) -> tuple[DeviceGraph, QuantState, QuantState]:
     """The graph after the step, its state, and that before."""
-    graph = planned(read(built.model()), context(**options))
+    graph = planned(read(built.model()), context(**{"pad_on_host": "auto"} | options))
     feeds = list(feeds) or [{"x": one[None]} for one in hills()[:8]]
     seen = calibrated(graph, feeds)
     before = choose_encodings(graph, seen, {})
@@ -127,9 +127,10 @@ def test_only_what_matters_crosses():
 @pytest.mark.parametrize(
     ("asked", "options", "wanted"),
     [
-        (None, {}, ["second"]),
-        ("auto", {}, ["second"]),
         ("host", {}, []),
+        ("auto", {}, ["second"]),
+        ("host", {"max_extra_bytes": 500}, ["second"]),
+        ("inputs", {"max_extra_bytes": 500}, []),
         ("inputs", {}, []),
         ("never", {"max_extra_macs": 50}, []),
         ("auto", {"without": ("host-padding",)}, []),
@@ -140,13 +141,22 @@ def test_as_the_user_has_it(asked, options, wanted):
     assert padded(net(), pad_on_host=asked, **options) == wanted
 
 
-@pytest.mark.parametrize(
-    ("options", "wanted"),
-    [({"max_extra_macs": 50}, ["second"]), ({"min_sqnr": 10}, ["second"]), ({}, [])],
-)
-def test_a_budget_has_the_host_between_layers_anyway(options, wanted):
-    """So it pads whatever gains steps."""
-    assert padded(net(BLUR), **options) == wanted
+@pytest.mark.parametrize(("percent", "wanted"), [(20, []), (300, ["second"])])
+def test_no_more_bytes_than_allowed(percent, wanted):
+    """A map of 4x32x32 crosses twice, where 3x32x32 and one map of the output do anyway."""
+    assert padded(net(), pad_on_host="all", max_extra_bytes=percent) == wanted
+
+
+def test_bytes_that_are_granted_buy_any_gain():
+    """A user who pays need not be asked whether it is worth it."""
+    assert padded(net(BLUR)) == []
+    assert padded(net(BLUR), max_extra_bytes=300) == ["second"]
+
+
+def test_multiplications_buy_no_crossing():
+    """Bytes have a budget of their own."""
+    for budget in ({"max_extra_macs": 50}, {"min_sqnr": 10}):
+        assert padded(net(), pad_on_host="host", **budget) == []
 
 
 def test_not_what_has_both_signs():
@@ -184,14 +194,14 @@ def test_where_sensitivity_is_not_known_nothing_crosses(monkeypatch):
     assert padded(net(), pad_on_host="all") == ["second"]
 
 
-def convert(built: Net, pad_on_host: str | None = None) -> npuconv.Conversion:
+def convert(built: Net, pad_on_host: str = "auto") -> npuconv.Conversion:
     options = {"pad_on_host": pad_on_host, "ignore": ["OPS"]}
     return npuconv.convert(built.model(), calibration={"x": hills()}, **options)
 
 
 def test_from_the_samples_to_the_integers():
     """The lowest integer stands for 0, what crosses is counted, and accuracy is what it is for."""
-    free, fixed = (convert(net(), way) for way in (None, "host"))
+    free, fixed = (convert(net(), way) for way in ("auto", "host"))
     assert free.report.accuracy.sqnr_db > fixed.report.accuracy.sqnr_db + 2
     assert free.report.device.to_device.bytes == fixed.report.device.to_device.bytes + 4 * 34 * 34
     (pad,) = [n for n in free.model.graph.node if n.op_type == "Pad"]
@@ -216,7 +226,7 @@ def test_a_state_is_not_changed_in_place():
 
 def test_what_is_left_of_the_error():
     """Half the step is a quarter, as a measurement of the padded graph says."""
-    graph = planned(read(net().model()))
+    graph = planned(read(net().model()), context(pad_on_host="auto"))
     feeds = [{"x": one[None]} for one in hills()[:8]]
     seen = calibrated(graph, feeds)
     state = choose_encodings(graph, seen, {})

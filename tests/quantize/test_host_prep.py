@@ -80,7 +80,7 @@ def test_padding_may_be_left_out():
 @pytest.mark.parametrize(
     ("asked", "options", "wanted"),
     [
-        (None, {}, ["a", "b"]),
+        ("host", {}, ["a", "b"]),
         ("auto", {}, ["a", "b"]),
         ("all", {}, ["a", "b"]),
         ("inputs", {}, ["a"]),

@@ -23,6 +23,7 @@ _REPEATED = {"keep_float": "PATTERN"}  # not split at commas, which names may ho
 _METAVARS = {
     "baseline": "FILE",
     "cache": "FOLDER",
+    "max_extra_bytes": "PERCENT",
     "max_extra_macs": "PERCENT",
     "min_sqnr": "DB",
 }

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,9 +18,10 @@ from npuconv.arithmetic.metrics import ErrorStats
 from npuconv.arithmetic.qparams import dequantize, quantize
 from npuconv.calibration.workers import in_order
 from npuconv.emulate import as_float
+from npuconv.evaluate.interval import Powers, expected, pooled_db, sentences
 from npuconv.evaluate.matching import Layer, exact, numbers
 from npuconv.model import store
-from npuconv.quantize.output_error import leaves
+from npuconv.quantize.output_error import leaves, logits
 from npuconv.report import schema
 from npuconv.report.jsonfmt import rounded
 from npuconv.samples.feeds import spread
@@ -63,6 +65,8 @@ class Measured:
         parts: by output, of the tensors that it is put together from.
         layers: in the order of ``Comparison.layers``.
         samples: how many were compared.
+        powers: of every sample, all outputs together.
+        unsaturated: the same before a final Softmax, Sigmoid or the like; empty without one.
     """
 
     outputs: dict[str, Stats]
@@ -70,6 +74,8 @@ class Measured:
     parts: dict[str, dict[str, Stats]]
     layers: list[Stats]
     samples: int = 0
+    powers: list[Powers] = field(default_factory=list)
+    unsaturated: list[Powers] = field(default_factory=list)
 
     @property
     def broken(self) -> tuple[str, ...]:
@@ -109,7 +115,9 @@ class Comparison:
         # The same integers as floats are four times as many bytes.
         as_it_is = store.has_stored(int8_model)
         self._parts = {} if as_it_is else parts_of(float_model, int8_model)
-        self._within = _unique(name for names in self._parts.values() for name in names)
+        self._unsaturated = [] if as_it_is else before_saturation(float_model, int8_model)
+        parts = [name for names in self._parts.values() for name in names]
+        self._within = _unique((*parts, *self._unsaturated))
         self._tensors = _unique(layer.tensor for layer in self.layers)
         self._stored_as = _unique(layer.stored for layer in self.layers)
         watched = _unique((*self._within, *self._tensors))
@@ -176,6 +184,10 @@ class Comparison:
         for name in whole:
             found.outputs[name].update(old[name], new[name])
         found.total.update(_joined(old[n] for n in whole), _joined(new[n] for n in whole))
+        found.powers.append(powers_of((old[n], new[n]) for n in whole))
+        before = [(old[n], new[n]) for n in self._unsaturated]
+        if before and all(_comparable(*pair) and pair[0].dtype == pair[1].dtype for pair in before):
+            found.unsaturated.append(powers_of(before))
         for output, parts in self._parts.items():
             for name in parts:
                 # Integers by the same name stand for others.
@@ -214,6 +226,16 @@ def _comparable(old: object, new: object) -> bool:
     return arrays and old.dtype.kind in "biuf" and old.size == new.size  # type: ignore[attr-defined]
 
 
+def powers_of(pairs: Iterable[tuple[Array, Array]]) -> Powers:
+    """Return the power of exact tensors and of the errors of others, all together."""
+    signal = noise = 0.0
+    for exact_values, values in pairs:
+        f, q = (np.asarray(a, np.float64).reshape(-1) for a in (exact_values, values))
+        with np.errstate(invalid="ignore", over="ignore"):
+            signal, noise = signal + float(f @ f), noise + float((f - q) @ (f - q))
+    return Powers(signal, noise)
+
+
 def _joined(arrays: Iterable[Array]) -> Array:
     flat = [np.asarray(a, np.float64).reshape(-1) for a in arrays]
     return np.concatenate(flat) if flat else np.zeros(0)
@@ -237,6 +259,28 @@ def parts_of(before: onnx.ModelProto, after: onnx.ModelProto) -> dict[str, tuple
         if 1 < len(names) <= MOST_PARTS:
             found[output.name] = names
     return found
+
+
+def before_saturation(before: onnx.ModelProto, after: onnx.ModelProto) -> list[str]:
+    """Return what goes into the final Softmax, Sigmoid or the like of every output.
+
+    Args:
+        before: the float model.
+        after: the same, converted.
+
+    Returns:
+        By name, other outputs as they are; nothing where no output saturates, or where the
+        converted model does not have all of them.
+    """
+    names = [output.name for output in logits(before).graph.output]
+    outputs = {name for output in before.graph.output for name in _shown(output.name, before)}
+    there = {name for node in after.graph.node for name in node.output}
+    return names if not outputs.issuperset(names) and there.issuperset(names) else []
+
+
+def _shown(name: str, model: onnx.ModelProto) -> Iterable[str]:
+    makers = {made: node for node in model.graph.node for made in node.output if made}
+    return leaves(name, makers)
 
 
 def class_axes(model: onnx.ModelProto) -> dict[str, int]:
@@ -266,17 +310,25 @@ def _axis(node: onnx.NodeProto, default: int) -> int:
     return int(helper.get_attribute_value(given[0])) if given else default
 
 
-def summed_up(found: Measured, held_out: bool) -> schema.Accuracy:
+def summed_up(
+    found: Measured, held_out: bool, numbers: Sequence[int] = (), doubt_db: float = 0.0
+) -> schema.Accuracy:
     """Outputs, what they are put together from, and all of them together.
 
     Args:
         found: errors over all samples.
         held_out: whether they were kept from calibration.
+        numbers: of the samples in the data; by default from 0.
+        doubt_db: by which new samples may be worse for reasons that these do not show.
     """
     outputs = tuple(
         _output(name, s, found.parts.get(name, {})) for name, s in found.outputs.items()
     )
     single = outputs[0].top1_agreement if len(outputs) == 1 else None
+    interval = expected(found.powers, found.unsaturated, doubt_db)
+    known = [(one.db, k) for k, one in enumerate(found.powers) if one.db is not None]
+    worst = min(known, default=None)
+    rows = [(one.sqnr_db, one.name) for one in outputs if one.sqnr_db is not None]
     return schema.Accuracy(
         samples=found.samples,
         held_out=held_out,
@@ -284,6 +336,16 @@ def summed_up(found: Measured, held_out: bool) -> schema.Accuracy:
         cosine=rounded(found.total.cosine, 6),
         top1_agreement=single,
         outputs=outputs,
+        interval_db=None if interval is None else (round(interval[0], 1), round(interval[1], 1)),
+        median_db=rounded(statistics.median(db for db, _ in known), 2) if known else None,
+        worst_sample=None
+        if worst is None
+        else schema.WorstSample(
+            number=numbers[worst[1]] if numbers else worst[1], sqnr_db=round(worst[0], 2)
+        ),
+        worst_output=min(rows)[1] if len(rows) > 1 else None,
+        unsaturated_db=rounded(pooled_db(found.unsaturated), 2) if found.unsaturated else None,
+        notes=sentences(found.powers, found.unsaturated),
     )
 
 

@@ -14,7 +14,7 @@ from npuconv.calibration.inputs import sample_inputs
 from npuconv.calibration.workers import one_thread_each
 from npuconv.errors import InternalError, ModelError, UsageError
 from npuconv.evaluate import matching
-from npuconv.evaluate.comparison import Comparison, summed_up
+from npuconv.evaluate.comparison import Comparison, Measured, summed_up
 from npuconv.evaluate.matching import Layer
 from npuconv.legalize import kept as keep_float
 from npuconv.legalize.described import describe
@@ -37,7 +37,7 @@ from npuconv.quantize.rounding import round_weights
 from npuconv.quantize.settings import BUDGET, SENSITIVITY
 from npuconv.quantize.state import DeviceGraph, QuantState
 from npuconv.report import schema
-from npuconv.reporting.budget_rows import budget_report, renew_needs
+from npuconv.reporting.budget_rows import Crossing, budget_report, padding_report, renew_needs
 from npuconv.reporting.quantized import tensor_rows, weight_rows, with_shares
 from npuconv.samples import Samples, open_samples
 from npuconv.samples.feeds import spread
@@ -45,10 +45,12 @@ from npuconv.samples.feeds import spread
 if TYPE_CHECKING:
     from npuconv.legalize.legal import Legalized
     from npuconv.model.core import Model
+    from npuconv.quantize.calibrate import Calibration
     from npuconv.quantize.sensitivity import Sensitivity
     from npuconv.samples import Feed, Source
 
-HELD_OUT_SHARE, HELD_OUT_MAX = 8, 8  # one sample in eight, eight at most, stay out
+HELD_OUT_SHARE, HELD_OUT_MAX = 4, 64  # one sample in four stays out, and no more than these
+HELD_OUT_LEAST = 8  # but so many, where as many are left to calibrate with
 ASSUMED = "assumed: "  # begins a stage that says what is taken instead of data
 
 
@@ -116,22 +118,16 @@ def _with_samples(
         state = round_weights(graph, seen.hessians, state, without)
     with work.timed("sensitivity"):
         errors = _sensitivity(graph, state, used)
+    before = Crossing.of(graph, state, errors)
     with work.timed("host padding"):
-        padded = pad_between_layers(graph, seen, state, errors, without)
-        graph, seen, state, errors = padded
+        graph, seen, state, errors = pad_between_layers(graph, seen, state, errors, without)
+    padding = padding_report(before, Crossing.of(graph, state, errors))
     if _settle(work, graph):
         float_proto = save.to_proto(work.model)
     judge(work, float_proto, used, seen.statistics, state)
     tensors, layers = tensor_rows(work.plan, state, seen.statistics), layers_of(work)
     weights = weight_rows(work, state)
-    made, budget = Oversampled(graph, state), None
-    if work.options.min_sqnr is not None or work.options.max_extra_macs:
-        with work.timed("budget"):
-            _check_target(work)
-            spent = spend_budget(graph, state, seen.hessians, used, _evaluation(used, kept))
-        made, budget = spent.oversampled, budget_report(work, spent)
-        _settle(work, made.graph)
-        renew_needs(work)
+    made, budget = _spend(work, graph, state, seen, (used, kept))
     if made.graph is not graph:
         with work.timed("sensitivity"):
             errors = _sensitivity(made.graph, made.state, used)
@@ -140,8 +136,10 @@ def _with_samples(
     _run(work, form)
     proto = save.to_proto(work.model, _metadata(work))
     ends = stored(work, layers, made)
-    measured, rows, broken = _compare(work, float_proto, proto, held_out, kept is not None, ends)
-    judge_result(work, measured, broken)
+    found, rows = _compare(work, float_proto, proto, held_out, ends)
+    doubt = warned.doubt_db(samples, kept is not None, chosen)
+    measured = summed_up(found, kept is not None, held_out.indices, doubt)
+    judge_result(work, measured, found.broken)
     proto.metadata_props.add(key=matching.KEY, value=matching.record(ends))
     report = schema.Quantization(
         format=form.name,
@@ -152,12 +150,33 @@ def _with_samples(
         tensors=tensors,
         layers=with_shares(rows, layers, shares, state.roundings, weights),
         budget=budget,
+        host_padding=padding,
     )
     warnings = warned.nothing_left(work) or warned.about_samples(
         samples, assumed, measured, kept is not None, chosen
     )
     told = (*warnings, *warned.still_float(work), *seen.notes)
     return Quantized(proto, report, measured, told, None if chosen is None else chosen.row)
+
+
+def _spend(
+    work: Legalized,
+    graph: DeviceGraph,
+    state: QuantState,
+    seen: Calibration,
+    samples: tuple[Samples, Samples | None],
+) -> tuple[Oversampled, schema.Budget | None]:
+    """Buy accuracy, where ``--min-sqnr`` or ``--max-extra-macs`` allows it."""
+    if work.options.min_sqnr is None and not work.options.max_extra_macs:
+        return Oversampled(graph, state), None
+    with work.timed("budget"):
+        _check_target(work)
+        used, evaluation = samples[0], _evaluation(*samples)
+        spent = spend_budget(graph, state, seen.hessians, used, evaluation)
+    made, budget = spent.oversampled, budget_report(work, spent)
+    _settle(work, made.graph)
+    renew_needs(work)
+    return made, budget
 
 
 def device_graph(work: Legalized) -> DeviceGraph:
@@ -233,7 +252,9 @@ def open_calibration(
 
 def _split(samples: Samples) -> tuple[Samples, Samples | None]:
     """Keep a few samples from calibration, to measure on; none if there are too few."""
-    count = min(len(samples) // HELD_OUT_SHARE, HELD_OUT_MAX)
+    spare = len(samples) - HELD_OUT_LEAST
+    count = max(len(samples) // HELD_OUT_SHARE, min(spare, HELD_OUT_LEAST))
+    count = min(count, HELD_OUT_MAX)
     return samples.split(count) if count else (samples, None)
 
 
@@ -251,10 +272,9 @@ def _compare(
     float_proto: onnx.ModelProto,
     proto: onnx.ModelProto,
     samples: Samples,
-    held_out: bool,
     layers: list[Layer],
-) -> tuple[schema.Accuracy, tuple[schema.LayerQuant, ...], tuple[str, ...]]:
-    """How far outputs and layers are off, and the outputs that only int8 makes not finite."""
+) -> tuple[Measured, tuple[schema.LayerQuant, ...]]:
+    """How far outputs and layers are off."""
     start = time.perf_counter()
     try:
         both = Comparison(float_proto, proto, work.model.scales, layers)
@@ -263,7 +283,7 @@ def _compare(
         _blame_source(float_proto, work.model.name, samples[0])
         raise InternalError(f"the result does not run: {error}", where="emit") from None
     work.timings.append(("compare", time.perf_counter() - start))
-    return summed_up(found, held_out), both.layer_rows(found), found.broken
+    return found, both.layer_rows(found)
 
 
 def _check_loads(proto: onnx.ModelProto, before: onnx.ModelProto, name: str) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from npuconv import emit
+from npuconv.evaluate.interval import INTERVAL
 from npuconv.model import query
 from npuconv.passes import Phase
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from npuconv.report import schema
     from npuconv.samples import Feed, Samples
 
+_NEARLY = 1e-3  # of the spread of a sample: a distance of 30 dB, as that of two pressings
 NOTHING_LEFT = "the device runs none of it: no convolution is left for the device, all stays float"
 
 
@@ -72,19 +74,55 @@ def unused(form: str, options: Options, *, samples: bool) -> tuple[str, ...]:
     return tuple(warnings)
 
 
+def doubt_db(samples: Samples, held_out: bool, chosen: Plan | None) -> float:
+    """Return by how much new samples may be worse for reasons that these do not show.
+
+    Args:
+        samples: those that were given, or made up.
+        held_out: whether those measured were kept from calibration.
+        chosen: what was taken instead of data.
+    """
+    kinds = {
+        "given": INTERVAL.inferred_db,
+        "inferred": INTERVAL.inferred_db,
+        "guessed": INTERVAL.guessed_db,
+        "unknown": INTERVAL.made_up_db,
+    }
+    if chosen is not None:
+        return kinds[chosen.certainty]
+    alike = INTERVAL.alike_db if any(_alike(samples)) else 0.0
+    return alike + (0.0 if held_out else INTERVAL.calibrated_db)
+
+
 def _alike(samples: Samples) -> Iterator[str]:
     """Samples that show no more than one does, or nothing; most differ from the first at once."""
-    first = samples[0]
-    if any(_differ(first, samples[number]) for number in range(1, len(samples))):
-        return
+    first, count = samples[0], len(samples)
+    distances = (_distance(first, samples[number]) for number in range(1, count))
+    furthest = 0.0
+    for distance in distances:
+        furthest = max(furthest, distance)
+        if furthest > _NEARLY:
+            return
     if not any(np.any(array) for array in first.values()):
         yield "the samples hold nothing but zeros, so ranges mean nothing; give real inputs"
-    elif len(samples) > 1:
-        yield f"all {len(samples)} samples are the same, and show no more than one; give others"
+    elif count > 1:
+        what = "nearly the same" if furthest else "the same"
+        yield f"all {count} samples are {what}, and show no more than one; give others"
 
 
-def _differ(one: Feed, other: Feed) -> bool:
-    return any(not np.array_equal(array, other[name]) for name, array in one.items())
+def _distance(one: Feed, other: Feed) -> float:
+    """Return the largest of the inputs' distances, as a share of their spread."""
+    return max((_apart(array, other[name]) for name, array in one.items()), default=0.0)
+
+
+def _apart(one: np.ndarray, other: np.ndarray) -> float:
+    if one.shape != other.shape or np.array_equal(one, other):
+        return 0.0 if one.shape == other.shape else 1.0
+    if one.dtype.kind not in "fiu":
+        return 1.0
+    difference = np.subtract(one, other, dtype=np.float64)
+    spread = float(np.var(one, dtype=np.float64))
+    return float(np.mean(difference**2)) / spread if spread else 1.0
 
 
 def nothing_left(work: Legalized) -> tuple[str, ...]:

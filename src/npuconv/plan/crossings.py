@@ -48,6 +48,12 @@ def transitions(model: Model, plan: Plan) -> int:
     return len(found.to_device) + len(found.to_host)
 
 
+def traffic(model: Model, plan: Plan) -> int | None:
+    """Bytes that cross in one inference; None where those of one tensor are not known."""
+    found = crossings(model, plan)
+    return bytes_of((*found.to_device, *found.to_host))
+
+
 def ports(model: Model, nodes: Iterable[Node]) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
     """What these nodes read of others, and what others, or the user, read of them."""
     listed = list(nodes)
@@ -88,10 +94,11 @@ def _comes_from_outside(tensor: Tensor, inside: set[int]) -> bool:
 
 
 def _port(tensor: Tensor) -> Port:
-    return Port(tensor.name, _int8_bytes(tensor))
+    return Port(tensor.name, int8_bytes(tensor))
 
 
-def _int8_bytes(tensor: Tensor) -> int | None:
+def int8_bytes(tensor: Tensor) -> int | None:
+    """Bytes of a tensor in int8; None where a dimension is not known."""
     dims = query.shape(tensor)
     if dims is None:
         return None

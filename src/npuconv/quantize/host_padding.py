@@ -9,13 +9,14 @@ and what the error of each tensor does to the outputs is measured by gradients.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from npuconv.model import query
 from npuconv.passes import _manager
 from npuconv.passes.pad_on_host import pad_on_host
+from npuconv.plan.crossings import int8_bytes, traffic
 from npuconv.quantize.host_prep import asked, gain, growth, padded_tensors
 from npuconv.quantize.ranges import choose_encodings
 from npuconv.quantize.rounding import round_weights
@@ -72,27 +73,56 @@ def pad_between_layers(
 def _chosen(
     graph: DeviceGraph, seen: Calibration, state: QuantState, found: Sensitivity | None
 ) -> set[str]:
-    stats, could = seen.statistics, set[str]()
+    could = _candidates(graph, seen, state)
+    if not could or (found is None and asked(graph.options) != "all"):
+        return set()
+    powers = {} if found is None else found.activations
+    total = max(sum(powers.values()), 1e-30)
+    shares = {name: powers.get(name, 0.0) / total for name in could}
+    wanted = set(could)
+    if asked(graph.options) != "all":
+        wanted = {name for name in could if shares[name] >= HOST_PADDING.least_share}
+    chosen = _within_budget(graph, {name: could[name] for name in wanted}, shares)
+    # Bytes that were granted may be spent for any gain.
+    granted = asked(graph.options) == "all" or graph.options.max_extra_bytes is not None
+    worth = granted or _are_worth_it(sum(shares[n] for n in chosen), total)
+    return chosen if worth else set()
+
+
+def _candidates(graph: DeviceGraph, seen: Calibration, state: QuantState) -> dict[str, int | None]:
+    """Return tensors whose steps get smaller, and the bytes that would cross for each."""
+    stats, could = seen.statistics, dict[str, int | None]()
     for name, convs in padded_tensors(graph, internal=True).items():
         own, dims = stats.get(name), query.shape(convs[0].inputs[0])
         # Between int8 tensors one integer is put around all channels: 0, or the lowest.
         if own is None or dims is None or own.lows.min() < 0 or state.encodings[name].zeros.any():
             continue
         smaller = gain(own.lows.astype(float), own.highs.astype(float)) >= HOST_PADDING.gain_db
-        if smaller and growth(dims, convs[0]) <= HOST_PADDING.growth:
-            could.add(name)
-    if not could or asked(graph.options) == "all":
-        return could
-    return _worth_a_crossing(found, could) if found is not None else set()
+        larger = growth(dims, convs[0])
+        if smaller and larger <= HOST_PADDING.growth:
+            size = int8_bytes(convs[0].inputs[0])  # to the host, and back with the pads
+            could[name] = None if size is None else size + round(size * larger)
+    return could
 
 
-def _worth_a_crossing(found: Sensitivity, could: Collection[str]) -> set[str]:
-    """Return the tensors that make much of the error, if all of them together bring enough."""
-    powers = found.activations
-    total = sum(powers.values())
-    shares = {name: power / max(total, 1e-30) for name, power in powers.items()}
-    chosen = {name for name in could if shares.get(name, 0.0) >= HOST_PADDING.least_share}
-    left = 1 - 0.75 * sum(shares[name] for name in chosen)
+def _within_budget(
+    graph: DeviceGraph, sizes: Mapping[str, int | None], shares: Mapping[str, float]
+) -> set[str]:
+    """Return the tensors that make the most error for their bytes, as far as the budget goes."""
+    percent = graph.options.max_extra_bytes
+    if percent is None:
+        return set(sizes)
+    left, chosen = (traffic(graph.model, graph.plan) or 0) * percent / 100, set[str]()
+    known = {name: size for name, size in sizes.items() if size is not None}
+    for name in sorted(known, key=lambda name: (-shares[name] / max(known[name], 1), name)):
+        if known[name] <= left:
+            left -= known[name]
+            chosen.add(name)
+    return chosen
+
+
+def _are_worth_it(share: float, total: float) -> bool:
+    """Return whether tensors that make this share of the error bring enough, and are needed."""
+    left = 1 - 0.75 * share  # half the step is a quarter of the error
     enough = -10 * math.log10(left) >= HOST_PADDING.output_gain_db
-    poor = total > 10 ** (-HOST_PADDING.plenty_db / 10)
-    return chosen if enough and poor else set()
+    return enough and total > 10 ** (-HOST_PADDING.plenty_db / 10)

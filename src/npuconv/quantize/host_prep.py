@@ -131,9 +131,9 @@ def _is_internal(graph: DeviceGraph, reader: Node) -> bool:
 
 
 def asked(options: Options) -> str:
-    """Return what the host may pad: with a budget all, as it stands between copies anyway."""
-    bought = options.min_sqnr is not None or bool(options.max_extra_macs)
-    return options.pad_on_host or ("all" if bought else "auto")
+    """Return what the host may pad: with a budget of bytes also what the device makes."""
+    wanted = options.pad_on_host
+    return "auto" if wanted == "host" and options.max_extra_bytes else wanted
 
 
 def growth(shape: Sequence[int | str | None], conv: Node) -> float:

@@ -27,6 +27,7 @@ from npuconv.report.words import (
     count,
     difference,
     measured_on,
+    padded,
     percent,
     scores,
     sqnr,
@@ -71,7 +72,8 @@ def _document(report: Report) -> list[str]:
 
 def _verdict(report: Report) -> list[str]:
     summary = report.summary
-    title = f"{_ICONS[summary.verdict]} {LABELS[summary.verdict]}: {code(report.model.path)}"
+    icon = "⚠️" if report.is_doubtful else _ICONS[summary.verdict]
+    title = f"{icon} {LABELS[summary.verdict]}: {code(report.model.path)}"
     return [
         f"## {title} on {code(report.target.name)}",
         f"**{text(summary.headline)}**",
@@ -177,10 +179,13 @@ def _quantization(report: Report) -> list[str]:
         line = f"Format {code(quant.format)}, method {code(quant.method)}, "
         blocks += ["### Quantization", f"{line}{text(calibrated_on(quant))}{synthetic}."]
         blocks += [f"**Budget**: {bought(quant.budget)}."] if quant.budget is not None else []
+        price = quant.host_padding
+        blocks += [f"**Host padding**: {padded(price)}."] if price is not None else []
     elif report.calibration is not None:
         blocks += ["### Calibration", f"{text(report.calibration.sentence)}."]
     if accuracy is not None:
-        blocks.append(f"**Accuracy**: {scores(accuracy)}; on {measured_on(accuracy)}.")
+        blocks.append(f"**Accuracy**: {scores(accuracy)}; on {text(measured_on(accuracy))}.")
+        blocks += [f"- {text(note)}" for note in accuracy.notes]
     return blocks + _layers(report)
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from npuconv.diagnostics import Severity, Status
-from npuconv.report.schema_budget import Budget, Channels, Repeated
+from npuconv.report.schema_budget import Budget, Channels, HostPadding, Repeated
 from npuconv.report.schema_changes import Alternative, Choice, Planned, Refusal, Rewrite
 from npuconv.report.schema_device import Device, MacShare, Port, Subgraph, Traffic
 from npuconv.report.schema_part import Part
@@ -35,6 +35,7 @@ __all__ = [
     "Count",
     "Device",
     "FindingInfo",
+    "HostPadding",
     "LayerQuant",
     "MacShare",
     "ModelInfo",
@@ -59,6 +60,7 @@ __all__ = [
     "Traffic",
     "UnknownLimit",
     "WeightQuant",
+    "WorstSample",
 ]
 
 SCHEMA_VERSION = 1
@@ -187,18 +189,36 @@ class OutputAccuracy(Part):
     )
 
 
+class WorstSample(Part):
+    """The sample on which the int8 model is furthest from the float model."""
+
+    number: int = Field(description="in the data, from 0")
+    sqnr_db: float
+
+
 class Accuracy(Part):
     """The int8 model against the float model."""
 
     samples: int
     held_out: bool = Field(
-        description="true: no range was made from these samples; with method auto they helped "
-        "to choose between ways of making them"
+        description="true: nothing was decided on these samples but by a budget of multiplications"
     )
     sqnr_db: float | None
     cosine: float | None
     top1_agreement: float | None
     outputs: tuple[OutputAccuracy, ...]
+    interval_db: tuple[float, float] | None = Field(
+        None,
+        description="lowest and highest SQNR of all outputs that is expected on as many new "
+        "samples, with a probability of 80 %; null without any error",
+    )
+    median_db: float | None = Field(None, description="of the SQNR of single samples")
+    worst_sample: WorstSample | None = None
+    worst_output: str | None = Field(None, description="the one with the lowest SQNR of several")
+    unsaturated_db: float | None = Field(
+        None, description="SQNR before a final Softmax, Sigmoid or the like; null without one"
+    )
+    notes: tuple[str, ...] = Field((), description="what makes the figure worth less")
 
 
 class UnknownLimit(Part):
@@ -241,6 +261,17 @@ class Report(Part):
     accuracy: Accuracy | None = None
     unknown_limits: tuple[UnknownLimit, ...] = ()
     timings: tuple[Timing, ...] | None = None
+
+    @property
+    def is_doubtful(self) -> bool:
+        """True when it can be converted, but a reader should know something before trusting it."""
+        shown = any(one.code.startswith("CAL") and one.severity == "warning" for one in self.left)
+        return self.ok and bool(self.summary.warnings or shown)
+
+    @property
+    def left(self) -> tuple[FindingInfo, ...]:
+        """Findings that no rewrite has removed, and no baseline accepts."""
+        return tuple(f for f in self.findings if f.status != "rewritten" and not f.accepted)
 
     @property
     def ok(self) -> bool:

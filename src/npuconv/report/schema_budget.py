@@ -43,3 +43,12 @@ class Budget(Part):
     )
     repeated: tuple[Repeated, ...] = ()
     channels: tuple[Channels, ...] = ()
+
+
+class HostPadding(Part):
+    """What --pad-on-host auto or all, or --max-extra-bytes, lets cross to be padded by the host."""
+
+    tensors: tuple[str, ...] = Field(description="made by the device, padded by the host")
+    extra_bytes: int | None = Field(description="that cross in one inference; null: not known")
+    extra_percent: float | None = Field(description="of the bytes that cross without it")
+    gain_db: float | None = Field(description="estimated, of all outputs together")

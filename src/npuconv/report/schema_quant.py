@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from npuconv.report.schema_budget import Budget
+from npuconv.report.schema_budget import Budget, HostPadding
 from npuconv.report.schema_part import Part
 
 
@@ -85,3 +85,6 @@ class Quantization(Part):
     tensors: tuple[TensorQuant, ...] = ()
     layers: tuple[LayerQuant, ...] = ()
     budget: Budget | None = None
+    host_padding: HostPadding | None = Field(
+        None, description="null unless the host may pad what the device makes"
+    )

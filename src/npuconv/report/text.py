@@ -87,7 +87,7 @@ def verdict(report: Report, view: View) -> Block:
         first=label,
         rest=" " * len(label),
     )
-    style = _VERDICT_STYLE[report.summary.verdict]
+    style = "yellow" if report.is_doubtful else _VERDICT_STYLE[report.summary.verdict]
     return [view.paint(line, "bold", style) for line in lines] + _warnings(report, view)
 
 

@@ -24,6 +24,7 @@ from npuconv.report.words import (
     kept_float,
     measured_on,
     output_rows,
+    padded,
     percent,
     quantity,
     scores,
@@ -130,6 +131,7 @@ def quantization(report: Report, view: View) -> Block:
         return _assumed(report, view)
     rows = [f"format {quant.format}", f"method {quant.method}", calibrated_on(quant)]
     rows += [bought(quant.budget)] if quant.budget is not None else []
+    rows += [padded(quant.host_padding)] if quant.host_padding is not None else []
     synthetic = "; accuracy is unproven" if quant.synthetic else ""
     text = view.safe(", ".join(rows) + synthetic)
     return view.title("Quantization") + hang(text, view.width, first="  ", rest="  ")
@@ -151,6 +153,8 @@ def accuracy(report: Report, view: View) -> Block:
     text = f"{scores(measured)}; on {measured_on(measured)}"
     lines = view.title("Accuracy: int8 against float")
     lines += hang(view.safe(text), view.width, first="  ", rest="  ")
+    for note in measured.notes:
+        lines += hang(view.safe(note), view.width, first="  ", rest="    ")
     rows = output_rows(measured)
     if len(rows) > 1 or view.verbose:
         named = [(f"  of it {name}" if is_part else name, *rest) for name, is_part, *rest in rows]

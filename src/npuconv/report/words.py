@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from npuconv.report.schema import (
     Accuracy,
     Budget,
     Device,
+    HostPadding,
     MacShare,
     OutputAccuracy,
     PartAccuracy,
@@ -195,6 +197,8 @@ def percent(value: float | None) -> str:
 def scores(accuracy: Accuracy) -> str:
     """The end to end accuracy in one line."""
     parts = [f"SQNR {sqnr(accuracy.sqnr_db, accuracy.cosine)}"]
+    if accuracy.interval_db is not None:
+        parts[0] += f" ({interval(accuracy.interval_db)} expected on new samples)"
     if accuracy.cosine is not None:
         parts.append(f"cosine {ratio(accuracy.cosine)}")
     if accuracy.top1_agreement is not None:
@@ -202,10 +206,23 @@ def scores(accuracy: Accuracy) -> str:
     return ", ".join(parts)
 
 
+def interval(ends: tuple[float, float]) -> str:
+    """Lowest and highest SQNR, whole numbers: it is not known better."""
+    return f"{math.floor(ends[0])} to {math.ceil(ends[1])} dB"
+
+
 def measured_on(accuracy: Accuracy) -> str:
-    """Which samples the accuracy was measured on."""
+    """Which samples the accuracy was measured on, and how far they differ."""
     kind = "kept apart from calibration" if accuracy.held_out else "that also calibrated the model"
-    return f"{count(accuracy.samples, 'sample')} {kind}"
+    parts = [f"{count(accuracy.samples, 'sample')} {kind}"]
+    if accuracy.median_db is not None and accuracy.samples > 1:
+        parts.append(f"median {sqnr(accuracy.median_db, None)}")
+    if accuracy.worst_sample is not None and accuracy.samples > 1:
+        one = accuracy.worst_sample
+        parts.append(f"worst {sqnr(one.sqnr_db, None)} (sample {one.number})")
+    if accuracy.worst_output is not None:
+        parts.append(f"worst output {accuracy.worst_output}")
+    return ", ".join(parts)
 
 
 def calibrated_on(quantization: Quantization) -> str:
@@ -232,6 +249,17 @@ def _what_was_bought(budget: Budget) -> Iterator[str]:
     if budget.channels:
         copies = sum(one.copies for one in budget.channels)
         yield f"{count(copies, 'channel')} of {count(len(budget.channels), 'tensor')}"
+
+
+def padded(price: HostPadding) -> str:
+    """What crosses to be padded by the host, and what it brings."""
+    if not price.tensors:
+        return "nothing crosses to be padded: it would not pay, or not fit --max-extra-bytes"
+    what = f"{count(len(price.tensors), 'tensor')} padded on the host"
+    if price.extra_bytes is not None:
+        more = "" if price.extra_percent is None else f" ({price.extra_percent:.0f} %)"
+        what += f" for {quantity(price.extra_bytes)} more bytes that cross{more}"
+    return what if price.gain_db is None else f"{what}: about {price.gain_db:+.1f} dB"
 
 
 def _why_nothing(budget: Budget) -> str:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from npuconv.diagnostics import Status
 from npuconv.legalize.selection import wanted
+from npuconv.plan.crossings import traffic
+from npuconv.quantize.host_prep import asked
 from npuconv.quantize.settings import BUDGET
 from npuconv.report import schema
 from npuconv.rules import _engine
@@ -13,11 +17,38 @@ from npuconv.rules._context import RuleContext
 from npuconv.rules._unknown import needs
 
 if TYPE_CHECKING:
+    from npuconv.config import Options
     from npuconv.legalize.legal import Legalized
     from npuconv.quantize.budget import Spent
     from npuconv.quantize.output_error import Error
+    from npuconv.quantize.sensitivity import Sensitivity
+    from npuconv.quantize.state import DeviceGraph, QuantState
 
 LIMIT_UNKNOWN = "OPS005"
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """What crosses between device and host, and the error beside it.
+
+    Attributes:
+        options: of the conversion.
+        tensors: that are stored in int8.
+        bytes: that cross in one inference; None where that is not known.
+        power: of the error that all roundings add to the outputs; 0 where that is not known.
+    """
+
+    options: Options
+    tensors: frozenset[str]
+    bytes: int | None
+    power: float
+
+    @classmethod
+    def of(cls, graph: DeviceGraph, state: QuantState, errors: Sensitivity | None) -> Crossing:
+        """Note it down before the graph is changed."""
+        power = 0.0 if errors is None else float(errors.powers.sum())
+        crossing = traffic(graph.model, graph.plan)
+        return cls(graph.options, frozenset(state.encodings), crossing, power)
 
 
 def budget_report(work: Legalized, spent: Spent) -> schema.Budget:
@@ -45,6 +76,29 @@ def budget_report(work: Legalized, spent: Spent) -> schema.Budget:
             if name in spent.purchase.layers
         ),
         channels=_channels(spent, labels),
+    )
+
+
+def padding_report(before: Crossing, after: Crossing) -> schema.HostPadding | None:
+    """Return what padding by the host between layers costs and brings.
+
+    Args:
+        before: without it.
+        after: with it.
+
+    Returns:
+        None where nothing may cross for it.
+    """
+    if asked(before.options) not in ("auto", "all"):
+        return None
+    unknown = before.bytes is None or after.bytes is None
+    extra = None if unknown else (after.bytes or 0) - (before.bytes or 0)
+    gain = 10 * math.log10(before.power / after.power) if before.power and after.power else None
+    return schema.HostPadding(
+        tensors=tuple(sorted(after.tensors - before.tensors)),
+        extra_bytes=extra,
+        extra_percent=round(100 * extra / before.bytes, 2) if extra and before.bytes else None,
+        gain_db=None if gain is None else round(gain, 2),
     )
 
 

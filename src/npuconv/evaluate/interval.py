@@ -1,0 +1,137 @@
+"""The SQNR that is to be expected on as many new samples, with a probability of 80 %.
+
+The SQNR of all samples together is 10 log10 of a ratio of two means, of the signals' power and
+of the errors'. To first order its variance is that of ``S/mean(S) - N/mean(N)`` over the number
+of samples (the delta method), and a second set of as many samples differs from it by twice the
+variance. Samples that lie between those calibrated with do a little better than others, and
+outputs that saturate hide their error on most samples and show it on a few: the interval
+reaches further down for the first, and to the SQNR before saturation for the second.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import NamedTuple
+
+
+class Powers(NamedTuple):
+    """Powers of one sample.
+
+    Attributes:
+        signal: sum of squares of the float values.
+        noise: sum of squares of the errors.
+    """
+
+    signal: float
+    noise: float
+
+    @property
+    def db(self) -> float | None:
+        """SQNR of the sample; None where there is no error, or nothing to compare it with."""
+        usable = self.noise > 0 and self.signal > 0 and math.isfinite(self.signal + self.noise)
+        return 10 * math.log10(self.signal / self.noise) if usable else None
+
+
+@dataclass(frozen=True)
+class IntervalSettings:
+    """Width of the interval (``python benchmarks/intervals.py`` counts how often it is right).
+
+    Attributes:
+        below: probability that the figure is no lower than by spread alone.
+        above: probability that it is no higher.
+        down_db: by which new samples are usually worse than those between the calibrated ones.
+        up_db: by which they may be better for no known reason.
+        hidden_db: between the outputs and what they are before saturation, from which on the
+            interval reaches from one to the other.
+        unknown_db: spread where one sample shows none.
+        calibrated_db: less on new samples where those measured also calibrated the model.
+        alike_db: the same where the samples are nearly the same.
+        inferred_db: the same for builtin pictures in the normalization that is given or clear.
+        guessed_db: the same in a normalization that is a guess.
+        made_up_db: the same for made-up numbers, or pictures in no known normalization.
+    """
+
+    below: float = 0.8
+    above: float = 0.9
+    down_db: float = 4.0
+    up_db: float = 1.0
+    hidden_db: float = 9.0
+    unknown_db: float = 8.0
+    calibrated_db: float = 6.0
+    alike_db: float = 8.0
+    inferred_db: float = 3.0
+    guessed_db: float = 15.0
+    made_up_db: float = 25.0
+
+
+INTERVAL = IntervalSettings()
+FEW = 4  # fewer samples than these show next to nothing of the spread
+
+
+def pooled_db(powers: Sequence[Powers]) -> float | None:
+    """Return the SQNR of all samples together, dB; None where it is no number."""
+    return Powers(sum(one.signal for one in powers), sum(one.noise for one in powers)).db
+
+
+def expected(
+    powers: Sequence[Powers], unsaturated: Sequence[Powers] = (), doubt_db: float = 0.0
+) -> tuple[float, float] | None:
+    """Return where the SQNR on as many new samples lies with a probability of 80 %.
+
+    Args:
+        powers: of every sample that was measured.
+        unsaturated: the same before outputs saturate; empty where none does.
+        doubt_db: by which it may be lower for another reason, such as the kind of samples.
+
+    Returns:
+        Lowest and highest, dB; None where there is no error to speak of.
+    """
+    figure = pooled_db(powers)
+    if figure is None:
+        return None
+    error = _standard_error(powers)
+    low = figure - math.hypot(_quantile(INTERVAL.below, len(powers)) * error, INTERVAL.down_db)
+    high = figure + math.hypot(_quantile(INTERVAL.above, len(powers)) * error, INTERVAL.up_db)
+    inner = pooled_db(unsaturated) if unsaturated else None
+    if inner is not None and abs(inner - figure) > INTERVAL.hidden_db:
+        low, high = min(low, inner - INTERVAL.down_db), max(high, inner + INTERVAL.up_db)
+    return low - doubt_db, high
+
+
+def _standard_error(powers: Sequence[Powers]) -> float:
+    """Return the standard deviation of the difference between two such sets, dB."""
+    count = len(powers)
+    if count < 2:
+        return INTERVAL.unknown_db
+    signal, noise = (sum(one[k] for one in powers) / count for k in (0, 1))
+    parts = [one.signal / signal - one.noise / noise for one in powers]
+    variance = sum(part * part for part in parts) / (count - 1)
+    return 10 / math.log(10) * math.sqrt(2 * variance / count)
+
+
+def _quantile(probability: float, count: int) -> float:
+    """Return the quantile of Student's t for so many samples.
+
+    Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.7.5, to the second order.
+    """
+    z, freedom = NormalDist().inv_cdf(probability), max(count - 1, 1)
+    first = (z**3 + z) / (4 * freedom)
+    return z + first + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+
+
+def sentences(powers: Sequence[Powers], unsaturated: Sequence[Powers] = ()) -> tuple[str, ...]:
+    """Return what a reader should know of the figure before trusting it."""
+    figure, inner = pooled_db(powers), pooled_db(unsaturated) if unsaturated else None
+    found = []
+    if figure is not None and inner is not None and abs(inner - figure) > INTERVAL.hidden_db:
+        found.append(
+            f"outputs saturate: before that the SQNR is {inner:.1f} dB, and the figure of the "
+            "outputs hangs on the few samples that are not clear"
+        )
+    if 0 < len(powers) < FEW:
+        number = "one sample" if len(powers) == 1 else f"{len(powers)} samples"
+        found.append(f"measured on {number}: new ones may differ by more")
+    return tuple(found)
