@@ -47,7 +47,7 @@ def test_more_samples_make_it_narrower():
 @pytest.mark.parametrize("count", [8, 16])
 def test_by_spread_alone_it_is_right_as_often_as_it_says(monkeypatch, count):
     """Four in five of new sets of as many samples of the same kind."""
-    bare = interval.IntervalSettings(below=0.9, above=0.9, down_db=0.0, up_db=0.0)
+    bare = interval.IntervalSettings(below=0.9, above=0.9, down_db=0.0, up_db=0.0, tail_db=0.0)
     monkeypatch.setattr(interval, "INTERVAL", bare)
     inside = 0
     for seed in range(400):
@@ -60,6 +60,18 @@ def test_quantiles():
     """Those of tables of Student's t."""
     for freedom, probability, wanted in [(7, 0.9, 1.415), (15, 0.9, 1.341), (3, 0.8, 0.978)]:
         assert interval._quantile(probability, freedom + 1) == pytest.approx(wanted, rel=0.005)
+
+
+def test_errors_of_few_samples():
+    """Where single samples make most of the error, some of their kind were missed."""
+
+    def reach(spread_db: float) -> float:
+        sets = [drawn(8, spread_db, seed) for seed in range(20)]
+        return sum(pooled_db(one) - expected(one)[0] for one in sets) / len(sets)
+
+    assert reach(1.0) < INTERVAL.down_db + 2 < reach(10.0) - 1
+    exact = [Powers(1.0, 0.0), *drawn(8, 1.0)]
+    assert expected(exact)[0] >= pooled_db(exact) - INTERVAL.tail_db - INTERVAL.down_db
 
 
 def test_outputs_that_saturate():

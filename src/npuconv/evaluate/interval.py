@@ -3,14 +3,19 @@
 The SQNR of all samples together is 10 log10 of a ratio of two means, of the signals' power and
 of the errors'. To first order its variance is that of ``S/mean(S) - N/mean(N)`` over the number
 of samples (the delta method), and a second set of as many samples differs from it by twice the
-variance. Samples that lie between those calibrated with do a little better than others, and
-outputs that saturate hide their error on most samples and show it on a few: the interval
-reaches further down for the first, and to the SQNR before saturation for the second.
+variance. The interval reaches further than that
+
+- down, because samples that lie between those calibrated with do better than others;
+- down where the SQNR of single samples differs much: most of the error is then made by a few
+  samples of many, and may have been missed. If errors are log-normal, the mean of many is
+  exp(s^2/2) times their median (Aitchison and Brown, "The Lognormal Distribution", 1957);
+- to the SQNR before saturation where outputs saturate, which hide their error on clear samples.
 """
 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -43,6 +48,7 @@ class IntervalSettings:
         below: probability that the figure is no lower than by spread alone.
         above: probability that it is no higher.
         down_db: by which new samples are usually worse than those between the calibrated ones.
+        tail_db: by which errors of samples that were missed lower the figure, at most.
         up_db: by which they may be better for no known reason.
         hidden_db: between the outputs and what they are before saturation, from which on the
             interval reaches from one to the other.
@@ -55,8 +61,9 @@ class IntervalSettings:
     """
 
     below: float = 0.8
-    above: float = 0.9
+    above: float = 0.85
     down_db: float = 4.0
+    tail_db: float = 8.0
     up_db: float = 1.0
     hidden_db: float = 9.0
     unknown_db: float = 8.0
@@ -68,6 +75,7 @@ class IntervalSettings:
 
 
 INTERVAL = IntervalSettings()
+_TINY = 1e-9
 FEW = 4  # fewer samples than these show next to nothing of the spread
 
 
@@ -94,11 +102,21 @@ def expected(
         return None
     error = _standard_error(powers)
     low = figure - math.hypot(_quantile(INTERVAL.below, len(powers)) * error, INTERVAL.down_db)
+    low = min(low, max(_of_many(powers), figure - INTERVAL.tail_db) - INTERVAL.down_db)
     high = figure + math.hypot(_quantile(INTERVAL.above, len(powers)) * error, INTERVAL.up_db)
     inner = pooled_db(unsaturated) if unsaturated else None
     if inner is not None and abs(inner - figure) > INTERVAL.hidden_db:
         low, high = min(low, inner - INTERVAL.down_db), max(high, inner + INTERVAL.up_db)
     return low - doubt_db, high
+
+
+def _of_many(powers: Sequence[Powers]) -> float:
+    """Return the SQNR of very many samples, dB, if errors are log-normal."""
+    mean = sum(one.signal for one in powers) / len(powers)
+    least = _TINY * max(one.noise for one in powers)  # an exact sample is as good as a near one
+    errors = [10 * math.log10(mean / max(one.noise, least)) for one in powers]
+    variance = statistics.variance(errors) if len(errors) > 1 else 0.0
+    return statistics.fmean(errors) - math.log(10) / 20 * variance
 
 
 def _standard_error(powers: Sequence[Powers]) -> float:
