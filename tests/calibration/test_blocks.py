@@ -67,7 +67,7 @@ def test_blocks_are_whole_parts_of_all(total, of):
     assert max(sizes) - min(sizes) <= 2 * PART
 
 
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 @given(st.integers(17, 70), st.permutations(range(5)), st.integers(1, 5))
 def test_the_same_to_the_bit(tmp_path_factory, total, order, of):
     """However many processes there are, and whichever is first: nothing is left to run."""

@@ -99,7 +99,7 @@ def convolutions(draw):
 
 
 @given(convolutions())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_conv_is_the_text(case):
     """All attributes at once, against the loop and against onnxruntime."""
     x, w, b, pads, strides, dilations, group = case

@@ -14,7 +14,7 @@ from asserts import context, read, run, run_pass
 from builders import Net
 from npuconv.model import geometry, save
 
-LAWS = settings(max_examples=300, deadline=None, derandomize=True)
+LAWS = settings(max_examples=300, derandomize=True)
 MODES = st.sampled_from(["SAME_UPPER", "SAME_LOWER", "VALID"])
 
 

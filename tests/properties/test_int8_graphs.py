@@ -24,7 +24,7 @@ from plans import QUANTIZE, largest_step, prepare, random_feeds
 
 LOWER = ("lower-convolutions", "lower-carried")
 SEEDS = st.integers(0, 2**31)
-MANY = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+MANY = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 
 
 @dataclass(frozen=True)

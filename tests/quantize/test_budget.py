@@ -10,7 +10,7 @@ from functools import cache
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from asserts import context, read
@@ -200,7 +200,6 @@ def price(sizes: dict[str, int], sets: list[ChannelSet], purchase: Purchase) -> 
     return sum(costs[n] * purchase.layers.get(n, 1) for n in costs) - sum(sizes.values())
 
 
-@settings(deadline=None)
 @given(offers(), st.integers(0, 400))
 def test_never_more_than_the_limit(offer, limit):
     """And never more than four times, and never for nothing; the same every time."""
@@ -219,7 +218,6 @@ def test_never_more_than_the_limit(offer, limit):
     assert Allocator(*offer).buy(limit) == found
 
 
-@settings(deadline=None)
 @given(offers())
 def test_less_is_bought_for_less(offer):
     """A goal that is half of the way costs no more than all of it."""

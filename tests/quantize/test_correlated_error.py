@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from asserts import context, read
@@ -91,7 +91,6 @@ def test_a_bound_of_a_clip_stays():
     assert fitted(found, before, zeros) == before
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_it_is_never_worse(seed):
     """By the cost that it is chosen by, and nothing is clipped that was not."""

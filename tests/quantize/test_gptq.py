@@ -53,7 +53,7 @@ def test_far_better_than_nearest_where_inputs_go_along(length: int) -> None:
     assert sum(new > old for old, new in pairs) <= 1
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 90), st.integers(1, 3))
 def test_whole_numbers_of_seven_bits(seed: int, length: int, groups: int) -> None:
     """Within -127..127, for any products, dead inputs and all."""
@@ -156,7 +156,7 @@ def lost(weight: np.ndarray, scales: np.ndarray, by: Factor) -> np.ndarray:
     return rounded(weight, scales, by)[1]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 2**32 - 1), st.integers(1, ROUNDING.few_weights))
 def test_never_more_than_the_smallest_step_loses(seed: int, length: int):
     """That is one of the tries; and the largest weight is always reached."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from asserts import context, read
@@ -49,7 +49,6 @@ def groups(draw: st.DrawFn) -> ScaleConstraints:
     return group(values, centred=rng.random(count) < 0.3, caps=caps)
 
 
-@settings(deadline=None)
 @given(groups(), st.sampled_from(METHODS))
 def test_every_choice_is_one_the_device_can_have(found: ScaleConstraints, method: str) -> None:
     """Scales above 0, zero points of 8 bits and 0 where they must be, no range beyond a cap."""
@@ -70,7 +69,6 @@ def limits(found: ScaleConstraints, method: str) -> tuple[np.ndarray, np.ndarray
     return scales * (LOWEST - choice.zeros), scales * (HIGHEST - choice.zeros)
 
 
-@settings(deadline=None)
 @given(groups(), st.sampled_from(METHODS[1:]))
 def test_ranges_are_no_larger_than_they_need_to_be(found: ScaleConstraints, method: str) -> None:
     """Of a slot that has values one end is within them, to the step that 0 takes."""

@@ -38,7 +38,7 @@ def test_poor_is_a_warning():
     found = finding(small_rest(), CODE)
     assert found.severity == "warning"
     assert found.message.endswith(
-        "dB SQNR against the float model, on 1 samples; below 15 dB is poor"
+        "dB SQNR against the float model, on 2 samples; below 15 dB is poor"
     )
     assert found.limit == "at least 15 dB"
 

@@ -9,7 +9,7 @@ pictures are made: the spectrum of photographs, shapes that cover each other, an
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -34,6 +34,7 @@ _PAGES = (4,)  # of eight pictures
 _SMALL = 40  # a grey picture of so few pixels is likely to show a character
 
 
+@cache
 def folder() -> Path | None:
     """Return the folder of the photographs; None where the package is not installed."""
     spec = find_spec("skimage")
@@ -94,7 +95,7 @@ def _photograph(where: Path, number: int, size: Size, rng: np.random.Generator) 
     width, height = min(size[1] * scale, image.width), min(size[0] * scale, image.height)
     left, top = rng.uniform(0, 1, 2) * (image.width - width, image.height - height)
     box = (left, top, min(left + width, image.width), min(top + height, image.height))
-    found = image.resize(size[::-1], Image.Resampling.BICUBIC, box=box)
+    found = image.resize(size[::-1], Image.Resampling.BICUBIC, box=box, reducing_gap=3.0)
     return found.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if number % 2 else found
 
 

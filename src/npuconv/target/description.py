@@ -8,6 +8,7 @@ no branch for a particular chip. See ``targets/npu-int8.yaml`` for a real one an
 from __future__ import annotations
 
 import hashlib
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -115,6 +116,8 @@ class Target(Strict):
         Raises:
             TargetError: no such target, or the file is wrong; with line and column.
         """
+        if str(name_or_path) in builtin_names():
+            return _builtin(str(name_or_path))
         return cls.from_document(read(name_or_path))
 
     @classmethod
@@ -218,10 +221,17 @@ def shown(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def builtin_names() -> list[str]:
+@cache
+def _builtin(name: str) -> Target:
+    """Read a built-in target once: its file does not change, and nobody changes a target."""
+    return Target.from_document(read(name))
+
+
+@cache
+def builtin_names() -> tuple[str, ...]:
     """Names of the targets that come with npuconv, sorted."""
     files = resources.files("npuconv.targets").iterdir()
-    return sorted(f.name.removesuffix(".yaml") for f in files if f.name.endswith(".yaml"))
+    return tuple(sorted(f.name.removesuffix(".yaml") for f in files if f.name.endswith(".yaml")))
 
 
 def read(name_or_path: str | Path) -> yamlio.Document:
