@@ -81,18 +81,24 @@ def check_with(
     _check_layout(options)
     with limits.applied(options.limits):
         work = legalize(model, options)
+        stopped = _stopped(work)
+        assumed = None if stopped else _preflight(work)
     failed = fails(work.findings, work.options)
-    verdict: Verdict = "refused" if _stopped(work) else "convertible"
-    assumed = None if _stopped(work) or options.calibration else _assumed(work)
+    verdict: Verdict = "refused" if stopped else "convertible"
     return assemble(work, verdict=verdict, failed=failed, outcome=Outcome(assumed), timings=timings)
 
 
-def _assumed(work: Legalized) -> Assumed | None:
-    """Return what a conversion without data would be calibrated on."""
-    from npuconv.pipeline import builtin
+def _preflight(work: Legalized) -> Assumed | None:
+    """Fail as a conversion would; return what one without data would be calibrated on."""
+    from npuconv.pipeline import builtin, preflight
 
+    proto = save.to_proto(work.model)
+    with work.timed("load in onnxruntime"):
+        preflight.load_float(work, proto)
+    if work.options.calibration or not work.plan.device:
+        return None
     with work.timed("calibration data"):
-        return builtin.plan(work, save.to_proto(work.model)).row if work.plan.device else None
+        return builtin.plan(work, proto).row
 
 
 def convert(

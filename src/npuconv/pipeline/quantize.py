@@ -23,6 +23,7 @@ from npuconv.passes import Phase, _manager
 from npuconv.pipeline import builtin, warned
 from npuconv.pipeline.calibrated import judge, judge_result
 from npuconv.pipeline.layers import layers_of, stored
+from npuconv.pipeline.preflight import load_float
 from npuconv.plan import Plan, make_plan
 from npuconv.quantize import sensitivity
 from npuconv.quantize.budget import spend_budget
@@ -77,13 +78,14 @@ def quantize(work: Legalized, source: Source, progress: Progress) -> Quantized:
         InternalError: a bug in a pass, or a result that does not run.
     """
     form = emit.get(work.options.format)
+    float_proto = save.to_proto(work.model)
+    load_float(work, float_proto)
     if form.calibrates:
         with one_thread_each():
-            return _with_samples(work, form, source, progress)
-    before = save.to_proto(work.model)
+            return _with_samples(work, form, float_proto, source, progress)
     _run(work, form)
     proto = save.to_proto(work.model, _metadata(work))
-    _check_loads(proto, before, work.model.name)
+    _check_loads(proto)
     unscaled = schema.Quantization(
         format=form.name, method="none", samples=0, source="none", synthetic=False
     )
@@ -93,10 +95,13 @@ def quantize(work: Legalized, source: Source, progress: Progress) -> Quantized:
 
 
 def _with_samples(
-    work: Legalized, form: emit.Format, source: Source, progress: Progress
+    work: Legalized,
+    form: emit.Format,
+    float_proto: onnx.ModelProto,
+    source: Source,
+    progress: Progress,
 ) -> Quantized:
     """Quantize with activations: every step in its order, each from values to values."""
-    float_proto = save.to_proto(work.model)
     samples, assumed, chosen = open_calibration(work, float_proto, source)
     if chosen is not None:
         progress(f"{ASSUMED}{chosen.sentence}", 0, len(samples))  # before anything else is said
@@ -266,24 +271,20 @@ def _compare(
     return summed_up(found, held_out), both.layer_rows(found), found.broken
 
 
-def _check_loads(proto: onnx.ModelProto, before: onnx.ModelProto, name: str) -> None:
+def _check_loads(proto: onnx.ModelProto) -> None:
     """What is written must load; a form with calibration is run anyway."""
     try:
         executor.Session(proto)
     except executor.RuntimeRefusedError as error:
-        _blame_source(before, name)
         raise InternalError(f"the result does not load: {error}", where="emit") from None
 
 
-def _blame_source(before: onnx.ModelProto, name: str, feed: Feed | None = None) -> None:
-    """Nothing, if the float model loads and runs."""
+def _blame_source(before: onnx.ModelProto, name: str, feed: Feed) -> None:
+    """Nothing, if the float model runs."""
     try:
-        session = executor.Session(before)
-        if feed is not None:
-            session.run(feed)
+        executor.Session(before).run(feed)
     except executor.RuntimeRefusedError as error:
-        verb = "run" if feed is not None else "load"
-        raise ModelError(f"{name}: onnxruntime does not {verb} it: {error}") from None
+        raise ModelError(f"{name}: onnxruntime does not run it: {error}") from None
 
 
 def _metadata(work: Legalized) -> dict[str, str]:
