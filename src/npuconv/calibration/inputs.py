@@ -64,6 +64,16 @@ def _without_batch(
     return (*dims[:1], *(_BATCH if dim in batches else dim for dim in dims[1:]))
 
 
+def check_types(model: Model) -> None:
+    """Refuse inputs of a type that no sample can be made for.
+
+    Raises:
+        ModelError: there is one.
+    """
+    for tensor in model.graph.inputs:
+        _kind(model, tensor)
+
+
 def _kind(model: Model, tensor: Tensor) -> np.dtype[Any]:
     if isinstance(tensor.dtype, int):
         kind = query.dtype_name(tensor)

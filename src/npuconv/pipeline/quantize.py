@@ -10,21 +10,23 @@ from typing import TYPE_CHECKING
 import onnx
 
 from npuconv import emit, executor
-from npuconv.calibration.inputs import sample_inputs
 from npuconv.calibration.workers import one_thread_each
-from npuconv.errors import InternalError, ModelError, UsageError
+from npuconv.errors import InternalError, ModelError
 from npuconv.evaluate import matching
 from npuconv.evaluate.comparison import Comparison, summed_up
 from npuconv.evaluate.matching import Layer
-from npuconv.legalize import kept as keep_float
 from npuconv.legalize.described import describe
 from npuconv.model import save
 from npuconv.passes import Phase, _manager
-from npuconv.pipeline import builtin, warned
+from npuconv.pipeline import warned
 from npuconv.pipeline.calibrated import judge, judge_result
 from npuconv.pipeline.layers import layers_of, stored
-from npuconv.pipeline.preflight import load_float
-from npuconv.plan import Plan, make_plan
+from npuconv.pipeline.preflight import (
+    check_options,
+    device_graph,
+    load_float,
+    open_calibration,
+)
 from npuconv.quantize import sensitivity
 from npuconv.quantize.budget import spend_budget
 from npuconv.quantize.calibrate import Progress, calibrate
@@ -40,12 +42,11 @@ from npuconv.quantize.state import DeviceGraph, QuantState
 from npuconv.report import schema
 from npuconv.reporting.budget_rows import budget_report, renew_needs
 from npuconv.reporting.quantized import tensor_rows, weight_rows, with_shares
-from npuconv.samples import Samples, open_samples
+from npuconv.samples import Samples
 from npuconv.samples.feeds import spread
 
 if TYPE_CHECKING:
     from npuconv.legalize.legal import Legalized
-    from npuconv.model.core import Model
     from npuconv.quantize.sensitivity import Sensitivity
     from npuconv.samples import Feed, Source
 
@@ -102,7 +103,9 @@ def _with_samples(
     progress: Progress,
 ) -> Quantized:
     """Quantize with activations: every step in its order, each from values to values."""
-    samples, assumed, chosen = open_calibration(work, float_proto, source)
+    check_options(work)
+    opened = open_calibration(work, float_proto, source, work.options.cache)
+    samples, assumed, chosen = opened.samples, opened.assumed, opened.chosen
     if chosen is not None:
         progress(f"{ASSUMED}{chosen.sentence}", 0, len(samples))  # before anything else is said
     used, kept = _split(samples)
@@ -132,7 +135,6 @@ def _with_samples(
     made, budget = Oversampled(graph, state), None
     if work.options.min_sqnr is not None or work.options.max_extra_macs:
         with work.timed("budget"):
-            _check_target(work)
             spent = spend_budget(graph, state, seen.hessians, used, _evaluation(used, kept))
         made, budget = spent.oversampled, budget_report(work, spent)
         _settle(work, made.graph)
@@ -165,16 +167,6 @@ def _with_samples(
     return Quantized(proto, report, measured, told, None if chosen is None else chosen.row)
 
 
-def device_graph(work: Legalized) -> DeviceGraph:
-    """Return the model as the steps of quantization take it."""
-
-    def plan(model: Model) -> Plan:
-        names = keep_float.names(model, work.kept)
-        return make_plan(model, work.target, work.blocked, kept=names)
-
-    return DeviceGraph(work.model, work.plan, work.target, work.options, work.ctx, plan)
-
-
 def _settle(work: Legalized, graph: DeviceGraph) -> bool:
     """Take over the plan of a graph; return whether it was changed."""
     changed = graph.plan is not work.plan
@@ -182,15 +174,6 @@ def _settle(work: Legalized, graph: DeviceGraph) -> bool:
         work.plan = graph.plan
         describe(work)
     return changed
-
-
-def _check_target(work: Legalized) -> None:
-    if work.target.weights.granularity == "tensor":
-        raise UsageError(
-            f"target {work.target.name} has one scale for all weights of a layer: "
-            "running a layer several times is not supported there",
-            hint="leave out --min-sqnr and --max-extra-macs",
-        )
 
 
 def _evaluation(used: Samples, kept: Samples | None) -> list[Feed]:
@@ -214,26 +197,6 @@ def _hand_over(work: Legalized, state: QuantState) -> None:
         conv.name: (encodings[conv.inputs[0].name], encodings[conv.outputs[0].name])
         for conv in work.plan.device
     }
-
-
-def open_calibration(
-    work: Legalized, proto: onnx.ModelProto, source: Source
-) -> tuple[Samples, str, builtin.Plan | None]:
-    """Return the samples, what was assumed of their shape, and what is taken instead of data."""
-    specs, assumed = sample_inputs(work.model, proto, source)
-    options = work.options
-    if source is None:
-        chosen = builtin.plan(work, proto, specs)
-        return builtin.open_builtin(options, chosen, specs), assumed, chosen
-    samples = open_samples(
-        source,
-        specs,
-        options.preprocess,
-        limit=options.max_samples,
-        seed=options.seed,
-        cache=options.cache,
-    )
-    return samples, assumed, None
 
 
 def _split(samples: Samples) -> tuple[Samples, Samples | None]:
