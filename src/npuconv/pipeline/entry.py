@@ -67,7 +67,8 @@ def check(
         **options: the keys of ``npuconv.config.Options``.
 
     Returns:
-        The same findings that ``convert`` would have, but for those of its samples.
+        The same findings that ``convert`` would have, but for those of its samples:
+        ``summary.not_judged`` says where these count.
 
     Raises:
         NpuconvError: a model, target or option that cannot be used.
@@ -110,7 +111,7 @@ def check_with(
 
 def _outlook(work: Legalized, calibration: Source) -> Outcome:
     """Fail as a conversion would; return what it would be calibrated on, and what is left open."""
-    from npuconv.pipeline import preflight
+    from npuconv.pipeline import preflight, unjudged
 
     proto = save.to_proto(work.model)
     with work.timed("load in onnxruntime"):
@@ -123,7 +124,7 @@ def _outlook(work: Legalized, calibration: Source) -> Outcome:
     with work.timed("first sample"):
         preflight.try_sample(work, proto, opened.samples)
     row = opened.chosen.row if opened.chosen and work.plan.device else None
-    return Outcome(row)
+    return Outcome(row, not_judged=unjudged.sentences(work.options))
 
 
 def _unused(work: Legalized, calibration: Source) -> tuple[str, ...]:

@@ -74,6 +74,7 @@ def _verdict(report: Report) -> list[str]:
     title = f"{_ICONS[summary.verdict]} {LABELS[summary.verdict]}: {code(report.model.path)}"
     return [
         f"## {title} on {code(report.target.name)}",
+        *(f"> ⚠️ not judged: {text(one)}" for one in summary.not_judged),
         f"**{text(summary.headline)}**",
         *(f"> ⚠️ {text(warning)}" for warning in summary.warnings),
     ]
