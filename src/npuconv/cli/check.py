@@ -52,9 +52,9 @@ def check(
 
     MODEL is a file, or a directory that is searched for .onnx files. The findings are
     those convert has, but for what all samples show: a line before the verdict names
-    what of that was asked for. The samples are opened, and the first is run. Exit code 0: nothing at or above --fail-on, but for what the
-    baseline accepts; 1: findings; 2: a file that cannot be read; the others are checked
-    all the same.
+    what of that was asked for. The samples are opened, and the first is run. Exit code 0:
+    nothing at or above --fail-on, but for what the baseline accepts; 1: findings; 2: a file
+    that cannot be read or run; the others are checked all the same.
     """
     from npuconv import files
     from npuconv.cli.destinations import read_by, refuse
