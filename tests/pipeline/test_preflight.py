@@ -162,3 +162,12 @@ def test_of_several_the_model_is_named(
     shown = capsys.readouterr()
     assert "error: not.onnx: s.npz: array 'x' has shape" in shown.err
     assert "OK  fits.onnx" in shown.out
+
+
+def test_an_output_that_numpy_has_no_type_for() -> None:
+    """It cannot be compared; in float nothing is."""
+    model = cast(Net(x=X).conv(), onnx.TensorProto.BFLOAT16).model()
+    checked, converted = failures(model)
+    assert str(checked) == str(converted)
+    assert "is bfloat16, which numpy has no type for, so it cannot be compared" in str(checked)
+    assert npuconv.check(model, format="float").ok

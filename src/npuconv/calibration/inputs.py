@@ -65,24 +65,28 @@ def _without_batch(
 
 
 def check_types(model: Model) -> None:
-    """Refuse inputs of a type that no sample can be made for.
+    """Refuse inputs and outputs of a type that no sample has.
 
     Raises:
         ModelError: there is one.
     """
     for tensor in model.graph.inputs:
         _kind(model, tensor)
+    for tensor in model.graph.outputs:
+        if isinstance(tensor.dtype, int):
+            raise _without_numbers(model, "output", tensor, "it cannot be compared")
 
 
 def _kind(model: Model, tensor: Tensor) -> np.dtype[Any]:
     if isinstance(tensor.dtype, int):
-        kind = query.dtype_name(tensor)
-        raise ModelError(
-            f"{model.name}: input {tensor.name!r} is {kind}, which numpy has no type for, so no "
-            "samples can be given",
-            hint="export the model in float32",
-        )
+        raise _without_numbers(model, "input", tensor, "no samples can be given")
     return np.dtype(np.float32 if tensor.dtype is None else tensor.dtype)
+
+
+def _without_numbers(model: Model, place: str, tensor: Tensor, so: str) -> ModelError:
+    kind = query.dtype_name(tensor)
+    text = f"{place} {tensor.name!r} is {kind}, which numpy has no type for, so {so}"
+    return ModelError(f"{model.name}: {text}", hint="export the model in float32")
 
 
 def _open_axes(spec: InputSpec) -> list[int]:

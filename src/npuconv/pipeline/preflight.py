@@ -94,8 +94,9 @@ def open_calibration(
 
     Raises:
         CalibrationError: samples that are missing or do not fit, or that cannot be made up.
-        ModelError: an input of a type that no sample can have.
+        ModelError: an input or output of a type that no sample can have.
     """
+    check_types(work.model)
     specs, assumed = sample_inputs(work.model, proto, source)
     options = work.options
     if source is None:
