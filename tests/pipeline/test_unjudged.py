@@ -69,7 +69,7 @@ def test_before_the_verdict() -> None:
     assert "title=not judged" in render(report, "github").splitlines()[0]
 
 
-@pytest.mark.parametrize("form", ["json", "html", "markdown", "junit", "text", "github"])
+@pytest.mark.parametrize("form", ["json", "html", "markdown", "junit", "sarif", "text", "github"])
 def test_in_every_format(form: str) -> None:
     """CI systems look at documents."""
     shown = render(npuconv.check(MODEL, min_sqnr=30), form)
