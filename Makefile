@@ -116,6 +116,10 @@ fuzz: $(STAMP) ## mutated files for every loader: make fuzz SECONDS=60
 	  $(BIN)/pip install --quiet --disable-pip-version-check --editable '.[fuzz]' || true
 	$(BIN)/python tools/fuzz.py --seconds $(SECONDS)
 
+CASES ?= 2000
+verdicts: $(STAMP) ## odd models and options through check and convert: make verdicts CASES=2000
+	$(BIN)/python tools/same_verdicts.py --cases $(CASES)
+
 build: $(STAMP) ## a wheel and a source archive
 	$(BIN)/pip install --quiet build
 	$(BIN)/python -m build
@@ -123,4 +127,4 @@ build: $(STAMP) ## a wheel and a source archive
 clean: ## remove what the other targets made
 	rm -rf $(VENV) $(OLDEST) .venv-newest build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 
-.PHONY: help install demo test unit lint format type layers check cov docs reference site docs-check samples bench ablation kills size hostile fuzz test-oldest test-newest audit build clean
+.PHONY: help install demo test unit lint format type layers check cov docs reference site docs-check samples bench ablation kills size hostile fuzz verdicts test-oldest test-newest audit build clean

@@ -21,7 +21,7 @@ from recipes.zoo import Entry, read_entries
 from npuconv.config import Options
 from npuconv.legalize.legal import legalize
 from npuconv.model import save
-from npuconv.pipeline import quantize as pipeline
+from npuconv.pipeline import preflight
 from npuconv.quantize import sensitivity
 from npuconv.quantize.calibrate import calibrate
 from npuconv.quantize.fake_quant import QuantPoint, quant_points
@@ -43,8 +43,8 @@ def examine(entry: Entry) -> str:
     """Return one line of the table."""
     shapes = dict(_pair(text) for text in entry.arguments if "=" in text)
     work, source = legalize(entry.model, Options(input_shape=shapes)), str(entry.calib)
-    samples, _ = pipeline.open_calibration(work, save.to_proto(work.model), source)
-    graph, grids = prepare_host(pipeline.device_graph(work), samples)
+    samples = preflight.open_calibration(work, save.to_proto(work.model), source).samples
+    graph, grids = prepare_host(preflight.device_graph(work), samples)
     proto = graph.proto()
     seen = calibrate(graph, proto, samples, lambda *_: None)
     state = choose_encodings(graph, seen, grids)

@@ -228,6 +228,24 @@ def _note(path: Path) -> None:
         found.append(path)
 
 
+def check_folder(path: str | Path) -> None:
+    """Refuse a folder that cannot be made, before any work is done for it.
+
+    Raises:
+        OutputError: it, or what it would be made in, is a file or not writable.
+    """
+    target = Path(path)
+    try:
+        there = next(one for one in (target, *target.absolute().parents) if one.exists())
+        taken = not there.is_dir()
+    except OSError as error:  # a name too long, a folder that may not be entered
+        raise OutputError(f"{path}: cannot be made: {error.strerror}") from None
+    if taken:
+        raise OutputError(f"{path}: cannot be made: {str(there)!r} is a file; give a folder")
+    if not os.access(there, os.W_OK):
+        raise OutputError(f"{path}: cannot be made: {str(there)!r} is not writable")
+
+
 def check_writable(path: str | Path) -> None:
     """Refuse a destination before any work is done for it.
 

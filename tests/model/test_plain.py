@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import npuconv
 from asserts import read
 from builders import Net
 from npuconv.model import query
@@ -58,3 +59,13 @@ def test_opset_1():
     net.op("Relu").op("Pad", paddings=[0, 0, 1, 1, 0, 0, 1, 1])
     net.op("Mul", net.last, net.random(4), broadcast=1, axis=1)
     assert made(net) == (1, 4, 8, 7)
+
+
+@pytest.mark.parametrize("name", ["strides", "dilations", "output_padding"])
+def test_attributes_of_a_wrong_length(name):
+    """Nothing can be worked out of them; a rule says so later on."""
+    attrs = {"auto_pad": "SAME_UPPER", name: [1, 1, 1]}
+    model = Net(x=(1, 3, 8, 8)).conv("x", (3, 4, 3, 3), op="ConvTranspose", **attrs).model()
+    report = npuconv.check(model)
+    assert report.summary.verdict == "refused"
+    assert any(name in finding.message for finding in report.findings)

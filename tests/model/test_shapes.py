@@ -128,6 +128,14 @@ def test_infer_what_is_open_inside_branches():
     assert out_shape(model, 1) == (1, 4)
 
 
+def test_the_shape_that_an_input_has():
+    """Nothing is forgotten for it: an exporter may know shapes that nobody can infer."""
+    model = read(Net(x=(1, 4)).op("Thing", domain="com.example").op("Neg").model())
+    model.nodes()[0].outputs[0].shape = [1, 9]
+    shapes.fix_inputs(model, {"x": (1, 4)})
+    assert out_shape(model) == (1, 9)
+
+
 def test_fix_inputs():
     """A given shape replaces symbols, and what was inferred from them."""
     model = convolution()

@@ -141,6 +141,14 @@ def test_near_misses(build, reason):
     assert reasons(build()) == [("pool", reason)]
 
 
+def test_a_window_larger_than_its_input():
+    """With a stride onnxruntime averages what there is; a convolution would refuse it."""
+    model = pool([3, 1], x=(1, C, 2, 8), strides=[3, 1]).model()
+    ((node, reason),) = reasons(model)
+    assert node == "pool"
+    assert reason.startswith("its window is larger than its input")
+
+
 @pytest.mark.parametrize("stride", [1, 2, 3])
 @pytest.mark.parametrize("extent", [7, 8, 9])
 def test_rounding_up_where_nothing_is_to_round(extent, stride):

@@ -10,7 +10,7 @@ from asserts import builtin, read
 from builders import Net
 from loud_nets import inverted
 from npuconv.plan import make_plan
-from npuconv.plan.strands import Strand, strands
+from npuconv.plan.strands import Strand, is_depthwise, strands
 
 X = (1, 3, 8, 8)
 
@@ -144,3 +144,15 @@ def test_what_mixes_channels_otherwise_is_no_strand():
     own = every(grouped.conv("t", (2, 3, 1, 1), name="b", to="b").op("Tanh", "a").op("Exp", "b"))
     assert [conv.name for conv in own["t"].makers] == ["a"]
     assert [conv.name for conv in own["t"].readers] == ["b"]
+
+
+@pytest.mark.parametrize(("weight", "group", "apart"), [
+    ((4, 1, 3, 3), 4, True),
+    ((2, 2, 3, 3), 2, False),  # as many groups as results, but each reads two channels
+    ((8, 1, 3, 3), 4, False),
+    ((1, 4, 3, 3), 1, False),
+])  # fmt: skip
+def test_depthwise(weight, group, apart):
+    """Every result is made of one channel of its own."""
+    model = read(Net(x=(1, 4, 8, 8)).conv("x", weight, group=group).model())
+    assert is_depthwise(model.nodes("Conv")[0]) == apart

@@ -186,6 +186,15 @@ def test_the_layer_as_it_stands():
     assert windows_of(model.nodes("Conv")[0]) is None
 
 
+def test_an_open_batch_leaves_the_extents_known():
+    """The grid of windows is that of a batch of one."""
+    layers = [windows_of(read(Net(x=(n, 4, 9, 9)).conv("x", (4, 4, 3, 3)).model()).nodes()[0])
+              for n in (1, "N")]  # fmt: skip
+    assert layers[0] == layers[1]
+    assert layers[1] is not None
+    assert layers[1].output == (7, 7)
+
+
 @pytest.mark.parametrize(("size", "is_seen"), [(11, True), (12, False)])
 def test_a_kernel_that_is_as_large_as_a_map(size: int, is_seen: bool):
     """It takes a mean, and its weights round as they are."""

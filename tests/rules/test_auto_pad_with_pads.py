@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
+import npuconv
 from asserts import finding
 from builders import Net
+from npuconv.errors import UnsupportedModelError
 
 CODE = "SHP004"
 X = (1, 3, 8, 8)
@@ -37,3 +41,14 @@ def test_it_names_both_attributes():
 def test_pools_the_target_does_not_list_are_told_too():
     """The model is wrong on any device."""
     assert finding(FIRES[2](), CODE).op_type == "MaxPool"
+
+
+def test_no_option_ignores_it():
+    """Nothing runs such a model: check and convert refuse it in the same words."""
+    options = {"ignore": ("SHP003", "SHP004"), "severity": {"SHP004": "note"}}
+    checked = npuconv.check(FIRES[0](), **options)
+    with pytest.raises(UnsupportedModelError) as caught:
+        npuconv.convert(FIRES[0](), **options)
+    assert checked.summary.verdict == "refused"
+    assert checked.summary == caught.value.report.summary
+    assert checked.summary.headline == "1 error: auto-pad-with-pads x 1"

@@ -49,10 +49,10 @@ class Statistics:
         samples: how many were seen.
         count: values seen per channel.
         first: number of the first sample, for parts that are to be joined.
-        second_lows: float32 [C], the next to smallest of the minima of single runs, beyond all
-            values where there was one run; by default the minimum.
+        second_lows: float32 [C], the next to smallest of the minima of samples, beyond all
+            values where there was one sample; by default the minimum.
         second_highs: float32 [C], the next to largest of their maxima, below all values where
-            there was one run; by default the maximum.
+            there was one sample; by default the maximum.
         numbers: int64, the samples whose values are there; by default the first.
         widths: int64, how many of the P positions each of them has; by default all.
     """

@@ -26,7 +26,7 @@ from npuconv.model import store
 from npuconv.samples.damage import UNREADABLE
 from npuconv.samples.feeds import Feed
 
-FORMAT = 3
+FORMAT = 4
 _DIGITS = 32  # of a digest, in file names
 
 

@@ -64,15 +64,29 @@ def _without_batch(
     return (*dims[:1], *(_BATCH if dim in batches else dim for dim in dims[1:]))
 
 
+def check_types(model: Model) -> None:
+    """Refuse inputs and outputs of a type that no sample has.
+
+    Raises:
+        ModelError: there is one.
+    """
+    for tensor in model.graph.inputs:
+        _kind(model, tensor)
+    for tensor in model.graph.outputs:
+        if isinstance(tensor.dtype, int):
+            raise _without_numbers(model, "output", tensor, "it cannot be compared")
+
+
 def _kind(model: Model, tensor: Tensor) -> np.dtype[Any]:
     if isinstance(tensor.dtype, int):
-        kind = query.dtype_name(tensor)
-        raise ModelError(
-            f"{model.name}: input {tensor.name!r} is {kind}, which numpy has no type for, so no "
-            "samples can be given",
-            hint="export the model in float32",
-        )
+        raise _without_numbers(model, "input", tensor, "no samples can be given")
     return np.dtype(np.float32 if tensor.dtype is None else tensor.dtype)
+
+
+def _without_numbers(model: Model, place: str, tensor: Tensor, so: str) -> ModelError:
+    kind = query.dtype_name(tensor)
+    text = f"{place} {tensor.name!r} is {kind}, which numpy has no type for, so {so}"
+    return ModelError(f"{model.name}: {text}", hint="export the model in float32")
 
 
 def _open_axes(spec: InputSpec) -> list[int]:

@@ -32,8 +32,8 @@ class Layout:
 
     @property
     def counts(self) -> Integers:
-        """int64 [T], values per channel, all samples together."""
-        return self.samples * self.before * self.behind
+        """int64 [T], values per channel of a sample."""
+        return self.before * self.behind
 
     @property
     def size(self) -> int:
@@ -45,16 +45,17 @@ def make_layout(
     shapes: Sequence[Sequence[int]], axes: Sequence[int | None], samples: int
 ) -> Layout | None:
     """The layout of tensors of these shapes; None where one cannot be cut into samples."""
-    rows = [_three(list(shape), axis) for shape, axis in zip(shapes, axes, strict=True)]
+    rows = [_three(list(shape), axis, samples) for shape, axis in zip(shapes, axes, strict=True)]
     if any(stacked % samples for stacked, _, _ in rows):
         return None
     before, channels, behind = np.asarray(rows, np.int64).T
     return Layout(samples, before // samples, channels, behind)
 
 
-def _three(shape: list[int], axis: int | None) -> tuple[int, int, int]:
+def _three(shape: list[int], axis: int | None, samples: int) -> tuple[int, int, int]:
     if axis is None:  # one channel, and samples in front of it all the same
-        return math.prod(shape), 1, 1
+        whole = math.prod(shape)
+        return (samples, 1, whole // samples) if whole % samples == 0 else (whole, 1, 1)
     return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis:][1:])
 
 
@@ -66,10 +67,13 @@ BLIND = [1, 1, 1, -1, 0, 0, 2**62, 2**62]
 class Picks:
     """Which values of each tensor are taken: every n-th, before and behind the channels.
 
+    Of samples that are run together all values leave the model, and are picked afterwards:
+    so it does not show in what stays how many were run at once.
+
     Attributes:
         layout: of the tensors.
         number: of the first sample.
-        starts: int64 [T, 2].
+        starts: int64 [samples, T, 2].
         steps: int64 [T, 2], odd, so that they do not walk along one column of an image.
     """
 
@@ -84,23 +88,34 @@ class Picks:
         at = self.layout
         stacked = np.full_like(at.before, at.samples)
         form = np.stack([stacked, at.before, at.channels, at.behind], axis=1)
-        return np.concatenate([form, self.starts, self.steps], axis=1).ravel()
+        starts, steps = self.starts[0], self.steps
+        if at.samples > 1:
+            starts, steps = np.zeros_like(steps), np.ones_like(steps)
+        return np.concatenate([form, starts, steps], axis=1).ravel()
 
     def cut(self, values: Floats) -> Iterator[Kept]:
         """The values of each tensor."""
         at, begin = self.layout, 0
         extents = np.stack([at.before, at.behind], axis=1)
-        taken = (extents - self.starts + self.steps - 1) // self.steps
-        numbers = np.arange(self.number, self.number + at.samples)
-        for channels, (before, behind) in zip(at.channels.tolist(), taken.tolist(), strict=True):
-            width = before * behind
-            end = begin + at.samples * channels * width
-            block = values[begin:end].reshape(at.samples, before, channels, behind)
-            flat = block.transpose(2, 0, 1, 3).reshape(channels, at.samples, width)
-            spread = flat.take(spread_order(width), axis=2).reshape(channels, -1)
-            present = numbers if width else numbers[:0]
-            yield Kept(spread, present, np.repeat(width, present.size))
+        if at.samples == 1:
+            extents = (extents - self.starts[0] + self.steps - 1) // self.steps
+        for index, (before, behind) in enumerate(extents.tolist()):
+            form = (at.samples, before, int(at.channels[index]), behind)
+            end = begin + math.prod(form)
+            yield self._kept(index, values[begin:end].reshape(form))
             begin = end
+
+    def _kept(self, index: int, block: Floats) -> Kept:
+        """Those of one tensor, sample by sample."""
+        found = []
+        for sample, start in zip(block, self.starts[:, index].tolist(), strict=True):
+            (before, behind), (far, near) = start, self.steps[index].tolist()
+            some = sample[before::far, :, behind::near] if len(block) > 1 else sample
+            flat = some.transpose(1, 0, 2).reshape(block.shape[2], some.shape[0] * some.shape[2])
+            found.append(flat.take(spread_order(flat.shape[1]), axis=1))
+        widths = np.asarray([flat.shape[1] for flat in found], np.int64)
+        numbers = np.arange(self.number, self.number + len(block))
+        return Kept(np.concatenate(found, axis=1), numbers[widths > 0], widths[widths > 0])
 
 
 def pick(layout: Layout, number: int, samples: int) -> Picks:
@@ -108,7 +123,7 @@ def pick(layout: Layout, number: int, samples: int) -> Picks:
 
     Args:
         layout: of the tensors.
-        number: of the first sample, which decides where to start.
+        number: of the first sample; each sample's decides where to start.
         samples: how many there are, or at least are; each contributes alike.
     """
     wanted = np.asarray([quota(c, samples) for c in layout.channels.tolist()], np.int64)
@@ -116,5 +131,6 @@ def pick(layout: Layout, number: int, samples: int) -> Picks:
     behind = np.maximum(np.minimum(layout.behind, wanted // before), 1)
     extents = np.stack([layout.before, layout.behind], axis=1)
     steps = -(-extents // np.stack([before, behind], axis=1)) | 1
-    starts = (number * _GOLDEN % 1 * steps).astype(np.int64)
+    numbers = np.arange(number, number + layout.samples)[:, None, None]
+    starts = (numbers * _GOLDEN % 1 * steps).astype(np.int64)
     return Picks(layout, number, np.clip(starts, 0, np.maximum(extents - 1, 0)), steps)

@@ -103,9 +103,9 @@ def _summarize(
     first: int,
 ) -> dict[str, Statistics]:
     layouts = [glance.picks.layout for glance in glances]
-    samples = sum(layout.samples for layout in layouts)
-    counts = np.asarray([layout.counts for layout in layouts])
-    ends = np.cumsum(layouts[0].channels)
+    each = [layout.samples for layout in layouts]
+    counts = np.repeat([layout.counts for layout in layouts], each, axis=0)  # [samples, T]
+    samples, ends = len(counts), np.cumsum(layouts[0].channels)
     lows, highs, means = _together(glances, counts, layouts[0].channels)
     seconds = _seconds(glances, counts, layouts[0].channels)
     found = {}
@@ -126,11 +126,11 @@ def _summarize(
 def _seconds(
     glances: Sequence[Glance], counts: Integers, channels: Integers
 ) -> tuple[Floats, Floats]:
-    """Return the next to smallest minima and the next to largest maxima of the runs."""
+    """Return the next to smallest minima and the next to largest maxima of the samples."""
     seen = np.repeat(counts > 0, channels, axis=1)
-    lows = np.sort(np.where(seen, [glance.lows for glance in glances], 0), axis=0)
-    highs = np.sort(np.where(seen, [glance.highs for glance in glances], 0), axis=0)
-    if len(glances) == 1:
+    lows = np.sort(np.where(seen, _rows([g.lows for g in glances]), 0), axis=0)
+    highs = np.sort(np.where(seen, _rows([g.highs for g in glances]), 0), axis=0)
+    if len(counts) == 1:
         return np.full_like(lows[0], _LARGEST), np.full_like(highs[0], -_LARGEST)
     return lows[1], highs[-2]
 
@@ -138,18 +138,23 @@ def _seconds(
 def _together(
     glances: Sequence[Glance], counts: Integers, channels: Integers
 ) -> tuple[Floats, Floats, Doubles]:
-    """Extremes and means of all glances, all tensors one behind the other; 0 of no values."""
+    """Extremes and means of all samples, all tensors one behind the other; 0 of no values."""
     shares = np.repeat(counts / np.maximum(counts.sum(axis=0), 1), channels, axis=1)
     seen = np.repeat(counts > 0, channels, axis=1)
     never = ~seen.any(axis=0)
-    lows = np.where(never, 0, np.min([glance.lows for glance in glances], axis=0))
-    highs = np.where(never, 0, np.max([glance.highs for glance in glances], axis=0))
-    each = np.where(seen, [glance.means for glance in glances], 0)
+    lows = np.where(never, 0, np.min(_rows([g.lows for g in glances]), axis=0))
+    highs = np.where(never, 0, np.max(_rows([g.highs for g in glances]), axis=0))
+    each = np.where(seen, _rows([g.means for g in glances]), 0)
     with np.errstate(invalid="ignore"):  # sums of values near the end of float32 may be infinite
         means = np.sum(shares * each, axis=0)
     # Sums in float32 may leave the bounds by their last bit, or overflow.
     means = np.nan_to_num(means, nan=0.0, posinf=np.inf, neginf=-np.inf)
     return lows, highs, means.clip(lows, highs)
+
+
+def _rows(arrays: Sequence[Floats]) -> Floats:
+    """Put the samples of all runs one under the other."""
+    return np.concatenate(arrays, axis=0)
 
 
 def _squares(values: Floats, means: Doubles) -> Doubles:

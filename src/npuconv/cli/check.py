@@ -51,9 +51,10 @@ def check(
     """Say whether models can be converted, and why not; writes no model.
 
     MODEL is a file, or a directory that is searched for .onnx files. The findings are
-    those convert has. Exit code 0: nothing at or above --fail-on, but for what the
-    baseline accepts; 1: findings; 2: a file that cannot be read; the others are checked
-    all the same.
+    those convert has, but for what all samples show: a line before the verdict names
+    what of that was asked for. The samples are opened, and the first is run. Exit code 0:
+    nothing at or above --fail-on, but for what the baseline accepts; 1: findings; 2: a file
+    that cannot be read or run; the others are checked all the same.
     """
     from npuconv import files
     from npuconv.cli.destinations import read_by, refuse
@@ -95,22 +96,33 @@ def _check_all(
 ) -> dict[str, Report]:
     """The reports by path; ``failures`` gets each model that cannot be checked.
 
-    Of several also one that has not the input or node that a flag names: another may have.
+    Of several also one that has not the input or node that a flag names, or that the samples
+    do not fit: those of another may.
     """
-    from npuconv.errors import ModelError, UsageError
+    from npuconv.errors import CalibrationError, ModelError, UsageError
     from npuconv.pipeline.entry import check_with
     from npuconv.report.unreadable import Unreadable
 
-    expected = (ModelError, UsageError) if len(paths) > 1 else (ModelError,)
+    expected: tuple[type[Exception], ...] = (ModelError,)
+    if len(paths) > 1:
+        expected = (ModelError, UsageError, CalibrationError)
 
     found = {}
     for number, path in enumerate(paths, 1):
         try:
-            found[path] = check_with(path, options, timings=timings)
+            found[path] = check_with(path, options, options.calibration, timings=timings)
         except expected as error:
-            failures.append(Unreadable(path, str(error)))
+            failures.append(Unreadable(path, _naming(path, str(error))))
         bar("check", number, len(paths))
     return found
+
+
+def _naming(path: str, message: str) -> str:
+    """Return the message with the model in it: of several it says which."""
+    from npuconv.model.load import display_name
+
+    name = display_name(path)
+    return message if message.startswith((path, name)) else f"{name}: {message}"
 
 
 def expand(models: tuple[str, ...]) -> list[str]:

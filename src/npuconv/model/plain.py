@@ -59,12 +59,18 @@ def plain(node: Node, proto: onnx.NodeProto, source: int) -> list[onnx.NodeProto
         for attribute in proto.attribute:
             attribute.name = "pads" if attribute.name == "paddings" else attribute.name
     win = window(node)
-    if win is None or win.kernel is None or not _is_asked(win):
+    if win is None or not _agrees(win) or not _is_asked(win):
         return [proto]
     if win.op != "ConvTranspose":
         _without(proto, "pads")
         return [proto]
     return _wanted(win, proto) if win.output_shape else _explicit(win, proto)
+
+
+def _agrees(win: Window) -> bool:
+    """Return whether the attributes are as long as the kernel: a rule speaks of others."""
+    parts = (win.strides, win.dilations, win.output_padding)
+    return win.kernel is not None and all(len(part) == len(win.kernel) for part in parts)
 
 
 def _is_asked(win: Window) -> bool:

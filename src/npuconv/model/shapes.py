@@ -19,22 +19,24 @@ def fix_inputs(model: Model, shapes: dict[str, tuple[int, ...]]) -> None:
     """Give the model's inputs the shapes the user asked for.
 
     Args:
-        model: the model to change; shapes inferred so far are forgotten.
+        model: the model to change; shapes inferred so far are forgotten where it does.
         shapes: by input name.
 
     Raises:
         UsageError: no such input, wrong rank, or a contradiction to a fixed dimension.
     """
-    inputs = {t.name: t for t in model.graph.inputs}
+    inputs, changed = {t.name: t for t in model.graph.inputs}, False
     for name, dims in shapes.items():
         if name not in inputs:
             raise UsageError(
                 f"--input-shape {name}: the model has no such input",
                 hint="inputs: " + ", ".join(inputs),
             )
-        _check_fits(name, query.shape(inputs[name]), dims)
-        inputs[name].shape = list(dims)
-    if shapes:
+        held = query.shape(inputs[name])
+        _check_fits(name, held, dims)
+        if held != tuple(dims):  # else it stays the same graph, with all that it says of itself
+            inputs[name].shape, changed = list(dims), True
+    if changed:
         forget(model)
 
 

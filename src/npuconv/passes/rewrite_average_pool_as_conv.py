@@ -31,8 +31,9 @@ def rewrite_average_pool_as_conv(model: Model, ctx: PassContext) -> int:
     Needed are the number of channels, and for the global one the extents.
 
     Refuses pads that do not count (``count_include_pad=0``): the number that is divided
-    by differs at the border. Refuses an extent that ``ceil_mode`` rounds up, or may round
-    up: its last cell averages what hangs over the edge. ``--no-offload`` leaves all alone.
+    by differs at the border. Refuses a window that is larger than its input. Refuses an
+    extent that ``ceil_mode`` rounds up, or may round up: its last cell averages what hangs
+    over the edge. ``--no-offload`` leaves all alone.
     """
     return sum(_rewrite(model, ctx, node) for node in model.nodes("AveragePool", GLOBAL))
 
@@ -118,9 +119,18 @@ def _obstacle(node: Node, pool: Window) -> str:
     padded = any(pair != (0, 0) for pair in pool.pads)
     if padded and not query.attribute(node, "count_include_pad", 0):
         return "padded cells do not count, so it divides by another number at the border"
+    if any(_overhangs(pool, axis) for axis in range(len(pool.strides))):
+        return "its window is larger than its input, of which runtimes average what is there"
     if query.attribute(node, "ceil_mode", 0):
         return next(filter(None, (_rounding(pool, axis) for axis in range(len(pool.strides)))), "")
     return ""
+
+
+def _overhangs(pool: Window, axis: int) -> bool:
+    assert pool.kernel is not None
+    extent = pool.extent(axis)
+    reach = effective_kernel(pool.kernel[axis], pool.dilations[axis])
+    return extent is not None and extent + sum(pool.pads[axis]) < reach
 
 
 def _rounding(pool: Window, axis: int) -> str:

@@ -7,15 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from npuconv import limits
+from npuconv import emit, limits
 from npuconv.config import Options, make_options
 from npuconv.errors import InternalError, ModelError, UnsupportedModelError, UsageError
 from npuconv.executor import RuntimeRefusedError
 from npuconv.legalize.legal import Legalized, legalize
 from npuconv.legalize.selection import fails, is_blocking, waived
 from npuconv.model import save, store
-from npuconv.reporting.assemble import Outcome, assemble
-from npuconv.reporting.headline import Verdict
+from npuconv.reporting.assemble import NOTHING, Outcome, assemble
 from npuconv.rules import _engine
 from npuconv.rules._context import RuleContext
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     import onnx
 
     from npuconv.model.store import Store
-    from npuconv.report.schema import Assumed, Report
+    from npuconv.report.schema import Report
     from npuconv.samples import Source
 
 
@@ -54,6 +53,7 @@ def check(
     model: str | Path | onnx.ModelProto,
     target: str = "npu-int8",
     *,
+    calibration: Source = None,
     timings: bool = False,
     **options: Any,
 ) -> Report:
@@ -62,37 +62,78 @@ def check(
     Args:
         model: a path, or a ModelProto, which is not changed.
         target: name of a built-in target, or path of a target file.
+        calibration: as for ``convert``; the samples are opened, and the first is run.
         timings: whether the report says how long each stage took.
         **options: the keys of ``npuconv.config.Options``.
 
     Returns:
-        The same findings that ``convert`` would have.
+        The same findings that ``convert`` would have, but for those of its samples:
+        ``summary.not_judged`` says where these count.
 
     Raises:
         NpuconvError: a model, target or option that cannot be used.
     """
-    return check_with(model, make_options({"target": str(target), **options}), timings=timings)
+    chosen = make_options({"target": str(target), **options})
+    return check_with(model, chosen, calibration, timings=timings)
 
 
 def check_with(
-    model: str | Path | onnx.ModelProto, options: Options, *, timings: bool = False
+    model: str | Path | onnx.ModelProto,
+    options: Options,
+    calibration: Source = None,
+    *,
+    timings: bool = False,
+    runs: bool = True,
 ) -> Report:
-    """``check`` with options that have been validated."""
+    """``check`` with options that have been validated.
+
+    Args:
+        model: as for ``check``; so are the others.
+        options: of the run.
+        calibration: samples; None for builtin pictures or numbers.
+        timings: whether the report says how long each stage took.
+        runs: whether the model is run, and the samples opened; False: only its nodes are judged.
+    """
     _check_layout(options)
     with limits.applied(options.limits):
         work = legalize(model, options)
-    failed = fails(work.findings, work.options)
-    verdict: Verdict = "refused" if _stopped(work) else "convertible"
-    assumed = None if _stopped(work) or options.calibration else _assumed(work)
-    return assemble(work, verdict=verdict, failed=failed, outcome=Outcome(assumed), timings=timings)
+        stopped = _stopped(work)
+        outcome = _outlook(work, calibration) if runs and not stopped else NOTHING
+    return assemble(
+        work,
+        verdict="refused" if stopped else "convertible",
+        failed=fails(work.findings, work.options),
+        warnings=() if stopped else _unused(work, calibration),
+        outcome=outcome,
+        timings=timings,
+    )
 
 
-def _assumed(work: Legalized) -> Assumed | None:
-    """Return what a conversion without data would be calibrated on."""
-    from npuconv.pipeline import builtin
+def _outlook(work: Legalized, calibration: Source) -> Outcome:
+    """Fail as a conversion would; return what it would be calibrated on, and what is left open."""
+    from npuconv.pipeline import preflight, unjudged
 
+    proto = save.to_proto(work.model)
+    with work.timed("load in onnxruntime"):
+        preflight.load_float(work, proto)
+    if not emit.get(work.options.format).calibrates:
+        return NOTHING
+    preflight.check_options(work)
     with work.timed("calibration data"):
-        return builtin.plan(work, save.to_proto(work.model)).row if work.plan.device else None
+        opened = preflight.open_calibration(work, proto, calibration)
+    with work.timed("first sample"):
+        preflight.try_sample(work, proto, opened.samples)
+    row = opened.chosen.row if opened.chosen and work.plan.device else None
+    return Outcome(row, not_judged=unjudged.sentences(work.options))
+
+
+def _unused(work: Legalized, calibration: Source) -> tuple[str, ...]:
+    """Return what was asked for that the form of the output has no use for."""
+    from npuconv.pipeline import warned
+
+    form = emit.get(work.options.format)
+    given = calibration is not None
+    return () if form.calibrates else warned.unused(form.name, work.options, samples=given)
 
 
 def convert(

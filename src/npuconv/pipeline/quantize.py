@@ -10,20 +10,23 @@ from typing import TYPE_CHECKING
 import onnx
 
 from npuconv import emit, executor
-from npuconv.calibration.inputs import sample_inputs
 from npuconv.calibration.workers import one_thread_each
-from npuconv.errors import InternalError, ModelError, UsageError
+from npuconv.errors import InternalError, ModelError
 from npuconv.evaluate import matching
 from npuconv.evaluate.comparison import Comparison, Measured, summed_up
 from npuconv.evaluate.matching import Layer
-from npuconv.legalize import kept as keep_float
 from npuconv.legalize.described import describe
 from npuconv.model import save
 from npuconv.passes import Phase, _manager
-from npuconv.pipeline import builtin, warned
+from npuconv.pipeline import warned
 from npuconv.pipeline.calibrated import judge, judge_result
 from npuconv.pipeline.layers import layers_of, stored
-from npuconv.plan import Plan, make_plan
+from npuconv.pipeline.preflight import (
+    check_options,
+    device_graph,
+    load_float,
+    open_calibration,
+)
 from npuconv.quantize import sensitivity
 from npuconv.quantize.budget import spend_budget
 from npuconv.quantize.calibrate import Progress, calibrate
@@ -39,12 +42,11 @@ from npuconv.quantize.state import DeviceGraph, QuantState
 from npuconv.report import schema
 from npuconv.reporting.budget_rows import Crossing, budget_report, padding_report, renew_needs
 from npuconv.reporting.quantized import tensor_rows, weight_rows, with_shares
-from npuconv.samples import Samples, open_samples
+from npuconv.samples import Samples
 from npuconv.samples.feeds import spread
 
 if TYPE_CHECKING:
     from npuconv.legalize.legal import Legalized
-    from npuconv.model.core import Model
     from npuconv.quantize.calibrate import Calibration
     from npuconv.quantize.sensitivity import Sensitivity
     from npuconv.samples import Feed, Source
@@ -79,13 +81,14 @@ def quantize(work: Legalized, source: Source, progress: Progress) -> Quantized:
         InternalError: a bug in a pass, or a result that does not run.
     """
     form = emit.get(work.options.format)
+    float_proto = save.to_proto(work.model)
+    load_float(work, float_proto)
     if form.calibrates:
         with one_thread_each():
-            return _with_samples(work, form, source, progress)
-    before = save.to_proto(work.model)
+            return _with_samples(work, form, float_proto, source, progress)
     _run(work, form)
     proto = save.to_proto(work.model, _metadata(work))
-    _check_loads(proto, before, work.model.name)
+    _check_loads(proto)
     unscaled = schema.Quantization(
         format=form.name, method="none", samples=0, source="none", synthetic=False
     )
@@ -95,11 +98,16 @@ def quantize(work: Legalized, source: Source, progress: Progress) -> Quantized:
 
 
 def _with_samples(
-    work: Legalized, form: emit.Format, source: Source, progress: Progress
+    work: Legalized,
+    form: emit.Format,
+    float_proto: onnx.ModelProto,
+    source: Source,
+    progress: Progress,
 ) -> Quantized:
     """Quantize with activations: every step in its order, each from values to values."""
-    float_proto = save.to_proto(work.model)
-    samples, assumed, chosen = open_calibration(work, float_proto, source)
+    check_options(work)
+    opened = open_calibration(work, float_proto, source, work.options.cache)
+    samples, assumed, chosen = opened.samples, opened.assumed, opened.chosen
     if chosen is not None:
         progress(f"{ASSUMED}{chosen.sentence}", 0, len(samples))  # before anything else is said
     used, kept = _split(samples)
@@ -170,23 +178,12 @@ def _spend(
     if work.options.min_sqnr is None and not work.options.max_extra_macs:
         return Oversampled(graph, state), None
     with work.timed("budget"):
-        _check_target(work)
         used, evaluation = samples[0], _evaluation(*samples)
         spent = spend_budget(graph, state, seen.hessians, used, evaluation)
     made, budget = spent.oversampled, budget_report(work, spent)
     _settle(work, made.graph)
     renew_needs(work)
     return made, budget
-
-
-def device_graph(work: Legalized) -> DeviceGraph:
-    """Return the model as the steps of quantization take it."""
-
-    def plan(model: Model) -> Plan:
-        names = keep_float.names(model, work.kept)
-        return make_plan(model, work.target, work.blocked, kept=names)
-
-    return DeviceGraph(work.model, work.plan, work.target, work.options, work.ctx, plan)
 
 
 def _settle(work: Legalized, graph: DeviceGraph) -> bool:
@@ -196,15 +193,6 @@ def _settle(work: Legalized, graph: DeviceGraph) -> bool:
         work.plan = graph.plan
         describe(work)
     return changed
-
-
-def _check_target(work: Legalized) -> None:
-    if work.target.weights.granularity == "tensor":
-        raise UsageError(
-            f"target {work.target.name} has one scale for all weights of a layer: "
-            "running a layer several times is not supported there",
-            hint="leave out --min-sqnr and --max-extra-macs",
-        )
 
 
 def _evaluation(used: Samples, kept: Samples | None) -> list[Feed]:
@@ -230,32 +218,13 @@ def _hand_over(work: Legalized, state: QuantState) -> None:
     }
 
 
-def open_calibration(
-    work: Legalized, proto: onnx.ModelProto, source: Source
-) -> tuple[Samples, str, builtin.Plan | None]:
-    """Return the samples, what was assumed of their shape, and what is taken instead of data."""
-    specs, assumed = sample_inputs(work.model, proto, source)
-    options = work.options
-    if source is None:
-        chosen = builtin.plan(work, proto, specs)
-        return builtin.open_builtin(options, chosen, specs), assumed, chosen
-    samples = open_samples(
-        source,
-        specs,
-        options.preprocess,
-        limit=options.max_samples,
-        seed=options.seed,
-        cache=options.cache,
-    )
-    return samples, assumed, None
-
-
 def _split(samples: Samples) -> tuple[Samples, Samples | None]:
     """Keep a few samples from calibration, to measure on; none if there are too few."""
     spare = len(samples) - HELD_OUT_LEAST
+    if spare < 0:
+        return samples, None
     count = max(len(samples) // HELD_OUT_SHARE, min(spare, HELD_OUT_LEAST))
-    count = min(count, HELD_OUT_MAX)
-    return samples.split(count) if count else (samples, None)
+    return samples.split(min(count, HELD_OUT_MAX))
 
 
 def _run(work: Legalized, form: emit.Format) -> None:
@@ -286,24 +255,20 @@ def _compare(
     return found, both.layer_rows(found)
 
 
-def _check_loads(proto: onnx.ModelProto, before: onnx.ModelProto, name: str) -> None:
+def _check_loads(proto: onnx.ModelProto) -> None:
     """What is written must load; a form with calibration is run anyway."""
     try:
         executor.Session(proto)
     except executor.RuntimeRefusedError as error:
-        _blame_source(before, name)
         raise InternalError(f"the result does not load: {error}", where="emit") from None
 
 
-def _blame_source(before: onnx.ModelProto, name: str, feed: Feed | None = None) -> None:
-    """Nothing, if the float model loads and runs."""
+def _blame_source(before: onnx.ModelProto, name: str, feed: Feed) -> None:
+    """Nothing, if the float model runs."""
     try:
-        session = executor.Session(before)
-        if feed is not None:
-            session.run(feed)
+        executor.Session(before).run(feed)
     except executor.RuntimeRefusedError as error:
-        verb = "run" if feed is not None else "load"
-        raise ModelError(f"{name}: onnxruntime does not {verb} it: {error}") from None
+        raise ModelError(f"{name}: onnxruntime does not run it: {error}") from None
 
 
 def _metadata(work: Legalized) -> dict[str, str]:

@@ -50,7 +50,9 @@ class Strand:
 def is_depthwise(conv: Node) -> bool:
     """Whether every channel of a convolution's result is made of one of its own."""
     weight = query.constant_input(conv, 1)
-    return weight is not None and 1 < len(weight) == int(query.attribute(conv, "group", 1))
+    if weight is None or weight.shape[1] != 1:  # else as many groups as results may mix channels
+        return False
+    return 1 < len(weight) == int(query.attribute(conv, "group", 1))
 
 
 def parameters(conv: Node) -> tuple[Doubles, Doubles]:

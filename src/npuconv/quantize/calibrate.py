@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from npuconv import executor
 from npuconv.calibration import blocks
+from npuconv.calibration.collect import collect
 from npuconv.errors import CalibrationError
 from npuconv.model import query
 from npuconv.quantize import hessian as hessians_of
@@ -85,8 +87,36 @@ def _statistics(
     try:
         return blocks.collect(proto, watched(graph), samples, progress=step, cache=cache)
     except CalibrationError as error:
-        hint = _MADE_UP if samples.builtin else error.hint
-        raise CalibrationError(f"{graph.model.name}: {error.message}", hint=hint) from None
+        raise _named(graph, samples, error) from None
+
+
+def _named(graph: DeviceGraph, samples: Samples, error: CalibrationError) -> CalibrationError:
+    hint = _MADE_UP if samples.builtin else error.hint
+    return CalibrationError(f"{graph.model.name}: {error.message}", hint=hint)
+
+
+def try_sample(graph: DeviceGraph, proto: onnx.ModelProto, samples: Samples) -> None:
+    """Run the first sample, and fail as calibration would.
+
+    Args:
+        graph: a legal float model.
+        proto: the same.
+        samples: only the first is loaded.
+
+    Raises:
+        CalibrationError: the model does not run on it, or makes values that are not finite.
+    """
+    tensors, first = watched(graph), samples[:1]
+    try:
+        if tensors:
+            collect(proto, tensors, first)
+        else:
+            executor.Session(proto).run(first[0])
+    except executor.RuntimeRefusedError as refused:
+        error = CalibrationError(f"the float model does not run on the samples: {refused}")
+        raise _named(graph, samples, error) from None
+    except CalibrationError as error:
+        raise _named(graph, samples, error) from None
 
 
 def watched(graph: DeviceGraph) -> Mapping[str, int | None]:

@@ -138,7 +138,8 @@ def windows_of(conv: Node) -> Windows | None:
         return None
     ones = [1] * len(kernel)
     group = int(query.attribute(conv, "group", 1))
-    shape = query.static_shape(conv.outputs[0])
+    extents = (query.shape(conv.outputs[0]) or (None,) * len(weight.shape))[2:]
+    known = tuple(n for n in extents if isinstance(n, int))
     return Windows(
         name=conv.name,
         tensor=conv.inputs[0].name,
@@ -148,7 +149,7 @@ def windows_of(conv: Node) -> Windows | None:
         strides=tuple(query.attribute(conv, "strides", None) or ones),
         dilations=tuple(query.attribute(conv, "dilations", None) or ones),
         pads=tuple(query.attribute(conv, "pads", None) or [0, 0] * len(kernel)),
-        output=None if shape is None else shape[2:],
+        output=known if len(known) == len(kernel) else None,  # the batch may be open
     )
 
 

@@ -22,12 +22,13 @@ _ENTRIES = 10
 
 
 def render(report: Report) -> str:
-    """One report: the verdict, what a reader must know, then the rules."""
+    """One report: what is not judged, the verdict, what a reader must know, then the rules."""
     summary, path = report.summary, report.model.path
     accepted = f"; {count(summary.accepted, 'finding')} accepted" if summary.accepted else ""
     verdict = f"{path} on {report.target.name}: {summary.headline}{accepted}"
     level = "error" if summary.exit_code else "notice"
-    lines = [_annotation(level, path, LABELS[summary.verdict], [verdict])]
+    lines = [_annotation("warning", path, "not judged", [one]) for one in summary.not_judged]
+    lines += [_annotation(level, path, LABELS[summary.verdict], [verdict])]
     lines += [_annotation("warning", path, "npuconv", [one]) for one in summary.warnings]
     lines += [_rule(group, path) for group in standing(report)]
     return "\n".join(lines) + "\n"

@@ -69,7 +69,8 @@ def _verdict(report: Report) -> ET.Element:
     headline = _safe(f"{LABELS[summary.verdict]}: {summary.headline}")
     if summary.exit_code:
         ET.SubElement(case, "failure", message=headline, type="verdict").text = headline
-    lines = [headline, *(_safe(f"warning: {warning}") for warning in summary.warnings)]
+    lines = [_safe(f"not judged: {one}") for one in summary.not_judged]
+    lines += [headline, *(_safe(f"warning: {warning}") for warning in summary.warnings)]
     ET.SubElement(case, "system-out").text = "\n".join(lines)
     return case
 

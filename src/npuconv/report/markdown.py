@@ -76,6 +76,7 @@ def _verdict(report: Report) -> list[str]:
     title = f"{icon} {LABELS[summary.verdict]}: {code(report.model.path)}"
     return [
         f"## {title} on {code(report.target.name)}",
+        *(f"> ⚠️ not judged: {text(one)}" for one in summary.not_judged),
         f"**{text(summary.headline)}**",
         *(f"> ⚠️ {text(warning)}" for warning in summary.warnings),
     ]

@@ -31,25 +31,27 @@ def render(report: Report) -> str:
 def render_many(reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()) -> str:
     """One log of one run, whatever the number of models: code scanning takes twenty at most.
 
-    What is no model is told of as a fault of the run: it is nothing that rules say.
+    What is no model, and what is not judged, is told of the run: it is nothing that rules say.
     """
     runs = [_run(reports)] if reports else []
-    if unreadable:
+    told = [_notification("error", path, message) for path, message in unreadable]
+    for report in reports:
+        path = report.model.path
+        told += [_notification("warning", path, f"not judged: {one}")
+                 for one in report.summary.not_judged]  # fmt: skip
+    if told:
         runs = runs or [{"tool": {"driver": {"name": "npuconv"}}, "results": []}]
-        runs[0]["invocations"] = [_invocation(unreadable)]
+        done = {"executionSuccessful": not unreadable, "toolExecutionNotifications": told}
+        runs[0]["invocations"] = [done]
     return dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": runs})
 
 
-def _invocation(unreadable: Sequence[Unreadable]) -> _Json:
-    told = [
-        {
-            "level": "error",
-            "message": {"text": _escaped(f"{path}: {message}")},
-            "locations": [{"physicalLocation": {"artifactLocation": {"uri": _uri(path)}}}],
-        }
-        for path, message in unreadable
-    ]
-    return {"executionSuccessful": False, "toolExecutionNotifications": told}
+def _notification(level: str, path: str, message: str) -> _Json:
+    return {
+        "level": level,
+        "message": {"text": _escaped(f"{path}: {message}")},
+        "locations": [{"physicalLocation": {"artifactLocation": {"uri": _uri(path)}}}],
+    }
 
 
 def _run(reports: Sequence[Report]) -> _Json:

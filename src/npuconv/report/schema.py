@@ -117,6 +117,9 @@ class Summary(Part):
     verdict: Literal["convertible", "converted", "refused"]
     headline: str = Field(description="one sentence for people")
     warnings: tuple[str, ...] = Field((), description="what a reader must know before trusting it")
+    not_judged: tuple[str, ...] = Field(
+        (), description="of a check: what was asked for that only a conversion can tell"
+    )
     exit_code: int
     by_severity: dict[Severity, int]
     by_status: dict[Status, int]

@@ -77,7 +77,7 @@ def render_many(
 
 
 def verdict(report: Report, view: View) -> Block:
-    """The first line, and what a reader must know before trusting it."""
+    """The verdict; before it what it is not about, and what a reader must know after it."""
     label = f"{LABELS[report.summary.verdict]}  "
     target = view.safe(report.target.name)
     path = elide(view.safe(report.model.path), max(view.width - cells(label + target) - 5, 20))
@@ -88,15 +88,16 @@ def verdict(report: Report, view: View) -> Block:
         rest=" " * len(label),
     )
     style = "yellow" if report.is_doubtful else _VERDICT_STYLE[report.summary.verdict]
-    return [view.paint(line, "bold", style) for line in lines] + _warnings(report, view)
+    shown = [view.paint(line, "bold", style) for line in lines]
+    before = _told(report.summary.not_judged, "not judged: ", view)
+    return before + shown + _told(report.summary.warnings, "warning: ", view)
 
 
-def _warnings(report: Report, view: View) -> Block:
+def _told(sentences: Sequence[str], label: str, view: View) -> Block:
     lines: Block = []
-    for warning in report.summary.warnings:
-        label, style = "warning: ", LABEL_STYLE["warning"]
-        block = hang(view.safe(warning), view.width, first=label, rest=" " * len(label))
-        lines += [view.accent(line, label.strip(), style) for line in block]
+    for sentence in sentences:
+        block = hang(view.safe(sentence), view.width, first=label, rest=" " * len(label))
+        lines += [view.accent(line, label.strip(), LABEL_STYLE["warning"]) for line in block]
     return lines
 
 

@@ -21,17 +21,19 @@ _PLACES: tuple[schema.Placement, ...] = ("device", "host", "undocumented")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a conversion has come to; of a check, only the first.
+    """What a conversion has come to; of a check, only the first and the last.
 
     Attributes:
         calibration: what is taken where no data is given.
         quantization: how the model was quantized.
         accuracy: how far it is from the float model.
+        not_judged: what only a conversion can tell.
     """
 
     calibration: schema.Assumed | None = None
     quantization: schema.Quantization | None = None
     accuracy: schema.Accuracy | None = None
+    not_judged: tuple[str, ...] = ()
 
 
 NOTHING = Outcome()
@@ -63,7 +65,7 @@ def assemble(
         target=schema.TargetInfo(
             name=work.target.name, version=work.target.version, sha256=work.target.sha256
         ),
-        summary=_summary(work, verdict, failed, warnings),
+        summary=_summary(work, verdict, failed, warnings, outcome.not_judged),
         findings=tuple(_finding(f) for f in work.findings),
         rules=_rules(work),
         plan=work.planned,
@@ -104,6 +106,7 @@ def _summary(
     verdict: Verdict,
     failed: bool,
     warnings: tuple[str, ...],
+    not_judged: tuple[str, ...],
 ) -> schema.Summary:
     left = [f for f in work.findings if f.status != Status.REWRITTEN]
     severities = Counter(f.severity for f in left)
@@ -112,6 +115,7 @@ def _summary(
         verdict=verdict,
         headline=headline(work, verdict, left, warnings),
         warnings=warnings,
+        not_judged=not_judged,
         exit_code=int(failed),
         by_severity={s: severities.get(s, 0) for s in Severity},
         by_status={s: statuses.get(s, 0) for s in Status},

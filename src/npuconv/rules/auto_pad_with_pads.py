@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 @rule(
     "SHP004",
     ops=SLIDING,
+    malformed=True,
     alike=True,
     message="auto_pad is {auto_pad} and pads is {pads}; ONNX forbids both",
     example=Example(
@@ -40,7 +41,7 @@ def auto_pad_with_pads(node: Node, ctx: RuleContext) -> Iterator[Violation]:
 
     Why it matters:
         ONNX forbids it and runtimes refuse it. Which of the two the exporter meant cannot
-        be known, and a guess would be a silently wrong model.
+        be known, and a guess would be a silently wrong model. So no option ignores it.
 
     How to fix:
         Remove one of the two attributes in the exporter.
