@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from npuconv import executor
 from npuconv.config import Options
-from npuconv.diagnostics import Finding, Severity, Status
+from npuconv.diagnostics import Finding, Severity, Status, sort_key
 from npuconv.errors import ModelError
 from npuconv.legalize import kept, planned, selection
 from npuconv.legalize.described import describe, tensor_spec
@@ -85,7 +85,7 @@ def legalize(source: str | Path | onnx.ModelProto, options: Options) -> Legalize
     """
     work, contradiction = _open(source, options)
     rules = _rules(work)
-    before = _engine.lint(rules)
+    before = sorted(_engine.lint(rules) + _engine.lint(rules, at="source"), key=sort_key)
     work.before = planned.look(work.model)
     if contradiction and not any(f.severity == Severity.ERROR for f in before):
         _refuse_unless_it_runs(work.model, contradiction)
