@@ -23,6 +23,7 @@ from npuconv.plan import Plan, make_plan
 from npuconv.rules import _engine
 from npuconv.rules._context import RuleContext, Sheet
 from npuconv.rules._unknown import Need, needs
+from npuconv.rules.opset_too_old import opset_too_old
 from npuconv.target import Target
 
 if TYPE_CHECKING:
@@ -92,6 +93,8 @@ def legalize(source: str | Path | onnx.ModelProto, options: Options) -> Legalize
     tracker = Tracker(before)
     # Nothing can be said of what a rewrite does to a node that means nothing.
     if _engine.is_malformed(before):
+        # Nothing was raised, so that the opset is an old one is no fault of the model.
+        before = [f for f in before if f.code != opset_too_old.code]
         work.before.settle(work.model, work.target, before)
         _conclude(work, tracker, before, rules)
         return work
