@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from npuconv.model.types import Node, Tensor
     from npuconv.rules._context import RuleContext
 
+EXTENTS = ("in_n", "in_h", "in_w", "out_n", "out_h", "out_w")  # that a model may leave open
+
 
 def missing_axis(node: Node, ctx: RuleContext) -> int | None:
     """The first spatial axis whose extent ``auto_pad`` needs and that is not known."""
