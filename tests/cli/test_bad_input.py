@@ -492,7 +492,7 @@ def divides_by_zero():
 STRANGE = {
     "float16": (float16, 0, (0, 0, 0, 0)),
     "float64": (float64, 0, (0, 0, 0, 0)),
-    "bfloat16": (bfloat16, 1, (1, 1, 1, 1)),
+    "bfloat16": (bfloat16, 0, (0, 0, 0, 0)),
     "bfloat16-weights": (bfloat16_weights, 0, (0, 0, 0, 0)),
     "float8-weights": (lambda: bfloat16_weights(TensorProto.FLOAT8E4M3FN, 19), 0, (0, 0, 0, 0)),
     "nan-weight": (lambda: odd_weight(np.nan), 1, (1, 1, 1, 1)),
