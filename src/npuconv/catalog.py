@@ -17,6 +17,7 @@ from npuconv.rules import RULES, SECTIONS, Rule, find
 
 _SHORTEST = 20  # characters of a summary, on however narrow a screen
 _CHECKED = {
+    "source": "on the model as it comes",
     "float": "on the float graph, before and after rewriting",
     "calibrated": "on the float graph with what calibration has shown, by convert alone",
     "lowered": "on the written int8 graph",

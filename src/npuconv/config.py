@@ -66,7 +66,11 @@ class Options(Strict):
     method: Method = Field("auto", description="how activation ranges are chosen")
     format: Format = Field("qoperator", description="form of the written model")
     io: Literal["float", "int8"] = Field("float", description="type of the model's own tensors")
-    layout: Literal["nchw", "nhwc"] = Field("nchw", description="layout of the device nodes")
+    layout: Literal["nchw", "nhwc"] = Field(
+        "nchw",
+        description="layout of the device nodes; nhwc writes QLinearConv and NhwcMaxPool of "
+        "com.microsoft",
+    )
     offload: bool = Field(
         True, description="turn what is a convolution in disguise into one the device takes"
     )

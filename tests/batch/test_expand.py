@@ -35,7 +35,8 @@ def several(folder):
         ("b/**/n.onnx", [("b/c/n.onnx", "c")]),
         ("x[1].onnx", [("x[1].onnx", "")]),
         ("a/m.npu.onnx", [("a/m.npu.onnx", "")]),
-        ("b", []),
+        ("b", [("b/c/n.onnx", "c"), ("b/m.onnx", "")]),
+        ("a/", [("a/m.onnx", "")]),
         ("nothing*.onnx", []),
     ],
 )  # fmt: skip

@@ -30,7 +30,6 @@ GOOD = "{model: models/good.onnx"
         (f"{HEAD}  - {GOOD}, max_samples: 0}}\n", "3:31", "must be at least 1, not 0"),
         (f"{HEAD}  - model: models/none.onnx\n", "3:12", "'models/none.onnx' matches no file"),
         (f"{HEAD}  - model: [models/*.onnx, m*.onnx]\n", "3:28", "'m*.onnx' matches no file"),
-        (f"{HEAD}  - model: models\n", "3:12", "'models' matches no file"),
         (f"{HEAD}  - {GOOD}, exclude: models/*}}\n", "3:40", "excludes every model"),
         (f"{HEAD}  - {GOOD}, exclude: gone.onnx}}\n", "3:40", "'gone.onnx' matches no file"),
         (f"{HEAD}  - {GOOD}}}\n  - {GOOD}}}\n", "4:5", "the other is on line 3"),

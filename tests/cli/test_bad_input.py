@@ -492,9 +492,9 @@ def divides_by_zero():
 STRANGE = {
     "float16": (float16, (0, 0, 0, 0)),
     "float64": (float64, (0, 0, 0, 0)),
-    "bfloat16": (bfloat16, (1, 1, 1, 1)),
-    "bfloat16-weights": (bfloat16_weights, (1, 1, 1, 1)),
-    "float8-weights": (lambda: bfloat16_weights(TensorProto.FLOAT8E4M3FN, 19), (1, 1, 1, 1)),
+    "bfloat16": (bfloat16, (0, 0, 0, 0)),
+    "bfloat16-weights": (bfloat16_weights, (0, 0, 0, 0)),
+    "float8-weights": (lambda: bfloat16_weights(TensorProto.FLOAT8E4M3FN, 19), (0, 0, 0, 0)),
     "nan-weight": (lambda: odd_weight(np.nan), (1, 1, 1, 1)),
     "infinite-weight": (lambda: odd_weight(np.inf), (1, 1, 1, 1)),
     "huge-weight": (lambda: odd_weight(3e38), (0, 0, 0, 0)),

@@ -74,3 +74,39 @@ def test_an_opset_of_its_own(opset):
     made = inlined(called(1, opset))
     assert len(made.functions) == (opset != 17)
     assert made.graph.output[0].type.tensor_type.elem_type == TensorProto.FLOAT
+
+
+def referring(given: dict[str, list[int]], defaults: dict[str, list[int]]) -> onnx.ModelProto:
+    """A call of a function whose convolution takes its lists from the call."""
+    inner = helper.make_node("Conv", ["x", "w"], ["y"], name="inner")
+    for name in ("strides", "pads"):
+        kind = onnx.AttributeProto.INTS
+        inner.attribute.add(name=name, ref_attr_name=name, type=kind)
+    block = helper.make_function(
+        "own", "Block", ["x", "w"], ["y"], [inner], OPSET[:1],
+        [name for name in ("strides", "pads") if name not in defaults],
+        [helper.make_attribute(name, value) for name, value in defaults.items()],
+    )  # fmt: skip
+    net = Net(x=(1, 3, 8, 8))
+    model = net.op("Block", "x", net.random(4, 3, 3, 3), domain="own", **given).model()
+    model.functions.append(block)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("given", "defaults"),
+    [
+        ({"strides": [2, 1], "pads": [1, 1, 1, 1]}, {}),
+        ({"pads": [0, 1, 0, 1]}, {}),
+        ({"pads": [1, 1, 1, 1]}, {"strides": [2, 1]}),
+        ({"strides": [1, 2], "pads": [1, 1, 1, 1]}, {"strides": [2, 1]}),
+    ],
+)
+def test_attributes_of_the_call(given, defaults):
+    """A list that the call gives, leaves out, or leaves to the function's default."""
+    model, sample = referring(given, defaults), images(1, 3, 8, 8)
+    result = npuconv.convert(model, format="float")
+    assert [node.op_type for node in result.model.graph.node] == ["Conv"]
+    pair = [ort.InferenceSession(m.SerializeToString()) for m in (model, result.model)]
+    exact, found = (each.run(None, {"x": sample})[0] for each in pair)
+    np.testing.assert_array_equal(found, exact)

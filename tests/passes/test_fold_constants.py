@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
+from onnx.numpy_helper import to_array
 
 from asserts import context, read, run_pass, same_numbers
 from builders import Net
@@ -185,3 +186,20 @@ def test_an_output_made_of_constants_stays():
     model = read(proto)
     assert run_pass(NAME, model) == 0
     same_numbers(proto, model)
+
+
+@pytest.mark.parametrize("kind", ["INT4", "UINT4", "INT2", "FLOAT8E4M3FN", "INT16"])
+def test_weights_of_few_bits(kind):
+    """What onnxruntime cannot be fed it can be given in the model, scales by block too."""
+    net = Net(x=(1, 4, 8, 8), opset=25, ir_version=13)
+    numbers = np.arange(144) % 2
+    net.initializers.append(
+        helper.make_tensor("q", getattr(TensorProto, kind), (4, 4, 3, 3), numbers)
+    )
+    scale = net.random(4, 2, 3, 3, low=0.1)
+    net.op("DequantizeLinear", "q", scale, axis=1, block_size=2).op("Conv", "x", "t0")
+    model = read(net.model())
+    assert run_pass(NAME, model) == 1
+    (conv,) = model.nodes()
+    wanted = numbers.reshape(4, 4, 3, 3) * np.repeat(to_array(net.initializers[1]), 2, axis=1)
+    np.testing.assert_array_equal(conv.inputs[1].values, wanted.astype(np.float32))

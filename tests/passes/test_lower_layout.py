@@ -8,6 +8,7 @@ import pytest
 
 from asserts import run, run_pass
 from builders import Net
+from npuconv.config import Options
 from npuconv.model import query, save
 from npuconv.model.nhwc import holds_channels_last
 from plans import converted
@@ -180,3 +181,12 @@ def test_a_shared_input_is_turned_once():
     model, _, _ = converted(joined().model(), *LOWER, NAME, layout="nhwc")
     first, second, _ = model.nodes("QLinearConv", domain="com.microsoft")
     assert first.inputs[0] is second.inputs[0]
+
+
+def test_the_option_names_what_it_writes():
+    """Every operator of another domain, so that a compiler's owner knows what to expect."""
+    model, _, _ = converted(FIRES[1](), *LOWER, NAME, layout="nhwc")
+    written = {node.op for node in model.nodes() if node.domain == "com.microsoft"}
+    assert written == {"QLinearConv", "NhwcMaxPool"}
+    said = Options.model_fields["layout"].description or ""
+    assert all(op in said for op in (*written, "com.microsoft"))

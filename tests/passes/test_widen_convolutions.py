@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
+import npuconv
 from asserts import context, read, run_pass, same_numbers
-from builders import Net
+from builders import Net, images
+from npuconv.executor import Session
 from npuconv.model import query
 
 NAME = "widen-convolutions"
@@ -106,3 +109,61 @@ def test_a_shared_weight():
     model = read(proto)
     assert run_pass(NAME, model) == 2
     same_numbers(proto, model, rtol=RTOL)
+
+
+def halved(net: Net, kind: int) -> onnx.ModelProto:
+    """The model with every float tensor in another precision."""
+    model = net.model()
+    for tensor in model.graph.initializer:
+        if tensor.data_type == TensorProto.FLOAT:
+            numbers = numpy_helper.to_array(tensor)
+            tensor.CopyFrom(helper.make_tensor(tensor.name, kind, numbers.shape, numbers.ravel()))
+    for info in (*model.graph.input, *model.graph.output):
+        info.type.tensor_type.elem_type = kind
+    return model
+
+
+def block() -> Net:
+    """Two convolutions, and between them what fuses with the first."""
+    net = Net(x=(1, 3, 8, 8), opset=22, ir_version=10)
+    return net.conv("x").batchnorm(4).op("Relu").conv("", (4, 4, 3, 3), auto_pad="SAME_UPPER")
+
+
+@pytest.mark.parametrize("kind", [TensorProto.FLOAT16, TensorProto.BFLOAT16])
+def test_what_fuses_with_a_convolution_is_widened_with_it(kind):
+    """BatchNormalization is folded and Relu fused: no Cast stands between."""
+    found = npuconv.convert(halved(block(), kind), format="float").model
+    ops = [node.op_type for node in found.graph.node if node.op_type != "Cast"]
+    assert ops == ["Conv", "Relu", "Conv"]
+    half, sample = kind == TensorProto.FLOAT16, images(1, 3, 8, 8)
+    (exact,) = Session(block().model()).run({"x": sample}).values()
+    (near,) = Session(found).run({"x": sample.astype(np.float16) if half else sample}).values()
+    gap = near.astype(np.float32) - exact
+    assert np.abs(gap).max() <= 2e-2 * np.abs(exact).max()
+
+
+def test_bfloat16_is_float32_on_the_outside():
+    """Numpy has no such type, so nobody could give samples or see results."""
+    proto, samples = halved(block(), TensorProto.BFLOAT16), {"x": images(4, 3, 8, 8)}
+    result = npuconv.convert(proto, calibration=samples)
+    graph = result.model.graph
+    kinds = {info.type.tensor_type.elem_type for info in (*graph.input, *graph.output)}
+    assert kinds == {TensorProto.FLOAT}
+    ops = [node.op_type for node in graph.node]
+    assert (ops.count("QLinearConv"), ops.count("Cast")) == (2, 0)
+    assert result.report.accuracy.sqnr_db > 20
+    assert npuconv.check(proto).summary.verdict == "convertible"
+
+
+def test_a_half_that_others_read_stays():
+    """Of what is not widened the type is what it was: an If reads it in its branch."""
+    branch = Net(prefix="b_").op("Neg", "t0")
+    other = Net(prefix="o_").op("Abs", "t0")
+    net = cast(Net(x=(1, 3, 8, 8)), TensorProto.FLOAT16)
+    source = net.last
+    net.op("Conv", source, net.constant(np.ones((4, 3, 3, 3), np.float16)), to="t0")
+    cast(net, TensorProto.FLOAT).branch(branch, other)
+    model = read(net.model())
+    assert run_pass(NAME, model) == 1
+    (tensor,) = (t for n in model.nodes("Cast") for t in n.outputs if t.name == "t0")
+    assert query.dtype_name(tensor) == "float16"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+import npuconv
 from asserts import finding, findings
-from builders import Net
+from builders import Net, images
+from npuconv.executor import RuntimeRefusedError, Session
 from target_files import chip
 
 CODE = "SHP005"
@@ -62,6 +64,23 @@ POOLS = {
     ),
     "the input has rank 4 but kernel_shape has 1 values": lambda: pool(kernel_shape=[2]),
 }
+_CELLS = "stride * (input - 1) + output_padding + (kernel - 1) * dilation + 1 by ONNX"
+TRANSPOSED = {
+    "output_shape has 1 values, but 2 spatial axes need 2; ONNX leaves out batch and channels": (
+        {"output_shape": [9]}
+    ),
+    "output_shape has 4 values, but 2 spatial axes need 2; ONNX leaves out batch and channels": (
+        {"output_shape": [1, 4, 9, 9]}
+    ),
+    "output_shape is [-9, 9]; no value may be that small": {"output_shape": [-9, 9]},
+    "output_shape is [9, 0]; no value may be that small": {"output_shape": [9, 0]},
+    f"pads crop 10 of the 10 cells of spatial axis 0, {_CELLS}: nothing is left": (
+        {"pads": [5, 0, 5, 0]}
+    ),
+    f"pads crop 19 of the 18 cells of spatial axis 1, {_CELLS}: nothing is left": (
+        {"pads": [0, 9, 0, 10], "strides": [2, 2], "output_padding": [1, 1]}
+    ),
+}
 FIRES = [*PROBLEMS.values(), *POOLS.values()]
 SILENT = [
     conv,
@@ -73,6 +92,10 @@ SILENT = [
     lambda: Net(x=X).op("Relu").model(),
     lambda: pool(kernel_shape=[2, 2], strides=[2, 2]),
     lambda: biased(9, "ConvTranspose", group=3),
+    lambda: up((3, 4, 3, 3), output_padding=[1, 1], dilations=[2, 2]),
+    lambda: up((3, 4, 3, 3), pads=[5, 5, 4, 4]),
+    lambda: up((3, 4, 3, 3), output_shape=[12, 12]),
+    lambda: up((3, 4, 3, 3), x=("N", 3, "H", "W"), pads=[9, 9, 9, 9]),
 ]
 
 
@@ -82,6 +105,19 @@ def test_each_problem_names_both_sides(problem):
     found = finding(PROBLEMS[problem](), CODE)
     assert (found.message, found.node) == (problem, "conv")
     assert found.source in ("ONNX Conv-11", "ONNX ConvTranspose-11")
+
+
+@pytest.mark.parametrize("problem", TRANSPOSED)
+def test_transposed_convolutions_as_onnx_writes_them(problem):
+    """The rule of the text is named, a runtime refuses it too, and convert as check does."""
+    model = up((3, 4, 3, 3), **TRANSPOSED[problem])
+    found = finding(model, CODE)
+    assert (found.message, found.source) == (problem, "ONNX ConvTranspose-11")
+    with pytest.raises(RuntimeRefusedError):
+        Session(model).run({"x": images(1, *X[1:])})
+    with pytest.raises(npuconv.UnsupportedModelError) as refused:
+        npuconv.convert(model, format="float")
+    assert found.message in {f.message for f in refused.value.report.findings}
 
 
 @pytest.mark.parametrize("problem", POOLS)

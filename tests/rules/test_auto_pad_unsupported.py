@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import npuconv
 from asserts import finding
 from builders import Net
 from target_files import chip
@@ -43,3 +44,13 @@ def test_it_names_the_attribute(value):
 def test_the_advice_names_the_flag():
     """What is not rewritten lacks an extent."""
     assert "--input-shape" in finding(FIRES[0](), CODE).fix
+
+
+def test_it_does_not_say_that_pads_are_written_where_they_are_not():
+    """Both pads and auto_pad: it remains, and the advice says what keeps it."""
+    pads = [1, 1, 1, 1]
+    proto = Net(x=X).conv("x", name="conv", auto_pad="SAME_UPPER", pads=pads).model()
+    (found,) = (f for f in npuconv.check(proto).findings if f.code == CODE)
+    assert found.status == "remaining"
+    assert "are written" not in found.fix
+    assert "another error keeps them from being written" in found.fix

@@ -39,3 +39,11 @@ def test_an_empty_name_is_no_bias():
     net = Net(x=X)
     proto = net.op("Conv", "x", net.random(4, 3, 3, 3), "").model()
     assert finding(proto, CODE, WITH).value == "bias=false"
+
+
+def test_the_advice_fits_what_the_device_wants():
+    """To train without a bias is no help where one is needed."""
+    unwanted, missing = (finding(build(), CODE, target).fix for build, target in FIRES)
+    assert "train without bias" in unwanted
+    assert "train without" not in missing
+    assert "zeros change no result" in missing

@@ -45,7 +45,7 @@ def test_it_names_the_type(build, dtype):
     """Of the input, or of the weights."""
     found = finding(build(), CODE)
     assert found.message == f"it computes in {dtype}; only float models are quantized"
-    assert (found.value, found.limit) == (dtype, "float32, float16 or double")
+    assert (found.value, found.limit) == (dtype, "float32, float16, bfloat16 or double")
 
 
 def test_one_finding_where_both_are_wrong():

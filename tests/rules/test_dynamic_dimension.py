@@ -122,3 +122,16 @@ def test_pools_keep_their_auto_pad():
     """The host can run them, and its runtime has the extent."""
     assert not findings(pool(), CODE)
     assert not findings(pool(), CODE, chip("MaxPool"))
+
+
+def test_an_output_shape_that_cannot_be_resolved():
+    """Without auto_pad too, and where the target does not list ConvTranspose."""
+    up = {"op": "ConvTranspose", "name": "up", "strides": [2, 2], "output_shape": [9, 17]}
+    found = finding(Net(x=(1, 3, 8, "W")).conv("x", (3, 4, 3, 3), **up).model(), CODE)
+    assert found.message == (
+        "output_shape [9, 17] needs the input extent of axis 3, which is symbolic (W)"
+    )
+    assert found.source == "ONNX ConvTranspose-11, attribute output_shape"
+    assert found.fix == "give --input-shape x=1,3,8,? with numbers for every ?"
+    fixed = Net(x=(1, 3, 8, 8)).conv("x", (3, 4, 3, 3), **up).model()
+    assert not findings(fixed, CODE)

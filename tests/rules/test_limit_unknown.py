@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+import npuconv
 from asserts import finding, findings
 from builders import Net
 from target_files import chip
@@ -22,12 +25,12 @@ FIRES = [
     lambda: kernels(3),
     (lambda: kernels(3), KERNEL),
     (lambda: kernels(3), chip(C="?")),
+    (lambda: Net(x=("N", 3, 8, 8)).conv("x").model(), chip(in_n="?")),
     (lambda: kernels(3), chip(bias={"limit": "?", "assume": [True, False]})),
 ]
 SILENT = [
     (lambda: kernels(3), chip(kernel_h={"max": 1})),
     (lambda: kernels(3), chip("MaxPool", kernel_h="?")),
-    (lambda: Net(x=("N", 3, 8, 8)).conv("x").model(), chip(in_n="?")),
     (lambda: kernels(3), chip(dtype="?", weight_dtype="?", bias_dtype="?")),
     lambda: Net(x=X).op("Relu").model(),
 ]
@@ -53,6 +56,29 @@ def test_many_values_become_a_range():
     """Up to six are named one by one."""
     assert finding(kernels(1, 2, 3, 4, 5, 6), CODE, KERNEL).value == "1, 2, 3, 4, 5, 6"
     assert finding(kernels(1, 2, 3, 4, 5, 6, 7), CODE, KERNEL).value == "1..7"
+
+
+@pytest.mark.parametrize("fact", ["in_n", "in_h", "in_w", "out_h"])
+def test_an_extent_that_the_model_leaves_open(fact):
+    """A dynamic model needs any, which is no less than a number; of mixed ones both are said."""
+    dynamic = Net(x=("N", 3, "H", "W")).conv("x").model()
+    assert finding(dynamic, CODE, chip(**{fact: "?"})).value == "any"
+    net = Net(x=(1, 3, 8, 8), y=("N", 3, "H", "W")).conv("x").conv("y")
+    assert finding(net.output().model(), CODE, chip(in_h="?")).value == "8, any"
+
+
+def test_a_tensor_of_unknown_shape_leaves_all_open():
+    """The weights tell that it has a height."""
+    net = Net(x=X).op("Mystery", domain="org.example").conv("", (4, 3, 3, 3))
+    assert finding(net.model(), CODE, chip(in_h="?")).value == "any"
+
+
+def test_a_dynamic_model_lists_the_limits_of_a_fixed_one():
+    """Or it would look safer to the reader of the report."""
+    shapes = ((1, 3, 8, 8), ("N", 3, "H", "W"))
+    reports = [npuconv.check(Net(x=shape).conv("x").model()) for shape in shapes]
+    fixed, dynamic = ([one.limit for one in r.unknown_limits] for r in reports)
+    assert dynamic == fixed
 
 
 def test_truth_values_are_written_as_in_the_target_file():

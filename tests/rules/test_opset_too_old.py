@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import npuconv
 from asserts import context, finding, findings, read, run_pass
 from builders import Net
 from npuconv.config import Options
@@ -48,3 +49,12 @@ def test_it_is_gone_once_the_opset_is_raised():
     model = read(conv(11))
     assert run_pass("raise-opset", model)
     assert not _engine.lint(RuleContext(model, context().target, Options()), only=[CODE])
+
+
+@pytest.mark.parametrize("opset", [1, 11, 13])
+def test_it_does_not_stand_beside_a_convolution_that_means_nothing(opset):
+    """Nothing is rewritten then; the opset would be, so it is no error of the model."""
+    proto = Net(opset=opset, x=(1, 3, 8, 8)).conv("x", strides=[1]).model()
+    codes = {f.code for f in npuconv.check(proto).findings}
+    assert "SHP005" in codes
+    assert CODE not in codes

@@ -57,3 +57,11 @@ def test_the_target_is_cited_where_it_says_so():
     target = chip(weight_constant={"equals": True})
     assert finding(weighted(), CODE, target).source.startswith("chip:6 operators.Conv")
     assert not finding(weighted(), CODE).source
+
+
+def test_weights_that_only_seem_to_change():
+    """To freeze the model is no advice where nothing but constants is read."""
+    net = Net(x=X)
+    drawn = net.op("RandomNormalLike", net.random(4, 3, 3, 3)).op("Conv", "x", net.last).model()
+    assert finding(drawn, CODE).fix.startswith("it reads constants only")
+    assert finding(biased(), CODE).fix.startswith("freeze the model")

@@ -11,16 +11,18 @@ from npuconv.errors import ConfigError, UsageError
 from npuconv.yamlio import KeyPath
 
 
-def check(document: yamlio.Document, at: KeyPath, options: Mapping[str, Any]) -> None:
-    """Refuse codes and names that no rule has.
+def unknown(
+    document: yamlio.Document, at: KeyPath, options: Mapping[str, Any]
+) -> Iterator[ConfigError]:
+    """An error for each code or name that no rule has.
 
     Args:
         document: where the options come from.
         at: their place in it.
         options: as they stand there, known to be valid but for this.
 
-    Raises:
-        ConfigError: names the code, and those that are near it; with line and column.
+    Yields:
+        Errors that name the code, and those that are near it; with line and column.
     """
     for place, code in _codes(at, options):
         from npuconv.legalize.selection import check_codes  # takes onnx, which few files need
@@ -29,9 +31,9 @@ def check(document: yamlio.Document, at: KeyPath, options: Mapping[str, Any]) ->
             check_codes(Options(select=(code,)))
         except UsageError as error:
             line, column = document.mark(place)
-            raise ConfigError(
+            yield ConfigError(
                 error.message, file=document.name, line=line, column=column, hint=error.hint
-            ) from None
+            )
 
 
 def _codes(at: KeyPath, options: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path, PurePosixPath
@@ -15,7 +16,7 @@ from typing import Any
 from npuconv import yamlio
 from npuconv.batch import codes, jobsfile
 from npuconv.batch.job import SUFFIX, Job, Limits
-from npuconv.batch.matching import Match, match
+from npuconv.batch.matching import Match, is_folder, match
 from npuconv.batch.outside import Outside, outside
 from npuconv.config import Options, make_options, merge
 from npuconv.errors import ConfigError, NpuconvError, TargetError
@@ -59,19 +60,20 @@ def expand(
         UsageError: an option cannot be used.
         TargetError: a target that is an option cannot be read.
         ConfigError: the file is wrong, a pattern matches nothing, a target cannot be read, no
-            rule has a code, or two jobs would write the same file; with line and column.
+            rule has a code, or two jobs would write the same file; all of it is named, with
+            line and column.
     """
     document, content = jobsfile.read(path)
-    codes.check(document, ("defaults",), document.data.get("defaults", {}))
-    for number, given in enumerate(document.data["jobs"]):
-        codes.check(document, ("jobs", number), given)
     root = Path(path).resolve().parent
     output = normpath(content.output)
     defaults = content.defaults.model_dump(exclude_unset=True)
     reader = _Reader(document, root, output, defaults, outside(root, options, config))
+    reader.check_codes(("defaults",), document.data.get("defaults", {}))
     for number, entry in enumerate(content.jobs):
+        reader.check_codes(("jobs", number), document.data["jobs"][number])
         reader.add(number, entry.model_dump(exclude_unset=True))
     reader.check_models()
+    jobsfile.refuse(reader.errors)
     return Expanded(Path(path), root, output, tuple(job for job, _ in reader.jobs))
 
 
@@ -96,14 +98,31 @@ class _Reader:
     ) -> None:
         self._document, self._root, self._output = document, root, output
         self._defaults, self._over = merge(around.under, defaults), around.over
-        self._targets: dict[str, Target] = {}
+        self._targets: dict[str, Target | None] = {}
         self._writers: dict[str, KeyPath] = {}
         self.jobs: list[tuple[Job, KeyPath]] = []
+        self.errors: list[ConfigError] = []  # all there are: no run for each of them
+
+    @contextmanager
+    def _collected(self) -> Iterator[None]:
+        """Note an error, and go on with the next part of the file."""
+        try:
+            yield
+        except ConfigError as error:
+            self.errors.append(error)
+
+    def check_codes(self, at: KeyPath, options: Mapping[str, Any]) -> None:
+        """Note the codes and names that no rule has."""
+        for error in codes.unknown(self._document, at, options):
+            self.errors.append(error)
 
     def add(self, number: int, entry: dict[str, Any]) -> None:
         """All jobs of one entry."""
         at: KeyPath = ("jobs", number)
-        models = self._models(at, entry)
+        with self._collected():
+            self._add(at, self._models(at, entry), entry)
+
+    def _add(self, at: KeyPath, models: list[Match], entry: dict[str, Any]) -> None:
         place = entry.pop("output", None)
         keys = merge(self._defaults, entry)
         limits = Limits(keys.pop("timeout", None), keys.pop("memory", None))
@@ -111,29 +130,29 @@ class _Reader:
         many = [key for key in jobsfile.MULTIPLIED if len(keys.get(key, ())) > 1]
         if place is not None and place.endswith(".onnx") and (many or len(models) > 1):
             raise self._error((*at, "output"), "one file for several jobs; give a folder")
-        for model, options in product(models, self._options(at, merge(keys, self._over))):
-            target = self._target(at, options.target)
-            parts = {"target": target.name, "format": options.format}
+        options = self._options(at, merge(keys, self._over))
+        targets = [(one, self._target(at, one.target)) for one in options]
+        for model, (chosen, target) in product(models, targets):
+            if target is None:
+                continue
+            parts = {"target": target.name, "format": chosen.format}
             output = self._destination(model, place, [parts[key] for key in many])
             name = self._name(output)
-            self._claim(Job(name, model.path, output, options, target.name, limits), at)
+            with self._collected():
+                self._claim(Job(name, model.path, output, chosen, target.name, limits), at)
 
     def check_models(self) -> None:
-        """No job may write what another reads.
-
-        Raises:
-            ConfigError: one does.
-        """
+        """Note the jobs that would write what another reads."""
         models = {normpath(job.model) for job, _ in self.jobs}
         for job, at in self.jobs:
             if job.output in models:
-                raise self._error(at, f"{job.output}: would overwrite a model")
+                self.errors.append(self._error(at, f"{job.output}: would overwrite a model"))
 
     def _models(self, at: KeyPath, entry: dict[str, Any]) -> list[Match]:
         found = self._matches((*at, "model"), entry.pop("model"))
         excluded = self._matches((*at, "exclude"), entry.pop("exclude", None) or ())
         left = [one for path, one in found.items() if path not in excluded]
-        if not left:
+        if found and not left:
             raise self._error((*at, "exclude"), "excludes every model of this entry")
         return left
 
@@ -143,9 +162,13 @@ class _Reader:
             matches = match(pattern, self._root)
             if not matches:
                 # Of a list the item; of a single pattern, which has no items, itself.
-                raise self._error((*at, number), f"{pattern!r} matches no file")
+                self.errors.append(self._error((*at, number), self._unmatched(pattern)))
             found |= {one.path: one for one in matches}
         return found
+
+    def _unmatched(self, pattern: str) -> str:
+        folder = is_folder(self._root / pattern)
+        return f"{pattern!r}: no .onnx file in it" if folder else f"{pattern!r} matches no file"
 
     def _options(self, at: KeyPath, keys: dict[str, Any]) -> Iterator[Options]:
         """One for each target and format."""
@@ -155,17 +178,19 @@ class _Reader:
             try:
                 yield make_options({**keys, **chosen})
             except NpuconvError as error:
-                raise self._error(at, error.message) from None
+                self.errors.append(self._error(at, error.message))
 
-    def _target(self, at: KeyPath, name: str) -> Target:
+    def _target(self, at: KeyPath, name: str) -> Target | None:
+        """The target of that name; None for one that cannot be read, which is noted."""
         if name not in self._targets:
+            self._targets[name] = None
             try:
                 self._targets[name] = Target.load(locate(name, self._root))
             except TargetError as error:
                 place: KeyPath = (*at, "target")
                 if self._document.known(place) != place:
                     place = ("defaults", "target")
-                raise self._error(place, error.message, error.hint) from None
+                self.errors.append(self._error(place, error.message, error.hint))
         return self._targets[name]
 
     def _destination(self, model: Match, place: str | None, parts: list[str]) -> str:

@@ -7,6 +7,7 @@ what a batch adds to them.
 from __future__ import annotations
 
 import typing
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 from npuconv import yamlio
 from npuconv.batch import units
 from npuconv.config import Format, Options
-from npuconv.errors import ConfigError
+from npuconv.errors import ConfigError, NpuconvError
 
 # Lists of these multiply: every target by every format.
 MULTIPLIED = ("target", "format")
@@ -67,7 +68,7 @@ JobEntry = create_model(
     "JobEntry",
     __base__=Defaults,
     __doc__="Models, and what is different for them.",
-    model=(Names, Field(description="file or glob, or a list; relative to this file")),
+    model=(Names, Field(description="file, folder or glob, or a list; relative to this file")),
     exclude=(
         Names | None,
         Field(None, description="file or glob, or a list: not these of the models"),
@@ -100,4 +101,18 @@ def read(path: str | Path) -> tuple[yamlio.Document, JobsFile]:
         ConfigError: unreadable, not YAML, an unknown key or a wrong value; with line and column.
     """
     document = yamlio.load(path, error=ConfigError)
+    refuse(yamlio.problems(document, JobsFile, error=ConfigError, causes=True))
     return document, yamlio.validate(document, JobsFile, error=ConfigError)
+
+
+def refuse(errors: Iterable[NpuconvError]) -> None:
+    """Raise all errors of a file as one, so that nobody repairs one a run.
+
+    Raises:
+        ConfigError: there are some; each is named with its line and column.
+    """
+    different = {str(one): one for one in errors}
+    if len(different) > 1:
+        raise ConfigError(f"{len(different)} errors: {'; '.join(different)}")
+    for one in different.values():
+        raise one

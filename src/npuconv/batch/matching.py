@@ -30,11 +30,14 @@ def match(pattern: str, root: Path) -> list[Match]:
     be run again where its results lie beside its models.
 
     Args:
-        pattern: a file, or with wildcards ``*``, ``?``, ``[...]`` and ``**``.
+        pattern: a file, a folder (all models in it, however deep), or a pattern with
+            wildcards ``*``, ``?``, ``[...]`` and ``**``.
         root: what it is relative to.
     """
     if _is_file(root / pattern):
         return [Match(_posix(pattern), "")]
+    if is_folder(root / pattern):
+        pattern = f"{glob.escape(pattern)}/**/*.onnx"
     if not glob.has_magic(pattern):
         return []
     base = _base(pattern)
@@ -42,6 +45,11 @@ def match(pattern: str, root: Path) -> list[Match]:
     found = sorted(glob.glob(pattern, root_dir=root, recursive=True))  # noqa: PTH207
     files = [one for one in found if _is_file(root / one) and not one.endswith(SUFFIX)]
     return [Match(_posix(one), _inner(one, base)) for one in files]
+
+
+def is_folder(path: Path) -> bool:
+    """Whether there is a folder of that name."""
+    return os.path.isdir(path)  # noqa: PTH112 never raises
 
 
 def _is_file(path: Path) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 from npuconv import baseline, yamlio
 from npuconv.batch import codes
-from npuconv.batch.jobsfile import MULTIPLIED
+from npuconv.batch.jobsfile import MULTIPLIED, refuse
 from npuconv.config import Options, make_options
 from npuconv.errors import ConfigError, NpuconvError, UsageError
 from npuconv.target import Target, builtin_names
@@ -71,7 +71,7 @@ def _configured(path: str | Path | None) -> dict[str, Any]:
         return {}
     document = yamlio.load(path, error=ConfigError)
     given = yamlio.validate(document, Options, error=ConfigError).model_dump(exclude_unset=True)
-    codes.check(document, (), document.data)
+    refuse(codes.unknown(document, (), document.data))
     for key, value in given.items():
         try:
             _look(key, value)

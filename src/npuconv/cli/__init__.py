@@ -21,6 +21,7 @@ import click
 
 from npuconv import __version__, files
 from npuconv.cli import guard, screen
+from npuconv.cli.signals import Terminated, ended_by
 from npuconv.errors import InternalError, NpuconvError, is_lack_of_memory
 
 # Name of the command -> what it does. The module of that name holds a function of that name.
@@ -35,8 +36,6 @@ COMMANDS = {
     "explain": "Explain a rule or a pass: what, why, how to fix.",
     "schema": "Print the JSON schema of a report, a configuration, a jobs or a target file.",
 }
-INTERRUPTED = 130  # 128 + SIGINT, as shells have it
-TERMINATED = 143  # 128 + SIGTERM
 
 
 class LazyGroup(click.Group):
@@ -109,10 +108,6 @@ def _speak_utf8() -> None:
                 stream.reconfigure(encoding="utf-8")
 
 
-class Terminated(KeyboardInterrupt):
-    """SIGTERM: what is on the way is cleaned up, as after Ctrl-C."""
-
-
 def _terminate(_number: int, _frame: object) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the next one ends it at once
     raise Terminated
@@ -122,7 +117,8 @@ def run(arguments: list[str]) -> int:
     """Run the command line.
 
     Returns:
-        0 done, 1 findings, 2 a user's mistake, 70 a bug of ours.
+        0 done, 1 findings, 2 a user's mistake, 70 a bug of ours, 130 after Ctrl-C, 143 after
+        SIGTERM.
     """
     with files.noted() as written:
         return _run(arguments, written)
@@ -137,7 +133,7 @@ def _run(arguments: list[str], written: list[Path]) -> int:
     except (click.ClickException, guard.TimeIsUpError, MemoryError) as error:
         return _fail(_cause(error), 2)
     except (KeyboardInterrupt, click.Abort) as error:
-        return _fail(screen.interrupted(written), _ended_by(error))
+        return _fail(screen.interrupted(written), ended_by(error))
     except OSError as error:  # a full disk, a name too long, a folder that may not be entered
         what = error.strerror or type(error).__name__
         return _fail(f"{error.filename or 'the output'}: {what}", 2)
@@ -166,10 +162,6 @@ def _failed(error: Exception) -> int:
 def _fail(text: str, code: int) -> int:
     screen.fail(text)
     return code
-
-
-def _ended_by(error: BaseException) -> int:
-    return TERMINATED if isinstance(error.__cause__ or error, Terminated) else INTERRUPTED
 
 
 def _cause(error: BaseException) -> str:

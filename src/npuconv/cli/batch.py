@@ -14,13 +14,13 @@ import click
 
 from npuconv.cli import screen
 from npuconv.cli.options import given, refuse_empty, shared_options
+from npuconv.cli.signals import Terminated, ended_by
 
 if TYPE_CHECKING:
     from npuconv.batch.entry import Batch
     from npuconv.report.schema_batch import BatchReport
 
 FORMATS = ("text", "json", "sarif", "junit", "github", "markdown")
-INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 # Flags that say how jobs are run, besides those of what is done anew.
 _OWN = (
     "jobs", "threads", "timeout", "memory", "cache", "scheduler", "local_cluster", "ship",
@@ -118,7 +118,8 @@ def batch(
     --config. Their paths are relative to the current folder.
 
     Exit code 0: all converted; 1: a job was refused, failed, crashed or was ended;
-    2: the jobs file or a flag cannot be used, nothing was run; 70: a bug in npuconv.
+    2: the jobs file or a flag cannot be used, nothing was run; 70: a bug in npuconv; 130 and
+    143: ended by Ctrl-C or SIGTERM.
     """
     from npuconv.batch.entry import Batch
     from npuconv.report import format_of
@@ -138,10 +139,10 @@ def batch(
     with _terminable():
         try:
             found = _run(work, quiet)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
             said = "npuconv: error: interrupted; the same command goes on where it stopped"
             click.echo(said, err=True)
-            return INTERRUPTED
+            return ended_by(error)
     _write(work, found, written)
     _show(found, output_format, quiet, verbose, no_color)
     return found.summary.exit_code
@@ -168,7 +169,7 @@ def _terminable() -> Iterator[None]:
     """SIGTERM ends it as Ctrl-C does: no job is left running."""
 
     def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
+        raise Terminated
 
     before = signal.signal(signal.SIGTERM, interrupt)
     try:

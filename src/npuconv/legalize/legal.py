@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from npuconv import executor
 from npuconv.config import Options
-from npuconv.diagnostics import Finding, Severity, Status
+from npuconv.diagnostics import Finding, Severity, Status, sort_key
 from npuconv.errors import ModelError
 from npuconv.legalize import kept, planned, selection
 from npuconv.legalize.described import describe, tensor_spec
@@ -23,6 +23,7 @@ from npuconv.plan import Plan, make_plan
 from npuconv.rules import _engine
 from npuconv.rules._context import RuleContext, Sheet
 from npuconv.rules._unknown import Need, needs
+from npuconv.rules.opset_too_old import opset_too_old
 from npuconv.target import Target
 
 if TYPE_CHECKING:
@@ -85,13 +86,15 @@ def legalize(source: str | Path | onnx.ModelProto, options: Options) -> Legalize
     """
     work, contradiction = _open(source, options)
     rules = _rules(work)
-    before = _engine.lint(rules)
+    before = sorted(_engine.lint(rules) + _engine.lint(rules, at="source"), key=sort_key)
     work.before = planned.look(work.model)
     if contradiction and not any(f.severity == Severity.ERROR for f in before):
         _refuse_unless_it_runs(work.model, contradiction)
     tracker = Tracker(before)
     # Nothing can be said of what a rewrite does to a node that means nothing.
     if _engine.is_malformed(before):
+        # Nothing was raised, so that the opset is an old one is no fault of the model.
+        before = [f for f in before if f.code != opset_too_old.code]
         work.before.settle(work.model, work.target, before)
         _conclude(work, tracker, before, rules)
         return work

@@ -208,8 +208,7 @@ def _pads(values: Any, axes: int) -> Pairs:
 
 def _output_shape(values: Any, axes: int) -> tuple[int, ...] | None:
     shape = _ints(values)
-    # Some exporters write batch and channels too; only spatial extents count.
-    return shape[-axes:] if shape and len(shape) >= axes else None
+    return shape if shape and len(shape) == axes else None  # else attribute-contradicts-weight
 
 
 def _ints(values: Any) -> tuple[int, ...] | None:

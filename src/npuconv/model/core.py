@@ -140,6 +140,10 @@ class Model:
         if self._inner is not None:
             self._inner.add(id(node))
 
+    def forget_inner(self) -> None:
+        """Nodes of a subgraph have become nodes of the graph itself."""
+        self._inner = None
+
     def is_output(self, tensor: Tensor) -> bool:
         """Whether the tensor is an output of the model."""
         outputs = self.graph.outputs

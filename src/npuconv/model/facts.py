@@ -142,7 +142,9 @@ def _last_two(win: Window) -> tuple[int | None, int | None]:
 
 def _extents(win: Window) -> Measured:
     weight = _named("weight", win.weight)
-    return _named("in", win.input) | _named("out", win.output) | weight
+    # Of a tensor of unknown shape the weights still tell how many extents it has.
+    unknown = (None,) * ((win.axes or 0) + 2)
+    return _named("in", win.input or unknown) | _named("out", win.output or unknown) | weight
 
 
 def _named(prefix: str, dims: tuple[int | str | None, ...] | None) -> Measured:

@@ -6,13 +6,22 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 from google.protobuf.message import DecodeError, EncodeError
 
 from npuconv import mapped
 from npuconv.errors import ModelError
-from npuconv.model import cut, external, importing, inlining, outside_data, store, trust, verify
+from npuconv.model import (
+    cut,
+    dense,
+    external,
+    importing,
+    inlining,
+    outside_data,
+    store,
+    trust,
+    verify,
+)
 from npuconv.model.core import Header, Model, NodeMeta, subgraphs
 from npuconv.model.types import Graph, Node
 
@@ -93,7 +102,7 @@ def from_proto(
     """
     _check_header(proto, name)
     verify.check_proto(proto, name)
-    proto = _dense(inlining.inlined(proto))
+    proto = dense.dense(inlining.inlined(proto))
     try:
         graph = importing.import_graph(proto)
     except Exception as error:  # its failures have no common base
@@ -172,23 +181,6 @@ def _check_header(proto: onnx.ModelProto, name: str) -> None:
 def _standard_opset(proto: onnx.ModelProto) -> int | None:
     versions = {o.domain: o.version for o in proto.opset_import}
     return versions.get("", versions.get("ai.onnx"))
-
-
-def _dense(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with ordinary initializers where it has sparse ones, else as it is."""
-    if not proto.graph.sparse_initializer:
-        return proto
-    copy = onnx.ModelProto()
-    copy.CopyFrom(proto)
-    del copy.graph.sparse_initializer[:]
-    for sparse in proto.graph.sparse_initializer:
-        values = onnx.numpy_helper.to_array(sparse.values)
-        where = onnx.numpy_helper.to_array(sparse.indices)
-        array = np.zeros(tuple(sparse.dims), values.dtype)
-        # Positions in the flat array, or one row of coordinates each.
-        array[np.unravel_index(where, array.shape) if where.ndim == 1 else tuple(where.T)] = values
-        copy.graph.initializer.append(onnx.numpy_helper.from_array(array, sparse.values.name))
-    return copy
 
 
 def _map(graph: Graph, kept: store.Store) -> None:

@@ -113,7 +113,7 @@ def _obstacles(node: Node, opset: int) -> Iterator[str]:
         return
     if any(t.name for t in list(node.outputs)[1:]):
         yield "the layout of its second output is not defined"
-    yield from _activation(node)
+    yield from activation_faults(node)
     yield from _shape(node)
     yield from _lengths(node)
     unknown = sorted(set(node.attrs) - set(FUSED) - _attributes(node.op, opset))
@@ -121,7 +121,8 @@ def _obstacles(node: Node, opset: int) -> Iterator[str]:
         yield f"{node.op} of opset {opset} has no attribute {unknown[0]!r}"
 
 
-def _activation(node: Node) -> Iterator[str]:
+def activation_faults(node: Node) -> Iterator[str]:
+    """Why no standard operator can stand for its activation."""
     name, values = activation(node), parameters(node)
     wanted = ACTIVATIONS.get(name, ())
     if name and name not in ACTIVATIONS:

@@ -182,8 +182,8 @@ def _check_attributes(nodes: Nodes, name: str, inside: bool) -> None:
 
 
 def _attribute_fault(attribute: onnx.AttributeProto, inside: bool) -> str:
-    if attribute.ref_attr_name and not inside:
-        return "refers to one of a function that is not there"
+    if attribute.ref_attr_name:  # its value comes with the call, whose attributes are looked at
+        return "" if inside else "refers to one of a function that is not there"
     if attribute.name in _EXTENTS and not _is_extent((attribute.i, *attribute.ints)):
         shown = claims.shown(attribute.ints or [attribute.i])
         return f"is {shown}: over {_MOST}, beyond any runtime"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from npuconv import executor
 from npuconv.model import edit, query
@@ -50,7 +50,7 @@ def _attribute_value(node: Node) -> np.ndarray | None:
         for key in (f"value_{name}", f"value_{name}s"):
             if key in node.attrs:
                 return np.asarray(node.attrs[key], dtype)
-    return None  # strings and sparse values: nothing a convolution reads
+    return None  # strings: nothing a convolution reads
 
 
 def shape_node(model: Model, node: Node) -> int:
@@ -124,9 +124,10 @@ def _one_by_one(
 def _model(
     model: Model, nodes: Sequence[Node], frontier: Sequence[Tensor]
 ) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
-    feeds = {
-        t.name: array for n in nodes for t in n.inputs if (array := query.value(t)) is not None
-    }
+    read = {t.name: array for n in nodes for t in n.inputs if (array := query.value(t)) is not None}
+    # Numbers of 4 bits and the like cannot be fed to onnxruntime, but a model can hold them.
+    feeds = {name: array for name, array in read.items() if array.dtype.isbuiltin == 1}
+    held = [numpy_helper.from_array(read[name], name) for name in read if name not in feeds]
     inputs = [
         helper.make_tensor_value_info(
             name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
@@ -134,9 +135,10 @@ def _model(
         for name, array in feeds.items()
     ]
     outputs = [helper.make_empty_tensor_value_info(t.name) for t in frontier]
-    graph = helper.make_graph([node_proto(n) for n in nodes], "constants", inputs, outputs)
+    graph = helper.make_graph([node_proto(n) for n in nodes], "constants", inputs, outputs, held)
     imports = [helper.make_opsetid("", model.opset)]
-    return helper.make_model(graph, opset_imports=imports, ir_version=8), feeds
+    version = max(8, helper.find_min_ir_version_for(imports))
+    return helper.make_model(graph, opset_imports=imports, ir_version=version), feeds
 
 
 def _check(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from npuconv.passes._context import PassContext
 
 
-@model_pass(Phase.CANONICALIZE, after=("raise-opset",))
+@model_pass(Phase.CANONICALIZE, after=("raise-opset", "widen-convolutions"))
 def eliminate_cast(model: Model, ctx: PassContext) -> int:
     """Take out Casts to the type a tensor already has.
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from npuconv.model import geometry, nhwc, query
 from npuconv.model.conv import resolved_pads, window
 from npuconv.passes import Phase, model_pass
+from npuconv.passes._activation import activate
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
     from npuconv.passes._context import PassContext
-
-_CLIP_WITH_INPUTS = 11
 
 
 @model_pass(Phase.CANONICALIZE, after=("raise-opset",), infers=True)
@@ -131,7 +130,7 @@ def _replace(model: Model, node: Node) -> None:
     assert maker is not None, "insert gave it one"
     edit.keep_name(maker, node)
     if nhwc.activation(node):
-        y = _activate(model, node, y)
+        y = activate(model, node, y)
     edit.hand_over(_transpose(model, node, y, nhwc.to_last(rank)), result)
 
 
@@ -142,20 +141,3 @@ def _transpose(model: Model, node: Node, tensor: Tensor, perm: list[int]) -> Ten
     shape = None if dims is None else [dims[axis] for axis in perm]
     attrs = {"perm": perm}
     return edit.insert(model, "Transpose", [tensor], origin=[node], shape=shape, attrs=attrs)
-
-
-def _activate(model: Model, node: Node, tensor: Tensor) -> Tensor:
-    import numpy as np
-
-    from npuconv.model import edit
-
-    name = nhwc.activation(node)
-    attrs: dict[str, Any] = dict(zip(nhwc.ACTIVATIONS[name], nhwc.parameters(node), strict=True))
-    inputs = [tensor]
-    if name == "Clip" and model.opset >= _CLIP_WITH_INPUTS:
-        dtype = np.dtype(tensor.dtype or np.float32)
-        bounds = {key: np.asarray(value, dtype) for key, value in attrs.items()}
-        inputs += [edit.constant(model, f"{node.name}/{key}", b) for key, b in bounds.items()]
-        attrs = {}
-    shape = query.shape(tensor)
-    return edit.insert(model, name, inputs, origin=[node], shape=shape, attrs=attrs)

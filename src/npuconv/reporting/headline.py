@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from npuconv.diagnostics import Finding, Severity, Status
 from npuconv.legalize.selection import failing, fails
+from npuconv.rules.limit_unknown import limit_unknown
 
 if TYPE_CHECKING:
     from npuconv.legalize.legal import Legalized
@@ -32,9 +33,14 @@ def headline(
         return _objection(work, left)
     count = sum(1 for n in work.nodes if n.placement == "device" and n.op == "Conv")
     text = f"{count} convolution{'s' * (count != 1)} on the device"
-    unknown = sum(1 for f in left if f.status == Status.UNKNOWN)
+    unknown = sum(map(_is_limit, left))
     text += f", {unknown} unknown limit{'s' * (unknown != 1)}" if unknown else ""
     return f"{text}; {warnings[0].partition(':')[0]}" if warnings else text
+
+
+def _is_limit(finding: Finding) -> bool:
+    """Whether it is a limit; others of that status are about nodes that depend on some."""
+    return finding.status == Status.UNKNOWN and finding.code == limit_unknown.code
 
 
 def _objection(work: Legalized, left: list[Finding]) -> str:
@@ -56,7 +62,7 @@ def _failing(work: Legalized, left: list[Finding]) -> str:
     """Of no error, but of what ``--fail-on`` does not let pass either."""
     level = work.options.fail_on
     counted = [f for f in left if not f.accepted and failing(f, level)]
-    unknown = sum(f.status == Status.UNKNOWN for f in counted)
+    unknown = sum(map(_is_limit, counted))
     numbers = {"unknown limit": unknown, "warning": len(counted) - unknown}
     told = [f"{number} {kind}{'s' * (number != 1)}" for kind, number in numbers.items() if number]
     return f"{' and '.join(told)}, and --fail-on {level}"

@@ -12,14 +12,18 @@ if TYPE_CHECKING:
     from npuconv.model.types import Node, Tensor
     from npuconv.rules._context import RuleContext
 
+EXTENTS = ("in_n", "in_h", "in_w", "out_n", "out_h", "out_w")  # that a model may leave open
+
 
 def missing_axis(node: Node, ctx: RuleContext) -> int | None:
-    """The first spatial axis whose extent ``auto_pad`` needs and that is not known."""
+    """The first spatial axis whose extent the pads depend on and that is not known."""
     if not (query.attribute(node, "auto_pad") or query.attribute(node, "output_shape")):
         return None  # nearly all; what follows takes longer
     win = window(node)
+    if win is None or (win.auto_pad == "NOTSET" and not win.output_shape):
+        return None
     # A pool the device is not asked to run keeps its auto_pad: the host's runtime has the extent.
-    if win is None or win.auto_pad == "NOTSET" or ctx.operator(node) is None:
+    if win.op in query.POOLS and ctx.operator(node) is None:
         return None
     # Other rules report a kernel of unknown extent, and attributes of wrong lengths.
     if win.kernel is None or not ctx.facts(node):

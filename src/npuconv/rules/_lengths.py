@@ -25,13 +25,15 @@ def contradictions(node: Node) -> Iterator[str]:
     yield from _kernel(node, axes)
     yield from _auto_pad(node)
     wanted = {"strides": axes, "dilations": axes, "pads": 2 * axes, "output_padding": axes}
+    wanted["output_shape"] = axes
     for name, length in wanted.items():
         values = query.attribute(node, name)
         if not values:
             continue
         if len(values) != length:
-            yield f"{name} has {len(values)} values, but {axes} spatial axes need {length}"
-        elif min(values) < (1 if name in ("strides", "dilations") else 0):
+            note = "; ONNX leaves out batch and channels" if name == "output_shape" else ""
+            yield f"{name} has {len(values)} values, but {axes} spatial axes need {length}{note}"
+        elif min(values) < (0 if name in ("pads", "output_padding") else 1):
             yield f"{name} is {list(values)}; no value may be that small"
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from npuconv.facts import DECIDED_LATER, lookup
+from npuconv.rules._extents import EXTENTS
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from npuconv.rules._context import RuleContext
     from npuconv.target.limit import Limit
 
+OPEN = "any"  # the value of an extent that the model leaves open
 SHOWN = 6  # values named one by one; more become a range
 
 
@@ -30,10 +32,15 @@ class Need:
     @property
     def text(self) -> str:
         """The values for people; a range where there are many numbers."""
-        numbers = all(isinstance(v, int) and not isinstance(v, bool) for v in self.values)
-        if numbers and len(self.values) > SHOWN:
-            return f"{self.values[0]}..{self.values[-1]}"
-        return ", ".join(str(v).lower() if isinstance(v, bool) else str(v) for v in self.values)
+        numbers = [v for v in self.values if isinstance(v, int) and not isinstance(v, bool)]
+        if len(numbers) <= SHOWN:
+            return ", ".join(map(_written, self.values))
+        others = [_written(v) for v in self.values if v not in numbers]
+        return ", ".join([f"{numbers[0]}..{numbers[-1]}", *others])
+
+
+def _written(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def needs(model: Model, ctx: RuleContext) -> list[Need]:
@@ -61,8 +68,11 @@ def _needs(model: Model, ctx: RuleContext) -> list[Need]:
 
 
 def _unknown(node: Node, ctx: RuleContext) -> Iterator[tuple[str, Limit, Any]]:
+    facts = ctx.facts(node)
     for fact, limit in ctx.limits(node).items():
-        value = lookup(ctx.facts(node), fact)
+        value = lookup(facts, fact)
+        if value is None and fact in facts and fact in EXTENTS:
+            value = OPEN
         if not limit.known and value is not None and fact not in DECIDED_LATER:
             yield f"{node.op}.{fact}", limit, value
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.model import query
 from npuconv.model.conv import window
-from npuconv.model.geometry import SAME, effective_kernel
+from npuconv.model.geometry import SAME, effective_kernel, transpose_output
 from npuconv.rules import SLIDING, Example, Violation, rule
 from npuconv.rules._lengths import contradictions
 
@@ -45,7 +45,9 @@ def attribute_contradicts_weight(node: Node, ctx: RuleContext) -> Iterator[Viola
         `kernel_shape` against the weights, `group` against channels of weights and input,
         lengths of `strides`, `dilations` and `pads` against the number of spatial axes,
         their signs, the length of the bias, the name `auto_pad` has, and that the kernel
-        is no larger than the padded input. Of pools, what applies to them.
+        is no larger than the padded input. Of a ConvTranspose, that `output_shape` has a
+        positive value for each spatial axis, and that `pads` leave some output. Of pools,
+        what applies to them.
 
     Why it matters:
         Such a node has no defined result; tools that read only one of the two sides go on
@@ -56,7 +58,7 @@ def attribute_contradicts_weight(node: Node, ctx: RuleContext) -> Iterator[Viola
     """
     del ctx
     problems = [*contradictions(node), *_channels(node)]
-    for problem in problems or _reach(node):
+    for problem in problems or [*_reach(node), *_cropped(node)]:
         yield Violation({"problem": problem}, source=f"ONNX {node.op}-11")
 
 
@@ -71,6 +73,24 @@ def _reach(node: Node) -> Iterator[str]:
             yield (
                 f"the kernel reaches over {reach} cells of spatial axis {axis}, "
                 f"but the padded input has {extent + sum(win.pads[axis])}"
+            )
+
+
+def _cropped(node: Node) -> Iterator[str]:
+    """Axes of a transposed convolution of which the pads leave nothing."""
+    win = window(node)
+    if win is None or win.op != "ConvTranspose" or win.kernel is None:
+        return
+    if win.auto_pad != "NOTSET" or win.output_shape:
+        return
+    for axis, slide in enumerate(zip(win.kernel, win.strides, win.dilations, strict=True)):
+        extent, extra = win.extent(axis), win.output_padding[axis]
+        cells = transpose_output(extent, *slide, (0, 0), extra) if extent else 0
+        if 0 < cells <= sum(win.pads[axis]):
+            yield (
+                f"pads crop {sum(win.pads[axis])} of the {cells} cells of spatial axis {axis}, "
+                "stride * (input - 1) + output_padding + (kernel - 1) * dilation + 1 by ONNX: "
+                "nothing is left"
             )
 
 

@@ -45,8 +45,9 @@ def auto_pad_unsupported(node: Node, ctx: RuleContext) -> Iterator[Violation]:
         extents, and tools have disagreed about them for years.
 
     How to fix:
-        Nothing: explicit pads are written. Where an extent is missing for that,
-        dynamic-dimension names it, and the --input-shape to give.
+        Nothing where the finding is rewritten: the pads are numbers then. Where it remains,
+        another error keeps them from being written; repair that first, or write `pads` on
+        export. A missing extent is dynamic-dimension, which names the --input-shape to give.
     """
     if missing_axis(node, ctx) is None:  # else dynamic-dimension says what is missing
         yield from ctx.violations(node, *LIMITS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from npuconv.rules import SLIDING, Example, Violation, rule
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from npuconv.rules._context import RuleContext
 
 LIMITS = ("bias",)
+_UNWANTED = "train without bias, or add it on the host"
+_NEEDED = "give the convolution a bias on export; zeros change no result"
 
 
 @rule(
@@ -42,9 +45,13 @@ def bias_unsupported(node: Node, ctx: RuleContext) -> Iterator[Violation]:
         Whether there is a bias against the target's limit.
 
     Why it matters:
-        Without an adder behind the accumulator a bias cannot be applied.
+        Without an adder behind the accumulator a bias cannot be applied; a device that
+        always adds one has to be given its numbers.
 
     How to fix:
-        Train without bias, or add it on the host.
+        Where the device takes none, train without bias, or add it on the host. Where it
+        needs one, give the convolution a bias; zeros change no result.
     """
-    yield from ctx.violations(node, *LIMITS)
+    advice = _NEEDED if ctx.facts(node).get("bias") is False else _UNWANTED
+    for violation in ctx.violations(node, *LIMITS):
+        yield replace(violation, fix=advice)

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from npuconv.rules._context import RuleContext
 
 
-# float16 and double are computed in float32 before they are quantized.
-_CONVERTIBLE = {"float32", "float16", "float64", ""}
+# float16, bfloat16 and double are computed in float32 before they are quantized.
+_CONVERTIBLE = {"float32", "float16", "bfloat16", "float64", ""}
 
 
 @rule(
@@ -51,5 +51,7 @@ def dtype_not_convertible(node: Node, ctx: RuleContext) -> Iterator[Violation]:
     for index in (0, 1):
         dtype = query.dtype_name(query.input_of(node, index))
         if dtype not in _CONVERTIBLE:
-            yield Violation({"dtype": dtype}, value=dtype, limit="float32, float16 or double")
+            yield Violation(
+                {"dtype": dtype}, value=dtype, limit="float32, float16, bfloat16 or double"
+            )
             return

@@ -11,6 +11,7 @@ from npuconv.rules import Example, Violation, rule
 from npuconv.rules._extents import flags, missing_axis, shown_dimension
 
 if TYPE_CHECKING:
+    from npuconv.model.conv import Window
     from npuconv.model.types import Node
     from npuconv.rules._context import RuleContext
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 @rule(
     "SHP012",
     ops=set(query.CONVOLUTIONS),
-    message="{auto_pad} with stride {stride} needs the input extent of axis {axis}, which is {dim}",
+    message="{what} needs the input extent of axis {axis}, which is {dim}",
     example=Example(
         fires="""
             input x: float[1,3,H,8]
@@ -36,9 +37,9 @@ def dynamic_dimension(node: Node, ctx: RuleContext) -> Iterator[Violation]:
     """A dimension is not known that the padding depends on.
 
     What it checks:
-        Whether the pads that `auto_pad` of a convolution asks for can be worked out. With
-        stride 1 they are the same for every extent; with a larger stride they depend on the
-        extent.
+        Whether the pads that `auto_pad` of a convolution asks for, or `output_shape` of a
+        ConvTranspose, can be worked out. By auto_pad with stride 1 they are the same for
+        every extent; with a larger stride, and by output_shape, they depend on the extent.
 
     Why it matters:
         The device takes numbers. Pads worked out for one extent are wrong for another,
@@ -57,13 +58,19 @@ def dynamic_dimension(node: Node, ctx: RuleContext) -> Iterator[Violation]:
     given = flags(ctx.model, node)
     yield Violation(
         {
-            "auto_pad": win.auto_pad,
-            "stride": win.strides[axis],
+            "what": _asking(win, axis),
             "axis": axis + 2,
             "dim": missing,
         },
         value=f"axis {axis + 2} = {dim if missing != 'not known' else '?'}",
         limit="a number",
-        source="ONNX Conv-11, attribute auto_pad",
+        source=f"ONNX {win.op}-11, attribute {'output_shape' if win.output_shape else 'auto_pad'}",
         fix=f"give {given} with numbers for every ?" if given else "",
     )
+
+
+def _asking(win: Window, axis: int) -> str:
+    """The attributes that ask for the extent."""
+    if win.output_shape:
+        return f"output_shape {list(win.output_shape)}"
+    return f"{win.auto_pad} with stride {win.strides[axis]}"

@@ -9,15 +9,13 @@ from npuconv.diagnostics import Severity
 from npuconv.facts import lookup
 from npuconv.model import query
 from npuconv.rules import Example, Violation, rule
-from npuconv.rules._extents import flags
+from npuconv.rules._extents import EXTENTS, flags
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
     from npuconv.model.types import Node
     from npuconv.rules._context import RuleContext
     from npuconv.target.limit import Limit
-
-EXTENTS = ("in_n", "in_h", "in_w", "out_n", "out_h", "out_w")
 
 
 @rule(

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from npuconv.model.types import Node
     from npuconv.rules._context import RuleContext
 
+_FREEZE = "freeze the model on export, so that the weights are initializers"
+_COMPUTE = "it reads constants only but cannot be computed here: export its result as initializer"
+
 
 @rule(
     "OPS003",
@@ -43,7 +46,8 @@ def weights_not_constant(node: Node, ctx: RuleContext) -> Iterator[Violation]:
         nothing to quantize if they come from the input.
 
     How to fix:
-        Freeze the model on export, so that the weights are initializers.
+        Freeze the model on export, so that the weights are initializers. Weights that do
+        depend on constants only have to be computed on export: npuconv could not.
     """
     limit = ctx.limits(node).get("weight_constant")
     for index, what in ((1, "weights"), (2, "bias")):
@@ -58,4 +62,5 @@ def weights_not_constant(node: Node, ctx: RuleContext) -> Iterator[Violation]:
             value=tensor.name,
             limit="a constant",
             source=limit.cite() if limit else "",
+            fix=_COMPUTE if maker and all(map(query.is_constant, maker.inputs)) else _FREEZE,
         )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import yaml
 
-from npuconv.yamlio.check import dotted, explain, hint_of, suggest
+from npuconv.yamlio.check import dotted, explain, hint_of, nearest, suggest
 from npuconv.yamlio.scalar import plain
 from npuconv.yamlio.wording import plainly
 
@@ -126,10 +126,22 @@ def validate(document: Document, model: type[ModelT], *, error: type[_LocatedErr
 
 
 def problems(
-    document: Document, model: type[BaseModel], *, error: type[_LocatedError]
+    document: Document,
+    model: type[BaseModel],
+    *,
+    error: type[_LocatedError],
+    causes: bool = False,
 ) -> list[_LocatedError]:
-    """Every fault that ``validate`` could raise; misspelt keys first."""
-    return _errors(document, model, _try(document, model)[1], error)
+    """Every fault that ``validate`` could raise; misspelt keys first.
+
+    Args:
+        document: what is looked at.
+        model: what it has to be.
+        error: of which kind.
+        causes: leave out what only follows of another fault.
+    """
+    faults = _try(document, model)[1]
+    return _errors(document, model, _own(faults) if causes else faults, error)
 
 
 def _try(document: Document, model: type[ModelT]) -> tuple[ModelT | None, list[Any]]:
@@ -148,6 +160,22 @@ def _errors(
     # a misspelt required key is "missing" as well; the misspelling says more
     ordered = sorted(faults, key=lambda fault: fault["type"] != "extra_forbidden")
     return [_error(document, model, fault, error) for fault in ordered]
+
+
+def _own(faults: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Without what follows of another: a list too short for want of a good item, a misspelt key."""
+    places = {tuple(fault["loc"][:end]) for fault in faults for end in range(len(fault["loc"]))}
+    misspelt = [tuple(fault["loc"]) for fault in faults if fault["type"] == "extra_forbidden"]
+
+    def follows(fault: dict[str, Any]) -> bool:
+        *outer, key = fault["loc"] or ("",)
+        near = [one for one in misspelt if list(one[:-1]) == outer and nearest(one[-1], [key])]
+        kind = fault["type"]
+        return (kind == "too_short" and (*outer, key) in places) or (
+            kind == "missing" and near != []
+        )
+
+    return [fault for fault in faults if not follows(fault)]
 
 
 def _error(
