@@ -151,7 +151,7 @@ def test_every_layer_has_its_share(between: str, percent: float):
     """Whatever the host does between two of them, with a budget and without."""
     net = Net(x=("N", 4, 8, 8)).conv("x", (8, 4, 3, 3), pads=[1] * 4, name="first")
     proto = BETWEEN[between](net).conv("", (4, 8, 1, 1), name="last").model()
-    x = np.random.default_rng(0).standard_normal((16, 4, 8, 8)).astype(np.float32)
+    x = np.random.default_rng(0).standard_normal((40, 4, 8, 8)).astype(np.float32)
     report = npuconv.convert(
         proto, calibration={"x": x}, max_extra_macs=percent, verify=False
     ).report

@@ -48,6 +48,19 @@ def test_findings_of_samples(options: dict[str, Any], named: tuple[str, ...]) ->
     assert told(**options, format="weights") == ()
 
 
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"pad_on_host": "all"}, "--pad-on-host all"),
+        ({"max_extra_bytes": 50}, "--max-extra-bytes 50, at most 168 bytes"),
+    ],
+)
+def test_crossings_that_depend_on_samples(options: dict[str, Any], named: str) -> None:
+    """What may cross, of the 192 + 144 bytes that do anyway."""
+    assert told(**options) == (f"{named}: only convert decides what crosses for it",)
+    assert told(**options, format="weights") == ()
+
+
 def test_both() -> None:
     """A goal makes an error of the same finding: it is told once."""
     goal, others = told(min_sqnr=30, fail_on="warning", unknown="pass")

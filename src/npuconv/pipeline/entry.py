@@ -14,6 +14,7 @@ from npuconv.executor import RuntimeRefusedError
 from npuconv.legalize.legal import Legalized, legalize
 from npuconv.legalize.selection import fails, is_blocking, waived
 from npuconv.model import save, store
+from npuconv.plan.crossings import traffic
 from npuconv.reporting.assemble import NOTHING, Outcome, assemble
 from npuconv.rules import _engine
 from npuconv.rules._context import RuleContext
@@ -124,7 +125,8 @@ def _outlook(work: Legalized, calibration: Source) -> Outcome:
     with work.timed("first sample"):
         preflight.try_sample(work, proto, opened.samples)
     row = opened.chosen.row if opened.chosen and work.plan.device else None
-    return Outcome(row, not_judged=unjudged.sentences(work.options))
+    crossing = traffic(work.model, work.plan)
+    return Outcome(row, not_judged=unjudged.sentences(work.options, crossing))
 
 
 def _unused(work: Legalized, calibration: Source) -> tuple[str, ...]:

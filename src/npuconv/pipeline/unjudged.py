@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.diagnostics import Finding, Severity
 from npuconv.legalize.selection import fails, is_blocking, wanted
+from npuconv.quantize.host_prep import asked
 from npuconv.rules._engine import all_rules
 
 if TYPE_CHECKING:
@@ -16,11 +17,12 @@ if TYPE_CHECKING:
 _MEASURED = "CAL005"  # what --min-sqnr makes an error of
 
 
-def sentences(options: Options) -> tuple[str, ...]:
+def sentences(options: Options, crossing: int | None = None) -> tuple[str, ...]:
     """Name the options whose outcome only a conversion knows.
 
     Args:
         options: of a check of a form that calibrates.
+        crossing: bytes that cross in one inference; None where that is not known.
     """
     goal = f"--min-sqnr {options.min_sqnr:g}" if options.min_sqnr is not None else ""
     counting = list(_counting(options))
@@ -30,7 +32,18 @@ def sentences(options: Options) -> tuple[str, ...]:
     codes = ", ".join(rule.code for rule in counting if not goal or rule.code != _MEASURED)
     if codes:
         told.append(f"{codes}, which count by your options: only convert runs all samples")
+    if asked(options) in ("auto", "all"):
+        told.append(f"{_crossings(options, crossing)}: only convert decides what crosses for it")
     return tuple(told)
+
+
+def _crossings(options: Options, crossing: int | None) -> str:
+    """Name the flag that lets the host pad what the device makes, and what that may cost."""
+    percent = options.max_extra_bytes
+    if percent is None:
+        return f"--pad-on-host {options.pad_on_host}"
+    most = "" if crossing is None else f", at most {round(crossing * percent / 100):,} bytes"
+    return f"--max-extra-bytes {percent:g}{most}"
 
 
 def _counting(options: Options) -> Iterator[Rule]:
