@@ -21,7 +21,6 @@ from npuconv.report.markdown_plan import placement, planned
 from npuconv.report.schema import Report
 from npuconv.report.unreadable import Unreadable
 from npuconv.report.words import (
-    LABELS,
     bought,
     calibrated_on,
     count,
@@ -30,6 +29,7 @@ from npuconv.report.words import (
     percent,
     scores,
     sqnr,
+    verdict_label,
 )
 
 _ICONS = {"refused": "❌", "convertible": "✅", "converted": "✅"}
@@ -71,7 +71,7 @@ def _document(report: Report) -> list[str]:
 
 def _verdict(report: Report) -> list[str]:
     summary = report.summary
-    title = f"{_ICONS[summary.verdict]} {LABELS[summary.verdict]}: {code(report.model.path)}"
+    title = f"{_ICONS[summary.verdict]} {verdict_label(report)}: {code(report.model.path)}"
     return [
         f"## {title} on {code(report.target.name)}",
         f"**{text(summary.headline)}**",
