@@ -16,6 +16,7 @@ from npuconv.model import load, save, shapes
 from npuconv.model.core import Model
 from npuconv.passes import PASSES, _manager
 from npuconv.passes._context import PassContext
+from npuconv.plan import make_plan
 from npuconv.report.schema import FindingInfo
 from npuconv.rules import _engine
 from npuconv.rules._context import RuleContext
@@ -73,6 +74,8 @@ def findings(
     if rule.at in ("calibrated", "measured"):
         return [f for f in calibrated(proto, **options) if f.code == code]
     ctx = RuleContext(read(proto), chip, Options(**options))
+    if rule.at == "planned":
+        ctx.plan = make_plan(ctx.model, chip, set())
     return _engine.lint(ctx, at=rule.at, only=[code])
 
 

@@ -19,6 +19,7 @@ _SHORTEST = 20  # characters of a summary, on however narrow a screen
 _CHECKED = {
     "source": "on the model as it comes",
     "float": "on the float graph, before and after rewriting",
+    "planned": "on the rewritten float graph, once it is known where every node runs",
     "calibrated": "on the float graph with what calibration has shown, by convert alone",
     "lowered": "on the written int8 graph",
     "measured": "on what the int8 model was measured to do, by convert alone",

@@ -132,6 +132,10 @@ def _conclude(work: Legalized, tracker: Tracker, after: list[Finding], rules: Ru
     work.needs = needs(model, rules)
     work.every = explained(tracker.merge(after, work.ctx.rewrites), work.ctx.refusals)
     work.findings = selection.wanted(work.every, work.options, work.listed)
+    if not any(map(selection.is_blocking, work.findings)):
+        rules.plan = work.plan
+        work.every = sorted(work.every + _engine.lint(rules, at="planned"), key=sort_key)
+        work.findings = selection.wanted(work.every, work.options, work.listed)
     work.planned = planned.rows(work)
     describe(work)
 

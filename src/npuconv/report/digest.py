@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from npuconv.diagnostics import Severity, Status
 from npuconv.report.schema import FindingInfo, LayerQuant, Placement, Report, Rewrite
-from npuconv.report.words import LABELS, count, device_share, share, total_macs, unique
+from npuconv.report.words import count, device_share, share, total_macs, unique, verdict_label
 
 OVERVIEW_HEAD = ("model", "target", "verdict", "error", "warn", "open", "device")
 PLACEMENTS: tuple[Placement, ...] = ("device", "host", "undocumented")
@@ -237,7 +237,7 @@ def overview_row(report: Report) -> tuple[str, ...]:
     return (
         report.model.path,
         report.target.name,
-        LABELS[report.summary.verdict],
+        verdict_label(report),
         str(number.error),
         str(number.warning),
         str(number.unknown),

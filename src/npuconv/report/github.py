@@ -13,7 +13,7 @@ from npuconv.report.digest import Entry, Group, standing
 from npuconv.report.escape import plain, shortened
 from npuconv.report.schema import Report
 from npuconv.report.unreadable import Unreadable
-from npuconv.report.words import LABELS, count
+from npuconv.report.words import count, verdict_label
 
 _LEVELS = {"error": "error", "warning": "warning", "note": "notice"}
 _NAMES = 3
@@ -28,7 +28,7 @@ def render(report: Report) -> str:
     verdict = f"{path} on {report.target.name}: {summary.headline}{accepted}"
     level = "error" if summary.exit_code else "notice"
     lines = [_annotation("warning", path, "not judged", [one]) for one in summary.not_judged]
-    lines += [_annotation(level, path, LABELS[summary.verdict], [verdict])]
+    lines += [_annotation(level, path, verdict_label(report), [verdict])]
     lines += [_annotation("warning", path, "npuconv", [one]) for one in summary.warnings]
     lines += [_rule(group, path) for group in standing(report)]
     return "\n".join(lines) + "\n"

@@ -15,7 +15,7 @@ from npuconv.diagnostics import Severity, Status
 from npuconv.report.escape import shortened, visible
 from npuconv.report.schema import FindingInfo, Report
 from npuconv.report.unreadable import Unreadable
-from npuconv.report.words import LABELS
+from npuconv.report.words import verdict_label
 
 _LONGEST = 2000  # characters of a name or sentence
 
@@ -66,7 +66,7 @@ def _errors(unreadable: Sequence[Unreadable]) -> ET.Element:
 def _verdict(report: Report) -> ET.Element:
     summary = report.summary
     case = ET.Element("testcase", classname=_safe(report.model.path), name="verdict")
-    headline = _safe(f"{LABELS[summary.verdict]}: {summary.headline}")
+    headline = _safe(f"{verdict_label(report)}: {summary.headline}")
     if summary.exit_code:
         ET.SubElement(case, "failure", message=headline, type="verdict").text = headline
     lines = [_safe(f"not judged: {one}") for one in summary.not_judged]

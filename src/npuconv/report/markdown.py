@@ -21,7 +21,6 @@ from npuconv.report.markdown_plan import placement, planned
 from npuconv.report.schema import Report
 from npuconv.report.unreadable import Unreadable
 from npuconv.report.words import (
-    LABELS,
     bought,
     calibrated_on,
     count,
@@ -31,6 +30,7 @@ from npuconv.report.words import (
     percent,
     scores,
     sqnr,
+    verdict_label,
 )
 
 _ICONS = {"refused": "❌", "convertible": "✅", "converted": "✅"}
@@ -73,7 +73,7 @@ def _document(report: Report) -> list[str]:
 def _verdict(report: Report) -> list[str]:
     summary = report.summary
     icon = "⚠️" if report.is_doubtful else _ICONS[summary.verdict]
-    title = f"{icon} {LABELS[summary.verdict]}: {code(report.model.path)}"
+    title = f"{icon} {verdict_label(report)}: {code(report.model.path)}"
     return [
         f"## {title} on {code(report.target.name)}",
         *(f"> ⚠️ not judged: {text(one)}" for one in summary.not_judged),

@@ -13,7 +13,7 @@ from npuconv.report.layout import Paint, cells, elide, hang
 from npuconv.report.schema import Report
 from npuconv.report.text_view import LABEL_STYLE, Block, View
 from npuconv.report.unreadable import Unreadable
-from npuconv.report.words import LABELS
+from npuconv.report.words import verdict_label
 
 _VERDICT_STYLE = {"refused": "red", "convertible": "green", "converted": "green"}
 _NARROWEST = 60  # the table of several reports needs so many
@@ -78,7 +78,7 @@ def render_many(
 
 def verdict(report: Report, view: View) -> Block:
     """The verdict; before it what it is not about, and what a reader must know after it."""
-    label = f"{LABELS[report.summary.verdict]}  "
+    label = f"{verdict_label(report)}  "
     target = view.safe(report.target.name)
     path = elide(view.safe(report.model.path), max(view.width - cells(label + target) - 5, 20))
     lines = hang(

@@ -20,7 +20,15 @@ from npuconv.report.schema import (
 )
 
 UNKNOWN_MACS = "unknown (dynamic shape)"
-LABELS = {"refused": "REFUSED", "convertible": "OK", "converted": "CONVERTED"}
+_LABELS = {"refused": "REFUSED", "convertible": "OK", "converted": "CONVERTED"}
+_EMPTY = "nothing-on-device"
+
+
+def verdict_label(report: Report) -> str:
+    """The verdict in a word or two; a model of which nothing runs on the device is not OK."""
+    verdict = report.summary.verdict
+    empty = verdict == "convertible" and any(f.name == _EMPTY for f in report.findings)
+    return "HOST ONLY" if empty else _LABELS[verdict]
 
 
 def count(number: int, noun: str) -> str:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     NodeRule = Callable[[Node, RuleContext], Iterator["Violation"]]
     ModelRule = Callable[[Model, RuleContext], Iterator["Violation"]]
 
-Stage = Literal["source", "float", "calibrated", "lowered", "measured"]
+Stage = Literal["source", "float", "planned", "calibrated", "lowered", "measured"]
 SECTIONS = ("What it checks", "Why it matters", "How to fix")
 SLIDING = {"Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool"}
 # What onnxruntime runs on a host's CPU besides the standard domain.

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from npuconv.config import Options
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
+    from npuconv.plan import Plan
     from npuconv.rules._seen import Measured, Seen
     from npuconv.rules._unknown import Need
     from npuconv.target import Operator, Target
@@ -52,6 +53,7 @@ class RuleContext:
             is all that is measured, so a node that has changed finds another sheet.
         needs: of the limits that are not known, in this lint.
         kept: labels of source nodes that stay float on the host; no limit is about them.
+        plan: where nodes run, once that is known.
         seen: what calibration has shown; None before.
         measured: what became of the accuracy; None before.
     """
@@ -62,6 +64,7 @@ class RuleContext:
     sheets: dict[Hashable, Sheet] = field(default_factory=dict)
     needs: list[Need] | None = None
     kept: frozenset[str] = frozenset()
+    plan: Plan | None = None
     seen: Seen | None = None
     measured: Measured | None = None
     _by_node: dict[int, Sheet] = field(default_factory=dict)
