@@ -41,7 +41,7 @@ def good(*arguments):
 def test_list():
     """One line for each built-in target, by the name that commands take."""
     lines = good("list").splitlines()
-    assert [line.split()[0] for line in lines] == builtin_names()
+    assert tuple(line.split()[0] for line in lines) == builtin_names()
     assert "npu-int8        Int8 accelerator for 2-D convolutions" in lines
 
 
