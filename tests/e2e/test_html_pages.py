@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,9 +37,7 @@ def look_at(browser: Chromium, report: Report, folder: Path) -> None:
     page.write_text(render(report, "html"), "utf-8")
     assert page.stat().st_size < 3_000_000
     for width, height in WIDTHS:
-        start = time.perf_counter()
         browser.open(page, width=width, height=height)
-        assert time.perf_counter() - start < 10  # a busy machine; a second by itself
         assert (browser.errors, browser.requests) == ([], [])
         assert browser.run("document.querySelectorAll('[data-ready]').length") == 1
         assert browser.run(CUT) == []
