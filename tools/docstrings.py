@@ -45,13 +45,14 @@ def openings(path: Path) -> Iterator[tuple[int, str]]:
 def main() -> int:
     """Print what is found; return 1 if there is something."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("folders", nargs="+", type=Path)
+    parser.add_argument("places", nargs="+", type=Path, help="folders and files")
     given = parser.parse_args()
-    paths = sorted(path for folder in given.folders for path in folder.rglob("*.py"))
-    found = [(path, line, text) for path in paths for line, text in openings(path)]
-    for path, line, text in found:
+    found = [[place] if place.is_file() else place.rglob("*.py") for place in given.places]
+    paths = sorted(path for some in found for path in some)
+    riddles = [(path, line, text) for path in paths for line, text in openings(path)]
+    for path, line, text in riddles:
         print(f"{path}:{line}: opens with {text.split()[0]!r}: {text}")
-    return 1 if found else 0
+    return 1 if riddles else 0
 
 
 if __name__ == "__main__":
