@@ -30,7 +30,6 @@ from recipes.zoo import Entry, read_entries
 
 from npuconv.config import Options
 from npuconv.legalize.legal import legalize
-from npuconv.model import save
 from npuconv.pipeline import builtin
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -89,7 +88,7 @@ def assumed(case: Case) -> builtin.Plan:
     shapes = [text.partition("=") for text in case.arguments if "=" in text]
     fixed = {name: tuple(map(int, dims.split(","))) for name, _, dims in shapes}
     work = legalize(case.model, Options(input_shape=fixed))
-    return builtin.plan(work, save.to_proto(work.model))
+    return builtin.plan(work)
 
 
 def is_near(pixels: Pixels, found: builtin.Plan) -> bool:

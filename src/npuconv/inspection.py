@@ -102,14 +102,13 @@ def _calibration(
 ) -> str:
     """Return what a conversion would be calibrated on; nothing where there is none."""
     from npuconv.legalize.legal import legalize
-    from npuconv.model import save
     from npuconv.pipeline import builtin
 
     try:
         work = legalize(source, Options(input_shape=input_shape, verify=False))
         if not work.plan.device:
             return ""
-        return builtin.plan(work, save.to_proto(work.model)).sentence
+        return builtin.plan(work).sentence
     except NpuconvError:  # what stands against it is for check to say
         return ""
 

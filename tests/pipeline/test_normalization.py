@@ -8,7 +8,6 @@ import pytest
 from builders import Net
 from npuconv.config import Options
 from npuconv.legalize.legal import legalize
-from npuconv.model import save
 from npuconv.pipeline.normalization import KNOWN, infer
 from npuconv.samples import InputSpec
 from npuconv.samples.normalizations import CENTRED, IMAGENET, RAW, SIGNED, UNIT, Normalization
@@ -22,7 +21,7 @@ def found(net: Net, producer: str = "pytorch", shape=(1, *SIZE), name: str = "x"
     proto.producer_name = producer
     work = legalize(proto, Options())
     spec = InputSpec(name, np.dtype(np.float32), shape)
-    return infer(work.model, save.to_proto(work.model), spec, work.ctx.expected)
+    return infer(work.model, spec, work.ctx.expected)
 
 
 def trained(on: Normalization) -> Net:
@@ -116,7 +115,7 @@ def test_metadata():
     proto.metadata_props.add(key="Image.NominalPixelRange", value="NominalRange_0_255")
     work = legalize(proto, Options())
     spec = InputSpec("x", np.dtype(np.float32), (1, *SIZE))
-    one = infer(work.model, save.to_proto(work.model), spec, {})
+    one = infer(work.model, spec, {})
     assert one.normalization == RAW
     assert one.is_clear
 

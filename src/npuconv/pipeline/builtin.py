@@ -19,8 +19,6 @@ from npuconv.samples.synthetic import image_layout, reads_images
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import onnx
-
     from npuconv.config import Options
     from npuconv.legalize.legal import Legalized
     from npuconv.samples import Samples
@@ -75,12 +73,11 @@ class Plan:
         )
 
 
-def plan(work: Legalized, proto: onnx.ModelProto, specs: Sequence[InputSpec] = ()) -> Plan:
+def plan(work: Legalized, specs: Sequence[InputSpec] = ()) -> Plan:
     """Decide what to calibrate on.
 
     Args:
         work: a legal float model.
-        proto: the same.
         specs: its inputs; by default as the model has them, with usual sizes where it has none.
 
     Raises:
@@ -99,7 +96,7 @@ def plan(work: Legalized, proto: onnx.ModelProto, specs: Sequence[InputSpec] = (
     if keys.preset == "none":
         text = "accuracy is unproven, the normalization is unknown: give --preprocess"
         return Plan(keys, f"{start}; {text}{end}", text, None, pictured)
-    found = infer(work.model, proto, specs[0], work.ctx.expected)
+    found = infer(work.model, specs[0], work.ctx.expected)
     own = found.normalization
     used = keys.model_copy(update={"mean": own.mean, "std": own.std, "preset": None})
     warning = (

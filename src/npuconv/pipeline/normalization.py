@@ -17,7 +17,6 @@ The odds were set while looking at the 40 models of ``benchmarks/normalization.p
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,20 +25,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from npuconv import executor
-from npuconv.calibration.collect import collect
-from npuconv.calibration.runner import Runner
-from npuconv.errors import CalibrationError
 from npuconv.model import query
 from npuconv.quantize.calibrate import first_convolution
+from npuconv.quantize.host_prep import along, origin
 from npuconv.rules._training import gap
 from npuconv.samples.normalizations import CENTRED, HALF, IMAGENET, RAW, SIGNED, UNIT
-from npuconv.samples.synthetic import draw, image_layout, normalized
+from npuconv.samples.synthetic import draw, image_layout
 
 if TYPE_CHECKING:
-    import onnx
-
-    from npuconv.arithmetic.statistics import Statistics
     from npuconv.model.core import Model
     from npuconv.model.types import Node
     from npuconv.samples.feeds import InputSpec
@@ -51,6 +44,8 @@ KNOWN = (RAW, UNIT, SIGNED, IMAGENET, CENTRED, HALF)
 CLEAR = 0.8  # share of all odds
 _PICTURES = 8
 _PIXELS = 2**21  # of all pictures together, more or less: a large one shows as much as several
+_WINDOWS = 2**14  # of all pictures
+_LONGEST = 2048  # weights of a row of the first layer that is looked at
 _TINY = 1e-9
 
 # How often models of a framework want each of KNOWN, roughly.
@@ -101,6 +96,24 @@ class Inferred:
 
 
 @dataclass(frozen=True)
+class Moments:
+    """What a layer puts out.
+
+    Attributes:
+        means: of its channels, float64 [C].
+        variances: likewise.
+    """
+
+    means: Doubles
+    variances: Doubles
+
+    @property
+    def channels(self) -> int:
+        """Number of them."""
+        return len(self.means)
+
+
+@dataclass(frozen=True)
 class _Evidence:
     """One piece: why, and by how much it moves the odds."""
 
@@ -114,7 +127,6 @@ class _Evidence:
 
 def infer(
     model: Model,
-    proto: onnx.ModelProto,
     spec: InputSpec,
     expected: Mapping[str, tuple[np.ndarray, np.ndarray]],
 ) -> Inferred:
@@ -122,7 +134,6 @@ def infer(
 
     Args:
         model: the legal float model.
-        proto: the same.
         spec: its input, whose extents are fixed.
         expected: mean and standard deviation in training of what layers put out, by tensor.
     """
@@ -130,7 +141,7 @@ def infer(
     if said := _said(model):
         found.append(said)
     first = first_convolution(model)
-    seen = _look(proto, first, spec) if first is not None else {}
+    seen = _look(first, spec) if first is not None else {}
     if first is not None and seen:
         found.append(_Evidence("", dict.fromkeys(seen, 9.0)))
         trained = _training(seen, expected.get(first.outputs[0].name))
@@ -209,28 +220,91 @@ def _said(model: Model) -> _Evidence | None:
     return None
 
 
-def _look(proto: onnx.ModelProto, first: Node, spec: InputSpec) -> dict[Normalization, Statistics]:
-    """Return what the first layer puts out for pictures in each normalization."""
-    layout = image_layout(spec)
+def _look(first: Node, spec: InputSpec) -> dict[Normalization, Moments]:
+    """Return what the first layer puts out for pictures in each normalization.
+
+    A convolution is linear, so the mean and the covariance of windows of raw pixels tell it for
+    all of them: ``W (a x + b m)``, where ``m`` is 1 for pixels and 0 for pads, is linear in
+    ``(x, m)``.
+    """
+    layout, weight = image_layout(spec), query.constant_input(first, 1)
+    pictures = _pictures(spec)
+    moved = _affine(first, spec, pictures[:1].shape)
     assert layout is not None, "it is asked of images only"
-    shape = tuple(n or 1 for n in spec.lengths)[1:]
-    count = max(2, min(_PICTURES, _PIXELS // math.prod(shape)))
-    pictures = [draw(shape, layout, k)[None] for k in range(count)]
-    pictures = [np.repeat(one, spec.batch, axis=0) for one in pictures]
-    name, found = first.outputs[0].name, {}
-    runner = Runner(proto, {name: 1}, count)
+    assert weight is not None, "it is asked of layers with constant weights only"
+    windows = _windows(pictures if layout == "nchw" else pictures.transpose(0, 3, 1, 2), first)
+    group = int(query.attribute(first, "group", 1))
+    if moved is None or windows is None or group != 1:
+        return {}
+    bias = query.constant_input(first, 2)
+    added = np.zeros(len(weight)) if bias is None else bias.astype(np.float64)
+    rows, area = weight.reshape(len(weight), -1).astype(np.float64), math.prod(weight.shape[2:])
+    mean, covariance = windows.mean(axis=0), np.atleast_2d(np.cov(windows, rowvar=False))
+    found = {}
     for item in KNOWN:
-        feeds = [{spec.name: normalized(one, layout, item)} for one in pictures]
-        # Numbers that the first layer cannot take are not what it was trained on.
-        with contextlib.suppress(CalibrationError, executor.RuntimeRefusedError):
-            seen = collect(proto, {name: 1}, feeds, runner=runner)[name]
-            if np.isfinite(seen.means).all() and np.isfinite(seen.squares).all():
-                found[item] = seen
+        factor, offset = (np.repeat(part, area) for part in _together(item, *moved))
+        both = np.concatenate([rows * factor, rows * offset], axis=1)
+        means, variances = both @ mean + added, ((both @ covariance) * both).sum(axis=1)
+        if np.isfinite(means).all() and np.isfinite(variances).all():
+            found[item] = Moments(means, np.maximum(variances, 0))
     return found
 
 
+def _pictures(spec: InputSpec) -> Doubles:
+    """Return some pictures of raw pixels, laid out as the input."""
+    layout, shape = image_layout(spec), tuple(n or 1 for n in spec.lengths)[1:]
+    count = max(2, min(_PICTURES, _PIXELS // math.prod(shape)))
+    return np.stack([draw(shape, layout or "", k) for k in range(count)]).astype(np.float64)
+
+
+def _affine(first: Node, spec: InputSpec, shape: tuple[int, ...]) -> tuple[Doubles, Doubles] | None:
+    """Return by what each channel is multiplied, and what is added, before the first layer.
+
+    Returns:
+        None where something else is done to the input.
+    """
+    _, way = origin(first.inputs[0])
+    low, high = (along(np.full(shape, value, spec.dtype), way) for value in (0, 1))
+    if low is None or high is None or low.ndim != len(shape):
+        return None
+    low, high = (
+        part[0].reshape(part.shape[1], -1)[:, 0].astype(np.float64) for part in (low, high)
+    )
+    return high - low, low
+
+
+def _together(item: Normalization, factor: Doubles, offset: Doubles) -> tuple[Doubles, Doubles]:
+    """Return factor and offset of raw pixels by channel, through a normalization and the model."""
+    pixels = np.zeros((1, len(factor), 1, 1), np.float32)
+    zero, one = (item.apply(pixels + value, 1).ravel().astype(np.float64) for value in (0, 1))
+    return factor * (one - zero), factor * zero + offset
+
+
+def _windows(pictures: Doubles, first: Node) -> Doubles | None:
+    """Return windows of the first layer, and where they are no pads, float64 [N,2*C*kh*kw]."""
+    weight = query.constant_input(first, 1)
+    if weight is None or weight.ndim != pictures.ndim or weight.shape[1] != pictures.shape[1]:
+        return None
+    dilations = tuple(query.attribute(first, "dilations", None) or (1, 1))
+    strides = tuple(query.attribute(first, "strides", None) or (1, 1))
+    top, left, bottom, right = query.attribute(first, "pads", None) or (0, 0, 0, 0)
+    reach = [(k - 1) * d + 1 for k, d in zip(weight.shape[2:], dilations, strict=True)]
+    pads = ((0, 0), (0, 0), (top, bottom), (left, right))
+    parts = [np.pad(part, pads) for part in (pictures, np.ones_like(pictures))]
+    long = math.prod(weight.shape[1:])
+    if long > _LONGEST or min(np.subtract(parts[0].shape[2:], reach)) < 0:
+        return None
+    views = [np.lib.stride_tricks.sliding_window_view(part, reach, axis=(2, 3)) for part in parts]
+    count = views[0][:, 0, :: strides[0], :: strides[1], 0, 0].size
+    step = max(1, math.isqrt(count // _WINDOWS))
+    rows, columns = (slice(None, None, step * stride) for stride in strides)
+    views = [view[:, :, rows, columns, :: dilations[0], :: dilations[1]] for view in views]
+    laid = [view.transpose(0, 2, 3, 1, 4, 5).reshape(-1, long) for view in views]
+    return np.concatenate(laid, axis=1)
+
+
 def _training(
-    seen: Mapping[Normalization, Statistics], expected: tuple[np.ndarray, np.ndarray] | None
+    seen: Mapping[Normalization, Moments], expected: tuple[np.ndarray, np.ndarray] | None
 ) -> _Evidence | None:
     """Compare the first layer with what BatchNormalization has kept of training."""
     gaps = {} if expected is None else {item: gap(one, expected) for item, one in seen.items()}
@@ -242,7 +316,7 @@ def _training(
     return _Evidence("BatchNormalization fits it best", odds)
 
 
-def _biases(first: Node, seen: Mapping[Normalization, Statistics]) -> list[_Evidence]:
+def _biases(first: Node, seen: Mapping[Normalization, Moments]) -> list[_Evidence]:
     """Compare the biases of the first layer with what it puts out, and with its weights."""
     weight, bias = (query.constant_input(first, k) for k in (1, 2))
     if weight is None or bias is None or not np.any(bias):

@@ -100,7 +100,7 @@ def open_calibration(
     specs, assumed = sample_inputs(work.model, proto, source)
     options = work.options
     if source is None:
-        chosen = builtin.plan(work, proto, specs)
+        chosen = builtin.plan(work, specs)
         return Calibration(builtin.open_builtin(options, chosen, specs), assumed, chosen)
     samples = open_samples(
         source,

@@ -187,14 +187,14 @@ def _grids(graph: DeviceGraph, feeds: Sequence[Feed]) -> dict[str, Grid]:
 
 def _grid(tensor: Tensor, feeds: Sequence[Feed]) -> Grid | None:
     """Return the grid of a tensor that is an input of the model, moved and scaled at most."""
-    name, way = _origin(tensor)
-    arrays = [_along(np.asarray(feed[name]), way) for feed in feeds if name in feed]
+    name, way = origin(tensor)
+    arrays = [along(np.asarray(feed[name]), way) for feed in feeds if name in feed]
     if not arrays or any(a is None or a.ndim < 2 for a in arrays):
         return None
     return grid.find(np.concatenate([_rows(a) for a in arrays if a is not None], axis=1))
 
 
-def _origin(tensor: Tensor) -> tuple[str, list[Node]]:
+def origin(tensor: Tensor) -> tuple[str, list[Node]]:
     """Return where it comes from, and what is done to it on the way."""
     way: list[Node] = []
     while (node := query.producer(tensor)) is not None:
@@ -206,7 +206,7 @@ def _origin(tensor: Tensor) -> tuple[str, list[Node]]:
     return str(tensor.name), way
 
 
-def _along(array: Array, way: Sequence[Node]) -> Array | None:
+def along(array: Array, way: Sequence[Node]) -> Array | None:
     """Return the values behind these nodes; None where one does more than to move and scale."""
     for node in way:
         there = [query.input_of(node, place) for place in range(len(node.inputs))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +46,23 @@ class Gap:
         return self.spread < _UNLIKE
 
 
-def gap(seen: Statistics, expected: tuple[np.ndarray, np.ndarray]) -> Gap | None:
+class HasMoments(Protocol):
+    """Mean and variance of every channel of a tensor."""
+
+    @property
+    def channels(self) -> int:
+        """Number of channels."""
+
+    @property
+    def means(self) -> Doubles:
+        """Mean by channel, float64 [C]."""
+
+    @property
+    def variances(self) -> Doubles:
+        """Variance by channel, float64 [C]."""
+
+
+def gap(seen: HasMoments, expected: tuple[np.ndarray, np.ndarray]) -> Gap | None:
     """A layer beside its training; None where the channels are not those of training."""
     means, deviations = (np.asarray(part, np.float64).ravel() for part in expected)
     if means.size != seen.channels:
