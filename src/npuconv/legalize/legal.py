@@ -23,7 +23,6 @@ from npuconv.plan import Plan, make_plan
 from npuconv.rules import _engine
 from npuconv.rules._context import RuleContext, Sheet
 from npuconv.rules._unknown import Need, needs
-from npuconv.rules.opset_too_old import opset_too_old
 from npuconv.target import Target
 
 if TYPE_CHECKING:
@@ -90,14 +89,14 @@ def legalize(source: str | Path | onnx.ModelProto, options: Options) -> Legalize
     work.before = planned.look(work.model)
     if contradiction and not any(f.severity == Severity.ERROR for f in before):
         _refuse_unless_it_runs(work.model, contradiction)
-    tracker = Tracker(before)
-    # Nothing can be said of what a rewrite does to a node that means nothing.
-    if _engine.is_malformed(before):
-        # Nothing was raised, so that the opset is an old one is no fault of the model.
-        before = [f for f in before if f.code != opset_too_old.code]
-        work.before.settle(work.model, work.target, before)
-        _conclude(work, tracker, before, rules)
+    # Nothing can be said of what a rewrite does to a node that means nothing; and what is wrong
+    # with others, rewrites may mend.
+    if malformed := _engine.malformed(before):
+        tracker = Tracker(malformed)
+        work.before.settle(work.model, work.target, malformed)
+        _conclude(work, tracker, malformed, rules)
         return work
+    tracker = Tracker(before)
     _rewrite(work, tracker)
     rules = _rules(work)
     _conclude(work, tracker, _engine.lint(rules), rules)

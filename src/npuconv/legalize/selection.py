@@ -86,7 +86,7 @@ def wanted(
         options: for this model.
         accepted: how many findings a baseline lists, by code and node.
     """
-    weighed = [f if _engine.is_malformed([f]) else _weigh(f, options) for f in findings]
+    weighed = [f if _engine.malformed([f]) else _weigh(f, options) for f in findings]
     chosen = [f for f in weighed if f is not None]
     number = Counter(_key(f) for f in chosen if _is_open(f))
     taken = {key for key, most in accepted.items() if 0 < number[key] <= most}

@@ -46,6 +46,7 @@ _PICTURES = 8
 _PIXELS = 2**21  # of all pictures together, more or less: a large one shows as much as several
 _WINDOWS = 2**14  # of all pictures
 _LONGEST = 2048  # weights of a row of the first layer that is looked at
+_LARGEST = float(np.finfo(np.float32).max)
 _TINY = 1e-9
 
 # How often models of a framework want each of KNOWN, roughly.
@@ -245,7 +246,8 @@ def _look(first: Node, spec: InputSpec) -> dict[Normalization, Moments]:
         factor, offset = (np.repeat(part, area) for part in _together(item, *moved))
         both = np.concatenate([rows * factor, rows * offset], axis=1)
         means, variances = both @ mean + added, ((both @ covariance) * both).sum(axis=1)
-        if np.isfinite(means).all() and np.isfinite(variances).all():
+        # Numbers that the first layer cannot take are not what it was trained on.
+        if (np.abs(means) + 4 * np.sqrt(np.maximum(variances, 0)) < _LARGEST).all():
             found[item] = Moments(means, np.maximum(variances, 0))
     return found
 

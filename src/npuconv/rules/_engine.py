@@ -24,10 +24,10 @@ def all_rules() -> list[Rule]:
     return sorted(RULES, key=lambda r: r.code)
 
 
-def is_malformed(findings: Iterable[Finding]) -> bool:
-    """Whether a node has no defined meaning, so that nothing may be rewritten."""
+def malformed(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings of nodes that have no defined meaning, so that nothing is rewritten."""
     codes = {rule.code for rule in RULES if rule.malformed}
-    return any(finding.code in codes for finding in findings)
+    return [finding for finding in findings if finding.code in codes]
 
 
 def lint(ctx: RuleContext, *, at: Stage = "float", only: Iterable[str] = ()) -> list[Finding]:
