@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Format:
-    """What makes a form of the output."""
+    """Output format and the phases that produce it."""
 
     name: str
     summary: str

@@ -58,14 +58,14 @@ def rewrite(twins: Twins, node: onnx.NodeProto) -> bool:
 
 
 def _means_the_same(node: onnx.NodeProto) -> bool:
-    """Not an interpolation, and no indices beside the values."""
+    """Return whether the node computes the same on floats: no interpolation, no indices."""
     if node.op_type == "Resize":
         return all(a.s == b"nearest" for a in node.attribute if a.name == "mode")
     return node.op_type != "MaxPool" or sum(map(bool, node.output)) == 1
 
 
 def _held(twins: Twins, node: onnx.NodeProto, data: list[Stored]) -> Stored:
-    """Which integers can come out."""
+    """Return type and range of the integers that can come out."""
     dtype = data[0].dtype
     low, high = min(one.low for one in data), max(one.high for one in data)
     if node.op_type == "Relu":

@@ -118,7 +118,7 @@ def _parts(layer: _Layer, low: int, high: int) -> list[tuple[int, int]] | None:
 
 
 def _fits(up: Array, down: Array) -> bool:
-    """Whether float32 holds the sums over all of these channels."""
+    """Return whether float32 holds the sums over all of these channels exactly."""
     return max(up.sum(1).max(), down.sum(1).max()) <= EXACT
 
 

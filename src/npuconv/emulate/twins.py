@@ -96,7 +96,7 @@ class Twins:
                 self._infos[info.name] = info
 
     def stored(self, name: str) -> Stored | None:
-        """What is known of an 8-bit tensor; None for one of another or unknown type."""
+        """Return type and range of an 8-bit tensor; None for one of another or unknown type."""
         known, value = self._known.get(name), self.constant(name)
         if known is None or value is None or not value.size:
             return known

@@ -1,10 +1,10 @@
-"""From a model as it came to one that is as legal as it gets; check and convert share it.
+"""Legalization of a model for a target, shared by check and convert.
 
 ``legal``      lint, canonicalize, legalize, lint again
-``findings``   what became of every finding
-``selection``  which findings count: select, ignore, severity, baseline
-``kept``       what the user keeps float
-``planned``    what the rewrites make of each source node
-``described``  where every node runs, and what crosses
-``accept``     baselines written
+``findings``   status of every finding
+``selection``  findings that count: select, ignore, severity, baseline
+``kept``       nodes that the user keeps float
+``planned``    result and cost of the rewrites for each source node
+``described``  placement and cost of every node, and the traffic
+``accept``     writing of baselines
 """

@@ -1,4 +1,4 @@
-"""Where every node runs, what crosses, and what that costs, as the report shows it."""
+"""Placement and cost of every node, and the traffic between host and device, for the report."""
 
 from __future__ import annotations
 

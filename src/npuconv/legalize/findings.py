@@ -1,4 +1,4 @@
-"""What became of every finding: which went with which pass, and why others stayed."""
+"""Status of every finding: the pass that removed it, or the reason why it stays."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Tracker:
 
 
 def _marked(finding: Finding, marks: Container[_engine.Mark]) -> bool:
-    """Whether a finding of that code still stands for one of its source nodes."""
+    """Return whether a finding of that code remains for one of its source nodes."""
     return any((finding.code, label) in marks for label in finding.origin or ("",))
 
 

@@ -53,7 +53,7 @@ def find(model: Model, patterns: Iterable[str], target: Target) -> dict[str, str
 
 
 def names(model: Model, labels: Mapping[str, str]) -> dict[str, str]:
-    """By name, the nodes that stand for those of ``labels`` now, and their patterns."""
+    """Return the patterns of the nodes that now stand for those of ``labels``, by node name."""
     return {
         node.name: next(labels[label] for label in model.origin(node) if label in labels)
         for node in model.nodes()
@@ -62,7 +62,7 @@ def names(model: Model, labels: Mapping[str, str]) -> dict[str, str]:
 
 
 def costs(work: Legalized) -> schema.KeptFloat | None:
-    """What the host does instead of the device, and what crosses; None: nothing is kept."""
+    """Return the cost of the kept nodes: work of the host, traffic; None if none are kept."""
     if not work.kept:
         return None
     free = planning.make_plan(work.model, work.target, work.blocked)

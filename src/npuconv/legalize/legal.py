@@ -75,7 +75,7 @@ class SourceInfo:
 
 
 def legalize(source: str | Path | onnx.ModelProto, options: Options) -> Legalized:
-    """Everything check does, and convert does first.
+    """Legalize a model: all of check, and the first part of convert.
 
     Raises:
         ModelError: not a valid model.
@@ -124,7 +124,7 @@ def _open(source: str | Path | onnx.ModelProto, options: Options) -> tuple[Legal
 
 
 def _conclude(work: Legalized, tracker: Tracker, after: list[Finding], rules: RuleContext) -> None:
-    """Where every node runs, what is left of the findings, and what the report says of it."""
+    """Place every node, select the findings that are left, and describe both for the report."""
     model, target = work.model, work.target
     work.blocked = _blocked(model, after)
     work.plan = make_plan(model, target, work.blocked, kept=kept.names(model, work.kept))

@@ -1,4 +1,4 @@
-"""What the rewrites make of each node of the source model, and what that costs.
+"""Result and cost of the rewrites, for each node of the source model.
 
 Every node stands for source nodes, and belongs to the first of them. So the costs of all
 source nodes add up to those of the model, before and after, whatever was split or merged
@@ -110,11 +110,11 @@ class _Graph:
                 self.merged.setdefault(label, []).append(node)
 
     def replaces(self, label: str, ops: frozenset[str]) -> bool:
-        """Whether other operators stand where these did."""
+        """Return whether a source node became operators of other types only."""
         return label in self.made and not ops & _ops(self.made[label])
 
     def describe(self, label: str) -> str:
-        """What a source node has become."""
+        """Describe what a source node has become."""
         if label in self.made:
             return _describe(self.made[label])
         merged = self.merged.get(label, [])
@@ -153,7 +153,7 @@ def _is_idle(*costs: Cost) -> bool:
 
 
 def _told(records: list[RewriteRecord], text: str) -> tuple[str, str]:
-    """Where both look alike, the passes say what is different."""
+    """Add what the first and last record say to descriptions that are the same otherwise."""
     if not records:
         return text, text
     return f"{text}, {records[0].before}", f"{text}, {records[-1].after}"

@@ -1,4 +1,4 @@
-"""Which findings count, and for how much: what select, ignore, severity and a baseline say."""
+"""Selection and severity of findings by select, ignore, severity and a baseline."""
 
 from __future__ import annotations
 
@@ -76,10 +76,10 @@ def wanted(
     options: Options,
     accepted: Mapping[baseline.Key, int] = MappingProxyType({}),
 ) -> list[Finding]:
-    """As the user's options have it: selected, unknown ones weighed, worst first.
+    """Return the findings that the options select, with their severities, worst first.
 
-    What has no defined meaning cannot be ignored: nothing was rewritten because of it, and
-    a runtime may end the process on it.
+    A finding that a model has no defined meaning cannot be ignored: nothing was rewritten
+    because of it, and a runtime may end the process on it.
 
     Args:
         findings: all there are.
@@ -115,7 +115,7 @@ def _weigh(finding: Finding, options: Options) -> Finding | None:
 
 
 def _selected(finding: Finding, options: Options) -> bool:
-    """As in ruff: what says more of a code wins, and of two that say the same ignore does."""
+    """Return whether a finding is selected: as in ruff, the longest selector wins, then ignore."""
     asked = len(_longest(finding, options.select))
     refused = len(_longest(finding, options.ignore))
     if refused and refused >= asked:
@@ -131,7 +131,7 @@ def _longest(finding: Finding, selectors: Iterable[str]) -> str:
 
 
 def listed_in(options: Options, model: object, target: str) -> dict[baseline.Key, int]:
-    """What the baseline accepts of a model, and how many findings of each.
+    """Return the number of findings that the baseline accepts of a model, by code and node.
 
     Args:
         options: of the run.
@@ -185,7 +185,7 @@ def _is_open(finding: Judged) -> bool:
 
 
 def failing(finding: Judged, fail_on: str) -> bool:
-    """Whether a finding is at or above ``fail_on``, and nobody has accepted it."""
+    """Return whether a finding is open, at or above ``fail_on``, and not accepted."""
     level: dict[str, Callable[[Judged], bool]] = {
         "error": lambda f: f.severity == Severity.ERROR,
         "warning": lambda f: f.severity in (Severity.ERROR, Severity.WARNING),
@@ -196,10 +196,10 @@ def failing(finding: Judged, fail_on: str) -> bool:
 
 
 def fails(findings: Iterable[Finding], options: Options) -> bool:
-    """Whether findings at or above ``fail_on`` are left."""
+    """Return whether findings at or above ``fail_on`` are left."""
     return any(failing(f, options.fail_on) for f in findings)
 
 
 def name_of(source: object, model: str) -> str:
-    """What patterns and baselines know a model by: its path, or its name if it has none."""
+    """Return the path of a model, or its name if it has none, for patterns and baselines."""
     return Path(source).as_posix() if isinstance(source, str | Path) else model

@@ -1,4 +1,4 @@
-"""What the passes share that fold ``factor * y + offset`` per channel into a convolution."""
+"""Helpers of passes that fold ``factor * y + offset`` per channel into a convolution."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _LISTS = ("kernel_shape", "strides", "dilations", "output_padding")
 
 
 def to_channels(model: Model, node: Node, way: Removal) -> None:
-    """What the one output cell reads along the axis is read as channels."""
+    """Turn the cells that the one output cell reads along the axis into channels."""
     axis = way.axis + 2
     source = _selected(model, node, way)
     if len(way.cells) == 1:

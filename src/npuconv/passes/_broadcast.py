@@ -18,7 +18,7 @@ OPERATORS = frozenset(
 
 
 def is_legacy(node: Node, opset: int) -> bool:
-    """Whether the node broadcasts by attribute."""
+    """Return whether the node broadcasts by attribute."""
     return opset < 7 and node.op in OPERATORS and bool(node.attrs.get("broadcast"))
 
 

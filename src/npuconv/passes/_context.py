@@ -1,4 +1,4 @@
-"""What a pass may ask and must say: the target, its rewrites, its near misses."""
+"""Context of a pass: the target, records of its rewrites and of its near misses."""
 
 from __future__ import annotations
 
@@ -88,14 +88,14 @@ class PassContext:
         self.refusals[RefusalRecord(self.current, model.label(node), reason)] = None
 
     def objections(self, win: Window, *, op: str = "Conv") -> list[str]:
-        """What the target says against a convolution that is only considered.
+        """Return the objections of the target to a convolution that is only considered.
 
         Args:
             win: the convolution.
             op: the operator it would be.
 
         Returns:
-            One sentence each; none where no known limit stands against it.
+            One sentence each; none where it breaks no known limit.
         """
         operator = self.target.operator(op)
         if operator is None:
@@ -104,7 +104,7 @@ class PassContext:
         return operator.objections(facts)
 
     def offloads(self, node: Node) -> bool:
-        """Whether a convolution in disguise is to be shown as one: asked for, and no loss."""
+        """Return whether to rewrite a node as a Conv: requested, and not listed as it is."""
         listed = self.target.operator(node.op, node.domain or "") is not None
         wanted = self.options.offload and node.name not in self.kept
         return wanted and not listed and self.target.operator("Conv") is not None

@@ -1,4 +1,4 @@
-"""What the passes share that show an operator as the convolution it is."""
+"""Helpers of passes that rewrite an operator as an equivalent convolution."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NO_PADS: Pairs = ((0, 0), (0, 0))
 
 @dataclass(frozen=True)
 class Layout:
-    """How a tensor becomes N x C x H x W for a convolution, and how its result goes back.
+    """Conversion of a tensor to N x C x H x W for a convolution, and of its result back.
 
     All of it moves values without changing one, so it is exact on int8 tensors too.
     """
@@ -37,7 +37,7 @@ class Layout:
 
     @property
     def transposes(self) -> int:
-        """How many Transposes it takes."""
+        """Number of Transposes it takes."""
         return sum(map(_moves, (self.before, self.after)))
 
     def seen(self, dims: Dims) -> Dims:
@@ -45,7 +45,7 @@ class Layout:
         return tuple(widened([dims[axis] for axis in self.before], self.axes))
 
     def text(self) -> str:
-        """What it adds to the convolution, for people."""
+        """Describe what the layout adds to the convolution."""
         parts = ["Transpose"] * self.transposes
         parts += ["Unsqueeze", "Squeeze"] if self.axes else []
         return f" with {', '.join(dict.fromkeys(parts))}" if parts else ""
@@ -62,7 +62,7 @@ class Disguised:
     bias: np.ndarray | None = None  # float32, one per output channel
 
     def text(self) -> str:
-        """What it is, for people."""
+        """Describe the convolution."""
         kernel = "x".join(map(str, self.win.kernel or ()))
         inputs, outputs = self.win.in_channels, self.win.out_channels
         if self.win.group == 1:
@@ -107,14 +107,14 @@ def _extent(
 
 
 def obstacle(model: Model, ctx: PassContext, layout: Layout, win: Window) -> str:
-    """What stands against this convolution, or ''."""
+    """Return why this convolution is not possible, or ''."""
     if layout.axes and model.opset < AXES_AS_INPUT:
         return f"opset {model.opset} has no Unsqueeze that reads its axes"
     return next(iter(ctx.objections(win)), "")
 
 
 def type_obstacle(array: np.ndarray) -> str:
-    """Why an operator with this constant is none of the device, or ''."""
+    """Return why the type of this constant rules out the device, or ''."""
     return "" if array.dtype.name == "float32" else f"it computes in {array.dtype.name}"
 
 

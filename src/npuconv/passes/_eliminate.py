@@ -1,4 +1,4 @@
-"""What the passes share that take out a node whose output equals its input."""
+"""Helpers of passes that remove a node whose output equals its input."""
 
 from __future__ import annotations
 

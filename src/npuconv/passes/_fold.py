@@ -1,4 +1,4 @@
-"""How constants are computed: what may be, how large it gets, and the run itself."""
+"""Constant folding: the nodes that may be folded, the limit on size, and the run itself."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def shape_node(model: Model, node: Node) -> int:
 
 
 def is_pure(node: Node) -> bool:
-    """Whether running it once stands for running it every time."""
+    """Return whether a node may be run once instead of every time."""
     if not query.is_standard(node) or node.op in _RANDOM or any(subgraphs(node)):
         return False
     return node.op not in ("Constant", "QuantizeLinear") and not node.op.startswith("Sequence")
@@ -80,7 +80,7 @@ def _element_size(tensor: Tensor) -> int:
 
 
 def too_large(node: Node, limit: int) -> str:
-    """Why its result must not be computed, or ''."""
+    """Return why the result of a node is too large to compute, or ''."""
     for tensor in node.outputs:
         dims = query.static_shape(tensor)
         if dims is None and node.op in _EXPANDING:

@@ -18,7 +18,7 @@ MOST_PARTS = 256  # more convolutions than that for one are no answer
 
 
 def refuses_group(ctx: PassContext, win: Window) -> bool:
-    """Whether it is the groups that the target does not take."""
+    """Return whether the target refuses the groups of a convolution."""
     operator = ctx.target.operator("Conv")
     if operator is None:
         return False
@@ -34,7 +34,7 @@ def group_forms(ctx: PassContext, win: Window) -> list[Form]:
 
 
 def objections(ctx: PassContext, win: Window) -> list[str]:
-    """What stands against a convolution, also once its groups have been rewritten."""
+    """Return the objections to a convolution that rewriting its groups does not remove."""
     if win.group < 2 or not refuses_group(ctx, win):
         return ctx.objections(win)
     forms = group_forms(ctx, win)

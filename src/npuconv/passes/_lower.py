@@ -1,4 +1,4 @@
-"""What the passes share that absorb explicit conversions into integer operators."""
+"""Helpers of passes that absorb explicit conversions into integer operators."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def quantizer(model: Model, tensor: Tensor) -> Node | None:
 
 
 def same_scale(a: Node, b: Node) -> bool:
-    """Whether two conversions have the same scale and zero point."""
+    """Return whether two conversions have the same scale and zero point."""
     import numpy as np
 
     pairs = [(query.constant_input(a, i), query.constant_input(b, i)) for i in (1, 2)]

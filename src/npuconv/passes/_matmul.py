@@ -30,7 +30,7 @@ class Product:
 
 
 def constant_operand(node: Node) -> int | None:
-    """Which operand is constant, 0 or 1; None where both or neither are."""
+    """Return the index of the constant operand, 0 or 1; None where both or neither are."""
     known = [query.constant_input(node, index) is not None for index in (0, 1)]
     return known.index(True) if sum(known) == 1 else None
 

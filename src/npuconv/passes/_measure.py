@@ -48,7 +48,7 @@ def measure(records: Sequence[RewriteRecord]) -> None:
 
 
 def _follow(record: RewriteRecord, leader: RewriteRecord) -> None:
-    """What was measured of one rewrite holds for another that is alike."""
+    """Copy the measured difference of one rewrite to another of the same kind."""
     record.difference, record.reference = leader.difference, leader.reference
     record.note = leader.note or f"run once, on {leader.node!r}, which is alike"
 
@@ -134,7 +134,7 @@ def _settle_alone(record: RewriteRecord, feeds: Feeds, before: Outcome, after: O
 
 
 def _is_beyond_reference(region: Region | None) -> bool:
-    """Whether there is a ConvTranspose whose padding is left to be worked out."""
+    """Return whether a region has a ConvTranspose with ``output_shape`` or ``auto_pad``."""
     return region is not None and any(
         "output_shape" in node.attrs or node.attrs.get("auto_pad", "NOTSET") != "NOTSET"
         for node in region.nodes

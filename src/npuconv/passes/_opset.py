@@ -1,4 +1,4 @@
-"""How a model is carried from one opset to another."""
+"""Conversion of a model from one opset to another."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def reads_the_same(node: Node, source: int, target: int) -> bool:
-    """Whether the node means the same in both opsets without a change to it.
+    """Return whether the node means the same in both opsets without a change to it.
 
     True where the two schemas differ at most by types, by optional inputs and by
     attributes whose default is what the older version did.

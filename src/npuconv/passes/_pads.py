@@ -1,4 +1,4 @@
-"""Whether the node that reads a Pad can do its padding."""
+"""Conditions under which the node that reads a Pad can do its padding."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def added(pads: Pairs, amounts: Pairs) -> Pairs:
 
 
 def may_take(reader: Node) -> bool:
-    """Whether it is an operator that pads with zeros, along the axes from the third on."""
+    """Return whether a node can pad with zeros, along the axes from the third on."""
     return reader.op in ("Conv", "AveragePool") and query.is_standard(reader)
 
 
 def obstacle(node: Node, reader: Node, amounts: Pairs) -> str:
-    """Why ``reader`` cannot take these amounts of zeros along its spatial axes, or ''."""
+    """Return why ``reader`` cannot pad its spatial axes by these amounts of zeros, or ''."""
     win = window(reader)
     if not may_take(reader) or win is None or win.kernel is None:
         return "cannot take pads"

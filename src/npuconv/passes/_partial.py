@@ -29,7 +29,7 @@ _NO_NAMES = frozenset({"none", "null", "unknown", "unk", "dynamic", "any", "nan"
 
 
 class UnknownError(Exception):
-    """Nothing can be said of a result; never leaves the evaluation."""
+    """Signal for a result of which nothing is known; never leaves the evaluation."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,12 @@ class Partial:
 
     @property
     def complete(self) -> bool:
-        """Whether every element is a number."""
+        """Return whether every element is a number."""
         return all(isinstance(e, (bool, int, float)) for e in self.elements.flat)
 
     @property
     def blank(self) -> bool:
-        """Whether no element says anything."""
+        """Return whether there are elements, and all of them are unknown."""
         return self.elements.size > 0 and all(e is None for e in self.elements.flat)
 
     def values(self) -> np.ndarray:
@@ -66,23 +66,26 @@ class Partial:
 
 @dataclass
 class Facts:
-    """What is known of the small tensors of a model. Void when the graph changes."""
+    """Known elements of the small tensors of a model. Void when the graph changes."""
 
     tensors: dict[int, tuple[Tensor, Partial]] = field(default_factory=dict)
     doubtful: frozenset[str] = frozenset()
 
     def of(self, tensor: Tensor | None) -> Partial | None:
-        """What is known of a tensor that is computed from shapes."""
+        """Return the known elements of a tensor that is computed from shapes, if there are any."""
         entry = self.tensors.get(id(tensor))
         return entry[1] if entry else None
 
     def is_complete(self, tensor: Tensor) -> bool:
-        """Whether every element of a tensor that is computed from shapes is known."""
+        """Return whether every element of a tensor that is computed from shapes is known."""
         partial = self.of(tensor)
         return partial is not None and partial.complete
 
     def operand(self, tensor: Tensor | None) -> Partial | None:
-        """What is known of any tensor: constants too; None where not even its extents are."""
+        """Return the known elements of any tensor, constants too.
+
+        None where its extents are not known, or it is not a small tensor of numbers.
+        """
         if tensor is None or id(tensor) in self.tensors:
             return self.of(tensor)
         constant = query.is_constant(tensor)

@@ -71,14 +71,14 @@ def confirm(model: Model, facts: Facts, tensors: Sequence[Tensor]) -> str:
 
 
 class _Numbers:
-    """A number for every extent nobody knows, another one for each."""
+    """Guessed numbers for the unknown extents, a different one for each."""
 
     def __init__(self, first: int, step: int) -> None:
         self._first, self._step = first, step
         self._given: dict[Symbol, int] = {}
 
     def of(self, element: Element) -> float:
-        """What an element is under this guess; 1 where nothing is known of it."""
+        """Return the number for an element under this guess; 1 where nothing is known of it."""
         if not isinstance(element, Extent):
             return 1 if element is None else element
         following = self._first + self._step * len(self._given)
@@ -88,7 +88,10 @@ class _Numbers:
 def _feeds(
     facts: Facts, nodes: Sequence[Node], tensors: Sequence[Tensor], numbers: _Numbers
 ) -> dict[str, np.ndarray] | None:
-    """What the arithmetic reads, what Shape and Size make included."""
+    """Return arrays for all that the nodes read, results of Shape and Size included.
+
+    None where the extents of one are not known.
+    """
     made = {id(t) for n in nodes for t in n.outputs}
     read = [t for n in nodes for t in n.inputs if t.name or query.is_constant(t)]
     feeds: dict[str, np.ndarray] = {}

@@ -32,7 +32,7 @@ def required(operands: Operands, index: int) -> Partial:
 
 
 def integers(node: Node, operands: Operands, name: str, index: int) -> list[int] | None:
-    """What was an attribute once and is an input since; None where it is not given.
+    """Return integers given as an attribute (older opsets) or an input; None if not given.
 
     Raises:
         UnknownError: it is given, and not known.

@@ -128,7 +128,7 @@ def larger(a: Element, b: Element, dtype: np.dtype[Any]) -> Element:
 
 
 def is_less(a: Element, b: Element, dtype: np.dtype[Any]) -> bool | None:
-    """Whether ``a < b``; an extent is at least 0."""
+    """Return whether ``a < b``, None if unknown; an extent is at least 0."""
     if _are_numbers(a, b):
         return bool(a < b)  # type: ignore[operator]
     low, high = _bounds(_difference(a, b, dtype))
@@ -138,7 +138,7 @@ def is_less(a: Element, b: Element, dtype: np.dtype[Any]) -> bool | None:
 
 
 def is_equal(a: Element, b: Element, dtype: np.dtype[Any]) -> bool | None:
-    """Whether ``a == b``; an extent is at least 0."""
+    """Return whether ``a == b``, None if unknown; an extent is at least 0."""
     if _are_numbers(a, b):
         return bool(a == b)
     gap = _difference(a, b, dtype)
@@ -150,26 +150,26 @@ def is_equal(a: Element, b: Element, dtype: np.dtype[Any]) -> bool | None:
 
 
 def both(a: Element, b: Element, _dtype: np.dtype[Any]) -> Element:
-    """And; False with anything is False."""
+    """Return ``a and b``; False with anything is False."""
     if a is False or b is False:
         return False
     return None if a is None or b is None else True
 
 
 def either(a: Element, b: Element, _dtype: np.dtype[Any]) -> Element:
-    """Or; True with anything is True."""
+    """Return ``a or b``; True with anything is True."""
     if a is True or b is True:
         return True
     return None if a is None or b is None else False
 
 
 def differ(a: Element, b: Element, _dtype: np.dtype[Any]) -> Element:
-    """Xor."""
+    """Return ``a xor b``."""
     return None if a is None or b is None else a is not b
 
 
 def choose(condition: Element, a: Element, b: Element) -> Element:
-    """Where: either of two that are the same needs no condition."""
+    """Return what Where selects; if both are the same, the condition may be unknown."""
     if condition is None:
         return a if a == b else None
     return a if condition else b
@@ -210,7 +210,7 @@ def _difference(a: Element, b: Element, dtype: np.dtype[Any]) -> Element:
 
 
 def _bounds(gap: Element) -> tuple[int | None, int | None]:
-    """What a difference is at least and at most."""
+    """Return the least and the greatest value of a difference, None where unknown."""
     if gap is None:
         return None, None
     symbol, factor, offset = _linear(gap)

@@ -1,4 +1,4 @@
-"""How a node computes the same on tensors whose axes have another order."""
+"""Change of a node so that it computes the same on tensors with permuted axes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def composed(first: Perm, second: Perm) -> Perm:
 
 
 def is_identity(perm: Perm) -> bool:
-    """Whether nothing moves."""
+    """Return whether a permutation leaves every axis in place."""
     return perm == tuple(range(len(perm)))
 
 
@@ -55,7 +55,7 @@ def variables(node: Node) -> list[Tensor]:
 
 
 def is_movable(node: Node, rank: int) -> bool:
-    """Whether the node computes the same on permuted tensors of this rank."""
+    """Return whether the node computes the same on permuted tensors of this rank."""
     if not query.is_standard(node) or any(not t.name for t in node.outputs):
         return False
     if len(node.outputs) != 1 and node.op != "Split":
@@ -67,7 +67,7 @@ def is_movable(node: Node, rank: int) -> bool:
 
 
 def _has_no_other_tensor(node: Node) -> bool:
-    """What it reads besides its data is a constant, or one number."""
+    """Return whether all inputs besides the data are constant, omitted or scalar."""
     others = list(node.inputs)[len(data_inputs(node)) :]
     return all(query.is_constant(t) or not t.name or query.rank(t) == 0 for t in others)
 
@@ -181,7 +181,7 @@ def _change_factors(model: Model, node: Node, perm: Perm) -> None:
 
 
 def _write(model: Model, node: Node, name: str, index: int, values: list[int]) -> None:
-    """As the attribute it is, or as the input that it became."""
+    """Write values to the input of that index if the node has it, else to the attribute."""
     from npuconv.model import edit
 
     if query.input_of(node, index) is None:

@@ -1,4 +1,4 @@
-"""Whether it is the number of axes that a target refuses."""
+"""Limits of a target on the rank of a convolution."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def refuses_rank(ctx: PassContext, win: Window) -> bool:
-    """Whether a known limit of the target's Conv is against the rank of this one."""
+    """Return whether a known limit of the target's Conv excludes the rank of this one."""
     conv = ctx.target.operator("Conv")
     if conv is None or win.axes is None:
         return False

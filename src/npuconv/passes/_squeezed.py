@@ -26,12 +26,12 @@ def axes_of(node: Node) -> tuple[int, ...] | None:
 
 
 def is_squeeze(node: Node, axes: tuple[int, ...] = (AXIS,)) -> bool:
-    """Whether the node takes out exactly these axes."""
+    """Return whether the node is a Squeeze of exactly these axes."""
     return node.op == "Squeeze" and query.is_standard(node) and axes_of(node) == axes
 
 
 def is_unsqueeze(node: Node, axes: tuple[int, ...] = (AXIS,)) -> bool:
-    """Whether the node puts in exactly these axes."""
+    """Return whether the node is an Unsqueeze of exactly these axes."""
     return node.op == "Unsqueeze" and query.is_standard(node) and axes_of(node) == axes
 
 

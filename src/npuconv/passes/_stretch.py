@@ -70,7 +70,11 @@ class Stretch:
         self.stay = {key for key, t in outer if self._leaves(t, inside | undone)}
 
     def pays(self) -> bool:
-        """Whether more Transposes go than come, and one of them is met by its inverse."""
+        """Return whether turning the stretch removes more Transposes than it adds.
+
+        False also where it does not lie between a Transpose and an inverse, or where one
+        Transpose is both.
+        """
         undone = {id(n): n for nodes in self.after.values() for n in nodes}
         if not undone or not self.before:
             return False
@@ -146,7 +150,10 @@ class Stretch:
                     node.inputs[index] = new
 
     def _turn_result(self, node: Node, tensor: Tensor) -> Tensor:
-        """What the node makes now; the name goes with it where no user knows the tensor."""
+        """Replace an output of a node by the transposed one, and return that.
+
+        The two exchange names, unless one of them is an output of the model.
+        """
         from npuconv.model import edit
 
         model = self.model

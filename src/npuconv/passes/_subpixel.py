@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Axis:
-    """What becomes of one axis.
+    """One spatial axis of a transposed convolution as an axis of a convolution.
 
     ``taps[phase][u]`` is the index of the original weight that tap ``u`` of that phase
     holds, or None for a zero.

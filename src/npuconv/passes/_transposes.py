@@ -84,7 +84,7 @@ def _turn_all(model: Model, bracket: Bracket) -> int:
 
 
 def _stretches(model: Model) -> Iterator[Stretch]:
-    """Those that lie between Transposes as they are now."""
+    """Yield the stretches that lie between Transposes as they are now."""
     top = {id(node) for node in model.nodes()}
     seen: dict[Perm, set[int]] = {}
     for node in model.nodes("Transpose"):

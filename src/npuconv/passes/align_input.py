@@ -68,7 +68,7 @@ def _align(model: Model, ctx: PassContext, convs: list[Node], offsets: np.ndarra
 
 
 def _objections(ctx: PassContext, conv: Node) -> list[str]:
-    """What the target says against the convolution with a bias, if it has none yet."""
+    """Return the objections of the target to adding a bias, if the convolution has none."""
     win = window(conv)
     return [] if win is None or query.input_of(conv, 2) is not None else ctx.objections(win)
 
@@ -79,7 +79,7 @@ def _groups(conv: Node) -> int:
 
 
 def _added(weight: np.ndarray, offsets: np.ndarray, groups: int) -> np.ndarray:
-    """What the offsets of the input add to every output channel, float64 [M]."""
+    """Return what the offsets of the input add to every output channel, float64 [M]."""
     from npuconv.arithmetic.layer import per_weight
 
     each = weight * per_weight(offsets, weight.shape, groups)

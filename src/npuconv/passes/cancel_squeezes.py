@@ -123,7 +123,7 @@ def _pays(node: Node, axes: Axes) -> bool:
 
 
 def _meets(start: Node, axes: Axes) -> bool:
-    """Whether an Unsqueeze of these axes reads what ``start`` makes, past movable nodes."""
+    """Return whether ``start`` leads to an Unsqueeze of these axes through movable nodes."""
     stack, seen = [start], {id(start)}
     while stack and len(seen) < LOOK_AHEAD:
         for tensor in stack.pop().outputs:

@@ -46,7 +46,7 @@ def hoist_activations(model: Model, ctx: PassContext) -> int:
 
 
 def _hoist(model: Model, ctx: PassContext, node: Node) -> int:
-    """As far up as it goes."""
+    """Move an activation as far up as possible; return the number of moves."""
     waiting, fired = [node], 0
     while waiting:
         current = waiting.pop()
@@ -64,7 +64,7 @@ def _hoist(model: Model, ctx: PassContext, node: Node) -> int:
 
 
 def _is_behind_convolutions(model: Model, tensor: Tensor) -> bool:
-    """Whether only moving nodes, which nothing else reads, lie between it and convolutions."""
+    """Return whether only moving nodes lie between it and convolutions, with no other reader."""
     stack, behind = [tensor], False
     while stack:
         current = stack.pop()

@@ -1,4 +1,4 @@
-"""With --io int8, let the model's own inputs and outputs be int8."""
+"""Make inputs and outputs of the model int8 where possible, with --io int8."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @model_pass(Phase.LOWER, after=("lower-carried",))
 def lower_boundaries(model: Model, ctx: PassContext) -> int:
-    """With --io int8, let the model's own inputs and outputs be int8.
+    """Make inputs and outputs of the model int8 where possible, with --io int8.
 
     An input that is only quantized, and an output that is only dequantized, lose that
     conversion and change their type; their scales go into the model's metadata. Others

@@ -1,4 +1,4 @@
-"""With --layout nhwc, let integer convolutions have their channels last."""
+"""Convert integer convolutions to channels last, with --layout nhwc."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _RANK = 4
 
 @model_pass(Phase.LOWER, after=("lower-boundaries",))
 def lower_layout(model: Model, ctx: PassContext) -> int:
-    """With --layout nhwc, let integer convolutions have their channels last.
+    """Convert integer convolutions to channels last, with --layout nhwc.
 
     QLinearConv becomes onnxruntime's own, com.microsoft, with channels_last; weights keep
-    their order. An int8 MaxPool becomes NhwcMaxPool. Transposes come before and after, and
-    go again between two of them, and between them and Transposes of the model. The
+    their order. An int8 MaxPool becomes NhwcMaxPool. Transposes are put before and
+    after each; those that undo each other, or a Transpose of the model, are removed. The
     integers are the same.
     """
     if ctx.options.layout != "nhwc":

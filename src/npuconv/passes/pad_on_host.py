@@ -72,7 +72,7 @@ def _pad(model: Model, ctx: PassContext, plan: Plan, convs: list[Node]) -> int:
 
 
 def _objections(ctx: PassContext, conv: Node) -> list[str]:
-    """What the target says against the convolution without pads and with a larger input."""
+    """Return the objections of the target to the convolution without pads, on a larger input."""
     win = window(conv)
     assert win is not None
     larger = None if win.input is None else _padded(win.input, win.pads)
@@ -90,7 +90,7 @@ def _padded(dims: tuple[int | str | None, ...], pads: Pairs) -> tuple[int | str 
 
 
 def _more(win: Window, plan: Plan, source: Tensor) -> str:
-    """How much more crosses to the device, and from it where it makes the tensor itself."""
+    """Describe the extra traffic to the device, and from it where it makes the tensor."""
     maker = query.producer(source)
     round_trip = maker is not None and plan.placement.get(id(maker)) == "device"
     if win.input is None or any(not isinstance(d, int) for d in win.input[1:]):

@@ -63,7 +63,7 @@ def _fold(model: Model, ctx: PassContext, facts: Facts) -> int:
 
 
 def _is_read(facts: Facts, tensor: Tensor) -> bool:
-    """Whether anything reads it that does not become a constant itself."""
+    """Return whether a tensor has a reader that does not become a constant itself."""
     readers = query.consumers(tensor)
     return any(not all(map(facts.is_complete, reader.outputs)) for reader in readers)
 
@@ -123,7 +123,7 @@ def _expanded(asked: Sequence[Any], dims: Sequence[Any] | None) -> list[int] | N
 
 
 def _runs_alone(nodes: Sequence[Node]) -> bool:
-    """Whether random extents fit: all from one tensor, and every name of it only once."""
+    """Return whether random extents fit: all from one tensor, each of its names only once."""
     made = {id(t) for node in nodes for t in node.outputs}
     read = {id(t): t for node in nodes for t in node.inputs if id(t) not in made}
     fed = [query.shape(t) or () for t in read.values() if not query.is_constant(t) and t.name]

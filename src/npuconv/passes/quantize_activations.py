@@ -58,7 +58,7 @@ def _after(model: Model, ctx: PassContext, node: Node, tensor: Tensor) -> int:
 
 
 def _inner(plan: Plan, node: Node) -> bool:
-    """Whether it reads integers, and not the numbers they stand for."""
+    """Return whether a node reads integers, and not the numbers they stand for."""
     return plan.on_device(node) or plan.is_carried(node)
 
 
@@ -72,7 +72,10 @@ def _read_instead(nodes: list[Node], old: Tensor, new: Tensor) -> None:
 
 
 def _waits_for_activation(model: Model, ctx: PassContext, node: Node, tensor: Tensor) -> bool:
-    """With explicit conversions a Relu or Clip comes before the rounding: the same numbers."""
+    """Return whether to quantize after the Relu or Clip that follows, not before it.
+
+    Only with explicit conversions. The numbers are the same.
+    """
     reader = query.sole_consumer(model, tensor)
     if ctx.options.format != "qdq" or node.op != "Conv" or reader is None or ctx.plan is None:
         return False

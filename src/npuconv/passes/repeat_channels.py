@@ -74,7 +74,7 @@ def _duplicated(model: Model, ctx: PassContext, own: Strand, index: tuple[int, .
 
 
 def _said(index: tuple[int, ...]) -> str:
-    """How many channels are made again, and which."""
+    """Describe how many channels are duplicated, and which."""
     count = max(index) + 1
     several = ", ".join(map(str, sorted(set(index[count:]))))
     copies = len(index) - count
@@ -93,7 +93,7 @@ def _with_new_tensors(model: Model, made: Duplicated) -> Strand:
 
 
 def _spread(model: Model, made: Duplicated) -> Tensor:
-    """What the host makes, with copies of some channels, and something added to each."""
+    """Add copies of some channels on the host, and an offset to each channel."""
     import numpy as np
 
     from npuconv.model import edit, query
@@ -117,7 +117,7 @@ def _spread(model: Model, made: Duplicated) -> Tensor:
 
 
 def _grown(model: Model, made: Duplicated, node: Node) -> Tensor:
-    """What a node of the device makes now; the host goes on with the mean, if it reads it."""
+    """Add the copies to the output of a device node; the host, if it reads it, gets the mean."""
     from npuconv.model import edit
 
     tensor, count = node.outputs[0], len(made.index)
@@ -159,9 +159,9 @@ def _mean(model: Model, made: Duplicated, node: Node, new: Tensor, old: Tensor) 
 
 
 def _copies(index: tuple[int, ...]) -> list[tuple[list[int], np.ndarray]]:
-    """Where the first copy of each channel is, the second, and so on, and what it counts.
+    """Return place and share of the first copy of each channel, of the second, and so on.
 
-    A channel with fewer copies is read again and counts nothing.
+    A channel with fewer copies repeats its last one, with a share of 0.
     """
     import numpy as np
 

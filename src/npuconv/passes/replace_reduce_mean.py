@@ -58,7 +58,7 @@ def _replace(model: Model, ctx: PassContext, node: Node) -> int:
 
 
 def _obstacle(model: Model, node: Node, *, kept: bool) -> str:
-    """Why it is no pool, or cannot be written as one, or ''."""
+    """Return why a mean is no pool, or cannot be written as one, or ''."""
     if _is_subtracted(node) or _is_of_squares(node):
         return "it is the mean or the variance of a normalization"
     if not kept and model.opset < AXES_AS_INPUT:
@@ -67,14 +67,14 @@ def _obstacle(model: Model, node: Node, *, kept: bool) -> str:
 
 
 def _is_subtracted(node: Node) -> bool:
-    """Whether the mean is taken off what it is the mean of."""
+    """Return whether the mean is subtracted from its own input."""
     source = node.inputs[0]
     readers = query.consumers(node.outputs[0])
     return any(n.op == "Sub" and any(t is source for t in n.inputs) for n in readers)
 
 
 def _is_of_squares(node: Node) -> bool:
-    """Whether it averages powers, or something times itself."""
+    """Return whether a node averages powers, or a tensor times itself."""
     maker = query.producer(node.inputs[0])
     if maker is None or maker.op not in ("Pow", "Mul"):
         return False

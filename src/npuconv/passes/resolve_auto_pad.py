@@ -72,7 +72,7 @@ def _asks(win: Window) -> bool:
 
 
 def _has_no_judge(win: Window) -> str:
-    """Why nothing runs the original as ONNX means it, or ''."""
+    """Return why no runtime computes the original as ONNX defines it, or ''."""
     if win.auto_pad not in SAME or win.kernel is None:
         return ""
     if win.op in query.POOLS and any(d > 1 for d in win.dilations):

@@ -113,7 +113,7 @@ def _channels(dims: Dims) -> int | str:
 
 
 def _obstacle(node: Node, pool: Window) -> str:
-    """What makes the pool more than an average of equally many cells everywhere."""
+    """Return why the pool is not an average of equally many cells everywhere, or ''."""
     if pool.auto_pad != "NOTSET":
         return f"it still has auto_pad={pool.auto_pad}"
     padded = any(pair != (0, 0) for pair in pool.pads)
@@ -134,7 +134,7 @@ def _overhangs(pool: Window, axis: int) -> bool:
 
 
 def _rounding(pool: Window, axis: int) -> str:
-    """Why ``ceil_mode`` matters on this axis, or ''."""
+    """Return why ``ceil_mode`` matters on this axis, or ''."""
     assert pool.kernel is not None
     stride, extent = pool.strides[axis], pool.extent(axis)
     if stride == 1:

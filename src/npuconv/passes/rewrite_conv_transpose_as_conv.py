@@ -153,7 +153,7 @@ def _spatial(
 
 
 def _form(ctx: PassContext, win: Window, candidate: Candidate) -> Form:
-    """What it would cost; the results of the phases, and inserted zeros, are moved."""
+    """Return a candidate with its cost; results of phases and inserted zeros are moved."""
     from npuconv.plan.costs import Cost
 
     conv = candidate.win

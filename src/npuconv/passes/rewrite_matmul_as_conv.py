@@ -50,7 +50,7 @@ def _rewrite(model: Model, ctx: PassContext, node: Node) -> int:
 
 
 def _convolution(model: Model, ctx: PassContext, found: Product) -> Disguised | str:
-    """In the first layout that the target takes, or what stands against the first of all."""
+    """Return the convolution in the first layout that the target takes, or the first obstacle."""
     import numpy as np
 
     dims = query.shape(found.source)

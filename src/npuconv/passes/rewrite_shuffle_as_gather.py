@@ -67,7 +67,7 @@ def _replace(model: Model, start: Node, found: _Walk) -> None:
 
 
 def _is_worse(ctx: PassContext, nodes: list[Node]) -> bool:
-    """Whether the device runs some of these, and no Gather."""
+    """Return whether the device runs some of these, and no Gather."""
     target = ctx.target
     listed = any(target.operator(node.op, node.domain or "") is not None for node in nodes)
     return listed and target.operator("Gather") is None
@@ -93,7 +93,7 @@ def _shuffle(model: Model, start: Node) -> _Walk | None:
 
 
 def _may_be_one(model: Model, start: Node, dims: tuple[int, ...], *, batch: bool) -> bool:
-    """Whether nodes that only move values lead to nothing but tensors of a like shape."""
+    """Return whether nodes that only move values all lead to shapes like ``dims``."""
     waiting, count = [start], 0
     while waiting:
         node, count = waiting.pop(), count + 1
@@ -110,7 +110,7 @@ def _may_be_one(model: Model, start: Node, dims: tuple[int, ...], *, batch: bool
 
 
 def _is_like(found: tuple[int, ...], dims: tuple[int, ...]) -> bool:
-    """Whether two shapes differ in the number of channels alone."""
+    """Return whether two shapes differ in the number of channels alone."""
     return len(found) == len(dims) and (found[:1], found[2:]) == (dims[:1], dims[2:])
 
 
@@ -142,20 +142,20 @@ class _Walk:
 
 
 def _readers(model: Model, tensor: Tensor) -> list[Node]:
-    """What reads it; nothing where that is not for all the nodes of the graph itself."""
+    """Return the readers of a tensor; none where a subgraph or the caller reads it too."""
     readers = query.consumers(tensor)
     inside = all(map(model.is_top_level, readers))
     return readers if inside and not model.is_output(tensor) else []
 
 
 def _has_batch(tensor: Tensor) -> bool:
-    """Whether the first length is not known, so that each sample is followed by itself."""
+    """Return whether the first extent is not known, so that samples are followed one by one."""
     dims = query.shape(tensor)
     return dims is not None and len(dims) > 0 and not isinstance(dims[0], int)
 
 
 def _extents(tensor: Tensor, *, batch: bool) -> tuple[int, ...] | None:
-    """Those of one sample, where there is a batch; None where another is not known."""
+    """Return the extents, with 1 for an unknown batch; None where another is not known."""
     dims = query.shape(tensor)
     if dims is None or batch != _has_batch(tensor):
         return None

@@ -52,7 +52,7 @@ def _split(model: Model, ctx: PassContext, node: Node) -> int:
 
 
 def _cannot_crop(node: Node, amounts: Pairs, dims: tuple[int | str | None, ...] | None) -> str:
-    """Why negative amounts are not the same as a Slice, or ''."""
+    """Return why negative amounts are not the same as a Slice, or ''."""
     mode = pad.mode(node)
     if mode != "constant" and any(min(pair) < 0 < max(pair) for pair in amounts):
         return f"it crops one end of an axis and fills the other with mode {mode!r}"
@@ -96,7 +96,7 @@ def _grown(amounts: Pairs) -> Pairs:
 
 
 def _are_known(node: Node, axes: list[int]) -> bool:
-    """Whether it can be run: a random extent might be less than what is cropped."""
+    """Return whether extents are known: a random one might be less than what is cropped."""
     dims = query.shape(node.inputs[0])
     return dims is not None and all(isinstance(dims[axis], int) for axis in axes)
 
@@ -134,7 +134,7 @@ def _part(model: Model, ctx: PassContext, node: Node, amounts: Pairs) -> int:
 
 
 def _not_worth_it(model: Model, node: Node, readers: list[Node], around: Pairs) -> str:
-    """Why the part around the image would not be folded away, or ''."""
+    """Return why the Pad around the image would not be folded into its readers, or ''."""
     if model.is_output(node.outputs[0]):
         return "it pads batch or channels too, and is an output of the model"
     for reader in readers:

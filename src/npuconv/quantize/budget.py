@@ -243,17 +243,17 @@ class Allocator:
 
 @dataclass(frozen=True)
 class Spent:
-    """What a budget has bought.
+    """Result of spending a budget of extra multiplications.
 
     Attributes:
-        oversampled: the graph and its state; as they were where nothing was bought.
-        purchase: what is made several times.
+        oversampled: the graph and its state; unchanged where nothing is repeated.
+        purchase: layers and channels that are repeated.
         layer_macs: by node, the multiplications that running it again adds.
         channel_macs: by tensor, those that its copies add.
-        sets: the channels that were for sale, by tensor.
+        sets: the channels that could be repeated, by tensor.
         macs: multiplications of the device before.
         before: error of the outputs on the evaluation samples.
-        after: the same with what was bought.
+        after: the same with the repeated layers and channels.
         is_before_saturation: whether outputs are taken before a Softmax or the like.
     """
 

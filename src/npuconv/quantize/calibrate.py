@@ -35,7 +35,7 @@ _PASSING |= {"Slice", "Squeeze", "Unsqueeze", "Relu", "Clip"}
 
 @dataclass(frozen=True)
 class Calibration:
-    """What the samples have shown.
+    """Statistics and Hessians measured on the samples.
 
     Attributes:
         statistics: of the ends of every group, and of what some convolutions put out.

@@ -32,7 +32,7 @@ def damping(length: int, count: int) -> float:
 
 @dataclass(frozen=True)
 class Factor:
-    """How the error of one weight is passed on to those that are rounded after it.
+    """Factor that passes the error of one weight on to those that are rounded after it.
 
     Attributes:
         order: [G,K], the inputs in the order of rounding.

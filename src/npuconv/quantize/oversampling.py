@@ -35,7 +35,7 @@ _WHOLE = np.ones(1)  # of a step
 
 @dataclass(frozen=True)
 class Purchase:
-    """What is made several times.
+    """Layers and channels that are repeated.
 
     Attributes:
         layers: how often each runs, by node, where more than once.
@@ -47,7 +47,7 @@ class Purchase:
     channels: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        """Return whether it is anything."""
+        """Return whether anything is repeated."""
         return bool(self.layers or self.channels)
 
 
@@ -69,7 +69,7 @@ class Oversampled:
 
     @property
     def copy_of(self) -> dict[str, str]:
-        """By name of a copy, the layer that it is one of."""
+        """Layer of each copy, by name of the copy."""
         return {
             name: one.node for one in self.repeated for name, _, is_conv in one.copies if is_conv
         }
@@ -144,7 +144,7 @@ def _repeat(
 
 @dataclass(frozen=True)
 class _Layer:
-    """What a convolution multiplies with, kept while its node goes."""
+    """Weight, bias and group count of a convolution, kept while its node is replaced."""
 
     weight: NDArray[np.float32]
     bias: NDArray[np.float32] | None

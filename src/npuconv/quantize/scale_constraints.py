@@ -1,4 +1,4 @@
-"""What the scales of a group of int8 tensors must satisfy."""
+"""Constraints on the scales of a group of int8 tensors."""
 
 from __future__ import annotations
 

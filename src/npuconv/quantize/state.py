@@ -1,4 +1,4 @@
-"""How every tensor and every weight of a model is quantized, as one immutable value."""
+"""Quantization of every tensor and every weight of a model, as one immutable value."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Offsets = NDArray[np.float64]  # one for each channel
 
 @dataclass(frozen=True)
 class QuantState:
-    """How every tensor and every weight is quantized, and how that was chosen.
+    """Quantization of every tensor and every weight, and the methods that chose it.
 
     Attributes:
         encodings: scale and zero point of every int8 tensor, by tensor.
@@ -73,7 +73,7 @@ class DeviceGraph:
 
     @property
     def has_host(self) -> bool:
-        """Whether something beside the device computes in float."""
+        """Return whether the target has a host that computes in float."""
         return self.target.unlisted_operators != "error"
 
     @cached_property
@@ -87,13 +87,13 @@ class DeviceGraph:
 
     @cached_property
     def channels(self) -> Channels:
-        """Which channels of all other tensors share a scale."""
+        """Channels that share a scale, in tensors that are not uniform."""
         every = [name for group in self.plan.groups for name in group.tensors]
         return trace(self.plan, every if self.is_per_tensor else self.uniform_tensors)
 
     @property
     def is_per_tensor(self) -> bool:
-        """Whether the device has one weight scale a layer, so none for channels."""
+        """Return whether the device has one weight scale per layer, and none per channel."""
         return self.target.weights.granularity == "tensor"
 
     def proto(self) -> onnx.ModelProto:
