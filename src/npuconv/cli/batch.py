@@ -149,7 +149,7 @@ def batch(
 
 
 def _settings(flags: dict[str, Any]) -> Any:
-    """How jobs are run; takes these flags out, and leaves what the jobs are."""
+    """Take the flags about how jobs run out of ``flags``, and return them as settings."""
     from npuconv.batch.settings import settings
 
     resume, force = flags.pop("resume"), flags.pop("force")

@@ -1,6 +1,6 @@
-"""What a batch would do, and how it goes.
+"""Output of a batch: its plan, the check of its lock files, its progress.
 
-While it goes: a line for each running job on a terminal, one for each done elsewhere.
+Progress is a bar for each running job on a terminal; elsewhere, a line for each finished job.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ class Lines:
         self.done = 0
 
     def skipped(self, count: int) -> None:
-        """So many had been done before."""
+        """Count the jobs that an earlier run has done, and print how many."""
         self.done += count
         if count:
             self.say(f"{_part(count, self._total)} done and unchanged")
 
     def started(self, job: Job) -> None:
-        """Nothing is said of it."""
+        """Print nothing."""
 
     def stage(self, job: Job, stage: str, done: int, total: int) -> None:
-        """Nothing is said of it."""
+        """Print nothing."""
 
     def finished(self, job: Job, outcome: Outcome) -> None:
         """Say how it ended."""
@@ -73,7 +73,7 @@ class Bars(Lines):
         self._tasks: dict[str, Any] = {}
 
     def started(self, job: Job) -> None:
-        """It gets a line."""
+        """Add a bar for the job; remove the bar of an earlier attempt."""
         from npuconv.report.escape import plain
 
         name = plain(job.name)
@@ -82,19 +82,19 @@ class Bars(Lines):
         self._tasks[job.name] = self._progress.add_task(name, total=None, stage="")
 
     def stage(self, job: Job, stage: str, done: int, total: int) -> None:
-        """Its line says how far it is."""
+        """Update the bar of the job."""
         task = self._tasks.get(job.name)
         if task is not None:
             self._progress.update(task, completed=done, total=total, stage=stage)
 
     def finished(self, job: Job, outcome: Outcome) -> None:
-        """Its line goes, and one that stays says how it ended."""
+        """Remove the bar of the job, and print how it ended."""
         if job.name in self._tasks:
             self._progress.remove_task(self._tasks.pop(job.name))
         super().finished(job, outcome)
 
     def say(self, text: str) -> None:
-        """Above the bars, which would otherwise be written over."""
+        """Print a line above the bars, so that it does not overwrite them."""
         self._progress.console.print(
             f"npuconv: {text}", markup=False, highlight=False, soft_wrap=True
         )
@@ -102,7 +102,7 @@ class Bars(Lines):
 
 @contextlib.contextmanager
 def watching(total: int, quiet: bool) -> Iterator[Watcher]:
-    """Who watches a batch of so many jobs."""
+    """Show the progress of ``total`` jobs within a with statement."""
     if quiet or not sys.stderr.isatty():
         yield Lines(total, quiet)
         return
@@ -171,7 +171,7 @@ def _part(number: int, total: int) -> str:
 
 
 def _is_json(flag: str, output_format: str) -> bool:
-    """Whether a program reads it, and not people."""
+    """Return whether the format is json; raise ``UsageError`` if it is neither json nor text."""
     if output_format not in ("text", "json"):
         raise UsageError(f"{flag} prints text or json, not {output_format}")
     return output_format == "json"

@@ -170,7 +170,7 @@ def _prepared(options: Options, write_baseline: bool) -> tuple[Options, str]:
 
 
 class _Shown:
-    """What was found, in one document.
+    """Results of a check, shown as one document.
 
     Args:
         found: the reports.
@@ -199,7 +199,7 @@ class _Shown:
             click.echo(self.as_format(name), nl=False)
 
     def _text(self, verbose: bool, no_color: bool) -> str:
-        """For a terminal; what cannot be read has been told on stderr."""
+        """Return the text for a terminal; unreadable models were reported on stderr."""
         from npuconv.report import text
 
         color, width = screen.wants_color(no_color), screen.width()

@@ -86,7 +86,7 @@ def _announcing(
 
 
 def _left(destination: Path) -> str:
-    """That a model of an earlier run still lies there: the report beside it is not its own."""
+    """Return a note that the model at the destination is of an earlier run, if one is there."""
     return f"; {destination} is of an earlier run" if destination.exists() else ""
 
 

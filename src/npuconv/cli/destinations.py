@@ -1,4 +1,4 @@
-"""Where a command writes: never over what it reads."""
+"""Checks of output paths: a command never overwrites a file that it reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command itself may take: memory and time, whatever the files it is given ask for."""
+"""Limits on the memory and time of a command, whatever its input files ask for."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TimeIsUpError(BaseException):
 
 
 def cause(error: BaseException) -> str:
-    """What a command asked for that it may not have."""
+    """Return the message for a command that exceeded its time or memory."""
     if isinstance(error, TimeIsUpError):
         return str(error)
     return "there is not enough memory for it (--max-memory says how much there may be)"

@@ -1,4 +1,4 @@
-"""What ``npuconv inspect`` prints."""
+"""Text output of ``npuconv inspect``."""
 
 from __future__ import annotations
 

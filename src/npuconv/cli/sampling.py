@@ -29,7 +29,7 @@ def sample_options(command: Command) -> Command:
 
 
 def choose(config: str | None, flags: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
-    """Where samples come from, and how they are made, as keywords of the library.
+    """Return the path of the samples, and the options for preparing them as library keywords.
 
     Raises:
         NpuconvError: the configuration file or a flag is wrong.

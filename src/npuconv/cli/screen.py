@@ -1,4 +1,4 @@
-"""What people see: colour only on a terminal, progress only on a terminal's stderr."""
+"""Messages and progress: colour only on a terminal, progress only if stderr is a terminal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NAMED = 3  # files of a folder that are named one by one
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Whether somebody looks at it; a stream that was closed is none."""
+    """Return whether the stream is a terminal; a closed stream (None) is not."""
     return stream is not None and stream.isatty()
 
 
@@ -51,12 +51,12 @@ def say(text: str, *, quiet: bool = False) -> None:
 
 
 def fail(text: str) -> None:
-    """What went wrong, in one line on stderr."""
+    """Print an error in one line on stderr."""
     click.echo(f"npuconv: error: {_harmless(text)}", err=True)
 
 
 def _harmless(text: str) -> str:
-    """It may hold names of a stranger's file."""
+    """Return the text on one line, escaped and shortened: it may hold names of untrusted files."""
     from npuconv.report.escape import plain, shortened
 
     return shortened(plain(" ".join(text.split())), _READABLE)
@@ -110,7 +110,7 @@ def _rate(bar: Progress, task: TaskID) -> str:
 
 
 def interrupted(written: list[Path]) -> str:
-    """What to say of a run that was cut short: which files are complete, and stay."""
+    """Return the message for an interrupted run: which files are complete and kept."""
     folders = Counter(path.parent for path in written)
     few = [str(path) for path in written if folders[path.parent] <= _NAMED]
     many = [f"{n} files in {folder}" for folder, n in folders.items() if n > _NAMED]

@@ -1,4 +1,4 @@
-"""What ``npuconv inspect --diff`` prints."""
+"""Text output of ``npuconv inspect --diff``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Ctrl-C and SIGTERM end a command with."""
+"""Exit codes of a command that Ctrl-C or SIGTERM ended."""
 
 from __future__ import annotations
 

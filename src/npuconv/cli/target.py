@@ -51,7 +51,7 @@ def show(name: str, form: str) -> None:
 
 
 def _broken(text: str, width: int | None) -> str:
-    """What does not fit in a line goes on below it, indented."""
+    """Wrap lines that are wider than the terminal; indent the continuation lines."""
     if width is None:
         return text
     return "".join(f"{line}\n" for row in text.splitlines() for line in _fitting(row, width))

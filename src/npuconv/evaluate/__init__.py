@@ -1,1 +1,1 @@
-"""How far int8 is from float: outputs, layers, labels; and integers to test hardware with."""
+"""Error of int8 against float (outputs, layers, labels), and integer test vectors for hardware."""

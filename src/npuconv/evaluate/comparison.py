@@ -1,4 +1,4 @@
-"""How far the int8 model is from the float model: end to end, and layer by layer."""
+"""Error of the int8 model against the float model: end to end, and layer by layer."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MOST_PARTS = 16  # of an output; of what has more, such as every anchor by itsel
 
 
 class Stats(ErrorStats):
-    """Also the largest error of all; infinite where a value of one of both is no number."""
+    """Error statistics with the largest absolute error, which is infinite if a value is NaN."""
 
     def __init__(self, class_axis: int | None = None) -> None:
         super().__init__(class_axis)
@@ -242,14 +242,14 @@ def _joined(arrays: Iterable[Array]) -> Array:
 
 
 def parts_of(before: onnx.ModelProto, after: onnx.ModelProto) -> dict[str, tuple[str, ...]]:
-    """By output the tensors that a Concat, or several, put it together from.
+    """Return, by output, the tensors that one or several Concat nodes join into it.
 
-    Boxes in pixels are a thousand times as large as scores, so the error of the whole is that
-    of the boxes, and nobody would see that the scores are gone.
+    Boxes in pixels are a thousand times as large as scores: the error of the whole output is
+    that of the boxes, and hides that of the scores.
 
     Args:
         before: the float model.
-        after: the same, converted; what is not by the same name in there is left out.
+        after: the same, converted; tensors whose names it does not have are left out.
     """
     makers = {name: node for node in before.graph.node for name in node.output if name}
     there = {name for node in after.graph.node for name in node.output}
@@ -284,10 +284,10 @@ def _shown(name: str, model: onnx.ModelProto) -> Iterable[str]:
 
 
 def class_axes(model: onnx.ModelProto) -> dict[str, int]:
-    """By output, along which axis the largest value is an answer, where a Softmax tells it.
+    """Return, by output, the axis of the classes, where a Softmax tells it.
 
-    Before opset 13 a Softmax normalized its axis and all behind it together, by default from
-    axis 1 on: that tells an axis only where it is the last.
+    Before opset 13 a Softmax normalized its axis and all later ones together, by default from
+    axis 1 on: it tells the axis of the classes only where its axis is the last.
     """
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
     makers = {name: node for node in model.graph.node for name in node.output if name}

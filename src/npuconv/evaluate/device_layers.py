@@ -44,15 +44,15 @@ class DeviceLayer:
 
     @property
     def factors(self) -> Array:
-        """What the accumulators are multiplied by, float32 [M]."""
+        """Factors that the accumulators are multiplied by, float32 [M]."""
         found = requantize.float_factors(*self.scales.values())
         return np.array(np.broadcast_to(found, len(self.layer.weight)))
 
     def run(self, x: Array, how: Requantize) -> Array:
-        """What the device makes of an input, laid out as the model has it.
+        """Return the output of the device for an input, both in the layout of the model.
 
         Raises:
-            ModelError: a factor cannot be said by the shifts of the device.
+            ModelError: a factor cannot be expressed by the shifts of the device.
         """
         x_zero, w_zero, y_zero = self.zeros.values()
         first = np.moveaxis(x, -1, 1) if self.channels_last else x

@@ -47,7 +47,7 @@ def read_labels(path: str | Path, data: str | Path | None) -> Labels:
 
 
 def others(notes: Sequence[str], path: str | Path | None, data: str | Path | None) -> list[str]:
-    """What is said of the samples, without that their labels are ignored where these are read.
+    """Return the notes; if labels are read from the samples file, do not list them as ignored.
 
     Args:
         notes: about the samples.
@@ -162,7 +162,7 @@ def check_scores(name: str, values: object, batch: int) -> None:
 
 
 class Score:
-    """How often the largest number of an output is the label, for both models.
+    """Top-1 accuracy of both models: how often the largest value of an output is the label.
 
     Args:
         labels: [samples x batch].
@@ -240,7 +240,7 @@ class _Names:
         return longest or None
 
     def _fits(self, line: str, image: Path) -> bool:
-        """Whether the path of the image ends like this."""
+        """Return whether the line is the end of the image's path, or leads to it from the table."""
         parts = PurePath(line).parts
         if parts[:1] == ("..",):
             return (self._file.parent / line).resolve() == image.resolve()

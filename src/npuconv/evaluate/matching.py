@@ -1,8 +1,8 @@
-"""Which tensor of the int8 model is which of the float model.
+"""Correspondence between the tensors of the int8 model and those of the float model.
 
-What npuconv writes says so in its metadata: the scales of a tensor between two device
-nodes are in the weights around it and cannot be read off the graph. Of other quantized
-models the names tell: those of a float tensor and of its integers begin alike.
+Models that npuconv wrote record it in their metadata: the scales of a tensor between two
+device nodes are in the weights around it and cannot be read off the graph. In other quantized
+models it is found by name: the names of a float tensor and of its integers begin alike.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Layer:
-    """Where to look for the output of one layer in both models."""
+    """Output of one layer: its tensors in both models, with scale and layout."""
 
     name: str  # the user's own name of the convolution
     tensor: str  # its output in the float model
@@ -46,9 +46,9 @@ class Layer:
 
 
 def numbers(layer: Layer, stored: Array) -> Array:
-    """What the integers of a layer's output stand for, laid out as in the float model.
+    """Return the dequantized output of a layer, in the layout of the float model.
 
-    Of a channel that is stored several times it is the mean that is read.
+    A channel that is stored several times is read as the mean of its copies.
 
     Raises:
         ModelError: they are no numbers, or have other channels than are noted.
@@ -186,7 +186,7 @@ def match(float_model: onnx.ModelProto, int8_model: onnx.ModelProto) -> Matches:
 
 
 def _recorded(text: str) -> list[Layer]:
-    """What npuconv noted; nothing where somebody else has changed it, or it is too old."""
+    """Return the layers that npuconv recorded; none if the record is edited or too old to read."""
     try:
         return [_layer(entry) for entry in _ENTRIES.validate_json(text)]
     except ValueError:
@@ -229,7 +229,7 @@ def _behind_activation(layer: Layer, floats: _Graph) -> Layer:
 
 
 class _Graph:
-    """What is asked of a graph's edges and constants."""
+    """Readers of the tensors of a graph, and its constants."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
         graph = model.graph

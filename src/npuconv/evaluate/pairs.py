@@ -144,7 +144,7 @@ def choose_samples(
 
 
 def rows(samples: Samples, number: int, batch: int) -> Sequence[int]:
-    """Which rows of the source sample ``number`` holds."""
+    """Return the rows of the source that sample ``number`` holds."""
     first = samples.indices[number] * batch
     return range(first, first + batch)
 

@@ -38,11 +38,11 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip file can say: no clock
 
 @dataclass(frozen=True)
 class Vectors:
-    """What was written.
+    """Test vectors that were written.
 
     Attributes:
         manifest: the content of ``manifest.json``.
-        directory: where.
+        directory: the folder that they are in.
     """
 
     manifest: dict[str, Any]
@@ -132,7 +132,7 @@ def _folder(directory: str | Path) -> Path:
 
 
 def _run(opened: Opened, layers: list[DeviceLayer], samples: Samples) -> dict[str, Array]:
-    """What the layers read and make in onnxruntime, all samples one after the other."""
+    """Return the inputs and outputs of the layers in onnxruntime, all samples concatenated."""
     model = opened.proto
     given = set(opened.inputs)
     names = list(dict.fromkeys(n for layer in layers for n in (layer.source, layer.result)))
@@ -247,7 +247,7 @@ def _file_names(layers: list[DeviceLayer]) -> Iterator[str]:
 
 
 def _npz(arrays: dict[str, NDArray[Any]]) -> bytes:
-    """As ``np.savez_compressed``, but the same arrays give the same bytes."""
+    """Return what ``np.savez_compressed`` writes, but always the same bytes for the same arrays."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         for key, array in sorted(arrays.items()):

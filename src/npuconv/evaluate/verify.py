@@ -51,7 +51,7 @@ def verify(
     progress: Progress = lambda _stage, _done, _total: None,
     **options: Any,
 ) -> schema.VerifyReport:
-    """How far an int8 model is from the float model it was made from.
+    """Measure the error of an int8 model against the float model it was made from.
 
     Args:
         float_model: a path or a ModelProto; the original, or what ``format="float"`` gives.
@@ -112,7 +112,7 @@ class _Work:
 
     @cached_property
     def _batch(self) -> int:
-        """How many rows of the source a sample holds."""
+        """Number of rows of the source that a sample holds."""
         return len(np.atleast_1d(next(iter(self.samples[0].values()))))
 
     def _see(self, number: int, old: Feed, new: Feed) -> None:

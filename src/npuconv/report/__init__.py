@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class _Renderer(Protocol):
-    """What a renderer module offers."""
+    """Interface of a renderer module."""
 
     def render(self, report: Report) -> str: ...
 

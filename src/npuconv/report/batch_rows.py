@@ -1,4 +1,4 @@
-"""What the tables of a batch show, the same in every format."""
+"""Rows of the tables of a batch, the same in every format."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def row(job: BatchJob) -> tuple[str, ...]:
 
 
 def paths_tell(batch: BatchReport) -> bool:
-    """Whether the paths of the models say more than the names of the jobs do."""
+    """Return whether the path of any model says more than the name of its job."""
     return any(not f"/{job.name}".endswith(f"/{_stem(job.model)}") for job in batch.jobs)
 
 

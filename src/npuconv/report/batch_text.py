@@ -1,4 +1,4 @@
-"""What ``npuconv batch`` prints: how many, each in a line, and why some were not converted."""
+"""Text output of ``npuconv batch``: totals, a line per job, and why jobs were not converted."""
 
 from __future__ import annotations
 

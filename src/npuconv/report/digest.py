@@ -1,4 +1,4 @@
-"""What several renderers show alike: findings by rule, rewrites by pass, the worst layers."""
+"""Summaries that renderers share: findings by rule, rewrites by pass, the worst layers."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ class Group:
 
     @property
     def label(self) -> str:
-        """What stands in front: the severity, or that it was rewritten."""
+        """Label of the group: its severity, or ``rewritten``."""
         return "rewritten" if self.status is Status.REWRITTEN else self.severity.value
 
     @property
     def tally(self) -> str:
-        """How many findings, and what the label leaves open: ``3 findings, was error``."""
+        """Number of findings, and what the label does not say: ``3 findings, was error``."""
         number = count(len(self.findings), "finding")
         if self.status is Status.REWRITTEN:
             return f"{number}, was {self.severity.value}"
@@ -85,12 +85,12 @@ class Group:
 
     @property
     def fixes(self) -> tuple[str, ...]:
-        """What to do, each thing once."""
+        """Fixes of the findings, each once."""
         return unique(one.fix for one in self.findings)
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Where the limits are written, each place once."""
+        """Sources of the limits, each once."""
         return unique(one.source for one in self.findings)
 
 
@@ -104,12 +104,12 @@ def by_rule(findings: Iterable[FindingInfo]) -> tuple[Group, ...]:
 
 
 def standing(report: Report) -> tuple[Group, ...]:
-    """What is left to look at: what the converter did not remove, and nobody has accepted."""
+    """Return the findings that are neither removed by the converter nor accepted, by rule."""
     return by_rule(one for one in _open(report) if not one.accepted)
 
 
 def accepted(report: Report) -> tuple[Group, ...]:
-    """What a baseline accepts."""
+    """Return the remaining findings that a baseline accepts, by rule."""
     return by_rule(one for one in _open(report) if one.accepted)
 
 
@@ -118,13 +118,13 @@ def _open(report: Report) -> Iterable[FindingInfo]:
 
 
 def removed(report: Report) -> tuple[Group, ...]:
-    """What the converter removed."""
+    """Return the findings that the converter removed, by rule."""
     return by_rule(one for one in report.findings if one.status is Status.REWRITTEN)
 
 
 @dataclass(frozen=True)
 class Tally:
-    """How many findings are left to look at, by kind; unknown ones are counted apart."""
+    """Number of findings left to look at, by kind; unknown ones are counted apart."""
 
     error: int
     warning: int
@@ -146,7 +146,7 @@ def tally(report: Report) -> Tally:
 
 
 def kind(finding: FindingInfo) -> str:
-    """What a finding counts as: ``unknown``, ``rewritten``, or its severity."""
+    """Return the kind that a finding counts as: ``unknown``, ``rewritten``, or its severity."""
     if finding.status is Status.REWRITTEN:
         return "rewritten"
     unknown = finding.status is Status.UNKNOWN and finding.severity is not Severity.ERROR
@@ -168,12 +168,12 @@ class PassGroup:
 
     @property
     def unmeasured(self) -> int:
-        """How many changes were not measured."""
+        """Number of changes that were not measured."""
         return sum(one.max_abs_difference is None for one in self.rewrites)
 
     @property
     def references(self) -> str:
-        """What ran the originals."""
+        """References that the changes were measured against; ``-`` if none."""
         return ", ".join(unique(one.reference for one in self.rewrites)) or "-"
 
 
@@ -215,7 +215,7 @@ class Place:
 
 
 def places(report: Report) -> tuple[Place, ...]:
-    """Where the nodes run; empty when the report does not say."""
+    """Return the rows of the placement table; empty if the report has no placement."""
     counts = report.summary.placement
     nodes, macs = sum(one.nodes for one in counts.values()), total_macs(report)
     return tuple(

@@ -26,7 +26,7 @@ def visible(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """As ``visible``, and no CI system can take any part of it for a command."""
+    """Return ``visible`` text in which also the commands of CI systems are escaped."""
     return _COMMAND.sub(lambda hit: _code(hit[0][0]) + hit[0][1:], visible(text))
 
 

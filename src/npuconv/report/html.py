@@ -102,5 +102,5 @@ def _finalize(value: object) -> object:
 
 
 def _csp_hash(script: str) -> str:
-    """What the page's own policy calls its one script, so that no other can run."""
+    """Return the hash by which the page's Content-Security-Policy allows only its one script."""
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

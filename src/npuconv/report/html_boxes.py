@@ -13,10 +13,10 @@ FUSED = ("Relu", "Clip")  # a box with the convolution that they follow
 
 @dataclass(frozen=True)
 class Box:
-    """What stands in one box.
+    """One box of the graph: nodes, or an input or output of the model.
 
     Attributes:
-        nodes: alike ones side by side, each perhaps with its activation behind it; empty
+        nodes: parallel nodes of one kind, each possibly followed by its activation; empty
             for an input or output of the model.
         title: what they do.
         name: what the user calls them.
@@ -32,18 +32,18 @@ class Box:
 
     @property
     def placement(self) -> str:
-        """Where it runs; ``end`` for an input or output of the model."""
+        """Placement of its nodes; ``end`` for an input or output of the model."""
         return self.nodes[0].placement if self.nodes else "end"
 
     @property
     def macs(self) -> int | None:
-        """Multiply-accumulates of all of them."""
+        """Multiply-accumulates of all nodes."""
         each = [node.macs for node in self.nodes]
         return None if None in each else sum(number or 0 for number in each)
 
     @property
     def parameters(self) -> int:
-        """Of all of them."""
+        """Number of parameters of all nodes."""
         return sum(node.parameters for node in self.nodes)
 
     @property
@@ -63,7 +63,7 @@ def boxes_of(report: Report) -> tuple[Box, ...]:
 
 
 def edges_of(boxes: Iterable[Box]) -> tuple[tuple[int, int], ...]:
-    """From and to, each pair once; the first number is always the lower."""
+    """Return the pairs (from, to) of connected boxes, each once; the first is always lower."""
     makers: dict[str, int] = {}
     found: dict[tuple[int, int], None] = {}
     for at, box in enumerate(boxes):

@@ -64,12 +64,12 @@ def _cut(layers: Layers, columns: int) -> list[int]:
 
 
 def _lines(layers: Layers, row: int) -> int:
-    """How many lines reach a layer from above."""
+    """Return the number of lines that reach a layer from above."""
     return len({upper for slot in layers.rows[row] for upper in layers.above[slot]})
 
 
 def _fit(layers: Layers, cuts: Sequence[int]) -> float:
-    """How large it can be shown."""
+    """Return the scale at which the drawing fits the window, reduced for each column."""
     sheet = _Sheet(layers, cuts)
     scale = min(_VIEW[0] / sheet.width, _VIEW[1] / sheet.height)
     return float(scale * _FEWER ** len(cuts))
@@ -92,7 +92,7 @@ class _Sheet:
         self.height = 2 * self.top + (self.rows - 1) * PITCH + HEIGHT
 
     def _lanes(self, cuts: Sequence[int]) -> dict[int, dict[int, int]]:
-        """By layer that begins a column: the slots that lead to it, each with its lane."""
+        """Return, by first layer of a column, the slots that lead to it, each with its lane."""
         rows, below = self.layers.rows, self.layers.below
         return {
             cut: {s: at for at, s in enumerate(s for s in rows[cut - 1] if below[s])}
@@ -119,7 +119,7 @@ class _Sheet:
         return low, layers.x[last] + layers.width(last) / 2
 
     def drawing(self) -> Drawing:
-        """Everything in its place."""
+        """Return the drawing: the positions of all boxes and the paths of all lines."""
         layers = self.layers
         sources = [box for box in range(layers.boxes) if layers.below[box]]
         return Drawing(
@@ -150,7 +150,7 @@ class _Sheet:
             at = following
 
     def _step(self, upper: int, lower: int) -> str:
-        """From the bottom of a slot to the top of one in the next layer."""
+        """Return the path from the bottom of a slot to the top of one in the next layer."""
         (x1, y1), (x2, y2) = (
             (self._x(upper), self._y(upper) + HEIGHT),
             (self._x(lower), self._y(lower)),

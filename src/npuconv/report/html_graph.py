@@ -41,7 +41,7 @@ class Card:
 
     @property
     def told(self) -> dict[str, object]:
-        """For the script of the page."""
+        """Content of the card, as data for the script of the page."""
         return {
             "title": visible(self.box.title),
             "name": visible(self.box.name),
@@ -53,7 +53,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Picture:
-    """Everything that the page draws."""
+    """The graph as the page draws it."""
 
     width: int
     height: int
@@ -65,12 +65,12 @@ class Picture:
 
     @property
     def told(self) -> dict[str, object]:
-        """For the script of the page."""
+        """Cards and edges, as data for the script of the page."""
         return {"cards": [card.told for card in self.cards], "edges": self.edges}
 
     @property
     def has_noise(self) -> bool:
-        """Whether any layer says what its rounding costs."""
+        """True if any card shows a share of the noise."""
         return any(card.noise_shade for card in self.cards)
 
 
@@ -90,7 +90,7 @@ def picture(report: Report) -> Picture | None:
 
 
 class _About:
-    """What a report says of its nodes, by their names."""
+    """Lookup of what a report says about its nodes, by their names."""
 
     def __init__(self, report: Report) -> None:
         quant = report.quantization
@@ -103,7 +103,7 @@ class _About:
                 self.findings.setdefault(finding.node, []).append(finding)
 
     def card(self, box: Box, place: tuple[int, int], most: int) -> Card:
-        """What is shown of a box and where, with what the report says of its nodes."""
+        """Return the card of a box at its place, with what the report says about its nodes."""
         found = [one for name in box.names for one in self.findings.get(name, ())]
         left = [one for one in found if _kind(one) in _LABELS]
         layers = [one for name in box.names for one in self.layers.get(name, ())]
@@ -150,7 +150,7 @@ def _brief(box: Box) -> str:
 
 
 def _head(text: str, width: int) -> str:
-    """As much of the beginning as fits."""
+    """Cut the text to the width; a cut is marked by an ellipsis."""
     text = text[: width + 1]  # a character takes a cell at least
     while cells(text) > width:
         text = text.removesuffix("…")[:-1] + "…"
@@ -190,7 +190,7 @@ def _tensor(tensor: TensorQuant) -> list[Row]:
 
 
 def _kind(finding: FindingInfo) -> str:
-    """As it counts; what a baseline accepts is no more than a note."""
+    """Return the kind that a finding counts as; ``note`` if a baseline accepts it."""
     return "note" if finding.accepted else kind(finding)
 
 

@@ -1,9 +1,9 @@
-"""Where the boxes of a graph go: in layers from top to bottom, with few crossing lines.
+"""Layout of the boxes of a graph: layers from top to bottom, with few crossing lines.
 
 The layered method of K. Sugiyama, S. Tagawa and M. Toda, "Methods for visual understanding
 of hierarchical system structures" (1981): layers by the longest path, lines that pass
 through a layer take a slot in it, slots are ordered by the mean place of their neighbours,
-and moved sideways so that lines are straight. All lines from one box share their way.
+and moved sideways so that lines are straight. All lines from one box share one route.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Layers:
     far: list[Edge] = field(default_factory=list)
 
     def width(self, slot: int) -> int:
-        """How wide a slot is."""
+        """Return the width of a slot."""
         return BOX if slot < self.boxes else LINE
 
 
@@ -160,7 +160,7 @@ def _mean(numbers: Sequence[float], default: float) -> float:
 
 
 def _crossings(layers: Layers) -> int:
-    """How many pairs of lines cross between neighbouring layers."""
+    """Return the number of pairs of lines that cross between neighbouring layers."""
     places, total = _places(layers), 0
     for row in layers.rows:
         seen: list[float] = []
@@ -234,7 +234,7 @@ def _settle(
 
 
 def _offsets(layers: Layers, row: Sequence[int]) -> list[float]:
-    """How far each slot is at least from the first."""
+    """Return the smallest distance of each slot from the left end of the row."""
     offsets, right = [], 0.0
     for slot in row:
         half = layers.width(slot) / 2

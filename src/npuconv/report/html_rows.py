@@ -25,7 +25,7 @@ class Bar:
 
     @property
     def style(self) -> str:
-        """As CSS."""
+        """Position and width of the bar as CSS."""
         return f"left:{self.left:.1f}%;width:{self.width:.1f}%"
 
 
@@ -56,17 +56,17 @@ class LayerBar:
 
     @property
     def is_exact(self) -> bool:
-        """Whether nothing was lost at all."""
+        """True if the output of the layer has no error."""
         return self.layer.sqnr_db is None and self.layer.cosine is not None
 
     @property
     def is_weak(self) -> bool:
-        """Whether it is worth a look."""
+        """True if the SQNR of the layer is below ``WEAK_DB``."""
         return not self.is_exact and (self.layer.sqnr_db or 0.0) < WEAK_DB
 
     @property
     def text(self) -> str:
-        """What a pointer over it shows."""
+        """Tooltip of the bar."""
         parts = [self.layer.name, words.sqnr(self.layer.sqnr_db, self.layer.cosine)]
         if self.layer.noise_share is not None:
             parts.append(f"{words.percent(self.layer.noise_share)} of the noise")

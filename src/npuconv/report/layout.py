@@ -25,7 +25,7 @@ class Paint:
 
 
 def cells(text: str) -> int:
-    """How many columns a terminal gives to the text; never too few."""
+    """Return the number of terminal columns that the text takes; never too few."""
     if text.isascii():
         return len(text)
     return sum(map(_cell, text))
@@ -102,7 +102,7 @@ def _row(row: Sequence[str], widths: Sequence[int], right: frozenset[int]) -> li
 
 
 def _widths(body: Sequence[Sequence[str]], room: int, whole: frozenset[int]) -> list[int]:
-    """As wide as the texts, or less: titles wrap first, then the widest columns shrink."""
+    """Return the column widths that fit: titles wrap first, then the widest columns shrink."""
     columns = list(zip(*body, strict=True))
     room -= len(_GAP) * (len(columns) - 1)
     full = [max(map(cells, column)) for column in columns]
@@ -127,7 +127,7 @@ def _cell(char: str) -> int:
 
 
 def _take(text: str, width: int) -> str:
-    """As much of the beginning as fits."""
+    """Return the longest beginning of the text that fits the width."""
     used = 0
     for at, char in enumerate(text):
         used += _cell(char)

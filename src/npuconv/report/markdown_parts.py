@@ -1,4 +1,4 @@
-"""What all sections of the Markdown are made of; what is untrusted is escaped here."""
+"""Elements of all sections of the Markdown; untrusted text is escaped here."""
 
 from __future__ import annotations
 

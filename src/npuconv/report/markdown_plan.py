@@ -14,7 +14,7 @@ _FEW = 3  # nodes of a row that are named
 
 
 def planned(report: Report) -> list[str]:
-    """What is rewritten for the target, and what it costs."""
+    """Return the section on nodes that are rewritten for the target, and their cost."""
     groups = plan(report)
     if not groups:
         return []
@@ -33,7 +33,7 @@ def _plan_row(group: PlanGroup) -> list[str]:
 
 
 def _choices(groups: Sequence[PlanGroup]) -> list[str]:
-    """What else was considered, folded away."""
+    """Return the alternatives that were considered, as a folded list."""
     lines = [
         f"- {few([code(group.first.node)], len(group.rows))}: {text('; '.join(choice))}"
         for group in groups
@@ -43,7 +43,7 @@ def _choices(groups: Sequence[PlanGroup]) -> list[str]:
 
 
 def placement(report: Report) -> list[str]:
-    """Where the nodes run, and what crosses between device and host."""
+    """Return the section on where nodes run and what crosses between device and host."""
     rows = [
         [one.name, str(one.nodes), one.node_share, quantity(one.macs), one.mac_share]
         for one in places(report)

@@ -22,7 +22,7 @@ class PlanGroup:
 
     @property
     def text(self) -> str:
-        """What the nodes were, and what they become."""
+        """The nodes before and after all rewrites."""
         return f"{self.first.was} -> {self.first.becomes}"
 
     @property

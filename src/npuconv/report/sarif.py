@@ -82,7 +82,7 @@ def _shown(report: Report) -> list[FindingInfo]:
 
 
 def _rule(finding: FindingInfo, report: Report) -> _Json:
-    """What code scanning shows of a rule; a report that is older says less of it."""
+    """Return the rule as code scanning shows it; older reports have less text about it."""
     known = {one.code: one for one in report.rules}
     info = known.get(finding.code) or _unexplained(finding)
     return {

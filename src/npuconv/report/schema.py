@@ -68,7 +68,7 @@ Placement = Literal["device", "host", "undocumented"]
 
 
 class Tool(Part):
-    """Who wrote the report."""
+    """Program that wrote the report."""
 
     name: str = "npuconv"
     version: str
@@ -243,7 +243,7 @@ class Timing(Part):
 
 
 class Report(Part):
-    """Everything npuconv has to say about one model on one target."""
+    """Report on one model for one target."""
 
     schema_version: Literal[1] = 1
     tool: Tool

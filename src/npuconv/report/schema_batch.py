@@ -1,4 +1,4 @@
-"""What ``npuconv batch`` reports: what became of every job, and where its own report is."""
+"""Schema of the report of ``npuconv batch``: the result of every job, and the files it wrote."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class JobFile(Part):
 
 
 class BatchJob(Part):
-    """What became of one job."""
+    """Result of one job."""
 
     name: str
     model: str
@@ -76,7 +76,7 @@ class BatchSummary(Part):
 
 
 class BatchReport(Part):
-    """What became of every job of a batch; the same whenever and wherever they ran."""
+    """Results of all jobs of a batch; they do not depend on when and where the jobs ran."""
 
     schema_version: Literal[1] = 1
     tool: Tool

@@ -1,4 +1,4 @@
-"""What precision was bought with multiplications."""
+"""Schema of what was spent on accuracy: extra MACs, and traffic for padding by the host."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Channels(Part):
 
 
 class Budget(Part):
-    """What was asked for with --min-sqnr and --max-extra-macs, and what was bought."""
+    """Goal and limit (--min-sqnr, --max-extra-macs), and the extra MACs that were spent."""
 
     min_sqnr_db: float | None = Field(None, description="the goal, in dB; null without one")
     max_extra_percent: float = Field(description="of the device's MACs before")
@@ -46,7 +46,7 @@ class Budget(Part):
 
 
 class HostPadding(Part):
-    """What --pad-on-host auto or all, or --max-extra-bytes, lets cross to be padded by the host."""
+    """Tensors that the host pads as --pad-on-host auto or all, or --max-extra-bytes, permits."""
 
     tensors: tuple[str, ...] = Field(description="made by the device, padded by the host")
     extra_bytes: int | None = Field(description="that cross in one inference; null: not known")

@@ -50,7 +50,7 @@ class Rewrite(Part):
 
 
 class Planned(Part):
-    """What all rewrites together make of one node of the source model."""
+    """Result of all rewrites together for one node of the source model."""
 
     node: str
     passes: tuple[str, ...] = Field(description="in the order in which they ran")

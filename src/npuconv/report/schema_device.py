@@ -27,7 +27,7 @@ class Subgraph(Part):
 
 
 class Traffic(Part):
-    """What crosses between device and host in one inference, in one direction."""
+    """Tensors that cross between device and host in one inference, in one direction."""
 
     tensors: int
     bytes: int | None = Field(description="in int8; null where a dimension is not known")
@@ -41,7 +41,7 @@ class MacShare(Part):
 
 
 class Kept(Part):
-    """What one pattern of `keep_float` keeps on the host."""
+    """Nodes that one pattern of `keep_float` keeps on the host."""
 
     pattern: str
     nodes: int = Field(description="of the model as it came")
@@ -49,7 +49,7 @@ class Kept(Part):
 
 
 class KeptFloat(Part):
-    """What all patterns cost, beside the same conversion without them."""
+    """Cost of all `keep_float` patterns, compared with the same conversion without them."""
 
     patterns: tuple[Kept, ...]
     transitions_without: int
@@ -57,7 +57,7 @@ class KeptFloat(Part):
 
 
 class Device(Part):
-    """What the device does in one inference."""
+    """Work and traffic of the device in one inference."""
 
     macs_before: MacShare = Field(description="of the model as it came")
     macs_after: MacShare = Field(description="of the rewritten model")

@@ -1,4 +1,4 @@
-"""What every part of a report is: a value that cannot change, with no field unnamed."""
+"""Base class of all parts of a report: immutable, without undeclared fields."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from npuconv.report.schema_part import Part
 
 
 class TensorQuant(Part):
-    """How one activation tensor is quantized."""
+    """Quantization of one activation tensor."""
 
     name: str
     scale: float = Field(description="of the channel with the largest")
@@ -64,7 +64,7 @@ class LayerQuant(Part):
 
 
 class Assumed(Part):
-    """What is taken where no calibration data is given."""
+    """Inputs that are assumed where no calibration data is given."""
 
     sentence: str = Field(description="all of it, for people")
     pictures: Literal["photographs", "made-up", "none"]
@@ -75,7 +75,7 @@ class Assumed(Part):
 
 
 class Quantization(Part):
-    """How the model was quantized."""
+    """Quantization of the model."""
 
     format: str
     method: str

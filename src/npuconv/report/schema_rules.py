@@ -1,4 +1,4 @@
-"""What the report says of the rules themselves, so that it can be read without the tool."""
+"""Schema of the rules in a report, so that it can be read without the tool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``npuconv verify`` reports: two models side by side on the same samples."""
+"""Schema of the report of ``npuconv verify``: two models compared on the same samples."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class VerifiedModel(Part):
 
 
 class Errors(Part):
-    """How far numbers of the int8 model are from those of the float model, over all samples."""
+    """Error of values of the int8 model against those of the float model, over all samples."""
 
     sqnr_db: float | None = Field(
         description="10 log10(sum f^2 / sum (f-q)^2); null: exact where the cosine is a number"
@@ -57,7 +57,7 @@ class VerifiedLayer(Errors):
 
 
 class Labelled(Part):
-    """How often the largest output of each model is the label."""
+    """Top-1 accuracy of each model: how often its largest output value is the label."""
 
     output: str
     samples: int
@@ -66,7 +66,7 @@ class Labelled(Part):
 
 
 class VerifyReport(Part):
-    """How far an int8 model is from the float model it was made from."""
+    """Error of an int8 model against the float model it was made from."""
 
     schema_version: Literal[1] = 1
     tool: Tool

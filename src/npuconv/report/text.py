@@ -1,4 +1,4 @@
-"""What ``check`` and ``convert`` print: the verdict first, then what is left to do.
+"""Text output of ``check`` and ``convert``: the verdict first, then what is left to do.
 
 Plain ASCII apart from the model's own names, which are made harmless before they get here.
 No line is wider than asked, so that it reads well in a terminal and in a CI log.

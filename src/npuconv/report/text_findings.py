@@ -15,7 +15,7 @@ _NAMES = 3  # nodes that are named for one message unless verbose
 
 
 def findings(report: Report, view: View) -> Block:
-    """Everything left to look at; what is accepted in brief; removed findings when verbose."""
+    """Return the findings left to look at; accepted ones in brief; removed ones when verbose."""
     groups = [group for group in standing(report) if _shown(group, report, view)]
     groups += removed(report) if view.verbose else ()
     blocks = [_group(group, view) for group in groups]

@@ -12,7 +12,7 @@ _ENTRIES = 8  # groups that are shown unless verbose
 
 
 def planned(report: Report, view: View) -> Block:
-    """What is rewritten for the target; when verbose, node by node."""
+    """Return the section on nodes rewritten for the target; when verbose, node by node."""
     if not report.plan:
         return []
     groups = plan(report, each=view.verbose)

@@ -37,7 +37,7 @@ _WORST = 5  # layers that are shown unless verbose
 
 
 def rewrites(report: Report, view: View) -> Block:
-    """What was changed, by pass; when verbose, every change."""
+    """Return the section on changes, by pass; when verbose, every change."""
     groups = by_pass(report)
     if not groups:
         return []
@@ -64,7 +64,7 @@ def _change(one: Rewrite, view: View) -> Block:
 
 
 def refusals(report: Report, view: View) -> Block:
-    """What was nearly rewritten, and why not; only when verbose."""
+    """Return the section on near rewrites, and why they were not done; only when verbose."""
     if not (view.verbose and report.refusals):
         return []
     lines = view.title("Not rewritten")
@@ -75,7 +75,7 @@ def refusals(report: Report, view: View) -> Block:
 
 
 def placement(report: Report, view: View) -> Block:
-    """Where the nodes run, and how much of the work."""
+    """Return the section on where the nodes run, and their share of the work."""
     rows = [
         (one.name, str(one.nodes), one.node_share, quantity(one.macs), one.mac_share)
         for one in places(report)
@@ -91,7 +91,7 @@ def placement(report: Report, view: View) -> Block:
 
 
 def _device(report: Report, view: View) -> Block:
-    """What crosses, and what the rewrites brought; when verbose, every subgraph."""
+    """Return the traffic, and the MACs before and after rewrites; when verbose, every subgraph."""
     device = report.device
     if device is None:
         return []
@@ -108,7 +108,7 @@ def _device(report: Report, view: View) -> Block:
 
 
 def unknown_limits(report: Report, view: View) -> Block:
-    """What the target does not say, and what the model needs of it."""
+    """Return the section on undocumented limits, and the values that the model needs."""
     if not report.unknown_limits:
         return []
     lines = view.title("Unknown limits: ask the hardware's owner")
@@ -125,7 +125,7 @@ def unknown_limits(report: Report, view: View) -> Block:
 
 
 def quantization(report: Report, view: View) -> Block:
-    """How the ranges were chosen, and from what."""
+    """Return the section on how the ranges were chosen, and from which samples."""
     quant = report.quantization
     if quant is None:
         return _assumed(report, view)
@@ -138,7 +138,7 @@ def quantization(report: Report, view: View) -> Block:
 
 
 def _assumed(report: Report, view: View) -> Block:
-    """What would be taken where no data is given."""
+    """Return the section on the inputs that are assumed where no data is given."""
     if report.calibration is None:
         return []
     text = view.safe(report.calibration.sentence)
@@ -183,7 +183,7 @@ def _layer(one: LayerQuant) -> tuple[str, ...]:
 
 
 def timings(report: Report, view: View) -> Block:
-    """Where the time went, if it was asked for."""
+    """Return the section on the time of each stage; empty if it was not asked for."""
     if not report.timings:
         return []
     rows = [(one.stage, f"{one.seconds:.2f} s") for one in report.timings]

@@ -1,4 +1,4 @@
-"""How the text is to be shown, and the few shapes that all its sections share."""
+"""Settings of the text output, and the elements that its sections share."""
 
 from __future__ import annotations
 

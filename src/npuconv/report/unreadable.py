@@ -1,4 +1,4 @@
-"""A model that there is no report of, because it cannot be read."""
+"""Models without a report, because they cannot be read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Unreadable(NamedTuple):
-    """What a document of several models says of one that is none."""
+    """Entry for an unreadable model in a document of several models."""
 
     path: str
     message: str  # in one line

@@ -37,7 +37,7 @@ def count(number: int, noun: str) -> str:
 
 
 def document(source: str) -> str:
-    """What a citation of a target file quotes: ``notes/X`` of ``npu:45 in_c (notes/X)``."""
+    """Return the document that a source cites: ``notes/X`` of ``npu:45 in_c (notes/X)``."""
     head, bracket, quoted = source.rpartition("(")
     return quoted.rstrip(")") if bracket and head else source
 
@@ -113,7 +113,7 @@ def traffic(device: Device) -> str:
 
 
 def kept_float(report: Report) -> str:
-    """What `keep_float` costs; empty where it is not given."""
+    """Return the cost of `keep_float` in words; empty if it is not given."""
     found = report.device.kept_float if report.device else None
     if report.device is None or found is None:
         return ""
@@ -220,7 +220,7 @@ def interval(ends: tuple[float, float]) -> str:
 
 
 def measured_on(accuracy: Accuracy) -> str:
-    """Which samples the accuracy was measured on, and how far they differ."""
+    """Return in words the samples that accuracy was measured on, and how far they differ."""
     kind = "kept apart from calibration" if accuracy.held_out else "that also calibrated the model"
     parts = [f"{count(accuracy.samples, 'sample')} {kind}"]
     if accuracy.median_db is not None and accuracy.samples > 1:
@@ -234,7 +234,7 @@ def measured_on(accuracy: Accuracy) -> str:
 
 
 def calibrated_on(quantization: Quantization) -> str:
-    """Which samples the ranges come from."""
+    """Return in words the samples that the ranges come from."""
     if not quantization.samples:
         return "no samples needed"
     kind = "synthetic sample" if quantization.source.startswith("synthetic") else "sample"
@@ -242,7 +242,7 @@ def calibrated_on(quantization: Quantization) -> str:
 
 
 def bought(budget: Budget) -> str:
-    """What was spent on accuracy, and what it brought."""
+    """Return in words what was spent on accuracy, and the gain."""
     if not budget.repeated and not budget.channels:
         return f"nothing bought: {_why_nothing(budget)}"
     change = f"{sqnr(budget.before_db, None)} -> {sqnr(budget.simulated_db, None)} simulated"
@@ -260,7 +260,7 @@ def _what_was_bought(budget: Budget) -> Iterator[str]:
 
 
 def padded(price: HostPadding) -> str:
-    """What crosses to be padded by the host, and what it brings."""
+    """Return in words the tensors that the host pads, their traffic and the gain."""
     if not price.tensors:
         return "nothing crosses to be padded: it would not pay, or not fit --max-extra-bytes"
     what = f"{count(len(price.tensors), 'tensor')} padded on the host"

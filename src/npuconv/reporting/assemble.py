@@ -21,10 +21,10 @@ _PLACES: tuple[schema.Placement, ...] = ("device", "host", "undocumented")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a conversion has come to; of a check, only the first and the last.
+    """Results of a conversion; a check sets only the first and the last.
 
     Attributes:
-        calibration: what is taken where no data is given.
+        calibration: the inputs that are assumed where no data is given.
         quantization: how the model was quantized.
         accuracy: how far it is from the float model.
         not_judged: what only a conversion can tell.
@@ -157,7 +157,7 @@ def _finding(finding: Finding) -> schema.FindingInfo:
 
 
 def _rules(work: Legalized) -> tuple[schema.RuleInfo, ...]:
-    """What the rules say of themselves, as far as they have something to say here."""
+    """Return the descriptions of the rules that have findings."""
     named = {f.code for f in work.findings}
     return tuple(
         schema.RuleInfo(
@@ -216,7 +216,7 @@ def _unknown_limits(work: Legalized) -> tuple[schema.UnknownLimit, ...]:
 
 
 def _assumptions(work: Legalized) -> list[schema.UnknownLimit]:
-    """What the target file takes for granted where nothing is written down."""
+    """Return the assumptions of the target file, each as an unknown limit."""
     devices = len(work.plan.device)
     return [
         schema.UnknownLimit(

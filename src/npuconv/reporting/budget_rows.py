@@ -29,7 +29,7 @@ LIMIT_UNKNOWN = "OPS005"
 
 @dataclass(frozen=True)
 class Crossing:
-    """What crosses between device and host, and the error beside it.
+    """Traffic between device and host, and the error at the outputs.
 
     Attributes:
         options: of the conversion.
@@ -45,7 +45,7 @@ class Crossing:
 
     @classmethod
     def of(cls, graph: DeviceGraph, state: QuantState, errors: Sensitivity | None) -> Crossing:
-        """Note it down before the graph is changed."""
+        """Record both before the graph is changed."""
         power = 0.0 if errors is None else float(errors.powers.sum())
         crossing = traffic(graph.model, graph.plan)
         return cls(graph.options, frozenset(state.encodings), crossing, power)

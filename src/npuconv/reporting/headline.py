@@ -39,12 +39,12 @@ def headline(
 
 
 def _is_limit(finding: Finding) -> bool:
-    """Whether it is a limit; others of that status are about nodes that depend on some."""
+    """Return whether the finding is an unknown limit, not a node that depends on one."""
     return finding.status == Status.UNKNOWN and finding.code == limit_unknown.code
 
 
 def _objection(work: Legalized, left: list[Finding]) -> str:
-    """What stands against a conversion; what a baseline accepts only if nothing else does."""
+    """Return the reason against a conversion; accepted errors only if there is no other."""
     errors = [f for f in left if f.severity == Severity.ERROR]
     new = [f for f in errors if not f.accepted]
     if not errors or (not new and fails(left, work.options)):
@@ -59,7 +59,7 @@ def _objection(work: Legalized, left: list[Finding]) -> str:
 
 
 def _failing(work: Legalized, left: list[Finding]) -> str:
-    """Of no error, but of what ``--fail-on`` does not let pass either."""
+    """Return the reason where no error counts, but findings that ``--fail-on`` refuses."""
     level = work.options.fail_on
     counted = [f for f in left if not f.accepted and failing(f, level)]
     unknown = sum(map(_is_limit, counted))

@@ -1,4 +1,4 @@
-"""How tensors and layers were quantized, as rows of the report."""
+"""Rows of the report on the quantization of tensors and layers."""
 
 from __future__ import annotations
 
