@@ -38,6 +38,6 @@ def _check(tensor: Tensor, where: str, most: int) -> None:
 
 
 def _item_size(tensor: Tensor) -> int:
-    """Of a type that numpy has no name for, two bytes."""
+    """Return the bytes of an element; 2 if numpy has no name for its type."""
     dtype = tensor.dtype
     return 2 if isinstance(dtype, int) else int(np.dtype(dtype or np.float32).itemsize)

@@ -1,4 +1,4 @@
-"""Whether a tensor holds what it claims: shape, type and bytes."""
+"""Checks that shape, type and bytes of a tensor agree."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def byte_size(tensor: onnx.TensorProto) -> int:
 
 
 def check_shape(dims: Iterable[int], where: str, size: int = 1) -> int:
-    """How many elements a shape has.
+    """Return the number of elements of a shape.
 
     Raises:
         ModelError: a shape that cannot be, or larger than a tensor may be.
@@ -77,7 +77,7 @@ def check_shape(dims: Iterable[int], where: str, size: int = 1) -> int:
 
 @lru_cache(maxsize=4096)  # a network has few shapes that are different
 def _shape_fault(shape: tuple[int, ...], size: int, limit: int) -> tuple[str, str]:
-    """What is wrong with a shape, and what to do; nothing where nothing is."""
+    """Return the fault of a shape and a hint; empty strings if there is no fault."""
     if len(shape) > MOST_AXES:
         return f"has {len(shape)} axes, over {MOST_AXES}", ""
     if min(shape, default=0) < 0:

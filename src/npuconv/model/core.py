@@ -19,7 +19,7 @@ _Index = dict[tuple[str, str], list[tuple[int, Node]]]  # by operator and domain
 
 @dataclass(frozen=True)
 class Header:
-    """What a ModelProto says besides its graph's nodes; kept because import drops it."""
+    """Fields of a ModelProto other than its graph's nodes; kept because import drops them."""
 
     ir_version: int
     producer_name: str = ""
@@ -34,7 +34,7 @@ class Header:
 
 @dataclass(frozen=True)
 class NodeMeta:
-    """What belongs to a node but does not survive in graph-surgeon's Node."""
+    """Data of a node that graph-surgeon's Node does not keep."""
 
     origin: tuple[str, ...]  # labels of the source nodes it stands for
     doc_string: str = ""
@@ -99,7 +99,7 @@ class Model:
         return index
 
     def settle(self, nodes: list[Node]) -> None:
-        """These are the nodes now, in this order; what was known of others is forgotten."""
+        """Replace the nodes of the graph by these, in this order, and reset the index."""
         self.graph.nodes[:] = nodes
         self._index = [], {}
 
@@ -130,7 +130,7 @@ class Model:
         return entry[1].origin[0] if entry and entry[1].origin else (node.name or node.op)
 
     def is_top_level(self, node: Node) -> bool:
-        """Whether the node lies in the graph itself, not in a subgraph that reads from it."""
+        """Return whether the node is in the graph itself, not in a subgraph."""
         if self._inner is None:
             self._inner = {id(inner) for inner, path in self.walk() if path}
         return id(node) not in self._inner
@@ -145,7 +145,7 @@ class Model:
         self._inner = None
 
     def is_output(self, tensor: Tensor) -> bool:
-        """Whether the tensor is an output of the model."""
+        """Return whether the tensor is an output of the model."""
         outputs = self.graph.outputs
         known, count, members = self._outputs
         if known is not outputs or count != len(outputs):
@@ -154,7 +154,7 @@ class Model:
         return id(tensor) in members
 
     def is_input(self, tensor: Tensor) -> bool:
-        """Whether the tensor is an input of the model."""
+        """Return whether the tensor is an input of the model."""
         return any(tensor is inp for inp in self.graph.inputs)
 
     def fresh_name(self, stem: str) -> str:

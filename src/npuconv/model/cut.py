@@ -80,7 +80,7 @@ def _reference(data: mmap, field: _Field, path: Path) -> bytes:
 
 
 def fits(tensor: onnx.TensorProto, size: int) -> bool:
-    """Whether so many bytes are what the tensor says, and an array can lie over them."""
+    """Return whether the tensor is large, has ``size`` bytes, and numpy can view them in place."""
     if min(tensor.dims, default=0) < 0 or size < store.TENSOR:
         return False
     try:

@@ -26,7 +26,7 @@ def dense(proto: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _sparse(node: onnx.NodeProto) -> bool:
-    """Whether it is a Constant of sparse values, the one attribute it then has."""
+    """Return whether the node is a Constant of sparse values (then its only attribute)."""
     return node.op_type == "Constant" and any(a.name == "sparse_value" for a in node.attribute[:1])
 
 

@@ -214,7 +214,7 @@ def disconnect(node: Node) -> None:
 
 
 def can_bypass(model: Model, node: Node) -> bool:
-    """Whether a node can go without a name of the model's inputs or outputs changing."""
+    """Return whether a node can be removed without renaming an input or output of the model."""
     source, result = node.inputs[0], node.outputs[0]
     if not model.is_output(result):
         return True

@@ -66,7 +66,7 @@ def _shape(node: Node) -> Dims | None:
 
 
 def _is_sound(win: Window) -> bool:
-    """Whether its numbers mean something; rules report those that do not."""
+    """Return whether lengths and values of the attributes are valid; rules report the others."""
     lengths = {len(win.strides), len(win.dilations), len(win.output_padding)}
     return lengths == {win.axes} and min(win.strides) > 0 and min(win.dilations) > 0
 

@@ -1,4 +1,4 @@
-"""What a target can limit, measured on a node. The names are those of ``npuconv.facts``."""
+"""Facts of a node that a target can limit, named as in ``npuconv.facts``."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def of_window(win: Window) -> Measured:
 
 
 def _agrees(win: Window) -> bool:
-    """Whether the attributes have as many values as there are axes."""
+    """Return whether the attributes have as many values as there are axes."""
     given = (win.strides, win.dilations, win.output_padding)
     return all(len(values) == win.axes for values in given)
 

@@ -39,7 +39,7 @@ class _Shaped:
 
 @dataclass(frozen=True)
 class _Float:
-    """What questions about a node read; it belongs to no graph."""
+    """Stand-in for a node, with the fields that queries read; it belongs to no graph."""
 
     op: str
     inputs: list[Any]

@@ -60,7 +60,7 @@ def _read_small(path: Path) -> tuple[onnx.ModelProto, str]:
 
 
 def _read_large(path: Path) -> tuple[onnx.ModelProto, str] | None:
-    """Without its large tensors; None for a file that is small, or not understood."""
+    """Read a model without its large tensors; None if the file is small or not understood."""
     try:
         if not path.is_file() or path.stat().st_size < store.LARGE:
             return None

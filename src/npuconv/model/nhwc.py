@@ -37,7 +37,7 @@ _AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 
 
 def is_nhwc(node: Node) -> bool:
-    """Whether the node is of that domain, whatever its operator."""
+    """Return whether the domain of the node is ``DOMAIN``, whatever its operator."""
     return (node.domain or "") == DOMAIN
 
 
@@ -62,7 +62,7 @@ def channels_last(dims: Sequence[T]) -> tuple[T, ...]:
 
 
 def holds_channels_last(tensor: Tensor) -> bool:
-    """Whether an int8 tensor comes from a convolution with channels last, or its activation."""
+    """Return whether a channels-last convolution, or its activation, makes an int8 tensor."""
     maker = query.producer(tensor)
     while maker is not None and maker.op in ("Relu", "Clip"):
         maker = query.producer(maker.inputs[0])
@@ -100,7 +100,7 @@ def in_channels(node: Node) -> int | None:
 
 
 def obstacle(node: Node, opset: int) -> str:
-    """Why no standard operator of this opset can stand for a node of the domain, or ''."""
+    """Return why no standard operator of this opset can replace a node of the domain, or ''."""
     return next(_obstacles(node, opset), "")
 
 
@@ -122,7 +122,7 @@ def _obstacles(node: Node, opset: int) -> Iterator[str]:
 
 
 def activation_faults(node: Node) -> Iterator[str]:
-    """Why no standard operator can stand for its activation."""
+    """Yield why no standard operator can replace the activation of the node."""
     name, values = activation(node), parameters(node)
     wanted = ACTIVATIONS.get(name, ())
     if name and name not in ACTIVATIONS:

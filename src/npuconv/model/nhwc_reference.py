@@ -118,7 +118,7 @@ def _average_pool(inputs: list[Any], attrs: Attrs) -> np.ndarray:
 
 
 def _windows(x: np.ndarray, kernel: Sequence[int], attrs: Attrs, fill: float) -> np.ndarray:
-    """What the kernel covers at each of its places: N x out... x C x kernel..."""
+    """Return the input window of every kernel position: N x out... x C x kernel..."""
     axes = len(kernel)
     strides, dilations = _each(attrs, "strides", axes), _each(attrs, "dilations", axes)
     pads = _pads(x.shape[1:-1], kernel, strides, dilations, attrs)

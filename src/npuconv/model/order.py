@@ -1,4 +1,4 @@
-"""Which nodes are used, and in which order they stand."""
+"""Removal of unused nodes, and topological order of the others."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ Tensors = Sequence[onnx.TensorProto]
 
 
 def tensors_of(proto: onnx.ModelProto) -> Tensors:
-    """What goes into the file, in the order of the model."""
+    """Return the tensors that go into the file, in the order of the model."""
     return [t for t in proto.graph.initializer if _is_moved(t)]
 
 

@@ -1,4 +1,4 @@
-"""Where weights outside of a model's file may lie: below its folder, in ordinary files."""
+"""Checks on external weights: in ordinary files below the folder of the model."""
 
 from __future__ import annotations
 

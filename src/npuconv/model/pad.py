@@ -1,4 +1,4 @@
-"""What a Pad node does, at any version of the operator."""
+"""Amounts, fill value and mode of a Pad node, at any version of the operator."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def mode(node: Node) -> str:
 
 
 def is_zero_fill(node: Node) -> bool:
-    """Whether it pads with the constant 0."""
+    """Return whether the node pads with the constant 0."""
     return mode(node) == "constant" and fill(node) == 0
 
 

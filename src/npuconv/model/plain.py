@@ -41,7 +41,7 @@ def opset(source: int, nodes: Sequence[Node]) -> int:
 
 
 def is_misread(node: Node, source: int) -> bool:
-    """Whether inference may be wrong about the node, or know nothing of it."""
+    """Return whether shape inference may be wrong about the node, or not know it."""
     if source < _BROADCAST_BOTH_WAYS:
         return True
     if node.op not in query.CONVOLUTIONS + query.POOLS:
@@ -50,7 +50,7 @@ def is_misread(node: Node, source: int) -> bool:
 
 
 def plain(node: Node, proto: onnx.NodeProto, source: int) -> list[onnx.NodeProto]:
-    """What to infer the shapes of a node by."""
+    """Return the nodes that stand for a node in shape inference."""
     if not query.is_standard(node):
         return [proto]
     if source < _BROADCAST_BOTH_WAYS and node.op in _LIKE_THE_FIRST and len(proto.input):

@@ -67,7 +67,7 @@ class Copy(NamedTuple):
 
 
 def copy_of(node: Node) -> Copy:
-    """What a node is now, whatever becomes of it."""
+    """Return a copy of the node as it is now; later changes of the node do not affect it."""
     inputs, outputs = [t.name for t in node.inputs], [t.name for t in node.outputs]
     attrs = {key: _frozen(key, value) for key, value in node.attrs.items()}
     return Copy(node.op, node.name, node.domain or "", tuple(inputs), tuple(outputs), attrs)
@@ -114,7 +114,7 @@ class Found:
 
     @property
     def exact(self) -> bool:
-        """Whether the shape is as it is written: no 0 that stands for "not known"."""
+        """Return whether the shape is known as written: no 0 that stands for "not known"."""
         return self.shape is not None and self.dims == tuple(self.shape)
 
 

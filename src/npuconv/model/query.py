@@ -25,7 +25,7 @@ _LARGE = 2**19  # bytes of a tensor that may lie in a file
 
 
 def is_constant(tensor: Tensor) -> bool:
-    """Whether the tensor's values are known (graph-surgeon's Constant has ``values``)."""
+    """Return whether the tensor's values are known (graph-surgeon's Constant has ``values``)."""
     return hasattr(type(tensor), "values")
 
 
@@ -84,7 +84,7 @@ def shape(tensor: Tensor | None) -> tuple[int | str | None, ...] | None:
 
 
 def dimensions(dims: Iterable[Any] | None) -> tuple[int | str | None, ...] | None:
-    """What is known of a shape as it is written."""
+    """Return a shape as numbers, names and None (not known); None if there is no shape."""
     if dims is None:
         return None
     # Nearly all are numbers, and every pass asks for shapes: a call for each would be felt.
@@ -111,7 +111,7 @@ def attribute(node: Node, name: str, default: Any = None) -> Any:
 
 
 def is_standard(node: Node) -> bool:
-    """Whether the operator is of the ONNX standard domain."""
+    """Return whether the operator is of the ONNX standard domain."""
     return (node.domain or "") in STANDARD_DOMAINS
 
 
@@ -144,8 +144,8 @@ def _dim(dim: Any) -> int | str | None:
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Whether a name is a pattern, or fits it.
+    """Return whether a name equals a pattern, or matches it.
 
-    Names may hold brackets, which patterns read as choices of letters.
+    Names may contain brackets, which a pattern reads as a set of letters.
     """
     return name == pattern or fnmatchcase(name, pattern)

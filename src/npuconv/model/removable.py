@@ -1,7 +1,8 @@
-"""Which axis a convolution of three or more axes can do without, and why the others not.
+"""Removal of one axis of a convolution of three or more axes.
 
-An axis can go if the output has one cell along it, whose inputs then are channels, or if
-the kernel has one cell along it: then it is a batch, or one with a neighbour like it.
+An axis can be removed if the output has one cell along it: its inputs become channels. It
+can also be removed if the kernel has one cell along it: it becomes part of the batch, or is
+merged with a neighbour of the same kind.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Removal:
-    """How one spatial axis (counted from 0) is taken out.
+    """Method to remove one spatial axis (counted from 0).
 
-    Of ``channels``: the cell of the output reads input cell ``cells[i]`` with tap
+    For ``channels``: the cell of the output reads input cell ``cells[i]`` with tap
     ``taps[i]`` of the kernel; a tap of None is a zero.
     """
 
@@ -43,7 +44,7 @@ def removal(win: Window) -> Removal | None:
 
 
 def obstacles(win: Window) -> list[str]:
-    """For each axis, what keeps it: one sentence, none if the axis can go."""
+    """Return a description of every axis if none can be removed; empty if one can."""
     if removal(win):
         return []
     return [f"axis {axis + 2} ({_described(win, axis)})" for axis in range(win.axes or 0)]
@@ -91,9 +92,9 @@ def _pairs(win: Window, axis: int) -> list[tuple[int, int | None]]:
 
 
 def _is_pointwise(win: Window, axis: int, *, stride: bool = False) -> bool:
-    """Whether every cell is only multiplied: kernel 1, and no stride unless asked.
+    """Return whether the kernel along the axis is 1, without a stride unless ``stride``.
 
-    Pads of a Conv can stand before it as a Pad; those of a ConvTranspose crop.
+    A Conv may have pads, which can become a Pad before it; those of a ConvTranspose crop.
     """
     explicit = win.auto_pad == "NOTSET" and not win.output_shape and win.kernel is not None
     padded = win.op == "Conv" or (win.pads[axis] == (0, 0) and win.output_padding[axis] == 0)
@@ -102,7 +103,7 @@ def _is_pointwise(win: Window, axis: int, *, stride: bool = False) -> bool:
 
 
 def _merged(win: Window, axis: int) -> Removal | None:
-    """This axis and the one before it are one."""
+    """Return the merge of this axis with the one before it; None if they cannot be merged."""
     if axis == 0 or not (_is_pointwise(win, axis) and _is_pointwise(win, axis - 1)):
         return None
     extents = [win.extent(a) for a in range(win.axes or 0)]

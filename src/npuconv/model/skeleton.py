@@ -1,4 +1,4 @@
-"""What shape inference is given: a graph, or part of one, without its weights."""
+"""Input of shape inference: a graph, or part of one, without its weights."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ _stores: weakref.WeakSet[Store] = weakref.WeakSet()
 
 
 class Store:
-    """Where the large tensors of one model are."""
+    """Memory-mapped files with the large tensors of one model."""
 
     def __init__(self) -> None:
         self._maps: list[tuple[int, int, mapped.Map]] = []  # first and last address
@@ -159,12 +159,12 @@ def reference(
 
 
 def is_stored(tensor: onnx.TensorProto) -> bool:
-    """Whether the bytes of an initializer lie in a file."""
+    """Return whether the bytes of an initializer are in a file."""
     return bool(tensor.data_location == onnx.TensorProto.EXTERNAL)
 
 
 def has_stored(proto: onnx.ModelProto) -> bool:
-    """Whether any of the model's weights lie in files."""
+    """Return whether any of the model's weights are in files."""
     return any(map(is_stored, proto.graph.initializer))
 
 
@@ -217,7 +217,7 @@ def size(proto: onnx.ModelProto) -> int:
 
 
 def digest(proto: onnx.ModelProto) -> bytes:
-    """Of all that a model is, wherever its weights lie."""
+    """Return the SHA-256 digest of the whole model, weights in files included."""
     found, light = hashlib.sha256(), proto
     if has_stored(proto):
         light = onnx.ModelProto()

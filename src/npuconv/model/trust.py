@@ -1,8 +1,8 @@
-"""What must hold of a stranger's model before anything looks closer at it.
+"""Checks on an untrusted model, before any later step reads it.
 
-Sizes, nesting, text, tensors and the places of external data: everything that would make
-a later step allocate, recurse or read without end. Nothing here is quadratic, and nothing
-allocates what a model merely claims.
+They cover sizes, nesting, text, tensors and the places of external data: everything that
+could make a later step allocate, recurse or read without end. No check is quadratic, and
+none allocates a size only because the model claims it.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _graphs(graph: onnx.GraphProto, depth: int = 0) -> Iterator[tuple[onnx.Graph
 
 
 def _called(proto: onnx.ModelProto, graphs: Graphs, name: str, most: int) -> int:
-    """How many nodes the functions come to, written out where they are called.
+    """Return the number of nodes that all function calls expand to.
 
     Raises:
         ModelError: a function calls itself.
@@ -171,7 +171,7 @@ def _check_graph(graph: onnx.GraphProto, name: str, inside: bool) -> None:
 
 
 def _check_attributes(nodes: Nodes, name: str, inside: bool) -> None:
-    """Of nodes; ``inside``: of a subgraph or function, whose attributes are not seen again."""
+    """Check the attributes of nodes; ``inside``: in a subgraph or function, never checked later."""
     for node in nodes:
         for attribute in node.attribute:
             if attribute.HasField("sparse_tensor"):

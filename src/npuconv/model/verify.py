@@ -136,7 +136,7 @@ _EXPERIMENTAL = frozenset(
 
 
 def check_model(model: Model, *, after: str) -> None:
-    """What every pass must leave behind: order, single assignment, origins.
+    """Check what holds after every pass: order, single assignment, origins.
 
     Raises:
         InternalError: the pass ``after`` broke the graph.
@@ -163,7 +163,7 @@ def _problems(model: Model, graph: Graph, outer: set[int]) -> Iterable[str]:
 
 
 def _is_given(tensor: Tensor, known: set[int]) -> bool:
-    """Whether no node need make it; a constant is known from then on."""
+    """Return whether the tensor needs no node to make it; add a constant to ``known``."""
     if query.is_constant(tensor):
         known.add(id(tensor))
         return True

@@ -1,4 +1,4 @@
-"""What a device takes: one rule per module, registered by its decorator.
+"""Rules on what a device accepts: one rule per module, registered by its decorator.
 
 A rule looks at a node (or at the whole model) and yields a ``Violation`` for each fault;
 it changes nothing and knows no pass. Its docstring has exactly the sections *What it
@@ -37,7 +37,7 @@ CODE = re.compile(r"^(MDL|OPS|SHP|DTY|QNT|MEM|CAL)\d{3}$")
 
 @dataclass(frozen=True)
 class Violation:
-    """What a rule saw. ``values`` fill the holes of the rule's message."""
+    """Fault that a rule found. ``values`` fill the placeholders of the rule's message."""
 
     values: dict[str, Any] = field(default_factory=dict)
     value: str = ""  # what the model has, for the report's column
@@ -88,7 +88,7 @@ class Rule:
 
     @cached_property
     def advice(self) -> str:
-        """How to fix what it finds."""
+        """Text of the section *How to fix*."""
         return self.section("How to fix")
 
     def section(self, title: str) -> str:
@@ -159,7 +159,7 @@ def rule(  # noqa: PLR0913 - a rule has that many parts
 
 
 def _require(name: str, code: str, doc: str, limits: tuple[str, ...]) -> None:
-    """What every rule must have."""
+    """Raise ValueError for a bad or taken code, a missing section or an unknown fact."""
     missing = [s for s in SECTIONS if f"\n{s}:\n" not in doc]
     unknown = [fact for fact in limits if fact not in FACTS]
     if not CODE.match(code) or missing or unknown:
@@ -169,13 +169,13 @@ def _require(name: str, code: str, doc: str, limits: tuple[str, ...]) -> None:
 
 
 def _tidied(example: Example) -> Example:
-    """Without the indentation of the source."""
+    """Return the example without the indentation of the source."""
     texts = (example.fires, example.silent, example.device, example.other)
     return Example(*map(inspect.cleandoc, texts))
 
 
 def is_convolution(node: Node) -> bool:
-    """Whether the operator is one of the family: FusedConv is, ConvertLayout is not."""
+    """Return whether the operator is a convolution: FusedConv is, ConvertLayout is not."""
     return _names_convolution(node.op)
 
 

@@ -1,8 +1,8 @@
-"""How a float model behaves on samples, in a few numbers that a wrong normalization moves.
+"""Statistics of a float model on samples that a wrong normalization changes.
 
-Training leaves every channel on both sides of 0, by about its own spread: batch
-normalization says so, and without it a channel that never changes sign learns nothing. And
-the bias of the first layer is of the size of what the layer puts out.
+After training every channel has values on both sides of 0, by about its own spread: batch
+normalization causes this, and without it a channel that never changes sign learns nothing.
+The bias of the first layer is about as large as the output of the layer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TINY = 1e-9
 
 @dataclass(frozen=True)
 class Behaviour:
-    """Of what all convolutions put out on the same samples.
+    """Statistics of the outputs of all convolutions on the same samples.
 
     Attributes:
         balance: mean entropy, in bits, of whether values are above 0; layers count alike.
@@ -39,7 +39,7 @@ class Behaviour:
 def behaviour(
     layers: Sequence[Statistics], first: Statistics, biases: NDArray[np.generic] | None
 ) -> Behaviour:
-    """The numbers.
+    """Compute the statistics of the outputs of the convolutions.
 
     Args:
         layers: what convolutions put out.

@@ -1,7 +1,7 @@
-"""Whether a model behaves markedly better on samples that are normalized differently.
+"""Test for a normalization of the samples that fits the model markedly better.
 
 The bounds were set on real models, each with the normalization it was trained for and five
-others; all lie well between what a right and what a wrong one shows.
+others; all lie well between the values of the right and of the wrong normalizations.
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ def scaled(given: Normalization, ratio: float) -> list[Normalization]:
 
 
 def alike(given: Normalization, found: list[Normalization]) -> list[Normalization]:
-    """These, and what the same evidence speaks for.
+    """Return these normalizations, and others that the same evidence supports.
 
-    That samples are not centred does not tell how far apart the model wants them: any that
-    is centred may be the right one.
+    That samples are not centred does not tell at which scale the model expects them: any
+    centred normalization may be the right one.
     """
     centred = (SIGNED, IMAGENET, CENTRED)
     if given not in _UNITS or not any(item in centred for item in found):
@@ -118,7 +118,7 @@ def _times(number: float) -> str:
 
 
 def _moves(trials: Trials, name: Normalization, given: Behaviour, other: Behaviour) -> bool:
-    """Whether the samples lie beside what the model was centred on, not at another scale."""
+    """Return whether the samples seem shifted from those of training, rather than scaled."""
     if min(given.level, other.level) <= 0:
         return False  # the first layer makes zeros of all, and tells nothing
     gain, nearer = given.offset - other.offset, math.log(given.level / other.level)

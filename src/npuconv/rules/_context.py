@@ -1,4 +1,4 @@
-"""What a rule may ask: the target's limits, and the facts of a node."""
+"""Context of a rule: the target's limits and the facts of a node."""
 
 from __future__ import annotations
 
@@ -84,14 +84,14 @@ class RuleContext:
         return [node for op in sorted(ops) for node in self._by_op.get(op, ())]
 
     def kinds_of(self, ops: frozenset[str]) -> list[Node]:
-        """Of these nodes the first of each kind: of all that share a sheet."""
+        """Return the first node of each kind; nodes that share a sheet are of one kind."""
         if ops not in self._kinds:
             first = {id(self.sheet(node)): node for node in reversed(self.nodes_of(ops))}
             self._kinds[ops] = list(first.values())
         return self._kinds[ops]
 
     def keeps(self, node: Node) -> bool:
-        """Whether the node stays float on the host, because the user wants it there."""
+        """Return whether the node stays float on the host at the request of the user."""
         return bool(self.kept) and not self.kept.isdisjoint(self.model.origin(node))
 
     def facts(self, node: Node) -> dict[str, Any]:
@@ -130,14 +130,14 @@ class RuleContext:
         return operator.limits_for(str(facts.get("mode", "plain"))) if operator else {}
 
     def operator(self, node: Node) -> Operator | None:
-        """What the target says of the node's operator; None if it says nothing."""
+        """Return the target's entry for the node's operator; None if there is none."""
         key = (_STANDS_FOR.get(node.op, node.op), node.domain or "")
         if key not in self._operators:
             self._operators[key] = self.target.operator(*key)
         return self._operators[key]
 
     def covers(self, node: Node) -> bool:
-        """Whether the target speaks of the node; convolutions have a rule of their own."""
+        """Return whether the target covers the node; convolutions, with their own rule, count."""
         listed = self.operator(node) is not None
         return listed or node.op == "Constant" or is_convolution(node) or self._fused(node)
 
@@ -181,10 +181,10 @@ def _beyond(op: str, sheet: Sheet, names: tuple[str, ...]) -> Iterator[Violation
 
 
 def _says(node: Node) -> Hashable | None:
-    """Everything that facts are measured on; None where that cannot be compared.
+    """Return a key of all that facts are measured on; None if it cannot be hashed.
 
-    Facts are about attributes, shapes and types, and numbers such as the amounts of a Pad.
-    Nodes that say the same of all these have the same facts, in one lint or in two.
+    Facts depend on attributes, shapes and types, and numbers such as the amounts of a Pad.
+    Nodes with the same key have the same facts, in one lint or in two.
     """
     attrs = tuple((k, tuple(v) if isinstance(v, list) else v) for k, v in node.attrs.items())
     read, made = tuple(map(_tensor, node.inputs)), tuple(map(_tensor, node.outputs))

@@ -31,7 +31,7 @@ def malformed(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def lint(ctx: RuleContext, *, at: Stage = "float", only: Iterable[str] = ()) -> list[Finding]:
-    """Everything the rules of one stage have to say, worst first.
+    """Return the findings of the rules of one stage, worst first.
 
     Args:
         ctx: model, target and options.
@@ -48,15 +48,15 @@ def lint(ctx: RuleContext, *, at: Stage = "float", only: Iterable[str] = ()) -> 
 
 
 def marks(findings: Iterable[Finding]) -> set[Mark]:
-    """What findings say in short: which rule fires on which source nodes."""
+    """Return which rule fires on which source nodes, from the findings."""
     return {(f.code, label) for f in findings for label in f.origin or ("",)}
 
 
 def marks_left(ctx: RuleContext, findings: Iterable[Finding]) -> set[Mark]:
-    """Which marks of these findings are still there, whatever else there is.
+    """Return the marks of these findings that are left; other findings are not looked for.
 
-    The same as the marks of a new ``lint``, as far as these findings are concerned: rules
-    are only asked about nodes that stand for a source node one of their findings is about.
+    The same as the marks of a new ``lint``, as far as these findings are concerned: a rule
+    only checks nodes that stand for a source node of one of its findings.
 
     Raises:
         InternalError: a rule failed, which is a bug in it.
@@ -96,7 +96,7 @@ def _takes(rule: Rule, node: Node) -> bool:
 
 
 def _asks(rule: Rule, node: Node | None, ctx: RuleContext) -> bool:
-    """What stays on the host need not be what the device takes, but must mean something."""
+    """Return whether the rule applies; to a node kept on the host, only if ``rule.malformed``."""
     return node is None or rule.malformed or not ctx.keeps(node)
 
 
@@ -105,7 +105,7 @@ def _fires(rule: Rule, node: Node, ctx: RuleContext) -> bool:
 
 
 def _verdict(rule: Rule, node: Node, ctx: RuleContext) -> Iterable[Violation]:
-    """What a rule says of a node; asked once for all nodes that are alike, where it may be."""
+    """Return the violations of a rule on a node; computed once per sheet if ``rule.alike``."""
     if not rule.alike:
         return rule.function(node, ctx)
     verdicts = ctx.sheet(node).verdicts

@@ -33,7 +33,7 @@ def missing_axis(node: Node, ctx: RuleContext) -> int | None:
 
 
 def shown_dimension(model: Model, dim: int | str | None) -> str:
-    """What is known of a dimension; names that no input has were made up by inference."""
+    """Return a dimension as text; names that no input has were invented by shape inference."""
     named = any(dim in (query.shape(t) or ()) for t in model.graph.inputs)
     return f"symbolic ({dim})" if named and isinstance(dim, str) else "not known"
 

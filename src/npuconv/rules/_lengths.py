@@ -15,7 +15,7 @@ _AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 
 
 def contradictions(node: Node) -> Iterator[str]:
-    """What of a convolution or pool has a wrong length, or values that are too small."""
+    """Yield the wrong lengths and the values that are too small in a convolution or pool."""
     axes = _axes(node)
     if axes is None:
         return

@@ -1,4 +1,4 @@
-"""What a target's limits say against operators other than convolutions."""
+"""Limits of the target that operators other than convolutions break."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Beyond:
 
 
 def beyond(node: Node, ctx: RuleContext) -> Iterator[Beyond]:
-    """Everything that keeps a listed operator off the device, convolutions left out."""
+    """Yield each limit and relation that a listed operator breaks; none for convolutions."""
     operator = None if is_convolution(node) else ctx.operator(node)
     if operator is not None and (facts := ctx.facts(node)):
         yield from _beyond_limits(ctx.limits(node), facts)

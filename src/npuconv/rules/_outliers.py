@@ -15,7 +15,7 @@ _HIGHEST = 127
 
 @dataclass(frozen=True)
 class Outliers:
-    """What was found in the weights of one layer.
+    """Outliers in the weights of one layer.
 
     Attributes:
         rows: output channels with outliers.
@@ -57,11 +57,11 @@ def find_outliers(
 
 
 def _sqnr_db(scaled: NDArray[np.float32]) -> float:
-    """Of weights whose step is 1."""
+    """Return the SQNR, in dB, of rounding weights whose step is 1."""
     noise = float(np.sum((scaled - np.rint(scaled)) ** 2))
     return 10 * math.log10(float(np.sum(scaled**2)) / noise) if noise else math.inf
 
 
 def _few_left(row: NDArray[np.float32], bound: float) -> bool:
-    """Whether nearly all weights are below; zeros, which lose nothing, do not count."""
+    """Return whether nearly all weights but the zeros, which lose nothing, are within the bound."""
     return bool(np.count_nonzero(row > bound) <= FEW * np.count_nonzero(row))

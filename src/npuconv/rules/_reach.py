@@ -1,4 +1,4 @@
-"""What was seen of a tensor, or of what it was made from."""
+"""Observed range of a tensor, its own or derived from the tensor it was made from."""
 
 from __future__ import annotations
 

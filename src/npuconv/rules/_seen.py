@@ -1,4 +1,4 @@
-"""What calibration has shown, for the rules that look at it."""
+"""Calibration results, for the rules that use them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Trials:
-    """How the float model behaves on the samples as they are, and normalized differently.
+    """Statistics of the float model on the samples as they are and normalized differently.
 
     Attributes:
         given: the normalization that the samples seem to have.
-        behaviours: by normalization, that of the samples first; empty where none is worth it.
+        behaviours: by normalization, that of the samples first; empty if none is worth a trial.
         recreates: whether the model makes an image of an image, as super-resolution does.
     """
 
@@ -35,7 +35,7 @@ class Trials:
 
 @dataclass(frozen=True)
 class Shown:
-    """How far one output, or a part of one, was measured to be from the float model.
+    """Measured error of one output, or a part of one, against the float model.
 
     Attributes:
         name: of the tensor.
@@ -50,7 +50,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class Measured:
-    """How far the int8 model was measured to be from the float model.
+    """Measured error of the int8 model against the float model.
 
     Attributes:
         sqnr_db: of all outputs together; None where that is no number.
@@ -69,7 +69,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Seen:
-    """What one calibration has shown.
+    """Results of one calibration.
 
     Attributes:
         plan: where nodes run, and which tensors are int8.

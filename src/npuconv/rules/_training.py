@@ -1,4 +1,4 @@
-"""What a folded BatchNormalization says of the data of training, beside what was seen."""
+"""Channel statistics of training, from folded BatchNormalizations, against those observed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Doubles = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Gap:
-    """How far a layer is from what it was in training.
+    """Difference between the statistics of a layer and those of training.
 
     Attributes:
         offset: median distance of the channels' means, in standard deviations of training.
@@ -37,12 +37,12 @@ class Gap:
 
     @property
     def loss(self) -> float:
-        """How wrong that is; 0 for nothing."""
+        """Size of the difference; 0 if there is none."""
         return float(_WEIGHT * self.offset**2 + np.log(self.ratio) ** 2)
 
     @property
     def consistent(self) -> bool:
-        """Whether all channels are wrong alike, as a wrong scale makes them."""
+        """Return whether all channels differ alike, as with a wrong scale."""
         return self.spread < _UNLIKE
 
 
@@ -93,5 +93,5 @@ def compare(
 
 
 def _is_constant(expected: tuple[np.ndarray, np.ndarray]) -> bool:
-    """Whether all channels are alike, as nothing trained is."""
+    """Return whether all channels are alike, as in an untrained model."""
     return all(float(np.ptp(part)) <= _ALIKE * float(np.abs(part).max()) for part in expected)

@@ -1,4 +1,4 @@
-"""What a model needs of the limits that a target marks "?"."""
+"""Values that a model needs of the limits that a target marks "?"."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def activation_clipped(model: Model, seen: Seen) -> Iterator[Violation]:
 
 
 def _makers(model: Model) -> dict[str, Node]:
-    """Who makes a tensor; for an input of the model, who reads it."""
+    """Return, by tensor name, the node that makes it; for a model input, its first reader."""
     found: dict[str, Node] = {}
     for node in model.nodes():
         for tensor in node.inputs:

@@ -63,7 +63,7 @@ def attribute_contradicts_weight(node: Node, ctx: RuleContext) -> Iterator[Viola
 
 
 def _reach(node: Node) -> Iterator[str]:
-    """Where the kernel does not fit even once."""
+    """Yield the spatial axes along which the kernel does not fit even once."""
     win = window(node)
     if win is None or win.op != "Conv" or win.kernel is None or win.auto_pad in SAME:
         return

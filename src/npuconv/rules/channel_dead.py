@@ -82,7 +82,7 @@ def channel_dead(model: Model, seen: Seen) -> Iterator[Violation]:
 
 
 def _after_activation(conv: Node, seen: Seen) -> Statistics | None:
-    """What was seen of the output behind a Relu or Clip, if that alone reads it."""
+    """Return statistics of the output, after a Relu or Clip if that is its only reader."""
     tensor = conv.outputs[0]
     readers = query.consumers(tensor)
     if len(readers) == 1 and readers[0].op in ("Relu", "Clip"):

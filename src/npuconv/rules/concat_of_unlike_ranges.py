@@ -89,7 +89,7 @@ def _ranges(node: Node, seen: Seen) -> dict[str, Range]:
 
 
 def _levels(seen: Seen, name: str, values: Range) -> int:
-    """How many integers a tensor's values are spread over."""
+    """Return the number of integers that a tensor's values are spread over."""
     encoding = seen.encodings.get(name)
     if encoding is None:
         return _ALL

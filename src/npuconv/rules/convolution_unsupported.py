@@ -75,7 +75,7 @@ _NOT_FOR_OTHERS = (
 
 
 def _why(node: Node) -> str:
-    """What keeps one of three axes or more from being rewritten."""
+    """Return why no axis of a convolution of three or more axes can be removed, or ''."""
     win = window(node)
     kept = obstacles(win) if win is not None and (win.axes or 0) > _MOST_AXES else []
     return f", and no axis can be removed: {'; '.join(kept)}" if kept else ""

@@ -63,7 +63,7 @@ def extent_not_judged(model: Model, ctx: RuleContext) -> Iterator[Violation]:
 
 
 def _open(model: Model, ctx: RuleContext) -> dict[str, tuple[Limit, list[Node]]]:
-    """By fact: the limit, and the nodes of which it cannot be judged."""
+    """Return, by fact, the limit and the nodes for which it cannot be judged."""
     found: dict[str, tuple[Limit, list[Node]]] = {}
     for node in model.nodes(*query.CONVOLUTIONS):
         facts, limits = ctx.facts(node), ctx.limits(node)

@@ -122,7 +122,7 @@ def _scaled(seen: Seen, ratio: float) -> list[Normalization]:
 
 
 def _claim(seen: Seen, names: list[Normalization]) -> str:
-    """What is wrong, and what would be right as far as it can be told."""
+    """Return the fault as text, with the normalizations that would fit, if known."""
     if seen.trials is None or not names:
         return "the calibration samples are not normalized like those of training"
     shown = " or ".join(f"{item.name} ({item.option})" for item in names)

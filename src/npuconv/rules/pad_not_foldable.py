@@ -124,7 +124,7 @@ def _amounts(amounts: Pairs | None) -> str:
 
 
 def _size(node: Node, amounts: Pairs | None) -> str:
-    """How much that is per inference, where the extents are known; a symbolic batch is one."""
+    """Return the cells added per inference as text, or '' if unknown; a symbolic batch is 1."""
     dims = query.shape(node.inputs[0])
     if amounts is None or dims is None or len(dims) != len(amounts):
         return ""

@@ -48,7 +48,7 @@ def _aligned(rows: list[tuple[str, str, str]], indent: str) -> list[str]:
 
 
 def _relations(old: Target, new: Target, title: str) -> list[str]:
-    """By their text: an inserted relation must not shift the rest."""
+    """Return the removed and added relations, compared by text, not by position."""
     before, after = (_required(target, title) for target in (old, new))
     gone = [f"- require {text}" for text in before if text not in after]
     return gone + [f"+ require {text}" for text in after if text not in before]

@@ -1,4 +1,4 @@
-"""What work costs on a device, to choose between two legal forms of the same convolution."""
+"""Cost model of a device, to choose between two legal forms of the same convolution."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Demands(Strict):
 
 
 class Operator(Demands):
-    """What the device demands of one operator. One that is listed is supported."""
+    """Demands of the device on one operator. An operator that is listed is supported."""
 
     domain: str = Field("", description="operator domain; empty: ONNX's own")
     modes: dict[Mode, dict[str, LimitField]] = Field(
@@ -53,7 +53,7 @@ class Operator(Demands):
     )
 
     def beside(self, common: Demands) -> Operator:
-        """This operator with what all must satisfy; its own limits replace those."""
+        """Return this operator with the common demands added; its own limits take precedence."""
         limits = {**common.limits, **self.limits}
         return self.model_copy(
             update={"limits": limits, "require": (*common.require, *self.require)}
@@ -65,7 +65,7 @@ class Operator(Demands):
         return {**self.limits, **special.get(mode, {})}
 
     def objections(self, facts: Facts) -> list[str]:
-        """What forbids a node with these facts, for people; nothing where no known limit does."""
+        """Return, as text, the known limits and relations that a node with these facts breaks."""
         limits = self.limits_for(str(facts.get("mode", "plain")))
         beyond = [
             f"{name} is {shown(lookup(facts, name))}, the device takes {limit.text(facts)}"
@@ -77,7 +77,7 @@ class Operator(Demands):
 
 
 class Target(Strict):
-    """Everything that is known of one NPU."""
+    """Description of one NPU: operators, limits, number formats and costs."""
 
     schema_version: Literal[1] = Field(alias="schema", description="version of this format")
     name: str = Field(description="name of the target", min_length=1)
@@ -152,7 +152,7 @@ class Target(Strict):
         return hashlib.sha256(self._text.encode("utf-8")).hexdigest()
 
     def operator(self, op_type: str, domain: str = "") -> Operator | None:
-        """What is demanded of an operator; None if the target does not list it."""
+        """Return the demands on an operator; None if the target does not list it."""
         found = self.operators.get(op_type)
         if found is None or canonical_domain(found.domain) != canonical_domain(domain):
             return None

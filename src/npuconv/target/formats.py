@@ -1,4 +1,4 @@
-"""How a target stores numbers: in activations, in weights and in the bias."""
+"""Number formats of a target: of activations, weights and the bias."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Granularity = Literal["tensor", "channel"]
 
 
 class Block(Cited):
-    """How one kind of number is stored."""
+    """Storage format of one kind of number."""
 
     assumed: tuple[str, ...] = Field(
         (), description="keys of this block that no document states; reports list them"
@@ -31,7 +31,7 @@ class Block(Cited):
 
 
 class Requantize(Strict):
-    """How the device makes an output of the int32 accumulator.
+    """Requantization of the int32 accumulator to an output of the device.
 
     ``float`` multiplies by a float32 factor, rounds half to even and saturates. ``shift``
     multiplies by an integer and shifts the product right, each output channel with its own.
@@ -54,7 +54,7 @@ class Requantize(Strict):
         return self
 
     def __str__(self) -> str:
-        """For people, in one line."""
+        """Return a one-line description."""
         if self.kind == "float":
             return "float"
         return f"shift, {self.multiplier_bits} bits, at most {self.max_shift}, {self.rounding}"
@@ -87,7 +87,7 @@ class Activations(Block):
     )
 
     def allows_zero_point(self, value: int) -> bool | None:
-        """Whether a tensor may have this zero point; None if the limit is unknown."""
+        """Return whether a tensor may have this zero point; None if the limit is unknown."""
         return self.zero_point.allows(value, {})
 
 
@@ -114,7 +114,7 @@ class Bias(Block):
 
     @property
     def known(self) -> bool:
-        """Whether the element type is written down."""
+        """Return whether the element type is documented."""
         return self.dtype != "?"
 
     @property

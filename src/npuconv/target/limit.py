@@ -35,7 +35,7 @@ class Strict(BaseModel):
 
 @dataclass(frozen=True)
 class Place:
-    """Where a part of a target stands."""
+    """Position of a part of a target in its file."""
 
     file: str = ""
     path: str = ""
@@ -75,7 +75,7 @@ class Cited(Strict):
 
 
 class Limit(Cited):
-    """What one fact may be. A word that is the name of a fact stands for its value."""
+    """Allowed values of one fact. The name of a fact stands for the value of that fact."""
 
     equals: Value | None = Field(None, description="exactly this")
     one_of: tuple[Value, ...] | None = Field(None, description="one of these")
@@ -100,7 +100,7 @@ class Limit(Cited):
 
     @property
     def known(self) -> bool:
-        """Whether the limit is written down."""
+        """Return whether the limit is documented."""
         return self.limit is None
 
     @property
@@ -110,17 +110,17 @@ class Limit(Cited):
 
     @property
     def values(self) -> tuple[FactValue, ...]:
-        """What the predicate compares with, names of facts unresolved."""
+        """Values that the predicate compares with, names of facts unresolved."""
         value = getattr(self, self.predicate)
         return value if isinstance(value, tuple) else (value,)
 
     @property
     def assumed(self) -> str:
-        """What is taken as allowed while the limit is unknown, for people; or empty."""
+        """Values assumed to be allowed while the limit is unknown, as text; or empty."""
         return ", ".join(_shown(value, {}) for value in self.assume)
 
     def allows(self, value: FactValue | None, facts: Facts) -> bool | None:
-        """Whether the limit allows ``value`` on a node with these facts.
+        """Return whether the limit allows ``value`` on a node with these facts.
 
         Returns:
             None if that cannot be said: the limit is unknown, or a fact it needs is.

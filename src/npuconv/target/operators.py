@@ -12,7 +12,7 @@ from typing import TypedDict, cast
 
 
 class OperatorInfo(TypedDict):
-    """What is known of one operator."""
+    """Versions and attributes of one operator."""
 
     since: list[int]
     attributes: list[str]

@@ -26,7 +26,7 @@ _LONGEST, _LOOPS = 2000, 2
 
 
 class Relation(Cited):
-    """If ``if`` holds (or is not given), ``then`` must hold."""
+    """Relation between facts: if ``if`` holds (or is not given), ``then`` must hold."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -34,7 +34,7 @@ class Relation(Cited):
     then: str = Field(description="what must hold then, in CEL")
 
     def holds(self, facts: Facts) -> bool | None:
-        """Whether a node with these facts satisfies the relation.
+        """Return whether a node with these facts satisfies the relation.
 
         Returns:
             None if that cannot be said: a fact it needs is not known, or it divides by zero.
@@ -46,7 +46,7 @@ class Relation(Cited):
         return True if result else result if applies else None
 
     def text(self, facts: Facts | None = None) -> str:
-        """For people: ``stride_h == 1 when dilation_h > 1 (dilation_h=2, stride_h=2)``."""
+        """Return the text: ``stride_h == 1 when dilation_h > 1 (dilation_h=2, stride_h=2)``."""
         sentence = f"{self.then} when {self.if_}" if self.if_ else self.then
         known = {name: lookup(facts or {}, name) for name in self.facts}
         shown = ", ".join(f"{name}={value}" for name, value in known.items() if value is not None)
@@ -75,7 +75,7 @@ def compile_cel(source: str) -> Any:
 
 
 class CelError(ValueError):
-    """What is wrong with an expression, and at which character (from 0) of it."""
+    """Fault in an expression, with the character (from 0) where it is."""
 
     def __init__(self, message: str, offset: int = 0, hint: str = "") -> None:
         """Keep the parts, so that the caller can add the place in the file."""

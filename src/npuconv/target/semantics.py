@@ -1,7 +1,7 @@
-"""What can be wrong with a target whose shape is right: what only knowledge can tell.
+"""Semantic checks of a target whose structure is valid.
 
-The models of ``target`` check the keys, the types and that a limit has one predicate; here
-are operators, facts, sources and expressions, each problem with its line and column.
+The models of ``target`` check the keys, the types and that a limit has one predicate. This
+module checks operators, facts, sources and expressions, each problem with line and column.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Problem(NamedTuple):
 
 
 def semantic_problems(target: Target, document: yamlio.Document) -> list[_LocatedError]:
-    """What is wrong with a target whose shape is right, in the order of the file."""
+    """Return the semantic problems of a target of valid structure, in the order of the file."""
     found = list(_operator_problems(target))
     for path, part in target.cited():
         found += _source_problems(target, path, part)
@@ -167,7 +167,7 @@ def _relation_problems(
 
 
 def _columns(document: yamlio.Document, path: KeyPath, offset: int) -> int:
-    """How far into the text of a value a character of it stands; 0 for a block of lines."""
+    """Return the columns from the start of a value to a character of it; 0 for a block of lines."""
     line, column = document.mark(path, key=False)
     first = document.text.splitlines()[line - 1][column - 1]
     return {"|": 0, ">": 0, '"': offset + 1, "'": offset + 1}.get(first, offset)

@@ -1,4 +1,4 @@
-"""What is wrong with a value, in words, and what was probably meant.
+"""Messages on invalid values, and suggestions of what was probably meant.
 
 Reads pydantic's errors and models by their shape only, so that reading YAML does not
 need pydantic to be imported.
@@ -64,9 +64,9 @@ def nearest(word: object, options: Iterable[object]) -> str:
 
 
 def hint_of(fault: Mapping[str, Any], model: Any) -> str:
-    """What was probably meant by a misspelt key or choice, or what to write instead.
+    """Return the likely meaning of a misspelt key or choice, or what to write instead.
 
-    A model may have a mapping ``misplaced`` of what is no key of it, to what to say then.
+    A model may have a mapping ``misplaced`` from words that are not its keys to hints.
     """
     if fault["type"] == "extra_forbidden":
         *outer, key = fault["loc"]
@@ -131,7 +131,7 @@ def _about_type(kind: str, fault: Mapping[str, Any]) -> str:
 
 
 def _bracketed(value: object) -> str:
-    """How a list of one value is written."""
+    """Return how to write the value as a list of one; '' if it is not a simple one."""
     plain = isinstance(value, str | int | float) and not isinstance(value, bool)
     return f", as [{value}]" if plain and _SIMPLE.fullmatch(str(value)) else ""
 

@@ -163,7 +163,11 @@ def _errors(
 
 
 def _own(faults: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Without what follows of another: a list too short for want of a good item, a misspelt key."""
+    """Return the faults without those that follow from another one.
+
+    Such faults are a list that is too short because an item is faulty, and a missing key that
+    is misspelt.
+    """
     places = {tuple(fault["loc"][:end]) for fault in faults for end in range(len(fault["loc"]))}
     misspelt = [tuple(fault["loc"]) for fault in faults if fault["type"] == "extra_forbidden"]
 

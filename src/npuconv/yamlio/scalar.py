@@ -1,4 +1,4 @@
-"""What a word of YAML without quotes means: stricter than YAML 1.1, and with ``1e-3``."""
+"""Value of an unquoted YAML word: stricter than YAML 1.1, and with ``1e-3``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What PyYAML says of a file that is no YAML, in plain words."""
+"""Plain words for the messages of PyYAML on invalid files."""
 
 from __future__ import annotations
 
