@@ -40,7 +40,7 @@ class Entry(BaseModel):
 
     @property
     def key(self) -> Key:
-        """What tells it from others of the same model and target."""
+        """Key of the entry among those of the same model and target."""
         return (self.code, self.node)
 
     @property
@@ -58,7 +58,7 @@ class Baseline(BaseModel):
     findings: tuple[Entry, ...] = ()
 
     def of(self, model: str, target: str) -> dict[Key, int]:
-        """What is accepted of one model on one target, and how many findings of each."""
+        """Return the accepted findings of one model on one target, with the number of each."""
         return {e.key: e.count for e in self.findings if e.place == (model, target)}
 
 
@@ -94,7 +94,7 @@ def _text(path: str | Path) -> str:
 
 
 def called(path: str | Path, model: str | Path) -> str:
-    """What a baseline at ``path`` calls a model: its way there, wherever that is."""
+    """Return the path of a model relative to the baseline; on another drive its file name."""
     try:
         way = os.path.relpath(model, Path(path).parent)
     except ValueError:  # on another drive

@@ -138,7 +138,7 @@ def _rule_entry(rule: Rule) -> dict[str, Any]:
 
 
 def _example(rule: Rule) -> dict[str, dict[str, str]]:
-    """What is shown: a model on which the rule fires and one on which it does not."""
+    """Return the example of a rule: a model on which it fires and one on which it does not."""
     shown = rule.example
     return {
         "fires": {"model": shown.fires, "target": shown.device},

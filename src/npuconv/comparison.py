@@ -21,7 +21,7 @@ _OF_ONE = ("operator", "kernel", "weights", "MACs")  # told where only one side 
 
 @dataclass(frozen=True)
 class Counts:
-    """How often an operator occurs in both models."""
+    """Number of nodes with one operator, in each of the two models."""
 
     before: int
     after: int
@@ -29,7 +29,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Match:
-    """What one node of the model before has become, where either is a convolution."""
+    """One node of the model before and its counterpart after, where either is a convolution."""
 
     name: str
     before: tuple[Convolution, ...]
@@ -47,7 +47,7 @@ class Comparison:
     convolutions: tuple[Match, ...]
 
     def as_json(self) -> str:
-        """Everything, for programs."""
+        """Return the comparison as JSON, for programs."""
         return json.dumps(asdict(self), indent=2) + "\n"
 
 
@@ -114,7 +114,7 @@ def _match(name: str, op: str, before: list[Convolution], after: list[Convolutio
 
 
 def _told(found: list[Convolution], op: str) -> dict[str, str]:
-    """What a person would compare; of several convolutions all values that occur."""
+    """Return the properties to compare, as text; of several convolutions all values that occur."""
     ops = _values(one.op for one in found) or op
     return {
         "operator": f"{len(found)} {ops}" if len(found) > 1 else ops,

@@ -34,7 +34,7 @@ Level = Literal["error", "warning", "note"]
 
 
 class Selection(Strict):
-    """Which findings count for the models of one pattern, and for how much."""
+    """Selection and severities of findings for the models of one pattern."""
 
     select: tuple[str, ...] = Field((), description="instead of the general key, if given")
     ignore: tuple[str, ...] = Field((), description="besides the general key")
@@ -44,7 +44,7 @@ class Selection(Strict):
 
 
 class Options(Strict):
-    """What one conversion or check depends on."""
+    """Options of one conversion or check."""
 
     # What people write as a key that is none, and what to do instead.
     misplaced: ClassVar[dict[str, str]] = {
@@ -174,7 +174,7 @@ class Options(Strict):
 
     @property
     def limits(self) -> Limits:
-        """What a stranger's files may ask for."""
+        """Limits on untrusted files."""
         return Limits(**{name: getattr(self, f"max_{name}") for name in NAMES})
 
 

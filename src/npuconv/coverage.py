@@ -1,4 +1,4 @@
-"""Which targets take which models, and what stops each: for ``npuconv target coverage``."""
+"""Coverage of models by targets, with obstacles: for ``npuconv target coverage``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Verdict = Literal["takes", "open", "refuses"]
 
 @dataclass(frozen=True)
 class Obstacle:
-    """What one rule has against a model on one target, by the first node it names."""
+    """Findings of one rule against a model on one target, shown by the first node it names."""
 
     code: str
     name: str
@@ -68,7 +68,7 @@ class Coverage:
         return [cell for cell in self.cells if cell.verdict == "refuses"]
 
     def as_json(self) -> str:
-        """Everything, for programs."""
+        """Return the coverage as JSON, for programs."""
         data = {"schema_version": SCHEMA_VERSION, **asdict(self)}
         return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
 

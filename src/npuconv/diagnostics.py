@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """How bad a finding is; only errors stop a conversion by default."""
+    """Severity of a finding; only errors stop a conversion by default."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -24,7 +24,7 @@ _RANKS = {Severity.ERROR: 2, Severity.WARNING: 1, Severity.NOTE: 0}
 
 
 class Status(StrEnum):
-    """What became of a finding."""
+    """Status of a finding after legalization."""
 
     REMAINING = "remaining"  # still violated after legalization
     REWRITTEN = "rewritten"  # the converter removed it
@@ -53,7 +53,7 @@ class Finding:
 
     @property
     def key(self) -> tuple[str, tuple[str, ...]]:
-        """What identifies the same finding before and after rewriting."""
+        """Key that identifies the same finding before and after rewriting."""
         return (self.code, self.origin)
 
     def with_status(self, status: Status, **changes: str) -> Finding:
@@ -67,10 +67,10 @@ def sort_key(finding: Finding) -> tuple[int, str, str, str]:
 
 
 def fingerprint(model: str, target: str, code: str, node: str) -> str:
-    """What a finding is known by from run to run, whatever the value and the wording.
+    """Return the identifier of a finding, the same in every run and for any value and wording.
 
     Args:
-        model: where the model is, relative to something that moves with it.
+        model: path of the model, relative to a folder that moves with it.
         target: name of the target.
         code: of the rule.
         node: the user's own name of it; empty for the model.

@@ -1,4 +1,4 @@
-"""Everything that npuconv raises on purpose.
+"""Exceptions that npuconv raises on purpose.
 
     NpuconvError                 exit code and hint live on the class
     |-- UsageError           2   a flag or an argument that cannot be used
@@ -124,7 +124,7 @@ _SHORT = ("can't start new thread", "failed to map segment", "Cannot allocate me
 
 
 def is_lack_of_memory(error: BaseException) -> bool:
-    """Whether an error, or what caused it, is a lack of memory: no bug of whoever asked for it."""
+    """Return whether an error, or its cause, is a lack of memory, which is no bug."""
     if isinstance(error, MemoryError) or any(text in str(error) for text in _SHORT):
         return True
     return error.__cause__ is not None and is_lack_of_memory(error.__cause__)

@@ -26,9 +26,9 @@ class RuntimeRefusedError(Exception):
 
 
 def limit_threads(count: int) -> None:
-    """What ``threads=0`` of a session means in this process from now on.
+    """Set the number of threads that ``threads=0`` of a session means in this process.
 
-    Where several processes share a machine each must leave the others their cores.
+    Where several processes share a machine, each must leave cores to the others.
     """
     global _limit
     _limit = count
@@ -42,7 +42,7 @@ def available() -> int:
 
 
 def cores() -> int:
-    """How many of them this process may use at once."""
+    """Return the number of cores that this process may use at once."""
     return _limit or available()
 
 
@@ -154,6 +154,6 @@ def run_reference(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> di
 
 
 def first_line(error: Exception) -> str:
-    """What went wrong, without onnxruntime's status prefix."""
+    """Return the first line of an error, without onnxruntime's status prefix."""
     text = (str(error).strip() or type(error).__name__).splitlines()[0]
     return text.split(" : ", 3)[-1] if text.startswith("[ONNXRuntimeError]") else text

@@ -1,6 +1,6 @@
-"""What a target file can say something about: the facts of a node.
+"""Facts of a node, to which a target file can refer.
 
-Only names and kinds; measuring them on a node is the model's business. A fact that is not
+Only names and kinds; the ``model`` package measures them on a node. A fact that is not
 known (a dynamic extent, weights that are not constant) is ``None``.
 """
 

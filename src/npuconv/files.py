@@ -44,7 +44,7 @@ class _Set:
 
 @contextlib.contextmanager
 def noted() -> Iterator[list[Path]]:
-    """What is written from here on, in this thread: complete files, in order."""
+    """Collect the files completed in this thread, in order, within a with statement."""
     found: list[Path] = []
     token = _written.set(found)
     try:
@@ -55,9 +55,9 @@ def noted() -> Iterator[list[Path]]:
 
 @contextlib.contextmanager
 def together() -> Iterator[None]:
-    """What is written inside gets its names at the end, all at once, or not at all.
+    """Name the files written within a with statement at its end, all at once, or none.
 
-    No other process that writes a set of files into the same folder comes in between.
+    No other process can write a set of files into the same folder in between.
 
     Raises:
         OutputError: a file cannot be written; then none is.
@@ -181,7 +181,7 @@ def _flush(folder: Path) -> None:
 
 
 def hold(file: IO[bytes] | int, *, wait: bool = True) -> bool:
-    """Whether this process holds the file now; where files cannot be held, as if it did."""
+    """Lock a file; return whether this process has the lock, True where files cannot be locked."""
     if fcntl is None:
         return True
     try:
@@ -208,7 +208,7 @@ def _sweep(folder: Path) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether there is a process of that number."""
+    """Return whether there is a process with that number."""
     import psutil  # only where something is left, which is hardly ever
 
     return bool(psutil.pid_exists(pid))

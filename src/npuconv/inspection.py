@@ -1,4 +1,4 @@
-"""What is in a model, as plain numbers: for ``npuconv inspect``."""
+"""Contents of a model as plain numbers: for ``npuconv inspect``."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Inspection:
     calibration: str = ""  # what convert would take without data, and what speaks for it
 
     def as_json(self) -> str:
-        """Everything, for programs."""
+        """Return the inspection as JSON, for programs."""
         return json.dumps(asdict(self), indent=2) + "\n"
 
 
@@ -168,7 +168,7 @@ def _parameters(model: Model, nodes: list[Node]) -> int:
 
 
 def _histogram(convolutions: tuple[Convolution, ...]) -> dict[str, dict[str, int]]:
-    """How often each value of each attribute occurs, the most frequent first."""
+    """Return how often each value of each attribute occurs, the most frequent first."""
     names = ("op", "mode", "kernel", "strides", "dilations", "pads")
     counts = {name: Counter(getattr(one, name) for one in convolutions) for name in names}
     return {

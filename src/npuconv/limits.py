@@ -1,8 +1,8 @@
-"""How much a stranger's file may ask for: every limit by name, with its default.
+"""Limits on untrusted files: every limit by name, with its default.
 
-A model or archive of a few kilobytes can ask for petabytes. Each of these limits is looked
-at before anything is allocated; what exceeds one is an error that names it, and the flag or
-key that raises it. The defaults leave room for models several times the size of those that
+A model or archive of a few kilobytes can ask for petabytes. Each of these limits is checked
+before anything is allocated; the error names the limit, and the flag or key that raises it.
+The defaults leave room for models several times the size of those that
 accelerators run.
 """
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True)
 class Limits:
-    """What may be asked for.
+    """Limits on models, images and archives.
 
     Attributes:
         model_bytes: of a model's file and its external data together.
@@ -58,7 +58,7 @@ def applied(limits: Limits) -> Iterator[None]:
 
 
 def hint(name: str) -> str:
-    """How to raise a limit."""
+    """Return a hint on how to raise a limit."""
     return f"if you trust it, raise {flag(name)}"
 
 

@@ -35,7 +35,7 @@ def _is_number(value: object) -> bool:
 
 
 class Preprocess(Strict):
-    """How an image file becomes a model input.
+    """Conversion of an image file to a model input.
 
     The pixel value v (0..255) becomes ``(v - mean) / std`` per channel, after resizing
     and cropping. Presets are shorthands for mean and std.
@@ -71,7 +71,7 @@ class Preprocess(Strict):
 
     @property
     def said(self) -> str:
-        """What was asked for, in one phrase: ``imagenet, resize 256, color bgr``."""
+        """Given settings in one phrase: ``imagenet, resize 256, color bgr``."""
         given = self.model_dump(exclude_defaults=True)
         preset = given.pop("preset", None)
         shown = {

@@ -67,7 +67,7 @@ class Registry(Generic[T]):
         return self._items.get(name)
 
     def registered(self) -> list[T]:
-        """What has been registered so far, without loading anything."""
+        """Return what has been registered so far, without loading anything."""
         return list(self._items.values())
 
     def names(self) -> list[str]:

@@ -95,7 +95,7 @@ def _times(rows: Array, columns: Array) -> Array:
 
 
 def _steps(layer: Layer, place: tuple[int, ...], sizes: Sequence[int]) -> list[slice]:
-    """What of the input one place of the kernel meets."""
+    """Return the slices of the input that one position of the kernel reads."""
     parts = zip(place, layer.dilations, layer.strides, sizes, strict=True)
     return [slice(k * d, k * d + (size - 1) * s + 1, s) for k, d, s, size in parts]
 

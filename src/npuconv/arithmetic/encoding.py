@@ -23,7 +23,7 @@ _TINY = float(np.finfo(np.float32).tiny)
 
 @dataclass(frozen=True)
 class Encoding:
-    """How one tensor is stored as int8.
+    """Int8 encoding of one tensor.
 
     Attributes:
         scales: float32 [C], above 0; C is 1 where all channels are alike.
@@ -45,11 +45,11 @@ class Encoding:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the device's own scale and zero point 0 say everything."""
+        """True if all channels have the nominal scale and zero point 0."""
         return bool(np.all(self.scales == self.nominal) and not self.zeros.any())
 
     def take(self, channels: Sequence[int]) -> Encoding:
-        """Of a tensor with these channels, in this order."""
+        """Return the encoding of a tensor with these channels, in this order."""
         if self.axis is None:
             return self
         index = list(channels)

@@ -20,7 +20,7 @@ _OFF = 0.02  # of a step, by which float arithmetic may miss it
 
 @dataclass(frozen=True)
 class Grid:
-    """Where the values of every channel lie: ``offset + step * k`` with whole k.
+    """Grid of the values of every channel: ``offset + step * k`` with integer k.
 
     Attributes:
         steps: float64 [C]; 0 where a channel is on no grid.
@@ -32,7 +32,7 @@ class Grid:
 
     @property
     def is_aligned(self) -> bool:
-        """Whether 0 is on the grid of every channel."""
+        """True if 0 is on the grid of every channel."""
         return bool(np.all(np.abs(self.offsets) <= _OFF / 2 * self.steps))
 
 
@@ -47,12 +47,12 @@ def find(values: ArrayLike) -> Grid:
 
 
 def keep(values: ArrayLike, steps: Doubles, beside: ArrayLike) -> NDArray[np.bool_]:
-    """Whether all values of each channel are whole steps.
+    """Return, for each channel, whether all values are multiples of its step.
 
     Args:
         values: finite, [C,P].
-        steps: of every channel [C]; where it is 0, none are.
-        beside: a value [C] that may also occur: what a Pad puts in.
+        steps: of every channel [C]; where it is 0, the result is False.
+        beside: a value [C] that may also occur: the one a Pad inserts.
     """
     rows = np.asarray(values, np.float64)
     safe = np.where(steps > 0, steps, 1.0)[:, None]

@@ -87,7 +87,7 @@ def encode_layer(
     rounded: Rounded | None = None,
     per_tensor: bool = False,
 ) -> DeviceLayer:
-    """What the device needs so that integers of ``source`` become integers of ``result``.
+    """Return the device layer that maps integers of ``source`` to integers of ``result``.
 
     With x = s (q - z) and y = t (p - u) per channel, ``p = sum(W s q) / t + b / t + u -
     sum(W s z) / t``: s goes into the weights, 1/t into their scale, the rest into the bias.
@@ -148,7 +148,7 @@ def _bias(
 
 
 def _moved(weight: NDArray[np.int8], source: Encoding, group: int) -> NDArray[np.int64]:
-    """What the zero points of the input add to the accumulator, int64 [M]."""
+    """Return what the zero points of the input add to the accumulator, int64 [M]."""
     steps = weight.astype(np.int64) * per_weight(source.zeros, weight.shape, group).astype(np.int64)
     total: NDArray[np.int64] = steps.reshape(len(weight), -1).sum(axis=1)
     return total

@@ -1,4 +1,4 @@
-"""How far one tensor is from another."""
+"""Error of one tensor against another."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class ErrorStats:
 
     @property
     def sqnr_db(self) -> float | None:
-        """As :func:`sqnr_db`, over all samples together; None without samples."""
+        """SQNR in dB as of :func:`sqnr_db`, over all samples together; None without samples."""
         if not self._samples or not math.isfinite(self._signal):
             return None
         if self._noise == 0:
@@ -99,7 +99,7 @@ class ErrorStats:
             self._positions += int(np.size(same))
 
     def _classes_last(self, values: Doubles) -> Doubles:
-        """Nothing where the classes are not known."""
+        """Return the values with the class axis last; no values where that axis is not known."""
         axis = self._class_axis
         if axis is not None:
             fits = -values.ndim <= axis < values.ndim

@@ -1,4 +1,4 @@
-"""Where to clip a tensor, searched on the histogram of its magnitudes.
+"""Clipping limits of a tensor, searched on the histogram of its magnitudes.
 
 A histogram here is counts [B] and the bin width: bin k holds magnitudes around
 ``(k + 0.5) * width``. Zeros are not in it.

@@ -1,7 +1,7 @@
-"""From the int32 accumulator of a layer to its 8-bit output.
+"""Requantization of the int32 accumulator of a layer to its 8-bit output.
 
-A factor for each output channel, ``x_scale * w_scale / y_scale``, leads from the one to
-the other. Devices multiply by it in float, or by an integer and shift the product right.
+The accumulator is multiplied by one factor per output channel, ``x_scale * w_scale /
+y_scale``. Devices multiply in float, or by an integer and then shift the product right.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_SHIFT = 62  # an int32 times a multiplier of 31 bits has no more
 
 
 def float_factors(x_scale: ArrayLike, w_scales: ArrayLike, y_scale: ArrayLike) -> Floats:
-    """What the accumulator is multiplied by, ``x_scale * w_scale / y_scale``, float32.
+    """Return the factors of the accumulator, ``x_scale * w_scale / y_scale``, float32.
 
     In float32 and in this order, as onnxruntime does it: at ties the order matters.
 

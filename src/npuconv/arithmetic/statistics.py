@@ -1,4 +1,4 @@
-"""What was seen of one tensor, channel by channel, in memory that samples do not grow."""
+"""Statistics of one tensor by channel, in memory that does not grow with the samples."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Kept(NamedTuple):
 
 @dataclass
 class Statistics:
-    """What was seen of one tensor, channel by channel.
+    """Statistics of one tensor, channel by channel.
 
-    Extremes and means are of everything seen. The values are of the same positions in
-    every channel, and each sample contributes alike: a sample's positions stand in an order
-    of which every beginning is spread over the tensor, and the more samples there are, the
-    shorter the beginning that stays. When even one position of each is too many, every
-    second sample stays, then every fourth. So what stays depends on how many samples there
-    are, not on how they were split into parts.
+    Extremes and means are of all values. ``values`` is a subset: the same positions in
+    every channel, and up to the same number of every sample. The positions of a sample are
+    in an order of which every prefix is spread over the tensor; the more samples there are,
+    the shorter the prefix that is kept. When even one position of each sample is too many,
+    every second sample is kept, then every fourth. So the subset depends on the number of
+    samples, not on how they were split into parts.
 
     Attributes:
         name: the tensor.
@@ -96,7 +96,7 @@ class Statistics:
         return np.maximum(self.squares - self.means**2, 0.0)
 
     def merge(self, following: Statistics) -> Statistics:
-        """These samples and those that follow them.
+        """Return the statistics of these samples and those that follow them.
 
         Raises:
             ValueError: another tensor, or samples that do not follow.
@@ -152,7 +152,7 @@ def quota(channels: int, samples: int) -> int:
 
 
 def thin(blocks: Sequence[Kept], samples: int) -> Kept:
-    """What stays of the values of adjacent samples when there are so many in all."""
+    """Reduce the values of adjacent samples to those that are kept of so many samples in all."""
     values = np.concatenate([block.values for block in blocks], axis=1)
     numbers = np.concatenate([block.numbers for block in blocks])
     widths = np.concatenate([block.widths for block in blocks])

@@ -20,13 +20,13 @@ _NEAR = 5.0  # seconds between two ideas of when a process began: clocks are put
 
 @contextlib.contextmanager
 def alone(folder: Path, shown: str) -> Iterator[None]:
-    """Nobody else who asks for this folder gets it meanwhile.
+    """Lock a folder against other batches within a with statement.
 
-    What a process that is gone has left of this is taken over.
+    The lock of a process of this machine that has ended is taken over.
 
     Args:
         folder: of the results; made where it is missing.
-        shown: how errors call it.
+        shown: name of the folder in error messages.
 
     Raises:
         OutputError: another batch has it, or it cannot be written.
@@ -63,7 +63,7 @@ def _take(path: Path, shown: str) -> bool:
 
 @contextlib.contextmanager
 def _locked(stream: IO[str]) -> Iterator[None]:
-    """For the moment in which it is read and written; where there are no locks, without."""
+    """Lock the file within a with statement; do without where files cannot be locked."""
     with contextlib.suppress(ImportError, OSError):
         import fcntl
 
@@ -85,7 +85,7 @@ def _own() -> dict[str, Any]:
 
 
 def _read(text: str) -> dict[str, Any] | None:
-    """Who has it; None where nobody has written that to the end."""
+    """Return the process that holds the folder; None where its entry is incomplete."""
     try:
         found = json.loads(text)
         return {"host": str(found["host"]), "pid": int(found["pid"]), "began": found["began"] + 0.0}
@@ -94,7 +94,7 @@ def _read(text: str) -> dict[str, Any] | None:
 
 
 def _lives(holder: dict[str, Any]) -> bool:
-    """Whether a process is still there, and not another one of its number."""
+    """Return whether the holder still runs (same pid and start); True if that is not known."""
     if holder["host"] != socket.gethostname():  # nobody can tell from here
         return True
     try:

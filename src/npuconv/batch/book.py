@@ -1,4 +1,4 @@
-"""What became of each job: remembered, and written down beside what it has made."""
+"""Outcomes of jobs: kept in memory, and written to a lock beside each output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Silent:
     """A watcher who does not look."""
 
     def skipped(self, count: int) -> None:
-        """So many had been done before."""
+        """Ignore the number of jobs that had been done before."""
 
     def started(self, job: Job) -> None:
         """A job begins."""

@@ -67,7 +67,7 @@ class Child:
 
     @property
     def output(self) -> IO[bytes]:
-        """Where what it says can be read; at its end, the process has ended or will."""
+        """Stream of the messages of the process; at its end, the process has ended or will end."""
         assert self._process.stdout is not None
         return self._process.stdout
 
@@ -105,7 +105,7 @@ class Child:
                     process.kill()
 
     def finish(self) -> Outcome:
-        """What became of it; waits until the process has ended."""
+        """Wait until the process has ended; return the outcome of the job."""
         code = self._process.wait()
         with contextlib.suppress(BrokenPipeError):
             self._input.close()
@@ -134,7 +134,7 @@ class Child:
 
 
 def _cause(code: int, words: str) -> tuple[Status, str]:
-    """Why a process ended that has not said what became of its job."""
+    """Return status and message for a process that ended without giving an outcome."""
     said = f": {words}" if words else ""
     if code == -signal.SIGKILL:
         return "out-of-memory", f"was killed, as the system does when memory runs out{said}"

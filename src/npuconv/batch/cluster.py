@@ -119,7 +119,7 @@ class _Work:
             self._watcher.stage(job, "calibrating", done, blocks)
 
     def close(self) -> None:
-        """Nothing of this is wanted any more."""
+        """Cancel all jobs, unsubscribe from the topic and delete the counters."""
         self._client.cancel(list(self._futures.values()), force=True)
         self._splitter.close()
         self._client.unsubscribe_topic(self._topic)
@@ -127,7 +127,7 @@ class _Work:
             counter.delete()
 
     def _heard(self, event: tuple[Any, Any]) -> None:
-        """In a thread of the client's."""
+        """Queue an event; called in a thread of the client."""
         self._events.put((event[1]["kind"], event[1]["job"]))
 
     def _counter(self, number: int) -> Any:
@@ -196,7 +196,7 @@ class _Work:
 
 
 def _is_loss(error: BaseException | None) -> bool:
-    """Whether a worker was lost, or files that only it had: the job may not be to blame."""
+    """Return whether a worker, or files only it had, were lost: the job may not be to blame."""
     from distributed import KilledWorker
 
     return error is None or isinstance(error, KilledWorker)

@@ -1,4 +1,4 @@
-"""What the inputs of a job are, by content: models, samples, targets."""
+"""Digests of the inputs of a job by content: models, samples, targets."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Digests:
         return self._files[path]
 
     def forget(self, paths: Iterable[Path]) -> None:
-        """These files have been written anew."""
+        """Forget the digests of files that have been rewritten."""
         for path in paths:
             self._files.pop(path, None)
 
@@ -129,7 +129,7 @@ def data_files(path: Path) -> list[Path]:
 
 
 def _is_readable(path: Path) -> bool:
-    """Whether it ends at all, and before a job would refuse it."""
+    """Return whether the path is a regular file, not above the default ``archive_bytes``."""
     return path.is_file() and path.stat().st_size <= DEFAULT.archive_bytes
 
 

@@ -64,17 +64,17 @@ class Batch:
 
     @property
     def folders(self) -> set[Path]:
-        """Where results go: folders that a run makes where they are missing."""
+        """Folders of the results; a run makes those that are missing."""
         homes = ((self.root / job.output).parent for job in self.jobs)
         return {home.resolve() for home in (self.output, *homes)}
 
     def differences(self) -> dict[str, list[str]]:
-        """What is not as its lock says, by name of the job; nothing of those that are right."""
+        """Return how jobs differ from their locks, by job name; only jobs that differ."""
         found = {job.name: list(self.locks.differences(job)) for job in self.jobs}
         return {name: said for name, said in found.items() if said}
 
     def to_do(self) -> dict[str, list[str]]:
-        """Why each job that would run has to, by its name; nothing of those that would not."""
+        """Return why each job would run, by its name; only jobs that would run."""
         found = self.differences()
         if self.settings.resume:
             return found

@@ -1,4 +1,4 @@
-"""From the jobs file to jobs: globs and lists are multiplied, conflicts are refused."""
+"""Expansion of a jobs file to jobs: globs and lists are multiplied, conflicts are refused."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _UNSAFE = re.compile(r"[^\w.+-]+")
 
 @dataclass(frozen=True)
 class Expanded:
-    """What a jobs file asks for.
+    """Jobs of a jobs file, and the folders they use.
 
     Attributes:
         file: the jobs file.

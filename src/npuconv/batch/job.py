@@ -28,11 +28,11 @@ SUFFIX = ".npu.onnx"
 
 @dataclass(frozen=True)
 class Limits:
-    """What a job may take.
+    """Limits of one job.
 
     Attributes:
-        timeout: seconds; None: as long as it likes.
-        memory: bytes; None: as much as there is.
+        timeout: seconds; None: no limit.
+        memory: bytes; None: no limit.
     """
 
     timeout: float | None = None
@@ -41,13 +41,13 @@ class Limits:
 
 @dataclass(frozen=True)
 class Place:
-    """Where jobs run.
+    """Folders and number of threads that jobs run with.
 
     Attributes:
         root: folder that the paths of jobs are relative to.
         cache: folder of the samples that jobs share.
         threads: of each job.
-        parts: folder of what several processes calibrate for one job; None: nobody does.
+        parts: folder of what several processes calibrate for one job; None: they do not.
     """
 
     root: Path
@@ -103,12 +103,12 @@ class Job:
 
     @property
     def lock(self) -> str:
-        """What says of which inputs the output was made."""
+        """Path of the lock file, which records the inputs the output was made of."""
         return f"{self.output}.lock.json"
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Everything this job may write."""
+        """Paths of all files this job may write."""
         return (self.output, *self.reports, self.lock)
 
     def to_json(self) -> dict[str, Any]:
@@ -126,7 +126,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a job.
+    """Outcome of a job.
 
     Attributes:
         status: how it ended.

@@ -47,7 +47,7 @@ Seconds = Annotated[float, BeforeValidator(units.seconds), _QUANTITY]
 
 
 class _Limits(BaseModel):
-    """What a job may take; a job that takes more is ended, and the others go on."""
+    """Limits of a job; a job that takes more is ended, and the others go on."""
 
     timeout: Seconds | None = Field(None, description="time a job may take: 90, 10m, 2h")
     memory: Size | None = Field(None, description="memory a job may take: 512MiB, 4GiB")
@@ -81,7 +81,7 @@ JobEntry = create_model(
 
 
 class JobsFile(BaseModel):
-    """Which models are converted for which targets, and how."""
+    """Models to convert, their targets and options."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -1,4 +1,4 @@
-"""What a jobs file calls what messages name by a flag of the command line."""
+"""Translation of command line flags in messages to keys of a jobs file."""
 
 from __future__ import annotations
 

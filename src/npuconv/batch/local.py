@@ -15,10 +15,10 @@ _TICK = 0.1  # seconds between two looks at what the jobs take
 
 
 class Watcher(Protocol):
-    """Who wants to know how it goes."""
+    """Observer of the progress of a batch."""
 
     def skipped(self, count: int) -> None:
-        """So many had been done before, and are left as they are."""
+        """Receive the number of jobs that had been done before and are left as they are."""
 
     def started(self, job: Job) -> None:
         """A job begins."""

@@ -1,6 +1,6 @@
-"""What an output was made of: a file beside it that says whether it is still right.
+"""Lock of an output: a file beside it that records its inputs and shows if it is up to date.
 
-A lock holds digests, no clock and no absolute path: the same job gives the same lock on any
+A lock holds digests, no time and no absolute path: the same job gives the same lock on any
 machine with the same versions.
 """
 
@@ -32,7 +32,7 @@ class Locks:
         self.digests = Digests(root)
 
     def wanted(self, job: Job) -> dict[str, Any]:
-        """What the output of a job would be made of now."""
+        """Return the inputs that the output of a job would be made of now."""
         now = self.digests
         return {
             "tools": tools(),
@@ -52,7 +52,7 @@ class Locks:
         return found if _is_lock(found) else None
 
     def outcome(self, job: Job) -> Outcome | None:
-        """How the job ended when it was done; None where it has to be done again."""
+        """Return the recorded outcome of a job; None where it has to be done again."""
         found = self.read(job)
         if found is None or list(self.differences(job)):
             return None
@@ -63,7 +63,7 @@ class Locks:
         )
 
     def differences(self, job: Job) -> Iterator[str]:
-        """What is not as it was when the job was done, in words."""
+        """Yield what has changed since the job was done, in words."""
         found = self.read(job)
         if found is None:
             yield "not done yet"
@@ -107,7 +107,7 @@ def _is_lock(found: Any) -> bool:
 
 
 def _which(before: Any, now: Any) -> str:
-    """Which keys of two mappings differ."""
+    """Return the difference as text: the keys that differ, or the values before and now."""
     if not isinstance(before, dict) or not isinstance(now, dict):
         return f": {before} -> {now}"
     keys = sorted(key for key in {*before, *now} if before.get(key) != now.get(key))

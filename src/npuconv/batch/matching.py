@@ -1,4 +1,4 @@
-"""Which files a pattern of the jobs file means."""
+"""Files that match a pattern of the jobs file."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def match(pattern: str, root: Path) -> list[Match]:
 
 
 def is_folder(path: Path) -> bool:
-    """Whether there is a folder of that name."""
+    """Return whether there is a folder of that name."""
     return os.path.isdir(path)  # noqa: PTH112 never raises
 
 

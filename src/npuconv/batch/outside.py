@@ -109,5 +109,5 @@ def _seen_from(root: Path, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _way(root: Path, path: str) -> str:
-    """From the folder of the jobs file to a path; one that is absolute stays so."""
+    """Return a path relative to the folder of the jobs file; an absolute one stays so."""
     return path if Path(path).is_absolute() else Path(os.path.relpath(path, root)).as_posix()

@@ -1,4 +1,4 @@
-"""What a worker of a cluster does with a job: the same as this machine, in a child process."""
+"""Jobs on a worker of a cluster: run in a child process, as on this machine."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def calibrate(
 def _place(
     request: dict[str, Any], parcels: Iterable[Mapping[str, bytes]], worker: Any
 ) -> Iterator[Place]:
-    """Where a job runs on a worker: the shared folder, or one of its own for as long as that."""
+    """Provide the folder of a job within a with statement: the shared one, or a temporary one."""
     shared = Place.from_json(request["place"])
     if not request["ship"]:
         yield shared

@@ -1,4 +1,4 @@
-"""How jobs are run."""
+"""Settings of a batch run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from npuconv.errors import UsageError
 
 @dataclass(frozen=True)
 class Settings:
-    """How jobs are run; nothing that changes what they give, but for ``threads``.
+    """Settings of a batch run; of these, only ``threads`` changes what jobs produce.
 
     Attributes:
         jobs: how many at once; None: as many as there are cores for.
@@ -58,7 +58,7 @@ class Settings:
 
     @property
     def at_once(self) -> int:
-        """How many jobs run at the same time on this machine."""
+        """Number of jobs that run at the same time on this machine."""
         return self.jobs or max(1, local.cores() // self.threads)
 
 

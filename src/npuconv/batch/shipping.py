@@ -1,7 +1,7 @@
-"""What a job reads, as bytes that can be sent to a machine that does not see the files.
+"""Files that a job reads, as bytes to send to a machine without access to them.
 
-Paths stay what they are in the jobs file, so that a report says the same wherever it was
-made; that is why absolute ones cannot be shipped.
+Paths stay as they are in the jobs file, so that a report is the same on every machine;
+absolute paths can therefore not be shipped.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def needs(job: Job, root: Path) -> list[list[str]]:
 
 
 def made_parts(root: Path) -> Parcel:
-    """What a block of a calibration has made, for the worker that does the job."""
+    """Return the files made by blocks of a calibration, for the worker that does the job."""
     found = sorted((root / PARTS).glob("*.npz"))
     return {f"{PARTS}/{path.name}": path.read_bytes() for path in found}
 

@@ -1,4 +1,4 @@
-"""Who calibrates for a job on a cluster: several workers first, each a block of its samples."""
+"""Split of a job's calibration on a cluster: several workers first, each a block of samples."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Splitter:
         self._counters: list[Any] = []  # of attempts at blocks
 
     def place(self, job: Job) -> Place:
-        """Where a job runs, and finds what others have calibrated for it."""
+        """Return the place of a job; for a split one, with the folder of its calibrated blocks."""
         if not self.blocks or not calibrates(job):
             return self.common
         return replace(self.common, parts=self.common.root / (job.options.cache or self._own(job)))
@@ -69,13 +69,17 @@ class Splitter:
         return self._client.submit(remote.calibrate, own, block, *parcels, key=key, pure=False)
 
     def ended(self, job: Job, outcome: Outcome) -> None:
-        """What was calibrated for a job goes with it; one that will be tried again may use it."""
+        """Drop the calibration blocks of a job.
+
+        Their folder is deleted if the job has finished and names no cache; a job that will be
+        tried again may use it.
+        """
         self._futures.pop(job.name, None)
         if outcome.finished and not job.options.cache:
             shutil.rmtree(self._own(job), ignore_errors=True)
 
     def close(self) -> None:
-        """Nothing of this is wanted any more."""
+        """Cancel all blocks and delete their counters."""
         futures = [future for found in self._futures.values() for future in found]
         self._client.cancel(futures, force=True)
         for counter in self._counters:
@@ -87,7 +91,7 @@ class Splitter:
 
 
 def calibrates(job: Job) -> bool:
-    """Whether there are samples, more than the few that are made up where there is no data."""
+    """Return whether a job has calibration data and a format that calibrates."""
     from npuconv import emit
 
     return job.options.calibration is not None and emit.get(job.options.format).calibrates

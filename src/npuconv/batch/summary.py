@@ -1,4 +1,4 @@
-"""From outcomes to the one report of a batch."""
+"""Report of a batch, made from the outcomes of its jobs."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def _converted(job: Job, say: Say) -> Outcome:
 
 
 def _calibrated(job: Job, say: Say) -> Outcome:
-    """What stands against the model is said by the job itself, which goes the same way."""
+    """Calibrate a block of a job; the job itself reports findings that stop the conversion."""
     from npuconv.calibration.blocks import Collected
     from npuconv.errors import UnsupportedModelError
     from npuconv.pipeline.entry import convert_with

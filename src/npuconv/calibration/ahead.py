@@ -14,7 +14,7 @@ _POLL = 0.05  # seconds after which a reader that nobody listens to notices it
 
 
 class _End:
-    """What the reader says last; the error that ended it, if any."""
+    """Last item of the reader, with the error that ended it, if any."""
 
     def __init__(self, error: BaseException | None = None) -> None:
         self.error = error
@@ -59,7 +59,7 @@ class _Reader(threading.Thread, Generic[Item]):
             raise item.error
 
     def stop(self) -> None:
-        """Nobody listens any more."""
+        """Tell the thread to stop, and wait for its end."""
         self._unwanted.set()
         self.join()
 

@@ -54,20 +54,20 @@ _block: Block | None = None
 
 
 def share(folder: str | Path | None, block: Block | None = None) -> None:
-    """What this process does from now on.
+    """Set the folder and the block of all further conversions of this process.
 
     Args:
         folder: where parts are kept and looked for, whatever cache a conversion names;
-            None: there.
+            None: in that cache.
         block: the only parts that are made: a conversion then ends with ``Collected``.
-            None: all, and it goes on.
+            None: all parts are made, and the conversion goes on.
     """
     global _folder, _block
     _folder, _block = folder, block
 
 
 def cache(named: str | Path | None) -> Cache | None:
-    """Where parts are, of a conversion that names this folder.
+    """Return the cache of parts for a conversion that names this folder; None without a folder.
 
     Raises:
         OutputError: the folder cannot be made.

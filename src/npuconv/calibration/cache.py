@@ -54,7 +54,7 @@ class Cache:
     def shelf(
         self, model: onnx.ModelProto, tensors: Mapping[str, int | None], total: int | None
     ) -> Shelf:
-        """Where the parts for this model and these tensors are.
+        """Return the shelf of the parts for this model and these tensors.
 
         Args:
             model: the float model.

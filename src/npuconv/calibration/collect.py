@@ -140,7 +140,7 @@ class _Work:
             yield group
 
     def _part(self, samples: Iterator[Marked], first: int) -> dict[str, Statistics]:
-        """Of as many samples as a part has."""
+        """Return the statistics of the samples of one part."""
         part = Part(self._runner, first)
         try:
             return self._filled(part, samples, first)
@@ -148,7 +148,10 @@ class _Work:
             part.abandon()  # after an error; else there is nothing left
 
     def _filled(self, part: Part, samples: Iterator[Marked], first: int) -> dict[str, Statistics]:
-        """What is stored is used if all of it fits: until then the samples have to wait."""
+        """Return stored statistics if they fit all samples; else run the samples.
+
+        Samples wait as long as a stored part may still fit.
+        """
         prints, waiting = list[str](), list[Feed]()
         stored = self._shelf.parts_from(first) if self._shelf else []
         for feed, mark in samples:

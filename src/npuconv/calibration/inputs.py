@@ -1,4 +1,4 @@
-"""What a sample must look like, and which extents to take where the model leaves them open."""
+"""Requirements on samples, and the extents to take where the model leaves them open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the tensors of one run lie: their shapes, and which of their values are taken."""
+"""Layout of the tensors of one run: their shapes, and which of their values are taken."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ BLIND = [1, 1, 1, -1, 0, 0, 2**62, 2**62]
 
 @dataclass(frozen=True)
 class Picks:
-    """Which values of each tensor are taken: every n-th, before and behind the channels.
+    """Selection of values of each tensor: every n-th, before and behind the channels.
 
-    Of samples that are run together all values leave the model, and are picked afterwards:
-    so it does not show in what stays how many were run at once.
+    When samples are run together, the model returns all values, and they are picked
+    afterwards: so the selection does not depend on how many samples were run at once.
 
     Attributes:
         layout: of the tensors.
@@ -84,7 +84,7 @@ class Picks:
 
     @property
     def plan(self) -> Integers:
-        """What the tapped model is told, int64 [T * 8]."""
+        """Input that tells the tapped model which values to return, int64 [T * 8]."""
         at = self.layout
         stacked = np.full_like(at.before, at.samples)
         form = np.stack([stacked, at.before, at.channels, at.behind], axis=1)
@@ -106,7 +106,7 @@ class Picks:
             begin = end
 
     def _kept(self, index: int, block: Floats) -> Kept:
-        """Those of one tensor, sample by sample."""
+        """Return the selected values of one tensor, sample by sample."""
         found = []
         for sample, start in zip(block, self.starts[:, index].tolist(), strict=True):
             (before, behind), (far, near) = start, self.steps[index].tolist()

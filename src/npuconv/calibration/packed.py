@@ -84,7 +84,7 @@ def _check_one(each: Statistics) -> None:
 
 
 def _check_sums(arrays: Arrays) -> None:
-    """Nothing is left over."""
+    """Raise ValueError if the size of an array is not the sum over its tensors."""
     channels = int(arrays["channels"].sum())
     _check(all(arrays[key].size == channels for key in _FLAT), "channels")
     values = int((arrays["channels"] * arrays["positions"]).sum())

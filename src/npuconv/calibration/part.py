@@ -50,10 +50,10 @@ class Part:
             self._flush()
 
     def finish(self) -> dict[str, Statistics]:
-        """What was seen of the tensors.
+        """Return the statistics of the tensors.
 
         Raises:
-            CalibrationError: also where a tensor had not always as many channels.
+            CalibrationError: also where the number of channels of a tensor differs between samples.
         """
         self._flush()
         self._keep(self._line.rest())
@@ -61,7 +61,7 @@ class Part:
         return _summarize(self._glances, self._runner.tensors, self._kept, self._first)
 
     def abandon(self) -> None:
-        """Nothing of it is wanted any more."""
+        """Cancel the runs of this part and drop their results."""
         self._line.abandon()
 
     def _flush(self) -> None:
@@ -82,7 +82,7 @@ def _shapes(feed: Feed) -> dict[str, tuple[int, ...]]:
 
 
 def channels_differ(name: str) -> CalibrationError:
-    """What to say of a tensor that cannot have statistics by channel."""
+    """Return the error for a tensor whose number of channels differs between samples."""
     return CalibrationError(
         f"tensor {name!r} has not as many channels in every sample",
         hint="give samples of one shape, or fix it with --input-shape",

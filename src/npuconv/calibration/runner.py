@@ -27,7 +27,7 @@ _SHAPES_KEPT = 32
 
 @dataclass(frozen=True)
 class Glance:
-    """What one run saw: per sample, and per channel of all tensors, one behind the other.
+    """Result of one run: per sample, and per channel of all tensors, one after the other.
 
     Attributes:
         picks: which values were taken, and of what.

@@ -117,7 +117,7 @@ def _zeros_as_they_are(opset: int) -> dict[str, int]:
 
 
 def _reduce(kind: str, index: int, opset: int) -> Iterator[onnx.NodeProto]:
-    """What is behind the channels, then what is before them: at once it takes twice as long."""
+    """Yield a reduction behind, then one before the channels: both at once take twice as long."""
     op, half, own = _REDUCTIONS[kind], _own(f"{kind}/half", index), _own(kind, index)
     steps = ((_own("seen", index), half, "behind", _BEHIND), (half, own, "before", _BEFORE))
     for source, made, name, axis in steps:

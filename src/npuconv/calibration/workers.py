@@ -59,7 +59,7 @@ class Line(Generic[Item, Result]):
         return self._taken(self._room - 1)
 
     def rest(self) -> Iterator[Result]:
-        """What is not returned yet."""
+        """Wait for the results that are not returned yet, and return them."""
         return self._taken(0)
 
     def abandon(self) -> None:
@@ -77,7 +77,7 @@ class Line(Generic[Item, Result]):
 
 
 def in_order(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """What the work makes of every item."""
+    """Yield the result of the work for every item, in order."""
     line = Line(work)
     try:
         for item in items:

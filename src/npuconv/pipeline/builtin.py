@@ -1,4 +1,4 @@
-"""What a model without data is calibrated on: builtin pictures, or made-up numbers."""
+"""Calibration of a model without data: on builtin pictures, or on made-up numbers."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _LOST = "accuracy is unproven, ranges come from made-up numbers: 10 to 30 dB are
 
 @dataclass(frozen=True)
 class Plan:
-    """What is taken where there is no data.
+    """Choice of samples where there is no data.
 
     Attributes:
         preprocess: how pictures become inputs.
         sentence: what is said first of all.
-        warning: what makes the figures worth less; may be empty.
+        warning: what makes the figures less reliable; may be empty.
         inferred: the normalization that the model seems to want; None where it is given, or
             where there are no pictures.
         pictures: which.
@@ -52,7 +52,7 @@ class Plan:
 
     @property
     def certainty(self) -> Literal["given", "inferred", "guessed", "unknown"]:
-        """How much is known of the normalization."""
+        """Certainty of the normalization."""
         if self.inferred is None:
             known = self.pictures != "none" and asked_for(self.preprocess) is not None
             return "given" if known else "unknown"
@@ -60,7 +60,7 @@ class Plan:
 
     @property
     def row(self) -> schema.Assumed:
-        """For the report."""
+        """Row of the report."""
         own = asked_for(self.preprocess)
         name = self.inferred.normalization.name if self.inferred else own.name if own else ""
         return schema.Assumed(

@@ -1,4 +1,4 @@
-"""What calibration has shown, judged by the rules that look at it."""
+"""Findings of the rules that look at calibration and at the measured int8 model."""
 
 from __future__ import annotations
 

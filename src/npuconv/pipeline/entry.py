@@ -58,7 +58,7 @@ def check(
     timings: bool = False,
     **options: Any,
 ) -> Report:
-    """Whether a model can be converted, and why not.
+    """Check whether a model can be converted, and report why not.
 
     Args:
         model: a path, or a ModelProto, which is not changed.

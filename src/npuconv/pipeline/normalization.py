@@ -65,7 +65,7 @@ _PRODUCERS = {
 
 @dataclass(frozen=True)
 class Inferred:
-    """What a model seems to have been trained with.
+    """Normalization that a model seems to have been trained with.
 
     Attributes:
         normalization: the likeliest.
@@ -81,12 +81,12 @@ class Inferred:
 
     @property
     def is_clear(self) -> bool:
-        """Whether it is no guess."""
+        """True if its share is large enough (``CLEAR``) to be no guess."""
         return self.share >= CLEAR
 
     @property
     def said(self) -> str:
-        """In one phrase, for the first line of a conversion."""
+        """Summary in one phrase, for the first line of a conversion."""
         because = "; ".join(self.reasons)
         if self.is_clear:
             return f"assumed pixels in {self.normalization.name} (clear: {because})"
@@ -122,7 +122,7 @@ class _Evidence:
     odds: Mapping[Normalization, float]
 
     def speaks_for(self, item: Normalization) -> bool:
-        """Whether nothing is much likelier by this alone."""
+        """Return whether no other normalization is much likelier by this evidence alone."""
         return self.odds.get(item, 0.0) > max(self.odds.values()) - 0.7
 
 

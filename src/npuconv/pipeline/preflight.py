@@ -1,7 +1,7 @@
-"""What check and convert ask of the float model and the samples before anything is quantized.
+"""Checks of the float model and the samples before anything is quantized.
 
-What fails here fails in both, in the same words. ``try_sample`` is only for check: convert
-runs all samples.
+Check and convert share them, and fail with the same message. ``try_sample`` is only for check:
+convert runs all samples.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _RUNS_ON = "models are measured on onnxruntime: export it with operators and typ
 
 @dataclass(frozen=True)
 class Calibration:
-    """What a model is calibrated on.
+    """Samples that a model is calibrated on.
 
     Attributes:
         samples: opened, and checked against the inputs.

@@ -1,4 +1,4 @@
-"""From the legal float model to the form that was asked for."""
+"""Quantization of the legal float model to the requested form."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ def _compare(
     samples: Samples,
     layers: list[Layer],
 ) -> tuple[Measured, tuple[schema.LayerQuant, ...]]:
-    """How far outputs and layers are off."""
+    """Measure the error of outputs and layers."""
     start = time.perf_counter()
     try:
         both = Comparison(float_proto, proto, work.model.scales, layers)
@@ -256,7 +256,7 @@ def _compare(
 
 
 def _check_loads(proto: onnx.ModelProto) -> None:
-    """What is written must load; a form with calibration is run anyway."""
+    """Raise InternalError if the result does not load; a form with calibration is run anyway."""
     try:
         executor.Session(proto)
     except executor.RuntimeRefusedError as error:
@@ -264,7 +264,7 @@ def _check_loads(proto: onnx.ModelProto) -> None:
 
 
 def _blame_source(before: onnx.ModelProto, name: str, feed: Feed) -> None:
-    """Nothing, if the float model runs."""
+    """Raise ModelError if the float model does not run."""
     try:
         executor.Session(before).run(feed)
     except executor.RuntimeRefusedError as error:

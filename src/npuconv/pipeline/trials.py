@@ -36,7 +36,7 @@ def run_trials(
     first: Node,
     seen: Statistics | None = None,
 ) -> Trials | None:
-    """How the model behaves on a few samples, as they are and normalized differently.
+    """Run the model on a few samples, as they are and normalized differently.
 
     Args:
         model: the legal float model.
@@ -83,7 +83,7 @@ def _image(feeds: Sequence[Feed]) -> str | None:
 
 
 def _normalized(conv: Node) -> bool:
-    """Whether what a convolution puts out is normalized anew for every image."""
+    """Return whether the output of a convolution is normalized anew for every image."""
     return any(reader.op == "InstanceNormalization" for reader in conv.outputs[0].outputs)
 
 
@@ -94,7 +94,7 @@ def _behaviour(stats: Mapping[str, Statistics], first: Node) -> Behaviour:
 
 
 def _recreates(model: Model, shape: tuple[int, ...], axis: int) -> bool:
-    """Whether an output is an image of as many colours, and as large or larger."""
+    """Return whether an output is an image of as many colours, and as large or larger."""
     dims = [query.shape(tensor) for tensor in model.graph.outputs]
     return any(
         d is not None

@@ -1,4 +1,4 @@
-"""What was asked for that check cannot tell: it runs one sample, and measures no int8 model."""
+"""Options that check cannot judge: it runs one sample, and measures no int8 model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user is told beside a converted model."""
+"""Warnings to the user about a converted model."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def about_samples(
     held_out: bool,
     chosen: Plan | None = None,
 ) -> tuple[str, ...]:
-    """What makes the measured numbers worth less.
+    """Return warnings about what makes the measured numbers less reliable.
 
     Args:
         samples: those that were given, or made up.
@@ -58,7 +58,7 @@ def about_samples(
 
 
 def unused(form: str, options: Options, *, samples: bool) -> tuple[str, ...]:
-    """What was asked for that a form without int8 activations has no use for.
+    """Return warnings about options that a form without int8 activations does not use.
 
     Args:
         form: its name.
@@ -126,12 +126,12 @@ def _apart(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def nothing_left(work: Legalized) -> tuple[str, ...]:
-    """Where nothing is rounded, it does not matter how good the samples are."""
+    """Return a warning if no convolution runs on the device: then nothing is rounded."""
     return () if work.plan.device else (NOTHING_LEFT,)
 
 
 def still_float(work: Legalized) -> tuple[str, ...]:
-    """What ``io=int8`` could not make int8, the node to blame, and what to do about it."""
+    """Return a warning that names what ``io=int8`` left in float, the nodes to blame and advice."""
     if work.options.io != "int8":
         return ()
     named = [*_inputs_in_float(work.model), *_outputs_in_float(work.model)]

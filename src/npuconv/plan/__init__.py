@@ -1,4 +1,4 @@
-"""Which node runs where, which tensors are int8, and what that costs."""
+"""Placement of nodes, choice of int8 tensors, and their cost."""
 
 from npuconv.plan.carried import EXACT_ON_INT8, data_inputs
 from npuconv.plan.costs import Cost, cost, macs, parameters, weight_bytes

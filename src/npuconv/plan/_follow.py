@@ -1,7 +1,7 @@
-"""How the channels of a tensor go through an operator that carries int8 on.
+"""Propagation of channels through operators that pass int8 values on.
 
-Each follower takes the slots of what an operator reads and gives those of what it makes.
-What it cannot follow has one slot for all.
+Each follower takes the slots of the inputs of an operator and returns those of its outputs.
+Where it cannot follow the channels, they share one slot.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _resized(join: Join, node: Node, lines: list[Line]) -> list[Line]:
 
 
 def _mixed(join: Join, node: Node, lines: list[Line]) -> list[Line]:
-    """Nothing is known: all of it has one scale."""
+    """Return one slot for everything: nothing is known about the channels."""
     one = Line(None, (join([s for line in lines for s in line.slots]),))
     return [one for _ in node.outputs]
 

@@ -39,7 +39,7 @@ def data_inputs(node: Node) -> list[Tensor]:
 
 
 def carries(node: Node, int8: Collection[int]) -> bool:
-    """Whether a node passes int8 values on.
+    """Return whether a node passes int8 values on.
 
     Args:
         node: any.

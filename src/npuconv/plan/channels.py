@@ -1,6 +1,6 @@
-"""Which channels of which int8 tensors must share a scale.
+"""Channels of int8 tensors that must share a scale.
 
-A scale per channel moves through operators that treat every channel alike: Relu, MaxPool,
+A scale per channel passes through operators that treat every channel alike: Relu, MaxPool,
 Concat and the like. Where one mixes channels, or turns them into something else, the
 channels it mixes share one scale. A *slot* is a set of channels with one scale.
 """
@@ -35,7 +35,7 @@ class Channels:
         return tuple(self.find(slot) for slot in self.lines[tensor].slots)
 
     def families(self, tensor: str) -> tuple[int, ...]:
-        """For each slot along the axis, which tensor it was made with: a number."""
+        """Return a number for each slot along the axis, equal for slots that were made together."""
         return tuple(self._family[slot] for slot in self.slots(tensor))
 
     def axis(self, tensor: str) -> int | None:
@@ -58,7 +58,7 @@ class Channels:
         return lowest
 
     def new(self, count: int) -> tuple[int, ...]:
-        """So many slots of their own."""
+        """Add ``count`` separate slots and return them."""
         start = len(self._parent)
         self._family.extend([start] * count)
         self._parent.extend(range(start, start + count))
@@ -122,7 +122,7 @@ def _follow(found: Channels, node: Node) -> None:
 
 
 def _unite(found: Channels, name: str, old: Line) -> None:
-    """What was known of a tensor holds beside what its maker says."""
+    """Join the earlier slots of a tensor with those that its producer gives it."""
     line = found.lines[name]
     if line.axis == old.axis and len(line.slots) == len(old.slots):
         for pair in zip(line.slots, old.slots, strict=True):

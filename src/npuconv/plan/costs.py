@@ -1,4 +1,4 @@
-"""What a node costs: multiply-accumulates, parameters, bytes of weights."""
+"""Cost of a node: multiply-accumulates, parameters, bytes of weights."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RECURRENT = ("RNN", "GRU", "LSTM")
 
 @dataclass(frozen=True)
 class Cost:
-    """What some nodes cost together."""
+    """Total cost of some nodes."""
 
     macs: int | None  # None where a dimension is not known
     weight_bytes: int  # of int8 weights

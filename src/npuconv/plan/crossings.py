@@ -1,7 +1,7 @@
-"""What crosses between device and host, and how many bytes that is.
+"""Tensors that cross between device and host, and their bytes.
 
-Every tensor that crosses is int8: the host quantizes what it hands to the device, and gets
-back what the device has made. A symbolic batch counts as one sample.
+Every tensor that crosses is int8: the host quantizes the inputs of the device, and gets back
+the int8 results. A symbolic batch counts as one sample.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Crossings:
 
 
 def crossings(model: Model, plan: Plan) -> Crossings:
-    """What the device is given, and what it gives back."""
+    """Return the tensors that the device is given, and those that it gives back."""
     nodes = [node for node in model.nodes() if plan.placement[id(node)] == "device"]
     given, made = ports(model, nodes)
     return Crossings(given, made)
@@ -55,7 +55,7 @@ def traffic(model: Model, plan: Plan) -> int | None:
 
 
 def ports(model: Model, nodes: Iterable[Node]) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
-    """What these nodes read of others, and what others, or the user, read of them."""
+    """Return the tensors these nodes read of others, and those others or the user read of them."""
     listed = list(nodes)
     inside = {id(node) for node in listed}
     outputs = {id(tensor) for tensor in model.graph.outputs}

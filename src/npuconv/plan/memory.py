@@ -1,7 +1,7 @@
-"""How many bytes the tensors between the nodes take, at the worst moment of one inference.
+"""Peak bytes of the tensors between the nodes during one inference.
 
 A tensor lives from the node that makes it to the last one that reads it; nodes run in the
-order of the file, and none writes over what it reads. A symbolic batch counts as one sample.
+order of the file, and none works in place. A symbolic batch counts as one sample.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def peak(model: Model) -> Peak | None:
 
 
 def _ends(model: Model, nodes: list[Node]) -> dict[int, int]:
-    """By tensor: the place of its last reader; outputs of the model outlive all."""
+    """Return, by tensor, the position of its last reader; outputs of the model outlive all."""
     ends = {id(tensor): at for at, node in enumerate(nodes) for tensor in _read(node)}
     return ends | {id(tensor): len(nodes) for tensor in model.graph.outputs}
 

@@ -1,6 +1,6 @@
-"""Which node runs where, and which tensors are int8: decided once, for check and convert.
+"""Placement of nodes and choice of int8 tensors: decided once, for check and convert.
 
-A convolution that no finding stands against runs on the device. What follows it and
+A convolution with no finding against it runs on the device. What follows it and
 passes int8 values on unchanged (Relu, MaxPool, Reshape, ...) is carried in int8 too, on the
 device where that lists it; all other operators run on the host, in float. Tensors joined by
 carried operators share one scale and form a *group*.
@@ -29,7 +29,7 @@ Placement = Literal["device", "host", "undocumented"]
 
 @dataclass
 class Plan:
-    """Where nodes run and which tensors are int8. Void when the graph changes."""
+    """Placement of nodes and choice of int8 tensors. Not valid after the graph changes."""
 
     device: list[Node] = field(default_factory=list)
     carried: list[Node] = field(default_factory=list)
@@ -42,11 +42,11 @@ class Plan:
         return self._by_tensor
 
     def on_device(self, node: Node) -> bool:
-        """Whether the node is a convolution that runs on the device."""
+        """Return whether the node is a convolution that runs on the device."""
         return id(node) in self._device
 
     def is_carried(self, node: Node) -> bool:
-        """Whether the node passes int8 values on."""
+        """Return whether the node passes int8 values on."""
         return id(node) in self._carried
 
     @cached_property
@@ -122,7 +122,7 @@ def _within(node: Node) -> tuple[Placement, str]:
 
 
 def _place_other(node: Node, plan: Plan, target: Target) -> tuple[Placement, str]:
-    """Where a node runs that is no convolution of the device."""
+    """Return the placement, with its reason, of a node that is no convolution of the device."""
     fused, carried = target.fused_activations, plan.is_carried(node)
     names = fused.values if fused.known else fused.assume
     if carried and node.op in names and _follows_device(node, plan):

@@ -1,4 +1,4 @@
-"""From a convolution to those that mix its channels: what lies between keeps them apart."""
+"""Paths of channels from a convolution to those that mix them; nodes between keep them apart."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Strand:
 
 
 def is_depthwise(conv: Node) -> bool:
-    """Whether every channel of a convolution's result is made of one of its own."""
+    """Return whether every output channel of a convolution reads one input channel of its own."""
     weight = query.constant_input(conv, 1)
     if weight is None or weight.shape[1] != 1:  # else as many groups as results may mix channels
         return False
@@ -82,7 +82,7 @@ def strands(model: Model, plan: Plan) -> list[Strand]:
 
 
 def _followed(model: Model, plan: Plan, tensor: Tensor, maker: Node | None) -> Strand | None:
-    """From a tensor on; None where something mixes channels that is no convolution."""
+    """Return the strand from a tensor on; None where its channels cannot be followed."""
     found, waiting = Strand(tensor, maker), [tensor]
     while waiting:
         tensor = waiting.pop(0)
@@ -131,7 +131,7 @@ def _keeps_apart(plan: Plan, node: Node, tensor: Tensor) -> bool:
 
 
 def _spares_channels(node: Node) -> bool:
-    """Whether it leaves as many channels as there were; a Pad puts 0 beside each."""
+    """Return whether the number of channels stays the same; a Pad must also pad with 0."""
     if node.op in ("Relu", "Clip"):
         return True
     rank = query.rank(node.inputs[0])

@@ -1,4 +1,4 @@
-"""Which nodes the device can run in one go.
+"""Subgraphs: nodes that the device can run without the host in between.
 
 Nodes of the device that follow each other form one subgraph, unless something between
 them runs on the host: then the device must stop, hand over, and be started again. So no
@@ -52,7 +52,7 @@ def _leaders(model: Model, plan: Plan, makers: dict[int, list[Node]]) -> dict[in
 
 
 def _starts(model: Model, plan: Plan, makers: dict[int, list[Node]]) -> dict[int, int]:
-    """How often the device must have been started before each node can run."""
+    """Return how often the device must have been started before each node can run."""
     starts: dict[int, int] = {}
     for node in model.nodes():
         here = plan.placement[id(node)] == "device"

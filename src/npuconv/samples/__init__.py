@@ -1,4 +1,4 @@
-"""Where samples come from: arrays, array files, images, or nowhere (synthetic)."""
+"""Sources of samples: arrays, array files, images, or none (synthetic)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What to do about arrays that do not fit: hints for error messages."""
+"""Hints for error messages about arrays that do not fit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TO_FIRST, _TO_LAST = (0, 3, 1, 2), (0, 2, 3, 1)
 
 
 def on_shape(shape: tuple[int, ...], spec: InputSpec, *, complete: bool) -> str:
-    """How an array of another shape would fit.
+    """Return a hint on how to make an array of another shape fit.
 
     Args:
         shape: of the array.
@@ -44,7 +44,7 @@ def _on_extents(shape: tuple[int, ...], lengths: tuple[int | None, ...]) -> str:
 
 
 def on_name(missing: Sequence[str], found: Sequence[str], unnamed: str) -> str:
-    """What was probably meant by the arrays that are there."""
+    """Return a hint on how to name the arrays that are there."""
     if list(found) == [unnamed]:
         each = ", ".join(f"{name}=..." for name in missing)
         kept = all(name.isidentifier() for name in missing)
@@ -56,7 +56,7 @@ def on_name(missing: Sequence[str], found: Sequence[str], unnamed: str) -> str:
 
 
 def on_kind(value: object, names: Sequence[str]) -> str:
-    """What to give in place of something that is no dict of arrays."""
+    """Return a hint on what to give in place of a value that is no dict of arrays."""
     if isinstance(value, str):
         return "paths of images go into a directory, or into a .txt file that lists them"
     shown = ", ".join(f"{name!r}: array" for name in names)

@@ -58,7 +58,7 @@ class Archive(Mapping[str, Any]):
         return iter(self._names)
 
     def __len__(self) -> int:
-        """How many arrays there are."""
+        """Return the number of arrays."""
         return len(self._names)
 
     def __getitem__(self, name: str) -> Array | Streamed:
@@ -94,7 +94,7 @@ class Archive(Mapping[str, Any]):
         return self._zip.open(member)
 
     def place(self, member: str) -> int | None:
-        """Where in the file the bytes of a member lie; None if they are compressed."""
+        """Return the offset in the file of a member's bytes; None if they are compressed."""
         info = self._zip.getinfo(member)
         if info.compress_type != zipfile.ZIP_STORED:
             return None
@@ -105,7 +105,7 @@ class Archive(Mapping[str, Any]):
 
 @dataclass(frozen=True)
 class Header:
-    """What an array is, and where in its member its values begin."""
+    """Shape and type of an array, and where in its member its values begin."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -184,7 +184,7 @@ Rows = Array | Streamed
 
 
 def rows_at_once(array: Rows) -> int:
-    """How many rows are looked at together: memory stays bounded."""
+    """Return the number of rows to process together: memory stays bounded."""
     row = array.dtype.itemsize * math.prod(array.shape[1:])
     return max(_PIECE // max(row, 1), 1)
 

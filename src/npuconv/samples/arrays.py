@@ -67,7 +67,7 @@ class Table:
 
 
 def pick(label: str, names: Sequence[str], inputs: Sequence[InputSpec]) -> dict[str, str]:
-    """Which of the array names found belongs to which input.
+    """Return the name of the array for each input, by name of the input.
 
     Raises:
         CalibrationError: an input without an array.

@@ -1,4 +1,4 @@
-"""What is wrong with an array file, in one line."""
+"""Description of what is wrong with an array file, in one line."""
 
 from __future__ import annotations
 

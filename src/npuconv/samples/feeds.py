@@ -1,4 +1,4 @@
-"""What a sample is: complete inputs of a model, produced when asked for."""
+"""Samples: complete inputs of a model, produced when asked for."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def choose(
 
 
 def matches(shape: tuple[int, ...], lengths: tuple[int | None, ...]) -> bool:
-    """Whether a shape has these lengths; None is for any."""
+    """Return whether a shape has these lengths; None is for any."""
     fits = (want in (None, have) for have, want in zip(shape, lengths, strict=False))
     return len(shape) == len(lengths) and all(fits)
 

@@ -23,10 +23,10 @@ NOT_READ = (
 
 
 def check_header(file: Path, most: int) -> None:
-    """Whether there is an image in it, and not too large a one: before it is decoded.
+    """Raise if a file holds no image, or too large a one; nothing is decoded.
 
     Raises:
-        CalibrationError: not.
+        CalibrationError: no image, or one of more than ``most`` pixels.
     """
     check_ordinary(file)
     try:
@@ -42,7 +42,7 @@ def check_header(file: Path, most: int) -> None:
 
 
 def unreadable(file: Path, error: Exception) -> CalibrationError:
-    """What to tell the user of an error that Pillow has raised."""
+    """Return the error for the user for one that Pillow has raised."""
     if isinstance(error, Image.DecompressionBombError):
         cause = "larger than Pillow's limit against decompression bombs"
     elif isinstance(error, UnidentifiedImageError):

@@ -25,7 +25,7 @@ Size = tuple[int, int]
 
 @dataclass(frozen=True)
 class Plan:
-    """How an image file becomes one item of a batch.
+    """Conversion of an image file to one item of a batch.
 
     Attributes:
         spec: the input of the model.
@@ -48,7 +48,7 @@ class Plan:
 
     @property
     def pixels_depend_on(self) -> tuple[object, ...]:
-        """What decides about the pixels of a decoded image, besides the file."""
+        """Settings that determine the pixels of a decoded image, besides the file."""
         keys = self.keys
         return keys.color, keys.resize, keys.crop, self.size if self.fits else None
 
@@ -196,7 +196,7 @@ def _check_channels(label: str, spec: InputSpec, keys: Preprocess) -> None:
 
 
 def _check_sizes(label: str, plan: Plan) -> None:
-    """What can be said of the sizes before an image is seen."""
+    """Raise if the size options do not fit the input; no image is read."""
     resize, crop = plan.keys.resize, plan.keys.crop
     if (resize and len(resize) > 2) or min((*(resize or ()), *(crop or ())), default=1) < 1:
         raise CalibrationError(f"{label}: --resize takes one or two numbers above 0, --crop two")

@@ -1,4 +1,4 @@
-"""How pixels become numbers: the usual ways, and which of them samples seem to have gone."""
+"""Usual normalizations of pixels, and a guess at which of them samples have had."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ HALF = Normalization("-0.5..0.5", "--mean 127.5 --std 255", (127.5,), (255.0,))
 
 
 def guess(values: Floats) -> Normalization | None:
-    """What images seem to have been normalized by, judging from their extremes.
+    """Return the normalization that images seem to have had, judging from their extremes.
 
-    The narrowest range that holds them and that they fill well; None where there is none.
+    It has the narrowest range that holds them and that they fill well; None if there is none.
     """
     low, high = float(values.min()), float(values.max())
     for item, (least, most) in _RANGES:
