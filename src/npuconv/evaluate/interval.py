@@ -60,9 +60,9 @@ class IntervalSettings:
         made_up_db: the same for made-up numbers, or pictures in no known normalization.
     """
 
-    below: float = 0.7
-    above: float = 0.8
-    down_db: float = 4.5
+    below: float = 0.8
+    above: float = 0.85
+    down_db: float = 4.0
     tail_db: float = 8.0
     up_db: float = 1.0
     hidden_db: float = 9.0

@@ -98,7 +98,7 @@ class Inferred:
 
 @dataclass(frozen=True)
 class Moments:
-    """What a layer puts out.
+    """Moments of the output of a layer.
 
     Attributes:
         means: of its channels, float64 [C].

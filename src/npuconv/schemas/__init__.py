@@ -56,14 +56,14 @@ def make(name: str) -> str:
 
 
 def _of_verify() -> dict[str, Any]:
-    """What ``npuconv verify`` writes stands beside the report of ``convert``."""
+    """Return the definitions of what ``npuconv verify`` writes, beside the report."""
     from npuconv.report.schema_verify import VerifyReport
 
     return _beside(VerifyReport)
 
 
 def _of_batch() -> dict[str, Any]:
-    """So does the summary that ``npuconv batch`` writes."""
+    """Return the definitions of the summary that ``npuconv batch`` writes."""
     from npuconv.report.schema_batch import BatchReport
 
     return _beside(BatchReport)
