@@ -70,10 +70,11 @@ def test_without_a_guess():
     assert report.quantization.synthetic
 
 
-def test_made_up_pictures_say_what_to_install(monkeypatch):
-    """In one line."""
+@pytest.mark.parametrize("preset", ["unit", "none", None])
+def test_made_up_pictures_say_what_to_install(monkeypatch, preset):
+    """In one line, whatever else is to be said."""
     monkeypatch.setattr(pictures, "folder", lambda: None)
-    report, _ = convert(image(), preprocess={"preset": "unit"})
+    report, _ = convert(image(), preprocess={"preset": preset})
     assert any("npuconv[photos]" in warning for warning in report.summary.warnings)
 
 

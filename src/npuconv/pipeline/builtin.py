@@ -95,16 +95,17 @@ def plan(work: Legalized, specs: Sequence[InputSpec] = ()) -> Plan:
         return Plan(keys, f"{start}, {keys.said} (given){end}", lacking, None, pictured)
     if keys.preset == "none":
         text = "accuracy is unproven, the normalization is unknown: give --preprocess"
-        return Plan(keys, f"{start}; {text}{end}", text, None, pictured)
+        return Plan(keys, f"{start}; {text}{end}", _joined(text, lacking), None, pictured)
     found = infer(work.model, specs[0], work.ctx.expected)
     own = found.normalization
     used = keys.model_copy(update={"mean": own.mean, "std": own.std, "preset": None})
-    warning = (
-        ""
-        if found.is_clear
-        else f"accuracy is unproven, the normalization is a guess: {found.said}"
-    )
-    return Plan(used, f"{start}, {found.said}{end}", warning or lacking, found, pictured)
+    unproven = f"accuracy is unproven, the normalization is a guess: {found.said}"
+    warning = _joined("" if found.is_clear else unproven, lacking)
+    return Plan(used, f"{start}, {found.said}{end}", warning, found, pictured)
+
+
+def _joined(*texts: str) -> str:
+    return "; ".join(filter(None, texts))
 
 
 def open_builtin(options: Options, chosen: Plan, specs: Sequence[InputSpec]) -> Samples:
