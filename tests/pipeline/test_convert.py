@@ -543,3 +543,15 @@ def test_a_relu_behind_a_pool_is_the_layers_own():
     ).report.quantization.layers
     assert [layer.name for layer in layers] == ["first", "second"]
     assert layers[0].sqnr_db > 40
+
+
+def test_check_counts_the_crossings_of_convert():
+    """By default nothing crosses that would not, whoever reads what the host pads."""
+    side = Net(x=(1, 3, 16, 16)).conv("x", (4, 3, 3, 3), name="a", pads=[1] * 4)
+    side.op("Sigmoid", to="s").conv("s", (4, 4, 3, 3), name="b", pads=[1] * 4, to="y")
+    side.conv("s", (4, 4, 1, 1), name="c", to="z").output("y", "z")
+    data = {"x": images(16, 3, 16, 16)}
+    checked, done = npuconv.check(side.model()), npuconv.convert(side.model(), calibration=data)
+    assert checked.summary.transitions == done.report.summary.transitions
+    free = npuconv.convert(side.model(), calibration=data, pad_on_host="all").report
+    assert free.summary.transitions > checked.summary.transitions

@@ -111,9 +111,19 @@ def padded_tensors(graph: DeviceGraph, *, internal: bool) -> dict[str, list[Node
     for name, convs in readers(graph.plan).items() if graph.has_host else ():
         padded = [conv for conv in convs if pads(conv)]  # the others read it as it is
         alike = len({pads(conv) for conv in padded}) == 1
-        if alike and _is_internal(graph, padded[0]) == internal and _may_pad(graph, padded[0]):
+        wanted = alike and _is_internal(graph, padded[0]) == internal
+        if wanted and _may_pad(graph, padded[0]) and _may_cross(graph, padded):
             found[name] = padded
     return found
+
+
+def _may_cross(graph: DeviceGraph, padded: Sequence[Node]) -> bool:
+    """Return whether a padded tensor may cross beside the same without pads."""
+    if asked(graph.options) in ("auto", "all"):
+        return True
+    known, placement = {id(conv) for conv in padded}, graph.plan.placement
+    reading = query.consumers(padded[0].inputs[0])
+    return not any(id(n) not in known and placement.get(id(n)) == "device" for n in reading)
 
 
 def _may_pad(graph: DeviceGraph, reader: Node) -> bool:
