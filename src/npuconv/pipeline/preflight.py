@@ -30,7 +30,7 @@ _RUNS_ON = "models are measured on onnxruntime: export it with operators and typ
 
 
 @dataclass(frozen=True)
-class Calibration:
+class CalibrationData:
     """Samples that a model is calibrated on.
 
     Attributes:
@@ -83,7 +83,7 @@ def check_options(work: Legalized) -> None:
 
 def open_calibration(
     work: Legalized, proto: onnx.ModelProto, source: Source, cache: str | None = None
-) -> Calibration:
+) -> CalibrationData:
     """Open the samples.
 
     Args:
@@ -101,7 +101,7 @@ def open_calibration(
     options = work.options
     if source is None:
         chosen = builtin.plan(work, specs)
-        return Calibration(builtin.open_builtin(options, chosen, specs), assumed, chosen)
+        return CalibrationData(builtin.open_builtin(options, chosen, specs), assumed, chosen)
     samples = open_samples(
         source,
         specs,
@@ -110,7 +110,7 @@ def open_calibration(
         seed=options.seed,
         cache=cache,
     )
-    return Calibration(samples, assumed, None)
+    return CalibrationData(samples, assumed, None)
 
 
 def try_sample(work: Legalized, proto: onnx.ModelProto, samples: Samples) -> None:
