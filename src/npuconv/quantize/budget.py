@@ -433,6 +433,7 @@ def _limits(graph: DeviceGraph) -> Callable[[str, int, int], bool]:
     known: dict[tuple[str, int, int], bool] = {}
 
     def fits(layer: str, rows: int, columns: int) -> bool:
+        """Return whether the target takes it; asked once for each size."""
         key = (layer, rows, columns)
         if key not in known:
             win, apart = own[layer]

@@ -157,6 +157,7 @@ class _Layer:
         return cls(weight, bias, int(query.attribute(conv, "group", 1)))
 
     def with_bias_offset(self, by: Doubles | None) -> _Layer:
+        """Return the layer with a bias that is larger by so much, float64 [M]."""
         if by is None:
             return self
         return replace(

@@ -56,6 +56,7 @@ def choose_encodings(
     fit = "correlated-error" not in without
 
     def work(group: Group) -> tuple[str, dict[str, Encoding]]:
+        """Return the method that was used, and the encodings of a group."""
         one = constraints(group)
         choice = choose(one, graph.options.method)
         if graph.options.method == "auto" and choice.method != "exact" and fit:

@@ -151,6 +151,7 @@ class _Row:
     number: int
 
     def run(self, session: executor.Session) -> Doubles:
+        """Return the error power by channel of every point, for one random vector."""
         random, ends = np.random.default_rng(self.number), self.graph.ends
         signs = {
             _signs(name): np.asarray(random.choice(_SIGNS, shape)) for name, shape in ends.items()

@@ -172,6 +172,7 @@ def _own(faults: list[dict[str, Any]]) -> list[dict[str, Any]]:
     misspelt = [tuple(fault["loc"]) for fault in faults if fault["type"] == "extra_forbidden"]
 
     def follows(fault: dict[str, Any]) -> bool:
+        """Return whether a fault follows from another, such as a misspelt key."""
         *outer, key = fault["loc"] or ("",)
         near = [one for one in misspelt if list(one[:-1]) == outer and nearest(one[-1], [key])]
         kind = fault["type"]
