@@ -18,8 +18,8 @@ import onnx
 
 import npuconv
 from npuconv.config import Options
-from npuconv.emulate import as_float
 from npuconv.evaluate.pairs import choose_samples, open_model
+from npuconv.evaluate.simulator import as_float
 from npuconv.executor import Session
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -8,7 +8,7 @@ import pytest
 
 from npuconv import catalog
 from npuconv.errors import UsageError
-from npuconv.passes import PASSES, Phase
+from npuconv.legalize.registry import PASSES, Phase
 from npuconv.rules import RULES, SECTIONS
 
 RULE = next(iter(RULES))

@@ -21,8 +21,8 @@ import onnx
 import pytest
 import yaml
 
-from builders import Net, digits
 from npuconv import cli
+from support.builders import Net, digits
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent

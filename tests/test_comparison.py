@@ -7,9 +7,9 @@ import json
 import pytest
 
 import npuconv
-from builders import Net, digits
 from npuconv.comparison import Counts, compare
 from npuconv.errors import ModelError, UsageError
+from support.builders import Net, digits
 
 X = (1, 4, 8, 8)
 

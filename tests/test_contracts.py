@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib.util
 import pkgutil
 import re
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -19,19 +20,23 @@ from types import ModuleType
 import onnx
 import pytest
 
-from asserts import context, findings, read, run_pass, same_numbers, unpack
-from npuconv import passes, rules
+from npuconv import rules
 from npuconv.config import Options
 from npuconv.diagnostics import Severity
+from npuconv.emit import lowering
 from npuconv.facts import FACTS
+from npuconv.legalize import canonicalize, rewrites
+from npuconv.legalize import manager as _manager
+from npuconv.legalize.registry import PASSES, Pass, Phase
 from npuconv.model import verify
 from npuconv.model.core import Model
-from npuconv.passes import PASSES, Pass, Phase, _manager
+from npuconv.quantize import rewrites as changes
 from npuconv.rules import RULES, SECTIONS, Rule, _engine
 from npuconv.rules._context import RuleContext
 from npuconv.target import Target
-from target_files import chip
-from zoo import ZOO
+from support.asserts import context, findings, read, run_pass, same_numbers, unpack
+from support.target_files import chip
+from support.zoo import ZOO
 
 HERE = Path(__file__).parent
 RTOL = 1e-4
@@ -56,11 +61,12 @@ def modules(package: ModuleType) -> list[str]:
 
 
 @cache
-def examples(kind: str, name: str) -> ModuleType:
+def examples(function: Callable, name: str) -> ModuleType:
     """The test module of one rule or pass."""
-    path = HERE / kind / f"test_{name.replace('-', '_')}.py"
+    *folders, module = function.__module__.split(".")[1:]
+    path = HERE.joinpath(*folders, f"test_{module}.py")
     assert path.is_file(), f"{name} has no tests: {path.relative_to(HERE.parent)} is missing"
-    spec = importlib.util.spec_from_file_location(f"examples_{kind}_{path.stem}", path)
+    spec = importlib.util.spec_from_file_location(f"examples_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -68,9 +74,9 @@ def examples(kind: str, name: str) -> ModuleType:
     return module
 
 
-def check_examples(kind: str, name: str) -> None:
+def check_examples(function: Callable, name: str) -> None:
     """A test module with examples of both kinds, and at least one test."""
-    module = examples(kind, name)
+    module = examples(function, name)
     assert module.FIRES
     assert module.SILENT
     assert any(test.startswith("test_") for test in vars(module)), f"{name}: nothing is tested"
@@ -104,13 +110,13 @@ def test_every_rule_module_holds_one_rule_of_its_name():
 @each_rule
 def test_a_rule_has_tests_and_examples(rule: Rule):
     """Models on which it fires and models on which it does not."""
-    check_examples("rules", rule.name)
+    check_examples(rule.function, rule.name)
 
 
 @each_rule
 def test_a_rule_fires_on_its_examples(rule: Rule):
     """Its own code, no hole of the message left open, advice to follow."""
-    for number, example in enumerate(examples("rules", rule.name).FIRES):
+    for number, example in enumerate(examples(rule.function, rule.name).FIRES):
         found = says(rule, example)
         assert found, f"FIRES[{number}] does not"
         for one in found:
@@ -123,7 +129,7 @@ def test_a_rule_fires_on_its_examples(rule: Rule):
 @pytest.mark.parametrize("rule", [r for r in RULES if r.alike], ids=lambda rule: rule.name)
 def test_a_rule_says_the_same_of_nodes_that_are_alike(rule: Rule):
     """Where it is asked once for all of a kind: what it would say of each by itself."""
-    module, sheets = examples("rules", rule.name), {}
+    module, sheets = examples(rule.function, rule.name), {}
     for example in (*module.FIRES, *module.SILENT, *ZOO.values()):
         proto, target = unpack(example)
         model = read(proto)
@@ -140,7 +146,7 @@ def test_a_rule_says_the_same_of_nodes_that_are_alike(rule: Rule):
 @each_rule
 def test_a_rule_is_silent_on_its_counterexamples(rule: Rule):
     """Near misses, and what other rules report."""
-    for number, example in enumerate(examples("rules", rule.name).SILENT):
+    for number, example in enumerate(examples(rule.function, rule.name).SILENT):
         assert not says(rule, example), f"SILENT[{number}] is not"
 
 
@@ -157,7 +163,7 @@ def test_a_rule_explains_itself(rule: Rule):
 @each_rule
 def test_a_rule_shows_each_of_its_limits(rule: Rule):
     """For every fact it enforces, one example whose target limits that fact only."""
-    targets = [unpack(example)[1] for example in examples("rules", rule.name).FIRES]
+    targets = [unpack(example)[1] for example in examples(rule.function, rule.name).FIRES]
     shown = [_limited(target) & set(rule.limits) for target in targets]
     assert not [fact for fact in rule.limits if {fact} not in shown]
 
@@ -180,7 +186,7 @@ def test_a_rule_judges_every_model_of_the_zoo(rule: Rule):
 @each_rule
 def test_all_rules_judge_the_examples_of_one(rule: Rule):
     """A fault that one rule reports is no reason for another to fail."""
-    for example in examples("rules", rule.name).FIRES:
+    for example in examples(rule.function, rule.name).FIRES:
         proto, target = unpack(example)
         model = read(proto)
         for each in (target, *TARGETS):
@@ -198,13 +204,16 @@ def test_every_fact_of_a_target_is_enforced(fact: str):
 
 def test_every_pass_module_holds_one_pass_of_its_name():
     """The file is named after what it does."""
-    assert [item.name.replace("-", "_") for item in PASSES] == modules(passes)
+    found = [
+        name for package in (canonicalize, rewrites, changes, lowering) for name in modules(package)
+    ]
+    assert [item.name.replace("-", "_") for item in PASSES] == sorted(found)
 
 
 @each_pass
 def test_a_pass_has_tests_and_examples(item: Pass):
     """Models on which it fires and models on which it does not."""
-    check_examples("passes", item.name)
+    check_examples(item.function, item.name)
 
 
 @each_pass
@@ -235,7 +244,7 @@ def test_every_phase_can_be_ordered(phase: Phase):
 @each_float_pass
 def test_a_pass_fires_once_and_changes_no_number(item: Pass):
     """The second run has nothing left to do, and the model is in order."""
-    module = examples("passes", item.name)
+    module = examples(item.function, item.name)
     excused = [id(example) for example in getattr(module, "NOT_RUNNABLE", ())]
     for number, example in enumerate(module.FIRES):
         proto, _ = unpack(example)
@@ -250,7 +259,7 @@ def test_a_pass_fires_once_and_changes_no_number(item: Pass):
 @each_float_pass
 def test_a_pass_rewires_nothing_if_it_says_so(item: Pass):
     """Of its examples every node reads and makes what it did; then nothing need be swept."""
-    for example in examples("passes", item.name).FIRES if not item.rewires else ():
+    for example in examples(item.function, item.name).FIRES if not item.rewires else ():
         model = read(unpack(example)[0])
         before = wiring(model)
         assert run_pass(item.name, model) >= 1
@@ -265,7 +274,7 @@ def wiring(model: Model) -> list[tuple[int, list[int], list[int]]]:
 @each_float_pass
 def test_a_pass_is_silent_on_its_counterexamples(item: Pass):
     """Near misses stay as they are."""
-    for number, example in enumerate(examples("passes", item.name).SILENT):
+    for number, example in enumerate(examples(item.function, item.name).SILENT):
         proto, _ = unpack(example)
         assert run_pass(item.name, read(proto)) == 0, f"SILENT[{number}] is not"
 

@@ -8,10 +8,10 @@ import onnxruntime as ort
 import pytest
 from onnx import helper, numpy_helper
 
-from conv_graphs import OPSETS, Case, for_all
-from conv_text import SAME
-from graph_text import OPERATORS, attributes, evaluate, slide_of
-from onnx_cases import onnx_cases
+from support.conv_graphs import OPSETS, Case, for_all
+from support.conv_text import SAME
+from support.graph_text import OPERATORS, attributes, evaluate, slide_of
+from support.onnx_cases import onnx_cases
 
 
 def run(op: str, x: list[float], *rest: list[float], opset: int = 17, **attrs: object) -> list:

@@ -7,10 +7,10 @@ import json
 import onnx
 import pytest
 
-from builders import Net, digits
 from npuconv.coverage import cover, short_names
 from npuconv.errors import TargetError, UsageError
 from npuconv.target import builtin_names
+from support.builders import Net, digits
 
 X = (1, 4, 20, 20)
 

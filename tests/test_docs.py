@@ -12,7 +12,7 @@ import click
 import pytest
 
 from npuconv.cli import cli
-from npuconv.passes import PASSES
+from npuconv.legalize.registry import PASSES
 from npuconv.rules import RULES
 
 ROOT = Path(__file__).resolve().parent.parent

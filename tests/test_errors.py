@@ -8,8 +8,8 @@ import pickle
 import pytest
 
 import npuconv
-from builders import Net
 from npuconv import errors
+from support.builders import Net
 
 CODES = {
     "NpuconvError": 2, "UsageError": 2, "ConfigError": 2, "TargetError": 2, "ModelError": 2,

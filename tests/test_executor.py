@@ -7,9 +7,9 @@ import onnx
 import pytest
 from google.protobuf.message import EncodeError
 
-from builders import Net, digits, images
 from npuconv import executor
 from npuconv.executor import RuntimeRefusedError, Session, first_line, run_reference
+from support.builders import Net, digits, images
 
 
 def negation():

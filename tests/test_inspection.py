@@ -8,9 +8,9 @@ import onnx
 import pytest
 
 import npuconv
-from builders import Net, digits
 from npuconv.errors import ModelError, UsageError
 from npuconv.inspection import inspect
+from support.builders import Net, digits
 
 
 def test_a_small_classifier():

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 import npuconv
-from builders import Net, digits, images
-from npuconv import schemas
+from npuconv import json_schemas as schemas
 from npuconv.config import Options
 from npuconv.errors import UnsupportedModelError
-from npuconv.passes import PASSES
+from npuconv.legalize.registry import PASSES
 from npuconv.report import render
 from npuconv.rules import RULES
+from support.builders import Net, digits, images
 
 KINDS: dict[str, Any] = {
     "string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list,

@@ -14,7 +14,8 @@ from typing import Literal, get_args, get_origin
 
 from pydantic import BaseModel
 
-from npuconv import catalog, schemas
+from npuconv import catalog
+from npuconv import json_schemas as schemas
 from npuconv.config import Options, Preprocess, Selection
 from npuconv.target import Target, builtin_names
 from npuconv.target.limit import Limit

@@ -45,8 +45,8 @@ def _arguments() -> argparse.Namespace:
 
 def _run(number: int) -> tuple[str, str]:
     """Run one; a kind, and what is different."""
-    from odd_models import odd_case
-    from verdicts import disagreement
+    from support.odd_models import odd_case
+    from support.verdicts import disagreement
 
     warnings.simplefilter("ignore")
     case = odd_case(number)

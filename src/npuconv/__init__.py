@@ -14,6 +14,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from npuconv.version import __version__
+
 if TYPE_CHECKING:
     from npuconv.batch.entry import run_batch
     from npuconv.errors import (
@@ -27,25 +29,24 @@ if TYPE_CHECKING:
         UnsupportedModelError,
         UsageError,
     )
-    from npuconv.evaluate.verify import verify
+    from npuconv.evaluate.entry import verify
     from npuconv.pipeline import Conversion, check, convert
-    from npuconv.report.schema import Report
-    from npuconv.report.schema_batch import BatchReport
-    from npuconv.report.schema_verify import VerifyReport
+    from npuconv.schemas.batch import BatchReport
+    from npuconv.schemas.report import Report
+    from npuconv.schemas.verify import VerifyReport
     from npuconv.target import Target
 
-__version__ = "0.1.0"
 
 _HOME = {
-    "BatchReport": "npuconv.report.schema_batch",
+    "BatchReport": "npuconv.schemas.batch",
     "Conversion": "npuconv.pipeline",
     "check": "npuconv.pipeline",
     "convert": "npuconv.pipeline",
-    "Report": "npuconv.report.schema",
+    "Report": "npuconv.schemas.report",
     "run_batch": "npuconv.batch.entry",
     "Target": "npuconv.target",
-    "VerifyReport": "npuconv.report.schema_verify",
-    "verify": "npuconv.evaluate.verify",
+    "VerifyReport": "npuconv.schemas.verify",
+    "verify": "npuconv.evaluate.entry",
     **dict.fromkeys(
         (
             "CalibrationError",

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from npuconv.errors import UsageError
-from npuconv.passes import PASSES, Pass, Phase
+from npuconv.legalize.registry import PASSES, Pass, Phase
 from npuconv.rules import RULES, SECTIONS, Rule, find
 
 _SHORTEST = 20  # characters of a summary, on however narrow a screen

@@ -16,10 +16,7 @@ that escapes is a bug and becomes an ``InternalError`` at the edge.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
-
-if TYPE_CHECKING:
-    from npuconv.report.schema import Report
+from typing import Any, ClassVar
 
 
 class NpuconvError(Exception):
@@ -91,12 +88,12 @@ class UnsupportedModelError(NpuconvError):
 
     Args:
         message: the verdict in one line.
-        report: the full report, with every finding.
+        report: the full ``npuconv.Report``, with every finding.
     """
 
     exit_code = 1
 
-    def __init__(self, message: str, report: Report) -> None:
+    def __init__(self, message: str, report: Any) -> None:
         super().__init__(message)
         self.report = report
 

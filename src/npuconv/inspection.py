@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from npuconv import plan
+from npuconv import partition as plan
 from npuconv.config import Options
 from npuconv.errors import NpuconvError
 from npuconv.model import load, query, shapes, skeleton

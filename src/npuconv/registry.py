@@ -1,4 +1,4 @@
-"""A name -> object table that fills itself from the modules of a package."""
+"""A name -> object table that fills itself from the modules of packages."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Registry(Generic[T]):
     Modules whose name begins with an underscore are the package's own and not imported.
 
     Args:
-        package: the package whose modules register themselves when imported.
+        packages: those whose modules register themselves when imported.
     """
 
-    def __init__(self, package: str) -> None:
-        self._package = package
+    def __init__(self, *packages: str) -> None:
+        self._packages = packages
         self._items: dict[str, T] = {}
         self._loaded = self._loading = False
         self._lock = threading.RLock()
@@ -39,7 +39,7 @@ class Registry(Generic[T]):
         self._items[name] = item
 
     def load(self) -> None:
-        """Import every module of the package once; a new file needs no list.
+        """Import every module of the packages once; a new file needs no list.
 
         A thread that comes while another imports waits for it: half a table would look whole.
         """
@@ -56,10 +56,10 @@ class Registry(Generic[T]):
                 self._loading = False
 
     def _import(self) -> None:
-        package = importlib.import_module(self._package)
-        names = (m.name for m in pkgutil.iter_modules(package.__path__))
-        for module in sorted(name for name in names if not name.startswith("_")):
-            importlib.import_module(f"{self._package}.{module}")
+        for package in self._packages:
+            found = pkgutil.iter_modules(importlib.import_module(package).__path__)
+            for module in sorted(m.name for m in found if not m.name.startswith("_")):
+                importlib.import_module(f"{package}.{module}")
 
     def get(self, name: str) -> T | None:
         """The object of that name, or None."""

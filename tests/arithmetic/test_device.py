@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from int8_layers import Case, needs_exact_runtime, random_case, run
 from npuconv.arithmetic.device import Layer, accumulate, convolve
 from npuconv.arithmetic.requantize import by_float, float_factors
+from support.int8_layers import Case, needs_exact_runtime, random_case, run
 
 
 def on_device(case: Case) -> np.ndarray:

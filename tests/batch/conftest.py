@@ -12,9 +12,9 @@ import onnx
 import psutil
 import pytest
 
-from builders import Net
 from npuconv.batch.job import Job, Limits, Place
 from npuconv.config import Options
+from support.builders import Net
 
 # What a job of such a model does instead of being converted; tests put it before the real thing.
 MISCHIEF = """

@@ -11,11 +11,11 @@ import pytest
 
 import npuconv
 from batch.conftest import has_ended, job, place, tree, wait_for
-from builders import digits, images
 from npuconv.batch.book import Silent
 from npuconv.batch.job import Job, Place
 from npuconv.batch.settings import Settings
 from npuconv.batch.splitting import Splitter
+from support.builders import digits, images
 
 distributed = pytest.importorskip("distributed")
 

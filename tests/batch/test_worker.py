@@ -12,13 +12,13 @@ import onnx
 import pytest
 
 from batch.conftest import job, small, volume
-from builders import digits, images
 from npuconv import executor
 from npuconv.batch import worker
 from npuconv.batch.job import Place
 from npuconv.calibration import blocks
 from npuconv.errors import InternalError
 from npuconv.samples import decoded
+from support.builders import digits, images
 
 
 @pytest.fixture(autouse=True)

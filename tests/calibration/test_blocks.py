@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import Net, digits, images
 from npuconv.arithmetic.statistics import Statistics
 from npuconv.calibration import blocks, collect, runner
 from npuconv.calibration.blocks import Block, Collected
@@ -15,6 +14,7 @@ from npuconv.calibration.cache import Cache
 from npuconv.calibration.part import PART
 from npuconv.errors import CalibrationError
 from npuconv.samples import Samples
+from support.builders import Net, digits, images
 
 TENSORS = {"x": 1, "t0": 1, "t3": None}
 FIELDS = [field for field in Statistics.__dataclass_fields__ if field not in ("name", "axis")]

@@ -7,11 +7,11 @@ import io
 import numpy as np
 import pytest
 
-from builders import Net, digits, images
 from npuconv.arithmetic.statistics import Statistics
 from npuconv.calibration import collect, runner
 from npuconv.calibration.cache import Cache, fingerprint
 from npuconv.errors import CalibrationError, OutputError
+from support.builders import Net, digits, images
 
 TENSORS = {"x": 1, "t0": 1, "t3": None}
 FIELDS = [field for field in Statistics.__dataclass_fields__ if field not in ("name", "axis")]

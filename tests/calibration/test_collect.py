@@ -8,10 +8,10 @@ import numpy as np
 import onnx
 import pytest
 
-from builders import Net, digits, images
 from npuconv import executor
 from npuconv.calibration import collect
 from npuconv.errors import CalibrationError
+from support.builders import Net, digits, images
 
 FIELDS = (
     "lows", "highs", "second_lows", "second_highs", "means", "squares", "values", "numbers",

@@ -8,11 +8,11 @@ import pytest
 from onnx import TensorProto, helper
 
 import npuconv
-from asserts import read
-from builders import Net, images
 from npuconv.calibration.inputs import sample_inputs
 from npuconv.errors import ModelError
 from npuconv.model import save
+from support.asserts import read
+from support.builders import Net, images
 
 
 def wanted(built, source=None):

@@ -6,10 +6,10 @@ import numpy as np
 import onnx
 import pytest
 
-from builders import Net, images
 from npuconv.calibration import collect, runner
 from npuconv.calibration.part import Part
 from npuconv.calibration.runner import Runner
+from support.builders import Net, images
 
 
 def settled(model, tensors, feed):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import onnx
 import pytest
 
-from builders import Net, digits
 from npuconv.calibration import taps
+from support.builders import Net, digits
 
 
 @pytest.mark.parametrize("opset", [11, 13, 18, 21])

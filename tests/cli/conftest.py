@@ -12,8 +12,8 @@ from pathlib import Path
 import onnx
 import pytest
 
-from builders import Net, digits
 from npuconv.cli import run
+from support.builders import Net, digits
 
 
 @dataclass(frozen=True)

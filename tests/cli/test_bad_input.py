@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from builders import Net, digits, images
+from support.builders import Net, digits, images
 
 X = (1, 3, 8, 8)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import onnx
 import pytest
 
-from builders import Net
+from support.builders import Net
 
 BASELINE = "npuconv-baseline.json"
 

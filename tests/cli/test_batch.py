@@ -18,10 +18,10 @@ from PIL import Image
 from rich.console import Console
 from rich.progress import Progress
 
-from builders import Net
 from npuconv.batch.job import Job, Outcome
 from npuconv.cli import batch_screen
 from npuconv.config import Options
+from support.builders import Net
 
 JOBS = "version: 1\njobs:\n  - {model: '*.onnx', format: float}\n"
 

@@ -12,8 +12,8 @@ import onnx
 import onnxruntime as ort
 import pytest
 
-from builders import Net, digits, images
 from npuconv.quantize.settings import STEPS
+from support.builders import Net, digits, images
 
 SYNTHETIC = "npuconv: no calibration data: "
 WRITTEN = ["model.npu.onnx", "model.npu.report.html", "model.npu.report.json"]

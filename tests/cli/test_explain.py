@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from npuconv.passes import PASSES
+from npuconv.legalize.registry import PASSES
 from npuconv.rules import RULES
 
 

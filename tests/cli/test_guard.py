@@ -6,9 +6,9 @@ import click
 import onnx
 import pytest
 
-from builders import digits
 from hostile import corpus
 from npuconv.cli import guard
+from support.builders import digits
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import json
 
 import onnx
 
-from builders import Net
+from support.builders import Net
 
 
 def test_text(cli, model, folder):

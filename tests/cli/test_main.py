@@ -15,7 +15,7 @@ from npuconv import __version__
 from npuconv.cli import COMMANDS, main, run
 from npuconv.cli import cli as group
 from npuconv.errors import InternalError
-from npuconv.passes import PASSES, Pass, Phase
+from npuconv.legalize.registry import PASSES, Pass, Phase
 
 LARGE = {"onnx", "numpy", "onnxruntime", "onnx_graphsurgeon"}
 

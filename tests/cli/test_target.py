@@ -12,10 +12,10 @@ import onnx
 import pytest
 from click.testing import CliRunner
 
-from builders import Net
 from npuconv.cli.target import target
 from npuconv.errors import TargetError, UsageError
 from npuconv.target import Target, builtin_names
+from support.builders import Net
 
 EXAMPLE = str(Path(__file__).parents[2] / "configs" / "targets" / "my_chip.yaml")
 BROKEN = """schema: 1

@@ -8,8 +8,8 @@ import numpy as np
 import onnx
 import pytest
 
-from int8_layers import needs_exact_runtime
-from int8_pairs import float_model, integer_model, samples
+from support.int8_layers import needs_exact_runtime
+from support.int8_pairs import float_model, integer_model, samples
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import onnx
 import pytest
 
 import npuconv
-from builders import Net
-from int8_pairs import float_model, integer_model, samples
 from npuconv.evaluate.matching import KEY, Layer, record
+from support.builders import Net
+from support.int8_pairs import float_model, integer_model, samples
 
 
 @pytest.fixture

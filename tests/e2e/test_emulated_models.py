@@ -10,9 +10,9 @@ import pytest
 from onnx import helper
 
 import npuconv
-from int8_layers import needs_exact_runtime
 from npuconv import executor
-from npuconv.emulate import as_float
+from npuconv.evaluate.simulator import as_float
+from support.int8_layers import needs_exact_runtime
 
 pytestmark = pytest.mark.e2e
 

@@ -11,7 +11,7 @@ import pytest
 import npuconv
 from npuconv.errors import UnsupportedModelError
 from npuconv.report import render
-from npuconv.report.schema import Report
+from npuconv.schemas.report import Report
 from report import chromium
 from report.chromium import Chromium
 from report.test_html_browser import CUT, WIDTHS

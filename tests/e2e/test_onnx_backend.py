@@ -15,7 +15,7 @@ import pytest
 
 import npuconv
 from npuconv.diagnostics import Finding
-from onnx_cases import OnnxCase, onnx_cases
+from support.onnx_cases import OnnxCase, onnx_cases
 
 pytestmark = pytest.mark.e2e
 

@@ -13,8 +13,8 @@ import onnxruntime as ort
 import pytest
 
 import npuconv
-from npuconv.report.schema import Report
 from npuconv.rules import RULES
+from npuconv.schemas.report import Report
 
 pytestmark = pytest.mark.e2e
 

@@ -8,13 +8,13 @@ import numpy as np
 import onnx
 import pytest
 
-from builders import Net, images
 from npuconv.arithmetic.qparams import quantize
 from npuconv.errors import ModelError
 from npuconv.evaluate.comparison import Comparison, Stats, summed_up
 from npuconv.evaluate.matching import Layer, exact, numbers
 from npuconv.executor import RuntimeRefusedError
 from npuconv.samples import Samples
+from support.builders import Net, images
 
 X = (1, 4, 4, 4)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from builders import Net
 from npuconv.evaluate.comparison import class_axes
+from support.builders import Net
 
 
 @pytest.mark.parametrize(("given", "axis"), [({}, -1), ({"axis": 1}, 1)])

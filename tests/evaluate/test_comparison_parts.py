@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from builders import Net
 from npuconv.evaluate.comparison import MOST_PARTS, parts_of
+from support.builders import Net
 
 
 def levels(count: int = 2):

@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from int8_pairs import Y_STEP, explicit_model, float_model, integer_model
 from npuconv.errors import ModelError
 from npuconv.evaluate.matching import KEY, Layer, match, record, scales
+from support.int8_pairs import Y_STEP, explicit_model, float_model, integer_model
 
 ODD = [
     {"scale": "abc"},

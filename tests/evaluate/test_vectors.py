@@ -11,15 +11,15 @@ import onnx
 import pytest
 
 import npuconv
-from builders import Net, digits, images
-from int8_layers import needs_exact_runtime, random_case
-from int8_pairs import float_model, integer_model, samples
 from npuconv.arithmetic.device import Layer, accumulate, convolve
 from npuconv.arithmetic.requantize import by_float, by_shift
 from npuconv.errors import CalibrationError, ModelError, OutputError, TargetError, UsageError
 from npuconv.evaluate.device_layers import device_layers
 from npuconv.evaluate.vectors import vectors
 from npuconv.target import Target
+from support.builders import Net, digits, images
+from support.int8_layers import needs_exact_runtime, random_case
+from support.int8_pairs import float_model, integer_model, samples
 
 DATA = {"x": samples()}
 

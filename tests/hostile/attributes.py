@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from onnx import helper
 
-from builders import Net
 from hostile.case import Case, Cases, model
+from support.builders import Net
 
 _MAX = 2**63 - 1
 EMPTY = object()  # a list without elements, which ONNX's helper does not make

@@ -6,8 +6,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from builders import Net
 from hostile.case import Case, Cases, model
+from support.builders import Net
 
 X = (1, 3, 8, 8)
 _SIZES = {"40-gb": 10**10, "4-pb": 10**15, "overflowing": 2**62}

@@ -10,7 +10,7 @@ from typing import Any
 
 import onnx
 
-from builders import digits
+from support.builders import digits
 
 Write = Callable[[Path], None]
 MODEL = "model.onnx"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from builders import digits
 from hostile.arrays import SHAPE, npy, zipped
 from hostile.case import MODEL, Case, Cases
 from hostile.pictures import save_photos
+from support.builders import digits
 
 _ARRAYS: dict[str, bytes] = {
     "negative": npy((2,), "<i8", np.int64([-1, -5]).tobytes()),

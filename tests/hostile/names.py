@@ -7,8 +7,8 @@ from pathlib import Path
 
 import onnx
 
-from builders import Net, digits
 from hostile.case import Case, Cases, model, raw
+from support.builders import Net, digits
 
 EVIL = {
     "ansi": "\x1b[2J\x1b[31mred\x1b]0;title\x07",

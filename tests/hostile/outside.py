@@ -9,8 +9,8 @@ from pathlib import Path
 import onnx
 from onnx.external_data_helper import set_external_data
 
-from builders import Net
 from hostile.case import MODEL, Case, Cases
+from support.builders import Net
 
 SIZE = 4 * 3 * 3 * 3 * 4  # bytes of the weights
 

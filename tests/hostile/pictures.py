@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from builders import Net
 from hostile.case import MODEL, Case, Cases
+from support.builders import Net
 
 SIDE = 16
 

@@ -7,8 +7,8 @@ import gzip
 import numpy as np
 import onnx
 
-from builders import Net, digits
 from hostile.case import Case, Cases, model, raw, varint
+from support.builders import Net, digits
 
 CUTS, FLIPS = 12, 24
 _LEVELS = {

@@ -6,8 +6,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from builders import Net
 from hostile.case import Case, Cases, model
+from support.builders import Net
 
 X = (1, 3, 8, 8)
 _DIMS = {

@@ -6,8 +6,8 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from builders import Net
 from hostile.case import Case, Cases, model
+from support.builders import Net
 
 _TINY, _HUGE = np.float32(1e-45), np.finfo(np.float32).max
 _VALUES = {

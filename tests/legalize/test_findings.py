@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from asserts import builtin, context, read
-from builders import Net
 from npuconv.config import Options
 from npuconv.diagnostics import Status
+from npuconv.legalize import manager as _manager
+from npuconv.legalize.context import RewriteRecord
 from npuconv.legalize.findings import SWEEP, Tracker
-from npuconv.passes import Phase, _manager
-from npuconv.passes._context import RewriteRecord
+from npuconv.legalize.registry import Phase
 from npuconv.rules import _engine
 from npuconv.rules._context import RuleContext
-from zoo import ZOO
+from support.asserts import builtin, context, read
+from support.builders import Net
+from support.zoo import ZOO
 
 X = (1, 4, 8, 8)
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import npuconv
-from builders import Net, digits, images
 from npuconv.errors import UnsupportedModelError, UsageError
 from npuconv.report import render
+from support.builders import Net, digits, images
 
 X = (1, 4, 8, 8)
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 import npuconv
-from builders import Net, digits, images
 from npuconv.config import Options
 from npuconv.diagnostics import Severity, Status
 from npuconv.errors import ModelError, UnsupportedModelError, UsageError
 from npuconv.legalize.legal import legalize
 from npuconv.legalize.selection import fails
 from npuconv.model import load
-from zoo import ZOO
+from support.builders import Net, digits, images
+from support.zoo import ZOO
 
 X = (1, 4, 8, 8)
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import npuconv
-from builders import Net, digits
-from zoo import ZOO
+from support.builders import Net, digits
+from support.zoo import ZOO
 
 X = (1, 4, 8, 8)
 

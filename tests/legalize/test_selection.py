@@ -7,12 +7,12 @@ import json
 import pytest
 
 import npuconv
-from builders import Net, digits, images
 from npuconv.config import Options, make_options
 from npuconv.diagnostics import Finding, Severity, Status
 from npuconv.errors import UnsupportedModelError, UsageError
 from npuconv.legalize import selection
 from npuconv.legalize.selection import check_codes, for_model, stale, waived, wanted
+from support.builders import Net, digits, images
 
 X = (1, 4, 8, 8)
 

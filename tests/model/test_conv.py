@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from asserts import read
-from builders import Net
 from npuconv.model.conv import flat_pads, resolved_pads, window
+from support.asserts import read
+from support.builders import Net
 
 
 def win(op="Conv", weight=(4, 3, 3, 3), shape=(1, 3, 8, 8), opset=17, **attrs):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from onnx import defs
 
-from asserts import read
-from builders import Net
 from npuconv.model import edit, order
 from npuconv.model.core import HOLDERS
-from zoo import ZOO
+from support.asserts import read
+from support.builders import Net
+from support.zoo import ZOO
 
 
 def test_names_go_on_counting():

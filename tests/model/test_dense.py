@@ -8,9 +8,9 @@ import pytest
 from onnx import helper, numpy_helper
 
 import npuconv
-from asserts import same_numbers
-from builders import Net
 from npuconv.model.dense import dense
+from support.asserts import same_numbers
+from support.builders import Net
 
 FLAT, COORDINATES = [0, 5, 7], [[0, 0, 0, 0], [0, 0, 1, 2], [0, 0, 2, 1]]
 

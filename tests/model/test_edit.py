@@ -7,9 +7,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from asserts import read, same_numbers
-from builders import Net
 from npuconv.model import edit, order, save, verify
+from support.asserts import read, same_numbers
+from support.builders import Net
 
 
 def chain(*ops):

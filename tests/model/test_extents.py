@@ -8,11 +8,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from asserts import read, run
-from builders import Net
 from npuconv import executor
 from npuconv.model import query, save, shapes
 from npuconv.model.extents import mistakes
+from support.asserts import read, run
+from support.builders import Net
 
 
 def shape_of(proto) -> tuple:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from asserts import read
-from builders import Net
 from npuconv.facts import FACTS
 from npuconv.model import facts
 from npuconv.model.facts import measure
+from support.asserts import read
+from support.builders import Net
 
 # Decided by quantization, the same as another under ONNX's name, or of other operators.
 LATER = {"weight_abs_sum_max"} | {name for name, fact in FACTS.items() if fact.alias_of}

@@ -10,10 +10,10 @@ import onnx_graphsurgeon as gs
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from builders import Net
 from npuconv.model.importing import import_graph
 from npuconv.model.types import Graph, Node, Tensor
-from zoo import ZOO
+from support.builders import Net
+from support.zoo import ZOO
 
 
 def numbered(graph: Graph) -> dict[int, int]:

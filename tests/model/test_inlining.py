@@ -9,9 +9,9 @@ import pytest
 from onnx import TensorProto, helper
 
 import npuconv
-from builders import Net, images
 from npuconv.model import load
 from npuconv.model.inlining import inlined
+from support.builders import Net, images
 
 OPSET = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
 

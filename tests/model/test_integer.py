@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from asserts import read
-from builders import Net, integer_conv
-from npuconv import plan
+from npuconv import partition as plan
 from npuconv.model.conv import window
 from npuconv.model.integer import as_float
+from support.asserts import read
+from support.builders import Net, integer_conv
 
 
 def node_of(net, op):

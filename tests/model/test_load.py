@@ -8,9 +8,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import npuconv
-from builders import Net, digits, images
 from npuconv.errors import ModelError
 from npuconv.model import load
+from support.builders import Net, digits, images
 
 
 def graph(*nodes, outputs=("y",), tensors=(), opset=17, ir_version=8):

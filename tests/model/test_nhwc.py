@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from asserts import read
-from builders import Net
 from npuconv.model import nhwc
 from npuconv.model.conv import window
 from npuconv.model.facts import measure
+from support.asserts import read
+from support.builders import Net
 
 X = (1, 8, 9, 3)
 

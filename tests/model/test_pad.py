@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from asserts import read
-from builders import Net
 from npuconv.model import pad
+from support.asserts import read
+from support.builders import Net
 
 IMAGE = (1, 3, 8, 8)
 PADS = [0, 0, 1, 2, 0, 0, 3, 4]

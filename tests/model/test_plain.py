@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import npuconv
-from asserts import read
-from builders import Net
 from npuconv.model import query
+from support.asserts import read
+from support.builders import Net
 
 X = (1, 4, 6, 5)
 

@@ -9,10 +9,10 @@ import pytest
 from onnx import TensorProto, helper
 from onnx_graphsurgeon.exporters.onnx_exporter import OnnxExporter
 
-from asserts import read
 from npuconv.model import protos, query
 from npuconv.model.types import Constant, Node, Variable
-from zoo import ZOO
+from support.asserts import read
+from support.zoo import ZOO
 
 
 @pytest.mark.parametrize("name", ZOO)

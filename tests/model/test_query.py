@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
-from asserts import read
-from builders import Net
 from npuconv.model import edit, order, query
+from support.asserts import read
+from support.builders import Net
 
 
 @pytest.fixture

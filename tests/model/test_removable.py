@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asserts import read
-from builders import Net
 from npuconv.model.conv import Window, window
 from npuconv.model.removable import obstacles, output_extent, removal
+from support.asserts import read
+from support.builders import Net
 
 
 def volume(x, weight, **attrs) -> Window:

@@ -13,11 +13,11 @@ from google.protobuf.message import EncodeError
 from onnx import TensorProto, helper, numpy_helper
 
 import npuconv
-from asserts import read, run_pass, same_numbers
-from builders import Net, digits
 from npuconv import executor
 from npuconv.errors import OutputError
 from npuconv.model import edit, load, order, save, store
+from support.asserts import read, run_pass, same_numbers
+from support.builders import Net, digits
 
 
 def annotated():

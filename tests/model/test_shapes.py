@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from asserts import read
-from builders import Net
 from npuconv.errors import UsageError
 from npuconv.model import load, query, shapes
 from npuconv.model.protos import Found, Types
+from support.asserts import read
+from support.builders import Net
 
 
 def convolution(height="h", width="w"):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto, helper
 
-from asserts import read
-from builders import Net, digits
 from npuconv.model import load, skeleton
+from support.asserts import read
+from support.builders import Net, digits
 
 
 def test_weights_stay_out():

@@ -14,10 +14,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import npuconv
-from builders import Net, digits
 from npuconv import executor, scratch
 from npuconv.errors import ModelError, OutputError
 from npuconv.model import cut, load, query, save, store
+from support.builders import Net, digits
 
 
 @pytest.fixture(autouse=True)

@@ -10,10 +10,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.external_data_helper import set_external_data
 
-from builders import Net
 from npuconv import limits
 from npuconv.errors import ModelError
 from npuconv.model import bounds, claims, doubling, load, shapes, trust
+from support.builders import Net
 
 
 def refused(proto: onnx.ModelProto, folder: Path | None = None, **most: int) -> str:

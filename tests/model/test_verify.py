@@ -7,10 +7,10 @@ import pytest
 from google.protobuf.message import EncodeError
 from onnx import TensorProto, helper
 
-from asserts import read
-from builders import Net, digits
 from npuconv.errors import InternalError, ModelError
 from npuconv.model import edit, verify
+from support.asserts import read
+from support.builders import Net, digits
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import npuconv
-from builders import Net
 from npuconv.samples import pictures
+from support.builders import Net
 
 SHAPE = (1, 3, 32, 32)
 

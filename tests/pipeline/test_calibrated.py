@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import npuconv
-from builders import Net
 from npuconv.report import render
+from support.builders import Net
 
 X = ("N", 1, 8, 8)
 SAMPLES = {"x": np.random.default_rng(0).uniform(0, 1, (8, 1, 8, 8)).astype(np.float32)}

@@ -9,14 +9,14 @@ import onnx
 import pytest
 
 import npuconv
-from builders import Net, digits, images
 from npuconv import executor
 from npuconv.arithmetic.qparams import quantize as to_int8
 from npuconv.errors import CalibrationError, InternalError, ModelError
 from npuconv.evaluate import matching
 from npuconv.evaluate.interval import INTERVAL
 from npuconv.report import render
-from zoo import ZOO
+from support.builders import Net, digits, images
+from support.zoo import ZOO
 
 CAL = {"x": images(16, 1, 8, 8)}
 FORMS = ("qoperator", "qdq", "weights", "float")

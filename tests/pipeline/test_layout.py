@@ -9,8 +9,8 @@ import onnx
 import pytest
 
 import npuconv
-from builders import Net, digits, images
 from npuconv.executor import Session
+from support.builders import Net, digits, images
 
 SHARED = Path(__file__).parents[3] / "shared/models"
 ROOT = Path(__file__).parents[2]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from builders import Net
 from npuconv.config import Options
 from npuconv.legalize.legal import legalize
 from npuconv.pipeline.normalization import KNOWN, infer
 from npuconv.samples import InputSpec
 from npuconv.samples.normalizations import CENTRED, IMAGENET, RAW, SIGNED, UNIT, Normalization
 from npuconv.samples.synthetic import draw, normalized
+from support.builders import Net
 
 SIZE = (3, 32, 32)
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import npuconv
-from builders import Net
 from npuconv.pipeline.warned import NOTHING_LEFT
+from support.builders import Net
 
 FLAT = Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3)).op("Relu").model()
 VOLUME = Net(x=(1, 4, 8, 8, 8)).conv("x", (4, 4, 3, 3, 3)).model()

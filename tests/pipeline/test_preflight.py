@@ -10,8 +10,8 @@ import onnx
 import pytest
 
 import npuconv
-from builders import Net, images
 from npuconv.errors import CalibrationError, ModelError, NpuconvError, OutputError, UsageError
+from support.builders import Net, images
 
 X = (1, 3, 8, 8)
 

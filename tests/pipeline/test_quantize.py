@@ -12,11 +12,11 @@ import onnx
 import pytest
 
 import npuconv
-from builders import Net
-from loud_nets import CHANNELS, LOUD, loud, pictures
 from npuconv.errors import UsageError
 from npuconv.evaluate import matching
 from npuconv.quantize.settings import STEPS
+from support.builders import Net
+from support.loud_nets import CHANNELS, LOUD, loud, pictures
 
 # Steps that can be left out
 

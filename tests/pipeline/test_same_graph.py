@@ -6,7 +6,7 @@ import onnx
 import pytest
 
 import npuconv
-from builders import Net, images
+from support.builders import Net, images
 
 CAL = {"x": images(24, 3, 16, 16)}
 

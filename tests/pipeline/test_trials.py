@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from asserts import read
-from builders import Net
 from npuconv.calibration.inputs import sample_inputs
 from npuconv.config import Preprocess
 from npuconv.model import save
@@ -23,6 +21,8 @@ from npuconv.samples.normalizations import (
     guess,
     image_axis,
 )
+from support.asserts import read
+from support.builders import Net
 
 PIXELS = np.linspace(0, 255, 4 * 3 * 16 * 16, dtype=np.float32).reshape(4, 3, 16, 16)
 ALL = (RAW, UNIT, SIGNED, IMAGENET, CENTRED, HALF)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import npuconv
-from builders import Net
 from npuconv.report import render
+from support.builders import Net
 
 MODEL = Net(x=(1, 3, 8, 8)).conv().model()
 GOAL = "--min-sqnr 30: only convert measures how accurate the int8 model is"

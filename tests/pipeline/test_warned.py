@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import npuconv
-from builders import Net, images
+from support.builders import Net, images
 
 X = images(4, 3, 8, 8)
 

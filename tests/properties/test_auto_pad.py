@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from asserts import context, read, run, run_pass
-from builders import Net
 from npuconv.model import geometry, save
+from support.asserts import context, read, run, run_pass
+from support.builders import Net
 
 LAWS = settings(max_examples=300, derandomize=True)
 MODES = st.sampled_from(["SAME_UPPER", "SAME_LOWER", "VALID"])

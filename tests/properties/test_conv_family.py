@@ -16,8 +16,8 @@ import onnxruntime as ort
 import pytest
 
 import npuconv
-from conv_graphs import FAULTS, OPSETS, Case, for_all
-from graph_text import attributes, evaluate
+from support.conv_graphs import FAULTS, OPSETS, Case, for_all
+from support.graph_text import attributes, evaluate
 
 pytestmark = pytest.mark.e2e
 

@@ -9,18 +9,18 @@ import onnx
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from asserts import context, read, run_pass
-from builders import Net
-from dice import Dice
 from npuconv import executor
-from npuconv.emulate import as_float
+from npuconv.evaluate.simulator import as_float
+from npuconv.legalize.context import PassContext
 from npuconv.model import query, save
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
-from npuconv.passes._context import PassContext
 from npuconv.quantize.fake_quant import fake_quantized, quant_points
 from npuconv.quantize.state import QuantState
-from plans import QUANTIZE, largest_step, prepare, random_feeds
+from support.asserts import context, read, run_pass
+from support.builders import Net
+from support.dice import Dice
+from support.plans import QUANTIZE, largest_step, prepare, random_feeds
 
 LOWER = ("lower-convolutions", "lower-carried")
 SEEDS = st.integers(0, 2**31)

@@ -8,9 +8,9 @@ from typing import Any
 import onnx
 import pytest
 
-from builders import Net, images
-from odd_models import OddCase, odd_case
-from verdicts import disagreement
+from support.builders import Net, images
+from support.odd_models import OddCase, odd_case
+from support.verdicts import disagreement
 
 CASES = 24
 

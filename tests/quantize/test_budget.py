@@ -13,10 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asserts import context, read
-from builders import Net
-from loud_nets import CHANNELS, LOUD, loud, pictures
-from npuconv.plan import macs
+from npuconv.partition import macs
 from npuconv.quantize import sensitivity
 from npuconv.quantize.budget import (
     Allocator,
@@ -32,7 +29,10 @@ from npuconv.quantize.output_error import Error, OutputError
 from npuconv.quantize.oversampling import Purchase
 from npuconv.quantize.settings import BUDGET
 from npuconv.target import Target
-from plans import Quantized, planned, quantized
+from support.asserts import context, read
+from support.builders import Net
+from support.loud_nets import CHANNELS, LOUD, loud, pictures
+from support.plans import Quantized, planned, quantized
 
 MACS = {"maker": 400, "reader": 800}
 MOST = BUDGET.most_copies

@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from asserts import context, read
-from builders import Net
 from npuconv.calibration.inputs import sample_inputs
 from npuconv.config import Preprocess
 from npuconv.errors import CalibrationError
@@ -14,7 +12,9 @@ from npuconv.quantize.calibrate import Calibration, calibrate, first_convolution
 from npuconv.quantize.settings import HESSIAN
 from npuconv.quantize.state import DeviceGraph
 from npuconv.samples import open_samples
-from plans import planned
+from support.asserts import context, read
+from support.builders import Net
+from support.plans import planned
 
 X = (1, 3, 8, 8)
 

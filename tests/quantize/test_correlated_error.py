@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asserts import context, read
-from builders import Net
 from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.correlated_error import fitted
 from npuconv.quantize.ranges import choose_encodings
 from npuconv.quantize.scale_constraints import ConstraintsOf, ScaleConstraints
 from npuconv.quantize.settings import CORRELATED
-from plans import planned, watch
+from support.asserts import context, read
+from support.builders import Net
+from support.plans import planned, watch
 
 EACH, SAMPLES = 32, 8
 

@@ -7,8 +7,6 @@ import onnx
 import pytest
 
 import npuconv
-from asserts import context, read, run_pass
-from builders import Net, digits, images
 from npuconv import executor
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import Rounded
@@ -16,7 +14,9 @@ from npuconv.model import save
 from npuconv.model.store import TENSOR, Store
 from npuconv.quantize.fake_quant import QuantPoint, fake_quantized, quant_points
 from npuconv.quantize.state import QuantState
-from plans import QUANTIZE, planned, prepare, random_feeds
+from support.asserts import context, read, run_pass
+from support.builders import Net, digits, images
+from support.plans import QUANTIZE, planned, prepare, random_feeds
 
 SHAPE = (1, 3, 6, 6)
 LOWER = ("lower-convolutions", "lower-carried")

@@ -9,9 +9,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from builders import Net
 from npuconv import executor
 from npuconv.quantize.gradients import ADJOINTS, Tape
+from support.builders import Net
 
 Build = Callable[[Net], Net]
 IMAGE, ROWS = (2, 4, 6, 6), (3, 4)

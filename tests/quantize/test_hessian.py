@@ -6,13 +6,13 @@ import numpy as np
 import onnx
 import pytest
 
-from asserts import read
-from builders import Net
 from npuconv import executor
 from npuconv.errors import CalibrationError
 from npuconv.quantize.hessian import Hessian, Windows, gather, windows_of
 from npuconv.quantize.settings import HESSIAN
-from plans import Feeds, planned, random_feeds
+from support.asserts import read
+from support.builders import Net
+from support.plans import Feeds, planned, random_feeds
 
 
 def windows(groups: int = 2, length: int = 5, count: int = 40, seed: int = 0) -> np.ndarray:

@@ -9,8 +9,6 @@ import pytest
 from onnx import numpy_helper
 
 import npuconv
-from asserts import context, read, same_numbers
-from builders import Net
 from npuconv.quantize import host_padding, sensitivity
 from npuconv.quantize.fake_quant import quant_points
 from npuconv.quantize.host_padding import pad_between_layers
@@ -18,7 +16,9 @@ from npuconv.quantize.output_error import OutputError, logits
 from npuconv.quantize.ranges import choose_encodings
 from npuconv.quantize.settings import HOST_PADDING
 from npuconv.quantize.state import DeviceGraph, QuantState
-from plans import Feeds, calibrated, planned
+from support.asserts import context, read, same_numbers
+from support.builders import Net
+from support.plans import Feeds, calibrated, planned
 
 PADS = {"pads": [1] * 4}
 EDGE = np.array([[0, 0, 0], [1, 0, -0.7], [0, 0, 0]])

@@ -9,13 +9,13 @@ import onnx
 import pytest
 
 import npuconv
-from asserts import builtin, context, read, same_numbers
-from builders import Net
 from npuconv import executor
 from npuconv.arithmetic.grid import Grid
 from npuconv.quantize.host_prep import gain, prepare_host
 from npuconv.quantize.state import DeviceGraph
-from plans import planned
+from support.asserts import builtin, context, read, same_numbers
+from support.builders import Net
+from support.plans import planned
 
 RNG = np.random.default_rng(0)
 UNIT = RNG.uniform(0, 1, (16, 3, 16, 16)).astype(np.float32)

@@ -6,13 +6,13 @@ import numpy as np
 import onnx
 import pytest
 
-from asserts import context, read
-from builders import Net
 from npuconv import executor
 from npuconv.quantize.fake_quant import QuantPoint, quant_points
 from npuconv.quantize.output_error import Error, OutputError, logits
 from npuconv.quantize.state import QuantState
-from plans import Feeds, prepare, random_feeds
+from support.asserts import context, read
+from support.builders import Net
+from support.plans import Feeds, prepare, random_feeds
 
 
 def net() -> Net:

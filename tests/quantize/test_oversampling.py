@@ -8,9 +8,6 @@ import numpy as np
 import onnx
 import pytest
 
-from asserts import context, read, same_numbers
-from builders import Net
-from loud_nets import LOUD, inverted
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.model import load, query
 from npuconv.quantize.dither import offsets, real_weights
@@ -20,7 +17,10 @@ from npuconv.quantize.output_error import OutputError
 from npuconv.quantize.oversampling import Oversampled, Purchase, oversample
 from npuconv.quantize.rounding import nearest, round_weights
 from npuconv.quantize.state import DeviceGraph, QuantState
-from plans import Feeds, planned, quantized
+from support.asserts import context, read, same_numbers
+from support.builders import Net
+from support.loud_nets import LOUD, inverted
+from support.plans import Feeds, planned, quantized
 
 CHANNELS = 8
 INDEX = (*range(CHANNELS), LOUD, LOUD)  # the loud channel three times

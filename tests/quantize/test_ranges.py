@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asserts import context, read
-from builders import Net
 from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding
 from npuconv.arithmetic.grid import Grid
-from npuconv.passes._context import PassContext
+from npuconv.legalize.context import PassContext
 from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.ranges import choose, choose_encodings
 from npuconv.quantize.scale_constraints import ScaleConstraints
 from npuconv.quantize.state import QuantState
-from plans import planned, prepare, watch
+from support.asserts import context, read
+from support.builders import Net
+from support.plans import planned, prepare, watch
 
 METHODS = ("auto", "minmax", "percentile", "entropy", "mse")
 

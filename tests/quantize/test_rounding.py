@@ -7,8 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from asserts import builtin, context, read
-from builders import Net
 from npuconv.arithmetic.encoding import Encoding, scales_for
 from npuconv.arithmetic.layer import folded
 from npuconv.arithmetic.qparams import dequantize, quantize_weights
@@ -19,7 +17,9 @@ from npuconv.quantize.ranges import choose_encodings
 from npuconv.quantize.rounding import round_weights, solve
 from npuconv.quantize.settings import ROUNDING
 from npuconv.quantize.state import DeviceGraph, QuantState
-from plans import calibrated, planned, prepare, random_feeds, windows
+from support.asserts import builtin, context, read
+from support.builders import Net
+from support.plans import calibrated, planned, prepare, random_feeds, windows
 
 
 def case(

@@ -6,8 +6,6 @@ import numpy as np
 import onnx
 import pytest
 
-from asserts import context, read
-from builders import Net
 from npuconv.arithmetic.encoding import scales_for
 from npuconv.arithmetic.grid import Grid
 from npuconv.quantize.range_margin import with_margin
@@ -17,7 +15,9 @@ from npuconv.quantize.scale_constraints import (
     ScaleConstraints,
 )
 from npuconv.quantize.settings import RANGES
-from plans import planned, random_feeds, watch
+from support.asserts import context, read
+from support.builders import Net
+from support.plans import planned, random_feeds, watch
 
 
 def of(

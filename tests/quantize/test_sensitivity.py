@@ -8,16 +8,16 @@ import numpy as np
 import onnx
 import pytest
 
-from asserts import context, read
-from builders import Net
-from loud_nets import LOUD, loud, pictures
 from npuconv import executor
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.quantize.fake_quant import QuantPoint, fake_quantized, quant_points
 from npuconv.quantize.output_error import logits
 from npuconv.quantize.sensitivity import Sensitivity, measure
 from npuconv.quantize.state import QuantState
-from plans import Feeds, prepare, random_feeds
+from support.asserts import context, read
+from support.builders import Net
+from support.loud_nets import LOUD, loud, pictures
+from support.plans import Feeds, prepare, random_feeds
 
 X = (1, 3, 12, 12)
 MANY = 96  # random vectors: what is measured is off by a sixth or so

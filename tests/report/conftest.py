@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from npuconv.report.schema import FindingInfo, Report, Summary
+from npuconv.schemas.report import FindingInfo, Report, Summary
 from report.factory import EVIL, finding, make_clean, make_report, make_summary
 
 SNAPSHOTS = Path(__file__).parent.parent / "snapshots" / "report"

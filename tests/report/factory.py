@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from npuconv.diagnostics import Severity, Status
-from npuconv.report.schema import (
+from npuconv.schemas.report import (
     Accuracy,
     Alternative,
     Choice,

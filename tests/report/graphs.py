@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from npuconv.report.schema import NodeInfo, Report, TensorSpec
+from npuconv.schemas.report import NodeInfo, Report, TensorSpec
 from report.factory import make_report
 
 

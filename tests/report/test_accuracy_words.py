@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from npuconv.report.schema import Accuracy, OutputAccuracy
 from npuconv.report.words import output_rows
+from npuconv.schemas.report import Accuracy, OutputAccuracy
 
 
 def test_an_output_without_a_cosine_is_not_exact() -> None:

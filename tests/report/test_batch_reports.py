@@ -16,8 +16,8 @@ from npuconv.errors import UsageError
 from npuconv.report import batch, batch_text
 from npuconv.report.batch_rows import row
 from npuconv.report.digest import tally
-from npuconv.report.schema import Tool
-from npuconv.report.schema_batch import BatchJob, BatchReport, BatchSummary, JobFile
+from npuconv.schemas.batch import BatchJob, BatchReport, BatchSummary, JobFile
+from npuconv.schemas.report import Tool
 from report.factory import EVIL, make_clean, make_report
 
 SCHEMAS = Path(__file__).parent / "schemas"

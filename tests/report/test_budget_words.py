@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from npuconv.report.schema import Budget, Repeated
 from npuconv.report.words import bought
+from npuconv.schemas.report import Budget, Repeated
 
 
 def budget(**given) -> Budget:

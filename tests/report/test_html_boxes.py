@@ -5,7 +5,7 @@ from __future__ import annotations
 from npuconv.report import html
 from npuconv.report.html_boxes import activations, boxes_of, edges_of
 from npuconv.report.html_graph import picture
-from npuconv.report.schema import LayerQuant, Quantization, TensorQuant, WeightQuant
+from npuconv.schemas.report import LayerQuant, Quantization, TensorQuant, WeightQuant
 from report.factory import finding, make_clean
 from report.graphs import chain, node, report_of
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from npuconv.report import render, render_many
-from npuconv.report.schema import Report
+from npuconv.schemas.report import Report
 from report import chromium
 from report.chromium import Chromium
 from report.factory import EVIL, finding, make_clean, make_report

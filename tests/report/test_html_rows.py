@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from npuconv.report import html, html_rows
-from npuconv.report.schema import (
+from npuconv.schemas.report import (
     Budget,
     LayerQuant,
     Quantization,

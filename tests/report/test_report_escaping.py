@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 from npuconv.diagnostics import Severity, Status
 from npuconv.report import github, html, html_rows, jsonfmt, junit, markdown, sarif
 from npuconv.report.escape import shortened, visible
-from npuconv.report.schema import FindingInfo, Report, Summary, Timing
+from npuconv.schemas.report import FindingInfo, Report, Summary, Timing
 
 Make = Callable[..., Report]
 One = Callable[..., FindingInfo]

@@ -10,7 +10,7 @@ import pytest
 
 from npuconv.errors import UsageError
 from npuconv.report import FORMATS, format_of, render, render_many
-from npuconv.report.schema import Report
+from npuconv.schemas.report import Report
 
 SUFFIXES = {
     "text": "txt",

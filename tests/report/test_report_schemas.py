@@ -11,10 +11,10 @@ from jsonschema import Draft4Validator
 from lxml import etree
 
 import npuconv
-from builders import Net, digits
 from npuconv.diagnostics import Severity, Status
 from npuconv.report import junit, sarif
-from npuconv.report.schema import FindingInfo, Report, RuleInfo
+from npuconv.schemas.report import FindingInfo, Report, RuleInfo
+from support.builders import Net, digits
 
 SCHEMAS = Path(__file__).parent / "schemas"
 SARIF = Draft4Validator(json.loads((SCHEMAS / "sarif-2.1.0-rtm.5.json").read_text("utf-8")))

@@ -12,8 +12,8 @@ from npuconv.diagnostics import Severity, Status
 from npuconv.report import render, text
 from npuconv.report.escape import plain, visible
 from npuconv.report.layout import cells, elide, table, wrap
-from npuconv.report.schema import Accuracy, FindingInfo, LayerQuant, Report, Summary
 from npuconv.report.words import quantity, share, sqnr
+from npuconv.schemas.report import Accuracy, FindingInfo, LayerQuant, Report, Summary
 
 Make = Callable[..., Report]
 One = Callable[..., FindingInfo]

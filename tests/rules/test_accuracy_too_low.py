@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import npuconv
-from asserts import finding, findings
-from builders import Net
+from support.asserts import finding, findings
+from support.builders import Net
 
 CODE = "CAL005"
 

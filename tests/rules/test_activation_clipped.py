@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from asserts import findings
-from builders import Net
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.statistics import Statistics
 from npuconv.rules._reach import clipped_share
+from support.asserts import findings
+from support.builders import Net
 
 CODE = "CAL002"
 

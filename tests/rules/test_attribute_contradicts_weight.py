@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 import npuconv
-from asserts import finding, findings
-from builders import Net, images
 from npuconv.executor import RuntimeRefusedError, Session
-from target_files import chip
+from support.asserts import finding, findings
+from support.builders import Net, images
+from support.target_files import chip
 
 CODE = "SHP005"
 X = (1, 3, 8, 8)

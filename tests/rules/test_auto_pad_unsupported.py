@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import npuconv
-from asserts import finding
-from builders import Net
-from target_files import chip
+from support.asserts import finding
+from support.builders import Net
+from support.target_files import chip
 
 CODE = "SHP003"
 X = (1, 3, 8, 8)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import npuconv
-from asserts import finding
-from builders import Net
 from npuconv.errors import UnsupportedModelError
+from support.asserts import finding
+from support.builders import Net
 
 CODE = "SHP004"
 X = (1, 3, 8, 8)

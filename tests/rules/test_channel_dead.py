@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from asserts import finding
-from builders import Net
 from npuconv.diagnostics import Severity
+from support.asserts import finding
+from support.builders import Net
 
 CODE = "CAL003"
 X = ("N", 1, 8, 8)

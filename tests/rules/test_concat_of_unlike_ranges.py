@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from asserts import finding, findings, read
-from builders import Net
 from npuconv.diagnostics import Severity
 from npuconv.model import edit
 from npuconv.rules._reach import range_of
+from support.asserts import finding, findings, read
+from support.builders import Net
 
 CODE = "CAL004"
 X = ("N", 2, 8, 8)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from asserts import finding, findings
-from builders import Net
+from support.asserts import finding, findings
+from support.builders import Net
 
 CODE = "MDL004"
 X = (1, 3, 8, 8)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from asserts import finding
-from builders import Net
+from support.asserts import finding
+from support.builders import Net
 
 CODE = "DTY002"
 X = (1, 3, 8, 8)

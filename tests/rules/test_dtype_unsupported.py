@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from asserts import finding, findings
-from builders import Net, integer_conv
-from target_files import chip
+from support.asserts import finding, findings
+from support.builders import Net, integer_conv
+from support.target_files import chip
 
 CODE = "DTY001"
 ONES = np.ones((4, 3, 3, 3), np.int8)

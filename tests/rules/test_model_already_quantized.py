@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from asserts import finding
-from builders import Net, integer_conv
+from support.asserts import finding
+from support.builders import Net, integer_conv
 
 CODE = "MDL001"
 X = (1, 3, 8, 8)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from asserts import finding
-from builders import Net, integer_conv
-from target_files import chip
+from support.asserts import finding
+from support.builders import Net, integer_conv
+from support.target_files import chip
 
 CODE = "MDL002"
 X = (1, 3, 8, 8)

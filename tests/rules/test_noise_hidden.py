@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from asserts import finding, findings
-from builders import Net
+from support.asserts import finding, findings
+from support.builders import Net
 
 CODE = "CAL006"
 

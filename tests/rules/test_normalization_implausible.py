@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from asserts import calibrated, findings
-from builders import Net
+from support.asserts import calibrated, findings
+from support.builders import Net
 
 CODE = "CAL001"
 X = ("N", 3, 16, 16)

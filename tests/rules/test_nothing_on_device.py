@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 import npuconv
-from asserts import finding
-from builders import Net
 from npuconv.report import text
-from target_files import chip
+from support.asserts import finding
+from support.builders import Net
+from support.target_files import chip
 
 CODE = "MDL005"
 X = (1, 3, 8, 8)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from asserts import finding
-from builders import Net
-from target_files import NUMBERS, WEIGHTS, chip
+from support.asserts import finding
+from support.builders import Net
+from support.target_files import NUMBERS, WEIGHTS, chip
 
 CODE = "QNT003"
 

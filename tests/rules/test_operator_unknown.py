@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from onnx import helper
 
-from asserts import finding
-from builders import Net
+from support.asserts import finding
+from support.builders import Net
 
 CODE = "OPS002"
 X = (1, 3, 8, 8)

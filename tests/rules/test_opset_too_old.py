@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 import npuconv
-from asserts import context, finding, findings, read, run_pass
-from builders import Net
 from npuconv.config import Options
 from npuconv.rules import _engine
 from npuconv.rules._context import RuleContext
+from support.asserts import context, finding, findings, read, run_pass
+from support.builders import Net
 
 CODE = "MDL003"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import npuconv
-from asserts import finding
-from builders import Net, images
 from npuconv.executor import RuntimeRefusedError, Session
+from support.asserts import finding
+from support.builders import Net, images
 
 CODE = "SHP018"
 X = (1, 3, 6, 6)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from asserts import finding
-from builders import Net
 from npuconv.cli import run
+from support.asserts import finding
+from support.builders import Net
 
 CODE = "SHP015"
 

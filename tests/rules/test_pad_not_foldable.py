@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from asserts import finding, findings
-from builders import Net
 from npuconv import check
 from npuconv.diagnostics import Status
-from target_files import chip
+from support.asserts import finding, findings
+from support.builders import Net
+from support.target_files import chip
 
 CODE = "SHP016"
 X = (1, 3, 8, 8)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from onnx import helper
 
-from asserts import finding, findings
-from builders import Net, integer_conv
-from target_files import chip
+from support.asserts import finding, findings
+from support.builders import Net, integer_conv
+from support.target_files import chip
 
 CODE = "QNT001"
 ONES = np.ones((4, 3, 3, 3), np.int8)

@@ -7,9 +7,9 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from asserts import findings
 from npuconv.rules import RULES, Rule
-from pictures import build, target_of
+from support.asserts import findings
+from support.pictures import build, target_of
 
 each_rule = pytest.mark.parametrize("rule", list(RULES), ids=lambda rule: rule.name)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from asserts import finding, findings
-from builders import Net
-from target_files import chip
+from support.asserts import finding, findings
+from support.builders import Net
+from support.target_files import chip
 
 CODE = "SHP011"
 X = (1, 3, 12, 12)

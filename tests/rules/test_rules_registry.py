@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from asserts import context, read
-from builders import Net
 from npuconv.config import Options
 from npuconv.diagnostics import Severity, sort_key
 from npuconv.errors import InternalError, ModelError
 from npuconv.rules import RULES, Violation, _engine, find, rule
 from npuconv.rules._context import RuleContext
+from support.asserts import context, read
+from support.builders import Net
 
 SECTIONS = """Something is wrong.
 

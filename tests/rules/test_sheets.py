@@ -5,15 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from asserts import builtin, context, read
-from builders import Net
 from npuconv.config import Options
 from npuconv.facts import FACTS
+from npuconv.legalize import manager as _manager
+from npuconv.legalize.registry import Phase
 from npuconv.model import query
-from npuconv.passes import Phase, _manager
 from npuconv.rules import _context
 from npuconv.rules._context import RuleContext
-from zoo import ZOO
+from support.asserts import builtin, context, read
+from support.builders import Net
+from support.zoo import ZOO
 
 X = (1, 4, 8, 8)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from asserts import finding, findings
-from builders import Net
-from target_files import chip
+from support.asserts import finding, findings
+from support.builders import Net
+from support.target_files import chip
 
 CODE = "OPS003"
 X = (1, 3, 8, 8)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from asserts import finding
-from builders import Net
 from npuconv.rules._outliers import find_outliers
+from support.asserts import finding
+from support.builders import Net
 
 CODE = "QNT004"
 X = (1, 16, 8, 8)

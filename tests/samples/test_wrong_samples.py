@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 
 import npuconv
-from builders import Net
 from npuconv.errors import CalibrationError
+from support.builders import Net
 
 G = np.random.default_rng(0).normal(size=(8, 3, 16, 16)).astype(np.float32)
 MODEL = Net(image=(1, 3, 16, 16)).conv("image", (4, 3, 3, 3)).model()

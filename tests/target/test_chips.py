@@ -7,8 +7,6 @@ import pickle
 import numpy as np
 import pytest
 
-from asserts import builtin, findings, read
-from builders import Net, integer_conv
 from npuconv import yamlio
 from npuconv.config import Options
 from npuconv.errors import TargetError
@@ -16,6 +14,8 @@ from npuconv.rules import _engine
 from npuconv.rules._context import RuleContext
 from npuconv.target import builtin_names
 from npuconv.target.lint import lint
+from support.asserts import builtin, findings, read
+from support.builders import Net, integer_conv
 
 CHIPS = ["ethos-u55", "horizon-x3", "mediatek-mdla2", "rknn"]
 

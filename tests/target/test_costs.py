@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from asserts import read
-from builders import Net
 from npuconv import yamlio
 from npuconv.errors import TargetError
 from npuconv.model.conv import window
 from npuconv.model.facts import of_window
 from npuconv.target import Target
-from target_files import chip
+from support.asserts import read
+from support.builders import Net
+from support.target_files import chip
 
 
 def test_a_target_without_costs_counts_macs_and_weights():

@@ -8,7 +8,7 @@ from npuconv.errors import TargetError
 from npuconv.target import Target
 from npuconv.target.formats import Requantize
 from npuconv.target.view import block_rows
-from target_files import NUMBERS, chip
+from support.target_files import NUMBERS, chip
 
 
 def with_key(value: object) -> Target:

@@ -107,3 +107,8 @@ class ErrorStats:
         if values.ndim == 4 and values.shape[2:] == (1, 1):
             values = values[..., 0, 0]
         return values if values.ndim <= 2 else np.zeros(0)
+
+
+def rounded(value: float | None, digits: int) -> float | None:
+    """Round a number for the report; None where it is not finite."""
+    return None if value is None or not math.isfinite(value) else round(value, digits)

@@ -10,12 +10,12 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from npuconv import __version__
 from npuconv.batch.expand import locate
 from npuconv.batch.job import Job
 from npuconv.errors import NpuconvError
 from npuconv.limits import DEFAULT
 from npuconv.target import Target
+from npuconv.version import __version__
 
 _PACKAGES = ("numpy", "onnx", "onnx-graphsurgeon", "onnxruntime", "pillow")
 # Options that name files; their content is what counts.

@@ -19,7 +19,7 @@ from npuconv.batch.settings import Settings, settings
 from npuconv.batch.splitting import calibrates
 from npuconv.batch.summary import read_report, summarize
 from npuconv.errors import OutputError
-from npuconv.report.schema_batch import BatchReport
+from npuconv.schemas.batch import BatchReport
 
 CACHE = ".npuconv-cache"  # in the folder of the results
 

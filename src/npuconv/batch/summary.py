@@ -7,12 +7,12 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from npuconv import __version__
 from npuconv.batch.digests import shown
 from npuconv.batch.job import EXIT_CODES, Job, Outcome
-from npuconv.report.schema import Report, Tool
-from npuconv.report.schema_batch import BatchJob, BatchReport, BatchSummary, JobFile
 from npuconv.report.words import count
+from npuconv.schemas.batch import BatchJob, BatchReport, BatchSummary, JobFile
+from npuconv.schemas.report import Report, Tool
+from npuconv.version import __version__
 
 _ORDER = tuple(EXIT_CODES)
 

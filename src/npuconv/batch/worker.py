@@ -21,7 +21,7 @@ from npuconv.batch.job import Job, Outcome, Place, Status
 from npuconv.batch.keys import as_keys
 
 if TYPE_CHECKING:
-    from npuconv.report.schema import Report
+    from npuconv.schemas.report import Report
 
 Say = Callable[[dict[str, Any]], None]
 ABANDONED = 3  # exit code of a process whose parent is gone

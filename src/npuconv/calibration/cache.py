@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from npuconv import __version__, files
+from npuconv import files
 from npuconv.arithmetic.statistics import Statistics
 from npuconv.calibration.packed import pack, unpack
 from npuconv.errors import OutputError
@@ -25,6 +25,7 @@ from npuconv.executor import RUNTIME
 from npuconv.model import store
 from npuconv.samples.damage import UNREADABLE
 from npuconv.samples.feeds import Feed
+from npuconv.version import __version__
 
 FORMAT = 4
 _DIGITS = 32  # of a digest, in file names

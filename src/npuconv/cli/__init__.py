@@ -19,10 +19,11 @@ from pathlib import Path
 
 import click
 
-from npuconv import __version__, files
+from npuconv import files
 from npuconv.cli import guard, screen
 from npuconv.cli.signals import Terminated, ended_by
 from npuconv.errors import InternalError, NpuconvError, is_lack_of_memory
+from npuconv.version import __version__
 
 # Name of the command -> what it does. The module of that name holds a function of that name.
 COMMANDS = {

@@ -18,7 +18,7 @@ from npuconv.cli.signals import Terminated, ended_by
 
 if TYPE_CHECKING:
     from npuconv.batch.entry import Batch
-    from npuconv.report.schema_batch import BatchReport
+    from npuconv.schemas.batch import BatchReport
 
 FORMATS = ("text", "json", "sarif", "junit", "github", "markdown")
 # Flags that say how jobs are run, besides those of what is done anew.

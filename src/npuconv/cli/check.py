@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from npuconv.config import Options
-    from npuconv.report.schema import Report
     from npuconv.report.unreadable import Unreadable
+    from npuconv.schemas.report import Report
 
 DEFAULT_BASELINE = "npuconv-baseline.json"
 FORMATS = ("text", "json", "sarif", "junit", "github", "markdown")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from npuconv.report.schema_verify import Errors, VerifiedOutput, VerifyReport
+    from npuconv.schemas.verify import Errors, VerifiedOutput, VerifyReport
 
 _WORST = 10  # layers that are shown unless verbose
 
@@ -67,7 +67,7 @@ def verify(
     Exit code 0: done; 1: --min-sqnr is missed; 2: files that cannot be used.
     """
     from npuconv import files
-    from npuconv.evaluate.verify import verify as compare
+    from npuconv.evaluate.entry import verify as compare
 
     if report is not None:
         _check_suffix(report)

@@ -15,7 +15,7 @@ class Format:
 
     name: str
     summary: str
-    phases: tuple[str, ...]  # that follow, by the names of ``npuconv.passes.Phase``
+    phases: tuple[str, ...]  # that follow, by the names of ``npuconv.legalize.registry.Phase``
     calibrates: bool  # whether activation ranges are needed
 
 

@@ -14,17 +14,16 @@ from numpy.typing import ArrayLike, NDArray
 from onnx import helper
 
 from npuconv import executor
-from npuconv.arithmetic.metrics import ErrorStats
+from npuconv.arithmetic.metrics import ErrorStats, rounded
 from npuconv.arithmetic.qparams import dequantize, quantize
 from npuconv.calibration.workers import in_order
-from npuconv.emulate import as_float
 from npuconv.evaluate.interval import Powers, expected, pooled_db, sentences
 from npuconv.evaluate.matching import Layer, exact, numbers
+from npuconv.evaluate.simulator import as_float
 from npuconv.model import store
 from npuconv.quantize.output_error import leaves, logits
-from npuconv.report import schema
-from npuconv.report.jsonfmt import rounded
 from npuconv.samples.feeds import spread
+from npuconv.schemas import report as schema
 
 if TYPE_CHECKING:
     from npuconv.samples import Feed, Samples

@@ -213,7 +213,7 @@ def _numbers(values: Array) -> Any:
 def _manifest(
     opened: Opened, chip: Target, samples: Samples, rows: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    from npuconv import __version__
+    from npuconv.version import __version__
 
     return {
         "schema_version": SCHEMA_VERSION,

@@ -11,7 +11,7 @@ from npuconv.legalize.selection import failing
 
 if TYPE_CHECKING:
     from npuconv.baseline import Baseline
-    from npuconv.report.schema import Report
+    from npuconv.schemas.report import Report
 
 
 def renew(path: str, reports: Mapping[str, Report], fail_on: str) -> str:

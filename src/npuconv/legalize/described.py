@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npuconv import plan as planning
+from npuconv import partition as planning
 from npuconv.legalize import kept, planned
 from npuconv.model import query
-from npuconv.report import schema
+from npuconv.schemas import report as schema
 
 if TYPE_CHECKING:
     from npuconv.legalize.legal import Legalized

@@ -10,7 +10,7 @@ from npuconv.diagnostics import Finding, Severity, Status
 from npuconv.rules import _engine
 
 if TYPE_CHECKING:
-    from npuconv.passes._context import RefusalRecord, RewriteRecord
+    from npuconv.legalize.context import RefusalRecord, RewriteRecord
     from npuconv.rules._context import RuleContext
 
 _REWRITERS = ("rewrite-", "split-grouped-")  # passes that make one operator of another

@@ -6,10 +6,10 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from npuconv import plan as planning
+from npuconv import partition as planning
 from npuconv.errors import UsageError
 from npuconv.model import query
-from npuconv.report import schema_device as schema
+from npuconv.schemas import device as schema
 
 if TYPE_CHECKING:
     from npuconv.legalize.legal import Legalized

@@ -14,12 +14,13 @@ from npuconv.config import Options
 from npuconv.diagnostics import Finding, Severity, Status, sort_key
 from npuconv.errors import ModelError
 from npuconv.legalize import kept, planned, selection
+from npuconv.legalize import manager as _manager
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.described import describe, tensor_spec
 from npuconv.legalize.findings import SWEEP, Tracker, explained
+from npuconv.legalize.registry import Pass, Phase
 from npuconv.model import bounds, load, order, query, save, shapes
-from npuconv.passes import Pass, Phase, _manager
-from npuconv.passes._context import PassContext
-from npuconv.plan import Plan, make_plan
+from npuconv.partition import Plan, make_plan
 from npuconv.rules import _engine
 from npuconv.rules._context import RuleContext, Sheet
 from npuconv.rules._unknown import Need, needs
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from npuconv.baseline import Key
     from npuconv.model.core import Model
-    from npuconv.report.schema import Device, NodeInfo, Planned, TensorSpec
+    from npuconv.schemas.report import Device, NodeInfo, Planned, TensorSpec
 
 
 @dataclass

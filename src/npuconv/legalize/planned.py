@@ -14,17 +14,17 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from npuconv.diagnostics import Finding, Severity
+from npuconv.legalize.registry import PASSES, Phase
 from npuconv.model import query
 from npuconv.model.conv import Window, window
-from npuconv.passes import PASSES, Phase
-from npuconv.plan import Cost, cost
-from npuconv.report import schema
+from npuconv.partition import Cost, cost
+from npuconv.schemas import report as schema
 
 if TYPE_CHECKING:
+    from npuconv.legalize.context import RewriteRecord
     from npuconv.legalize.legal import Legalized
     from npuconv.model.core import Model
     from npuconv.model.types import Node
-    from npuconv.passes._context import RewriteRecord
     from npuconv.target import Target
 
 _MANY = 4  # different operators that are named one by one

@@ -18,7 +18,7 @@ from npuconv.rules import RULES, _engine
 
 if TYPE_CHECKING:
     from npuconv.config import Options, Selection
-    from npuconv.report.schema import FindingInfo
+    from npuconv.schemas.report import FindingInfo
 
     Judged = Finding | FindingInfo
 

@@ -11,10 +11,10 @@ from npuconv.config import Preprocess
 from npuconv.errors import UsageError
 from npuconv.model import query
 from npuconv.pipeline.normalization import Inferred, infer
-from npuconv.report import schema
 from npuconv.samples import InputSpec, open_samples, pictures
 from npuconv.samples.normalizations import asked_for
 from npuconv.samples.synthetic import image_layout, reads_images
+from npuconv.schemas import report as schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

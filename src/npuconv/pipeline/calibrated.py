@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from npuconv.diagnostics import Finding
     from npuconv.legalize.legal import Legalized
     from npuconv.quantize.state import QuantState
-    from npuconv.report.schema import Accuracy
     from npuconv.samples import Samples
+    from npuconv.schemas.report import Accuracy
 
 
 def judge(

@@ -14,8 +14,8 @@ from npuconv.executor import RuntimeRefusedError
 from npuconv.legalize.legal import Legalized, legalize
 from npuconv.legalize.selection import fails, is_blocking, waived
 from npuconv.model import save, store
-from npuconv.plan.crossings import traffic
-from npuconv.reporting.assemble import NOTHING, Outcome, assemble
+from npuconv.partition.crossings import traffic
+from npuconv.report.builder.assemble import NOTHING, Outcome, assemble
 from npuconv.rules import _engine
 from npuconv.rules._context import RuleContext
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import onnx
 
     from npuconv.model.store import Store
-    from npuconv.report.schema import Report
     from npuconv.samples import Source
+    from npuconv.schemas.report import Report
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from npuconv import executor, files
 from npuconv.calibration.inputs import check_types, sample_inputs
 from npuconv.errors import ModelError, UsageError
 from npuconv.legalize import kept
+from npuconv.partition import Plan, make_plan
 from npuconv.pipeline import builtin
-from npuconv.plan import Plan, make_plan
 from npuconv.quantize.calibrate import try_sample as calibrate_one
 from npuconv.quantize.state import DeviceGraph
 from npuconv.samples import open_samples

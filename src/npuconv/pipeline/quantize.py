@@ -14,13 +14,14 @@ from npuconv.calibration.workers import one_thread_each
 from npuconv.errors import InternalError, ModelError
 from npuconv.evaluate import matching
 from npuconv.evaluate.comparison import Comparison, Measured, summed_up
+from npuconv.evaluate.layers import layers_of, stored
 from npuconv.evaluate.matching import Layer
+from npuconv.legalize import manager as _manager
 from npuconv.legalize.described import describe
+from npuconv.legalize.registry import Phase
 from npuconv.model import save
-from npuconv.passes import Phase, _manager
 from npuconv.pipeline import warned
 from npuconv.pipeline.calibrated import judge, judge_result
-from npuconv.pipeline.layers import layers_of, stored
 from npuconv.pipeline.preflight import (
     check_options,
     device_graph,
@@ -39,11 +40,11 @@ from npuconv.quantize.ranges import choose_encodings
 from npuconv.quantize.rounding import round_weights
 from npuconv.quantize.settings import BUDGET, SENSITIVITY
 from npuconv.quantize.state import DeviceGraph, QuantState
-from npuconv.report import schema
-from npuconv.reporting.budget_rows import Crossing, budget_report, padding_report, renew_needs
-from npuconv.reporting.quantized import tensor_rows, weight_rows, with_shares
+from npuconv.report.builder.budget_rows import Crossing, budget_report, padding_report, renew_needs
+from npuconv.report.builder.quantized import tensor_rows, weight_rows, with_shares
 from npuconv.samples import Samples
 from npuconv.samples.feeds import spread
+from npuconv.schemas import report as schema
 
 if TYPE_CHECKING:
     from npuconv.legalize.legal import Legalized
@@ -272,7 +273,7 @@ def _blame_source(before: onnx.ModelProto, name: str, feed: Feed) -> None:
 
 
 def _metadata(work: Legalized) -> dict[str, str]:
-    from npuconv import __version__
+    from npuconv.version import __version__
 
     entries = {
         "npuconv.version": __version__,

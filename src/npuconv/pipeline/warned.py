@@ -8,8 +8,8 @@ import numpy as np
 
 from npuconv import emit
 from npuconv.evaluate.interval import INTERVAL
+from npuconv.legalize.registry import Phase
 from npuconv.model import query
-from npuconv.passes import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
     from npuconv.pipeline.builtin import Plan
-    from npuconv.report import schema
     from npuconv.samples import Feed, Samples
+    from npuconv.schemas import report as schema
 
 _NEARLY = 1e-3  # of the spread of a sample: a distance of 30 dB, as that of two pressings
 NOTHING_LEFT = "the device runs none of it: no convolution is left for the device, all stays float"

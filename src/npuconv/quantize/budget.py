@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from npuconv.legalize.context import PassContext
 from npuconv.model import load, query, shapes
 from npuconv.model.conv import Window, window
-from npuconv.passes._context import PassContext
-from npuconv.plan import macs
-from npuconv.plan.strands import Strand, is_depthwise, parameters, strands
+from npuconv.partition import macs
+from npuconv.partition.channel_paths import Strand, is_depthwise, parameters, strands
 from npuconv.quantize import sensitivity
 from npuconv.quantize.fake_quant import quant_points
 from npuconv.quantize.output_error import Error, OutputError, logits

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from npuconv.arithmetic.layer import Rounded
     from npuconv.model.core import Model
     from npuconv.model.types import Node
-    from npuconv.plan import Plan
+    from npuconv.partition import Plan
     from npuconv.quantize.state import DeviceGraph, QuantState
 
 _PREFIX = "npuconv/fake_quant"

@@ -13,12 +13,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from npuconv.legalize import manager as _manager
 from npuconv.model import query
-from npuconv.passes import _manager
-from npuconv.passes.pad_on_host import pad_on_host
-from npuconv.plan.crossings import int8_bytes, traffic
+from npuconv.partition.crossings import int8_bytes, traffic
 from npuconv.quantize.host_prep import asked, gain, growth, padded_tensors
 from npuconv.quantize.ranges import choose_encodings
+from npuconv.quantize.rewrites.pad_on_host import pad_on_host
 from npuconv.quantize.rounding import round_weights
 from npuconv.quantize.settings import HOST_PADDING
 

@@ -19,12 +19,12 @@ from npuconv import executor
 from npuconv.arithmetic import grid
 from npuconv.arithmetic.encoding import scales_for
 from npuconv.arithmetic.grid import Grid
+from npuconv.legalize import manager as _manager
 from npuconv.model import query
-from npuconv.passes import _manager
-from npuconv.passes.align_input import align_input
-from npuconv.passes.pad_on_host import pad_on_host
-from npuconv.plan import readers
-from npuconv.plan.channels import CHANNELS
+from npuconv.partition import readers
+from npuconv.partition.channels import CHANNELS
+from npuconv.quantize.rewrites.align_input import align_input
+from npuconv.quantize.rewrites.pad_on_host import pad_on_host
 from npuconv.quantize.settings import HOST_PADDING, PROBE
 
 if TYPE_CHECKING:

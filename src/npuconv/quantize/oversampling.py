@@ -11,20 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from npuconv.arithmetic.layer import Rounded
+from npuconv.legalize import manager as _manager
 from npuconv.model import query
-from npuconv.passes import _manager
-from npuconv.passes.repeat_channels import Duplicated, repeat_channels
-from npuconv.passes.repeat_convolution import Repeated, repeat_convolution
-from npuconv.plan.strands import parameters
+from npuconv.partition.channel_paths import parameters
 from npuconv.quantize import hessian as hessians_of
 from npuconv.quantize.dither import copies, offsets, places, with_input_moved, with_output_moved
+from npuconv.quantize.rewrites.repeat_channels import Duplicated, repeat_channels
+from npuconv.quantize.rewrites.repeat_convolution import Repeated, repeat_convolution
 from npuconv.quantize.rounding import nearest, solve
 from npuconv.quantize.settings import HESSIAN
 
 if TYPE_CHECKING:
     from npuconv.arithmetic.encoding import Encoding
     from npuconv.model.types import Node, Tensor
-    from npuconv.plan.strands import Strand
+    from npuconv.partition.channel_paths import Strand
     from npuconv.quantize.hessian import Hessian
     from npuconv.quantize.state import DeviceGraph, QuantState
     from npuconv.samples import Samples

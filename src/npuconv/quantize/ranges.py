@@ -25,8 +25,8 @@ from npuconv.quantize.state import QuantState
 
 if TYPE_CHECKING:
     from npuconv.arithmetic.grid import Grid
-    from npuconv.plan import Group
-    from npuconv.plan.channels import Channels
+    from npuconv.partition import Group
+    from npuconv.partition.channels import Channels
     from npuconv.quantize.calibrate import Calibration
     from npuconv.quantize.scale_constraints import ScaleConstraints
     from npuconv.quantize.state import DeviceGraph

@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 
 from npuconv.arithmetic import grid
 from npuconv.model import query
-from npuconv.plan.uniform import CUTTING, upper_bound
+from npuconv.partition.uniform import CUTTING, upper_bound
 from npuconv.quantize.range_margin import with_margin
 from npuconv.quantize.settings import RANGES
 
 if TYPE_CHECKING:
     from npuconv.arithmetic.grid import Grid
     from npuconv.arithmetic.statistics import Statistics
-    from npuconv.plan import Group, Plan
-    from npuconv.plan.channels import Channels
+    from npuconv.partition import Group, Plan
+    from npuconv.partition.channels import Channels
     from npuconv.quantize.state import DeviceGraph
 
 Doubles = NDArray[np.float64]

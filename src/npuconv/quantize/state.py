@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from npuconv.plan.channels import trace
-from npuconv.plan.uniform import uniform
+from npuconv.partition.channels import trace
+from npuconv.partition.uniform import uniform
 
 if TYPE_CHECKING:
     import onnx
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from npuconv.arithmetic.encoding import Encoding
     from npuconv.arithmetic.layer import Rounded
     from npuconv.config import Options
+    from npuconv.legalize.context import PassContext
     from npuconv.model.core import Model
-    from npuconv.passes._context import PassContext
-    from npuconv.plan import Plan
-    from npuconv.plan.channels import Channels
+    from npuconv.partition import Plan
+    from npuconv.partition.channels import Channels
     from npuconv.target import Target
 
 Offsets = NDArray[np.float64]  # one for each channel

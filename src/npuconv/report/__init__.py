@@ -17,8 +17,8 @@ from npuconv.errors import UsageError
 if TYPE_CHECKING:
     import os
 
-    from npuconv.report.schema import Report
     from npuconv.report.unreadable import Unreadable
+    from npuconv.schemas.report import Report
 
 
 class _Renderer(Protocol):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 from npuconv.errors import UsageError
 
 if TYPE_CHECKING:
-    from npuconv.report.schema_batch import BatchReport
+    from npuconv.schemas.batch import BatchReport
 
 _MODULES = {
     "text": "batch_text",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from npuconv.report import render_many
 from npuconv.report.escape import plain, shortened
 from npuconv.report.github import LONGEST
-from npuconv.report.schema_batch import BatchJob, BatchReport
+from npuconv.schemas.batch import BatchJob, BatchReport
 
 
 def render(batch: BatchReport, base: str = "") -> str:

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from npuconv.report.batch_rows import HEAD, paths_tell, row
 from npuconv.report.escape import visible
-from npuconv.report.schema_batch import BatchJob, BatchReport
+from npuconv.schemas.batch import BatchJob, BatchReport
 
 
 def render(batch: BatchReport, base: str = "") -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from npuconv.report.jsonfmt import dumps
-from npuconv.report.schema_batch import BatchReport
+from npuconv.schemas.batch import BatchReport
 
 
 def render(batch: BatchReport, base: str = "") -> str:

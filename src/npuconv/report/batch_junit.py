@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 
 from npuconv.report import junit
 from npuconv.report.escape import visible
-from npuconv.report.schema_batch import BatchJob, BatchReport
+from npuconv.schemas.batch import BatchJob, BatchReport
 
 _COUNTS = ("tests", "failures", "errors")  # Jenkins takes no more on the root
 

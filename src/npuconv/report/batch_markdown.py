@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from npuconv.report.batch_rows import HEAD, paths_tell, row, standing
 from npuconv.report.markdown_parts import code, table, text
-from npuconv.report.schema_batch import BatchJob, BatchReport
+from npuconv.schemas.batch import BatchJob, BatchReport
 
 
 def render(batch: BatchReport, base: str = "") -> str:

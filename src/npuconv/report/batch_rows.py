@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from npuconv.diagnostics import Severity
 from npuconv.report.digest import tally
-from npuconv.report.schema_batch import BatchJob, BatchReport
+from npuconv.schemas.batch import BatchJob, BatchReport
 
 HEAD = ("job", "target", "result", "error", "warn", "open", "SQNR")
 

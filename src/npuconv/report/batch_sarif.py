@@ -9,7 +9,7 @@ from urllib.parse import quote
 from npuconv.report import sarif
 from npuconv.report.escape import visible
 from npuconv.report.jsonfmt import dumps
-from npuconv.report.schema_batch import BatchJob, BatchReport
+from npuconv.schemas.batch import BatchJob, BatchReport
 
 
 def render(batch: BatchReport, base: str = "") -> str:

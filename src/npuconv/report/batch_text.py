@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from npuconv.report.batch_rows import HEAD, paths_tell, row, standing
 from npuconv.report.layout import Paint, hang
-from npuconv.report.schema_batch import BatchJob, BatchReport
 from npuconv.report.text_view import Block, View
+from npuconv.schemas.batch import BatchJob, BatchReport
 
 
 def render(

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from npuconv.diagnostics import Severity, Status
-from npuconv.report.schema import FindingInfo, LayerQuant, Placement, Report, Rewrite
 from npuconv.report.words import count, device_share, share, total_macs, unique, verdict_label
+from npuconv.schemas.report import FindingInfo, LayerQuant, Placement, Report, Rewrite
 
 OVERVIEW_HEAD = ("model", "target", "verdict", "error", "warn", "open", "device")
 PLACEMENTS: tuple[Placement, ...] = ("device", "host", "undocumented")

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 from npuconv.report.digest import Entry, Group, standing
 from npuconv.report.escape import plain, shortened
-from npuconv.report.schema import Report
 from npuconv.report.unreadable import Unreadable
 from npuconv.report.words import count, verdict_label
+from npuconv.schemas.report import Report
 
 _LEVELS = {"error": "error", "warning": "warning", "note": "notice"}
 _NAMES = 3

@@ -16,8 +16,8 @@ from npuconv.report import digest, html_rows, planned, words
 from npuconv.report.digest import Group
 from npuconv.report.escape import visible
 from npuconv.report.html_graph import Picture, picture
-from npuconv.report.schema import Report
 from npuconv.report.unreadable import Unreadable
+from npuconv.schemas.report import Report
 
 _MOST_NODES = 4_000  # of all reports on one page, for each to have its graph
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from npuconv.report.schema import NodeInfo, Report
+from npuconv.schemas.report import NodeInfo, Report
 
 FUSED = ("Relu", "Clip")  # a box with the convolution that they follow
 

@@ -12,7 +12,7 @@ from npuconv.report.html_boxes import Box, activations, boxes_of, edges_of
 from npuconv.report.html_columns import HEIGHT, draw
 from npuconv.report.html_layers import BOX, arrange
 from npuconv.report.layout import cells, elide
-from npuconv.report.schema import FindingInfo, LayerQuant, Report, TensorQuant
+from npuconv.schemas.report import FindingInfo, LayerQuant, Report, TensorQuant
 
 _BRIEF, _TITLE, _NAME = 11, 21, 26  # columns of text that fit into a box
 _SHADES = 5  # of a box, by its share of the MACs or of the noise

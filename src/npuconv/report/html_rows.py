@@ -8,7 +8,7 @@ from typing import Any
 
 from npuconv.report import digest, words
 from npuconv.report.html_boxes import activations
-from npuconv.report.schema import LayerQuant, Report, TensorQuant, WeightQuant
+from npuconv.schemas.report import LayerQuant, Report, TensorQuant, WeightQuant
 
 FULL_DB = 60.0  # an int8 layer rarely gets past it
 WEAK_DB = 20.0  # below, a layer is worth a look

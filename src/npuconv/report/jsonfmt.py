@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from npuconv.report.escape import is_hidden
-from npuconv.report.schema import SCHEMA_VERSION, Report
 from npuconv.report.unreadable import Unreadable
+from npuconv.schemas.report import SCHEMA_VERSION, Report
 
 # Outside of strings JSON is plain ASCII, so all of these stand inside of one.
 _SPECIAL = re.compile(r"[^\n -~]")
@@ -57,8 +57,3 @@ def _data(report: Report) -> dict[str, Any]:
 def _escape(hit: re.Match[str]) -> str:
     char = hit[0]
     return json.dumps(char)[1:-1] if is_hidden(char) else char
-
-
-def rounded(value: float | None, digits: int) -> float | None:
-    """Round a number for the report; None where it is not finite."""
-    return None if value is None or not math.isfinite(value) else round(value, digits)

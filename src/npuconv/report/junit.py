@@ -13,9 +13,9 @@ from xml.etree import ElementTree as ET
 
 from npuconv.diagnostics import Severity, Status
 from npuconv.report.escape import shortened, visible
-from npuconv.report.schema import FindingInfo, Report
 from npuconv.report.unreadable import Unreadable
 from npuconv.report.words import verdict_label
+from npuconv.schemas.report import FindingInfo, Report
 
 _LONGEST = 2000  # characters of a name or sentence
 

@@ -18,7 +18,6 @@ from npuconv.report.digest import (
 )
 from npuconv.report.markdown_parts import NAMES, code, few, folded, table, text
 from npuconv.report.markdown_plan import placement, planned
-from npuconv.report.schema import Report
 from npuconv.report.unreadable import Unreadable
 from npuconv.report.words import (
     bought,
@@ -32,6 +31,7 @@ from npuconv.report.words import (
     sqnr,
     verdict_label,
 )
+from npuconv.schemas.report import Report
 
 _ICONS = {"refused": "❌", "convertible": "✅", "converted": "✅"}
 _WORST = 5

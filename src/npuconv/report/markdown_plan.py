@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from npuconv.report.digest import places
 from npuconv.report.markdown_parts import NAMES, code, few, folded, table, text
 from npuconv.report.planned import PlanGroup, plan
-from npuconv.report.schema import Report, Subgraph
 from npuconv.report.words import count, device_change, kept_float, quantity, subgraph_row, traffic
+from npuconv.schemas.report import Report, Subgraph
 
 _FEW = 3  # nodes of a row that are named
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from npuconv.report.schema import Alternative, Choice, Planned, Report
 from npuconv.report.words import UNKNOWN_MACS, change, quantity, size
+from npuconv.schemas.report import Alternative, Choice, Planned, Report
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from npuconv.diagnostics import fingerprint
 from npuconv.report.digest import accepted, standing
 from npuconv.report.escape import shortened, visible
 from npuconv.report.jsonfmt import dumps
-from npuconv.report.schema import FindingInfo, Report, RuleInfo
 from npuconv.report.unreadable import Unreadable
+from npuconv.schemas.report import FindingInfo, Report, RuleInfo
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LONGEST = 1000  # characters of a message, which code scanning would cut

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 from npuconv.report import text_findings, text_plan, text_tables
 from npuconv.report.layout import Paint, cells, elide, hang
-from npuconv.report.schema import Report
 from npuconv.report.text_view import LABEL_STYLE, Block, View
 from npuconv.report.unreadable import Unreadable
 from npuconv.report.words import verdict_label
+from npuconv.schemas.report import Report
 
 _VERDICT_STYLE = {"refused": "red", "convertible": "green", "converted": "green"}
 _NARROWEST = 60  # the table of several reports needs so many

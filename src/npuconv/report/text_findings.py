@@ -7,8 +7,8 @@ from collections import Counter
 from npuconv.diagnostics import Severity, Status
 from npuconv.report.digest import Entry, Group, accepted, removed, standing
 from npuconv.report.layout import cells, elide, hang
-from npuconv.report.schema import FindingInfo, Report
 from npuconv.report.text_view import LABEL_STYLE, Block, View
+from npuconv.schemas.report import FindingInfo, Report
 
 _ENTRIES = 8  # different messages of one rule that are shown unless verbose
 _NAMES = 3  # nodes that are named for one message unless verbose

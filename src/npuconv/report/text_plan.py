@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from npuconv.report.layout import elide, hang
 from npuconv.report.planned import PlanGroup, plan
-from npuconv.report.schema import Report
 from npuconv.report.text_view import Block, View
 from npuconv.report.words import count
+from npuconv.schemas.report import Report
 
 _ENTRIES = 8  # groups that are shown unless verbose
 

@@ -12,7 +12,6 @@ from npuconv.report.digest import (
     ranked_layers,
 )
 from npuconv.report.layout import hang
-from npuconv.report.schema import LayerQuant, Report, Rewrite
 from npuconv.report.text_view import Block, View
 from npuconv.report.words import (
     bought,
@@ -32,6 +31,7 @@ from npuconv.report.words import (
     subgraph_row,
     traffic,
 )
+from npuconv.schemas.report import LayerQuant, Report, Rewrite
 
 _WORST = 5  # layers that are shown unless verbose
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from npuconv.report.schema import (
+from npuconv.schemas.report import (
     Accuracy,
     Budget,
     Device,

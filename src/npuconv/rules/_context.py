@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from npuconv.config import Options
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
-    from npuconv.plan import Plan
+    from npuconv.partition import Plan
     from npuconv.rules._seen import Measured, Seen
     from npuconv.rules._unknown import Need
     from npuconv.target import Operator, Target

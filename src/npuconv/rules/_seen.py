@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from npuconv.arithmetic.layer import Rounded
     from npuconv.arithmetic.statistics import Statistics
     from npuconv.model.types import Node
-    from npuconv.plan import Plan
+    from npuconv.partition import Plan
     from npuconv.rules._behaviour import Behaviour
     from npuconv.samples.normalizations import Normalization
 

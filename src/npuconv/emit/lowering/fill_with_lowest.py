@@ -1,0 +1,41 @@
+"""Let a Pad fill with the integer that stands for 0."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npuconv.legalize.registry import Phase, model_pass
+from npuconv.model import query
+
+if TYPE_CHECKING:
+    from npuconv.legalize.context import PassContext
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node
+
+
+@model_pass(Phase.QUANTIZE)
+def fill_with_lowest(model: Model, ctx: PassContext) -> int:
+    """Let a Pad fill with the integer that stands for 0.
+
+    Where the lowest integer stands for 0 in every channel, a Pad between int8 tensors fills
+    with that. What reads the result knows it by the bias.
+    """
+    if ctx.plan is None or not ctx.encodings:
+        return 0
+    return sum(_fill(model, ctx, node) for node in ctx.plan.carried if node.op == "Pad")
+
+
+def _fill(model: Model, ctx: PassContext, node: Node) -> int:
+    import numpy as np
+
+    from npuconv.arithmetic.encoding import LOWEST
+    from npuconv.model import edit
+
+    encoding = ctx.encodings.get(node.outputs[0].name)
+    if encoding is None or not (encoding.zeros == LOWEST).all():
+        return 0
+    value = np.asarray(LOWEST * encoding.nominal, np.float32)
+    if query.scalar_input(node, 2) == value:
+        return 0
+    edit.set_input(node, 2, edit.constant(model, f"{node.name}/lowest", value))
+    return 1

@@ -1,0 +1,68 @@
+"""Run on int8 tensors what gives the same integers there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.tools.lower import dequantizer, quantizer, same_scale
+from npuconv.model import query
+
+if TYPE_CHECKING:
+    from npuconv.legalize.context import PassContext
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node
+
+
+@model_pass(Phase.LOWER, after=("lower-convolutions",))
+def lower_carried(model: Model, ctx: PassContext) -> int:
+    """Run on int8 tensors what gives the same integers there.
+
+    Relu, Clip, MaxPool, Concat, Transpose and the like between conversions of one scale
+    only move or compare numbers. Bounds and fill values are rounded to the same scale.
+    """
+    if ctx.plan is None:
+        return 0
+    return sum(_lower(model, node) for node in ctx.plan.carried)
+
+
+def _lower(model: Model, node: Node) -> int:
+    from npuconv.model import edit
+    from npuconv.partition import data_inputs
+
+    sources = [dequantizer(tensor) for tensor in data_inputs(node)]
+    read = [t for t in node.outputs if t.outputs or model.is_output(t)]
+    readers = [quantizer(model, tensor) for tensor in read]
+    pairs = [*sources, *readers]
+    if not sources or any(p is None or not same_scale(p, sources[0]) for p in pairs):
+        return 0
+    _round_constants(model, node, sources[0])
+    for index, source in enumerate(sources):
+        assert source is not None
+        node.inputs[index] = source.inputs[0]
+    for tensor, reader in zip(read, readers, strict=True):
+        assert reader is not None
+        index = next(i for i, t in enumerate(node.outputs) if t is tensor)
+        result = reader.outputs[0]
+        edit.disconnect(reader)
+        node.outputs[index] = result
+    for tensor in node.outputs:
+        if tensor not in read and tensor.dtype is not None:
+            tensor.dtype = node.inputs[0].dtype  # nobody reads it; it is int8 all the same
+    return 1
+
+
+def _round_constants(model: Model, node: Node, source: Node | None) -> None:
+    """Bounds of Clip and the fill of Pad become int8."""
+    from npuconv.arithmetic.qparams import quantize
+    from npuconv.model import edit
+
+    wanted = {"Clip": (1, 2), "Pad": (2,)}.get(node.op, ())
+    assert source is not None
+    scale = query.constant_input(source, 1)
+    for index in wanted:
+        value = query.constant_input(node, index)
+        if value is not None and scale is not None:
+            rounded = quantize(value, scale)
+            tensor = edit.constant(model, f"{node.name}/{node.op}/{index}", rounded)
+            node.inputs[index] = tensor

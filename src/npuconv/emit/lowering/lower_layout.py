@@ -1,0 +1,96 @@
+"""Convert integer convolutions to channels last, with --layout nhwc."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.tools.stretch import Settle
+from npuconv.legalize.tools.transposes import cancel
+from npuconv.model import nhwc, query
+
+if TYPE_CHECKING:
+    from npuconv.legalize.context import PassContext
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node, Tensor
+
+_RANK = 4
+
+
+@model_pass(Phase.LOWER, after=("lower-boundaries",))
+def lower_layout(model: Model, ctx: PassContext) -> int:
+    """Convert integer convolutions to channels last, with --layout nhwc.
+
+    QLinearConv becomes onnxruntime's own, com.microsoft, with channels_last; weights keep
+    their order. An int8 MaxPool becomes NhwcMaxPool. Transposes are put before and
+    after each; those that undo each other, or a Transpose of the model, are removed. The
+    integers are the same.
+    """
+    if ctx.options.layout != "nhwc":
+        return 0
+    found = [node for node in model.nodes("QLinearConv", "MaxPool") if _is_turnable(node)]
+    turned: dict[int, Tensor] = {}
+    for node in found:
+        _turn(model, node, turned)
+    if found:
+        cancel(model, _unmeasured)
+    return len(found)
+
+
+@contextmanager
+def _unmeasured(
+    nodes: Sequence[Node], before: str, after: str, outputs: Sequence[Tensor]
+) -> Iterator[Settle]:
+    """int8 models are compared as a whole."""
+    del nodes, before, after, outputs
+    yield lambda _tensors: None
+
+
+def _is_turnable(node: Node) -> bool:
+    if node.op == "QLinearConv":
+        return query.rank(query.input_of(node, 3)) == _RANK
+    indices = len(node.outputs) > 1 or query.attribute(node, "storage_order", 0)
+    int8 = query.dtype_name(node.inputs[0]) == "int8" and query.rank(node.inputs[0]) == _RANK
+    return int8 and not indices
+
+
+def _turn(model: Model, node: Node, turned: dict[int, Tensor]) -> None:
+    """Transposes around it; one for all that read the same tensor."""
+    from npuconv.model import edit
+
+    source, result = node.inputs[0], node.outputs[0]
+    if id(source) not in turned:
+        turned[id(source)] = _last(model, node, source)
+    made = edit.variable(model, result.name, dtype=result.dtype)
+    dims = query.shape(result)
+    made.shape = None if dims is None else list(nhwc.channels_last(dims))
+    if not model.is_output(result):
+        edit.exchange_names(made, result)  # what is looked up by name is what the node makes
+    op, attrs = _channels_last(node)
+    inputs = [turned[id(source)], *list(node.inputs)[1:]]
+    edit.disconnect(node)
+    domain = nhwc.INTEGER_DOMAIN
+    new = edit.add_node(model, op, inputs, [made], origin=[node], attrs=attrs, domain=domain)
+    edit.keep_name(new, node)
+    back = {"perm": nhwc.to_first(_RANK)}
+    edit.add_node(model, "Transpose", [made], [result], origin=[node], attrs=back)
+
+
+def _channels_last(node: Node) -> tuple[str, dict[str, Any]]:
+    """The operator of com.microsoft, and its attributes."""
+    attrs = dict(node.attrs)
+    if node.op == "QLinearConv":
+        return node.op, {**attrs, "channels_last": 1}
+    attrs.pop("storage_order", None)
+    return "NhwcMaxPool", attrs
+
+
+def _last(model: Model, node: Node, source: Tensor) -> Tensor:
+    from npuconv.model import edit
+
+    dims = query.shape(source)
+    shape = None if dims is None else nhwc.channels_last(dims)
+    attrs = {"perm": nhwc.to_last(_RANK)}
+    return edit.insert(model, "Transpose", [source], origin=[node], shape=shape, attrs=attrs)

@@ -1,0 +1,163 @@
+"""Put a QuantizeLinear and a DequantizeLinear on every tensor that is int8 on the device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npuconv.legalize.registry import Phase, model_pass
+from npuconv.model import query
+
+if TYPE_CHECKING:
+    from npuconv.arithmetic.encoding import Encoding
+    from npuconv.legalize.context import PassContext
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node, Tensor
+    from npuconv.partition import Plan
+
+
+@model_pass(Phase.QUANTIZE, after=("drop-saturated",))
+def quantize_activations(model: Model, ctx: PassContext) -> int:
+    """Put a QuantizeLinear and a DequantizeLinear on every tensor that is int8 on the device.
+
+    That is the input and the output of every convolution on the device, and the outputs
+    of operators that carry int8 on. Where the host makes or reads one, every channel has
+    its own scale and zero point; between device nodes there is one nominal scale and zero
+    point 0, and the weights and biases make up for the rest. What the host computes stays
+    float, and is not rounded anywhere else.
+    """
+    if ctx.plan is None or not ctx.encodings:
+        return 0
+    inner = [*ctx.plan.device, *ctx.plan.carried]
+    fired = sum(_after(model, ctx, node, t) for node in inner for t in list(node.outputs))
+    return fired + sum(_before(model, ctx, node) for node in ctx.plan.device)
+
+
+def _after(model: Model, ctx: PassContext, node: Node, tensor: Tensor) -> int:
+    """Round what ``node`` makes; its readers, and the model's output, get the rounded one."""
+    from npuconv.model import edit
+
+    encoding = ctx.encodings.get(tensor.name)
+    if encoding is None or _waits_for_activation(model, ctx, node, tensor):
+        return 0
+    assert ctx.plan is not None
+    raw = edit.variable(model, f"{tensor.name}/float", tensor)
+    index = next(i for i, t in enumerate(node.outputs) if t is tensor)
+    node.outputs[index] = raw
+    stored = _stored(model, ctx, tensor)
+    _quantize(model, raw, stored, encoding, node, own=False)
+    inside = [n for n in query.consumers(tensor) if _inner(ctx.plan, n)]
+    if encoding.is_plain or not inside:
+        _dequantize(model, stored, tensor, encoding, node, own=True)
+        return 1
+    nominal = edit.variable(model, f"{tensor.name}/nominal", tensor)
+    _read_instead(inside, tensor, nominal)
+    _dequantize(model, stored, nominal, encoding, node, own=False)
+    if model.is_output(tensor) or query.consumers(tensor):
+        _dequantize(model, stored, tensor, encoding, node, own=True)
+    return 1
+
+
+def _inner(plan: Plan, node: Node) -> bool:
+    """Return whether a node reads integers, and not the numbers they stand for."""
+    return plan.on_device(node) or plan.is_carried(node)
+
+
+def _read_instead(nodes: list[Node], old: Tensor, new: Tensor) -> None:
+    from npuconv.model import edit
+
+    for node in {id(n): n for n in nodes}.values():
+        for index, tensor in enumerate(list(node.inputs)):
+            if tensor is old:
+                edit.set_input(node, index, new)
+
+
+def _waits_for_activation(model: Model, ctx: PassContext, node: Node, tensor: Tensor) -> bool:
+    """Return whether to quantize after the Relu or Clip that follows, not before it.
+
+    Only with explicit conversions. The numbers are the same.
+    """
+    reader = query.sole_consumer(model, tensor)
+    if ctx.options.format != "qdq" or node.op != "Conv" or reader is None or ctx.plan is None:
+        return False
+    return reader.op in ("Relu", "Clip") and ctx.plan.is_carried(reader)
+
+
+def _before(model: Model, ctx: PassContext, conv: Node) -> int:
+    """Round what the host makes for a convolution; all that read it share the result."""
+    from npuconv.model import edit
+
+    tensor = conv.inputs[0]
+    encoding = ctx.encodings.get(tensor.name)
+    assert ctx.plan is not None
+    # One that an int8 node makes is rounded already; its readers get it as it is.
+    if encoding is None or tensor.name in ctx.stored:
+        return 0
+    rounded = edit.variable(model, f"{tensor.name}/dequantized", tensor)
+    stored = _stored(model, ctx, rounded)
+    readers = [n for n in query.consumers(tensor) if ctx.plan.on_device(n)]
+    _quantize(model, tensor, stored, encoding, conv, own=True)
+    _dequantize(model, stored, rounded, encoding, conv, own=False)
+    for reader in readers:
+        reader.inputs[0] = rounded
+    return 1
+
+
+def _stored(model: Model, ctx: PassContext, tensor: Tensor) -> Tensor:
+    import numpy as np
+
+    from npuconv.model import edit
+
+    made = edit.variable(model, f"{tensor.name}/int8", tensor, np.int8)
+    ctx.stored[tensor.name] = made.name
+    return made
+
+
+def _quantize(
+    model: Model, source: Tensor, made: Tensor, encoding: Encoding, origin: Node, *, own: bool
+) -> None:
+    _convert(model, "QuantizeLinear", source, made, encoding, origin, own=own)
+
+
+def _dequantize(
+    model: Model, source: Tensor, made: Tensor, encoding: Encoding, origin: Node, *, own: bool
+) -> None:
+    _convert(model, "DequantizeLinear", source, made, encoding, origin, own=own)
+
+
+def _convert(
+    model: Model,
+    op: str,
+    source: Tensor,
+    made: Tensor,
+    encoding: Encoding,
+    origin: Node,
+    *,
+    own: bool,
+) -> None:
+    """Between integers and numbers: the tensor's own, or the nominal ones of the device."""
+    from npuconv.model import edit
+
+    scale, zero, attrs = _parameters(model, source, encoding, own=own)
+    edit.add_node(model, op, [source, scale, zero], [made], origin=[origin], attrs=attrs)
+
+
+def _parameters(
+    model: Model, tensor: Tensor, encoding: Encoding, *, own: bool
+) -> tuple[Tensor, Tensor, dict[str, int]]:
+    import numpy as np
+
+    from npuconv.model import edit
+
+    if not own or encoding.is_plain:
+        name = f"npuconv/scale/{float(encoding.nominal)!r}"
+        scale = edit.shared_constant(model, name, np.asarray(encoding.nominal))
+        zero = edit.shared_constant(model, "npuconv/zero_point", np.asarray(0, np.int8))
+        return scale, zero, {}
+    single = encoding.axis is None
+    scales, zeros = encoding.scales, encoding.zeros.astype(np.int8)
+    parts = (scales[0], zeros[0]) if single else (scales, zeros)
+    return (
+        edit.constant(model, f"{tensor.name}/scale", np.asarray(parts[0])),
+        edit.constant(model, f"{tensor.name}/zero_point", np.asarray(parts[1])),
+        {} if encoding.axis is None else {"axis": encoding.axis},
+    )

@@ -1,0 +1,134 @@
+"""Store weights as int8 and biases as int32."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npuconv.errors import ModelError
+from npuconv.legalize.registry import Phase, model_pass
+from npuconv.model import query
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from npuconv.arithmetic.encoding import Encoding
+    from npuconv.arithmetic.layer import DeviceLayer
+    from npuconv.legalize.context import PassContext
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node, Tensor
+
+_COARSE = "look at requantize in the target file, or keep the node float with --keep-float"
+
+
+@model_pass(Phase.QUANTIZE, after=("quantize-activations",))
+def quantize_weights(model: Model, ctx: PassContext) -> int:
+    """Store weights as int8 and biases as int32.
+
+    Weights are symmetric, -127..127, with one scale per output channel (or one for all
+    where the target says so); the scales of the input's channels are multiplied in, those
+    of the output's divide the weights' scales. A bias has the scale input times weight and
+    holds the zero points; where it would overflow int32, the channel's weight scale is
+    raised and the report says so. Without activation scales the bias stays float. For a
+    device that multiplies by integers and shifts, scales are moved to the nearest that such
+    a multiplier can say.
+    """
+    if ctx.plan is None:
+        return 0
+    return sum(_quantize(model, ctx, conv) for conv in ctx.plan.device)
+
+
+def _quantize(model: Model, ctx: PassContext, conv: Node) -> int:
+    weight = query.constant_input(conv, 1)
+    if weight is None:
+        return 0  # already behind a DequantizeLinear
+    from npuconv.arithmetic.layer import accumulator_scales
+
+    bias = query.constant_input(conv, 2)
+    ends = _ends(ctx, conv)
+    layer = _layer(ctx, conv, weight, bias if ends else None, ends)
+    if layer.raised:
+        count = len(layer.raised)
+        several = "channel" if count == 1 else "channels"
+        text = f"weight scale of {count} {several} raised: int32 would overflow"
+        ctx.notes[model.label(conv)] = text
+    _dequantize(model, conv, 1, layer.weight, layer.weight_scales)
+    if layer.bias is not None and ends:
+        _dequantize(model, conv, 2, layer.bias, accumulator_scales(layer, ends[0]))
+    return 1
+
+
+def _ends(ctx: PassContext, conv: Node) -> tuple[Encoding, Encoding] | None:
+    """Encodings of input and output; None where activations stay float."""
+    return ctx.ends.get(conv.name) if ctx.encodings else None
+
+
+def _layer(
+    ctx: PassContext,
+    conv: Node,
+    weight: np.ndarray,
+    bias: np.ndarray | None,
+    ends: tuple[Encoding, Encoding] | None,
+) -> DeviceLayer:
+    from npuconv.arithmetic.encoding import Encoding
+    from npuconv.arithmetic.layer import encode_layer
+
+    source, result = ends or (Encoding.plain(1.0), Encoding.plain(1.0))
+    layer = encode_layer(
+        weight,
+        bias,
+        source,
+        result,
+        int(query.attribute(conv, "group", 1)),
+        rounded=ctx.rounded.get(conv.name),
+        per_tensor=ctx.target.weights.granularity == "tensor",
+    )
+    return _shiftable(ctx, conv, layer, weight, bias, ends) if ends else layer
+
+
+def _shiftable(
+    ctx: PassContext,
+    conv: Node,
+    layer: DeviceLayer,
+    weight: np.ndarray,
+    bias: np.ndarray | None,
+    ends: tuple[Encoding, Encoding],
+) -> DeviceLayer:
+    """The layer as a device can scale it that knows no factors but integers and shifts."""
+    from npuconv.arithmetic.shiftable import shiftable_layer
+
+    how, rounded = ctx.target.activations.requantize, ctx.rounded.get(conv.name)
+    if how.kind != "shift":
+        return layer
+    try:
+        return shiftable_layer(
+            layer,
+            weight,
+            rounded.bias if rounded is not None else bias,
+            *ends,
+            int(query.attribute(conv, "group", 1)),
+            bits=how.multiplier_bits,
+            max_shift=how.max_shift,
+        )
+    except ModelError as error:
+        raise ModelError(f"{conv.name!r}: {error.message}", hint=_COARSE) from None
+
+
+def _dequantize(
+    model: Model, conv: Node, index: int, values: np.ndarray, scales: np.ndarray
+) -> None:
+    import numpy as np
+
+    from npuconv.model import edit
+
+    named = index < len(conv.inputs) and conv.inputs[index].name
+    stem = conv.inputs[index].name if named else f"{conv.name}/bias"
+    parts: list[Tensor] = [
+        edit.constant(model, f"{stem}/{values.dtype.name}", values),
+        edit.constant(model, f"{stem}/scale", scales),
+        edit.constant(model, f"{stem}/zero_point", np.zeros(scales.shape, values.dtype)),
+    ]
+    result = edit.variable(model, f"{stem}/dequantized", dtype=np.float32)
+    result.shape = list(values.shape)
+    attrs = {"axis": 0} if scales.ndim else {}
+    edit.add_node(model, "DequantizeLinear", parts, [result], origin=[conv], attrs=attrs)
+    edit.set_input(conv, index, result)

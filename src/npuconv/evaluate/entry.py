@@ -1,0 +1,215 @@
+"""verify: two models on the same samples, whole and layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from npuconv import executor
+from npuconv.arithmetic.metrics import rounded
+from npuconv.config import make_options
+from npuconv.errors import ModelError
+from npuconv.evaluate import matching
+from npuconv.evaluate.comparison import Comparison, Measured, Stats
+from npuconv.evaluate.labels import Score, check_scores, others, read_labels
+from npuconv.evaluate.matching import Layer
+from npuconv.evaluate.pairs import (
+    Opened,
+    check_interface,
+    check_order,
+    choose_samples,
+    open_model,
+    rows,
+)
+from npuconv.schemas import verify as schema
+from npuconv.schemas.report import Tool
+
+if TYPE_CHECKING:
+    import onnx
+
+    from npuconv.evaluate.matching import Matches
+    from npuconv.samples import Feed, Samples, Source
+
+Progress = Callable[[str, int, int], None]  # stage, done, total
+LAYER_SAMPLES = 8  # on which layers are compared
+SYNTHETIC = "the samples are made up, so these numbers prove little: give --data with real inputs"
+
+
+def verify(
+    float_model: str | Path | onnx.ModelProto,
+    int8_model: str | Path | onnx.ModelProto,
+    data: Source = None,
+    *,
+    labels: str | Path | None = None,
+    samples: int | None = None,
+    min_sqnr: float | None = None,
+    progress: Progress = lambda _stage, _done, _total: None,
+    **options: Any,
+) -> schema.VerifyReport:
+    """Measure the error of an int8 model against the float model it was made from.
+
+    Args:
+        float_model: a path or a ModelProto; the original, or what ``format="float"`` gives.
+        int8_model: any model with the same inputs and outputs.
+        data: samples, as ``convert`` takes them for calibration; better others than those.
+        labels: classes of the samples: .npy, .npz (key y or labels), .tsv or .csv.
+        samples: how many are compared at most; by default 64, with labels all.
+        min_sqnr: decibels below which the report says that it did not pass.
+        progress: called with a stage, how much is done, and of how much.
+        **options: ``preprocess``, ``input_shape`` and ``seed`` of ``npuconv.config.Options``.
+
+    Raises:
+        ModelError: a model that cannot be used, or the two do not belong together.
+        UsageError: the first is an int8 model, and the second is none.
+        CalibrationError: samples or labels that cannot be used.
+    """
+    chosen = make_options(options)
+    path = data if isinstance(data, str | Path) else None
+    classes = read_labels(labels, path) if labels is not None else None
+    before, after = open_model(float_model), open_model(int8_model)
+    warnings = check_order(before, after)
+    check_interface(before, after)
+    found, assumed = choose_samples((before, after), data, chosen, samples, classes)
+    matches = matching.match(before.proto, after.proto)
+    score = Score(classes) if classes is not None else None
+    found = replace(found, notes=tuple(others(found.notes, labels, path)))
+    work = _Work(before, after, matches, found, score, progress)
+    measured, layers = work.run()
+    warnings += _warnings(found, assumed, measured)
+    return _report(work, measured, layers, warnings, min_sqnr)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """Both models and what they run on."""
+
+    before: Opened
+    after: Opened
+    matches: Matches
+    samples: Samples
+    score: Score | None
+    progress: Progress
+
+    def run(self) -> tuple[Measured, tuple[schema.VerifiedLayer, ...]]:
+        """Compare everything, and count what is classified rightly.
+
+        Raises:
+            ModelError: one of the models does not run.
+        """
+        scales = matching.scales(self.after.proto, self.after.name)
+        models = self.before.proto, self.after.proto
+        try:
+            both = Comparison(*models, scales, self.matches.layers)
+            measured = both.measure(self.samples, self._see, layer_samples=LAYER_SAMPLES)
+        except executor.RuntimeRefusedError as error:
+            raise ModelError(f"{self._guilty()}: onnxruntime does not run it: {error}") from None
+        return measured, tuple(map(_layer, both.layers, measured.layers))
+
+    @cached_property
+    def _batch(self) -> int:
+        """Number of rows of the source that a sample holds."""
+        return len(np.atleast_1d(next(iter(self.samples[0].values()))))
+
+    def _see(self, number: int, old: Feed, new: Feed) -> None:
+        if self.score is not None:
+            name = self.before.outputs[0]
+            for values in (old[name], new[name]):
+                check_scores(name, values, self._batch)
+            self.score.add(rows(self.samples, number, self._batch), (old[name], new[name]))
+        self.progress("comparing", number + 1, len(self.samples))
+
+    def _guilty(self) -> str:
+        """The model that does not run; the float model is tried alone."""
+        try:
+            executor.Session(self.before.proto).run(self.samples[0])
+        except executor.RuntimeRefusedError:
+            return self.before.name
+        return self.after.name
+
+
+def _report(
+    work: _Work,
+    measured: Measured,
+    layers: tuple[schema.VerifiedLayer, ...],
+    warnings: tuple[str, ...],
+    min_sqnr: float | None,
+) -> schema.VerifyReport:
+    samples = work.samples
+    return schema.VerifyReport(
+        tool=Tool(version=_version()),
+        float_model=_model(work.before),
+        int8_model=_model(work.after),
+        samples=len(samples),
+        source=samples.description,
+        synthetic=samples.synthetic,
+        warnings=warnings,
+        total=schema.Errors(**_errors(measured.total)),
+        outputs=tuple(
+            _output(name, stats, measured.parts.get(name, {}))
+            for name, stats in measured.outputs.items()
+        ),
+        layers=layers,
+        layer_samples=min(len(samples), LAYER_SAMPLES) if layers else 0,
+        unmatched=work.matches.unmatched,
+        labelled=_labelled(work.score, work.before) if work.score is not None else None,
+        min_sqnr_db=min_sqnr,
+        passed=_passed(measured.total, min_sqnr),
+    )
+
+
+def _model(opened: Opened) -> schema.VerifiedModel:
+    return schema.VerifiedModel(path=opened.name, sha256=opened.sha256)
+
+
+def _errors(stats: Stats) -> dict[str, float | None]:
+    largest = stats.max_abs_error
+    return {
+        "sqnr_db": rounded(stats.sqnr_db, 2),
+        "cosine": rounded(stats.cosine, 6),
+        "max_abs_error": None if largest is None else rounded(float(f"{largest:.4g}"), 12),
+    }
+
+
+def _output(name: str, stats: Stats, within: Mapping[str, Stats]) -> schema.VerifiedOutput:
+    agreement = rounded(stats.top1_agreement, 4)
+    parts = tuple(schema.VerifiedPart(name=n, **_errors(s)) for n, s in within.items())
+    return schema.VerifiedOutput(name=name, top1_agreement=agreement, parts=parts, **_errors(stats))
+
+
+def _layer(layer: Layer, stats: Stats) -> schema.VerifiedLayer:
+    return schema.VerifiedLayer(
+        name=layer.name, tensor=layer.tensor, note=layer.note, **_errors(stats)
+    )
+
+
+def _labelled(score: Score, before: Opened) -> schema.Labelled:
+    count, ours, theirs = score.shares
+    return schema.Labelled(
+        output=before.outputs[0],
+        samples=count,
+        float_top1=round(ours, 4),
+        int8_top1=round(theirs, 4),
+    )
+
+
+def _passed(total: Stats, wanted: float | None) -> bool:
+    return wanted is None or (total.sqnr_db is not None and total.sqnr_db >= wanted)
+
+
+def _warnings(samples: Samples, assumed: str, measured: Measured) -> tuple[str, ...]:
+    found = [SYNTHETIC] if samples.synthetic else []
+    found += [assumed] if assumed else []
+    if measured.total.cosine is None:
+        found.append("an output is all zeros or not finite")
+    return (*found, *samples.notes)
+
+
+def _version() -> str:
+    from npuconv.version import __version__
+
+    return __version__

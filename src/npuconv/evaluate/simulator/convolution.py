@@ -1,0 +1,168 @@
+"""QLinearConv as a float convolution of integers, and the steps that follow it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper
+
+from npuconv.arithmetic.requantize import float_factors
+from npuconv.evaluate.simulator.conversions import clip, store
+from npuconv.evaluate.simulator.float_carriers import EIGHT_BITS, Array, Twins, stored_as
+from npuconv.evaluate.simulator.passthrough import TO_FIRST, TO_LAST
+
+EXACT = 2**24  # float32 holds every integer up to this
+_CONSTANTS = range(1, 8)  # of QLinearConv's inputs: all but the data and the bias
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """A QLinearConv, its constants read."""
+
+    weight: NDArray[np.int64]  # the zero point subtracted
+    bias: NDArray[np.int64]
+    has_bias: bool
+    factors: NDArray[np.float32]
+    x_zero: int
+    y_zero: Array
+    x_dtype: int
+    y_dtype: int
+    attrs: dict[str, Any]
+
+    @property
+    def column(self) -> tuple[int, ...]:
+        """Shape of one number for each output channel."""
+        return (-1, *[1] * (self.weight.ndim - 2))
+
+
+def rewrite(twins: Twins, node: onnx.NodeProto) -> bool:
+    """Conv on floats that hold integers, times the factor, rounded, saturated."""
+    layer = _read(twins, node)
+    parts = _parts(layer, *_span(twins, node.input[0], layer)) if layer else None
+    if layer is None or parts is None:
+        return False
+    result = node.output[0]
+    last = bool(layer.attrs.pop("channels_last", 0))
+    source = twins.twin(node.input[0])
+    if last:
+        source = twins.step("Transpose", [source], f"{result}/first", perm=TO_FIRST)
+    if layer.x_zero:
+        zero = twins.shared(np.float32(layer.x_zero))
+        source = twins.step("Sub", [source, zero], f"{result}/centred")
+    total = _accumulate(twins, layer, source, result, parts)
+    factor = twins.add(f"{result}/factor", layer.factors.reshape(layer.column))
+    scaled = twins.step("Mul", [total, factor], f"{result}/scaled")
+    if last:
+        scaled = twins.step("Transpose", [scaled], f"{result}/last", perm=TO_LAST)
+    rounded = twins.step("Round", [scaled], f"{result}/rounded")
+    store(twins, rounded, result, layer.y_zero, layer.y_dtype)
+    return True
+
+
+def _read(twins: Twins, node: onnx.NodeProto) -> _Layer | None:
+    """The layer; None where something is not constant, or not in 8 bits."""
+    values = [twins.constant(node.input[i]) for i in _CONSTANTS]
+    has_bias = len(node.input) > 8 and bool(node.input[8])
+    bias = twins.constant(node.input[8]) if has_bias else None
+    found = [value for value in values if value is not None]
+    if len(found) < len(values) or (has_bias and bias is None):
+        return None
+    x_scale, x_zero, weight, w_scale, w_zero, y_scale, y_zero = found
+    dtypes = [int(helper.np_dtype_to_tensor_dtype(a.dtype)) for a in (x_zero, weight, y_zero)]
+    if not set(dtypes) <= set(EIGHT_BITS) or x_scale.size != 1 or y_scale.size != 1:
+        return None
+    channels = weight.shape[0]
+    point = w_zero.astype(np.int64).reshape(-1, *[1] * (weight.ndim - 1))
+    offsets = np.zeros(channels) if bias is None else bias
+    return _Layer(
+        weight.astype(np.int64) - point,
+        offsets.astype(np.int64),
+        has_bias,
+        np.broadcast_to(float_factors(x_scale, w_scale, y_scale), channels),
+        int(x_zero.item()),
+        y_zero.reshape(()),
+        dtypes[0],
+        dtypes[2],
+        {a.name: helper.get_attribute_value(a) for a in node.attribute},
+    )
+
+
+def _span(twins: Twins, source: str, layer: _Layer) -> tuple[int, int]:
+    """Least and greatest number that is multiplied; padding is 0."""
+    stored = twins.stored(source) or stored_as(layer.x_dtype)
+    return min(stored.low - layer.x_zero, 0), max(stored.high - layer.x_zero, 0)
+
+
+def _parts(layer: _Layer, low: int, high: int) -> list[tuple[int, int]] | None:
+    """Ranges of input channels whose products float32 adds up exactly in any order.
+
+    Every partial sum lies between that of all negative and that of all positive products.
+
+    Returns:
+        None where not even one channel alone is exact, or channels cannot be taken apart;
+        no ranges where all can be added up at once, the bias too.
+    """
+    spatial = tuple(range(2, layer.weight.ndim))
+    up = np.maximum(layer.weight * high, layer.weight * low).sum(spatial)
+    down = -np.minimum(layer.weight * high, layer.weight * low).sum(spatial)
+    bias = layer.bias[:, np.newaxis]
+    if _fits(np.hstack([up, np.maximum(bias, 0)]), np.hstack([down, np.maximum(-bias, 0)])):
+        return []
+    if layer.attrs.get("group", 1) != 1:
+        return [(0, up.shape[1])] if _fits(up, down) else None
+    return _greedy(up, down)
+
+
+def _fits(up: Array, down: Array) -> bool:
+    """Return whether float32 holds the sums over all of these channels exactly."""
+    return max(up.sum(1).max(), down.sum(1).max()) <= EXACT
+
+
+def _greedy(up: Array, down: Array) -> list[tuple[int, int]] | None:
+    parts, start = [], 0
+    for stop in range(1, up.shape[1] + 1):
+        if not _fits(up[:, stop - 1 : stop], down[:, stop - 1 : stop]):
+            return None
+        if not _fits(up[:, start:stop], down[:, start:stop]):
+            parts.append((start, stop - 1))
+            start = stop - 1
+    return [*parts, (start, up.shape[1])]
+
+
+def _accumulate(
+    twins: Twins, layer: _Layer, source: str, result: str, parts: list[tuple[int, int]]
+) -> str:
+    """The accumulator as float32, the bias in it."""
+    if not parts:
+        return _at_once(twins, layer, source, result)
+    sums = []
+    for start, stop in parts:
+        piece = source if len(parts) == 1 else _channels(twins, source, start, stop)
+        weight = twins.add(f"{result}/weight", layer.weight[:, start:stop].astype(np.float32))
+        made = twins.step("Conv", [piece, weight], f"{result}/part", **layer.attrs)
+        sums.append(twins.step("Cast", [made], f"{result}/int32", to=TensorProto.INT32))
+    bias = layer.bias.astype(np.int32).reshape(layer.column)
+    total = twins.add(f"{result}/bias", bias)
+    for one in sums:
+        total = twins.step("Add", [one, total], f"{result}/sum")
+    return twins.step("Cast", [total], f"{result}/accumulator", to=TensorProto.FLOAT)
+
+
+def _at_once(twins: Twins, layer: _Layer, source: str, result: str) -> str:
+    inputs = [source, twins.add(f"{result}/weight", layer.weight.astype(np.float32))]
+    if layer.has_bias:
+        inputs.append(twins.add(f"{result}/bias", layer.bias.astype(np.float32)))
+    made = twins.step("Conv", inputs, f"{result}/sum", **layer.attrs)
+    # Cuts nothing off, but keeps onnxruntime from multiplying the factor into the weights.
+    kept = twins.fresh(f"{result}/accumulator")
+    clip(twins, made, -EXACT, EXACT, kept)
+    return kept
+
+
+def _channels(twins: Twins, source: str, start: int, stop: int) -> str:
+    bounds = [twins.add("emulate/channel", np.asarray([n], np.int64)) for n in (start, stop, 1)]
+    return twins.step("Slice", [source, *bounds], f"{source}/part")

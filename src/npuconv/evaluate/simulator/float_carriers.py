@@ -1,0 +1,213 @@
+"""Every 8-bit tensor of a model and the float tensor, its twin, that holds the same integers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+from npuconv.model.proto_names import all_names, reads
+
+Array = NDArray[Any]
+EIGHT_BITS: dict[int, tuple[int, int]] = {
+    TensorProto.INT8: (-128, 127),
+    TensorProto.UINT8: (0, 255),
+}
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An 8-bit tensor: its type, and the least and the greatest integer that it can hold."""
+
+    dtype: int
+    low: int
+    high: int
+
+
+def stored_as(dtype: int) -> Stored:
+    """Any integers of an 8-bit type."""
+    return Stored(dtype, *EIGHT_BITS[dtype])
+
+
+class Twins:
+    """A model that is being written anew, node by node in its order.
+
+    A tensor exists as integers under its own name, as floats under its twin's, or both:
+    what is missing is made by a Cast when it is asked for.
+
+    Args:
+        model: read, not changed.
+    """
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        graph = model.graph
+        self._source = model
+        self._nodes: list[onnx.NodeProto] = []
+        self._initializers = {t.name: t for t in graph.initializer}
+        self._added: list[onnx.TensorProto] = []
+        self._values: dict[str, Array] = {}
+        self._infos = {v.name: v for v in (*graph.value_info, *graph.output, *graph.input)}
+        self._inferred = False
+        self._known: dict[str, Stored] = {}
+        self._twins: dict[str, str] = {}
+        self._shared: dict[float, str] = {}
+        self._made = {v.name for v in graph.input} | set(self._initializers)
+        self._made |= {t.values.name for t in graph.sparse_initializer}
+        self._names = set(all_names(graph))
+        for tensor in graph.initializer:
+            self._declare(tensor.name, tensor.data_type)
+        for info in graph.input:
+            self._declare(info.name, info.type.tensor_type.elem_type)
+
+    def constant(self, name: str) -> Array | None:
+        """The value of an initializer or of a Constant node; None for any other tensor."""
+        if name not in self._values and name in self._initializers:
+            self._values[name] = numpy_helper.to_array(self._initializers[name])
+        return self._values.get(name)
+
+    def dtype(self, name: str) -> int:
+        """Element type as the model declares it; 0 where it does not."""
+        info = self._infos.get(name)
+        return int(info.type.tensor_type.elem_type) if info is not None else 0
+
+    def rank(self, name: str) -> int | None:
+        """Number of axes; None if even inference does not know it."""
+        if not self._declares_rank(name) and not self._inferred:
+            self._infer()
+        info = self._infos.get(name)
+        if info is None or not self._declares_rank(name):
+            return None
+        return len(info.type.tensor_type.shape.dim)
+
+    def _declares_rank(self, name: str) -> bool:
+        info = self._infos.get(name)
+        return info is not None and info.type.tensor_type.HasField("shape")
+
+    def _infer(self) -> None:
+        self._inferred = True
+        inferred = onnx.shape_inference.infer_shapes(self._source).graph
+        for info in (*inferred.value_info, *inferred.output):
+            if info.type.tensor_type.HasField("shape"):
+                self._infos[info.name] = info
+
+    def stored(self, name: str) -> Stored | None:
+        """Return type and range of an 8-bit tensor; None for one of another or unknown type."""
+        known, value = self._known.get(name), self.constant(name)
+        if known is None or value is None or not value.size:
+            return known
+        return Stored(known.dtype, int(value.min()), int(value.max()))
+
+    def twin(self, name: str) -> str:
+        """Name of the float tensor that holds the integers of ``name``."""
+        if name not in self._twins:
+            value = self.constant(name)
+            if value is not None:
+                self._twins[name] = self.add(f"{name}/float", value.astype(np.float32))
+            else:
+                self._twins[name] = self.fresh(f"{name}/float")
+                self.emit("Cast", [name], [self._twins[name]], to=TensorProto.FLOAT)
+        return self._twins[name]
+
+    def new_twin(self, name: str, stored: Stored) -> str:
+        """Name for the twin of a tensor that is about to be made as floats."""
+        self._known[name] = stored
+        self._twins[name] = self.fresh(f"{name}/float")
+        return self._twins[name]
+
+    def add(self, stem: str, values: Array) -> str:
+        """A new initializer; returns its name."""
+        name = self.fresh(stem)
+        self._added.append(numpy_helper.from_array(np.asarray(values), name))
+        return name
+
+    def shared(self, value: np.float32) -> str:
+        """A number that many nodes read, as an initializer; returns its name."""
+        if value.item() not in self._shared:
+            self._shared[value.item()] = self.add(f"emulate/{value:g}", np.asarray(value))
+        return self._shared[value.item()]
+
+    def fold(self, name: str, values: Array) -> None:
+        """A tensor that turns out to be a constant."""
+        self._added.append(numpy_helper.from_array(np.asarray(values), name))
+        self._made.add(name)
+
+    def emit(self, op: str, inputs: list[str], outputs: list[str], **attrs: Any) -> None:
+        """Append a node of ONNX's own."""
+        self.append(helper.make_node(op, inputs, outputs, **attrs))
+
+    def step(self, op: str, inputs: list[str], stem: str, **attrs: Any) -> str:
+        """Append a node with one new output; returns its name."""
+        name = self.fresh(stem)
+        self.emit(op, inputs, [name], **attrs)
+        return name
+
+    def keep(self, node: onnx.NodeProto) -> None:
+        """Append a node as it is; the 8-bit tensors that it reads exist as integers."""
+        for name in reads(node):
+            self._integers(name)
+        self.append(node)
+        if node.op_type == "Constant" and node.attribute[0].name == "value":
+            tensor = node.attribute[0].t
+            self._initializers[node.output[0]] = tensor
+            self._declare(node.output[0], tensor.data_type)
+        for name in node.output:
+            self._declare(name, self.dtype(name))
+
+    def append(self, node: onnx.NodeProto) -> None:
+        """Append a node whose names are right."""
+        self._nodes.append(node)
+        self._made.update(node.output)
+
+    def _declare(self, name: str, dtype: int) -> None:
+        if dtype in EIGHT_BITS:
+            self._known.setdefault(name, stored_as(dtype))
+
+    def _integers(self, name: str) -> None:
+        if name in self._made or name not in self._twins:
+            return
+        self.emit("Cast", [self._twins[name]], [name], to=self._known[name].dtype)
+
+    def fresh(self, stem: str) -> str:
+        """A name that the model does not have, made from ``stem``."""
+        name, number = stem, 0
+        while name in self._names:
+            number += 1
+            name = f"{stem}_{number}"
+        self._names.add(name)
+        return name
+
+    def finish(self, watch: Iterable[str]) -> onnx.ModelProto:
+        """The model as it is now, with ``watch`` as further outputs."""
+        outputs = [info.name for info in self._source.graph.output]
+        wanted = [*outputs, *dict.fromkeys(name for name in watch if name not in outputs)]
+        for name in wanted:
+            self._integers(name)
+        model = onnx.ModelProto()
+        model.CopyFrom(_header(self._source))
+        graph = model.graph
+        graph.node.extend(self._nodes)
+        read = {name for node in self._nodes for name in reads(node)} | set(wanted)
+        kept = [t for t in self._source.graph.initializer if t.name in read]
+        graph.initializer.extend([*kept, *(t for t in self._added if t.name in read)])
+        graph.value_info.extend(v for v in self._source.graph.value_info if v.name in self._made)
+        extra = [name for name in wanted[len(outputs) :] if name in self._made]
+        graph.output.extend(helper.make_empty_tensor_value_info(name) for name in extra)
+        return model
+
+
+def _header(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model without what is written anew."""
+    source, copy = model.graph, onnx.ModelProto()
+    copy.ir_version, copy.producer_name = model.ir_version, model.producer_name
+    copy.opset_import.extend(model.opset_import)
+    copy.functions.extend(model.functions)
+    copy.graph.name = source.name
+    copy.graph.input.extend(source.input)
+    copy.graph.output.extend(source.output)
+    copy.graph.sparse_initializer.extend(source.sparse_initializer)
+    return copy

@@ -1,0 +1,36 @@
+"""Take out Dropout nodes, which do nothing at inference."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.tools.eliminate import eliminate
+from npuconv.model import query
+
+if TYPE_CHECKING:
+    from npuconv.legalize.context import PassContext
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node
+
+
+@model_pass(Phase.CANONICALIZE, after=("fold-constants",))
+def eliminate_dropout(model: Model, ctx: PassContext) -> int:
+    """Take out Dropout nodes, which do nothing at inference.
+
+    A Dropout in training mode, or one whose mask is read, stays: it is not the identity.
+    """
+    return sum(_eliminate(model, ctx, node) for node in model.nodes("Dropout"))
+
+
+def _eliminate(model: Model, ctx: PassContext, node: Node) -> int:
+    training = query.input_of(node, 2)
+    if training is not None and query.scalar_input(node, 2) != 0:
+        ctx.refuse(model, node, "training_mode is set, or not constant")
+        return 0
+    if len(node.outputs) > 1 and (node.outputs[1].outputs or model.is_output(node.outputs[1])):
+        ctx.refuse(model, node, "its mask is read")
+        return 0
+    while len(node.outputs) > 1:
+        del node.outputs[-1]
+    return eliminate(model, ctx, node, "Dropout")

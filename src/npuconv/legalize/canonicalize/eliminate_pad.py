@@ -1,0 +1,29 @@
+"""Take out Pads that pad nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.tools.eliminate import eliminate
+from npuconv.model import pad
+
+if TYPE_CHECKING:
+    from npuconv.legalize.context import PassContext
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node
+
+
+@model_pass(Phase.CANONICALIZE, after=("raise-opset",))
+def eliminate_pad(model: Model, ctx: PassContext) -> int:
+    """Take out Pads that pad nothing, in whatever mode."""
+    return sum(
+        eliminate(model, ctx, node, "Pad by nothing")
+        for node in model.nodes("Pad")
+        if _is_noop(node)
+    )
+
+
+def _is_noop(node: Node) -> bool:
+    amounts = pad.amounts(node)
+    return amounts is not None and all(a == (0, 0) for a in amounts)

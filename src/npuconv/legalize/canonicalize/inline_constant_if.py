@@ -1,0 +1,62 @@
+"""Put the branch that a constant condition takes in the place of an If."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npuconv.legalize.registry import Phase, model_pass
+from npuconv.model import query
+
+if TYPE_CHECKING:
+    from npuconv.legalize.context import PassContext
+    from npuconv.model.core import Model
+    from npuconv.model.types import Graph, Node
+
+
+@model_pass(Phase.CANONICALIZE, after=("fold-constants",), infers=True)
+def inline_constant_if(model: Model, ctx: PassContext) -> int:
+    """Put the branch that a constant condition takes in the place of an If.
+
+    The condition is an initializer, or was computed from constants. The nodes of the branch
+    become nodes of the model, where convolutions are converted; the other branch goes.
+    """
+    fired = 0
+    for node in model.nodes("If"):
+        condition = query.constant_input(node, 0)
+        if condition is None or condition.size != 1:
+            continue
+        key = "then_branch" if condition.reshape(-1)[0] else "else_branch"
+        with ctx.rewrite(model, [node], "If on a constant", f"its {key}", measure=False):
+            _inline(model, node, key)
+        fired += 1
+    return fired
+
+
+def _inline(model: Model, node: Node, key: str) -> None:
+    from npuconv.model import edit
+
+    branch = node.attrs.pop(key)  # or its nodes would go with the If
+    _rename(model, node, branch)
+    model.graph.nodes.extend(branch.nodes)
+    model.forget_inner()
+    made = list(zip(branch.outputs, node.outputs, strict=True))
+    node.outputs.clear()
+    for source, result in made:
+        if result.name:
+            edit.add_node(model, "Identity", [source], [result], origin=[node])
+    edit.disconnect(node)
+
+
+def _rename(model: Model, node: Node, branch: Graph) -> None:
+    """Names of a branch are its own: another branch, or the model, may have the same."""
+    from npuconv.model.order import with_inner
+
+    outside = {id(t) for one in model.nodes() for t in (*one.inputs, *one.outputs)}
+    outside |= {id(t) for t in model.graph.inputs}
+    seen: set[int] = set()
+    for inner in branch.nodes:
+        inner.name = model.fresh_name(f"{node.name}/{inner.name or inner.op}")
+        for tensor in (t for one in with_inner(inner) for t in (*one.inputs, *one.outputs)):
+            if tensor.name and id(tensor) not in outside | seen:
+                tensor.name = model.fresh_name(f"{node.name}/{tensor.name}")
+                seen.add(id(tensor))

@@ -1,0 +1,105 @@
+"""Replace the experimental operators of early ONNX by standard ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from npuconv.legalize.registry import Phase, model_pass
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from npuconv.legalize.context import PassContext
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node, Tensor
+
+# Mul and Add broadcast as numpy does from here on.
+_BROADCASTING = 7
+
+
+@model_pass(Phase.CANONICALIZE, after=("name-nodes",), infers=True)
+def replace_experimental_ops(model: Model, ctx: PassContext) -> int:
+    """Replace the experimental operators of early ONNX by standard ones.
+
+    ImageScaler (``scale * x + bias[c]``), Affine (``alpha * x + beta``) and Crop were
+    never part of a released opset, so no opset can be raised over them.
+    """
+    if model.opset < _BROADCASTING:
+        return 0
+    fired = 0
+    for op, replace in _REPLACEMENTS.items():
+        for node in model.nodes(op):
+            after = "Slice" if op == "Crop" else "Mul + Add"
+            with ctx.rewrite(model, [node], op, after, modulus=None):
+                replace(model, node)
+            fired += 1
+    return fired
+
+
+def _image_scaler(model: Model, node: Node) -> None:
+    import numpy as np
+
+    bias = np.asarray(node.attrs.get("bias", [0.0]), np.float32).reshape(-1, 1, 1)
+    _scale_and_shift(model, node, np.float32(node.attrs.get("scale", 1.0)), bias)
+
+
+def _affine(model: Model, node: Node) -> None:
+    import numpy as np
+
+    alpha, beta = node.attrs.get("alpha", 1.0), node.attrs.get("beta", 0.0)
+    _scale_and_shift(model, node, np.float32(alpha), np.float32(beta))
+
+
+def _scale_and_shift(
+    model: Model, node: Node, scale: np.float32, shift: np.float32 | np.ndarray
+) -> None:
+    import numpy as np
+
+    from npuconv.model import edit
+
+    factor = edit.constant(model, f"{node.name}/scale", np.asarray(scale))
+    offset = edit.constant(model, f"{node.name}/shift", np.asarray(shift))
+    scaled = edit.variable(model, f"{node.name}/scaled", node.inputs[0])
+    source, result = node.inputs[0], node.outputs[0]
+    edit.disconnect(node)
+    edit.add_node(model, "Mul", [source, factor], [scaled], origin=[node])
+    edit.add_node(model, "Add", [scaled, offset], [result], origin=[node])
+
+
+def _crop(model: Model, node: Node) -> None:
+    """``border`` is left, top, right, bottom; ``scale``, if there, is height and width."""
+    import numpy as np
+
+    left, top, right, bottom = node.attrs.get("border", [0, 0, 0, 0])
+    size = node.attrs.get("scale")
+    to_the_end = int(np.iinfo(np.int64).max)
+    ends = (
+        [top + size[0], left + size[1]] if size else [-bottom or to_the_end, -right or to_the_end]
+    )
+    _slice(model, node, [top, left], ends, [2, 3])
+
+
+def _slice(model: Model, node: Node, starts: list[int], ends: list[int], axes: list[int]) -> None:
+    import numpy as np
+
+    from npuconv.model import edit
+
+    values = {"starts": starts, "ends": ends, "axes": axes}
+    inputs: list[Tensor] = [node.inputs[0]]
+    attrs = values if model.opset < 10 else {}  # Slice-10 turned its attributes into inputs
+    if not attrs:
+        inputs += [
+            edit.constant(model, f"{node.name}/{name}", np.asarray(value, np.int64))
+            for name, value in values.items()
+        ]
+    result = node.outputs[0]
+    edit.disconnect(node)
+    edit.add_node(model, "Slice", inputs, [result], origin=[node], attrs=attrs)
+
+
+_REPLACEMENTS: dict[str, Callable[[Model, Node], None]] = {
+    "Affine": _affine,
+    "Crop": _crop,
+    "ImageScaler": _image_scaler,
+}

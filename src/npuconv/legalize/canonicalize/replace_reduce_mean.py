@@ -1,0 +1,89 @@
+"""Write the mean over height and width as a GlobalAveragePool."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.tools.squeezed import squeeze
+from npuconv.model import query
+
+if TYPE_CHECKING:
+    from npuconv.legalize.context import PassContext
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node
+
+RANK, SPATIAL = 4, (2, 3)
+AXES_AS_INPUT = 13  # the opset since which a Squeeze reads its axes
+
+
+@model_pass(Phase.CANONICALIZE, after=("raise-opset",), infers=True)
+def replace_reduce_mean(model: Model, ctx: PassContext) -> int:
+    """Write the mean over height and width as a GlobalAveragePool.
+
+    PyTorch exports ``x.mean((2, 3))`` and its adaptive pool as a ReduceMean. Only of rank
+    4 and over exactly the last two axes. Without ``keepdims`` a Squeeze follows.
+
+    Refuses the mean and the variance of a normalization (a mean that is subtracted from
+    what it was taken of, or one of squares): a device would round them to int8, and
+    everything behind is divided by them.
+    """
+    return sum(_replace(model, ctx, node) for node in model.nodes("ReduceMean"))
+
+
+def _replace(model: Model, ctx: PassContext, node: Node) -> int:
+    from npuconv.model import edit
+
+    dims, kept = query.shape(node.inputs[0]), bool(query.attribute(node, "keepdims", 1))
+    if dims is None or len(dims) != RANK or _axes(node) != SPATIAL:
+        return 0
+    if query.dtype_name(node.inputs[0]) != "float32" or query.is_constant(node.inputs[0]):
+        return 0
+    reason = _obstacle(model, node, kept=kept)
+    if reason:
+        ctx.refuse(model, node, reason)
+        return 0
+    after = "GlobalAveragePool" + ("" if kept else " + Squeeze")
+    source, result = node.inputs[0], node.outputs[0]
+    with ctx.rewrite(model, [node], f"ReduceMean over axes {list(SPATIAL)}", after, modulus=None):
+        shape = [*dims[:2], 1, 1]
+        pooled = edit.insert(model, "GlobalAveragePool", [source], origin=[node], shape=shape)
+        if kept:
+            edit.hand_over(pooled, result)
+        else:
+            edit.disconnect_outputs(node)
+            squeeze(model, node, pooled, result, SPATIAL)
+        edit.disconnect(node)
+    return 1
+
+
+def _obstacle(model: Model, node: Node, *, kept: bool) -> str:
+    """Return why a mean is no pool, or cannot be written as one, or ''."""
+    if _is_subtracted(node) or _is_of_squares(node):
+        return "it is the mean or the variance of a normalization"
+    if not kept and model.opset < AXES_AS_INPUT:
+        return f"opset {model.opset} has no Squeeze that reads its axes"
+    return ""
+
+
+def _is_subtracted(node: Node) -> bool:
+    """Return whether the mean is subtracted from its own input."""
+    source = node.inputs[0]
+    readers = query.consumers(node.outputs[0])
+    return any(n.op == "Sub" and any(t is source for t in n.inputs) for n in readers)
+
+
+def _is_of_squares(node: Node) -> bool:
+    """Return whether a node averages powers, or a tensor times itself."""
+    maker = query.producer(node.inputs[0])
+    if maker is None or maker.op not in ("Pow", "Mul"):
+        return False
+    return maker.op == "Pow" or maker.inputs[0] is maker.inputs[1]
+
+
+def _axes(node: Node) -> tuple[int, ...]:
+    """The axes, counted from the front; none where they are not known, or all are meant."""
+    axes = query.attribute(node, "axes")
+    if axes is None:
+        axes = query.constant_input(node, 1)
+    return () if axes is None else tuple(sorted(int(axis) % RANK for axis in axes))

@@ -1,0 +1,60 @@
+"""Rewrite onnxruntime's fused convolution as standard operators."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.tools.activation import activate
+from npuconv.model import nhwc, query
+
+if TYPE_CHECKING:
+    from npuconv.legalize.context import PassContext
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node
+
+_DOMAIN, _SUM = "com.microsoft", 3  # the fourth input is added before the activation
+
+
+@model_pass(Phase.CANONICALIZE, after=("raise-opset",), infers=True)
+def rewrite_fused_conv(model: Model, ctx: PassContext) -> int:
+    """Rewrite onnxruntime's fused convolution as standard operators.
+
+    A FusedConv of com.microsoft, which onnxruntime's optimizer writes, becomes the Conv it
+    was, the Add of its fourth input where it has one, and the activation it names: Relu,
+    Clip, LeakyRelu, Sigmoid, Tanh or HardSigmoid.
+    """
+    from npuconv.model import edit
+
+    fired = 0
+    for node in model.nodes():
+        if node.op != "FusedConv" or node.domain != _DOMAIN:
+            continue
+        reason = next(nhwc.activation_faults(node), "")
+        if reason:
+            ctx.refuse(model, node, reason)
+            continue
+        _rewrite(model, ctx, node)
+        fired += 1
+    if fired and not any(n.domain == _DOMAIN and len(n.outputs) for n, _ in model.walk()):
+        edit.drop_domain(model, _DOMAIN)
+    return fired
+
+
+def _rewrite(model: Model, ctx: PassContext, node: Node) -> None:
+    from npuconv.model import edit
+
+    name, sums = nhwc.activation(node), query.input_of(node, _SUM) is not None
+    after = ", ".join(["Conv", *(["Add"] if sums else []), *([name] if name else [])])
+    attrs = {key: value for key, value in node.attrs.items() if key not in nhwc.FUSED}
+    with ctx.rewrite(model, [node], query.qualified(node), after):
+        inputs = list(node.inputs)[:_SUM]
+        y = edit.insert(model, "Conv", inputs, origin=[node], attrs=attrs)
+        maker = query.producer(y)
+        assert maker is not None, "insert gave it one"
+        edit.keep_name(maker, node)
+        if sums:
+            y = edit.insert(model, "Add", [y, node.inputs[_SUM]], origin=[node])
+        if name:
+            y = activate(model, node, y)
+        edit.hand_over(y, node.outputs[0])

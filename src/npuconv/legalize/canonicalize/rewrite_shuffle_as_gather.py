@@ -1,0 +1,215 @@
+"""Write a shuffle of channels as one Gather."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from npuconv.legalize.registry import Phase, model_pass
+from npuconv.model import query
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from npuconv.legalize.context import PassContext
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node, Tensor
+
+    Places = NDArray[np.int64]  # for each value of a tensor, where it was before the shuffle
+
+CHANNELS, LEAST_RANK = 1, 3
+LONGEST, LARGEST = 16, 2**22  # nodes of a shuffle, and values of a tensor, that are followed
+_SHAPING = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
+_MOVING = _SHAPING | {"Transpose", "Gather"}
+
+
+@model_pass(Phase.CANONICALIZE, after=("eliminate-reshape",))
+def rewrite_shuffle_as_gather(model: Model, ctx: PassContext) -> int:
+    """Write a shuffle of channels as one Gather.
+
+    ShuffleNets mix groups of channels by Reshape, Transpose and Reshape, some with a Gather
+    behind that takes one half. All it does is to put channels in another order, or to choose
+    some: a Gather along the channels. It is one node instead of three, and every channel can
+    keep a scale of its own through it, where a Reshape across channels gives all one.
+
+    The values are followed one by one through the shuffle, so whatever moves whole channels
+    is found. Only where all shapes are known but for a batch in front, where nothing else
+    reads what lies between, and not where the target lists one of the operators, but no
+    Gather.
+    """
+    starts = model.nodes("Reshape", "Unsqueeze")
+    return sum(_rewrite(model, ctx, node) for node in starts if len(node.outputs))
+
+
+def _rewrite(model: Model, ctx: PassContext, start: Node) -> int:
+    found = _shuffle(model, start)
+    if found is None or _is_worse(ctx, found.nodes):
+        return 0
+    before = " + ".join(dict.fromkeys(node.op for node in found.nodes))
+    results = [tensor for tensor, _ in found.ends]
+    with ctx.rewrite(model, found.nodes, before, "Gather", outputs=results, modulus=None):
+        _replace(model, start, found)
+    return 1
+
+
+def _replace(model: Model, start: Node, found: _Walk) -> None:
+    from npuconv.model import edit
+
+    source = start.inputs[0]
+    for result, order in found.ends:
+        inputs = [source, edit.integers(model, f"{start.name}/order", order)]
+        shape, attrs = query.shape(result), {"axis": CHANNELS}
+        chosen = edit.insert(model, "Gather", inputs, origin=found.nodes, shape=shape, attrs=attrs)
+        edit.hand_over(chosen, result)
+    for node in found.nodes:
+        edit.disconnect(node)
+
+
+def _is_worse(ctx: PassContext, nodes: list[Node]) -> bool:
+    """Return whether the device runs some of these, and no Gather."""
+    target = ctx.target
+    listed = any(target.operator(node.op, node.domain or "") is not None for node in nodes)
+    return listed and target.operator("Gather") is None
+
+
+def _shuffle(model: Model, start: Node) -> _Walk | None:
+    """The shuffle that starts here; None where it is none, or leaves all as it is."""
+    import numpy as np
+
+    source = start.inputs[0]
+    batch = _has_batch(source)
+    dims = _extents(source, batch=batch)
+    if dims is None or len(dims) < LEAST_RANK or math.prod(dims) > LARGEST:
+        return None
+    if not _may_be_one(model, start, dims, batch=batch):
+        return None  # most Reshapes: where their values go need not be worked out
+    walk = _Walk(model, dims, batch)
+    places = np.arange(math.prod(dims), dtype=np.int64).reshape(dims)
+    if not walk.passes(start, source, places):
+        return None
+    whole = list(range(dims[CHANNELS]))
+    return None if any(order == whole for _, order in walk.ends) else walk
+
+
+def _may_be_one(model: Model, start: Node, dims: tuple[int, ...], *, batch: bool) -> bool:
+    """Return whether nodes that only move values all lead to shapes like ``dims``."""
+    waiting, count = [start], 0
+    while waiting:
+        node, count = waiting.pop(), count + 1
+        found = _extents(node.outputs[0], batch=batch)
+        if node.op not in _MOVING or found is None or count > LONGEST:
+            return False
+        if _is_like(found, dims):
+            continue
+        readers = _readers(model, node.outputs[0])
+        if not readers:
+            return False
+        waiting.extend(readers)
+    return True
+
+
+def _is_like(found: tuple[int, ...], dims: tuple[int, ...]) -> bool:
+    """Return whether two shapes differ in the number of channels alone."""
+    return len(found) == len(dims) and (found[:1], found[2:]) == (dims[:1], dims[2:])
+
+
+class _Walk:
+    """Goes through nodes that only move values, until whole channels come out.
+
+    Attributes:
+        nodes: those it has passed.
+        ends: what comes out, with the channels of the source that it is made of.
+    """
+
+    def __init__(self, model: Model, dims: tuple[int, ...], batch: bool) -> None:
+        self._model, self._dims, self._batch = model, dims, batch
+        self.nodes: list[Node] = []
+        self.ends: list[tuple[Tensor, list[int]]] = []
+
+    def passes(self, node: Node, tensor: Tensor, places: Places) -> bool:
+        """Follow a node and all behind it; False where it ends otherwise than in channels."""
+        moved = _moved(node, tensor, places, batch=self._batch)
+        if moved is None or len(self.nodes) == LONGEST:
+            return False
+        self.nodes.append(node)
+        result, order = node.outputs[0], _order(moved, self._dims)
+        if order is not None:
+            self.ends.append((result, order))
+            return True
+        readers = _readers(self._model, result)
+        return bool(readers) and all(self.passes(one, result, moved) for one in readers)
+
+
+def _readers(model: Model, tensor: Tensor) -> list[Node]:
+    """Return the readers of a tensor; none where a subgraph or the caller reads it too."""
+    readers = query.consumers(tensor)
+    inside = all(map(model.is_top_level, readers))
+    return readers if inside and not model.is_output(tensor) else []
+
+
+def _has_batch(tensor: Tensor) -> bool:
+    """Return whether the first extent is not known, so that samples are followed one by one."""
+    dims = query.shape(tensor)
+    return dims is not None and len(dims) > 0 and not isinstance(dims[0], int)
+
+
+def _extents(tensor: Tensor, *, batch: bool) -> tuple[int, ...] | None:
+    """Return the extents, with 1 for an unknown batch; None where another is not known."""
+    dims = query.shape(tensor)
+    if dims is None or batch != _has_batch(tensor):
+        return None
+    known = [dim for dim in dims[batch:] if isinstance(dim, int)]
+    return (1,) * batch + tuple(known) if len(known) == len(dims[batch:]) else None
+
+
+def _moved(node: Node, tensor: Tensor, places: Places, *, batch: bool) -> Places | None:
+    """The places behind a node that only moves values, those of each sample of a batch alike."""
+    if not query.is_standard(node) or len(node.outputs) != 1 or node.inputs[0] is not tensor:
+        return None
+    dims = _extents(node.outputs[0], batch=batch)
+    if dims is None:
+        return None
+    if node.op in _SHAPING:
+        # As many values as in a sample: so what is not known is the batch again.
+        moved = places.reshape(dims) if math.prod(dims) == places.size else None
+    elif node.op == "Transpose":
+        moved = _transposed(node, places, batch=batch)
+    elif node.op == "Gather":
+        moved = _gathered(node, places, batch=batch)
+    else:
+        moved = None
+    return moved if moved is not None and moved.shape == dims else None
+
+
+def _transposed(node: Node, places: Places, *, batch: bool) -> Places | None:
+    axes = range(places.ndim)
+    perm = list(query.attribute(node, "perm", None) or axes[::-1])
+    if sorted(perm) != list(axes) or (batch and perm[0] != 0):
+        return None  # the first cannot be run: the shapes that the file states are not true
+    return places.transpose(perm)
+
+
+def _gathered(node: Node, places: Places, *, batch: bool) -> Places | None:
+    import numpy as np
+
+    indices, axis = query.constant_input(node, 1), int(query.attribute(node, "axis", 0))
+    axis += places.ndim if axis < 0 else 0
+    if indices is None or not batch <= axis < places.ndim:
+        return None
+    count = places.shape[axis]
+    if not all(-count <= int(index) < count for index in indices.flat):
+        return None
+    return np.take(places, np.asarray(indices, np.int64) % count, axis=axis)
+
+
+def _order(places: Places, dims: tuple[int, ...]) -> list[int] | None:
+    """The channels that the tensor is made of; None where it is not made of whole ones."""
+    import numpy as np
+
+    if not places.size or not _is_like(places.shape, dims):
+        return None
+    inside = math.prod(dims[2:])
+    order = places[0].reshape(places.shape[1], -1)[:, 0] // inside
+    whole = np.arange(math.prod(dims), dtype=np.int64).reshape(dims)
+    return [int(k) for k in order] if np.array_equal(whole[:, order], places) else None

@@ -1,0 +1,138 @@
+"""Compute half and double precision convolutions in float32."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npuconv.legalize.registry import Phase, model_pass
+from npuconv.model import query
+
+if TYPE_CHECKING:
+    from npuconv.legalize.context import PassContext
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node, Tensor
+
+    Wide = dict[int, Tensor]  # what stands for a tensor in float32, by its id
+
+_HALVES = frozenset({"float16", "bfloat16"})
+_ONNX = {"float16": "FLOAT16", "bfloat16": "BFLOAT16", "float64": "DOUBLE"}
+_TYPED = frozenset({"dtype", "output_dtype", "to", "value"})  # attributes that name a type
+_OTHER_VALUES = ("Optional", "Sequence", "SplitToSequence", "ConcatFromSequence")
+
+
+@model_pass(Phase.CANONICALIZE, after=("raise-opset",))
+def widen_convolutions(model: Model, ctx: PassContext) -> int:
+    """Compute half and double precision convolutions in float32.
+
+    The device takes int8 only, and what is quantized is calibrated in float32. Of a model
+    in half precision or bfloat16 the other operators are computed in float32 as well, or
+    the Casts would stand between a convolution and what fuses with it. Casts stand at the
+    borders; inputs and outputs of the model keep their types, but for bfloat16: no samples
+    could be given or seen in it, so they are float32.
+    """
+    convolutions = [n for n in model.nodes(*query.CONVOLUTIONS) if _is_narrow(n)]
+    halves = _HALVES & {query.dtype_name(n.inputs[0]) for n in convolutions}
+    chosen = {id(n): query.dtype_name(n.inputs[0]) for n in convolutions}
+    for node in model.nodes() if halves else ():
+        if id(node) not in chosen and (kind := _half(node)) in halves:
+            chosen[id(node)] = kind
+    wide: Wide = {}
+    for node in [n for n in model.nodes() if id(n) in chosen]:
+        kind = chosen[id(node)]
+        # Half precision itself is the larger error, so there is nothing to compare.
+        with ctx.rewrite(model, [node], f"{node.op} in {kind}", "in float32", measure=False):
+            _widen(model, node, kind, wide)
+    if "bfloat16" in halves:
+        _widen_interface(model)
+    return len(convolutions)
+
+
+def _is_narrow(node: Node) -> bool:
+    return query.dtype_name(node.inputs[0]) in _ONNX and query.constant_input(node, 1) is not None
+
+
+def _half(node: Node) -> str:
+    """The half precision that a node computes in, or ''; not of one whose type is set apart."""
+    from npuconv.model.core import subgraphs
+
+    if not query.is_standard(node) or any(subgraphs(node)) or _TYPED & set(node.attrs):
+        return ""
+    kinds = [query.dtype_name(t) for t in (*node.inputs, *node.outputs) if t.name]
+    if node.op == "Cast" or node.op.startswith(_OTHER_VALUES) or "" in kinds:
+        return ""
+    return next((kind for kind in kinds if kind in _HALVES), "")
+
+
+def _widen(model: Model, node: Node, kind: str, wide: Wide) -> None:
+    for index, tensor in enumerate(list(node.inputs)):
+        known = query.is_constant(tensor)
+        if (known or tensor.name) and query.dtype_name(tensor) in (kind, ""):
+            new = _constant(model, tensor) if known else _cast(model, node, tensor, wide)
+            node.inputs[index] = new
+    for index, tensor in enumerate(list(node.outputs)):
+        if tensor.name and query.dtype_name(tensor) in (kind, ""):
+            _cast_back(model, node, index, kind, wide)
+
+
+def _widen_interface(model: Model) -> None:
+    """Let inputs and outputs be float32 that are cast to and from bfloat16 and read by no other.
+
+    The Casts, which do nothing then, are taken out by eliminate-cast.
+    """
+    import numpy as np
+    import onnx
+
+    to_float = int(onnx.TensorProto.FLOAT)
+    for tensor in filter(_is_bfloat16, model.graph.inputs):
+        readers = query.consumers(tensor)
+        if readers and all(n.op == "Cast" and n.attrs["to"] == to_float for n in readers):
+            tensor.dtype = np.dtype(np.float32)
+    for tensor in filter(_is_bfloat16, model.graph.outputs):
+        maker = query.producer(tensor)
+        if maker is None or maker.op != "Cast" or query.consumers(tensor):
+            continue
+        if query.dtype_name(maker.inputs[0]) == "float32":
+            maker.attrs["to"], tensor.dtype = to_float, np.dtype(np.float32)
+
+
+def _is_bfloat16(tensor: Tensor) -> bool:
+    return query.dtype_name(tensor) == "bfloat16"
+
+
+def _constant(model: Model, tensor: Tensor) -> Tensor:
+    import numpy as np
+
+    from npuconv.model import edit
+
+    values = query.value(tensor)
+    assert values is not None
+    return edit.constant(model, tensor.name, values.astype(np.float32))
+
+
+def _cast(model: Model, node: Node, tensor: Tensor, wide: Wide) -> Tensor:
+    """The tensor in float32, cast for the first node that asks."""
+    import numpy as np
+    import onnx
+
+    from npuconv.model import edit
+
+    if id(tensor) not in wide:
+        found = edit.variable(model, f"{node.name}/wide", tensor, np.dtype(np.float32))
+        attrs = {"to": int(onnx.TensorProto.FLOAT)}
+        edit.add_node(model, "Cast", [tensor], [found], origin=[node], attrs=attrs)
+        wide[id(tensor)] = found
+    return wide[id(tensor)]
+
+
+def _cast_back(model: Model, node: Node, index: int, kind: str, wide: Wide) -> None:
+    """Make the output in float32, and of it what others read; what nobody reads is swept."""
+    import numpy as np
+    import onnx
+
+    from npuconv.model import edit
+
+    result = node.outputs[index]
+    found = edit.variable(model, f"{node.name}/out", result, np.dtype(np.float32))
+    node.outputs[index] = wide[id(result)] = found
+    attrs = {"to": int(onnx.TensorProto.DataType.Value(_ONNX[kind]))}
+    edit.add_node(model, "Cast", [found], [result], origin=[node], attrs=attrs)

@@ -1,0 +1,152 @@
+"""Context of a pass: the target, records of its rewrites and of its near misses."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from npuconv.legalize import region as _region
+from npuconv.legalize.forms import Form
+from npuconv.model.facts import of_window
+from npuconv.partition.costs import Cost, cost
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from npuconv.arithmetic.encoding import Encoding
+    from npuconv.arithmetic.layer import Rounded
+    from npuconv.config import Options
+    from npuconv.model.conv import Window
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node, Tensor
+    from npuconv.partition import Plan
+    from npuconv.target import Target
+
+    Expected = tuple[np.ndarray, np.ndarray]  # mean and standard deviation of every channel
+
+NOTHING = Cost(0, 0)
+
+
+@dataclass
+class RewriteRecord:
+    """One change, with the region before and after it until it has been measured."""
+
+    pass_name: str
+    origin: tuple[str, ...]
+    before: str
+    after: str
+    old: _region.Region | None = None
+    new: _region.Region | None = None
+    modulus: int | None = None
+    exact: frozenset[int] = frozenset()
+    difference: float | None = None
+    reference: str = "not measured"
+    note: str = ""
+    cost_before: Cost = NOTHING
+    cost_after: Cost = NOTHING
+    made: list[Node] = field(default_factory=list)  # what stands there now, until it is costed
+    forms: tuple[Form, ...] = ()
+
+    @property
+    def node(self) -> str:
+        """The user's own name of the node."""
+        return self.origin[0] if self.origin else ""
+
+
+@dataclass(frozen=True)
+class RefusalRecord:
+    """A pass that nearly fired, and why it did not."""
+
+    pass_name: str
+    node: str
+    reason: str
+
+
+@dataclass
+class PassContext:
+    """Handed to every pass of one conversion."""
+
+    target: Target
+    options: Options
+    verify: bool = True
+    kept: frozenset[str] = frozenset()  # labels of source nodes that stay float, on the host
+    current: str = ""
+    plan: Plan | None = None  # quantize and lower only
+    encodings: dict[str, Encoding] = field(default_factory=dict)  # by tensor; empty: weights only
+    ends: dict[str, tuple[Encoding, Encoding]] = field(default_factory=dict)  # by node name
+    rounded: dict[str, Rounded] = field(default_factory=dict)  # by node name: weights tuned
+    notes: dict[str, str] = field(default_factory=dict)  # by node label, for the report
+    stored: dict[str, str] = field(default_factory=dict)  # float tensor -> its int8 form
+    expected: dict[str, Expected] = field(default_factory=dict)  # by tensor: as in training
+    rewrites: list[RewriteRecord] = field(default_factory=list)
+    refusals: dict[RefusalRecord, None] = field(default_factory=dict)
+
+    def refuse(self, model: Model, node: Node, reason: str) -> None:
+        """Say why a pass that nearly fired did not; the report shows it."""
+        self.refusals[RefusalRecord(self.current, model.label(node), reason)] = None
+
+    def objections(self, win: Window, *, op: str = "Conv") -> list[str]:
+        """Return the objections of the target to a convolution that is only considered.
+
+        Args:
+            win: the convolution.
+            op: the operator it would be.
+
+        Returns:
+            One sentence each; none where it breaks no known limit.
+        """
+        operator = self.target.operator(op)
+        if operator is None:
+            return [f"target {self.target.name} does not list {op}"]
+        facts = {**of_window(win), "layout": self.options.layout, "bias": True}
+        return operator.objections(facts)
+
+    def offloads(self, node: Node) -> bool:
+        """Return whether to rewrite a node as a Conv: requested, and not listed as it is."""
+        listed = self.target.operator(node.op, node.domain or "") is not None
+        wanted = self.options.offload and node.name not in self.kept
+        return wanted and not listed and self.target.operator("Conv") is not None
+
+    @contextlib.contextmanager
+    def rewrite(  # noqa: PLR0913 - a change has that many parts
+        self,
+        model: Model,
+        nodes: Sequence[Node],
+        before: str,
+        after: str,
+        *,
+        outputs: Sequence[Tensor] | None = None,
+        modulus: int | None = 1,
+        exact: Iterable[int] = (),
+        measure: bool = True,
+    ) -> Iterator[RewriteRecord]:
+        """Bracket one change, so that it is recorded and measured.
+
+        Args:
+            model: the model that changes.
+            nodes: the nodes that are replaced.
+            before: what they are, for people.
+            after: what they become.
+            outputs: tensors whose values must not change; by default what the rest of
+                the graph reads of ``nodes``.
+            modulus: the change holds for any spatial extent that is equal to the real
+                one modulo this, so a small one is measured; None: for that extent only.
+            exact: axes of the inputs that keep their real extents in spite of ``modulus``.
+            measure: False where there is nothing to compare (names, types).
+        """
+        record = RewriteRecord(self.current, model.origin(*nodes), before, after, modulus=modulus)
+        record.exact, record.cost_before = frozenset(exact), cost(nodes)
+        border, makers = _region.border(nodes)
+        if not measure:
+            record.reference = "nothing to compare"
+        watch = self.verify and measure
+        kept = list(outputs) if outputs is not None else _region.results(model, nodes)
+        if watch:
+            record.old = _region.capture(model, nodes, kept)
+        yield record
+        record.made = _region.between(border, kept, makers)
+        if watch and record.old is not None and record.new is None:
+            record.new = _region.trace(model, record.old, kept, record.made)
+        self.rewrites.append(record)

@@ -1,0 +1,127 @@
+"""Orders passes, repeats them to a fixed point, checks and measures after each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from npuconv.errors import InternalError, NpuconvError
+from npuconv.legalize import measure as measuring
+from npuconv.legalize.context import PassContext, RewriteRecord
+from npuconv.legalize.registry import PASSES, Pass, Phase
+from npuconv.model import shapes, verify
+from npuconv.model.core import Model
+from npuconv.model.order import sweep
+from npuconv.partition.costs import cost
+
+MAX_ROUNDS = 20
+
+
+def order(phase: Phase) -> list[Pass]:
+    """The passes of a phase: each after those it names, otherwise by name.
+
+    Raises:
+        InternalError: ``after`` names a pass that does not exist, or goes round in a circle.
+    """
+    waiting = {p.name: p for p in PASSES if p.phase == phase}
+    known = set(waiting)
+    result: list[Pass] = []
+    while waiting:
+        ready = [p for p in waiting.values() if not set(p.after) & set(waiting)]
+        if not ready or any(set(p.after) - known for p in ready):
+            raise InternalError(f"cannot be ordered: {sorted(waiting)}", where=f"phase {phase}")
+        result.append(min(ready, key=lambda p: p.name))
+        del waiting[result[-1].name]
+    return result
+
+
+def run_phase(
+    model: Model,
+    phase: Phase,
+    ctx: PassContext,
+    after_pass: Callable[[Pass, float], None] = lambda _pass, _seconds: None,
+) -> int:
+    """Run every pass of a phase until none fires any more.
+
+    Args:
+        model: the model to change.
+        phase: which passes.
+        ctx: takes their rewrites and refusals.
+        after_pass: called after each pass that fired, with its seconds.
+
+    Returns:
+        How often passes fired.
+
+    Raises:
+        InternalError: a pass failed, broke the graph, changed its numbers, or never ends.
+    """
+    passes = order(phase)
+    total = 0
+    idle: set[str] = set()  # had nothing to do, and nothing has changed since
+    for _ in range(MAX_ROUNDS):
+        for item in passes:
+            if item.name in idle:
+                continue
+            fired = run_pass(model, item, ctx, after_pass)
+            total += fired
+            idle = idle | {item.name} if not fired else set()
+        if len(idle) == len(passes):
+            return total
+    raise InternalError("the passes never come to rest", where=f"phase {phase}")
+
+
+def run_pass(
+    model: Model,
+    item: Pass,
+    ctx: PassContext,
+    after_pass: Callable[[Pass, float], None] = lambda _pass, _seconds: None,
+) -> int:
+    """Run one pass once; what it did is swept and verified, if nodes changed, and measured."""
+    start = time.perf_counter()
+    fired = int(apply(model, item, ctx))
+    if fired:
+        after_pass(item, time.perf_counter() - start)
+    return fired
+
+
+def apply(model: Model, item: Pass, ctx: PassContext, *arguments: Any) -> Any:
+    """Run one pass once with arguments of its own.
+
+    Args:
+        model: changed.
+        item: the pass.
+        ctx: takes its rewrites and refusals.
+        arguments: what the pass takes besides.
+
+    Returns:
+        What the pass returns: how often it fired, or what it made.
+
+    Raises:
+        InternalError: the pass failed, broke the graph, or changed its numbers.
+    """
+    ctx.current = item.name
+    first = len(ctx.rewrites)
+    try:
+        fired = item.function(model, ctx, *arguments)
+        if not fired:
+            return fired
+        _settle(model, item, ctx.rewrites[first:])
+    except (NpuconvError, MemoryError):  # too little memory is no bug
+        raise
+    except Exception as error:
+        text = f"{type(error).__name__}: {error}"
+        raise InternalError(text, where=f"pass {item.name!r}") from error
+    for record in ctx.rewrites[first:]:
+        record.cost_after, record.made = cost(record.made), []
+    return fired
+
+
+def _settle(model: Model, item: Pass, made: Sequence[RewriteRecord]) -> None:
+    """Sweep, verify, measure and infer what a pass has done."""
+    if item.rewires:
+        sweep(model)
+        verify.check_model(model, after=item.name)
+    measuring.measure(made)
+    if item.infers:
+        shapes.infer_what_is_open(model)

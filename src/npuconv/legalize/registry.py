@@ -1,0 +1,83 @@
+"""Rewrites of the graph: one pass per module, registered by its decorator.
+
+A pass is a function ``(model, ctx) -> int``, how often it fired. It changes the graph
+through ``npuconv.model.edit``, brackets each change in ``ctx.rewrite`` so that it is
+measured, and says ``ctx.refuse`` where it nearly fired. It knows no rule and no other
+pass, except by name in ``after``; order, fixed point, checks and errors are the
+manager's (``_manager.py``).
+
+Modules keep numpy and onnx out of their top level: ``npuconv explain`` reads them all.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from npuconv.registry import Registry
+
+# (model, ctx), in HOST_PREP and OVERSAMPLE also a plan and a request.
+PassFunction = Callable[..., Any]
+
+
+class Phase(StrEnum):
+    """The stages of a model's way through the house, in order."""
+
+    CANONICALIZE = "canonicalize"  # same meaning, one spelling, whatever the target
+    LEGALIZE = "legalize"  # make it fit the target
+    HOST_PREP = "host-prep"  # what the host does to tensors before the device gets them
+    OVERSAMPLE = "oversample"  # what a budget of multiplications buys
+    QUANTIZE = "quantize"  # float becomes int8 with explicit conversions
+    LOWER = "lower"  # conversions are absorbed into integer operators
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One registered rewrite."""
+
+    name: str
+    phase: Phase
+    function: PassFunction
+    after: tuple[str, ...]
+    infers: bool
+    doc: str
+    rewires: bool = True
+
+
+PASSES: Registry[Pass] = Registry(
+    "npuconv.legalize.canonicalize",
+    "npuconv.legalize.rewrites",
+    "npuconv.quantize.rewrites",
+    "npuconv.emit.lowering",
+)
+
+
+def model_pass(
+    phase: Phase, *, after: tuple[str, ...] = (), infers: bool = False, rewires: bool = True
+) -> Callable[[PassFunction], Pass]:
+    """Register a pass; its name is the function's, in kebab case.
+
+    Args:
+        phase: when it runs.
+        after: passes of the same phase that must have run before it.
+        infers: what it did can tell new shapes, so inference runs after it.
+        rewires: False if it changes attributes only, so that no node goes, comes or moves.
+
+    Raises:
+        ValueError: no docstring, or a name that is taken.
+    """
+
+    def register(function: PassFunction) -> Pass:
+        """Make a pass of the function."""
+        name = function.__name__.replace("_", "-")
+        doc = inspect.getdoc(function)
+        if not doc:
+            raise ValueError(f"pass {name!r} has no docstring; explain needs one")
+        item = Pass(name, phase, function, after, infers, doc, rewires)
+        PASSES.add(name, item)
+        return item
+
+    return register

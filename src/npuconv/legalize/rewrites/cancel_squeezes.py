@@ -1,0 +1,179 @@
+"""Take out Squeezes and Unsqueezes that undo each other, also past what lies between them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npuconv.legalize import region as _region
+from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.tools.elementwise import BROADCASTING, UNARY
+from npuconv.legalize.tools.squeezed import axes_of, is_squeeze, is_unsqueeze
+from npuconv.model import query
+
+if TYPE_CHECKING:
+    from npuconv.legalize.context import PassContext
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node, Tensor
+
+LOOK_AHEAD = 64  # nodes between a Squeeze and the Unsqueeze that it may meet
+_OPPOSITE = {"Squeeze": "Unsqueeze", "Unsqueeze": "Squeeze"}
+_FUSED = ("Relu", "Clip")  # worth standing right behind a convolution
+
+Axes = tuple[int, ...]
+
+
+@model_pass(Phase.LEGALIZE, after=("rewrite-1d-as-2d",))
+def cancel_squeezes(model: Model, ctx: PassContext) -> int:
+    """Take out Squeezes and Unsqueezes that undo each other, also past what lies between them.
+
+    A Squeeze moves behind elementwise operators, BatchNormalization and Concat where that
+    lets it meet an Unsqueeze of the same axes, or puts an activation right behind its
+    convolution. Other inputs of such an operator get the axes put in.
+    """
+    total = 0
+    while model.opset >= 13 and model.nodes("Squeeze"):
+        movable = model.nodes("Concat", "BatchNormalization", *UNARY, *BROADCASTING)
+        fired = sum(_move(model, ctx, node) for node in movable if len(node.outputs))
+        pairs = [n for n in model.nodes("Unsqueeze", "Squeeze") if len(n.outputs)]
+        fired += sum(_cancel(model, ctx, node) for node in pairs)
+        if not fired:
+            break
+        total += fired
+    return total
+
+
+def _cancel(model: Model, ctx: PassContext, node: Node) -> int:
+    """Two that undo each other; the first stays where something else reads it."""
+    from npuconv.model import edit
+
+    first = query.producer(node.inputs[0]) if len(node.inputs) else None
+    if first is None or first.op != _OPPOSITE[node.op] or not query.is_standard(first):
+        return 0
+    axes = axes_of(node)
+    if axes is None or axes != axes_of(first):
+        return 0
+    source, result = first.inputs[0], node.outputs[0]
+    if model.is_output(result):
+        return 0
+    before = f"{first.op} and {node.op}"
+    with ctx.rewrite(model, [first, node], before, "nothing", outputs=[result]) as record:
+        if record.old is not None:
+            record.new = _region.identity(record.old, source.name)
+        edit.redirect(result, source)
+        edit.disconnect(node)
+    return 1
+
+
+def _move(model: Model, ctx: PassContext, node: Node) -> int:
+    """Let the Squeeze come behind ``node``."""
+    axes = _squeezed(node)
+    if axes is None or not _pays(node, axes) or not _is_movable(node, axes):
+        return 0
+    makers = {id(m): m for t in node.inputs if (m := query.producer(t)) and is_squeeze(m, axes)}
+    result = node.outputs[0]
+    before, after = f"Squeeze before {node.op}", f"Squeeze behind {node.op}"
+    with ctx.rewrite(
+        model,
+        [*makers.values(), node],
+        before,
+        after,
+        outputs=[result],
+        modulus=1 if _is_position_free(node) else None,
+    ):
+        _lift(model, node, axes)
+    return 1
+
+
+def _squeezed(node: Node) -> Axes | None:
+    """The axes that the Squeezes before a node take out, if they all take out the same."""
+    makers = [query.producer(t) for t in data_inputs(node)]
+    found = {axes_of(m) for m in makers if m is not None and m.op == "Squeeze"}
+    return found.pop() if len(found) == 1 else None
+
+
+def data_inputs(node: Node) -> list[Tensor]:
+    """The inputs whose positions are those of the output."""
+    one = node.op in UNARY or node.op == "BatchNormalization"
+    return list(node.inputs)[: 1 if one else None]
+
+
+def _is_movable(node: Node, axes: Axes) -> bool:
+    if not query.is_standard(node) or len(node.outputs) != 1:
+        return False
+    if node.op == "BatchNormalization" and min(axes) < 2:
+        return False  # the second axis is the channels it is about
+    rank = query.rank(node.outputs[0])
+    if rank is None:
+        return False
+    ranks = [query.rank(t) for t in data_inputs(node) if not query.is_constant(t)]
+    return all(each == rank for each in ranks)
+
+
+def _is_position_free(node: Node) -> bool:
+    arrays = [query.value(t) for t in data_inputs(node)]
+    return all(array is None or array.size == 1 for array in arrays)
+
+
+def _pays(node: Node, axes: Axes) -> bool:
+    maker = query.producer(node.inputs[0])
+    if node.op in _FUSED and maker is not None and is_squeeze(maker, axes):
+        conv = query.producer(maker.inputs[0])
+        if conv is not None and conv.op == "Conv":
+            return True
+    return _meets(node, axes)
+
+
+def _meets(start: Node, axes: Axes) -> bool:
+    """Return whether ``start`` leads to an Unsqueeze of these axes through movable nodes."""
+    stack, seen = [start], {id(start)}
+    while stack and len(seen) < LOOK_AHEAD:
+        for tensor in stack.pop().outputs:
+            for reader in query.consumers(tensor):
+                if is_unsqueeze(reader, axes):
+                    return True
+                movable = reader.op in UNARY | BROADCASTING | {"Concat", "BatchNormalization"}
+                if movable and id(reader) not in seen:
+                    seen.add(id(reader))
+                    stack.append(reader)
+    return False
+
+
+def _lift(model: Model, node: Node, axes: Axes) -> None:
+    from npuconv.legalize.tools.squeezed import squeeze, widened
+    from npuconv.model import edit
+
+    result = node.outputs[0]
+    for index, tensor in enumerate(data_inputs(node)):
+        node.inputs[index] = _lifted(model, node, tensor, axes)
+    if node.op == "Concat":
+        node.attrs["axis"] = _axis_behind(node, axes)
+    raised = edit.variable(model, f"{node.name}/lifted", dtype=result.dtype)
+    dims = query.shape(result)
+    raised.shape = None if dims is None else widened(dims, axes)
+    node.outputs[0] = raised
+    squeeze(model, node, raised, result, axes)
+
+
+def _lifted(model: Model, node: Node, tensor: Tensor, axes: Axes) -> Tensor:
+    """The tensor with the axes it would have if nothing had been squeezed."""
+    from npuconv.legalize.tools.squeezed import unsqueeze
+    from npuconv.model import edit
+
+    array = query.value(tensor)
+    if array is not None and array.ndim:
+        rank = query.rank(node.outputs[0]) or array.ndim
+        full = array.reshape((1,) * (rank - array.ndim) + array.shape)
+        return unsqueeze(model, node, edit.constant(model, tensor.name, full), axes)
+    if array is not None or not tensor.name:
+        return tensor
+    maker = query.producer(tensor)
+    if maker is not None and is_squeeze(maker, axes):
+        return maker.inputs[0]
+    return unsqueeze(model, node, tensor, axes)
+
+
+def _axis_behind(node: Node, axes: Axes) -> int:
+    """The axis of a Concat once the axes are back in."""
+    rank = query.rank(node.outputs[0]) or 0
+    kept = [axis for axis in range(rank + len(axes)) if axis not in axes]
+    return kept[int(node.attrs["axis"]) % rank]

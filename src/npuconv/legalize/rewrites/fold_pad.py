@@ -1,0 +1,76 @@
+"""Fold a Pad with zeros into the convolution or pool that reads it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.tools.pads import added, may_take, obstacle
+from npuconv.model import pad, query
+from npuconv.model.conv import Pairs, flat_pads, window
+
+if TYPE_CHECKING:
+    from npuconv.legalize.context import PassContext
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node
+
+
+@model_pass(Phase.LEGALIZE, after=("resolve-auto-pad", "split-pad"))
+def fold_pad(model: Model, ctx: PassContext) -> int:
+    """Fold a Pad with zeros into the convolution or pool that reads it.
+
+    Only constant 0, only spatial axes, only growing. A Conv takes it, and so does an
+    AveragePool that counts padded cells; MaxPool does not, since it pads with minus
+    infinity. Every reader that can takes it, the Pad stays for the others.
+    """
+    fired = 0
+    for node in model.nodes("Pad"):
+        amounts = _spatial(model, ctx, node)
+        if amounts is not None:
+            readers = {id(c): c for c in query.consumers(node.outputs[0])}
+            fired += sum(_fold(model, ctx, node, reader, amounts) for reader in readers.values())
+    return fired
+
+
+def _spatial(model: Model, ctx: PassContext, node: Node) -> Pairs | None:
+    """The amounts of the spatial axes if folding is at all possible."""
+    if not any(map(may_take, query.consumers(node.outputs[0]))):
+        return None
+    amounts = pad.amounts(node)
+    reason = ""
+    if amounts is None:
+        reason = "its amounts are computed at run time"
+    elif not pad.is_zero_fill(node):
+        reason = f"it fills with {_filling(node)}, not with constant 0"
+    elif any(a != (0, 0) for a in amounts[:2]):
+        reason = "it pads batch or channels"
+    elif any(min(a) < 0 for a in amounts):
+        reason = "it crops (negative pads)"
+    if reason or amounts is None:
+        ctx.refuse(model, node, reason)
+        return None
+    return amounts[2:]
+
+
+def _filling(node: Node) -> str:
+    mode = pad.mode(node)
+    return "another value" if mode == "constant" else f"mode {mode!r}"
+
+
+def _fold(model: Model, ctx: PassContext, node: Node, reader: Node, amounts: Pairs) -> int:
+    from npuconv.model import edit
+
+    reason = obstacle(node, reader, amounts)
+    if reason:
+        ctx.refuse(model, node, f"{model.label(reader)!r} ({reader.op}) {reason}")
+        return 0
+    win = window(reader)
+    assert win is not None
+    pads = added(win.pads, amounts)
+    before = f"Pad {flat_pads(amounts)} before pads={flat_pads(win.pads)}"
+    outputs = list(reader.outputs)
+    with ctx.rewrite(model, [node, reader], before, f"pads={flat_pads(pads)}", outputs=outputs):
+        reader.inputs[0] = node.inputs[0]
+        reader.attrs["pads"] = flat_pads(pads)
+        edit.inherit(model, reader, node)
+    return 1

@@ -1,0 +1,104 @@
+"""Put activations right behind the convolution they belong to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npuconv.legalize.registry import Phase, model_pass
+from npuconv.model import query
+
+if TYPE_CHECKING:
+    from npuconv.legalize.context import PassContext
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node, Tensor
+
+# They only move numbers; the value is the number of data inputs, None: all.
+MOVING: dict[str, int | None] = {
+    "DepthToSpace": 1,
+    "SpaceToDepth": 1,
+    "Slice": 1,
+    "Reshape": 1,
+    "Flatten": 1,
+    "Transpose": 1,
+    "Squeeze": 1,
+    "Unsqueeze": 1,
+    "Concat": None,
+}
+ACTIVATIONS = ("Relu", "Clip")  # of those the target names, what needs no per-channel constant
+
+
+@model_pass(
+    Phase.LEGALIZE,
+    after=("split-grouped-convolution", "rewrite-conv-transpose-as-conv", "cancel-squeezes"),
+)
+def hoist_activations(model: Model, ctx: PassContext) -> int:
+    """Put activations right behind the convolution they belong to.
+
+    A rewritten convolution may end in a DepthToSpace, a Slice, a Squeeze or the Concat of
+    its groups, which stand between it and its Relu or Clip. The device can apply these
+    only to the output of a convolution, so they move before what only moves numbers, one
+    for each input of a Concat.
+    """
+    fused = ctx.target.fused_activations
+    known = fused.values if fused.known else fused.assume
+    names = [name for name in ACTIVATIONS if name in known]
+    return sum(_hoist(model, ctx, node) for node in (model.nodes(*names) if names else []))
+
+
+def _hoist(model: Model, ctx: PassContext, node: Node) -> int:
+    """Move an activation as far up as possible; return the number of moves."""
+    waiting, fired = [node], 0
+    while waiting:
+        current = waiting.pop()
+        maker = query.producer(current.inputs[0]) if len(current.inputs) else None
+        if maker is None or maker.op == "Conv":
+            continue  # it is there already
+        if not _is_behind_convolutions(model, current.inputs[0]):
+            continue
+        before, after = f"{maker.op}, then {current.op}", f"{current.op}, then {maker.op}"
+        modulus = None if maker.op in ("Reshape", "Slice") else 1
+        with ctx.rewrite(model, [maker, current], before, after, modulus=modulus):
+            waiting += _swap(model, maker, current)
+        fired += 1
+    return fired
+
+
+def _is_behind_convolutions(model: Model, tensor: Tensor) -> bool:
+    """Return whether only moving nodes lie between it and convolutions, with no other reader."""
+    stack, behind = [tensor], False
+    while stack:
+        current = stack.pop()
+        maker = query.producer(current)
+        if maker is None or query.sole_consumer(model, current) is None:
+            return False
+        if not query.is_standard(maker) or len(maker.outputs) != 1:
+            return False
+        if maker.op == "Conv":
+            behind = True
+        elif maker.op in MOVING:
+            stack.extend(list(maker.inputs)[: MOVING[maker.op]])
+        else:
+            return False
+    return behind
+
+
+def _swap(model: Model, maker: Node, node: Node) -> list[Node]:
+    """Let ``node`` come before ``maker``, once for each of its data inputs."""
+    from npuconv.model import edit
+
+    extra = list(node.inputs)[1:]
+    moved = []
+    for index, tensor in enumerate(list(maker.inputs)[: MOVING[maker.op]]):
+        maker.inputs[index] = edit.insert(
+            model,
+            node.op,
+            [tensor, *extra],
+            origin=[node],
+            shape=query.shape(tensor),
+            attrs=dict(node.attrs),
+            name=node.name,
+        )
+        moved.append(maker.inputs[index].inputs[0])
+    edit.take_over_outputs(node, maker)
+    edit.disconnect(node)
+    return moved

@@ -1,0 +1,108 @@
+"""Turn auto_pad into explicit pads."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from npuconv.legalize.region import shorter_output
+from npuconv.legalize.registry import Phase, model_pass
+from npuconv.model import query
+from npuconv.model.conv import Window, flat_pads, resolved_pads, window
+from npuconv.model.geometry import SAME, effective_kernel
+
+if TYPE_CHECKING:
+    from npuconv.legalize.context import PassContext
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node
+
+
+@model_pass(Phase.LEGALIZE, rewires=False)
+def resolve_auto_pad(model: Model, ctx: PassContext) -> int:
+    """Turn auto_pad into explicit pads.
+
+    For Conv, ConvTranspose, MaxPool, AveragePool and LpPool of every version and any
+    number of axes. With ``e = (k - 1) * d + 1``: VALID pads nothing; SAME pads
+    ``max((ceil(in / s) - 1) * s + e - in, 0)`` in all, the odd cell at the end
+    (SAME_UPPER) or at the beginning (SAME_LOWER). With stride 1 that is ``e - 1`` for
+    every ``in``, so an unknown extent does not matter.
+
+    Refuses ``auto_pad`` together with non-zero ``pads``, which ONNX forbids, and an
+    unknown extent where the stride makes it matter.
+    """
+    return sum(_resolve(model, ctx, n) for n in model.nodes(*query.CONVOLUTIONS, *query.POOLS))
+
+
+def _resolve(model: Model, ctx: PassContext, node: Node) -> int:
+    if not (query.attribute(node, "auto_pad") or query.attribute(node, "output_shape")):
+        return 0
+    win = window(node)
+    if win is None or win.kernel is None or not _asks(win):
+        return 0
+    # Beside output_shape alone pads are ignored, as the text says.
+    if win.auto_pad != "NOTSET" and any(pair != (0, 0) for pair in win.pads):
+        ctx.refuse(model, node, f"auto_pad={win.auto_pad} together with non-zero pads")
+        return 0
+    found = resolved_pads(win)
+    if isinstance(found, int):
+        ctx.refuse(model, node, f"the extent of spatial axis {found} is not known")
+        return 0
+    if win.op == "ConvTranspose" and not any(map(any, win.pads)):
+        node.attrs.pop("pads", None)  # zeros mean nothing, but no judge takes them beside auto_pad
+    pads, extra = found
+    before = f"auto_pad={win.auto_pad}"
+    if win.output_shape:
+        before += f", output_shape={list(win.output_shape)}"
+    unjudged = _has_no_judge(win)
+    shorter = shorter_output(win)
+    modulus = _modulus(win) if shorter is None else 1
+    with ctx.rewrite(
+        model, [node], before, _after(pads, extra), modulus=modulus, measure=not unjudged
+    ) as record:
+        _write(node, win, pads, extra)
+        if shorter is not None and record.old is not None:
+            record.old.set_last("output_shape", shorter)
+        if unjudged:
+            record.reference, record.note = "not measured", unjudged
+    return 1
+
+
+def _asks(win: Window) -> bool:
+    return win.auto_pad != "NOTSET" or win.output_shape is not None
+
+
+def _has_no_judge(win: Window) -> str:
+    """Return why no runtime computes the original as ONNX defines it, or ''."""
+    if win.auto_pad not in SAME or win.kernel is None:
+        return ""
+    if win.op in query.POOLS and any(d > 1 for d in win.dilations):
+        return "onnxruntime and onnx.reference pad a dilated pool for its kernel without dilation"
+    reach = map(effective_kernel, win.kernel, win.dilations)
+    slack = max(s - e for s, e in zip(win.strides, reach, strict=True))
+    # A Conv rounds a total of -1 to no pads, as ONNX does; any other starts off the edge.
+    if slack > (1 if win.op == "Conv" else 0):
+        return "onnxruntime pads by less than nothing where a stride is larger than its kernel"
+    return ""
+
+
+def _modulus(win: Window) -> int | None:
+    """Pads depend on the input extent only modulo the stride; output_shape goes with one."""
+    return None if win.output_shape else math.lcm(*win.strides)
+
+
+def _after(pads: tuple[tuple[int, int], ...], extra: tuple[int, ...]) -> str:
+    text = f"pads={flat_pads(pads)}"
+    return text + f", output_padding={list(extra)}" if any(extra) else text
+
+
+def _write(
+    node: Node, win: Window, pads: tuple[tuple[int, int], ...], extra: tuple[int, ...]
+) -> None:
+    node.attrs["auto_pad"] = "NOTSET"
+    node.attrs["pads"] = flat_pads(pads)
+    node.attrs.pop("output_shape", None)
+    if any(extra):
+        node.attrs["output_padding"] = list(extra)
+    # SAME fixes the number of cells; rounding up again would add one where s > e.
+    if win.auto_pad in SAME and node.attrs.get("ceil_mode"):
+        node.attrs["ceil_mode"] = 0

@@ -1,0 +1,106 @@
+"""Turn one-dimensional convolutions and pools into two-dimensional ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.tools.rank import refuses_rank
+from npuconv.legalize.tools.squeezed import AXIS, is_squeeze, is_unsqueeze
+from npuconv.model import query
+from npuconv.model.conv import window
+
+if TYPE_CHECKING:
+    from npuconv.legalize.context import PassContext
+    from npuconv.model.conv import Window
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node
+
+RANK = 3
+GLOBAL_POOLS = ("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
+# What each axis has two of, and what stands for "nothing happens here" on the new one.
+_ATTRIBUTES = {"kernel_shape": 1, "strides": 1, "dilations": 1, "output_padding": 0}
+
+
+@model_pass(Phase.LEGALIZE, after=("resolve-auto-pad",))
+def rewrite_1d_as_2d(model: Model, ctx: PassContext) -> int:
+    """Turn one-dimensional convolutions and pools into two-dimensional ones.
+
+    ``N x C x W`` becomes ``N x C x 1 x W`` by an Unsqueeze before and a Squeeze behind;
+    ``cancel-squeezes`` takes out those that meet, so that a chain of layers has one at
+    each end. Convolutions are rewritten where the target takes no rank 3, and so are
+    transposed ones; pools where a neighbour is rewritten.
+    """
+    if model.opset < 13:
+        return 0
+    convs = [n for n in model.nodes(*query.CONVOLUTIONS) if _is_one_dimensional(n)]
+    fired = sum(_rewrite(model, ctx, node) for node in convs if _wanted(ctx, node))
+    pools = [n for n in model.nodes(*query.POOLS, *GLOBAL_POOLS) if _between(n)]
+    return fired + sum(_rewrite(model, ctx, node) for node in pools)
+
+
+def _is_one_dimensional(node: Node) -> bool:
+    if node.op in GLOBAL_POOLS:
+        return query.rank(node.inputs[0]) == RANK
+    weight = query.rank(query.input_of(node, 1)) if node.op in query.CONVOLUTIONS else None
+    if weight not in (None, RANK):
+        return False  # nearly all; what follows takes longer
+    win = window(node)
+    return win is not None and win.axes == 1 and win.kernel is not None
+
+
+def _wanted(ctx: PassContext, node: Node) -> bool:
+    """A convolution that the target takes in rank 3 is left alone."""
+    win = window(node)
+    if win is None or ctx.target.operator("Conv") is None:
+        return False
+    own = ctx.target.operator(node.op) is not None
+    return refuses_rank(ctx, win) or (node.op == "ConvTranspose" and not own)
+
+
+def _between(node: Node) -> bool:
+    """A pool of one axis with an inserted axis on either side."""
+    if len(node.outputs) != 1 or not _is_one_dimensional(node):
+        return False
+    maker = query.producer(node.inputs[0])
+    before = maker is not None and is_squeeze(maker)
+    return before or any(is_unsqueeze(n) for n in query.consumers(node.outputs[0]))
+
+
+def _rewrite(model: Model, ctx: PassContext, node: Node) -> int:
+    win = window(node)
+    kernel = win.kernel[0] if win is not None and win.kernel else None
+    after = f"{node.op} on an inserted axis" + (f", kernel 1x{kernel}" if kernel else "")
+    modulus = None if win is not None and win.auto_pad != "NOTSET" else 1
+    with ctx.rewrite(model, [node], _text(node, win), after, modulus=modulus):
+        _replace(model, node)
+    return 1
+
+
+def _text(node: Node, win: Window | None) -> str:
+    return f"{node.op} of one axis" + (f", kernel {win.kernel[0]}" if win and win.kernel else "")
+
+
+def _replace(model: Model, node: Node) -> None:
+    from npuconv.legalize.tools.squeezed import squeeze, unsqueeze
+    from npuconv.model import edit
+
+    node.inputs[0] = unsqueeze(model, node, node.inputs[0])
+    if node.op in query.CONVOLUTIONS:
+        node.inputs[1] = unsqueeze(model, node, node.inputs[1])
+    for name, neutral in _ATTRIBUTES.items():
+        if name in node.attrs and len(node.attrs[name]) == 1:
+            node.attrs[name] = [neutral, *node.attrs[name]]
+    if pads := query.attribute(node, "pads"):
+        node.attrs["pads"] = [0, pads[0], 0, pads[1]]
+    if shape := query.attribute(node, "output_shape"):
+        node.attrs["output_shape"] = [1, shape[-1]]
+    result = node.outputs[0]
+    raised = edit.variable(model, f"{node.name}/2d", dtype=result.dtype)
+    raised.shape = _with_axis(query.shape(result))
+    node.outputs[0] = raised
+    squeeze(model, node, raised, result)
+
+
+def _with_axis(dims: tuple[int | str | None, ...] | None) -> list[int | str | None] | None:
+    return None if dims is None else [*dims[:AXIS], 1, *dims[AXIS:]]

@@ -1,0 +1,43 @@
+"""Turn factors and offsets per channel into a depthwise convolution."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.tools.chain import TWO_SIDED, around, link_of, rewrite
+from npuconv.model import query
+
+if TYPE_CHECKING:
+    from npuconv.legalize.context import PassContext
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node
+
+RANKS = (3, 4)
+
+
+@model_pass(Phase.LEGALIZE, after=("rewrite-batchnorm-as-conv",), infers=True)
+def rewrite_affine_as_conv(model: Model, ctx: PassContext) -> int:
+    """Turn factors and offsets per channel into a depthwise convolution.
+
+    Mul, Div, Add and Sub by a constant that has one value for each of several channels
+    are a 1x1 convolution with one weight and one bias per channel. A chain of them that
+    nothing else reads becomes one, and takes scalars along. Only where the target lists
+    no such operator and takes that convolution. A scalar alone stays: on the device it
+    would be no cheaper, and rounded once more. ``--no-offload`` leaves all alone.
+    """
+    return sum(_rewrite(model, ctx, node) for node in model.nodes(*TWO_SIDED))
+
+
+def _rewrite(model: Model, ctx: PassContext, node: Node) -> int:
+    # One that went with the node before it has no outputs any more.
+    if not len(node.outputs) or not ctx.offloads(node):
+        return 0
+    if query.rank(node.outputs[0]) not in RANKS:
+        return 0
+    link = link_of(model, node)
+    if isinstance(link, str):
+        ctx.refuse(model, node, link)
+    if link is None or isinstance(link, str) or link.channels == 1:
+        return 0
+    return rewrite(model, ctx, around(model, ctx, link))

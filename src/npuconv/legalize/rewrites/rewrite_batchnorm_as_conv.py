@@ -1,0 +1,37 @@
+"""Turn a BatchNormalization that follows no convolution into a depthwise convolution."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.tools.chain import around, link_of, rewrite
+
+if TYPE_CHECKING:
+    from npuconv.legalize.context import PassContext
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node
+
+
+@model_pass(Phase.LEGALIZE, infers=True)
+def rewrite_batchnorm_as_conv(model: Model, ctx: PassContext) -> int:
+    """Turn a BatchNormalization that follows no convolution into a depthwise convolution.
+
+    ``y = (x - mean) * scale / sqrt(var + epsilon) + bias`` is a 1x1 convolution with one
+    weight and one bias per channel. Mul, Add, Sub and Div by constants right before or
+    behind it go into the same weights. Only where the target lists no BatchNormalization
+    and takes that convolution; ranks 2 and 3 get axes of extent 1. ``--no-offload`` leaves
+    it alone. ``fuse-batchnorm`` has taken those that a convolution feeds.
+    """
+    return sum(_rewrite(model, ctx, node) for node in model.nodes("BatchNormalization"))
+
+
+def _rewrite(model: Model, ctx: PassContext, node: Node) -> int:
+    # One that went with a BatchNormalization before it has no outputs any more.
+    if not len(node.outputs) or not ctx.offloads(node):
+        return 0
+    link = link_of(model, node)
+    if link is None or isinstance(link, str):
+        ctx.refuse(model, node, link or "it is no factor and offset per channel")
+        return 0
+    return rewrite(model, ctx, around(model, ctx, link))

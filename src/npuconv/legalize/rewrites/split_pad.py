@@ -1,0 +1,144 @@
+"""Take a Pad apart: what it crops, what it adds to batch or channels, what it adds around."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.tools.pads import may_take, obstacle
+from npuconv.model import pad, query
+from npuconv.model.conv import Pairs, flat_pads
+
+if TYPE_CHECKING:
+    from npuconv.legalize.context import PassContext
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node
+
+# From here on amounts are an input, as the bounds of a Slice are.
+OPSET = 11
+TO_THE_END = 2**63 - 1
+
+
+@model_pass(Phase.LEGALIZE, after=("resolve-auto-pad",), infers=True)
+def split_pad(model: Model, ctx: PassContext) -> int:
+    """Take a Pad apart: what it crops, what it adds to batch or channels, what it adds around.
+
+    Negative amounts become a Slice, which is carried in int8; what grows is padded after
+    it. Zeros added to batch or channels stay a Pad of their own where what is added around
+    the image can then be folded into every convolution or pool that reads it.
+
+    ONNX does not say whether reflect, edge and wrap look at cells that the other end of
+    the same axis crops, so such a Pad is left alone.
+    """
+    if model.opset < OPSET:
+        return 0
+    return sum(_split(model, ctx, node) for node in model.nodes("Pad"))
+
+
+def _split(model: Model, ctx: PassContext, node: Node) -> int:
+    amounts = pad.amounts(node)
+    dims = query.shape(node.inputs[0])
+    if amounts is None or (dims is not None and len(dims) != len(amounts)):
+        return 0
+    if any(min(pair) < 0 for pair in amounts):
+        reason = _cannot_crop(node, amounts, dims)
+        if not reason:
+            return _crop(model, ctx, node, amounts)
+        ctx.refuse(model, node, reason)
+        return 0
+    if pad.is_zero_fill(node) and any(map(any, amounts[:2])) and any(map(any, amounts[2:])):
+        return _part(model, ctx, node, amounts)
+    return 0
+
+
+def _cannot_crop(node: Node, amounts: Pairs, dims: tuple[int | str | None, ...] | None) -> str:
+    """Return why negative amounts are not the same as a Slice, or ''."""
+    mode = pad.mode(node)
+    if mode != "constant" and any(min(pair) < 0 < max(pair) for pair in amounts):
+        return f"it crops one end of an axis and fills the other with mode {mode!r}"
+    for axis, (pair, extent) in enumerate(zip(amounts, dims or (), strict=False)):
+        cropped = -sum(min(amount, 0) for amount in pair)
+        if isinstance(extent, int) and cropped >= extent:
+            return f"it crops all {extent} cells of axis {axis}"
+    return ""
+
+
+def _crop(model: Model, ctx: PassContext, node: Node, amounts: Pairs) -> int:
+    from npuconv.model import edit
+
+    kept = _grown(amounts)
+    sliced = [axis for axis, pair in enumerate(amounts) if min(pair) < 0]
+    starts = [max(-amounts[axis][0], 0) for axis in sliced]
+    ends = [min(amounts[axis][1], 0) or TO_THE_END for axis in sliced]
+    after = f"Slice of axes {sliced}"
+    after += f" + Pad {flat_pads(kept)}" if any(map(any, kept)) else ""
+    known = _are_known(node, sliced)
+    with ctx.rewrite(
+        model, [node], f"Pad {flat_pads(amounts)}", after, modulus=None, measure=known
+    ) as record:
+        if not known:
+            record.reference = "not measured"
+            record.note = "the extents it crops are not known"
+        bounds = [edit.integers(model, f"{node.name}/bounds", v) for v in (starts, ends, sliced)]
+        inputs = [node.inputs[0], *bounds]
+        if any(map(any, kept)):
+            edit.set_input(node, 0, edit.insert(model, "Slice", inputs, origin=[node]))
+            _write(model, node, kept)
+        else:
+            outputs = list(node.outputs)
+            edit.disconnect_outputs(node)
+            edit.add_node(model, "Slice", inputs, outputs, origin=[node])
+    return 1
+
+
+def _grown(amounts: Pairs) -> Pairs:
+    return tuple((max(begin, 0), max(end, 0)) for begin, end in amounts)
+
+
+def _are_known(node: Node, axes: list[int]) -> bool:
+    """Return whether extents are known: a random one might be less than what is cropped."""
+    dims = query.shape(node.inputs[0])
+    return dims is not None and all(isinstance(dims[axis], int) for axis in axes)
+
+
+def _write(model: Model, node: Node, amounts: Pairs) -> None:
+    """Give a Pad other amounts, written for every axis."""
+    from npuconv.model import edit
+
+    edit.set_input(node, 1, edit.integers(model, f"{node.name}/pads", flat_pads(amounts)))
+    edit.drop_inputs(node, 3)
+
+
+def _part(model: Model, ctx: PassContext, node: Node, amounts: Pairs) -> int:
+    """A Pad of batch and channels, and after it one that every reader can take."""
+    from npuconv.model import edit
+
+    readers = query.consumers(node.outputs[0])
+    if not any(map(may_take, readers)):
+        return 0
+    reason = _not_worth_it(model, node, readers, amounts[2:])
+    if reason:
+        ctx.refuse(model, node, reason)
+        return 0
+    none: Pairs = ((0, 0),)
+    first = amounts[:2] + none * (len(amounts) - 2)
+    second = none * 2 + amounts[2:]
+    after = f"Pad {flat_pads(first)} + Pad {flat_pads(second)}"
+    with ctx.rewrite(model, [node], f"Pad {flat_pads(amounts)}", after, modulus=None):
+        inputs = [node.inputs[0], edit.integers(model, f"{node.name}/pads", flat_pads(first))]
+        value = query.input_of(node, 2)
+        inputs += [] if value is None else [value]
+        edit.set_input(node, 0, edit.insert(model, "Pad", inputs, origin=[node]))
+        _write(model, node, second)
+    return 1
+
+
+def _not_worth_it(model: Model, node: Node, readers: list[Node], around: Pairs) -> str:
+    """Return why the Pad around the image would not be folded into its readers, or ''."""
+    if model.is_output(node.outputs[0]):
+        return "it pads batch or channels too, and is an output of the model"
+    for reader in readers:
+        found = obstacle(node, reader, around)
+        if found:
+            return f"it pads batch or channels too, and {model.label(reader)!r} {found}"
+    return ""

@@ -1,0 +1,1 @@
+"""Tools that passes share: match, replace, fold, infer."""

@@ -1,0 +1,146 @@
+"""Paths of channels from a convolution to those that mix them; nodes between keep them apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from npuconv.model import query
+
+if TYPE_CHECKING:
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node, Tensor
+    from npuconv.partition.placement import Plan
+
+Doubles = NDArray[np.float64]
+_APART = ("Relu", "Clip", "MaxPool", "Pad")  # carried operators that treat channels alike
+
+
+@dataclass
+class Strand:
+    """Channels that nothing mixes.
+
+    Attributes:
+        tensor: the first that has them.
+        made_by: the convolution that makes each of them from all that it reads; None where
+            the host does.
+        between: carried operators and depthwise convolutions, in the order of the model.
+        readers: the convolutions that mix them.
+        tensors: names of all tensors that have these channels.
+        ends: those of them that the host reads, or the model puts out; not one it has made.
+    """
+
+    tensor: Tensor
+    made_by: Node | None
+    between: list[Node] = field(default_factory=list)
+    readers: list[Node] = field(default_factory=list)
+    tensors: list[str] = field(default_factory=list)
+    ends: list[Tensor] = field(default_factory=list)
+
+    @property
+    def makers(self) -> list[Node]:
+        """Convolutions that have a row for every channel: all but the readers."""
+        first = [] if self.made_by is None else [self.made_by]
+        return [*first, *(node for node in self.between if node.op == "Conv")]
+
+
+def is_depthwise(conv: Node) -> bool:
+    """Return whether every output channel of a convolution reads one input channel of its own."""
+    weight = query.constant_input(conv, 1)
+    if weight is None or weight.shape[1] != 1:  # else as many groups as results may mix channels
+        return False
+    return 1 < len(weight) == int(query.attribute(conv, "group", 1))
+
+
+def parameters(conv: Node) -> tuple[Doubles, Doubles]:
+    """Return weights and bias of a convolution, the bias 0 where it has none, float64."""
+    weight, bias = query.constant_input(conv, 1), query.constant_input(conv, 2)
+    assert weight is not None, "convolutions of a strand have constant weights"
+    own = np.zeros(len(weight)) if bias is None else bias.astype(np.float64)
+    return weight.astype(np.float64), own
+
+
+def strands(model: Model, plan: Plan) -> list[Strand]:
+    """All that mix nothing between a maker and its readers, either of which may be the host.
+
+    Args:
+        model: the legal float model.
+        plan: where every node runs.
+    """
+    made = {id(t) for node in (*plan.device, *plan.carried) for t in node.outputs}
+    found: dict[str, Strand | None] = {}
+    for conv in plan.device:
+        source = conv.inputs[0]
+        if id(source) not in made and source.name not in found:
+            found[source.name] = _followed(model, plan, source, None)
+        if _is_plain(conv):
+            found[conv.outputs[0].name] = _followed(model, plan, conv.outputs[0], conv)
+    return [one for one in found.values() if one is not None]
+
+
+def _followed(model: Model, plan: Plan, tensor: Tensor, maker: Node | None) -> Strand | None:
+    """Return the strand from a tensor on; None where its channels cannot be followed."""
+    found, waiting = Strand(tensor, maker), [tensor]
+    while waiting:
+        tensor = waiting.pop(0)
+        found.tensors.append(tensor.name)
+        if not _sorted(model, plan, found, tensor, waiting):
+            return None
+    return found
+
+
+def _sorted(model: Model, plan: Plan, found: Strand, tensor: Tensor, waiting: list[Tensor]) -> bool:
+    """Put what reads a tensor where it belongs; whether all of it can be followed."""
+    readers = query.consumers(tensor)
+    on_host = model.is_output(tensor) or not readers
+    for node in readers:
+        if plan.on_device(node) and node.inputs[0] is tensor and _is_plain(node):
+            found.readers.append(node)
+        elif _keeps_apart(plan, node, tensor):
+            found.between.append(node)
+            waiting.append(node.outputs[0])
+        elif plan.on_device(node) or plan.is_carried(node):
+            return False
+        else:
+            on_host = True
+    if on_host and not (tensor is found.tensor and found.made_by is None):
+        found.ends.append(tensor)
+    return True
+
+
+def _is_plain(conv: Node) -> bool:
+    """A convolution of one group with constant weights and bias."""
+    return _is_constant(conv) and int(query.attribute(conv, "group", 1)) == 1
+
+
+def _is_constant(conv: Node) -> bool:
+    bias = query.input_of(conv, 2)
+    constant = bias is None or query.constant_input(conv, 2) is not None
+    return constant and query.constant_input(conv, 1) is not None
+
+
+def _keeps_apart(plan: Plan, node: Node, tensor: Tensor) -> bool:
+    if node.inputs[0] is not tensor:
+        return False
+    if plan.on_device(node):
+        return is_depthwise(node) and _is_constant(node)
+    return plan.is_carried(node) and node.op in _APART and _spares_channels(node)
+
+
+def _spares_channels(node: Node) -> bool:
+    """Return whether the number of channels stays the same; a Pad must also pad with 0."""
+    if node.op in ("Relu", "Clip"):
+        return True
+    rank = query.rank(node.inputs[0])
+    if rank is None or rank < 3:
+        return False
+    if node.op == "MaxPool":
+        return True
+    pads, value = query.constant_input(node, 1), query.scalar_input(node, 2)
+    if pads is None or query.input_of(node, 3) is not None:
+        return False
+    pads = pads.reshape(-1)
+    return not (value or pads[1] or pads[rank + 1])

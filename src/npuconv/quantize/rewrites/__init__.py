@@ -1,0 +1,1 @@
+"""Passes that change the float graph for accuracy: one rewrite a file."""

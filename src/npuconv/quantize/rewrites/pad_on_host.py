@@ -1,0 +1,105 @@
+"""Let the host pad, so that the device need not fill with its stored 0."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from npuconv.legalize.registry import Phase, model_pass
+from npuconv.model import query
+from npuconv.model.conv import Pairs, flat_pads, window
+from npuconv.partition.crossings import readers
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from npuconv.legalize.context import PassContext
+    from npuconv.model.conv import Window
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node, Tensor
+    from npuconv.partition import Plan
+
+_ZEROS = "the zeros cross to the device, too"
+_ROUND_TRIP = "it crosses to the host, and back with the zeros"
+OPSET = 11  # from here on the amounts of a Pad are an input
+
+
+@model_pass(Phase.HOST_PREP)
+def pad_on_host(model: Model, ctx: PassContext, plan: Plan, tensors: Collection[str]) -> int:
+    """Let the host pad, so that the device need not fill with its stored 0.
+
+    A device that fills with the stored integer 0 asks for zero point 0 of what a padded
+    convolution reads, and where values are nearly all positive that leaves half of the
+    levels unused. If the host makes such a tensor, it can put the zeros around it before
+    they are integers: the convolutions have no pads any more, and any zero point will do.
+    What the device makes for itself the host can pad on its way, as integers, where the
+    lowest of them stands for 0.
+    That is done where calibration samples show that it gains levels, and where all
+    convolutions of the device that pad the tensor pad it alike.
+    """
+    if model.opset < OPSET:
+        return 0
+    wanted = [convs for name, convs in readers(plan).items() if name in tensors]
+    return sum(_pad(model, ctx, plan, convs) for convs in wanted)
+
+
+def _pad(model: Model, ctx: PassContext, plan: Plan, convs: list[Node]) -> int:
+    from npuconv.model import edit
+
+    convs = [conv for conv in convs if any(query.attribute(conv, "pads", ()) or ())]
+    if not convs:
+        return 0
+    source, win = convs[0].inputs[0], window(convs[0])
+    alike = {tuple(query.attribute(conv, "pads", ()) or ()) for conv in convs}
+    if win is None or len(alike) > 1:
+        return 0
+    if said := [text for conv in convs for text in _objections(ctx, conv)]:
+        ctx.refuse(model, convs[0], said[0])
+        return 0
+    amounts = ((0, 0), (0, 0), *win.pads)
+    none = [0] * len(flat_pads(win.pads))
+    before = f"Conv, pads={flat_pads(win.pads)}"
+    after = f"Pad {flat_pads(win.pads)} on the host + Conv without pads"
+    with ctx.rewrite(model, convs, before, after) as record:
+        inputs = [source, edit.integers(model, f"{source.name}/pads", flat_pads(amounts))]
+        shape = None if win.input is None else _padded(win.input, win.pads)
+        padded = edit.insert(model, "Pad", inputs, origin=convs, shape=shape)
+        for conv in convs:
+            edit.set_input(conv, 0, padded)
+            conv.attrs["pads"] = list(none)
+        record.note = _more(win, plan, source)
+    return 1
+
+
+def _objections(ctx: PassContext, conv: Node) -> list[str]:
+    """Return the objections of the target to the convolution without pads, on a larger input."""
+    win = window(conv)
+    assert win is not None
+    larger = None if win.input is None else _padded(win.input, win.pads)
+    none = tuple((0, 0) for _ in win.pads)
+    return ctx.objections(replace(win, pads=none, input=larger))
+
+
+def _padded(dims: tuple[int | str | None, ...], pads: Pairs) -> tuple[int | str | None, ...]:
+    """The shape of the tensor with its pads; a length that has a name has none any more."""
+    spatial = [
+        length + sum(pair) if isinstance(length, int) else (None if any(pair) else length)
+        for length, pair in zip(dims[2:], pads, strict=True)
+    ]
+    return (*dims[:2], *spatial)
+
+
+def _more(win: Window, plan: Plan, source: Tensor) -> str:
+    """Describe the extra traffic to the device, and from it where it makes the tensor."""
+    maker = query.producer(source)
+    round_trip = maker is not None and plan.placement.get(id(maker)) == "device"
+    if win.input is None or any(not isinstance(d, int) for d in win.input[1:]):
+        return _ROUND_TRIP if round_trip else _ZEROS
+    before, after = 1, 1
+    for old, new in zip(win.input[1:], _padded(win.input, win.pads)[1:], strict=True):
+        before, after = before * int(old or 0), after * int(new or 0)
+    if round_trip:
+        return f"{before} bytes cross to the host, {after} back to the device"
+    # Where others read the tensor as it is, both forms of it cross.
+    both = any(plan.on_device(node) for node in query.consumers(source))
+    return f"{after if both else after - before} bytes more cross to the device"

@@ -1,0 +1,234 @@
+"""Make noisy channels several times, where precision is bought."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from npuconv.legalize.registry import Phase, model_pass
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy as np
+
+    from npuconv.legalize.context import PassContext
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node, Tensor
+    from npuconv.partition import Plan
+    from npuconv.partition.channel_paths import Strand
+
+
+@dataclass
+class Duplicated:
+    """Channels some of which are made several times.
+
+    Attributes:
+        strand: the channels, as they are now.
+        index: the source channel of each: first all of them, then the copies.
+        old: what tensors that have them were called before.
+        shift: what the host adds to each of them, 0 as yet; None where the device makes them.
+        picks: by tensor, those in which the host finds a copy of each channel again.
+    """
+
+    strand: Strand
+    index: tuple[int, ...]
+    old: dict[str, str] = field(default_factory=dict)
+    shift: Tensor | None = None
+    picks: dict[str, list[str]] = field(default_factory=dict)
+
+
+@model_pass(Phase.OVERSAMPLE)
+def repeat_channels(
+    model: Model, ctx: PassContext, plan: Plan, wanted: Mapping[str, tuple[int, ...]]
+) -> list[Duplicated]:
+    """Make noisy channels several times, where precision is bought.
+
+    One channel of forty-eight may make most of what a layer's rounding does to the outputs.
+    With `--max-extra-macs` or `--min-sqnr` such channels are made two to four times, each
+    copy with its own rounding: a share of a step apart, so that together they are as fine
+    as steps of half the size or less. It costs a row of what makes the channel and a
+    column of what reads it, where `repeat-convolution` costs the whole layer.
+
+    A convolution that mixes the channels reads each copy with its share of the weights.
+    Where the host makes the channels it adds the shares of a step, and where it reads them
+    it takes the mean. In float all of it computes the same.
+    """
+    from npuconv.partition.channel_paths import strands
+
+    found = [one for one in strands(model, plan) if one.tensor.name in wanted]
+    return [_duplicated(model, ctx, one, wanted[one.tensor.name]) for one in found]
+
+
+def _duplicated(model: Model, ctx: PassContext, own: Strand, index: tuple[int, ...]) -> Duplicated:
+    nodes = [*([] if own.made_by is None else [own.made_by]), *own.between, *own.readers]
+    kept = [*(t for node in own.readers for t in node.outputs), *own.ends]
+    names, made = " + ".join(node.op for node in nodes), Duplicated(own, index)
+    with ctx.rewrite(model, nodes, names, _said(index), outputs=kept):
+        for conv in own.makers:
+            _repeat_rows(model, conv, index)
+        for conv in own.readers:
+            _share_columns(model, conv, index)
+        made.strand = _with_new_tensors(model, made)
+    return made
+
+
+def _said(index: tuple[int, ...]) -> str:
+    """Describe how many channels are duplicated, and which."""
+    count = max(index) + 1
+    several = ", ".join(map(str, sorted(set(index[count:]))))
+    copies = len(index) - count
+    return f"{copies} more than {count} channels: copies of {several}"
+
+
+def _with_new_tensors(model: Model, made: Duplicated) -> Strand:
+    """The strand whose tensors have as many channels as there are now."""
+    from npuconv.partition.channel_paths import Strand
+
+    own = made.strand
+    first = _spread(model, made) if own.made_by is None else _grown(model, made, own.made_by)
+    new = Strand(first, own.made_by, own.between, own.readers, [first.name])
+    new.tensors += [_grown(model, made, node).name for node in own.between]
+    return new
+
+
+def _spread(model: Model, made: Duplicated) -> Tensor:
+    """Add copies of some channels on the host, and an offset to each channel."""
+    import numpy as np
+
+    from npuconv.model import edit, query
+
+    source, readers = made.strand.tensor, [*made.strand.between, *made.strand.readers]
+    origin = [query.producer(source) or readers[0]]
+    stem = f"{source.name}/channels"
+    which = edit.integers(model, f"{stem}/of", made.index)
+    shape = _shape(source, len(made.index))
+    several = edit.insert(
+        model, "Gather", [source, which], origin=origin, shape=shape, attrs={"axis": 1}, name=stem
+    )
+    zeros = _along(np.zeros(len(made.index), np.float32), source)
+    made.shift = edit.constant(model, f"{stem}/by", zeros)
+    new = edit.insert(
+        model, "Add", [several, made.shift], origin=origin, shape=shape, name=f"{stem}/moved"
+    )
+    made.old[new.name] = source.name
+    _let_read(readers, source, new)
+    return new
+
+
+def _grown(model: Model, made: Duplicated, node: Node) -> Tensor:
+    """Add the copies to the output of a device node; the host, if it reads it, gets the mean."""
+    from npuconv.model import edit
+
+    tensor, count = node.outputs[0], len(made.index)
+    if not any(end is tensor for end in made.strand.ends):
+        tensor.shape = _shape(tensor, count)
+        made.old[tensor.name] = tensor.name
+        return tensor
+    new = edit.variable(model, f"{tensor.name}/channels", tensor)
+    new.shape = _shape(tensor, count)
+    edit.disconnect_outputs(node)
+    node.outputs.append(new)
+    _let_read([*made.strand.between, *made.strand.readers], tensor, new)
+    made.old[new.name] = tensor.name
+    edit.hand_over(_mean(model, made, node, new, tensor), tensor)
+    return new
+
+
+def _mean(model: Model, made: Duplicated, node: Node, new: Tensor, old: Tensor) -> Tensor:
+    """One channel for each that there was: the mean of its copies."""
+    from npuconv.model import edit
+
+    parts, shape = [], _shape(old, max(made.index) + 1)
+    for number, (places, shares) in enumerate(_copies(made.index)):
+        stem = f"{new.name}/{number}"
+        which = edit.integers(model, f"{stem}/of", places)
+        picked = edit.insert(
+            model, "Gather", [new, which], origin=[node], shape=shape, attrs={"axis": 1}, name=stem
+        )
+        made.picks.setdefault(new.name, []).append(picked.name)
+        share = edit.constant(model, f"{stem}/share", _along(shares, old))
+        parts.append(
+            edit.insert(
+                model, "Mul", [picked, share], origin=[node], shape=shape, name=f"{stem}/part"
+            )
+        )
+    return edit.insert(
+        model, "Sum", parts, origin=[node], shape=shape, name=f"{new.name}/sum_of_copies"
+    )
+
+
+def _copies(index: tuple[int, ...]) -> list[tuple[list[int], np.ndarray]]:
+    """Return place and share of the first copy of each channel, of the second, and so on.
+
+    A channel with fewer copies repeats its last one, with a share of 0.
+    """
+    import numpy as np
+
+    places = [[at for at, k in enumerate(index) if k == own] for own in range(max(index) + 1)]
+    most = max(map(len, places))
+    return [
+        (
+            [own[min(number, len(own) - 1)] for own in places],
+            np.asarray([(number < len(own)) / len(own) for own in places], np.float32),
+        )
+        for number in range(most)
+    ]
+
+
+def _shape(tensor: Tensor, channels: int) -> list[int | str | None] | None:
+    from npuconv.model import query
+
+    dims = query.shape(tensor)
+    return None if dims is None else [dims[0], channels, *dims[2:]]
+
+
+def _along(values: np.ndarray, tensor: Tensor) -> np.ndarray:
+    """One value for each channel of a tensor."""
+    from npuconv.model import query
+
+    return values.reshape(1, -1, *[1] * ((query.rank(tensor) or 4) - 2))
+
+
+def _let_read(nodes: list[Node], old: Tensor, new: Tensor) -> None:
+    from npuconv.model import edit
+
+    for node in nodes:
+        if node.inputs[0] is old:
+            edit.set_input(node, 0, new)
+
+
+def _repeat_rows(model: Model, conv: Node, index: Sequence[int]) -> None:
+    """Let a convolution make these of its channels: one with many groups reads them, too."""
+    from npuconv.model import query
+    from npuconv.partition.channel_paths import parameters
+
+    weight, bias = parameters(conv)
+    rows = list(index)
+    if int(query.attribute(conv, "group", 1)) > 1:
+        conv.attrs["group"] = len(rows)
+    _write(model, conv, weight[rows], bias[rows])
+
+
+def _share_columns(model: Model, conv: Node, index: Sequence[int]) -> None:
+    """Let a convolution of one group read these channels, copies with a share of the weights."""
+    import numpy as np
+
+    from npuconv.partition.channel_paths import parameters
+
+    weight, bias = parameters(conv)
+    columns = list(index)
+    times = np.bincount(columns, minlength=weight.shape[1])
+    along = (1, -1, *[1] * (weight.ndim - 2))
+    _write(model, conv, weight[:, columns] / times[columns].reshape(along), bias)
+
+
+def _write(model: Model, conv: Node, weight: np.ndarray, bias: np.ndarray) -> None:
+    import numpy as np
+
+    from npuconv.model import edit, query
+
+    stem, dtype = conv.inputs[1].name, conv.inputs[1].dtype
+    edit.set_input(conv, 1, edit.constant(model, f"{stem}/again", np.asarray(weight, dtype)))
+    if query.input_of(conv, 2) is not None or bias.any():
+        edit.set_input(conv, 2, edit.constant(model, f"{stem}/bias", np.asarray(bias, dtype)))

@@ -1,0 +1,179 @@
+"""Run a convolution several times and take the mean, where precision is bought."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from npuconv.legalize.registry import Phase, model_pass
+from npuconv.model import query
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from npuconv.legalize.context import PassContext
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node, Tensor
+    from npuconv.partition import Plan
+
+    Moved = dict[tuple[str, int], list[tuple[Tensor, Tensor]]]  # inputs and what is added to them
+
+
+@dataclass
+class Repeated:
+    """A layer that runs several times.
+
+    Attributes:
+        node: name of the convolution it was.
+        source: the tensor it read.
+        output: the tensor that the convolution made.
+        result: the tensor that the layer made, and that the mean makes now.
+        shifts: constants that are added to the inputs of the copies, of value 0 and of the
+            rank of the input; empty where the device makes the input.
+        copies: names of new nodes and of what they make, and whether it is the convolution.
+    """
+
+    node: str
+    source: str
+    output: str
+    result: str
+    shifts: list[Tensor] = field(default_factory=list)
+    copies: list[tuple[str, str, bool]] = field(default_factory=list)
+
+
+@model_pass(Phase.OVERSAMPLE)
+def repeat_convolution(
+    model: Model, ctx: PassContext, plan: Plan, counts: Mapping[str, int]
+) -> list[Repeated]:
+    """Run a convolution several times and take the mean, where precision is bought.
+
+    The device knows int8 and nothing finer, but it may run a convolution twice. With
+    `--max-extra-macs` or `--min-sqnr` the layers where that pays are repeated: every copy
+    gets an input that the host has moved by a share of a step, and weights of its own that
+    make up for what the others lose in rounding. The host takes the mean, which is as if
+    input and weights had been rounded to steps k times as fine, and the output to steps of
+    half or less.
+
+    In float all copies compute the same. An activation that is carried in int8 is repeated
+    with its convolution. A tensor that the device itself has made cannot be moved: there
+    the copies differ in weights and output only.
+    """
+    inside = _stays_inside(model, plan, counts)
+    moved: Moved = {}
+    found = []
+    for conv in [conv for conv in plan.device if counts.get(conv.name, 1) > 1]:
+        free = conv.inputs[0].name not in inside
+        found.append(_repeat(model, ctx, plan, conv, counts[conv.name], moved if free else None))
+    return found
+
+
+def _stays_inside(model: Model, plan: Plan, counts: Mapping[str, int]) -> set[str]:
+    """Tensors that the device makes and the host does not, once means are taken."""
+    from npuconv.partition import data_inputs
+
+    inside: set[str] = set()
+    for node in model.nodes():
+        if plan.on_device(node):
+            makes = counts.get(node.name, 1) == 1
+        else:
+            makes = plan.is_carried(node) and all(t.name in inside for t in data_inputs(node))
+            makes = makes and not _belongs_to_repeated(node, plan, counts)
+        if makes:
+            inside.update(t.name for t in node.outputs)
+    return inside
+
+
+def _belongs_to_repeated(node: Node, plan: Plan, counts: Mapping[str, int]) -> bool:
+    maker = query.producer(node.inputs[0])
+    return maker is not None and plan.on_device(maker) and counts.get(maker.name, 1) > 1
+
+
+def _repeat(
+    model: Model, ctx: PassContext, plan: Plan, conv: Node, count: int, moved: Moved | None
+) -> Repeated:
+    from npuconv.model import edit
+
+    chain, source = _chain(model, plan, conv), conv.inputs[0]
+    result = chain[-1].outputs[0]
+    found = Repeated(conv.name, source.name, conv.outputs[0].name, result.name)
+    before = " + ".join(node.op for node in chain)
+    with ctx.rewrite(
+        model, chain, before, f"the mean of {count} of it, each rounded otherwise", outputs=[result]
+    ):
+        if moved is None:
+            inputs: list[Tensor] = [source] * count
+        else:
+            pairs = _moved(model, conv, source, count, moved)
+            inputs, found.shifts = [t for t, _ in pairs], [shift for _, shift in pairs]
+        made = [_copy(model, chain, own, number, found) for number, own in enumerate(inputs, 1)]
+        edit.hand_over(_mean(model, conv, made), result)
+    return found
+
+
+def _chain(model: Model, plan: Plan, conv: Node) -> list[Node]:
+    """The convolution, and the activation that ends its layer."""
+    reader = query.sole_consumer(model, conv.outputs[0])
+    follows = reader is not None and reader.op in ("Relu", "Clip") and plan.is_carried(reader)
+    return [conv, reader] if reader is not None and follows else [conv]
+
+
+def _moved(
+    model: Model, conv: Node, source: Tensor, count: int, known: Moved
+) -> list[tuple[Tensor, Tensor]]:
+    """The input once for every copy, with something added to it, which is 0 as yet.
+
+    Layers that read the same tensor, and repeat as often, share the results.
+    """
+    import numpy as np
+
+    from npuconv.model import edit
+
+    key = (source.name, count)
+    if key not in known:
+        pairs = []
+        for number in range(1, count + 1):
+            stem = f"{source.name}/moved_{number}_of_{count}"
+            zero = np.zeros((1,) * (query.rank(source) or 4), np.float32)
+            shift = edit.constant(model, f"{stem}/by", zero)
+            given = [source, shift]
+            shape = query.shape(source)
+            made = edit.insert(model, "Add", given, origin=[conv], shape=shape, name=stem)
+            pairs.append((made, shift))
+        known[key] = pairs
+    return known[key]
+
+
+def _copy(model: Model, chain: list[Node], source: Tensor, number: int, found: Repeated) -> Tensor:
+    """One copy of the layer; its last result."""
+    from npuconv.model import edit
+
+    for node in chain:
+        made = edit.variable(model, f"{node.outputs[0].name}/copy_{number}", node.outputs[0])
+        new = edit.add_node(
+            model,
+            node.op,
+            [source, *node.inputs[1:]],
+            [made],
+            origin=[node],
+            attrs=node.attrs,
+            name=f"{node.name}/copy_{number}",
+        )
+        found.copies.append((new.name, made.name, node is chain[0]))
+        source = made
+    return source
+
+
+def _mean(model: Model, conv: Node, parts: list[Tensor]) -> Tensor:
+    import numpy as np
+
+    from npuconv.model import edit
+
+    share = np.asarray(1 / len(parts), np.float32)
+    constant = edit.shared_constant(model, f"npuconv/share/{len(parts)}", share)
+    shape = query.shape(parts[0])
+    total = edit.insert(
+        model, "Sum", parts, origin=[conv], shape=shape, name=f"{conv.name}/sum_of_copies"
+    )
+    return edit.insert(
+        model, "Mul", [total, constant], origin=[conv], shape=shape, name=f"{conv.name}/mean"
+    )

@@ -1,0 +1,140 @@
+"""A budget of multiplications as rows of the report: what was bought, and what it brought."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from npuconv.diagnostics import Status
+from npuconv.legalize.selection import wanted
+from npuconv.partition.crossings import traffic
+from npuconv.quantize.host_prep import asked
+from npuconv.quantize.settings import BUDGET
+from npuconv.rules import _engine
+from npuconv.rules._context import RuleContext
+from npuconv.rules._unknown import needs
+from npuconv.schemas import report as schema
+
+if TYPE_CHECKING:
+    from npuconv.config import Options
+    from npuconv.legalize.legal import Legalized
+    from npuconv.quantize.budget import Spent
+    from npuconv.quantize.output_error import Error
+    from npuconv.quantize.sensitivity import Sensitivity
+    from npuconv.quantize.state import DeviceGraph, QuantState
+
+LIMIT_UNKNOWN = "OPS005"
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """Traffic between device and host, and the error at the outputs.
+
+    Attributes:
+        options: of the conversion.
+        tensors: that are stored in int8.
+        bytes: that cross in one inference; None where that is not known.
+        power: of the error that all roundings add to the outputs; 0 where that is not known.
+    """
+
+    options: Options
+    tensors: frozenset[str]
+    bytes: int | None
+    power: float
+
+    @classmethod
+    def of(cls, graph: DeviceGraph, state: QuantState, errors: Sensitivity | None) -> Crossing:
+        """Record both before the graph is changed."""
+        power = 0.0 if errors is None else float(errors.powers.sum())
+        crossing = traffic(graph.model, graph.plan)
+        return cls(graph.options, frozenset(state.encodings), crossing, power)
+
+
+def budget_report(work: Legalized, spent: Spent) -> schema.Budget:
+    """Return the part of the report about a budget, by the user's own names.
+
+    Args:
+        work: what is converted, planned as before anything was bought.
+        spent: what was bought.
+    """
+    options, percent = work.options, 100 * spent.extra_macs / spent.macs if spent.macs else 0.0
+    limit, labels = options.max_extra_macs, {c.name: work.model.label(c) for c in work.plan.device}
+    return schema.Budget(
+        min_sqnr_db=options.min_sqnr,
+        max_extra_percent=BUDGET.unbounded_percent if limit is None else limit,
+        extra_macs=spent.extra_macs,
+        extra_percent=round(percent, 3),
+        before_db=_db(spent.before),
+        simulated_db=_db(spent.after),
+        unsaturated=spent.is_before_saturation,
+        repeated=tuple(
+            schema.Repeated(
+                node=label, times=spent.purchase.layers[name], extra_macs=spent.layer_macs[name]
+            )
+            for name, label in labels.items()
+            if name in spent.purchase.layers
+        ),
+        channels=_channels(spent, labels),
+    )
+
+
+def padding_report(before: Crossing, after: Crossing) -> schema.HostPadding | None:
+    """Return what padding by the host between layers costs and brings.
+
+    Args:
+        before: without it.
+        after: with it.
+
+    Returns:
+        None where nothing may cross for it.
+    """
+    if asked(before.options) not in ("auto", "all"):
+        return None
+    unknown = before.bytes is None or after.bytes is None
+    extra = None if unknown else (after.bytes or 0) - (before.bytes or 0)
+    gain = 10 * math.log10(before.power / after.power) if before.power and after.power else None
+    return schema.HostPadding(
+        tensors=tuple(sorted(after.tensors - before.tensors)),
+        extra_bytes=extra,
+        extra_percent=round(100 * extra / before.bytes, 2) if extra and before.bytes else None,
+        gain_db=None if gain is None else round(gain, 2),
+    )
+
+
+def _channels(spent: Spent, labels: dict[str, str]) -> tuple[schema.Channels, ...]:
+    """Return tensors some of whose channels are duplicated, in the order of the model."""
+    order = {name: place for place, name in enumerate(labels)}
+    bought = [spent.sets[tensor] for tensor in spent.purchase.channels]
+    return tuple(
+        schema.Channels(
+            tensor=one.tensor,
+            layers=tuple(dict.fromkeys(labels[name] for name in one.layers)),
+            channels=one.count,
+            copies=len(spent.purchase.channels[one.tensor]) - one.count,
+            extra_macs=spent.channel_macs[one.tensor],
+        )
+        for one in sorted(bought, key=lambda one: order[one.layers[0]])
+    )
+
+
+def _db(error: Error) -> float | None:
+    return None if error.sqnr_db is None else round(error.sqnr_db, 2)
+
+
+def renew_needs(work: Legalized) -> None:
+    """Ask again what the model needs of undocumented limits: it has more channels now.
+
+    Args:
+        work: still in float; its needs and its findings about them are replaced.
+
+    Raises:
+        InternalError: a bug in a rule.
+    """
+    rules = RuleContext(work.model, work.target, work.options, {}, kept=work.ctx.kept)
+    found = _engine.lint(rules, only=[LIMIT_UNKNOWN])
+    work.needs = needs(work.model, rules)
+    other = [f for f in work.every if f.code != LIMIT_UNKNOWN or f.status != Status.UNKNOWN]
+    work.every = other + found
+    rest = [f for f in work.findings if f.code != LIMIT_UNKNOWN]
+    work.findings = wanted([*rest, *found], work.options, work.listed)

@@ -1,0 +1,3 @@
+"""Version of npuconv."""
+
+__version__ = "0.1.0"

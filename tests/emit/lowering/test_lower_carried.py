@@ -1,0 +1,109 @@
+"""Tests of lower-carried."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from npuconv.model import query, save
+from support.asserts import run, run_pass
+from support.builders import Net
+from support.plans import converted, largest_step
+from support.plans import quantize as prepare  # noqa: F401  (what the contracts call)
+
+NAME = "lower-carried"
+LOWER = ("lower-convolutions", NAME)
+
+
+def image() -> Net:
+    """A convolution on an image."""
+    return Net(x=(1, 3, 8, 8)).conv(pads=[1] * 4)
+
+
+def clipped() -> Net:
+    net = image()
+    return net.op("Clip", net.last, net.constant(np.float32(0)), net.constant(np.float32(0.5)))
+
+
+def joined() -> Net:
+    """Two branches of one scale."""
+    net = Net(x=(1, 3, 8, 8)).conv("x", to="a").conv("x", to="b")
+    return net.op("Concat", "a", "b", axis=1).conv(weight=(2, 8, 1, 1))
+
+
+def half_read() -> Net:
+    """A Split of which one part is read."""
+    return image().op("Split", outputs=2, axis=1).conv(weight=(4, 2, 3, 3))
+
+
+POOL = {"kernel_shape": [2, 2], "strides": [2, 2]}
+PADDED = {"pads": [1] * 4}  # stored zeros beside it: a Relu before it has work to do
+FIRES = [
+    lambda: image().op("Relu").op("MaxPool", **POOL).conv(weight=(4, 4, 3, 3), **PADDED).model(),
+    lambda: clipped().conv(weight=(4, 4, 3, 3)).model(),
+    lambda: image().pad([0, 0, 1, 1, 0, 0, 1, 1], 0.0).conv(weight=(4, 4, 3, 3)).model(),
+    lambda: image().op("Transpose", perm=[0, 2, 3, 1]).model(),
+    lambda: image().op("DepthToSpace", blocksize=2).model(),
+    lambda: image().reshape([1, 4, 64]).model(),
+    lambda: joined().model(),
+    lambda: half_read().model(),
+]
+SILENT = [
+    lambda: image().op("Sigmoid").model(),
+    lambda: image().model(),
+    lambda: Net(x=(1, 3, 8, 8)).op("Relu").conv().model(),
+]
+
+
+@pytest.mark.parametrize("build", FIRES)
+def test_the_same_numbers_as_with_conversions(build):
+    """int8 in, int8 out, exact; conversions are left at the edges only."""
+    proto = build()
+    model, ctx, explicit = converted(proto, *LOWER)
+    assert run_pass(NAME, model, ctx) == 0
+    ops = [n.op for n in model.nodes()]
+    assert (ops[0], ops[-1]) == ("QuantizeLinear", "DequantizeLinear")
+    assert not {"QuantizeLinear", "DequantizeLinear"} & set(ops[1:-1])
+    lowered = save.to_proto(model)
+    onnx.checker.check_model(lowered)
+    step = largest_step(ctx)
+    for old, new in zip(run(explicit), run(lowered), strict=True):
+        assert np.abs(old - new).max() <= step * 1.001
+
+
+def test_the_sequence():
+    """QLinearConv, int8 Relu and MaxPool, QLinearConv."""
+    model, _, _ = converted(FIRES[0](), *LOWER)
+    assert [n.op for n in model.nodes()[1:-1]] == ["QLinearConv", "Relu", "MaxPool", "QLinearConv"]
+    for node in model.nodes("Relu", "MaxPool"):
+        assert query.dtype_name(node.outputs[0]) == "int8"
+    assert [model.origin(n) for n in model.nodes("Relu", "MaxPool")] == [("relu1",), ("maxpool2",)]
+
+
+def test_bounds_become_integers():
+    """0.5 over the scale of the group, rounded."""
+    scales = {"t0": 0.0051, "t1": 0.0051}
+    model, _, _ = converted(FIRES[1](), *LOWER, plain=scales)
+    low, high = (t.values for t in model.nodes("Clip")[0].inputs[1:])
+    assert (int(low), int(high)) == (0, round(0.5 / 0.0051))
+    assert low.dtype == np.int8
+
+
+def test_the_fill_of_a_pad_becomes_an_integer():
+    """As the bounds of a Clip do."""
+    model, _, _ = converted(FIRES[2](), *LOWER)
+    fill = model.nodes("Pad")[0].inputs[2].values
+    assert (fill.dtype, int(fill)) == (np.int8, 0)
+
+
+def test_a_reader_on_the_host():
+    """It gets its own DequantizeLinear; the operator stays int8."""
+    net = image().op("Relu")
+    net.conv("t1", (4, 4, 3, 3), **PADDED).output().op("Sigmoid", "t1").output()
+    proto = net.model()
+    model, ctx, explicit = converted(proto, *LOWER)
+    assert query.dtype_name(model.nodes("Relu")[0].outputs[0]) == "int8"
+    step = largest_step(ctx)
+    for old, new in zip(run(explicit), run(save.to_proto(model)), strict=True):
+        assert np.abs(old - new).max() <= step * 1.001

@@ -1,0 +1,136 @@
+"""Tests of separate-conversions."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from npuconv import executor
+from npuconv.legalize.context import PassContext
+from npuconv.model import save
+from npuconv.model.core import Model
+from support.asserts import context, read, run, run_pass
+from support.builders import Net
+from support.plans import largest_step
+from support.plans import prepare as plan_it
+
+NAME = "separate-conversions"
+
+
+def prepare(model: Model, ctx: PassContext) -> None:
+    """All that comes before it."""
+    plan_it(model, ctx)
+    for name in ("drop-saturated", "quantize-activations", "quantize-weights"):
+        run_pass(name, model, ctx)
+
+
+def image() -> Net:
+    """A convolution on an image."""
+    return Net(x=(1, 3, 8, 8)).conv()
+
+
+def between(op: str, **attrs: object) -> Net:
+    """An operator of the host between two convolutions."""
+    return image().op(op, **attrs).conv(weight=(4, 4, 3, 3))
+
+
+def added() -> Net:
+    """Two convolutions, added for a third."""
+    net = Net(x=(1, 3, 8, 8)).conv("x", to="a").conv("x", to="b").op("Add", "a", "b")
+    return net.conv(weight=(4, 4, 3, 3), pads=[1] * 4)
+
+
+FIRES = [
+    lambda: between("Sigmoid").model(),
+    lambda: between("LeakyRelu", alpha=0.1).model(),
+    lambda: between("AveragePool", kernel_shape=[2, 2]).model(),
+    lambda: added().model(),
+]
+SILENT = [
+    lambda: image().model(),
+    lambda: image().op("Sigmoid").model(),
+    lambda: image().op("Relu").conv(weight=(4, 4, 3, 3)).model(),
+    lambda: Net(x=(1, 3, 8, 8)).op("Sigmoid").conv().model(),
+    lambda: image().op("Sigmoid").op("Neg").conv(weight=(4, 4, 3, 3)).model(),
+]
+
+
+@pytest.mark.parametrize("build", FIRES)
+def test_the_same_numbers(build):
+    """A factor and an offset for each channel stand for its scale and zero point."""
+    model, ctx = read(build()), context()
+    prepare(model, ctx)
+    before = save.to_proto(model)
+    assert run_pass(NAME, model, ctx) == 1
+    after = save.to_proto(model)
+    onnx.checker.check_model(after)
+    for old, new in zip(run(before), run(after), strict=True):
+        assert np.abs(old - new).max() <= 2 * largest_step(ctx)
+        assert np.mean(np.abs(old - new) > 1e-6) < 0.02  # ties fall either way
+
+
+@pytest.mark.parametrize("build", FIRES)
+def test_it_comes_to_rest(build):
+    """What is separated is not separated again."""
+    model, ctx = read(build()), context()
+    prepare(model, ctx)
+    while run_pass(NAME, model, ctx):
+        assert len(model.nodes("Mul", "Add")) < 8
+
+
+@pytest.mark.parametrize("build", FIRES)
+def test_the_runtime_loads_it_optimized(build):
+    """Its own fusions leave it alone; that is what the pass is for."""
+    model, ctx = read(build()), context()
+    prepare(model, ctx)
+    run_pass(NAME, model, ctx)
+    for name in ("lower-convolutions", "lower-carried"):
+        run_pass(name, model, ctx)
+    session = executor.Session(save.to_proto(model), optimize=True)
+    (made,) = session.run({"x": np.ones((1, 3, 8, 8), np.float32)}).values()
+    assert np.isfinite(made).all()
+
+
+@pytest.mark.parametrize("build", SILENT)
+def test_it_is_silent(build):
+    """A conversion on one side only, or none on the host at all."""
+    model, ctx = read(build()), context()
+    prepare(model, ctx)
+    assert run_pass(NAME, model, ctx) == 0
+
+
+def test_one_scale_needs_nothing():
+    """The integer operator of the runtime takes that."""
+    model, ctx = read(FIRES[0]()), context()
+    plan_it(model, ctx, {"t0": 0.1, "t1": 0.01, "t2": 0.1})
+    for name in ("quantize-activations", "quantize-weights"):
+        run_pass(name, model, ctx)
+    assert run_pass(NAME, model, ctx) == 0
+
+
+def test_a_conversion_before_the_device():
+    """Where what the host reads has one scale, it is the other side that is taken apart."""
+    model, ctx = read(FIRES[0]()), context()
+    plan_it(model, ctx, {"t0": 0.1})
+    for name in ("quantize-activations", "quantize-weights"):
+        run_pass(name, model, ctx)
+    before = save.to_proto(model)
+    assert run_pass(NAME, model, ctx) == 1
+    sigmoid = model.nodes("Sigmoid")[0]
+    assert sigmoid.outputs[0].outputs[0].op == "Mul"
+    (old,), (new,) = run(before), run(save.to_proto(model))
+    assert np.abs(old - new).max() <= 2 * largest_step(ctx)
+
+
+def test_every_node_has_an_origin():
+    """That of the conversion it is a part of."""
+    model, ctx = read(FIRES[0]()), context()
+    prepare(model, ctx)
+    run_pass(NAME, model, ctx)
+    assert all(model.origin(node) for node in model.nodes())
+
+
+def test_without_a_plan_nothing_happens():
+    """As in a float model."""
+    assert run_pass(NAME, read(FIRES[0]()), context()) == 0

@@ -1,0 +1,64 @@
+"""Tests of eliminate-cast."""
+
+from __future__ import annotations
+
+from onnx import TensorProto, helper
+
+from support.asserts import context, read, run_pass, same_numbers
+from support.builders import Net
+
+NAME = "eliminate-cast"
+
+
+def cast(net: Net, kind: int = TensorProto.FLOAT) -> Net:
+    """Append a Cast (``to`` is taken by the builder)."""
+    result = f"cast{len(net.nodes)}"
+    net.nodes.append(helper.make_node("Cast", [net.last], [result], name=result, to=kind))
+    net.last = result
+    return net
+
+
+FIRES = [
+    lambda: cast(Net(x=(1, 3, 8, 8)).op("Relu")).op("Neg").model(),
+    lambda: cast(Net(x=(1, 3, 8, 8)).conv()).model(),
+    lambda: cast(cast(Net(x=("N", 4)).op("Relu"))).model(),
+]
+SILENT = [
+    lambda: cast(cast(Net(x=(1, 4)), TensorProto.DOUBLE)).model(),
+    lambda: cast(Net(x=(1, 4))).model(),
+    lambda: Net(x=(1, 4)).op("Relu").model(),
+]
+
+
+def test_the_name_of_an_output_stays():
+    """The convolution before it makes the output then."""
+    proto = FIRES[1]()
+    model = read(proto)
+    assert run_pass(NAME, model) == 1
+    assert [n.op for n in model.nodes()] == ["Conv"]
+    assert model.graph.outputs[0].name == proto.graph.output[0].name
+    same_numbers(proto, model)
+
+
+def test_a_chain_goes_at_once():
+    """Both Casts go in one run, each recorded and measured."""
+    model, ctx = read(FIRES[2]()), context()
+    assert run_pass(NAME, model, ctx) == 2
+    assert [r.before for r in ctx.rewrites] == ["Cast to float32"] * 2
+    assert [r.difference for r in ctx.rewrites] == [0.0, 0.0]
+
+
+def test_an_input_that_is_also_an_output_keeps_its_cast():
+    """Both names belong to the user, so something must copy."""
+    model, ctx = read(SILENT[1]()), context()
+    assert run_pass(NAME, model, ctx) == 0
+    (refusal,) = ctx.refusals
+    assert refusal.node == "cast0"
+    assert "copies an input or a shared tensor" in refusal.reason
+
+
+def test_a_cast_to_another_type_is_no_near_miss():
+    """It is not mentioned at all."""
+    model, ctx = read(cast(Net(x=(1, 4)), TensorProto.DOUBLE).model()), context()
+    assert run_pass(NAME, model, ctx) == 0
+    assert not ctx.refusals

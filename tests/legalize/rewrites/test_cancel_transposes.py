@@ -1,0 +1,326 @@
+"""Tests of cancel-transposes."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from npuconv.legalize import manager as _manager
+from npuconv.legalize.registry import Phase
+from npuconv.model import query
+from support.asserts import context, read, run_pass, same_numbers
+from support.builders import Net
+
+NAME = "cancel-transposes"
+X = (1, 4, 6, 5)
+LAST = [0, 2, 3, 1]  # channels to the end
+FIRST = [0, 3, 1, 2]  # and back
+
+
+def last(net: Net, source: str = "", **attrs) -> Net:
+    """A Transpose to NHWC."""
+    return net.op("Transpose", *([source] if source else []), perm=LAST, **attrs)
+
+
+def first(net: Net, source: str = "", **attrs) -> Net:
+    """A Transpose to NCHW."""
+    return net.op("Transpose", *([source] if source else []), perm=FIRST, **attrs)
+
+
+def between(*ops: str, x=X, opset: int = 17) -> Net:
+    """Operators between a Transpose to NHWC and one back."""
+    net = last(Net(x=x, opset=opset))
+    for op in ops:
+        net.op(op)
+    return first(net)
+
+
+def with_constant(op: str, *shape: int) -> onnx.ModelProto:
+    """A constant that is matched from the right, channels last."""
+    net = last(Net(x=X))
+    return first(net.op(op, net.last, net.random(*shape, low=0.5, high=1.5))).op("Abs").model()
+
+
+def residual() -> onnx.ModelProto:
+    """Two convolutions with the channels last around them, added, with more readers."""
+    net = Net(x=X).conv("x", (4, 4, 1, 1), to="a").conv("x", (4, 4, 1, 1), to="b")
+    last(net, "a", to="al")
+    last(net, "b", to="bl")
+    net.op("Relu", "bl", to="br").op("Add", "al", "br", to="sum").op("Relu", to="out")
+    first(net, "out", to="back").conv("back", (4, 4, 1, 1), to="c")
+    last(net, "c", to="cl").op("Add", "cl", "out", to="again")
+    return first(net, "again").conv("", (2, 4, 3, 3)).model()
+
+
+def concat() -> onnx.ModelProto:
+    """Joined along the channels at the end."""
+    net = Net(x=X, z=X)
+    last(net, "x", to="xl")
+    last(net, "z", to="zl")
+    net.op("Concat", "xl", "zl", net.random(1, 6, 5, 2), axis=-1)
+    return first(net).model()
+
+
+def padded(opset: int = 17) -> onnx.ModelProto:
+    net = last(Net(x=X, opset=opset))
+    amounts = [0, 1, 0, 0, 0, 2, 3, 0]
+    net = net.pad(amounts) if opset > 10 else net.op("Pad", pads=amounts)
+    return first(net).model()
+
+
+def sliced(opset: int = 17) -> onnx.ModelProto:
+    """Every second row and all but the last channel."""
+    net = last(Net(x=X, opset=opset))
+    starts, ends, axes = [0, 1], [3, 9], [-1, 1]
+    if opset < 10:
+        net.op("Slice", starts=starts, ends=ends, axes=axes)
+    else:
+        values = [net.constant(np.asarray(v, np.int64)) for v in (starts, ends, axes, [1, 2])]
+        net.op("Slice", net.last, *values)
+    return first(net).op("Abs").model()
+
+
+def split() -> onnx.ModelProto:
+    """Two outputs; one of them is read as it was, too."""
+    net = last(Net(x=X)).op("Split", axis=3, outputs=2, to="s")
+    first(net, "s", to="a").op("Neg", "a", to="c")
+    first(net, "s_1", to="b").op("Abs", "b", to="d")
+    first(net, "s_1", to="e").op("Relu", "e", to="f")
+    return net.op("Softmax", "s_1", to="g").output("c", "d", "f", "g").model()
+
+
+def resized(*factors: float, sizes: tuple[int, ...] = (), **attrs) -> onnx.ModelProto:
+    net = last(Net(x=X))
+    names = [net.last, "", net.constant(np.float32(factors)) if factors else ""]
+    if sizes:
+        names.append(net.constant(np.asarray(sizes, np.int64)))
+    return first(net.op("Resize", *names, **attrs)).op("Abs").model()
+
+
+def leaves_one() -> onnx.ModelProto:
+    """Three go, one comes: the host reads the tensor as it was."""
+    net = last(Net(x=X)).op("Relu", to="r").op("Softmax", "r", to="s", axis=-1)
+    first(net, "r", to="a")
+    first(net, "r", to="b")
+    return net.op("Neg", "a", to="c").op("Abs", "b", to="d").output("s", "c", "d").model()
+
+
+def output_in_the_middle() -> onnx.ModelProto:
+    net = last(Net(x=X)).op("Relu", to="r")
+    first(net, "r", to="a")
+    first(net, "r", to="b")
+    return net.op("Neg", "a", to="c").op("Abs", "b", to="d").output("r", "c", "d").model()
+
+
+def two_named_outputs() -> onnx.ModelProto:
+    net = last(Net(x=X)).op("Relu", to="r")
+    first(net, "r", to="a")
+    first(net, "r", to="b")
+    first(net, "r", to="c")
+    return net.op("Neg", "c", to="d").output("a", "b", "d").model()
+
+
+def read_elsewhere() -> onnx.ModelProto:
+    """The first Transpose stays for another reader."""
+    net = last(Net(x=X), to="l").op("Relu", "l")
+    first(net).op("Abs", to="a")
+    return net.op("Softmax", "l", to="s", axis=-1).output("a", "s").model()
+
+
+def swapped() -> onnx.ModelProto:
+    """A Transpose that is its own inverse, between nodes of one stretch."""
+    net = Net(x=(5, 5)).op("Transpose", perm=[1, 0]).op("Relu", to="a")
+    net.op("Transpose", "a", perm=[1, 0], to="b").op("Add", "a", "b")
+    return net.op("Transpose", perm=[1, 0]).op("Abs").model()
+
+
+def nested() -> onnx.ModelProto:
+    """A branch reads the tensor as it was."""
+    net = last(Net(x=X)).op("Relu", to="y")
+    first(net, "y", to="a")
+    first(net, "y", to="b")
+    net.op("Add", "a", "b", to="d")
+    then = Net(prefix="e").op("Neg", "y")
+    return net.branch(then, Net(prefix="o").op("Abs", "y")).output().output("d").model()
+
+
+FIRES = [
+    lambda: between().op("Relu").model(),
+    lambda: between().model(),
+    lambda: Net(x=X).op("Relu").op("Transpose", perm=[0, 1, 2, 3]).model(),
+    lambda: last(last(Net(x=X))).op("Relu").model(),
+    lambda: Net(x=X).op("Transpose").op("Transpose").op("Relu").model(),
+    lambda: between("Relu", "LeakyRelu", "HardSwish").model(),
+    lambda: between("Relu", x=("N", 4, "H", "W")).op("Abs").model(),
+    lambda: between("Sigmoid", opset=9).op("Abs").model(),
+    lambda: between("Neg").output().op("Relu").output().model(),
+    lambda: with_constant("Mul", 4),
+    lambda: with_constant("Add", 6, 1, 4),
+    lambda: with_constant("PRelu", 1, 1, 4),
+    lambda: with_constant("Div", 1, 6, 5, 4),
+    lambda: with_constant("Max"),
+    residual,
+    concat,
+    padded,
+    lambda: padded(opset=9),
+    leaves_one,
+    output_in_the_middle,
+    two_named_outputs,
+    read_elsewhere,
+    nested,
+    sliced,
+    lambda: sliced(opset=9),
+    split,
+    lambda: resized(1, 2, 3, 1),
+    lambda: resized(sizes=(1, 9, 10, 4)),
+]
+SILENT = [
+    lambda: last(Net(x=X)).op("Relu").model(),
+    lambda: first(last(Net(x=X)).op("Softmax", axis=-1)).model(),
+    lambda: last(last(Net(x=X)).op("Relu")).model(),
+    lambda: first(last(Net(x=X), to="l").op("Relu", to="r")).output("l", "r", "t2").model(),
+    lambda: Net(x=X).op("Relu").output("t0").op("Transpose", perm=[0, 1, 2, 3]).output().model(),
+    swapped,
+    lambda: resized(1, 2, 3, 1, mode="linear"),
+]
+
+
+def transposes(model) -> int:
+    return len(model.nodes("Transpose"))
+
+
+@pytest.mark.parametrize("build", [*FIRES, *SILENT])
+def test_there_are_never_more(build):
+    """Every change makes them fewer, and each is measured."""
+    proto = build()
+    model, ctx = read(proto), context()
+    before = transposes(model)
+    fired = run_pass(NAME, model, ctx)
+    assert transposes(model) < before if fired else transposes(model) == before
+    assert all(r.reference == "onnxruntime" and r.difference < 1e-6 for r in ctx.rewrites)
+    assert [o.name for o in model.graph.outputs] == [o.name for o in proto.graph.output]
+
+
+def test_a_pair_is_nothing():
+    """There and back; an output keeps its name where its maker can take it."""
+    model, ctx = read(FIRES[0]()), context()
+    run_pass(NAME, model, ctx)
+    assert [n.op for n in model.nodes()] == ["Relu"]
+    assert [r.after for r in ctx.rewrites] == ["perm=[0, 1, 2, 3]", "nothing"]
+
+
+def test_an_output_that_would_be_the_input():
+    """One Transpose stays, since both names are the user's."""
+    model = read(FIRES[1]())
+    run_pass(NAME, model)
+    (left,) = model.nodes()
+    assert (left.op, left.attrs["perm"]) == ("Transpose", [0, 1, 2, 3])
+
+
+def test_two_become_one():
+    """Their permutations in a row."""
+    model = read(FIRES[3]())
+    run_pass(NAME, model)
+    assert [n.op for n in model.nodes()] == ["Transpose", "Relu"]
+    assert model.nodes()[0].attrs["perm"] == [0, 3, 1, 2]
+    assert model.origin(model.nodes()[0]) == ("transpose1", "transpose0")
+
+
+def test_past_other_operators():
+    """They compute with the channels first; shapes follow."""
+    model, ctx = read(FIRES[5]()), context()
+    run_pass(NAME, model, ctx)
+    assert [n.op for n in model.nodes()] == ["Relu", "LeakyRelu", "HardSwish"]
+    assert {query.shape(n.outputs[0]) for n in model.nodes()} == {X}
+    assert ctx.rewrites[0].before == "Relu, LeakyRelu, HardSwish between 2 Transposes"
+    assert ctx.rewrites[0].after == "between 0 Transposes"
+
+
+@pytest.mark.parametrize(
+    ("number", "shape"), [(9, (4, 1, 1)), (10, (1, 4, 6, 1)), (11, (1, 4, 1, 1)), (13, ())]
+)
+def test_constants_follow(number, shape):
+    """Axis by axis; a scalar is the same in any order."""
+    model = read(FIRES[number]())
+    run_pass(NAME, model)
+    assert transposes(model) == 0
+    constant = model.nodes()[0].inputs[1].values
+    assert constant.shape == ((1,) * (4 - len(shape)) + shape if shape else ())
+
+
+def test_branches():
+    """Everything in between is turned at once, and what reads it in two places too."""
+    model = read(residual())
+    run_pass(NAME, model)
+    assert transposes(model) == 0
+
+
+def test_axes_and_amounts():
+    """Of Concat, Pad, Slice, Split and Resize."""
+    model = read(concat())
+    run_pass(NAME, model)
+    assert model.nodes()[0].attrs["axis"] == 1
+    model = read(padded())
+    run_pass(NAME, model)
+    assert model.nodes()[0].inputs[1].values.tolist() == [0, 0, 1, 0, 0, 0, 2, 3]
+    model = read(sliced())
+    run_pass(NAME, model)
+    assert model.nodes()[0].inputs[3].values.tolist() == [1, 2]
+    model = read(split())
+    run_pass(NAME, model)
+    assert model.nodes("Split")[0].attrs["axis"] == 1
+    model = read(resized(1, 2, 3, 1))
+    run_pass(NAME, model)
+    assert model.nodes()[0].inputs[2].values.tolist() == [1, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("build", "left"),
+    [(leaves_one, 1), (output_in_the_middle, 1), (two_named_outputs, 1), (read_elsewhere, 1),
+     (nested, 1), (split, 1)],
+)  # fmt: skip
+def test_one_is_left(build, left):
+    """For whoever needs the tensor as it was."""
+    proto = build()
+    model = read(proto)
+    run_pass(NAME, model)
+    assert transposes(model) == left
+    same_numbers(proto, model)
+
+
+def test_a_name_goes_with_the_node_that_makes_it():
+    """So that what is noted about a tensor by its name stays true of its maker."""
+    model = read(leaves_one())
+    run_pass(NAME, model)
+    (relu,) = model.nodes("Relu")
+    assert relu.outputs[0].name == "r"
+    (back,) = model.nodes("Transpose")
+    assert back.inputs[0].name == "r"
+
+
+def test_with_the_other_passes():
+    """An NHWC network of the kind that Keras exports keeps one Transpose at each end."""
+    net = first(Net(x=(1, 9, 9, 3))).conv(pads=[1] * 4, to="a")
+    last(net).op("Relu").op("Mul", "t2", net.constant(np.float32([1, 2, 3, 4])))
+    first(net).conv(weight=(4, 4, 3, 3))
+    proto = last(net).op("Sigmoid").model()
+    model, ctx = read(proto), context()
+    for phase in (Phase.CANONICALIZE, Phase.LEGALIZE):
+        _manager.run_phase(model, phase, ctx)
+    assert transposes(model) == 2
+    same_numbers(proto, model)
+
+
+def chain(length: int) -> onnx.ModelProto:
+    net = Net(x=X)
+    for _ in range(length):
+        first(last(net).op("Relu")).op("Softmax", axis=1)
+    return net.model()
+
+
+def test_a_long_row():
+    """Each pair once."""
+    model, ctx = read(chain(70)), context()
+    assert run_pass(NAME, model, ctx) == 70
+    assert transposes(model) == 0

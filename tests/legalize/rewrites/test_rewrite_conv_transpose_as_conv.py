@@ -1,0 +1,187 @@
+"""Tests of rewrite-conv-transpose-as-conv."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from npuconv.config import Options
+from npuconv.legalize.context import PassContext
+from npuconv.model.conv import window
+from support.asserts import context, read, run_pass, same_numbers
+from support.builders import Net
+from support.target_files import chip
+
+NAME = "rewrite-conv-transpose-as-conv"
+X = (1, 4, 5, 6)
+
+
+def transposed(weight=(4, 3, 3, 3), x=X, **attrs) -> Net:
+    return Net(x=x).conv("x", weight, op="ConvTranspose", **attrs)
+
+
+def shared_weights() -> Net:
+    """Two layers with the same weights and strides that differ."""
+    net = Net(x=X)
+    weight = net.random(4, 4, 2, 2)
+    net.op("ConvTranspose", "x", weight, strides=[2, 2])
+    return net.op("ConvTranspose", net.last, weight, strides=[1, 3])
+
+
+def in_the_middle() -> Net:
+    """An output of the model that another layer reads."""
+    net = transposed(strides=[2, 2]).output()
+    return net.op("Relu").output()
+
+
+FIRES = [
+    lambda: transposed().model(),
+    lambda: transposed(pads=[1, 1, 1, 1], dilations=[2, 1]).model(),
+    lambda: transposed(strides=[2, 2]).model(),
+    lambda: transposed((4, 3, 4, 4), strides=[2, 2], pads=[1, 1, 1, 1]).model(),
+    lambda: transposed((4, 3, 5, 2), strides=[3, 3], pads=[2, 0, 1, 0]).model(),
+    lambda: transposed(strides=[2, 2], output_padding=[1, 1], pads=[1, 1, 1, 1]).model(),
+    lambda: transposed(strides=[1, 2], dilations=[2, 2]).model(),
+    lambda: transposed(strides=[3, 2], bias=False).model(),
+    lambda: transposed((4, 3, 1, 1), strides=[2, 2]).model(),
+    lambda: transposed((4, 1, 3, 3), group=4, strides=[2, 2]).model(),
+    lambda: transposed((4, 2, 3, 3), group=4, strides=[1, 2]).model(),
+    lambda: transposed((4, 3, 3, 3), group=2, strides=[2, 2]).model(),
+    lambda: transposed((4, 3, 3, 3), group=2, strides=[2, 3]).model(),
+    lambda: transposed(pads=[3, 3, 3, 3]).model(),
+    lambda: transposed(strides=[2, 2], pads=[4, 3, 3, 4]).model(),
+    lambda: transposed(x=("N", 4, "H", "W"), strides=[2, 2], pads=[1, 1, 0, 0]).model(),
+    lambda: transposed(x=("N", 4, "H", "W"), strides=[1, 2]).model(),
+    lambda: transposed((4, 2, 3, 3), x=("N", 4, "H", "W"), strides=[3, 2], group=2).model(),
+    lambda: shared_weights().model(),
+    lambda: in_the_middle().model(),
+]
+
+
+def fed() -> Net:
+    net = Net(x=X, w=(4, 3, 3, 3))
+    return net.op("ConvTranspose", "x", "w", strides=[2, 2])
+
+
+SILENT = [
+    lambda: Net(x=X).conv("x", (4, 4, 3, 3)).model(),
+    lambda: fed().model(),
+    lambda: transposed(auto_pad="SAME_UPPER", strides=[2, 2]).model(),
+    lambda: transposed(output_shape=[10, 12], strides=[2, 2]).model(),
+    lambda: Net(x=(1, 4, 9)).conv("x", (4, 3, 3), op="ConvTranspose").model(),
+    lambda: Net(opset=11, x=X).conv("x", (4, 3, 3, 3), op="ConvTranspose").model(),
+]
+
+
+def rewritten(proto, target=None, **options):
+    """The model after the pass, and the record of its one rewrite."""
+    ctx = PassContext(target, Options(**options)) if target else context(**options)
+    model = read(proto)
+    assert run_pass(NAME, model, ctx) == 1
+    same_numbers(proto, model)
+    return model, ctx.rewrites[0]
+
+
+def ops(model) -> list[str]:
+    return [node.op for node in model.nodes()]
+
+
+def test_stride_1_is_one_convolution():
+    """The kernel is turned around; nothing else is needed."""
+    model, record = rewritten(transposed(pads=[1, 1, 1, 1]).model())
+    assert ops(model) == ["Conv"]
+    assert window(model.nodes()[0]).pads == ((1, 1), (1, 1))
+    assert record.after == "Conv 3x3, 3 channels"
+
+
+def test_equal_strides_are_depth_to_space():
+    """Two by two cells of the output are four channels."""
+    model, record = rewritten(transposed((4, 3, 2, 2), strides=[2, 2]).model())
+    assert ops(model) == ["Conv", "DepthToSpace"]
+    assert (window(model.nodes()[0]).kernel, window(model.nodes()[0]).out_channels) == ((1, 1), 12)
+    assert (record.cost_before.macs, record.cost_after.macs) == (4 * 12 * 30, 4 * 12 * 30)
+
+
+def test_a_crop_is_cheaper_than_a_larger_kernel():
+    """Kernel 4, stride 2, pad 1: 2x2 taps and a Slice, not 3x3."""
+    model, record = rewritten(transposed((4, 3, 4, 4), strides=[2, 2], pads=[1, 1, 1, 1]).model())
+    assert ops(model) == ["Conv", "DepthToSpace", "Slice"]
+    assert window(model.nodes()[0]).kernel == (2, 2)
+    assert record.after == "sub-pixel form: Conv 2x2, 12 channels + DepthToSpace + Slice"
+
+
+def test_unequal_strides():
+    """DepthToSpace has one block size; Reshape and Transpose have none."""
+    model, _ = rewritten(transposed((4, 3, 2, 3), strides=[2, 3]).model())
+    assert ops(model) == ["Conv", "Reshape", "Transpose", "Reshape"]
+
+
+def test_a_depthwise_one_stays_depthwise():
+    """Its phases are further outputs of each channel."""
+    model, _ = rewritten(transposed((4, 1, 3, 3), group=4, strides=[2, 2]).model())
+    win = window(model.nodes()[0])
+    assert (win.mode, win.out_channels) == ("depthwise", 16)
+
+
+def test_zero_insertion_on_request():
+    """Both costs are told, and what was chosen."""
+    proto = transposed(strides=[2, 2]).model()
+    model, record = rewritten(proto, prefer=("zero-insertion",))
+    assert ops(model)[:3] == ["Pad", "DepthToSpace", "Conv"]
+    assert [(f.name, f.chosen) for f in record.forms] == [
+        ("sub-pixel", False),
+        ("zero-insertion", True),
+    ]
+    assert record.forms[0].cost.macs < record.forms[1].cost.macs
+
+
+def test_the_target_decides_by_cost():
+    """Where bytes moved are all that counts, the sub-pixel form moves more channels."""
+    costs = {"costs": {"mac": 0, "weight_byte": 0, "moved_byte": 1}}
+    proto = transposed((4, 30, 3, 3), strides=[2, 2]).model()
+    _, record = rewritten(proto, chip(rank={"equals": 4}, also=costs))
+    assert [f.name for f in record.forms if f.chosen] == ["zero-insertion"]
+
+
+def test_the_target_decides_by_limits():
+    """A form that no known limit forbids is taken."""
+    proto = transposed((4, 3, 4, 4), strides=[2, 2]).model()
+    _, record = rewritten(proto, chip(out_c={"max": 8}))
+    assert [f.name for f in record.forms if f.chosen] == ["zero-insertion"]
+    assert record.forms[0].obstacle == "out_c is 12, the device takes at most 8"
+
+
+def test_no_legal_form_is_a_refusal():
+    """With the reason of each."""
+    ctx = PassContext(chip(kernel_h={"equals": 7}), Options())
+    model = read(transposed(strides=[2, 2]).model())
+    assert run_pass(NAME, model, ctx) == 0
+    (refusal,) = ctx.refusals
+    assert refusal.reason.startswith("sub-pixel: kernel_h is 2, the device takes 7; zero-insertion")
+
+
+@pytest.mark.parametrize(
+    ("proto", "reason"),
+    [
+        (fed().model(), "its weights are not constant"),
+        (transposed(auto_pad="SAME_UPPER").model(), "its pads are not resolved"),
+        (
+            Net(x=(1, 4, 9)).conv("x", (4, 3, 3), op="ConvTranspose").model(),
+            "it has 1 spatial axes, not 2",
+        ),
+    ],
+)
+def test_refusals(proto, reason):
+    """Each near miss says why."""
+    ctx = context()
+    assert run_pass(NAME, read(proto), ctx) == 0
+    assert [r.reason for r in ctx.refusals] == [reason]
+
+
+def test_the_bias_of_a_model_output_keeps_its_name():
+    """The output of the model is made by the last node of the new form."""
+    proto = transposed((4, 3, 4, 4), strides=[2, 2], pads=[1, 1, 1, 1]).model()
+    model, _ = rewritten(proto)
+    assert model.graph.outputs[0].name == proto.graph.output[0].name
+    bias = model.nodes("Conv")[0].inputs[2].values
+    assert np.array_equal(bias[:4], np.repeat(bias[0], 4))

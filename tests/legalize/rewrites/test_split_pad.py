@@ -1,0 +1,178 @@
+"""Tests of split-pad."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from npuconv.legalize import manager as _manager
+from npuconv.legalize.registry import Phase
+from npuconv.model import query
+from support.asserts import context, read, run_pass, same_numbers
+from support.builders import Net
+
+NAME = "split-pad"
+BOTH = [0, 1, 1, 2, 0, 0, 0, 3]
+CROP = [0, 0, -1, -2, 0, 0, 0, -1]
+MIXED = [0, 0, -1, 2, 0, 0, 3, -1]
+
+
+def image(*, x=(1, 3, 8, 8), **options: int) -> Net:
+    return Net(**options, x=x)
+
+
+def named_axes(pads: list[int], axes: list[int], **attrs: object) -> Net:
+    """A Pad of opset 18, which names its axes."""
+    net = image(opset=19)
+    inputs = [net.constant(np.array(pads)), "", net.constant(np.array(axes))]
+    return net.op("Pad", "x", *inputs, **attrs)
+
+
+def pooled(**attrs: object) -> Net:
+    """A pool that counts padded cells, after a Pad of channels too."""
+    net = image().pad([0, 2, 1, 1, 0, 0, 1, 1])
+    return net.op("AveragePool", kernel_shape=[3, 3], **{"count_include_pad": 1, **attrs})
+
+
+def two_readers(second: str) -> Net:
+    """A convolution and another operator read what is padded."""
+    net = image().pad(BOTH)
+    padded = net.last
+    return net.conv(padded, (2, 4, 3, 3)).output().op(second, padded, name="second").output()
+
+
+def output_too() -> Net:
+    """The padded tensor is an output of the model."""
+    net = image().pad(BOTH).output()
+    return net.conv(weight=(2, 4, 3, 3)).output()
+
+
+FIRES = [
+    lambda: image().pad(CROP).conv().model(),
+    lambda: image().pad(CROP).op("Relu").model(),
+    lambda: image().pad(CROP).model(),
+    lambda: image().pad(MIXED, 1.5).conv().model(),
+    lambda: image().pad(CROP, None, mode="reflect").conv().model(),
+    lambda: image().pad([0, 0, -1, 2, 0, 0, -2, 2], None, mode="reflect").conv().model(),
+    lambda: image().pad([0, 0, -1, 2, 0, 0, -2, 2], None, mode="edge").conv().model(),
+    lambda: named_axes([-1, -2, -1, 0], [-1, 1], mode="wrap").op("Relu").model(),
+    lambda: named_axes([-1, 1], [2]).conv().model(),
+    lambda: image(opset=11).pad(MIXED).conv().model(),
+    lambda: image(x=("N", 3, 8, "W")).pad([0, -1, -1, 0, 0, 0, 0, 3]).op("Relu").model(),
+    lambda: image(x=(6, 5)).pad([-1, 0, 0, -2]).op("Relu").model(),
+    lambda: image().pad(BOTH).conv(weight=(2, 4, 3, 3)).model(),
+    lambda: image().pad([1, 0, 0, 1, 0, 0, 0, 1]).conv().model(),
+    lambda: Net(x=(1, 3, 9)).pad([0, 1, 1, 0, 0, 2]).conv(weight=(2, 4, 3)).model(),
+    lambda: pooled().model(),
+]
+SILENT = [
+    lambda: image().pad([0, 0, 1, 1, 0, 0, 1, 1]).conv().model(),
+    lambda: image().pad([0, 1, 0, 0, 0, 0, 0, 0]).conv(weight=(2, 4, 3, 3)).model(),
+    lambda: image().pad(BOTH, 1.0).conv(weight=(2, 4, 3, 3)).model(),
+    lambda: image().pad(BOTH).op("Relu").model(),
+    lambda: image(opset=10).op("Pad", pads=MIXED).conv().model(),
+    lambda: image().pad(MIXED, None, mode="reflect").conv().model(),
+    lambda: image().pad([0, 0, 9, 0, 0, 0, -8, 0]).conv().model(),
+    lambda: two_readers("Relu").model(),
+    lambda: output_too().model(),
+    lambda: pooled(count_include_pad=0).model(),
+]
+
+
+@pytest.mark.parametrize(
+    ("net", "after"),
+    [
+        (image().pad(CROP).conv(), "Slice of axes [2, 3]"),
+        (image().pad(MIXED).conv(), "Slice of axes [2, 3] + Pad [0, 0, 0, 2, 0, 0, 3, 0]"),
+        (
+            image().pad(BOTH).conv(weight=(2, 4, 3, 3)),
+            "Pad [0, 1, 0, 0, 0, 0, 0, 0] + Pad [0, 0, 1, 2, 0, 0, 0, 3]",
+        ),
+    ],
+)
+def test_the_parts(net, after):
+    """What was one Pad is a Slice and a Pad, or two Pads."""
+    model, ctx = read(net.model()), context()
+    assert run_pass(NAME, model, ctx) == 1
+    (record,) = ctx.rewrites
+    assert record.after == after
+    assert (record.reference, record.difference) == ("onnxruntime", 0.0)
+    assert {model.label(n) for n in model.nodes("Slice", "Pad")} == {"pad0"}
+
+
+def test_the_slice():
+    """It takes from the one end and the other, and its extents are known."""
+    model = read(FIRES[0]())
+    run_pass(NAME, model)
+    (node,) = model.nodes("Slice")
+    bounds = [query.constant_input(node, i).tolist() for i in (1, 2, 3)]
+    assert bounds == [[1, 2], [2**63 - 1, -1], [2, 3]]
+    assert query.shape(node.outputs[0]) == (1, 3, 7, 5)
+
+
+def test_an_output_keeps_its_name():
+    """The Slice makes what the Pad made."""
+    proto = FIRES[2]()
+    model = read(proto)
+    run_pass(NAME, model)
+    assert [t.name for t in model.graph.outputs] == [o.name for o in proto.graph.output]
+
+
+@pytest.mark.parametrize(
+    ("build", "ops", "pads"),
+    [
+        (FIRES[12], ["Pad", "Conv"], [1, 2, 0, 3]),
+        (FIRES[9], ["Slice", "Conv"], [0, 2, 3, 0]),
+        (FIRES[15], ["Pad", "AveragePool"], [1, 1, 1, 1]),
+    ],
+)
+def test_what_grows_around_the_image_is_folded(build, ops, pads):
+    """That is what it was taken apart for."""
+    proto = build()
+    model, ctx = read(proto), context(offload=False)
+    for name in (NAME, "fold-pad"):
+        run_pass(name, model, ctx)
+    assert [n.op for n in model.nodes()] == ops
+    assert model.nodes()[-1].attrs["pads"] == pads
+    same_numbers(proto, model)
+
+
+@pytest.mark.parametrize(
+    ("build", "reason"),
+    [
+        (SILENT[5], "it crops one end of an axis and fills the other with mode 'reflect'"),
+        (SILENT[6], "it crops all 8 cells of axis 2"),
+        (SILENT[7], "it pads batch or channels too, and 'second' cannot take pads"),
+        (SILENT[8], "it pads batch or channels too, and is an output of the model"),
+        (
+            SILENT[9],
+            "it pads batch or channels too, and 'averagepool1' does not count padded cells",
+        ),
+    ],
+)
+def test_near_misses(build, reason):
+    """They stay, and say why."""
+    model, ctx = read(build()), context()
+    assert run_pass(NAME, model, ctx) == 0
+    assert [(r.node, r.reason) for r in ctx.refusals] == [("pad0", reason)]
+
+
+def test_extents_nobody_knows_are_not_guessed():
+    """A random extent might be less than what is cropped, which ends the runtime's process."""
+    proto = image(x=("N", 3, "H", 8)).pad([0, 0, -9, 0, 0, 0, 0, 0]).op("Relu").model()
+    model, ctx = read(proto), context()
+    assert run_pass(NAME, model, ctx) == 1
+    (record,) = ctx.rewrites
+    assert record.reference == "not measured"
+    assert record.note == "the extents it crops are not known"
+
+
+def test_all_passes_together():
+    """A Pad of everything at once leaves a Slice, a Pad of channels and a convolution."""
+    net = image().pad([0, 1, -1, 2, 0, 0, 3, -1]).conv(weight=(2, 4, 3, 3))
+    proto = net.model()
+    model, ctx = read(proto), context()
+    for phase in (Phase.CANONICALIZE, Phase.LEGALIZE):
+        _manager.run_phase(model, phase, ctx)
+    assert [n.op for n in model.nodes()] == ["Slice", "Pad", "Conv"]
+    same_numbers(proto, model)

@@ -1,0 +1,206 @@
+"""Tests of the measurement that every rewrite goes through."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from npuconv.errors import InternalError
+from npuconv.legalize import manager as _manager
+from npuconv.legalize import measure as _measure
+from npuconv.legalize import region as _region
+from npuconv.legalize.context import RewriteRecord
+from npuconv.legalize.registry import Pass, Phase
+from npuconv.model import edit
+from npuconv.model.conv import resolved_pads, window
+from support.asserts import context, read, run_pass
+from support.builders import Net
+
+
+def chain(length: int):
+    """A row of Relus."""
+    net = Net(x=(1, 4))
+    for _ in range(length):
+        net.op("Relu")
+    return read(net.model())
+
+
+def rename(wrong: int = -1) -> Pass:
+    """Every Relu becomes a Max with zero, the one with number ``wrong`` with one."""
+
+    def function(model, ctx) -> int:
+        for number, node in enumerate(nodes := model.nodes("Relu")):
+            with ctx.rewrite(model, [node], "Relu", "Max"):
+                source, result = node.inputs[0], node.outputs[0]
+                bound = edit.constant(model, "bound", np.float32([number == wrong]))
+                edit.disconnect(node)
+                edit.add_node(model, "Max", [source, bound], [result], origin=[node])
+        return len(nodes)
+
+    return Pass("rename", Phase.CANONICALIZE, function, (), False, "For a test.")
+
+
+def test_the_difference_is_recorded():
+    """Small, but of float arithmetic, so not exactly none."""
+    model, ctx = read(Net(x=(1, 3, 8, 8)).conv().batchnorm(4).model()), context()
+    run_pass("fuse-batchnorm", model, ctx)
+    (record,) = ctx.rewrites
+    assert 0 <= record.difference < 1e-5
+    assert (record.reference, record.note) == ("onnxruntime", "")
+    assert (record.old, record.new) == (None, None)
+    assert (record.node, record.origin) == ("conv0", ("conv0", "batchnormalization1"))
+
+
+def test_where_onnxruntime_refuses_the_original():
+    """ONNX's reference stands in, and the note says why."""
+    net = Net(x=(1, 3, 8, 8)).conv(auto_pad="SAME_UPPER", dilations=[2, 2])
+    model, ctx = read(net.model()), context()
+    run_pass("resolve-auto-pad", model, ctx)
+    (record,) = ctx.rewrites
+    assert record.reference == "onnx.reference"
+    assert record.difference < 1e-5
+    assert record.note.startswith("onnxruntime refuses the original: ")
+    assert "Dilation not supported" in record.note
+
+
+def test_one_refusal_does_not_disturb_its_neighbours():
+    """The others of the batch are still measured by onnxruntime."""
+    net = Net(x=(1, 3, 8, 8)).conv(auto_pad="SAME_UPPER")
+    net.conv(weight=(4, 4, 3, 3), auto_pad="SAME_UPPER", dilations=[2, 2])
+    net.op("MaxPool", kernel_shape=[3, 3], strides=[2, 2], auto_pad="SAME_LOWER")
+    model, ctx = read(net.model()), context()
+    assert run_pass("resolve-auto-pad", model, ctx) == 3
+    assert [r.reference for r in ctx.rewrites] == ["onnxruntime", "onnx.reference", "onnxruntime"]
+    assert all(r.difference < 1e-5 for r in ctx.rewrites)
+
+
+def test_many_regions():
+    """More than one batch of them."""
+    count = 2 * _measure.BATCH + 3
+    model, ctx = chain(count), context()
+    assert _manager.run_pass(model, rename(), ctx) == count
+    assert [r.difference for r in ctx.rewrites] == [0.0] * count
+
+
+def test_the_wrong_one_of_many_is_found():
+    """And named, also in the second batch."""
+    with pytest.raises(InternalError, match="of node 'relu40' differs"):
+        _manager.run_pass(chain(50), rename(wrong=40), context())
+
+
+def test_without_verification():
+    """Nothing is run, nothing is recorded."""
+    model, ctx = read(Net(x=(1, 3, 8, 8)).conv().batchnorm(4).model()), context()
+    ctx.verify = False
+    assert run_pass("fuse-batchnorm", model, ctx) == 1
+    (record,) = ctx.rewrites
+    assert (record.difference, record.reference) == (None, "not measured")
+
+
+def test_large_images_are_measured_small():
+    """A rewrite that holds for every extent does not run at the real one."""
+    net = Net(x=(1, 3, 4001, 4001)).conv(strides=[2, 2], auto_pad="SAME_UPPER")
+    model, ctx = read(net.model()), context()
+    run_pass("resolve-auto-pad", model, ctx)
+    assert model.nodes()[0].attrs["pads"] == [1, 1, 1, 1]
+    assert ctx.rewrites[0].reference == "onnxruntime"
+
+
+def stretched(extent: int, *output: int, **attrs: object):
+    """A transposed convolution that says how large its output is to be."""
+    net = Net(x=(1, 2, extent, extent)).conv(
+        weight=(2, 2, 4, 3), op="ConvTranspose", strides=[2, 3], output_shape=output, **attrs
+    )
+    return read(net.model()), context()
+
+
+@pytest.mark.parametrize(
+    ("output", "shorter"),
+    [((4002, 6003), [16, 24]), ((4004, 6005), [18, 26]), ((4000, 6000), [14, 21])],
+)
+@pytest.mark.parametrize("auto_pad", ["NOTSET", "SAME_UPPER", "SAME_LOWER"])
+def test_a_large_output_shape_is_measured_small(output, shorter, auto_pad):
+    """A cell less of the input, a stride less of the output: the same pads."""
+    model, ctx = stretched(2001, *output, auto_pad=auto_pad)
+    win = window(model.nodes()[0])
+    assert _region.shorter_output(win) == shorter
+    small = replace(win, input=(1, 2, 8, 8), output_shape=tuple(shorter))
+    assert resolved_pads(small) == resolved_pads(win)
+    assert run_pass("resolve-auto-pad", model, ctx) == 1
+    assert ctx.rewrites[0].reference == "onnxruntime"
+    assert ctx.rewrites[0].difference < 1e-5
+
+
+def test_wrong_pads_are_found_at_a_small_output_shape(monkeypatch):
+    """What is measured small is still measured."""
+    module = importlib.import_module("npuconv.legalize.rewrites.resolve_auto_pad")
+    monkeypatch.setattr(module, "resolved_pads", lambda _: (((0, 1), (0, 0)), (0, 0)))
+    model, ctx = stretched(101, 203, 303)
+    assert resolved_pads(window(model.nodes()[0])) == (((1, 0), (0, 0)), (0, 0))
+    with pytest.raises(InternalError, match="resolve-auto-pad"):
+        run_pass("resolve-auto-pad", model, ctx)
+
+
+def test_an_output_shape_that_crops_nearly_everything():
+    """Less of the input would leave nothing of it, so it is measured as it is."""
+    model, ctx = stretched(60, 4, 5)
+    assert _region.shorter_output(window(model.nodes()[0])) is None
+    assert run_pass("resolve-auto-pad", model, ctx) == 1
+    assert ctx.rewrites[0].reference == "onnxruntime"
+
+
+def test_large_regions_run_apart(monkeypatch):
+    """With the same numbers as together: a batch is split to save memory only."""
+    differences = []
+    for most in (_measure.MOST, 400, 1):
+        monkeypatch.setattr(_measure, "MOST", most)
+        net = Net(x=(1, 3, 8, 8))
+        for _ in range(5):
+            net.conv("x", (4, 3, 3, 3)).batchnorm(4)
+        model, ctx = read(net.output(*(f"t{i}" for i in range(1, 10, 2))).model()), context()
+        assert run_pass("fuse-batchnorm", model, ctx) == 5
+        assert {r.reference for r in ctx.rewrites} == {"onnxruntime"}
+        differences.append([r.difference for r in ctx.rewrites])
+    assert differences[0] == differences[1] == differences[2]
+    assert any(differences[0])
+
+
+@pytest.mark.parametrize("most", [1, 3, 100])
+def test_a_comparison_in_parts(monkeypatch, most):
+    """Is as good as one in one piece."""
+    monkeypatch.setattr(_measure, "MOST", most)
+    record = RewriteRecord("a-pass", ("n",), "was", "is")
+    a = np.float32([1, 1e6, np.inf, np.nan, -np.inf])
+    assert _measure._difference(record, "y", a, a.copy()) == 0.0
+    b = np.float32([9, 1e6, np.inf, np.nan, -np.inf])  # little beside 1e6
+    assert _measure._difference(record, "y", a, b) == 8.0
+    assert _measure._difference(record, "y", a[:0], b[:0]) == 0.0
+    for wrong in (np.nan, np.inf, 1e4):
+        c = a.copy()
+        c[0] = wrong
+        with pytest.raises(InternalError, match="'y' of node 'n' differs"):
+            _measure._difference(record, "y", a, c)
+        with pytest.raises(InternalError, match="'y' of node 'n' differs"):
+            _measure._difference(record, "y", c[::-1], a[::-1])
+
+
+def test_an_output_shape_is_measured_as_it_is():
+    """It fixes the extents, so they are not made smaller."""
+    net = Net(x=(1, 4, 19, 19)).conv(
+        weight=(4, 4, 3, 3), op="ConvTranspose", strides=[2, 2], output_shape=[40, 40]
+    )
+    model, ctx = read(net.batchnorm(4).model()), context()
+    run_pass("fuse-batchnorm", model, ctx)
+    assert ctx.rewrites[0].reference == "onnxruntime"
+
+
+def test_what_lies_before_a_rewrite_is_not_part_of_its_cost():
+    """An Identity before an output goes, and the convolutions before it stay as they were."""
+    net = Net(x=(1, 4, 8, 8)).conv("x", (4, 4, 3, 3)).conv("", (4, 4, 3, 3)).op("Identity")
+    model, ctx = read(net.model()), context()
+    assert run_pass("eliminate-identity", model, ctx) == 1
+    (record,) = ctx.rewrites
+    assert (record.cost_before.macs, record.cost_after.macs) == (0, 0)

@@ -1,0 +1,158 @@
+"""Channels from where they are made to where they are mixed."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from npuconv.partition import make_plan
+from npuconv.partition.channel_paths import Strand, is_depthwise, strands
+from support.asserts import builtin, read
+from support.builders import Net
+from support.loud_nets import inverted
+
+X = (1, 3, 8, 8)
+
+
+def found(proto: onnx.ModelProto, maker: str = "first") -> Strand | None:
+    model = read(proto)
+    plan = make_plan(model, builtin())
+    own = [one for one in strands(model, plan) if one.made_by is not None and not one.ends]
+    return next((one for one in own if one.made_by.name == maker), None)
+
+
+def made(**attrs) -> Net:
+    return Net(x=X).conv("x", (4, 3, 3, 3), name="first", to="made", **attrs)
+
+
+def mixed(net: Net) -> onnx.ModelProto:
+    """The last result read by a convolution that mixes it."""
+    return net.conv("", (2, 4, 1, 1), name="mixed").op("Sigmoid").model()
+
+
+def ints(net: Net, *values: int) -> str:
+    return net.constant(np.asarray(values, np.int64))
+
+
+def test_it_goes_through_what_follows_each_channel():
+    """Activations, and convolutions that make one channel of one."""
+    own = found(inverted())
+    assert [n.op for n in own.between] == ["Clip", "Conv", "Relu"]
+    assert [n.name for n in own.makers] == ["first", "deep"]
+    assert [n.name for n in own.readers] == ["mixed"]
+    assert own.tensors[1:] == ["made", own.tensors[2], "followed"]
+
+
+def test_it_goes_on_to_all_that_read_it():
+    """Each of them mixes the channels in its own way."""
+    net = made().op("Relu", to="r").conv("r", (2, 4, 1, 1), name="a", to="a")
+    net.conv("r", (4, 1, 3, 3), group=4, name="b").conv("", (2, 4, 1, 1), name="c", to="c")
+    own = found(net.op("Sigmoid", "a", to="p").op("Tanh", "c", to="q").output("p", "q").model())
+    assert sorted(n.name for n in own.readers) == ["a", "c"]
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        lambda net: net.op("MaxPool", kernel_shape=[2, 2], strides=[2, 2]),
+        lambda net: net.pad([0, 0, 1, 1, 0, 0, 0, 0]),
+        lambda net: net.op("Relu"),
+    ],
+)
+def test_what_keeps_channels_apart(between):
+    """They come out as they went in, each beside the same others."""
+    net = made()
+    between(net)
+    assert found(mixed(net)) is not None
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        lambda net: net.op("Sigmoid"),
+        lambda net: net.pad([0, 0, 1, 1, 0, 0, 0, 0], value=1.0),
+        lambda net: net.op("Concat", "made", "made", axis=2),
+        lambda net: net.op("DepthToSpace", blocksize=1),
+        lambda net: net.op("Gather", "made", ints(net, 3, 2, 1, 0), axis=1),
+        lambda net: net.op("Relu").output("made", net.last),
+        lambda net: net.conv("", (4, 2, 1, 1), group=2),
+    ],
+)
+def test_what_does_not(between):
+    """The host sees them, or they are laid out anew, or mixed in part."""
+    net = made()
+    between(net)
+    net.conv("", (2, 4, 1, 1), name="mixed").op("Sigmoid", to="end").output("end")
+    assert found(net.model()) is None
+
+
+def test_a_pad_of_channels_makes_more_of_them():
+    """Then they are not the same any more."""
+    net = made().pad([0, 1, 0, 0, 0, 0, 0, 0])
+    assert found(net.conv("", (2, 5, 1, 1)).op("Sigmoid").model()) is None
+
+
+def test_its_maker_reads_all_channels():
+    """What is depthwise is inside of one, or none."""
+    net = made().conv("", (4, 1, 3, 3), group=4, name="deep")
+    assert found(mixed(net), "deep") is None
+
+
+def test_nothing_reads_an_output():
+    """The rest of the world does, which no pass may change."""
+    assert found(made().model()) is None
+
+
+def test_weights_are_constants():
+    """What comes at run time cannot be put in another order."""
+    net = Net(x=X, w=(2, 4, 1, 1)).conv("x", (4, 3, 3, 3), name="first").op("Conv", "t0", "w")
+    assert found(net.op("Sigmoid").model()) is None
+
+
+def every(net: Net) -> dict[str, Strand]:
+    """By the first tensor."""
+    model = read(net.model())
+    return {own.tensor.name: own for own in strands(model, make_plan(model, builtin()))}
+
+
+def test_the_host_may_be_at_either_end():
+    """Whoever makes the channels, and whoever reads them."""
+    net = made().op("Sigmoid", to="s").conv("s", (2, 4, 1, 1), name="mixed", to="last")
+    own = every(net.op("Tanh"))
+    assert set(own) == {"x", "made", "s", "last"}
+    assert own["made"].made_by.name == "first"
+    assert [end.name for end in own["made"].ends] == ["made"]
+    assert (own["s"].made_by, own["s"].ends) == (None, [])
+    assert [conv.name for conv in own["s"].readers] == ["mixed"]
+    assert own["x"].makers == []
+
+
+def test_an_end_is_where_the_host_reads():
+    """Also where the device goes on, and where it is an output; not what the host has made."""
+    net = made().op("Relu", to="r").conv("r", (2, 4, 1, 1), name="mixed").op("Tanh", to="y")
+    own = every(net.op("Exp", "r", to="e").op("Exp", "x", to="f").output("y", "e", "f", "r"))
+    assert [end.name for end in own["made"].ends] == ["r"]
+    assert own["x"].ends == []
+
+
+def test_what_mixes_channels_otherwise_is_no_strand():
+    """Neither what the device makes, nor what reads it one by one in groups."""
+    own = every(made().op("Concat", "made", "made", axis=2).op("Tanh"))
+    assert set(own) == {"x"}
+    grouped = Net(x=X).op("Tanh", "x", to="t").conv("t", (3, 1, 1, 1), group=3, name="a", to="a")
+    own = every(grouped.conv("t", (2, 3, 1, 1), name="b", to="b").op("Tanh", "a").op("Exp", "b"))
+    assert [conv.name for conv in own["t"].makers] == ["a"]
+    assert [conv.name for conv in own["t"].readers] == ["b"]
+
+
+@pytest.mark.parametrize(("weight", "group", "apart"), [
+    ((4, 1, 3, 3), 4, True),
+    ((2, 2, 3, 3), 2, False),  # as many groups as results, but each reads two channels
+    ((8, 1, 3, 3), 4, False),
+    ((1, 4, 3, 3), 1, False),
+])  # fmt: skip
+def test_depthwise(weight, group, apart):
+    """Every result is made of one channel of its own."""
+    model = read(Net(x=(1, 4, 8, 8)).conv("x", weight, group=group).model())
+    assert is_depthwise(model.nodes("Conv")[0]) == apart

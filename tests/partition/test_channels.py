@@ -1,0 +1,259 @@
+"""Channels followed through what carries int8 on."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from npuconv.model.core import Model
+from npuconv.partition import Plan, make_plan
+from npuconv.partition.channels import Channels, trace
+from support.asserts import builtin, read
+from support.builders import Net
+
+
+def traced(proto: onnx.ModelProto, whole: tuple[str, ...] = ()) -> tuple[Channels, Plan, Model]:
+    model = read(proto)
+    plan = make_plan(model, builtin())
+    return trace(plan, whole), plan, model
+
+
+def image(channels: int = 4) -> Net:
+    """A convolution that makes tensor c, 1 x channels x 6 x 8."""
+    return Net(x=(1, 3, 6, 8)).conv("x", (channels, 3, 1, 1), to="c")
+
+
+def two() -> Net:
+    """Convolutions that make a, of 4 channels, and b, of 2."""
+    net = Net(x=(1, 3, 6, 8)).conv("x", (4, 3, 1, 1), to="a")
+    return net.conv("x", (2, 3, 1, 1), to="b")
+
+
+def ints(net: Net, *values: int) -> str:
+    return net.constant(np.asarray(values, np.int64))
+
+
+def after(net: Net, source: str = "c") -> tuple[int | None, list[int]]:
+    """Axis of the last result, and which channel of ``source`` each of its slots is."""
+    found, _, _ = traced(net.model())
+    own = list(found.slots(source))
+    return found.axis(net.last), [own.index(slot) for slot in found.slots(net.last)]
+
+
+def test_every_channel_of_a_convolution_has_a_slot():
+    """Of its input and of its output; depthwise ones too."""
+    found, _, _ = traced(image().conv("c", (4, 1, 3, 3), group=4, to="d").model())
+    slots = [found.slots(name) for name in ("x", "c", "d")]
+    assert [len(s) for s in slots] == [3, 4, 4]
+    assert len({slot for line in slots for slot in line}) == 11
+    assert {found.axis(name) for name in ("x", "c", "d")} == {1}
+
+
+ALIKE = {
+    "Relu": lambda net: net.op("Relu"),
+    "MaxPool": lambda net: net.op("MaxPool", kernel_shape=[2, 2]),
+    "Pad": lambda net: net.pad([0, 0, 1, 1, 0, 0, 1, 1]),
+    "Clip": lambda net: net.op("Clip"),
+    "Resize": lambda net: net.op(
+        "Resize", "c", "", net.constant(np.float32([1, 1, 2, 2])), mode="nearest"
+    ),
+}
+
+
+@pytest.mark.parametrize("op", ALIKE)
+def test_what_treats_channels_alike(op: str):
+    """The same slots along the same axis."""
+    assert after(ALIKE[op](image())) == (1, [0, 1, 2, 3])
+
+
+@pytest.mark.parametrize("perm", [[0, 2, 3, 1], [0, 2, 1, 3], [0, 1, 2, 3], [1, 0, 2, 3]])
+def test_a_pool_along_the_channels(perm):
+    """It compares neighbours along every axis but the first two: these share a scale."""
+    net = image().op("Transpose", perm=perm).op("MaxPool", kernel_shape=[1, 2])
+    found, _, _ = traced(net.model())
+    own = found.slots("c")
+    assert len(set(own)) == (4 if perm.index(1) < 2 else 1)
+    assert set(found.slots(net.last)) == set(own)
+
+
+def test_transpose():
+    """The axis moves; without perm it is counted from the other end."""
+    assert after(image().op("Transpose", perm=[0, 2, 3, 1])) == (3, [0, 1, 2, 3])
+    assert after(image().op("Transpose")) == (2, [0, 1, 2, 3])
+
+
+def test_concat_of_channels():
+    """One behind the other; from the end counts as well."""
+    for axis in (1, -3):
+        net = two().op("Concat", "a", "b", axis=axis, to="y")
+        found, _, _ = traced(net.model())
+        assert found.slots("y") == (*found.slots("a"), *found.slots("b"))
+        assert (found.axis("y"), len(set(found.slots("y")))) == (1, 6)
+
+
+def test_concat_along_another_axis():
+    """Channel by channel they share one."""
+    net = Net(x=(1, 3, 6, 8)).conv("x", (4, 3, 1, 1), to="a").conv("x", (4, 3, 1, 1), to="b")
+    found, _, _ = traced(net.op("Concat", "a", "b", axis=2, to="y").model())
+    assert found.slots("a") == found.slots("b") == found.slots("y")
+    assert len(set(found.slots("y"))) == 4
+
+
+def test_concat_of_different_axes():
+    """Nothing fits: all of it has one."""
+    net = Net(x=(1, 3, 4, 4)).conv("x", (4, 3, 1, 1), to="a").conv("x", (4, 3, 1, 1), to="b")
+    net.op("Transpose", "b", perm=[0, 3, 2, 1], to="t").op("Concat", "a", "t", axis=2, to="y")
+    found, _, _ = traced(net.model())
+    assert found.axis("y") is None
+    assert len({*found.slots("a"), *found.slots("b"), *found.slots("y")}) == 1
+
+
+def test_a_concat_of_itself():
+    """A channel that is there twice has one slot."""
+    found, _, _ = traced(image().op("Concat", "c", "c", axis=1, to="y").model())
+    assert found.slots("y") == found.slots("c") * 2
+
+
+def test_split():
+    """Parts of the channels, or all of them in every part."""
+    net = image()
+    net.op("Split", "c", ints(net, 1, 3), axis=1, outputs=2, to="s")
+    found, _, _ = traced(net.output("s", "s_1").model())
+    assert found.slots("s") == found.slots("c")[:1]
+    assert found.slots("s_1") == found.slots("c")[1:]
+    net = image().op("Split", "c", axis=2, outputs=2, to="s")
+    found, _, _ = traced(net.output("s", "s_1").model())
+    assert found.slots("s") == found.slots("s_1") == found.slots("c")
+
+
+SLICES = [
+    ((1,), (3,), (1,), (1,), [1, 2]),
+    ((0,), (2**62,), (1,), (2,), [0, 2]),
+    ((-1,), (-(2**62),), (1,), (-1,), [3, 2, 1, 0]),
+    ((-2,), (2**62,), (-3,), (1,), [2, 3]),
+    ((1,), (3,), (2,), (1,), [0, 1, 2, 3]),
+    ((1, 0), (4, 1), (1, 0), (2, 1), [1, 3]),
+]
+
+
+@pytest.mark.parametrize(("starts", "ends", "axes", "steps", "kept"), SLICES)
+def test_slice(starts, ends, axes, steps, kept):
+    """The channels that stay, in their order; those of another axis are all there."""
+    net = image()
+    net.op("Slice", "c", *(ints(net, *part) for part in (starts, ends, axes, steps)))
+    assert after(net) == (1, kept)
+
+
+def test_slice_without_axes():
+    """They are the first ones."""
+    net = image()
+    assert after(net.op("Slice", "c", ints(net, 0, 2), ints(net, 1, 4))) == (1, [2, 3])
+
+
+def test_gather():
+    """Channels in the order asked for, of one alone, or all of another axis."""
+    net = image()
+    assert after(net.op("Gather", "c", ints(net, 3, 0, 3), axis=1)) == (1, [3, 0, 3])
+    net = image()
+    assert after(net.op("Gather", "c", net.constant(np.int64(2)), axis=1)) == (None, [2])
+    net = image()
+    assert after(net.op("Gather", "c", net.constant(np.int64(0)), axis=0)) == (0, [0, 1, 2, 3])
+    net = image()
+    assert after(net.op("Gather", "c", net.constant(np.int64(0)), axis=3)) == (1, [0, 1, 2, 3])
+
+
+SHAPES = [
+    ([1, 4, 48], 1), ([4, 48], 0), ([1, 1, 4, 48], 2), ([1, 4, -1], 1), ([1, 192], None),
+    ([1, 2, 2, 48], None), ([1, 48, 4], None), ([2, 2, 48], None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("shape", "axis"), SHAPES)
+def test_reshape(shape: list[int], axis: int | None):
+    """Where channels stay an axis of their own they keep their slots; else they share one."""
+    net = image().reshape(shape)
+    found, _, _ = traced(net.model())
+    assert found.axis(net.last) == axis
+    assert len(set(found.slots(net.last))) == (1 if axis is None else 4)
+    if axis is not None:
+        assert found.slots(net.last) == found.slots("c")
+    else:
+        assert len(set(found.slots("c"))) == 1
+
+
+def test_a_reshape_whose_batch_has_no_name():
+    """As many values lie behind the channels as before, so as many lie in front of them."""
+    net = Net(x=("N", 3, 1, 1)).conv("x", (4, 3, 1, 1), to="c").reshape([-1, 4])
+    assert after(net) == (1, [0, 1, 2, 3])
+    net = Net(x=("N", 3, 1, 2)).conv("x", (4, 3, 1, 1), to="c").reshape([-1, 4])
+    assert after(net)[0] is None
+
+
+def test_squeeze_and_unsqueeze():
+    """An axis of 1 that goes or comes."""
+    net = Net(x=(1, 3, 1, 8)).conv("x", (4, 3, 1, 1), to="c")
+    net.op("Squeeze", "c", ints(net, 0, 2))
+    assert after(net) == (0, [0, 1, 2, 3])
+    net = image()
+    assert after(net.op("Unsqueeze", "c", ints(net, 0))) == (2, [0, 1, 2, 3])
+
+
+def test_flatten_mixes():
+    """But for channels of one cell."""
+    assert after(image().op("Flatten", axis=1))[0] is None
+    net = Net(x=(1, 3, 1, 1)).conv("x", (4, 3, 1, 1), to="c").op("Flatten", axis=1)
+    assert after(net) == (1, [0, 1, 2, 3])
+
+
+@pytest.mark.parametrize("op", ["DepthToSpace", "SpaceToDepth"])
+def test_what_mixes_channels(op: str):
+    """They share one scale, what they are made of too."""
+    found, _, _ = traced(image().op(op, "c", blocksize=2, to="y").model())
+    assert found.axis("y") is None
+    assert len({*found.slots("c"), *found.slots("y")}) == 1
+
+
+def test_a_symbolic_batch():
+    """It has a name, so it can be seen that it stays."""
+    net = Net(x=("N", 3, 6, 8)).conv("x", (4, 3, 1, 1), to="c").op("Relu", to="r")
+    found, _, _ = traced(net.op("Flatten", "r", axis=2, to="y").model())
+    assert found.slots("r") == found.slots("c")
+    assert found.axis("y") in (None, 0)
+
+
+def test_a_convolution_reads_what_is_carried():
+    """Its input channels are those of the tensor, and share what that shares."""
+    net = two().op("Concat", "a", "b", axis=1, to="y").conv("y", (2, 6, 1, 1), to="z")
+    found, _, _ = traced(net.model())
+    assert found.slots("y") == (*found.slots("a"), *found.slots("b"))
+    mixed = image().op("DepthToSpace", "c", blocksize=2, to="y").conv("y", (2, 1, 1, 1), to="z")
+    found, _, _ = traced(mixed.model())
+    assert set(found.slots("y")) == set(found.slots("c"))
+
+
+def test_channels_along_another_axis_are_no_channels_of_a_convolution():
+    """After a Transpose its weights could not take them back."""
+    net = Net(x=(1, 3, 4, 4)).conv("x", (4, 3, 1, 1), to="c")
+    net.op("Transpose", "c", perm=[0, 2, 3, 1], to="t").conv("t", (2, 4, 1, 1), to="z")
+    found, _, _ = traced(net.model())
+    assert found.axis("t") is None
+    assert len(set(found.slots("c"))) == 1
+
+
+def test_a_tensor_that_must_have_one_scale():
+    """So must its group: the device knows one nominal scale of it."""
+    net = two().op("Relu", "a", to="r").op("Concat", "r", "b", axis=1, to="y")
+    found, plan, _ = traced(net.conv("y", (2, 6, 1, 1), to="z").model(), ("r", "elsewhere"))
+    group = plan.group_of()["r"]
+    assert len({slot for name in group.tensors for slot in found.slots(name)}) == 1
+    assert {found.axis(name) for name in group.tensors} == {None}
+    assert (found.axis("x"), found.axis("z")) == (1, 1)
+
+
+def test_a_pad_of_the_channels_makes_them_one():
+    """There are more behind it than before."""
+    net = image().pad([0, 1, 0, 0, 0, 2, 0, 0])
+    found, _, _ = traced(net.model())
+    assert found.axis(net.last) is None
+    assert len(set(found.slots("c"))) == 1

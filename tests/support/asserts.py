@@ -1,0 +1,137 @@
+"""What tests say about models: legal, equal, runnable."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import onnx
+
+import npuconv
+from npuconv import executor
+from npuconv.config import Options
+from npuconv.diagnostics import Finding
+from npuconv.legalize import manager as _manager
+from npuconv.legalize.context import PassContext
+from npuconv.legalize.registry import PASSES
+from npuconv.model import load, save, shapes
+from npuconv.model.core import Model
+from npuconv.partition import make_plan
+from npuconv.rules import _engine
+from npuconv.rules._context import RuleContext
+from npuconv.schemas.report import FindingInfo
+from npuconv.target import Target
+
+
+@cache
+def builtin(name: str = "npu-int8") -> Target:
+    """A target that comes with npuconv, read once: nothing changes it."""
+    return Target.load(name)
+
+
+def read(proto: onnx.ModelProto) -> Model:
+    """A Model with inferred shapes."""
+    model = load.load(proto)
+    shapes.infer(model)
+    return model
+
+
+def context(**options: Any) -> PassContext:
+    """A pass context for the built-in target, with verification on."""
+    return PassContext(builtin(), Options(**options))
+
+
+def run_pass(name: str, model: Model, ctx: PassContext | None = None) -> int:
+    """Run one pass as the manager does: swept, checked, measured."""
+    item = PASSES.get(name)
+    assert item is not None, name
+    return _manager.run_pass(model, item, ctx or context())
+
+
+def apply_pass(name: str, model: Model, ctx: PassContext, *arguments: Any) -> Any:
+    """Run a pass that takes more than a model; what it returns."""
+    item = PASSES.get(name)
+    assert item is not None, name
+    return _manager.apply(model, item, ctx, *arguments)
+
+
+def unpack(example: Any) -> tuple[onnx.ModelProto, Target]:
+    """The model and target of one entry of a test module's ``FIRES`` or ``SILENT``.
+
+    An entry is a callable without arguments that returns a model, which is judged by the
+    built-in target, or a pair of such a callable and the target to judge it by.
+    """
+    build, target = example if isinstance(example, tuple) else (example, "npu-int8")
+    return build(), target if isinstance(target, Target) else builtin(target)
+
+
+def findings(
+    proto: onnx.ModelProto, code: str, target: str | Target = "npu-int8", **options: Any
+) -> list[Any]:
+    """What one rule says of a model as it is, or as it was calibrated."""
+    chip = target if isinstance(target, Target) else builtin(target)
+    rule = next(r for r in _engine.all_rules() if r.code == code)
+    if rule.at in ("calibrated", "measured"):
+        return [f for f in calibrated(proto, **options) if f.code == code]
+    ctx = RuleContext(read(proto), chip, Options(**options))
+    if rule.at == "planned":
+        ctx.plan = make_plan(ctx.model, chip, set())
+    return _engine.lint(ctx, at=rule.at, only=[code])
+
+
+def calibrated(proto: onnx.ModelProto, samples: Any = None, **options: Any) -> list[FindingInfo]:
+    """What is said of a model that was calibrated.
+
+    Args:
+        proto: the model.
+        samples: arrays by input name; by default noise between 0 and 1.
+        options: of the conversion.
+    """
+    shapes = {item.name: _lengths(item) for item in proto.graph.input}
+    fed = samples or {name: _noise(shape) for name, shape in shapes.items()}
+    chosen = {"method": "entropy", "verify": False, **options}
+    try:
+        found = npuconv.convert(proto, calibration=fed, **chosen).report.findings
+    except npuconv.UnsupportedModelError as error:
+        found = error.report.findings
+    return list(found)
+
+
+def _lengths(item: onnx.ValueInfoProto) -> list[int]:
+    """The shape of eight samples."""
+    return [8, *(d.dim_value or 1 for d in item.type.tensor_type.shape.dim[1:])]
+
+
+def _noise(shape: list[int]) -> np.ndarray:
+    return np.random.default_rng(0).uniform(0, 1, shape).astype(np.float32)
+
+
+def finding(
+    proto: onnx.ModelProto, code: str, target: str | Target = "npu-int8", **options: Any
+) -> Finding:
+    """The one thing that a rule says of a model."""
+    (found,) = findings(proto, code, target, **options)
+    return found
+
+
+def run(proto: onnx.ModelProto, seed: int = 0) -> list[np.ndarray]:
+    """Outputs on random inputs; symbolic dimensions are 2."""
+    rng = np.random.default_rng(seed)
+    feeds = {}
+    for info in proto.graph.input:
+        dims = [d.dim_value or 2 for d in info.type.tensor_type.shape.dim]
+        feeds[info.name] = rng.standard_normal(dims).astype(np.float32)
+    return list(executor.Session(proto, threads=1, optimize=False).run(feeds).values())
+
+
+def same_numbers(
+    before: onnx.ModelProto, after: Model | onnx.ModelProto, rtol: float = 1e-4
+) -> None:
+    """Both give the same outputs on the same random inputs, and the second is valid ONNX."""
+    proto = save.to_proto(after) if isinstance(after, Model) else after
+    onnx.checker.check_model(proto)
+    for old, new in zip(run(before), run(proto), strict=True):
+        assert old.shape == new.shape
+        scale = float(np.abs(old).max(initial=0.0)) or 1.0
+        assert np.max(np.abs(old - new), initial=0.0) <= rtol * scale

@@ -1,0 +1,235 @@
+"""Small models and options that are odd in many ways: each may be converted, or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from npuconv.rules._engine import all_rules
+from support.builders import Net, images
+from support.dice import Dice
+
+TARGETS = ("npu-int8", "npu-int8", "npu-int8", "ethos-u55", "horizon-x3", "mediatek-mdla2", "rknn")
+KINDS = (
+    TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.FLOAT, TensorProto.INT32,
+    TensorProto.INT64, TensorProto.UINT8, TensorProto.INT8, TensorProto.BOOL, TensorProto.BFLOAT16,
+)  # fmt: skip
+ACTIVATIONS = (
+    "Relu", "Relu", "Sigmoid", "Tanh", "LeakyRelu", "HardSigmoid", "Elu", "Softplus", "Softmax",
+    "Erf", "Exp", "Log", "Sqrt", "Abs", "Neg", "Reciprocal", "Floor", "Sign", "IsNaN", "Not",
+)  # fmt: skip
+NAME = "x"
+
+
+@dataclass
+class OddModel:
+    """A model under construction: what is last, and what is known of it.
+
+    Attributes:
+        dice: all choices.
+        net: the graph.
+        channels: of the last tensor, as far as anybody keeps count.
+        axes: spatial axes of it.
+    """
+
+    dice: Dice
+    net: Net
+    channels: int
+    axes: int
+
+
+@dataclass(frozen=True)
+class OddCase:
+    """A model, and options for both commands."""
+
+    model: onnx.ModelProto
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def odd_case(seed: int) -> OddCase:
+    """Return the case of this number."""
+    dice = Dice("odd", seed)
+    shape = _shape(dice)
+    channels = shape[1] if isinstance(shape[1], int) else dice.one_of((1, 3))
+    net = Net(opset=dice.one_of((11, 13, 17, 21)), ir_version=8, **{NAME: shape})
+    work = OddModel(dice, net, channels, len(shape) - 2)
+    shares = {name: share for name, (share, _) in PARTS.items()}
+    for number in range(dice.number(1, 4)):
+        if work.axes:  # not behind a classifier
+            PARTS[dice.weighted(**shares) if number else "convolution"][1](work)
+    model = net.model()
+    if dice.chance(4):
+        model.graph.input[0].type.tensor_type.ClearField("shape")
+    return OddCase(model, _options(dice, shape))
+
+
+def _shape(dice: Dice) -> tuple[int | str, ...]:
+    axes = dice.one_of((2, 2, 2, 2, 2, 2, 1, 3))
+    batch = dice.one_of((1, 1, 1, 1, "N", "N", 2))
+    channels: int | str = "C" if dice.chance(4) else dice.one_of((1, 3, 4, 6))
+    extents = ["H" if dice.chance(5) else dice.number(5, 12) for _ in range(axes)]
+    return (batch, channels, *extents)
+
+
+def _convolution(work: OddModel) -> None:
+    dice, axes = work.dice, work.axes
+    made = dice.number(1, 6)
+    group = dice.one_of((1, 1, 1, 1, work.channels, work.channels, 2, 3))
+    made = made * group if dice.chance(90) else made
+    read = max(work.channels // group, 1) + (1 if dice.chance(2) else 0)
+    weight = (made, read, *(dice.number(1, 3) for _ in range(axes)))
+    attrs: dict[str, Any] = {"group": group} if group > 1 or dice.chance(20) else {}
+    op = "ConvTranspose" if dice.chance(12) else "Conv"
+    if op == "ConvTranspose":
+        weight, made = (work.channels, made, *weight[2:]), made * group
+    attrs |= _window(dice, axes)
+    work.net.conv(work.net.last, weight, op=op, bias=dice.chance(70), **attrs)
+    work.channels = made
+
+
+def _window(dice: Dice, axes: int) -> dict[str, Any]:
+    """Attributes of a sliding window, some of them wrong."""
+    found: dict[str, Any] = {}
+    if dice.chance(40):
+        found["strides"] = [dice.number(1, 3) for _ in range(axes)]
+    if dice.chance(20):
+        found["dilations"] = [dice.number(1, 2) for _ in range(axes)]
+    if dice.chance(20):
+        found["auto_pad"] = dice.one_of(("SAME_UPPER", "SAME_LOWER", "VALID", "NOTSET"))
+    if dice.chance(10 if "auto_pad" in found else 50):
+        low = -1 if dice.chance(3) else 0
+        found["pads"] = [dice.number(low, 2) for _ in range(2 * axes)]
+    if dice.chance(2):
+        found["strides"] = [1] * (axes + 1)
+    return found
+
+
+def _activation(work: OddModel) -> None:
+    work.net.op(work.dice.one_of(ACTIVATIONS))
+
+
+def _cast(work: OddModel) -> None:
+    work.net.op("Cast")
+    kind = work.dice.one_of(KINDS)
+    work.net.nodes[-1].attribute.append(helper.make_attribute("to", kind))
+    if work.dice.chance(60):
+        _activation(work)
+    if work.dice.chance(60):
+        work.net.op("Cast")
+        work.net.nodes[-1].attribute.append(helper.make_attribute("to", TensorProto.FLOAT))
+
+
+def _pool(work: OddModel) -> None:
+    dice, axes = work.dice, work.axes
+    if dice.chance(25):
+        work.net.op("GlobalAveragePool")
+        return
+    attrs = {"kernel_shape": [dice.number(1, 3) for _ in range(axes)], **_window(dice, axes)}
+    op = dice.one_of(("MaxPool", "AveragePool"))
+    if op == "AveragePool":
+        attrs.pop("dilations", None)
+    work.net.op(op, **attrs)
+
+
+def _pad(work: OddModel) -> None:
+    dice, axes = work.dice, work.axes
+    amounts = [dice.number(-1 if dice.chance(10) else 0, 2) for _ in range(2 * axes)]
+    pads = [0, 0, *amounts[:axes], 0, 0, *amounts[axes:]]
+    mode = dice.one_of(("constant", "constant", "reflect", "edge"))
+    work.net.pad(pads, dice.one_of((0.0, 0.0, 1.5)) if mode == "constant" else None, mode=mode)
+
+
+def _head(work: OddModel) -> None:
+    """A classifier, which may not know how much it reads."""
+    net, dice = work.net, work.dice
+    net.op("GlobalAveragePool").op("Flatten")
+    wide = work.channels + (1 if dice.chance(5) else 0)
+    net.op("Gemm", net.last, net.random(wide, 5), net.random(5))
+    work.channels, work.axes = 5, 0
+
+
+def _reorder(work: OddModel) -> None:
+    net, dice, axes = work.net, work.dice, work.axes
+    if dice.chance(40):
+        net.op("Transpose", perm=[0, *range(2, axes + 2), 1])
+    elif dice.chance(50):
+        net.reshape([0, -1] if dice.chance(80) else [7, -1])
+    else:
+        net.op("Concat", net.last, net.last, axis=dice.one_of((1, 1, 1, 2, 9)))
+        work.channels *= 2
+
+
+def _pick(work: OddModel) -> None:
+    """A Gather, perhaps beyond the end."""
+    index = work.dice.one_of((0, 0, 1, 40))
+    work.net.op("Gather", work.net.last, work.net.constant(np.asarray([index], np.int64)), axis=1)
+    work.channels = 1
+
+
+def _number(work: OddModel) -> None:
+    op = work.dice.one_of(("Add", "Mul", "Sub", "Div", "Pow"))
+    number = work.dice.one_of((2.0, 0.5, 0.0, 1e30, -1.0))
+    work.net.op(op, work.net.last, work.net.constant(np.float32(number)))
+
+
+def _second(work: OddModel) -> None:
+    """A second input, perhaps of integers, or of an open shape."""
+    net, dice, name = work.net, work.dice, f"y{len(work.net.nodes)}"
+    shape = dice.one_of(([1], [1, 1, 1, 1], ["K"], [1, work.channels, 1, 1], []))
+    kind = dice.one_of((*KINDS, TensorProto.FLOAT, TensorProto.FLOAT, TensorProto.STRING))
+    net.inputs.append(helper.make_tensor_value_info(name, kind, shape))
+    last = net.last
+    if kind != TensorProto.FLOAT:
+        net.op("Cast", name)
+        net.nodes[-1].attribute.append(helper.make_attribute("to", TensorProto.FLOAT))
+        name = net.last
+    net.op(dice.one_of(("Add", "Mul", "Div")), last, name)
+
+
+def _foreign(work: OddModel) -> None:
+    domain = work.dice.one_of(("com.microsoft", "org.example"))
+    work.net.op(work.dice.one_of(("Gelu", "Mystery")), domain=domain)
+
+
+Part = Callable[[OddModel], None]
+PARTS: dict[str, tuple[int, Part]] = {
+    "convolution": (30, _convolution), "activation": (22, _activation), "cast": (14, _cast),
+    "pool": (9, _pool), "pad": (6, _pad), "head": (5, _head), "reorder": (5, _reorder),
+    "pick": (3, _pick), "number": (5, _number), "foreign": (1, _foreign),
+    "second": (5, _second),
+}  # fmt: skip
+
+
+def _options(dice: Dice, shape: tuple[int | str, ...]) -> dict[str, Any]:
+    """Options that both commands take; few of them at a time."""
+    codes = [rule.code for rule in all_rules()]
+    fixed = [n if isinstance(n, int) else dice.number(1, 9) for n in shape]
+    found: dict[str, Any] = {"max_samples": 4, "target": dice.one_of(TARGETS)}
+    found["format"] = dice.weighted(qoperator=50, qdq=15, weights=15, float=20)
+    choices: dict[str, tuple[int, Callable[[], Any]]] = {
+        "ignore": (20, lambda: tuple(dice.one_of(codes) for _ in range(3))),
+        "input_shape": (20, lambda: {NAME: tuple(fixed) if dice.chance(80) else (1, 2)}),
+        "fail_on": (12, lambda: dice.one_of(("warning", "unknown", "never"))),
+        "unknown": (12, lambda: dice.one_of(("pass", "fail"))),
+        "severity": (8, lambda: {dice.one_of(codes): dice.one_of(("error", "warning", "note"))}),
+        "select": (4, lambda: (dice.one_of(codes)[:3],)),
+        "min_sqnr": (6, lambda: dice.one_of((-50, 20, 190))),
+        "max_extra_macs": (6, lambda: dice.one_of((0, 20))),
+        "io": (8, lambda: "int8"),
+        "layout": (5, lambda: "nhwc"),
+        "keep_float": (6, lambda: (dice.one_of(("*", "op:Conv", "conv0", "op:Relu")),)),
+        "offload": (6, lambda: False),
+        "verify": (6, lambda: False),
+        "pad_on_host": (6, lambda: dice.one_of(("auto", "all", "never"))),
+        "prefer": (6, lambda: (dice.one_of(("split", "dense", "zero-insertion")),)),
+        "calibration": (15, lambda: {NAME: images(4, *(fixed[1:] if dice.chance(80) else [3]))}),
+    }
+    for name, (percent, make) in choices.items():
+        if dice.chance(percent):
+            found[name] = make()
+    return found

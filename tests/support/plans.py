@@ -1,0 +1,159 @@
+"""Plans and encodings for tests of passes that need them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+import onnx
+
+from npuconv.arithmetic.encoding import Encoding
+from npuconv.arithmetic.statistics import Statistics
+from npuconv.calibration.collect import collect
+from npuconv.legalize.context import PassContext
+from npuconv.model import save
+from npuconv.model.core import Model
+from npuconv.partition import make_plan
+from npuconv.quantize import hessian as hessians_of
+from npuconv.quantize.calibrate import Calibration, watched
+from npuconv.quantize.fake_quant import QuantPoint, quant_points
+from npuconv.quantize.hessian import Hessian
+from npuconv.quantize.ranges import choose_encodings
+from npuconv.quantize.rounding import round_weights
+from npuconv.quantize.state import DeviceGraph, QuantState
+from support.asserts import context, read, run_pass
+
+Feeds = list[dict[str, np.ndarray]]
+SAMPLES = 4
+AS_SEEN = ("range-margin", "correlated-error")  # without these steps
+QUANTIZE = (
+    "drop-saturated",
+    "fill-with-lowest",
+    "quantize-activations",
+    "quantize-weights",
+    "separate-conversions",
+)
+
+
+def random_feeds(model: Model, count: int = SAMPLES) -> Feeds:
+    """Random inputs, the same every time; symbolic dimensions are 2."""
+    rng = np.random.default_rng(0)
+    shapes = {t.name: [d if isinstance(d, int) else 2 for d in t.shape] for t in model.graph.inputs}
+    return [
+        {name: rng.standard_normal(dims).astype(np.float32) for name, dims in shapes.items()}
+        for _ in range(count)
+    ]
+
+
+def planned(model: Model, ctx: PassContext | None = None) -> DeviceGraph:
+    """A legal float model as the steps of quantization take it."""
+    ctx = ctx or context()
+
+    def plan(changed: Model) -> object:
+        return make_plan(changed, ctx.target)
+
+    return DeviceGraph(model, plan(model), ctx.target, ctx.options, ctx, plan)
+
+
+def watch(graph: DeviceGraph, feeds: Feeds) -> dict[str, Statistics]:
+    """What the float model shows of its int8 tensors."""
+    return collect(graph.proto(), watched(graph), feeds)
+
+
+def windows(graph: DeviceGraph, feeds: Feeds) -> dict[str, Hessian]:
+    """The Hessians of all convolutions."""
+    layers = [one for conv in graph.plan.device if (one := hessians_of.windows_of(conv))]
+    return hessians_of.gather(graph.proto(), layers, feeds, len(feeds))
+
+
+def calibrated(graph: DeviceGraph, feeds: Feeds) -> Calibration:
+    """All that samples show."""
+    return Calibration(watch(graph, feeds), windows(graph, feeds))
+
+
+def prepare(
+    model: Model, ctx: PassContext, plain: Mapping[str, float] = MappingProxyType({})
+) -> DeviceGraph:
+    """Fill ``ctx.plan``, ``ctx.encodings`` and ``ctx.ends``, calibrated on random inputs.
+
+    Ranges are those of the inputs, with nothing added.
+
+    Args:
+        model: a legal float model.
+        ctx: what is filled.
+        plain: scales of tensors that are to have one, and zero point 0.
+    """
+    graph = planned(model, ctx)
+    ctx.plan = graph.plan
+    if not ctx.plan.groups:
+        return graph
+    seen = Calibration(watch(graph, random_feeds(model)), {})
+    found = choose_encodings(graph, seen, {}, AS_SEEN).encodings
+    ctx.encodings = {**found, **{name: Encoding.plain(scale) for name, scale in plain.items()}}
+    ctx.ends = {
+        conv.name: (ctx.encodings[conv.inputs[0].name], ctx.encodings[conv.outputs[0].name])
+        for conv in ctx.plan.device
+    }
+    return graph
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """A graph whose ranges are chosen and whose weights are rounded, and what was seen."""
+
+    graph: DeviceGraph
+    state: QuantState
+    hessians: dict[str, Hessian]
+    feeds: Feeds
+
+    @property
+    def points(self) -> list[QuantPoint]:
+        """All of its roundings."""
+        return quant_points(self.graph, self.state)
+
+
+def quantized(proto: onnx.ModelProto, feeds: Feeds = (), **options: object) -> Quantized:
+    """A legal model on samples of its own, or on eight random ones."""
+    model = read(proto)
+    graph, feeds = planned(model, context(**options)), list(feeds) or random_feeds(model, 8)
+    seen = calibrated(graph, feeds)
+    state = round_weights(graph, seen.hessians, choose_encodings(graph, seen, {}))
+    return Quantized(graph, state, seen.hessians, feeds)
+
+
+def prepared(proto: onnx.ModelProto) -> tuple[Model, PassContext]:
+    """A legal model that is planned and calibrated."""
+    model, ctx = read(proto), context()
+    prepare(model, ctx)
+    return model, ctx
+
+
+def quantize(
+    model: Model, ctx: PassContext, plain: Mapping[str, float] = MappingProxyType({})
+) -> None:
+    """Prepare, and run the quantize passes."""
+    prepare(model, ctx, plain)
+    for name in QUANTIZE:
+        run_pass(name, model, ctx)
+
+
+def converted(
+    proto: onnx.ModelProto,
+    *passes: str,
+    plain: Mapping[str, float] = MappingProxyType({}),
+    **options: object,
+) -> tuple[Model, PassContext, onnx.ModelProto]:
+    """The model after quantization and these passes, and the form with conversions."""
+    model, ctx = read(proto), context(**options)
+    quantize(model, ctx, plain)
+    explicit = save.to_proto(model)
+    for name in passes:
+        run_pass(name, model, ctx)
+    return model, ctx, explicit
+
+
+def largest_step(ctx: PassContext) -> float:
+    """The largest scale of any channel of any tensor."""
+    return max(float(encoding.scales.max()) for encoding in ctx.encodings.values())
