@@ -154,15 +154,13 @@ def _spatial(
 
 def _form(ctx: PassContext, win: Window, candidate: Candidate) -> Form:
     """Return a candidate with its cost; results of phases and inserted zeros are moved."""
-    from npuconv.partition.costs import Cost
-
     conv = candidate.win
     moved = conv.output if max(candidate.phases) > 1 else conv.input
     known = [d for d in (moved or ())[1:] if isinstance(d, int)]
     cells = math.prod(known) if max(win.strides) > 1 and len(known) == AXES + 1 else 0
-    against = objections(ctx, conv)
-    cost = Cost(conv.macs, conv.parameters(), 1)
-    return Form(candidate.form, cost, cells, against[0] if against else "")
+    against, fitted = objections(ctx, conv), ctx.fitted(conv)
+    obstacle = against[0] if against else ""
+    return Form(candidate.form, fitted.cost, cells + fitted.moved_bytes, obstacle)
 
 
 def _replace(model: Model, node: Node, win: Window, candidate: Candidate) -> None:

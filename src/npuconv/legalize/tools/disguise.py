@@ -110,7 +110,10 @@ def obstacle(model: Model, ctx: PassContext, layout: Layout, win: Window) -> str
     """Return why this convolution is not possible, or ''."""
     if layout.axes and model.opset < AXES_AS_INPUT:
         return f"opset {model.opset} has no Unsqueeze that reads its axes"
-    return next(iter(ctx.objections(win)), "")
+    found = ctx.objections(win)
+    # A bias that the device does not add would be an Add again, and that a convolution.
+    bias = [text for text in found if text.startswith("bias ")]
+    return next(iter(bias or ctx.lasting_objections(win)), "")
 
 
 def type_obstacle(array: np.ndarray) -> str:

@@ -36,7 +36,7 @@ def group_forms(ctx: PassContext, win: Window) -> list[Form]:
 def objections(ctx: PassContext, win: Window) -> list[str]:
     """Return the objections to a convolution that rewriting its groups does not remove."""
     if win.group < 2 or not refuses_group(ctx, win):
-        return ctx.objections(win)
+        return ctx.lasting_objections(win)
     forms = group_forms(ctx, win)
     return [] if any(not f.obstacle for f in forms) else [f.obstacle for f in forms]
 
@@ -44,11 +44,14 @@ def objections(ctx: PassContext, win: Window) -> list[str]:
 def _split(ctx: PassContext, win: Window) -> Form:
     """One convolution for each group; what it reads and makes is moved."""
     one = _part(win)
-    objections = ctx.objections(one)
+    objections, fitted = ctx.lasting_objections(one), ctx.fitted(one)
     if win.group > MOST_PARTS:
         objections.append(f"it would take {win.group} convolutions")
-    cost = Cost(win.macs, win.parameters(), win.group)
-    return Form("split", cost, _cells(win.input) + _cells(win.output), _first(objections))
+    each = fitted.cost
+    macs = None if each.macs is None else each.macs * win.group
+    cost = Cost(macs, each.weight_bytes * win.group, each.convolutions * win.group)
+    moved = _cells(win.input) + _cells(win.output) + fitted.moved_bytes * win.group
+    return Form("split", cost, moved, _first(objections))
 
 
 def _dense(ctx: PassContext, win: Window) -> Form:
@@ -57,8 +60,8 @@ def _dense(ctx: PassContext, win: Window) -> Form:
     whole = replace(
         win, group=1, weight=(win.weight[0], win.weight[1] * win.group, *win.weight[2:])
     )
-    cost = Cost(whole.macs, whole.parameters(), 1)
-    return Form("dense", cost, 0, _first(ctx.objections(whole)))
+    fitted = ctx.fitted(whole)
+    return Form("dense", fitted.cost, fitted.moved_bytes, _first(ctx.lasting_objections(whole)))
 
 
 def _part(win: Window) -> Window:
