@@ -23,7 +23,7 @@ def lower_carried(model: Model, ctx: PassContext) -> int:
     """
     if ctx.plan is None:
         return 0
-    return sum(_lower(model, node) for node in ctx.plan.carried)
+    return sum(_lower(model, node) for node in ctx.plan.passthrough)
 
 
 def _lower(model: Model, node: Node) -> int:
