@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.model import query
+from npuconv.model import edit, query
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,8 +45,6 @@ def propagate_shapes(model: Model, ctx: PassContext) -> int:
 
 def _fold(model: Model, ctx: PassContext, facts: Facts) -> int:
     """Tensors whose elements are all known become constants."""
-    from npuconv.model import edit
-
     frontier = [t for t, part in facts.tensors.values() if part.complete and _is_read(facts, t)]
     if not frontier:
         return 0
@@ -70,8 +68,6 @@ def _is_read(facts: Facts, tensor: Tensor) -> bool:
 
 def _settle(model: Model, ctx: PassContext, facts: Facts, node: Node) -> int:
     """Write the shape that a Reshape or Expand asks for with 0, 1 and -1."""
-    from npuconv.model import edit
-
     asked = query.input_of(node, 1)
     part, dims = facts.of(asked), facts.extents(node.inputs[0])
     if asked is None or part is None or part.complete or query.attribute(node, "allowzero", 0):

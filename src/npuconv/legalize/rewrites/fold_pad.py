@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.pads import added, may_take, obstacle
-from npuconv.model import pad, query
+from npuconv.model import edit, pad, query
 from npuconv.model.conv import Pairs, flat_pads, window
 
 if TYPE_CHECKING:
@@ -58,8 +58,6 @@ def _filling(node: Node) -> str:
 
 
 def _fold(model: Model, ctx: PassContext, node: Node, reader: Node, amounts: Pairs) -> int:
-    from npuconv.model import edit
-
     reason = obstacle(node, reader, amounts)
     if reason:
         ctx.refuse(model, node, f"{model.label(reader)!r} ({reader.op}) {reason}")

@@ -10,7 +10,7 @@ from npuconv.legalize.forms import Form, choose, chosen
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.group_forms import objections
 from npuconv.legalize.tools.subpixel import Axis, sub_pixel, zero_insertion
-from npuconv.model import query
+from npuconv.model import edit, query
 from npuconv.model.conv import window
 
 if TYPE_CHECKING:
@@ -167,7 +167,6 @@ def _form(ctx: PassContext, win: Window, candidate: Candidate) -> Form:
 
 def _replace(model: Model, node: Node, win: Window, candidate: Candidate) -> None:
     from npuconv.legalize.tools import transposed as _transposed
-    from npuconv.model import edit
 
     source = node.inputs[0]
     if candidate.axes[0].stretch > 1:

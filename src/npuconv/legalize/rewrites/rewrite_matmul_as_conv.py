@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.disguise import Disguised, considered, convolve, obstacle, type_obstacle
 from npuconv.legalize.tools.matmul import Product, constant_operand, per_output, product
-from npuconv.model import query
+from npuconv.model import edit, query
 
 if TYPE_CHECKING:
     import numpy as np
@@ -72,8 +72,6 @@ def _replace(
     """Put the convolution there, with the addends that it can take."""
     from dataclasses import replace
 
-    from npuconv.model import edit
-
     rank = query.rank(found.source) or 0
     bias, rest = _addend(found, rank)
     behind = _bias_behind(model, node, found, rank) if rest is None else None
@@ -118,8 +116,6 @@ def _bias_behind(
 
 def _add(model: Model, node: Node, result: Tensor, found: Product, rest: Tensor) -> Tensor:
     """``result + beta * rest``, on the host."""
-    from npuconv.model import edit
-
     if found.factor != 1.0:
         array, stem = query.value(rest), f"{model.label(node)}/beta"
         factor = found.weight.dtype.type(found.factor)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.pads import may_take, obstacle
-from npuconv.model import pad, query
+from npuconv.model import edit, pad, query
 from npuconv.model.conv import Pairs, flat_pads
 
 if TYPE_CHECKING:
@@ -64,8 +64,6 @@ def _cannot_crop(node: Node, amounts: Pairs, dims: tuple[int | str | None, ...] 
 
 
 def _crop(model: Model, ctx: PassContext, node: Node, amounts: Pairs) -> int:
-    from npuconv.model import edit
-
     kept = _grown(amounts)
     sliced = [axis for axis, pair in enumerate(amounts) if min(pair) < 0]
     starts = [max(-amounts[axis][0], 0) for axis in sliced]
@@ -103,16 +101,12 @@ def _are_known(node: Node, axes: list[int]) -> bool:
 
 def _write(model: Model, node: Node, amounts: Pairs) -> None:
     """Give a Pad other amounts, written for every axis."""
-    from npuconv.model import edit
-
     edit.set_input(node, 1, edit.integers(model, f"{node.name}/pads", flat_pads(amounts)))
     edit.drop_inputs(node, 3)
 
 
 def _part(model: Model, ctx: PassContext, node: Node, amounts: Pairs) -> int:
     """A Pad of batch and channels, and after it one that every reader can take."""
-    from npuconv.model import edit
-
     readers = query.consumers(node.outputs[0])
     if not any(map(may_take, readers)):
         return 0

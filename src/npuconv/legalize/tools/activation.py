@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from npuconv.model import nhwc, query
+from npuconv.model import edit, nhwc, query
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
@@ -20,8 +20,6 @@ def activate(model: Model, node: Node, tensor: Tensor) -> Tensor:
         The result.
     """
     import numpy as np
-
-    from npuconv.model import edit
 
     name = nhwc.activation(node)
     attrs: dict[str, Any] = dict(zip(nhwc.ACTIVATIONS[name], nhwc.parameters(node), strict=True))

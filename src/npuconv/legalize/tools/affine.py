@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npuconv.model import query
+from npuconv.model import edit, query
 from npuconv.model.conv import window
 
 if TYPE_CHECKING:
@@ -103,8 +103,6 @@ def absorb(
         offset: likewise.
     """
     import numpy as np
-
-    from npuconv.model import edit
 
     win = window(conv)
     weight, bias = query.constant_input(conv, 1), query.constant_input(conv, 2)

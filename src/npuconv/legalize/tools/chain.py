@@ -13,7 +13,7 @@ from npuconv.legalize.tools.disguise import (
     obstacle,
     type_obstacle,
 )
-from npuconv.model import query
+from npuconv.model import edit, query
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,8 +43,6 @@ class Link:
 
 def rewrite(model: Model, ctx: PassContext, links: list[Link]) -> int:
     """Turn a chain into one depthwise convolution, if the target takes that."""
-    from npuconv.model import edit
-
     first, nodes = links[0], [link.node for link in links]
     found = _convolution(model, ctx, links)
     if isinstance(found, str):

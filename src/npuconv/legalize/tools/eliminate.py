@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npuconv.legalize import region as _region
+from npuconv.model import edit
 
 if TYPE_CHECKING:
     from npuconv.legalize.context import PassContext
@@ -18,8 +19,6 @@ def eliminate(model: Model, ctx: PassContext, node: Node, before: str) -> int:
     Returns:
         1, or 0 where it cannot go because it copies an input or constant to an output.
     """
-    from npuconv.model import edit
-
     if not edit.can_bypass(model, node):
         ctx.refuse(model, node, "it copies an input or a shared tensor to an output of the model")
         return 0

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from npuconv.legalize.tools.elementwise import BROADCASTING, UNARY
-from npuconv.model import pad, query
+from npuconv.model import edit, pad, query
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
@@ -134,8 +134,6 @@ _POSITIONS: dict[str, Callable[[Node], list[Any] | None]] = {
 
 def permute(model: Model, node: Node, perm: Perm) -> None:
     """Make the constants and attributes of a node fit inputs that are permuted."""
-    from npuconv.model import edit
-
     for index, tensor in enumerate(data_inputs(node)):
         array = query.value(tensor)
         if array is None or (array.size == 1 and node.op != "Concat"):
@@ -171,8 +169,6 @@ def _change_axes(model: Model, node: Node, perm: Perm) -> None:
 
 
 def _change_factors(model: Model, node: Node, perm: Perm) -> None:
-    from npuconv.model import edit
-
     index = _factor_index(node)
     array = query.constant_input(node, index)
     assert array is not None, "ask is_movable first"
@@ -182,8 +178,6 @@ def _change_factors(model: Model, node: Node, perm: Perm) -> None:
 
 def _write(model: Model, node: Node, name: str, index: int, values: list[int]) -> None:
     """Write values to the input of that index if the node has it, else to the attribute."""
-    from npuconv.model import edit
-
     if query.input_of(node, index) is None:
         node.attrs[name] = values
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npuconv.model import query
+from npuconv.model import edit, query
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,8 +42,6 @@ def unsqueeze(model: Model, node: Node, tensor: Tensor, axes: tuple[int, ...] = 
     """
     import numpy as np
 
-    from npuconv.model import edit
-
     array = query.value(tensor)
     if array is not None:
         return edit.constant(model, tensor.name, np.expand_dims(array, axes))
@@ -62,8 +60,6 @@ def squeeze(
 ) -> None:
     """Let a Squeeze of ``source`` make ``result``."""
     import numpy as np
-
-    from npuconv.model import edit
 
     wanted = edit.shared_constant(model, _name(axes), np.asarray(axes, np.int64))
     edit.add_node(model, "Squeeze", [source, wanted], [result], origin=[node])

@@ -22,7 +22,7 @@ from npuconv.legalize.tools.permuted import (
     permuted_dims,
     variables,
 )
-from npuconv.model import query
+from npuconv.model import edit, query
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
@@ -114,7 +114,6 @@ class Stretch:
             settle([*(turned[key] for _, key in undone), *stay])
 
     def _turn_sources(self) -> None:
-        from npuconv.model import edit
 
         for key, tensor in self.sources.items():
             maker = self.before.get(key)
@@ -124,7 +123,6 @@ class Stretch:
                 edit.disconnect(maker)
 
     def _transposed(self, tensor: Tensor) -> Tensor:
-        from npuconv.model import edit
 
         shape = permuted_dims(query.shape(tensor), self.perm)
         attrs = {"perm": list(self.perm)}
@@ -154,8 +152,6 @@ class Stretch:
 
         The two exchange names, unless one of them is an output of the model.
         """
-        from npuconv.model import edit
-
         model = self.model
         undone = self.after.get(id(tensor), [])
         turned = next((n.outputs[0] for n in undone if model.is_output(n.outputs[0])), None)

@@ -15,7 +15,7 @@ from npuconv.legalize.tools.permuted import (
     variables,
 )
 from npuconv.legalize.tools.stretch import Bracket, Stretch, restores
-from npuconv.model import query
+from npuconv.model import edit, query
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
@@ -41,8 +41,6 @@ def _merge_all(model: Model, bracket: Bracket) -> int:
 
 def _merge(model: Model, bracket: Bracket, node: Node) -> int:
     """Two in a row are one; not where the first stays and nothing would be saved."""
-    from npuconv.model import edit
-
     first = query.producer(node.inputs[0]) if len(node.inputs) else None
     inner, outer = None if first is None else perm_of(first), perm_of(node)
     if first is None or inner is None or outer is None or len(inner) != len(outer):
@@ -61,8 +59,6 @@ def _merge(model: Model, bracket: Bracket, node: Node) -> int:
 
 
 def _drop(model: Model, bracket: Bracket, node: Node) -> int:
-    from npuconv.model import edit
-
     perm = perm_of(node)
     if perm is None or not is_identity(perm) or not edit.can_bypass(model, node):
         return 0
