@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.tools.squeezed import squeeze
+from npuconv.legalize.tools.layout import squeeze
 from npuconv.model import edit, query
 
 if TYPE_CHECKING:

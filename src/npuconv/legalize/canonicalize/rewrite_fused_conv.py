@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.tools.activation import activate
+from npuconv.legalize.tools.replace import activate
 from npuconv.model import edit, nhwc, query
 
 if TYPE_CHECKING:

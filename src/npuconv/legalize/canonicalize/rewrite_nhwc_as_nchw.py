@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.tools.activation import activate
+from npuconv.legalize.tools.replace import activate
 from npuconv.model import edit, geometry, nhwc, query
 from npuconv.model.conv import resolved_pads, window
 

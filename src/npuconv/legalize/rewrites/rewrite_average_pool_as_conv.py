@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.tools.disguise import (
+from npuconv.legalize.tools.as_conv import (
     Disguised,
     channels_second,
     considered,

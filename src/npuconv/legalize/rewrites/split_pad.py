@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.tools.pads import may_take, obstacle
+from npuconv.legalize.tools.match import pad_obstacle, takes_pads
 from npuconv.model import edit, pad, query
 from npuconv.model.conv import Pairs, flat_pads
 
@@ -108,7 +108,7 @@ def _write(model: Model, node: Node, amounts: Pairs) -> None:
 def _part(model: Model, ctx: PassContext, node: Node, amounts: Pairs) -> int:
     """A Pad of batch and channels, and after it one that every reader can take."""
     readers = query.consumers(node.outputs[0])
-    if not any(map(may_take, readers)):
+    if not any(map(takes_pads, readers)):
         return 0
     reason = _not_worth_it(model, node, readers, amounts[2:])
     if reason:
@@ -132,7 +132,7 @@ def _not_worth_it(model: Model, node: Node, readers: list[Node], around: Pairs) 
     if model.is_output(node.outputs[0]):
         return "it pads batch or channels too, and is an output of the model"
     for reader in readers:
-        found = obstacle(node, reader, around)
+        found = pad_obstacle(node, reader, around)
         if found:
             return f"it pads batch or channels too, and {model.label(reader)!r} {found}"
     return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.tools.squeezed import squeeze, unsqueeze, widened
+from npuconv.legalize.tools.layout import squeeze, unsqueeze, widened
 from npuconv.model import edit
 from npuconv.model.conv import Pairs, Window, flat_pads
 from npuconv.model.geometry import conv_output
