@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.diagnostics import Finding, Severity
 from npuconv.legalize.selection import fails, is_blocking, wanted
-from npuconv.quantize.host_prep import asked
+from npuconv.quantize.host_prep import padding_option
 from npuconv.rules._engine import all_rules
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def sentences(options: Options, crossing: int | None = None) -> tuple[str, ...]:
     codes = ", ".join(rule.code for rule in counting if not goal or rule.code != _MEASURED)
     if codes:
         told.append(f"{codes}, which count by your options: only convert runs all samples")
-    if asked(options) in ("auto", "all"):
+    if padding_option(options) in ("auto", "all"):
         told.append(f"{_crossings(options, crossing)}: only convert decides what crosses for it")
     return tuple(told)
 
