@@ -8,7 +8,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 import npuconv
-from npuconv.model.dense import dense
+from npuconv.model.load import dense
 from support.asserts import same_numbers
 from support.builders import Net
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from npuconv import executor
 from npuconv.model import query, save, shapes
-from npuconv.model.extents import mistakes
+from npuconv.model.shapes import wrong_shapes
 from support.asserts import read, run
 from support.builders import Net
 
@@ -42,7 +42,7 @@ def test_what_follows_is_inferred_anew():
     net.conv("", (4, 2, 1, 1)).op("MaxPool", kernel_shape=[2, 2], strides=[3, 3], ceil_mode=1)
     proto = net.op("Relu").model()
     model = read(proto)
-    assert mistakes(model, set()) == []
+    assert wrong_shapes(model, set()) == []
     values = executor.Session(save.to_proto(model), optimize=False)
     assert shape_of(proto) == run(proto)[0].shape
     assert values.outputs == ["t3"]
@@ -65,7 +65,7 @@ def test_nothing_is_said_of_what_is_not_known():
     open_extent = Net(x=(1, 2, "H", "W")).op("MaxPool", kernel_shape=[2, 2], ceil_mode=1)
     assert shape_of(open_extent.model())[:2] == (1, 2)
     wrong = Net(x=(1, 2, 4, 4)).conv("x", (2, 3, 2, 2), op="ConvTranspose", strides=[0, 1])
-    assert mistakes(read(wrong.model()), set()) == []
+    assert wrong_shapes(read(wrong.model()), set()) == []
 
 
 def test_pools_side_by_side_are_put_right_at_once(monkeypatch):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from npuconv.model import geometry
+from npuconv.model import conv
 
 
 @pytest.mark.parametrize(("kernel", "dilation", "reach"), [(1, 3, 1), (3, 1, 3), (3, 2, 5)])
 def test_effective_kernel(kernel, dilation, reach):
     """A dilated kernel has gaps between its cells, and none after the last."""
-    assert geometry.effective_kernel(kernel, dilation) == reach
+    assert conv.effective_kernel(kernel, dilation) == reach
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ def test_effective_kernel(kernel, dilation, reach):
 )
 def test_the_odd_cell(mode, halves):
     """It goes to the end only with SAME_UPPER."""
-    assert geometry.split_total(3, mode) == halves
+    assert conv.split_total(3, mode) == halves
 
 
 @pytest.mark.parametrize(
@@ -36,14 +36,14 @@ def test_the_odd_cell(mode, halves):
 )
 def test_conv_pads(mode, extent, kernel, stride, dilation, pads):
     """The first layer of a ResNet, dilated and strided kernels."""
-    assert geometry.conv_pads(mode, extent, kernel, stride, dilation) == pads
+    assert conv.conv_pads(mode, extent, kernel, stride, dilation) == pads
 
 
 def test_an_unknown_extent_matters_only_with_a_stride():
     """With stride 1 the total is the same for every extent."""
-    assert geometry.conv_pads("SAME_UPPER", None, 4, 1, 2) == (3, 3)
-    assert geometry.conv_pads("SAME_UPPER", None, 4, 2, 2) is None
-    assert geometry.conv_pads("VALID", None, 4, 2, 2) == (0, 0)
+    assert conv.conv_pads("SAME_UPPER", None, 4, 1, 2) == (3, 3)
+    assert conv.conv_pads("SAME_UPPER", None, 4, 2, 2) is None
+    assert conv.conv_pads("VALID", None, 4, 2, 2) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -52,21 +52,21 @@ def test_an_unknown_extent_matters_only_with_a_stride():
 )
 def test_conv_output(extent, kernel, stride, dilation, pads, out):
     """The output extent is rounded down."""
-    assert geometry.conv_output(extent, kernel, stride, dilation, pads) == out
+    assert conv.conv_output(extent, kernel, stride, dilation, pads) == out
 
 
 def test_transpose_same_gives_extent_times_stride():
     """The input extent cancels out, so it need not be known."""
     for extent in (None, 1, 5, 100):
-        assert geometry.transpose_pads("SAME_UPPER", extent, 4, 2, 1) == (1, 1, 0)
-        assert geometry.transpose_pads("SAME_LOWER", extent, 3, 2, 1) == (1, 0, 0)
-    assert geometry.transpose_output(5, 4, 2, 1, (1, 1), 0) == 10
+        assert conv.transpose_pads("SAME_UPPER", extent, 4, 2, 1) == (1, 1, 0)
+        assert conv.transpose_pads("SAME_LOWER", extent, 3, 2, 1) == (1, 0, 0)
+    assert conv.transpose_output(5, 4, 2, 1, (1, 1), 0) == 10
 
 
 def test_transpose_valid_and_plain_pad_nothing():
     """Without an extent to reach there is nothing to distribute."""
-    assert geometry.transpose_pads("VALID", 5, 3, 2, 1) == (0, 0, 0)
-    assert geometry.transpose_pads("NOTSET", None, 3, 2, 1, 1) == (0, 0, 1)
+    assert conv.transpose_pads("VALID", 5, 3, 2, 1) == (0, 0, 0)
+    assert conv.transpose_pads("NOTSET", None, 3, 2, 1, 1) == (0, 0, 1)
 
 
 @pytest.mark.parametrize(
@@ -80,22 +80,22 @@ def test_transpose_valid_and_plain_pad_nothing():
 )
 def test_transpose_output_shape(mode, output, expected):
     """5 cells at stride 2 under a kernel of 3 are 11; the rest is cut off."""
-    assert geometry.transpose_pads(mode, 5, 3, 2, 1, 0, output) == expected
+    assert conv.transpose_pads(mode, 5, 3, 2, 1, 0, output) == expected
 
 
 def test_a_negative_total_is_appended_at_the_end():
     """Cells that no kernel reaches hold only the bias."""
-    assert geometry.transpose_pads("SAME_UPPER", 5, 3, 2, 1, 0, 13) == (0, 0, 2)
-    assert geometry.transpose_pads("SAME_LOWER", 5, 1, 3, 1) == (0, 0, 2)
-    assert geometry.transpose_output(5, 1, 3, 1, (0, 0), 2) == 15
+    assert conv.transpose_pads("SAME_UPPER", 5, 3, 2, 1, 0, 13) == (0, 0, 2)
+    assert conv.transpose_pads("SAME_LOWER", 5, 1, 3, 1) == (0, 0, 2)
+    assert conv.transpose_output(5, 1, 3, 1, (0, 0), 2) == 15
 
 
 def test_output_shape_needs_the_input_extent():
     """An output extent alone does not tell how much is cut off."""
-    assert geometry.transpose_pads("NOTSET", None, 3, 2, 1, 0, 8) is None
+    assert conv.transpose_pads("NOTSET", None, 3, 2, 1, 0, 8) is None
 
 
 def test_output_padding_counts_towards_the_total():
     """What is appended is there to be cut off as well."""
-    assert geometry.transpose_total(5, 3, 2, 1, 1, 10) == 2
-    assert geometry.transpose_pads("SAME_UPPER", 5, 3, 2, 1, 1, 10) == (1, 1, 1)
+    assert conv.transpose_total(5, 3, 2, 1, 1, 10) == 2
+    assert conv.transpose_pads("SAME_UPPER", 5, 3, 2, 1, 1, 10) == (1, 1, 1)

@@ -10,7 +10,7 @@ import onnx_graphsurgeon as gs
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from npuconv.model.importing import import_graph
+from npuconv.model.proto import import_graph
 from npuconv.model.types import Graph, Node, Tensor
 from support.builders import Net
 from support.zoo import ZOO

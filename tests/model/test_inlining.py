@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 
 import npuconv
 from npuconv.model import load
-from npuconv.model.inlining import inlined
+from npuconv.model.load import inlined
 from support.builders import Net, images
 
 OPSET = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]

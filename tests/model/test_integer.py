@@ -7,7 +7,7 @@ import pytest
 
 from npuconv import partition as plan
 from npuconv.model.conv import window
-from npuconv.model.integer import as_float
+from npuconv.model.nhwc import as_float
 from support.asserts import read
 from support.builders import Net, integer_conv
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from npuconv.model import pad
+from npuconv.model import query
 from support.asserts import read
 from support.builders import Net
 
@@ -44,31 +44,31 @@ def as_attribute(opset=2, **attrs):
 )
 def test_amounts(node):
     """(begin, end) for every axis, however it is written."""
-    assert pad.amounts(node) == PAIRS
+    assert query.pad_amounts(node) == PAIRS
 
 
 def test_amounts_that_are_computed():
     """They are not known."""
     net = Net(x=IMAGE).op("Shape", "x").op("Concat", "t0", "t0", axis=0).op("Pad", "x", "t1")
-    assert pad.amounts(read(net.model()).nodes("Pad")[0]) is None
+    assert query.pad_amounts(read(net.model()).nodes("Pad")[0]) is None
 
 
 def test_amounts_that_make_no_pairs():
     """An odd number of them says nothing."""
     node = as_input()
     node.inputs[1].values = np.asarray([1, 2, 3])
-    assert pad.amounts(node) is None
+    assert query.pad_amounts(node) is None
 
 
 def test_axes_that_are_not_known():
     """Computed axes, or a tensor of unknown rank, leave the amounts open."""
     node = as_input(18, axes=[2, 3], pads=[1, 2, 3, 4])
     node.inputs[0].shape = None
-    assert pad.amounts(node) is None
+    assert query.pad_amounts(node) is None
     two = Net(x=IMAGE, opset=18).op("Shape", "x").op("Size", "t0")
     two.op("Unsqueeze", "t1", two.constant(np.asarray([0], np.int64)))
     two.op("Pad", "x", two.constant(np.asarray([1, 1], np.int64)), "", "t2")
-    assert pad.amounts(read(two.model()).nodes("Pad")[0]) is None
+    assert query.pad_amounts(read(two.model()).nodes("Pad")[0]) is None
 
 
 @pytest.mark.parametrize("axes", [[2], [2, 3, 1], [2, 9], [2, -5]])
@@ -76,7 +76,7 @@ def test_axes_that_do_not_fit(axes):
     """Another number of axes than of amounts, or one that the tensor does not have."""
     node = as_input(18, axes=[2, 3], pads=[1, 2, 3, 4])
     node.inputs[3].values = np.asarray(axes)
-    assert pad.amounts(node) is None
+    assert query.pad_amounts(node) is None
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_axes_that_do_not_fit(axes):
 )
 def test_mode_and_fill(node, mode, fill):
     """Written or left out."""
-    assert (pad.mode(node), pad.fill(node)) == (mode, fill)
+    assert (query.pad_mode(node), query.pad_fill(node)) == (mode, fill)
 
 
 @pytest.mark.parametrize(
@@ -107,11 +107,11 @@ def test_mode_and_fill(node, mode, fill):
 )
 def test_zero_fill(node, zero):
     """Only the constant 0 counts."""
-    assert pad.is_zero_fill(node) is zero
+    assert query.pads_with_zero(node) is zero
 
 
 def test_a_fill_that_is_computed():
     """It is not known to be 0."""
     net = Net(x=IMAGE).op("ReduceMax", "x", keepdims=0)
     net.op("Pad", "x", net.constant(np.asarray(PADS, np.int64)), "t0")
-    assert not pad.is_zero_fill(read(net.model()).nodes("Pad")[0])
+    assert not query.pads_with_zero(read(net.model()).nodes("Pad")[0])

@@ -8,7 +8,7 @@ from onnx import TensorProto, helper
 
 from npuconv.errors import UsageError
 from npuconv.model import load, query, shapes
-from npuconv.model.protos import Found, Types
+from npuconv.model.proto import TensorType, Types
 from support.asserts import read
 from support.builders import Net
 
@@ -17,7 +17,7 @@ def convolution(height="h", width="w"):
     return load.load(Net(x=(1, 3, height, width)).conv("x", (4, 3, 3, 3)).op("Relu").model())
 
 
-def found(*dims: int | str | None) -> Found:
+def found(*dims: int | str | None) -> TensorType:
     """What inference says of a tensor of these extents."""
     return Types().read(helper.make_tensor_value_info("t", TensorProto.FLOAT, dims))
 
@@ -88,7 +88,7 @@ def test_a_number_beats_a_name():
 
 @pytest.mark.parametrize("height", [9, "h"])
 @pytest.mark.parametrize("lost", range(4))
-def test_infer_what_is_open(height, lost):
+def test_infer_unknown(height, lost):
     """What a pass left open is found as if everything had been looked at."""
     net = Net(x=(1, 3, height, 8)).conv("x", (4, 3, 3, 3)).op("Shape")
     net.op("Gather", "t1", net.constant(np.asarray([0, 1], np.int64)))
@@ -99,7 +99,7 @@ def test_infer_what_is_open(height, lost):
         shapes.infer(model)
         for node in model.nodes()[lost:]:
             node.outputs[0].shape = None
-    shapes.infer_what_is_open(part)
+    shapes.infer_unknown(part)
     shapes.infer(whole)
     assert [out_shape(part, i) for i in range(6)] == [out_shape(whole, i) for i in range(6)]
     assert out_shape(part, 4) == (1, 4, 42 if height == 9 else out_shape(whole, 4)[2])
@@ -110,10 +110,10 @@ def test_infer_leaves_alone_what_is_known(monkeypatch):
     model = convolution(8, 9)
     shapes.infer(model)
     monkeypatch.setattr(shapes, "_inferred", lambda _proto: pytest.fail("asked"))
-    shapes.infer_what_is_open(model)
+    shapes.infer_unknown(model)
 
 
-def test_infer_what_is_open_inside_branches():
+def test_infer_unknown_inside_branches():
     """A branch may read any tensor: then the whole graph is looked at."""
     net = Net(x=(1, 4)).op("Neg", "x")
     branch = helper.make_graph(
@@ -124,7 +124,7 @@ def test_infer_what_is_open_inside_branches():
     model = load.load(net.model())
     shapes.infer(model)
     model.nodes()[1].outputs[0].shape = None
-    shapes.infer_what_is_open(model)
+    shapes.infer_unknown(model)
     assert out_shape(model, 1) == (1, 4)
 
 
@@ -199,5 +199,5 @@ def test_types_that_numpy_does_not_have():
     ):
         node.attribute.append(helper.make_attribute("to", kind))
     model = read(proto)
-    shapes.infer_what_is_open(model)
+    shapes.infer_unknown(model)
     assert out_shape(model, 2)[1:] == (4, 6, 6)

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from npuconv.model import query
-from npuconv.model.conv import Window, window
-from npuconv.model.geometry import effective_kernel
+from npuconv.model.conv import Window, effective_kernel, window
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
-    from npuconv.model.protos import Copy
+    from npuconv.model.proto import NodeCopy
     from npuconv.model.types import Node, Tensor
 
 Dims = tuple[int | str | None, ...]
@@ -24,7 +23,7 @@ class Region:
     """Nodes between tensors they read (``inputs``) and tensors they make (``outputs``)."""
 
     opset: int
-    nodes: list[Copy] = field(default_factory=list)
+    nodes: list[NodeCopy] = field(default_factory=list)
     constants: dict[str, Any] = field(default_factory=dict)  # name -> constant tensor
     inputs: dict[str, tuple[Any, Dims | None]] = field(default_factory=dict)
     outputs: dict[str, str] = field(default_factory=dict)  # name outside -> name inside
@@ -161,9 +160,9 @@ def _note_input(region: Region, tensor: Tensor) -> None:
 
 
 def _add_node(region: Region, node: Node) -> None:
-    from npuconv.model.protos import copy_of
+    from npuconv.model.proto import copy_node
 
-    region.nodes.append(copy_of(node))
+    region.nodes.append(copy_node(node))
     win = window(node)
     if win is not None:
         region.kernel = max(region.kernel, win.reach)

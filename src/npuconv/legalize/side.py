@@ -10,7 +10,7 @@ from onnx import helper
 
 from npuconv.legalize.region import Region
 from npuconv.model import query
-from npuconv.model.protos import Types
+from npuconv.model.proto import Types
 from npuconv.model.types import Constant
 
 _IR = 8

@@ -181,6 +181,14 @@ def subgraphs(node: Node) -> Iterable[tuple[str, Graph]]:
     return [(k, v) for k, v in node.attrs.items() if isinstance(v, Graph)]  # type: ignore[misc]
 
 
+def with_inner(node: Node) -> Iterator[Node]:
+    """Yield a node, and those of the graphs that it holds."""
+    yield node
+    for _, graph in subgraphs(node):
+        for inner in graph.nodes:
+            yield from with_inner(inner)
+
+
 def _walk(graph: Graph, path: str, model: Model) -> Iterator[tuple[Node, str]]:
     for node in graph.nodes:
         yield node, path

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.rank import refuses_rank
 from npuconv.model import query
+from npuconv.model.axis_removal import Removal, obstacles, removal
 from npuconv.model.conv import window
-from npuconv.model.removable import Removal, obstacles, removal
 
 if TYPE_CHECKING:
     from npuconv.legalize.context import PassContext

@@ -14,8 +14,7 @@ from npuconv.legalize.tools.disguise import (
     obstacle,
 )
 from npuconv.model import query
-from npuconv.model.conv import window
-from npuconv.model.geometry import effective_kernel
+from npuconv.model.conv import effective_kernel, window
 
 if TYPE_CHECKING:
     from npuconv.legalize.context import PassContext

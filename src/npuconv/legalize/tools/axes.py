@@ -12,8 +12,8 @@ from npuconv.model.conv import window
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from npuconv.model.axis_removal import Removal
     from npuconv.model.core import Model
-    from npuconv.model.removable import Removal
     from npuconv.model.types import Node, Tensor
 
 _LISTS = ("kernel_shape", "strides", "dilations", "output_padding")
@@ -163,7 +163,7 @@ def _dims(node: Node) -> list[int]:
 
 def _out(node: Node) -> list[int]:
     """Extents of the output, worked out: inference may not have told them."""
-    from npuconv.model.removable import output_extent
+    from npuconv.model.axis_removal import output_extent
 
     win = window(node)
     assert win is not None

@@ -10,7 +10,7 @@ from onnx import helper, version_converter
 from npuconv.legalize.tools import broadcast as _broadcast
 from npuconv.model import query, skeleton
 from npuconv.model.core import subgraphs
-from npuconv.model.save import node_proto
+from npuconv.model.proto import node_proto
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node, Tensor
@@ -105,4 +105,4 @@ def _keep_asymmetric(node: Node, converted: onnx.ModelProto) -> None:
 
 
 def _is_small(tensor: Tensor) -> bool:
-    return int(tensor.values.size) <= skeleton.SMALL
+    return int(tensor.values.size) <= skeleton.MAX_SHAPE_VALUES

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.tools.squeezed import squeeze, unsqueeze, widened
-from npuconv.model.conv import Pairs, Window, flat_pads
-from npuconv.model.geometry import conv_output
+from npuconv.model.conv import Pairs, Window, conv_output, flat_pads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ from onnx import helper, numpy_helper
 from npuconv import executor
 from npuconv.model import edit, query
 from npuconv.model.core import subgraphs
-from npuconv.model.save import node_proto
+from npuconv.model.proto import node_proto
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

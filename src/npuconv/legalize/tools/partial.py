@@ -17,7 +17,7 @@ import numpy as np
 
 from npuconv.legalize.tools.partial_scalars import Element, Extent, Symbol
 from npuconv.model import query
-from npuconv.model.skeleton import SMALL
+from npuconv.model.skeleton import MAX_SHAPE_VALUES
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
@@ -90,7 +90,7 @@ class Facts:
             return self.of(tensor)
         constant = query.is_constant(tensor)
         dims = tuple(tensor.shape) if constant else query.static_shape(tensor)
-        if dims is None or math.prod(dims) > SMALL or not _is_numeric(tensor.dtype):
+        if dims is None or math.prod(dims) > MAX_SHAPE_VALUES or not _is_numeric(tensor.dtype):
             return None
         array = query.value(tensor)
         elements = np.full(dims, None) if array is None else array.astype(object)
@@ -139,7 +139,7 @@ def _results(facts: Facts, node: Node) -> list[Partial | None]:
 
 def _note(facts: Facts, node: Node, results: list[Partial | None]) -> None:
     for tensor, partial in zip(node.outputs, results, strict=False):
-        if partial is not None and not partial.blank and partial.elements.size <= SMALL:
+        if partial is not None and not partial.blank and partial.elements.size <= MAX_SHAPE_VALUES:
             facts.tensors[id(tensor)] = (tensor, partial)
 
 

@@ -14,7 +14,7 @@ from npuconv.errors import InternalError
 from npuconv.legalize.tools.partial import SOURCES, Facts, as_elements
 from npuconv.legalize.tools.partial_scalars import Element, Extent, Symbol
 from npuconv.model import query
-from npuconv.model.save import node_proto
+from npuconv.model.proto import node_proto
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model

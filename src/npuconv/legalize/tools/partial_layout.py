@@ -10,7 +10,7 @@ import numpy as np
 
 from npuconv.legalize.tools.partial import Partial, UnknownError, wrapped
 from npuconv.model import query
-from npuconv.model.skeleton import SMALL
+from npuconv.model.skeleton import MAX_SHAPE_VALUES
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
@@ -51,7 +51,7 @@ def _position(axis: int, rank: int) -> int:
 
 
 def _small(shape: Sequence[int]) -> list[int]:
-    if any(d < 0 for d in shape) or math.prod(shape) > SMALL:
+    if any(d < 0 for d in shape) or math.prod(shape) > MAX_SHAPE_VALUES:
         raise UnknownError
     return list(shape)
 

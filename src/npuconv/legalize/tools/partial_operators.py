@@ -13,7 +13,7 @@ from npuconv.legalize.tools import partial_scalars as scalars
 from npuconv.legalize.tools.partial import Partial, UnknownError, wrapped
 from npuconv.legalize.tools.partial_layout import LAYOUTS, required
 from npuconv.model import query
-from npuconv.model.skeleton import SMALL
+from npuconv.model.skeleton import MAX_SHAPE_VALUES
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
@@ -27,7 +27,7 @@ _BOOL = np.dtype(bool)
 def _map(function: Any, dtype: np.dtype[Any], *operands: Partial) -> Partial:
     """A function of elements, on operands stretched to a common shape."""
     arrays = [p.elements for p in operands]
-    if math.prod(np.broadcast_shapes(*(a.shape for a in arrays))) > SMALL:
+    if math.prod(np.broadcast_shapes(*(a.shape for a in arrays))) > MAX_SHAPE_VALUES:
         raise UnknownError
     return Partial(wrapped(np.frompyfunc(function, len(arrays), 1)(*arrays)), dtype)
 

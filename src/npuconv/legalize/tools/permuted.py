@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from npuconv.legalize.tools.elementwise import BROADCASTING, UNARY
-from npuconv.model import pad, query
+from npuconv.model import query
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
@@ -94,7 +94,7 @@ def _pads(node: Node) -> list[int] | None:
     """The amounts of a Pad that names no axes, where they are constant."""
     if query.input_of(node, 3) is not None:
         return None
-    pairs = pad.amounts(node)
+    pairs = query.pad_amounts(node)
     return None if pairs is None else [b for b, _ in pairs] + [e for _, e in pairs]
 
 

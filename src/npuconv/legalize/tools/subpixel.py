@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from npuconv.model.geometry import effective_kernel
+from npuconv.model.conv import effective_kernel
 
 if TYPE_CHECKING:
     from npuconv.model.conv import Window

@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 from onnx_graphsurgeon.exporters.onnx_exporter import OnnxExporter
 
-from npuconv.model import protos, query
+from npuconv.model import proto, query
 from npuconv.model.types import Constant, Node, Variable
 from support.asserts import read
 from support.zoo import ZOO
@@ -19,7 +19,7 @@ from support.zoo import ZOO
 def test_nodes(name):
     """Byte by byte, subgraphs included."""
     for node, _ in read(ZOO[name]()).walk():
-        assert protos.node_proto(node) == OnnxExporter.export_node(node)
+        assert proto.node_proto(node) == OnnxExporter.export_node(node)
 
 
 @pytest.mark.parametrize(
@@ -34,14 +34,14 @@ def test_nodes(name):
 def test_attributes(value):
     """Those of plain types are written at once, the others as ever."""
     node = Node("Thing", "thing", {"value": value, "other": 1}, domain="com.example")
-    assert protos.node_proto(node) == OnnxExporter.export_node(node)
+    assert proto.node_proto(node) == OnnxExporter.export_node(node)
 
 
 @pytest.mark.parametrize("name", ZOO)
 def test_copies(name):
     """What is taken down is what is written, whatever becomes of the node."""
     for node, _ in read(ZOO[name]()).walk():
-        was, copy, written = protos.node_proto(node), protos.copy_of(node), onnx.NodeProto()
+        was, copy, written = proto.node_proto(node), proto.copy_node(node), onnx.NodeProto()
         for value in node.attrs.values():
             if isinstance(value, list):
                 value.clear()
@@ -53,12 +53,12 @@ def test_copies(name):
 
 def test_an_empty_list_is_one_of_integers():
     """It does not say of what it is; those of ONNX's own operators are of integers."""
-    written = protos.node_proto(Node("Thing", attrs={"value": []}))
+    written = proto.node_proto(Node("Thing", attrs={"value": []}))
     assert (written.attribute[0].type, list(written.attribute[0].ints)) == (
         onnx.AttributeProto.INTS,
         [],
     )
-    assert protos.copy_of(Node("Thing", attrs={"value": []})).op == "Thing"
+    assert proto.copy_node(Node("Thing", attrs={"value": []})).op == "Thing"
 
 
 @pytest.mark.parametrize("domain", [None, "", "com.example"])
@@ -66,7 +66,7 @@ def test_omitted_inputs_and_names(domain):
     """An empty name is not the same as none, as far as protos are concerned."""
     inputs, outputs = [Variable("x"), Variable.empty(), Variable("y")], [Variable("z")]
     node = Node("Clip", "", {}, inputs, outputs, domain)
-    written = protos.node_proto(node)
+    written = proto.node_proto(node)
     assert written == OnnxExporter.export_node(node)
     assert list(written.input) == ["x", "", "y"]
     assert not written.HasField("name")
@@ -89,9 +89,9 @@ def test_constants(array):
         expected = OnnxExporter.export_tensor_proto(constant)
     except Exception as error:
         with pytest.raises(type(error)):
-            protos.Types().write_constant(constant, written)
+            proto.Types().write_constant(constant, written)
         return
-    protos.Types().write_constant(constant, written)
+    proto.Types().write_constant(constant, written)
     assert written == expected
 
 
@@ -99,7 +99,7 @@ def test_constants(array):
 @pytest.mark.parametrize("dtype", [None, np.float32, np.dtype("int64"), TensorProto.BFLOAT16])
 def test_types(dtype, dims):
     """Written and read back; a second tensor of the same type finds the first one's proto."""
-    types, tensor = protos.Types(), Variable("t", dtype, dims)
+    types, tensor = proto.Types(), Variable("t", dtype, dims)
     for _ in range(2):
         info = onnx.ValueInfoProto()
         types.write(tensor, info)
@@ -115,11 +115,11 @@ def test_types(dtype, dims):
 
 def test_an_extent_of_0_is_not_known():
     """Exporters write it for that."""
-    found = protos.Types().read(helper.make_tensor_value_info("t", TensorProto.FLOAT, [0, 2]))
+    found = proto.Types().read(helper.make_tensor_value_info("t", TensorProto.FLOAT, [0, 2]))
     assert (found.shape, found.dims, found.exact) == ([0, 2], (None, 2), False)
 
 
 def test_what_is_no_tensor_has_no_type():
     """A sequence, for one."""
     info = helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, [1])
-    assert protos.Types().read(info) == protos.Found()
+    assert proto.Types().read(info) == proto.TensorType()
