@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
-from npuconv.model import edit, query
+from npuconv.model import core, edit, query
 from support.asserts import read
 from support.builders import Net
 
@@ -93,6 +93,6 @@ def test_domains(model):
     relu.domain = "com.example"
     assert query.qualified(relu) == "com.example.Relu"
     assert query.attribute(relu, "alpha", 0.5) == 0.5
-    edit.sweep(model)  # as after every pass
+    core.sweep(model)  # as after every pass
     assert model.nodes("Relu", domain="com.example") == [relu]
     assert model.nodes("Relu") == []

@@ -19,7 +19,7 @@ from npuconv.legalize.context import PassContext
 from npuconv.legalize.described import describe, tensor_spec
 from npuconv.legalize.findings import SWEEP, Tracker, explained
 from npuconv.legalize.registry import Pass, Phase
-from npuconv.model import edit, load, query, save, shapes, validate
+from npuconv.model import core, load, query, save, shapes, validate
 from npuconv.partition import Plan, make_plan
 from npuconv.rules import _engine
 from npuconv.rules._context import RuleContext, Sheet
@@ -174,13 +174,13 @@ def _rewrite(work: Legalized, tracker: Tracker) -> None:
         work.timings.append((item.name, seconds))
         tracker.step(item.name, _rules(work))
 
-    if edit.sweep(work.model):  # here, or the first pass that fires would get the credit
+    if core.sweep(work.model):  # here, or the first pass that fires would get the credit
         tracker.step(SWEEP, _rules(work))
     for phase in (Phase.CANONICALIZE, Phase.LEGALIZE):
         _manager.run_phase(work.model, phase, work.ctx, after_pass)
         if phase == Phase.CANONICALIZE:
             work.before.settle(work.model, work.target, tracker.open_errors())
-    if edit.sweep(work.model):
+    if core.sweep(work.model):
         tracker.step(SWEEP, _rules(work))
 
 

@@ -11,8 +11,7 @@ from npuconv.legalize import measure as measuring
 from npuconv.legalize.context import PassContext, RewriteRecord
 from npuconv.legalize.registry import PASSES, Pass, Phase
 from npuconv.model import shapes, validate
-from npuconv.model.core import Model
-from npuconv.model.edit import sweep
+from npuconv.model.core import Model, sweep
 from npuconv.partition.costs import cost
 
 MAX_ROUNDS = 20

@@ -1,22 +1,29 @@
-"""The only ways to change a graph; all keep names of outputs, and origins."""
+"""The only ways to change a graph; all keep names of outputs, and origins.
+
+Imports numpy and graph-surgeon inside its functions only, so that passes can import this
+module and ``npuconv explain`` still starts without either.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from operator import attrgetter
-from typing import Any
-
-import numpy as np
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from npuconv.model import query
-from npuconv.model.core import Model, NodeMeta, subgraphs, with_inner
-from npuconv.model.types import Constant, Graph, Node, Tensor, Variable
 
-_readers = attrgetter("outputs")
+if TYPE_CHECKING:
+    import numpy as np
+
+    from npuconv.model.core import Model
+    from npuconv.model.types import Graph, Node, Tensor
 
 
 def constant(model: Model, stem: str, values: np.ndarray) -> Tensor:
     """Return a new constant tensor."""
+    import numpy as np
+
+    from npuconv.model.types import Constant
+
     array = np.asarray(values, order="C")
     if model.store is not None:
         array = model.store.keep(array)
@@ -37,6 +44,8 @@ def keep_name(new: Node, old: Node) -> None:
 
 def variable(model: Model, stem: str, like: Tensor | None = None, dtype: Any = None) -> Tensor:
     """Return a new tensor; shape and type of ``like`` where given."""
+    from npuconv.model.types import Variable
+
     return Variable(
         model.fresh_name(stem),
         dtype=dtype if dtype is not None else getattr(like, "dtype", None),
@@ -69,6 +78,9 @@ def add_node(  # noqa: PLR0913 - a node has that many parts
         domain: domain of the operator, None for the standard one.
         graph: the subgraph it belongs to; the model's own where None.
     """
+    from npuconv.model.core import NodeMeta
+    from npuconv.model.types import Node
+
     node = Node(
         op,
         model.fresh_name(name or f"{model.label(origin[0])}/{op}"),
@@ -121,6 +133,8 @@ def insert(  # noqa: PLR0913 - a node has that many parts
 
 def integers(model: Model, stem: str, values: Sequence[int]) -> Tensor:
     """Return a new int64 constant of one dimension: axes, extents, amounts."""
+    import numpy as np
+
     return constant(model, stem, np.asarray(values, np.int64))
 
 
@@ -141,6 +155,8 @@ def hand_over(tensor: Tensor, old: Tensor) -> None:
 
 def inherit(model: Model, node: Node, *others: Node) -> None:
     """Add the origin of ``others`` to the origin of ``node``."""
+    from npuconv.model.core import NodeMeta
+
     meta = model.meta(node)
     doc, metadata = (meta.doc_string, meta.metadata) if meta else ("", ())
     model.register(node, NodeMeta(model.origin(node, *others), doc, metadata))
@@ -159,6 +175,8 @@ def drop_domain(model: Model, domain: str) -> None:
 
 def set_input(node: Node, index: int, tensor: Tensor) -> None:
     """Replace input ``index``; omitted inputs before it stay empty."""
+    from npuconv.model.types import Variable
+
     while len(node.inputs) <= index:
         node.inputs.append(Variable.empty())
     _remove_reader(node, index)
@@ -236,94 +254,3 @@ def bypass(model: Model, node: Node) -> None:
     redirect(source, result)
     index = next(i for i, t in enumerate(maker.outputs) if t is source)
     maker.outputs[index] = result
-
-
-def sweep(model: Model) -> int:
-    """Remove unused nodes and sort the others topologically; return the count removed."""
-    nodes = list(model.graph.nodes)
-    dead = _unused(model, nodes)
-    _detach(list(dead.values()))
-    kept = [n for n in nodes if id(n) not in dead]
-    model.settle(_ordered(kept))
-    return len(nodes) - len(kept)
-
-
-def _unused(model: Model, nodes: list[Node]) -> dict[int, Node]:
-    """Return nodes by id whose outputs are read by none, or only by other unused nodes."""
-    members = {id(n) for n in nodes}
-    readers: dict[int, int] = {}  # of tensors that dead nodes read: how many are left
-    dead: dict[int, Node] = {}
-    candidates = [n for n in nodes if not any(map(_readers, n.outputs))]
-    while candidates:
-        node = candidates.pop()
-        if id(node) in dead or any(
-            readers.get(id(t), len(t.outputs)) or model.is_output(t) for t in node.outputs
-        ):
-            continue
-        dead[id(node)] = node
-        for tensor in (t for one in with_inner(node) for t in one.inputs):
-            readers[id(tensor)] = readers.get(id(tensor), len(tensor.outputs)) - 1
-            candidates.extend(maker for maker in tensor.inputs if id(maker) in members)
-    return dead
-
-
-def _detach(nodes: list[Node]) -> None:
-    """Disconnect nodes and their subgraphs, with one walk over each list of readers."""
-    nodes = [one for node in nodes for one in with_inner(node)]
-    gone = {id(n) for n in nodes}
-    for tensor in {id(t): t for n in nodes for t in n.inputs}.values():
-        left = [reader for reader in tensor.outputs if id(reader) not in gone]
-        list.clear(tensor.outputs)
-        list.extend(tensor.outputs, left)
-    for node in nodes:
-        list.clear(node.inputs)
-        node.outputs.clear()
-
-
-def _ordered(nodes: list[Node]) -> list[Node]:
-    """Sort depth first from the present order, so that few nodes move."""
-    if _is_ordered(nodes):
-        return nodes
-    waiting = {id(n) for n in nodes}
-    result: list[Node] = []
-    for root in nodes:
-        stack = [(root, iter(_dependencies(root)))] if id(root) in waiting else []
-        waiting.discard(id(root))
-        while stack:
-            node, pending = stack[-1]
-            for following in pending:
-                if id(following) in waiting:
-                    waiting.discard(id(following))
-                    stack.append((following, iter(_dependencies(following))))
-                    break
-            else:
-                result.append(node)
-                stack.pop()
-    return result
-
-
-def _is_ordered(nodes: list[Node]) -> bool:
-    later = {id(tensor) for node in nodes for tensor in node.outputs}
-    for node in nodes:
-        if not later.isdisjoint(map(id, node.inputs)):
-            return False
-        for _, graph in subgraphs(node):
-            makers = _outer_dependencies(graph)
-            if any(not later.isdisjoint(map(id, maker.outputs)) for maker in makers):
-                return False
-        later.difference_update(map(id, node.outputs))
-    return True
-
-
-def _dependencies(node: Node) -> list[Node]:
-    found = [maker for tensor in node.inputs for maker in tensor.inputs]
-    for _, graph in subgraphs(node):
-        found.extend(_outer_dependencies(graph))
-    return found
-
-
-def _outer_dependencies(graph: Graph) -> Iterator[Node]:
-    for tensor in graph.outputs:
-        yield from tensor.inputs
-    for node in graph.nodes:
-        yield from _dependencies(node)
