@@ -1,30 +1,25 @@
-"""What is said of a stranger's model, and which flag raises which limit."""
+"""Limits on an untrusted model, and the flags that raise them."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from onnx.external_data_helper import set_external_data
 
 from npuconv import limits
 from npuconv.errors import ModelError
-from npuconv.model import external_data, load, shapes, untrusted, validate
+from npuconv.model import untrusted
 from support.builders import Net
 
 
-def check(proto: onnx.ModelProto, folder: Path | None = None) -> None:
-    tensors = untrusted.check(proto, "m.onnx")
-    if folder is not None:
-        external_data.check(tensors, "m.onnx", folder)
+def check(proto: onnx.ModelProto) -> None:
+    untrusted.check(proto, "m.onnx")
 
 
-def refused(proto: onnx.ModelProto, folder: Path | None = None, **most: int) -> str:
-    with limits.applied(limits.Limits(**most)), pytest.raises(ModelError) as caught:
-        check(proto, folder)
+def refused(proto: onnx.ModelProto, **bounds: int) -> str:
+    with limits.applied(limits.Limits(**bounds)), pytest.raises(ModelError) as caught:
+        check(proto)
     assert caught.value.message.startswith("m.onnx: ")
     return str(caught.value)
 
@@ -137,71 +132,6 @@ def test_sparse_tensors(dims, places, text):
     sparse = helper.make_sparse_tensor(values, numpy_helper.from_array(np.array(places)), dims)
     with pytest.raises(ModelError, match=text):
         untrusted.check_sparse(sparse, "m.onnx")
-
-
-def _external(folder: Path, location: str, **entries: str) -> onnx.ModelProto:
-    proto = net().model()
-    tensor = proto.graph.initializer[0]
-    (folder / "w.bin").write_bytes(tensor.raw_data + b"more")
-    set_external_data(tensor, location)
-    tensor.ClearField("raw_data")
-    for key, value in entries.items():
-        tensor.external_data.add(key=key, value=value)
-    return proto
-
-
-def test_external_data(tmp_path):
-    """Below the folder, in an ordinary file, as long as the tensor."""
-    size = "432"
-    check(_external(tmp_path, "w.bin", length=size), tmp_path)
-    check(_external(tmp_path, "w.bin", offset="4", length=size), tmp_path)
-    elsewhere = ("../w.bin", "/w.bin", "C:/w.bin", "a/../../w.bin", "..\\w.bin")
-    places = dict.fromkeys(elsewhere, "not below") | {"": "no file name"}
-    for location, text in places.items():
-        assert text in refused(_external(tmp_path, location, length=size), tmp_path)
-    wrong = (
-        ({"offset": "8"}, "of a file that has"), ({"length": "9"}, "9 are given"),
-        ({"offset": "-1"}, "no number"), ({}, "436 are given"),
-    )  # fmt: skip
-    for entries, text in wrong:
-        given = {"length": size} | entries if entries else {}
-        assert text in refused(_external(tmp_path, "w.bin", **given), tmp_path)
-
-
-def test_links(tmp_path):
-    """A link inside the folder is as good as a file; one that leads out is not."""
-    home = tmp_path / "home"
-    home.mkdir()
-    proto = _external(home, "link.bin", length="432")
-    (home / "link.bin").symlink_to("w.bin")
-    check(proto, home)
-    (tmp_path / "w.bin").write_bytes(bytes(432))
-    (home / "link.bin").unlink()
-    (home / "link.bin").symlink_to("../w.bin")
-    assert "link out of the folder" in refused(proto, home)
-
-
-def test_the_bytes_of_a_model(tmp_path):
-    """Of the file, and of its external data."""
-    path = tmp_path / "m.onnx"
-    path.write_bytes(net().model().SerializeToString())
-    with limits.applied(limits.Limits(model_bytes=99)), pytest.raises(ModelError, match="over 99"):
-        load.load(path)
-    assert "over 99" in refused(
-        _external(tmp_path, "w.bin", length="432"), tmp_path, model_bytes=99
-    )
-
-
-def test_results_of_a_run():
-    """A tensor that no file holds may be too large as well."""
-    model = load.load(Net(x=(1, 3, 600, 600)).conv("x", (4, 3, 1, 1)).model())
-    shapes.infer(model)
-    validate.check_tensor_sizes(model)
-    with (
-        limits.applied(limits.Limits(tensor_mib=5)),
-        pytest.raises(ModelError, match="result 't0'"),
-    ):
-        validate.check_tensor_sizes(model)
 
 
 def test_lists_joined_with_themselves():

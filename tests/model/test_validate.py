@@ -7,8 +7,9 @@ import pytest
 from google.protobuf.message import EncodeError
 from onnx import TensorProto, helper
 
+from npuconv import limits
 from npuconv.errors import InternalError, ModelError
-from npuconv.model import edit, validate
+from npuconv.model import edit, load, shapes, validate
 from support.asserts import read
 from support.builders import Net, digits
 
@@ -158,3 +159,15 @@ def test_an_operator_that_the_opset_does_not_have(op, name, message):
     proto = Net(opset=7, x=(1, 4)).op(op, name=name).model()
     with pytest.raises(ModelError, match=message):
         validate.check_proto(proto, "m.onnx")
+
+
+def test_results_of_a_run():
+    """A tensor that no file holds may be too large as well."""
+    model = load.load(Net(x=(1, 3, 600, 600)).conv("x", (4, 3, 1, 1)).model())
+    shapes.infer(model)
+    validate.check_tensor_sizes(model)
+    with (
+        limits.applied(limits.Limits(tensor_mib=5)),
+        pytest.raises(ModelError, match="result 't0'"),
+    ):
+        validate.check_tensor_sizes(model)
