@@ -67,7 +67,7 @@ def activation_clipped(model: Model, ctx: RuleContext) -> Iterator[Violation]:
     if (evidence := ctx.evidence) is None:
         return
     makers = _makers(model)
-    for name in dict.fromkeys(end for group in evidence.plan.groups for end in group.ends):
+    for name in dict.fromkeys(end for group in evidence.plan.groups for end in group.outputs):
         stats, encoding = evidence.statistics.get(name), evidence.encodings.get(name)
         share = clipped_share(stats, encoding) if stats and encoding else 0.0
         if stats is None or encoding is None or share <= MAX_CLIPPED:

@@ -76,7 +76,7 @@ def concat_of_unlike_ranges(node: Node, ctx: RuleContext) -> Iterator[Violation]
         Join them behind the model: make the inputs of the Concat outputs instead. Or
         bring the ranges closer, for example by a Sigmoid before the Concat.
     """
-    if (evidence := ctx.evidence) is None or not evidence.plan.is_carried(node):
+    if (evidence := ctx.evidence) is None or not evidence.plan.is_passthrough(node):
         return
     found = {name: item for name, item in _ranges(node, evidence).items() if item.magnitude > 0}
     if len(found) < 2:
