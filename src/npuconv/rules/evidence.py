@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from npuconv.arithmetic.encoding import Encoding
-    from npuconv.arithmetic.layer import Rounded
+    from npuconv.arithmetic.layer import RoundedWeights
     from npuconv.arithmetic.statistics import Statistics
     from npuconv.model.types import Node
     from npuconv.partition import Plan
@@ -74,6 +74,6 @@ class CalibrationEvidence:
     samples: int = 0
     synthetic: bool = False
     expected: Mapping[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
-    rounded: Mapping[str, Rounded] = field(default_factory=dict)
+    rounded: Mapping[str, RoundedWeights] = field(default_factory=dict)
     first: Node | None = None
     trials: NormalizationTrials | None = None
