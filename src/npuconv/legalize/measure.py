@@ -47,9 +47,9 @@ def measure(records: Sequence[RewriteRecord]) -> None:
     runnable = [r for r in waiting if _has_numpy_types(r)]
     first: dict[Hashable, RewriteRecord] = {}
     leaders = [first.setdefault(_form(r) or id(r), r) for r in runnable]
-    run = [r for r, leader in zip(runnable, leaders, strict=True) if r is leader]
-    for start in range(0, len(run), SESSION_REGIONS):
-        _measure_batch(run[start : start + SESSION_REGIONS])
+    led = [r for r, leader in zip(runnable, leaders, strict=True) if r is leader]
+    for start in range(0, len(led), SESSION_REGIONS):
+        _measure_batch(led[start : start + SESSION_REGIONS])
     for record, leader in zip(runnable, leaders, strict=True):
         if record is not leader:
             record.difference, record.reference = leader.difference, leader.reference
@@ -144,18 +144,26 @@ def _measure_held(held: Sequence[tuple[RewriteRecord, Feeds]]) -> None:
 def _run_all(regions: Sequence[Region], feeds: Sequence[Feeds]) -> list[Outcome]:
     """Run regions together; one by one where onnxruntime refuses any of them."""
     try:
-        return list(_run(regions, feeds, _onnxruntime))
+        return list(run(regions, feeds))
     except executor.RuntimeRefusedError as error:
         if len(regions) == 1:
             return [str(error)]
     return [_run_all([r], [f])[0] for r, f in zip(regions, feeds, strict=True)]
 
 
-def _onnxruntime(proto: onnx.ModelProto, feeds: Feeds) -> Feeds:
+def onnxruntime(proto: onnx.ModelProto, feeds: Feeds) -> Feeds:
+    """Run a model on onnxruntime as it is written, in one thread."""
     return executor.Session(proto, threads=1, optimize=False).run(feeds)
 
 
-def _run(regions: Sequence[Region], feeds: Sequence[Feeds], runner: Runner) -> list[Feeds]:
+def run(
+    regions: Sequence[Region], feeds: Sequence[Feeds], runner: Runner = onnxruntime
+) -> list[Feeds]:
+    """Run regions in one session and return the outputs of each, by name.
+
+    Raises:
+        RuntimeRefusedError: the runner does not take a node or an input.
+    """
     graph = _Graph()
     pairs = zip(regions, feeds, strict=True)
     names = [graph.add(r, f, f"r{i}/") for i, (r, f) in enumerate(pairs)]
@@ -168,7 +176,7 @@ class _Graph:
 
     def __init__(self) -> None:
         self.feeds: Feeds = {}
-        self._proto = onnx.ModelProto(ir_version=_IR_VERSION)
+        self._proto = onnx.ModelProto()
         self._graph = self._proto.graph
         self._graph.name = "regions"
         self._opset = 0
@@ -219,7 +227,9 @@ class _Graph:
 
     def model(self) -> onnx.ModelProto:
         """Return all that was added as a model."""
-        self._proto.opset_import.append(helper.make_opsetid("", self._opset))
+        standard = helper.make_opsetid("", self._opset)
+        self._proto.ir_version = max(_IR_VERSION, helper.find_min_ir_version_for([standard]))
+        self._proto.opset_import.append(standard)
         for domain in sorted(self._domains - query.STANDARD_DOMAINS):
             self._proto.opset_import.append(helper.make_opsetid(domain, 1))
         return self._proto
@@ -264,7 +274,7 @@ def _is_beyond_reference(region: Region) -> bool:
 
 def _by_reference(region: Region, feeds: Feeds) -> Outcome:
     try:
-        return _run([region], [feeds], executor.run_reference)[0]
+        return run([region], [feeds], executor.run_reference)[0]
     except executor.RuntimeRefusedError as error:
         return str(error)
 

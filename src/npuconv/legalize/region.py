@@ -51,7 +51,7 @@ def results(model: Model, nodes: Sequence[Node]) -> list[Tensor]:
 
 def capture(model: Model, nodes: Sequence[Node], outputs: Sequence[Tensor]) -> Region:
     """Return the region made of exactly these nodes."""
-    return _region(model, nodes, (), {t.name: t.name for t in outputs})
+    return _region(model, nodes, outputs, {t.name: t.name for t in outputs})
 
 
 def trace(

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.tools.layout import squeeze, unsqueeze, widened
+from npuconv.legalize.tools.layout import is_identity, squeeze, transpose, unsqueeze, widened
 from npuconv.model import edit
 from npuconv.model.conv import Pairs, Window, flat_pads
 from npuconv.model.geometry import conv_output
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy as np
 
     from npuconv.legalize.context import PassContext
@@ -39,7 +37,7 @@ class Layout:
     @property
     def transposes(self) -> int:
         """Number of Transposes it takes."""
-        return sum(map(_moves, (self.before, self.after)))
+        return sum(not is_identity(perm) for perm in (self.before, self.after))
 
     def seen(self, dims: Dims) -> Dims:
         """The shape that the convolution sees."""
@@ -131,7 +129,7 @@ def convolve(model: Model, node: Node, found: Disguised) -> Tensor:
         What it computes, in the layout of the source.
     """
     layout, win = found.layout, found.win
-    source = _transpose(model, node, found.source, layout.before)
+    source = transpose(model, node, found.source, layout.before, found.source.shape)
     if layout.axes:
         source = unsqueeze(model, node, source, layout.axes)
     stem = model.label(node)
@@ -143,7 +141,7 @@ def convolve(model: Model, node: Node, found: Disguised) -> Tensor:
     )
     if layout.axes:
         result = _flattened(model, node, result, layout.axes)
-    return _transpose(model, node, result, layout.after)
+    return transpose(model, node, result, layout.after, result.shape)
 
 
 def attributes(win: Window) -> dict[str, object]:
@@ -163,15 +161,3 @@ def _flattened(model: Model, node: Node, tensor: Tensor, axes: tuple[int, ...]) 
     result.shape = [dim for axis, dim in enumerate(tensor.shape) if axis not in axes]
     squeeze(model, node, tensor, result, axes)
     return result
-
-
-def _transpose(model: Model, node: Node, tensor: Tensor, perm: Sequence[int]) -> Tensor:
-    if not _moves(perm):
-        return tensor
-    shape = None if tensor.shape is None else [tensor.shape[axis] for axis in perm]
-    attrs = {"perm": list(perm)}
-    return edit.insert(model, "Transpose", [tensor], origin=[node], shape=shape, attrs=attrs)
-
-
-def _moves(perm: Sequence[int]) -> bool:
-    return list(perm) != list(range(len(perm)))
