@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from npuconv.calibration.inputs import apply_affine, first_convolution, path_from_input
 from npuconv.model import query
-from npuconv.rules._training import gap
+from npuconv.rules.normalization import training_shift
 from npuconv.samples.normalizations import CENTRED, HALF, IMAGENET, RAW, SIGNED, UNIT
 from npuconv.samples.synthetic import draw, image_layout
 
@@ -371,9 +371,11 @@ def _training(
     moments: Mapping[Normalization, Moments], expected: tuple[np.ndarray, np.ndarray] | None
 ) -> _Evidence | None:
     """Compare the first layer with the statistics of BatchNormalization in training."""
-    gaps = {} if expected is None else {item: gap(one, expected) for item, one in moments.items()}
+    if expected is None:
+        return None
+    shifts = {item: training_shift(one, expected) for item, one in moments.items()}
     worst = NORMALIZATION.max_training_loss
-    losses = {item: min(one.loss, worst) for item, one in gaps.items() if one is not None}
+    losses = {item: min(one.loss, worst) for item, one in shifts.items() if one is not None}
     if len(losses) < len(moments):
         return None
     best = min(losses.values())

@@ -13,7 +13,7 @@ from npuconv.legalize.registry import Phase
 from npuconv.legalize.selection import fails, is_blocking, wanted
 from npuconv.model import query
 from npuconv.quantize.host_prep import asked
-from npuconv.rules._engine import all_rules
+from npuconv.rules.engine import all_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
