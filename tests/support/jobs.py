@@ -10,8 +10,8 @@ import pytest
 from npuconv import executor
 from npuconv.batch import local, worker
 from npuconv.batch.job import Job, Place, from_json, to_json
-from npuconv.calibration import blocks
-from npuconv.samples import decoded
+from npuconv.calibration.collect import share
+from npuconv.samples.images import keep_in
 
 
 @contextlib.contextmanager
@@ -21,8 +21,8 @@ def settings_of_worker() -> Iterator[None]:
         yield
     finally:
         executor.limit_threads(0)
-        decoded.keep_in("")
-        blocks.share(None)
+        keep_in("")
+        share(None)
 
 
 def _run(

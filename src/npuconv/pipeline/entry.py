@@ -16,8 +16,8 @@ from npuconv.legalize.selection import fails, is_blocking, waived
 from npuconv.model import save, store
 from npuconv.partition.crossings import traffic
 from npuconv.report.builder.assemble import NOTHING, Outcome, assemble
-from npuconv.rules import _engine
-from npuconv.rules._context import RuleContext
+from npuconv.rules import engine
+from npuconv.rules.context import RuleContext
 
 if TYPE_CHECKING:
     import onnx
@@ -232,7 +232,7 @@ def _stopped(work: Legalized) -> bool:
 
 def _check_result(work: Legalized) -> None:
     """The last look: what the device would refuse must not leave the house."""
-    found = _engine.lint(RuleContext(work.model, work.target, work.options), at="lowered")
+    found = engine.lint(RuleContext(work.model, work.target, work.options), at="lowered")
     for finding in found:
         raise InternalError(
             f"{finding.node!r}: {finding.message}", where=f"postcondition {finding.name}"
