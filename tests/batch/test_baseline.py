@@ -10,7 +10,7 @@ import pytest
 import npuconv
 from npuconv.batch.entry import Batch
 from npuconv.cli import run
-from npuconv.report.batch import render
+from npuconv.report import render_batch
 from support.jobs import run_in_process
 
 JOBS = """
@@ -45,7 +45,7 @@ def test_what_is_accepted(jobs, monkeypatch):
     accepted, not_accepted = (job.report.summary.accepted for job in report.jobs)
     assert accepted > 0
     assert not_accepted == 0
-    results = [one["results"] for one in json.loads(render(report, "sarif"))["runs"]]
+    results = [one["results"] for one in json.loads(render_batch(report, "sarif"))["runs"]]
     suppressed = [bool(result.get("suppressions")) for found in results for result in found]
     assert suppressed.count(True) == suppressed.count(False) == accepted
 

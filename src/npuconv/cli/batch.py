@@ -207,19 +207,18 @@ def _read(work: Batch, config: str | None) -> Iterator[tuple[Path, str]]:
 
 def _write(work: Batch, found: BatchReport, written: tuple[str, ...]) -> None:
     from npuconv import files
-    from npuconv.report import format_of
-    from npuconv.report.batch import render
+    from npuconv.report import format_of, render_batch
 
     for path in written:
         base = Path(os.path.relpath(work.root, Path(path).resolve().parent)).as_posix()
-        files.write(path, render(found, format_of(path), base))
+        files.write(path, render_batch(found, format_of(path), base))
 
 
 def _show(
     found: BatchReport, output_format: str, quiet: bool, verbose: bool, no_color: bool
 ) -> None:
-    from npuconv.report.batch import render
-    from npuconv.report.batch_text import render as render_text
+    from npuconv.report import render_batch
+    from npuconv.report.text import render_batch as render_text
 
     if output_format == "text":
         if quiet:
@@ -227,5 +226,5 @@ def _show(
         color = screen.wants_color(no_color)
         shown = render_text(found, color=color, verbose=verbose)
     else:
-        shown = render(found, output_format)
+        shown = render_batch(found, output_format)
     click.echo(shown, nl=False)

@@ -172,7 +172,7 @@ def _is_json(flag: str, output_format: str) -> bool:
 
 
 def _print_json(jobs: Sequence[Job], key: str, said: Mapping[str, list[str]]) -> None:
-    from npuconv.report.jsonfmt import dumps
+    from npuconv.report.json import dumps
 
     rows = [
         {

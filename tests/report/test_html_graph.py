@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from npuconv.report import html
-from npuconv.report.html_boxes import activations, boxes_of, edges_of
-from npuconv.report.html_graph import picture
+from npuconv.report.html_graph import boxes_of, edges_of, fused_activations, picture
 from npuconv.schemas.report import LayerQuant, Quantization, TensorQuant, WeightQuant
 from report.factory import finding, make_clean
 from report.graphs import chain, node, report_of
@@ -28,7 +27,7 @@ def test_activations_share_a_box():
     nodes = [node("a", ["image"], "t", form="Conv 3x3"), node("r", ["t"], "boxes", "Relu")]
     assert titles(nodes) == ["input", "Conv 3x3 + Relu", "output"]
     report = report_of(nodes)
-    assert activations(report)["t"].name == "r"
+    assert fused_activations(report)["t"].name == "r"
     assert boxes_of(report)[1].names == ("a", "r")
 
 
@@ -106,7 +105,7 @@ def test_long_names_are_cut_in_boxes_only():
     card = picture(report_of([node(name, ["image"], "t", form="Conv 3x3, stride 2x2, group 4")]))
     assert len(card.cards[1].name) <= 26
     assert card.cards[1].title == "Conv 3x3, stride 2x2…"
-    assert card.cards[1].told["name"] == name
+    assert card.cards[1].data["name"] == name
 
 
 def test_a_thousand_nodes():
@@ -149,7 +148,7 @@ def test_pages_of_very_many_nodes_have_no_graphs(monkeypatch):
     """Several reports with more nodes than a browser likes are shown without."""
     report = report_of(chain(30))
     assert html.render_many([report, report]).count("data-graph>") == 2
-    monkeypatch.setattr(html, "_MOST_NODES", 50)
+    monkeypatch.setattr(html, "_MAX_NODES", 50)
     assert html.render_many([report, report]).count("data-graph>") == 0
     assert html.render(report).count("data-graph>") == 1
 

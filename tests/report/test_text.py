@@ -11,7 +11,7 @@ from hypothesis import given, strategies
 from npuconv.diagnostics import Severity, Status
 from npuconv.report import render, text
 from npuconv.report.escape import plain, visible
-from npuconv.report.layout import cells, elide, table, wrap
+from npuconv.report.terminal import cells, elide, table, wrap
 from npuconv.report.words import quantity, share, sqnr
 from npuconv.schemas.report import Accuracy, FindingInfo, LayerQuant, Report, Summary
 

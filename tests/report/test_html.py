@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from npuconv.report import html, html_rows
+from npuconv.report import html
 from npuconv.schemas.report import (
     Budget,
     LayerQuant,
@@ -36,7 +36,7 @@ def layer(name, sqnr, **more):
 def test_profile_keeps_the_order_of_the_network():
     """Those that were not measured are left out; an exact one fills the bar."""
     rows = [layer("b", 30.0), layer("a", 6.0), layer("n", None, cosine=None), layer("e", None)]
-    bars = html_rows.profile(quantized(layers=rows))
+    bars = html.profile(quantized(layers=rows))
     assert [bar.layer.name for bar in bars] == ["b", "a", "e"]
     assert [bar.share for bar in bars] == ["50.0", "10.0", "100.0"]
     assert [bar.is_weak for bar in bars] == [False, True, False]
@@ -46,41 +46,41 @@ def test_profile_keeps_the_order_of_the_network():
 def test_noise_beside_the_largest():
     """The list shows the share itself, the chart how it compares."""
     rows = [layer("a", 30.0, noise_share=0.1), layer("b", 30.0, noise_share=0.4)]
-    bars = html_rows.profile(quantized(layers=rows))
+    bars = html.profile(quantized(layers=rows))
     assert [bar.noise for bar in bars] == ["10.0", "40.0"]
     assert [bar.noise_height for bar in bars] == ["25.0", "100.0"]
     assert bars[0].text == "a, 30.0 dB, 10.0 % of the noise"
-    assert [bar.layer.name for bar in html_rows.ranked(quantized(layers=rows))] == ["b", "a"]
+    assert [bar.layer.name for bar in html.ranked(quantized(layers=rows))] == ["b", "a"]
 
 
 def test_nothing_was_quantized():
     """No bars."""
     report = report_of([], quantization=None)
-    assert html_rows.profile(report) == ()
-    assert html_rows.tensor_ranges(report) == html_rows.weight_ranges(report) == ()
+    assert html.profile(report) == ()
+    assert html.tensor_ranges(report) == html.weight_ranges(report) == ()
 
 
 def test_a_clipped_range():
     """What was seen reaches beyond what int8 holds, and comes first."""
     whole = tensor("whole", lowest=-1.0, highest=3.0)
     cut = tensor("cut", lowest=-1.0, highest=1.0, clip_fraction=0.02)
-    first, second = html_rows.tensor_ranges(quantized([whole, cut]))
+    first, second = html.tensor_ranges(quantized([whole, cut]))
     assert (first.name, first.clip, second.clip) == ("cut", "2.0 %", "0.0 %")
-    assert (first.seen.left, first.seen.width) == (0.0, 100.0)
-    assert first.held.style == "left:0.0%;width:50.0%"
+    assert (first.observed.left, first.observed.width) == (0.0, 100.0)
+    assert first.int8.style == "left:0.0%;width:50.0%"
     assert first.zero == pytest.approx(25.0)
 
 
 def test_an_unclipped_tensor_of_a_wider_group():
     """The range seen is that of all tensors of one scale; nothing of this one is cut off."""
-    (bar,) = html_rows.tensor_ranges(quantized([tensor(lowest=-1.0, highest=1.0)]))
-    assert bar.seen == bar.held
+    (bar,) = html.tensor_ranges(quantized([tensor(lowest=-1.0, highest=1.0)]))
+    assert bar.observed == bar.int8
 
 
 def test_what_the_activation_cuts_off():
     """In front of a Relu a share beyond the range means nothing."""
     nodes = [node("a", ["image"], "t"), node("r", ["t"], "boxes", "Relu")]
-    (bar,) = html_rows.tensor_ranges(quantized([tensor(clip_fraction=0.5)], nodes=nodes))
+    (bar,) = html.tensor_ranges(quantized([tensor(clip_fraction=0.5)], nodes=nodes))
     assert (bar.clip, bar.clipped) == ("-", None)
     assert "the Relu behind it cuts the rest off" in bar.note
 
@@ -90,24 +90,24 @@ def test_weights():
     weights = WeightQuant(
         minimum=-2.0, maximum=1.0, channels=8, smallest_reach=0.5, clip_fraction=0.0
     )
-    (bar,) = html_rows.weight_ranges(
+    (bar,) = html.weight_ranges(
         quantized(layers=[layer("a", 9.0, weights=weights, rounding="compensated")])
     )
-    assert (bar.seen.left, bar.seen.width, bar.zero) == (0.0, 75.0, 50.0)
-    assert (bar.held.left, bar.held.width) == (37.5, 25.0)
+    assert (bar.observed.left, bar.observed.width, bar.zero) == (0.0, 75.0, 50.0)
+    assert (bar.int8.left, bar.int8.width) == (37.5, 25.0)
     assert bar.note == "8 channels, the smallest within 0.5; rounded: compensated"
 
 
 def test_all_zero():
     """A tensor of zeros has a track, too."""
-    (bar,) = html_rows.tensor_ranges(quantized([tensor(minimum=0.0, maximum=0.0)]))
-    assert (bar.zero, bar.seen.width) == (0.0, 0.0)
+    (bar,) = html.tensor_ranges(quantized([tensor(minimum=0.0, maximum=0.0)]))
+    assert (bar.zero, bar.observed.width) == (0.0, 0.0)
 
 
 def test_long_lists_of_values():
     """The ends of a list, and how long it is."""
-    assert html_rows.some(["1", "2"]) == "1, 2"
-    shown = html_rows.some([str(at) for at in range(30)])
+    assert html.some(["1", "2"]) == "1, 2"
+    shown = html.some([str(at) for at in range(30)])
     assert shown == "0, 1, 2, 3, 4, 5, 6, 7 ... 29 (30 values)"
 
 

@@ -1,4 +1,4 @@
-"""The report as JSON: what ``npuconv schema report`` describes."""
+"""The report as JSON that conforms to ``npuconv schema report``."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from npuconv.report import Unreadable
 from npuconv.report.escape import is_hidden
-from npuconv.report.unreadable import Unreadable
+from npuconv.schemas.batch import BatchReport
 from npuconv.schemas.report import SCHEMA_VERSION, Report
 
 # Outside of strings JSON is plain ASCII, so all of these stand inside of one.
@@ -18,19 +19,29 @@ _COMMAND = re.compile(r"##(?=\w*\[)")
 
 
 def render(report: Report) -> str:
-    """One report; numbers in full, ``null`` for what is not a finite number."""
-    return dumps(_data(report))
+    """Render one report; numbers in full, ``null`` for what is not a finite number."""
+    return dumps(report.model_dump(mode="json", by_alias=True))
 
 
 def render_many(reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()) -> str:
-    """Several reports under ``reports``, and under ``unreadable`` what is no model."""
-    data = {"schema_version": SCHEMA_VERSION, "reports": [_data(report) for report in reports]}
-    missing = {"unreadable": [one._asdict() for one in unreadable]} if unreadable else {}
-    return dumps({**data, **missing})
+    """Render several reports under ``reports``, and unreadable files under ``unreadable``."""
+    data: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "reports": [report.model_dump(mode="json", by_alias=True) for report in reports],
+    }
+    if unreadable:
+        data["unreadable"] = [one._asdict() for one in unreadable]
+    return dumps(data)
+
+
+def render_batch(batch: BatchReport, base: str = "") -> str:
+    """Render every job of a batch, without its report."""
+    del base
+    return dumps(batch.model_dump(mode="json"))
 
 
 def dumps(data: object) -> str:
-    """Indented JSON that is safe to print.
+    """Return indented JSON that is safe to print.
 
     Letters of any language stay readable. Characters that act on a terminal, and ``##[``,
     which some CI systems take for a command, become escapes of the same meaning.
@@ -40,7 +51,7 @@ def dumps(data: object) -> str:
 
 
 def finite(data: Any) -> Any:
-    """The data with ``None`` for infinity and NaN, which JSON has no words for."""
+    """Return the data with ``None`` for infinity and NaN, which JSON cannot express."""
     if isinstance(data, float):
         return data if math.isfinite(data) else None
     if isinstance(data, dict):
@@ -48,10 +59,6 @@ def finite(data: Any) -> Any:
     if isinstance(data, list):
         return [finite(value) for value in data]
     return data
-
-
-def _data(report: Report) -> dict[str, Any]:
-    return report.model_dump(mode="json", by_alias=True)
 
 
 def _escape(hit: re.Match[str]) -> str:

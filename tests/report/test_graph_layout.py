@@ -7,9 +7,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npuconv.report import html_columns, html_layers
-from npuconv.report.html_columns import HEIGHT, draw
-from npuconv.report.html_layers import BOX, arrange
+from npuconv.report import graph_layout
+from npuconv.report.graph_layout import BOX, HEIGHT, arrange, draw
 
 
 @st.composite
@@ -34,7 +33,7 @@ def test_lines_lead_down(graph: tuple[int, list[tuple[int, int]]]) -> None:
     assert {(a, b) for a in range(count) for b in reached[a]} == set(edges)
 
 
-def _reached(layers: html_layers.Layers, box: int) -> set[int]:
+def _reached(layers: graph_layout.Layers, box: int) -> set[int]:
     found, left = set(), list(layers.below[box])
     while left:
         slot = left.pop()
@@ -77,7 +76,7 @@ def test_residual_blocks_do_not_drift() -> None:
 def test_lines_are_untangled() -> None:
     """Two chains whose boxes come crosswise do not cross."""
     layers = arrange(6, [(0, 3), (1, 2), (2, 5), (3, 4)])
-    assert html_layers._crossings(layers) == 0
+    assert graph_layout._crossings(layers) == 0
 
 
 def test_inputs_stand_above_their_readers() -> None:
@@ -88,7 +87,7 @@ def test_inputs_stand_above_their_readers() -> None:
 
 def test_long_lines_of_large_graphs(monkeypatch) -> None:
     """Where there would be too many slots, long lines take none and are drawn all the same."""
-    monkeypatch.setattr(html_layers, "_MOST_SLOTS", 10)
+    monkeypatch.setattr(graph_layout, "_MAX_SLOTS", 10)
     edges = [(at, at + 1) for at in range(60)] + [(0, 60)]
     layers = arrange(61, edges)
     assert layers.far == [(0, 60)]
@@ -109,8 +108,8 @@ def test_columns_part_where_few_lines_pass() -> None:
     """A block with parallel branches is not torn apart where a cut beside it will do."""
     edges = list(pairwise(range(40)))
     edges += [(18, 21), (18, 22), (19, 22)]
-    cuts = html_columns._cut(arrange(40, edges), 2)
-    assert html_columns._lines(arrange(40, edges), cuts[1]) == 1
+    cuts = graph_layout._cut(arrange(40, edges), 2)
+    assert graph_layout._lines(arrange(40, edges), cuts[1]) == 1
 
 
 def test_no_graph() -> None:
