@@ -21,9 +21,9 @@ from npuconv.legalize.findings import SWEEP, Tracker, explained
 from npuconv.legalize.registry import Pass, Phase
 from npuconv.model import bounds, load, order, query, save, shapes
 from npuconv.partition import Plan, make_plan
-from npuconv.rules import _engine
-from npuconv.rules._context import RuleContext, Sheet
-from npuconv.rules._unknown import Need, needs
+from npuconv.rules import engine
+from npuconv.rules.context import NodeFacts, RuleContext
+from npuconv.rules.target_limits import Need, needs
 from npuconv.target import Target
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Legalized:
     nodes: tuple[NodeInfo, ...] = ()
     device: Device | None = None
     timings: list[tuple[str, float]] = field(default_factory=list)
-    sheets: dict[Hashable, Sheet] = field(default_factory=dict)  # what the rules have measured
+    fact_cache: dict[Hashable, NodeFacts] = field(default_factory=dict)  # of the rules
 
     @contextlib.contextmanager
     def timed(self, stage: str) -> Iterator[None]:
@@ -86,13 +86,13 @@ def legalize(source: str | Path | onnx.ModelProto, options: Options) -> Legalize
     """
     work, contradiction = _open(source, options)
     rules = _rules(work)
-    before = sorted(_engine.lint(rules) + _engine.lint(rules, at="source"), key=sort_key)
+    before = sorted(engine.lint(rules) + engine.lint(rules, at="source"), key=sort_key)
     work.before = planned.look(work.model)
     if contradiction and not any(f.severity == Severity.ERROR for f in before):
         _refuse_unless_it_runs(work.model, contradiction)
     # Nothing can be said of what a rewrite does to a node that means nothing; and what is wrong
     # with others, rewrites may mend.
-    if malformed := _engine.malformed(before):
+    if malformed := engine.malformed(before):
         tracker = Tracker(malformed)
         work.before.settle(work.model, work.target, malformed)
         _conclude(work, tracker, malformed, rules)
@@ -100,7 +100,7 @@ def legalize(source: str | Path | onnx.ModelProto, options: Options) -> Legalize
     tracker = Tracker(before)
     _rewrite(work, tracker)
     rules = _rules(work)
-    _conclude(work, tracker, _engine.lint(rules), rules)
+    _conclude(work, tracker, engine.lint(rules), rules)
     return work
 
 
@@ -129,12 +129,12 @@ def _conclude(work: Legalized, tracker: Tracker, after: list[Finding], rules: Ru
     model, target = work.model, work.target
     work.blocked = _blocked(model, after)
     work.plan = make_plan(model, target, work.blocked, kept=kept.names(model, work.kept))
-    work.needs = needs(model, rules)
+    work.needs = needs(rules)
     work.every = explained(tracker.merge(after, work.ctx.rewrites), work.ctx.refusals)
     work.findings = selection.wanted(work.every, work.options, work.listed)
     if not any(map(selection.is_blocking, work.findings)):
         rules.plan = work.plan
-        work.every = sorted(work.every + _engine.lint(rules, at="planned"), key=sort_key)
+        work.every = sorted(work.every + engine.lint(rules, at="planned"), key=sort_key)
         work.findings = selection.wanted(work.every, work.options, work.listed)
     work.planned = planned.rows(work)
     describe(work)
@@ -154,7 +154,9 @@ def _context(target: Target, options: Options) -> PassContext:
 
 
 def _rules(work: Legalized) -> RuleContext:
-    return RuleContext(work.model, work.target, work.options, work.sheets, kept=work.ctx.kept)
+    return RuleContext(
+        work.model, work.target, work.options, work.fact_cache, kept_float=work.ctx.kept
+    )
 
 
 def _source_info(model: Model) -> SourceInfo:

@@ -11,13 +11,13 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper
 
+from npuconv.arithmetic.encoding import dequantize, quantize_weights
 from npuconv.arithmetic.layer import folded, unfolded
-from npuconv.arithmetic.qparams import dequantize, quantize_weights
 from npuconv.model import query, store
 
 if TYPE_CHECKING:
     from npuconv.arithmetic.encoding import Encoding
-    from npuconv.arithmetic.layer import Rounded
+    from npuconv.arithmetic.layer import RoundedWeights
     from npuconv.model.core import Model
     from npuconv.model.types import Node
     from npuconv.partition import Plan
@@ -56,7 +56,7 @@ def quant_points(graph: DeviceGraph, state: QuantState) -> list[QuantPoint]:
         state: how it is quantized.
     """
     plan, model = graph.plan, graph.model
-    made = {t.name for n in (*plan.device, *plan.carried) for t in n.outputs}
+    made = {t.name for n in (*plan.device, *plan.passthrough) for t in n.outputs}
     owner = store.Store() if model.store is not None else None
     found: list[QuantPoint] = []
     seen: set[str] = set()
@@ -80,12 +80,14 @@ def stored_output(model: Model, plan: Plan, conv: Node) -> str:
     """Return the tensor behind the layer's Relu or Clip, which is what is stored."""
     tensor = conv.outputs[0]
     reader = query.sole_consumer(model, tensor)
-    if reader is not None and reader.op in ("Relu", "Clip") and plan.is_carried(reader):
+    if reader is not None and reader.op in ("Relu", "Clip") and plan.is_passthrough(reader):
         return str(reader.outputs[0].name)
     return str(tensor.name)
 
 
-def quantized_constants(conv: Node, source: Encoding, rounded: Rounded | None) -> dict[int, Floats]:
+def quantized_constants(
+    conv: Node, source: Encoding, rounded: RoundedWeights | None
+) -> dict[int, Floats]:
     """Return what the weights, and the bias where it was corrected, stand for in int8.
 
     Args:

@@ -28,7 +28,7 @@ def separate_conversions(model: Model, ctx: PassContext) -> int:
     """
     if ctx.plan is None or not ctx.encodings:
         return 0
-    inner = {id(n) for n in (*ctx.plan.device, *ctx.plan.carried)}
+    inner = {id(n) for n in (*ctx.plan.device, *ctx.plan.passthrough)}
     return sum(_separate(model, node) for node in list(model.nodes()) if id(node) not in inner)
 
 
