@@ -122,7 +122,7 @@ def _sections(report: Report) -> dict[str, object]:
         "Unknown": [group for group in hidden if group.severity is not Severity.NOTE],
         "Notes": [group for group in hidden if group.severity is Severity.NOTE],
         "Accepted by the baseline": groups.accepted(report),
-        "What the converter removed": groups.removed(report),
+        "Removed by the converter": groups.removed(report),
     }
     return {"open": shown, "folded": [(title, each) for title, each in folded.items() if each]}
 
