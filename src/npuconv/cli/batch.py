@@ -31,11 +31,11 @@ SUMMARY = ("batch.report.json", "batch.report.html")  # in the folder of the res
 
 def _checked(_: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
     """A quantity as given; refused here, where it is known which flag it is of."""
-    from npuconv.batch.settings import LIMITS
+    from npuconv.batch.settings import LIMIT_PARSERS
 
     try:
         if value is not None:
-            LIMITS[str(parameter.name)](value)
+            LIMIT_PARSERS[str(parameter.name)](value)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
     return value
@@ -150,11 +150,11 @@ def batch(
 
 def _settings(flags: dict[str, Any]) -> Any:
     """Take the flags about how jobs run out of ``flags``, and return them as settings."""
-    from npuconv.batch.settings import settings
+    from npuconv.batch.settings import make_settings
 
     resume, force = flags.pop("resume"), flags.pop("force")
     own = {name: flags.pop(name) for name in _OWN}
-    return settings(**own, resume=resume and not force)
+    return make_settings(**own, resume=resume and not force)
 
 
 def _run(work: Batch, quiet: bool) -> BatchReport:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npuconv.batch import units
+from npuconv.batch.settings import format_size, parse_seconds, parse_size
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,7 @@ from npuconv.batch import units
 )
 def test_sizes(text, number):
     """Binary and decimal units, in any case."""
-    assert units.size(text) == number
+    assert parse_size(text) == number
 
 
 @pytest.mark.parametrize(
@@ -23,19 +23,19 @@ def test_sizes(text, number):
 )
 def test_durations(text, number):
     """Seconds unless told otherwise."""
-    assert units.seconds(text) == number
+    assert parse_seconds(text) == number
 
 
 @pytest.mark.parametrize("text", ["", "GiB", "4 GB extra", "-1", "0", "4Gi", True, None, "1e3", []])
 def test_what_is_none(text):
     """What could be misread is refused, zero and true as well."""
     with pytest.raises(ValueError, match=r"is not a|above 0"):
-        units.size(text)
+        parse_size(text)
     with pytest.raises(ValueError, match=r"is not a|above 0"):
-        units.seconds(text)
+        parse_seconds(text)
 
 
 @given(st.integers(1, 1 << 50))
 def test_what_is_shown_can_be_read(number):
     """To the digits that are shown."""
-    assert units.size(units.shown_size(number)) == pytest.approx(number, rel=1e-3, abs=1)
+    assert parse_size(format_size(number)) == pytest.approx(number, rel=1e-3, abs=1)

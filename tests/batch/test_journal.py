@@ -15,14 +15,14 @@ import pytest
 
 import npuconv
 from batch.conftest import has_ended
-from npuconv.batch.alone import NAME, alone
+from npuconv.batch.journal import LOCK_NAME, directory_lock
 from npuconv.errors import OutputError
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from npuconv.batch.alone import alone
-with alone(Path("build"), "build"):
+from npuconv.batch.journal import directory_lock
+with directory_lock(Path("build"), "build"):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -46,7 +46,7 @@ def left(**changes: object) -> None:
     me = psutil.Process()
     said = {"host": socket.gethostname(), "pid": me.pid, "began": me.create_time(), **changes}
     Path("build").mkdir(exist_ok=True)
-    (Path("build") / NAME).write_text(json.dumps(said))
+    (Path("build") / LOCK_NAME).write_text(json.dumps(said))
 
 
 def there() -> list[str]:
@@ -57,12 +57,13 @@ def there() -> list[str]:
 def taken() -> bool:
     """Whether the folder can be had."""
     try:
-        with alone(Path("build"), "build"):
+        with directory_lock(Path("build"), "build"):
             return False
     except OutputError:
         return True
 
 
+@pytest.mark.usefixtures("in_process")
 def test_the_second_is_told(holder, write):
     """Who has it, and what to do; nothing is run, and it goes when the first is done."""
     path = write("version: 1\njobs: [{model: '*.onnx', format: float}]\n")
@@ -73,10 +74,10 @@ def test_the_second_is_told(holder, write):
         f"build: another npuconv batch writes there (process {holder.pid}) "
         "(wait until it has ended, or give another output)"
     )
-    assert there() == [NAME]
+    assert there() == [LOCK_NAME]
     holder.communicate("", timeout=30)
     assert npuconv.run_batch(path).jobs[0].status == "failed"
-    assert NAME not in there()
+    assert LOCK_NAME not in there()
 
 
 def test_a_dead_one(holder):
@@ -84,7 +85,7 @@ def test_a_dead_one(holder):
     assert taken()
     holder.send_signal(signal.SIGKILL)
     assert has_ended(holder.pid)  # also while nobody has waited for it
-    assert (Path("build") / NAME).is_file()
+    assert (Path("build") / LOCK_NAME).is_file()
     assert not taken()
     assert there() == []
 
@@ -105,21 +106,21 @@ def test_who_has_it(folder, changes, held):
     """A process counts by its number and its beginning."""
     left(**changes)
     assert taken() is held
-    assert (folder / "build" / NAME).exists() is held
+    assert (folder / "build" / LOCK_NAME).exists() is held
 
 
 def test_another_machine(folder):
     """The file says which, and what to delete if it is gone."""
     left(host="elsewhere", pid=7)
-    with pytest.raises(OutputError, match=rf"7 on elsewhere\).*delete {NAME} there"):
-        alone(folder / "build", "build").__enter__()
+    with pytest.raises(OutputError, match=rf"7 on elsewhere\).*delete {LOCK_NAME} there"):
+        directory_lock(folder / "build", "build").__enter__()
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": 1}'])
 def test_half_a_file(folder, text):
     """The disk was full when it was written."""
     (folder / "build").mkdir()
-    (folder / "build" / NAME).write_text(text)
+    (folder / "build" / LOCK_NAME).write_text(text)
     assert not taken()
 
 
@@ -130,7 +131,7 @@ def test_only_one_takes_over(folder):
 
     def come():
         try:
-            with alone(folder / "build", "build"):
+            with directory_lock(folder / "build", "build"):
                 inside[0] += 1
                 most[0] = max(most[0], inside[0])
                 barrier.wait(0.2)
@@ -155,7 +156,7 @@ def test_an_error_lets_go(folder):
     """As does an interrupt."""
 
     def fail():
-        with alone(folder / "build", "build"):
+        with directory_lock(folder / "build", "build"):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -13,12 +13,11 @@ import pytest
 
 from batch.conftest import has_ended, job, place
 from npuconv.batch import local
-from npuconv.batch.book import Silent
-from npuconv.batch.child import Child
-from npuconv.batch.job import Limits
+from npuconv.batch.local import Child, Watcher
+from npuconv.batch.settings import JobLimits
 
 
-class Notes(Silent):
+class Notes(Watcher):
     """Everything a watcher is told."""
 
     def __init__(self):
@@ -68,8 +67,8 @@ def test_others_go_on(mischief):
     """A crash, a job that takes too long and one that takes too much, among good ones."""
     (mischief / "good.onnx").write_bytes((mischief / "crash.onnx").read_bytes())
     jobs = [
-        job("slow", limits=Limits(timeout=2.0)),
-        job("hungry", limits=Limits(memory=600 << 20)),
+        job("slow", limits=JobLimits(timeout=2.0)),
+        job("hungry", limits=JobLimits(memory=600 << 20)),
         job("crash"),
         job("good"),
     ]
@@ -113,7 +112,7 @@ ABANDON = """
 import os, signal, sys
 from pathlib import Path
 from batch.conftest import job, place
-from npuconv.batch.child import Child
+from npuconv.batch.local import Child
 child = Child(job("slow"), place(Path.cwd()))
 while not Path("slow.pid").exists():
     pass
