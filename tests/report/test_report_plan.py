@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from npuconv.report import html, markdown, text
-from npuconv.report.planned import plan
+from npuconv.report.groups import plan
 from npuconv.report.words import change, device_change, size, subgraph_row, traffic
 from npuconv.schemas.report import Device, MacShare, Report, Traffic
 from report.factory import choice, planned
@@ -153,7 +153,7 @@ def test_shares(before: tuple[int, int], after: tuple[int, int], said: str) -> N
     device = Device(macs_before=old, macs_after=new, to_device=none, to_host=none, subgraphs=())
     assert device_change(device) == said
     assert traffic(device) == (
-        "0 subgraphs on the device; how many bytes cross is unknown (dynamic shape)"
+        "0 subgraphs on the device; bytes per inference unknown (dynamic shape)"
     )
 
 

@@ -11,9 +11,9 @@ from npuconv.legalize.selection import wanted
 from npuconv.partition.crossings import traffic
 from npuconv.quantize.host_prep import padding_option
 from npuconv.quantize.settings import BUDGET
-from npuconv.rules import _engine
-from npuconv.rules._context import RuleContext
-from npuconv.rules._unknown import needs
+from npuconv.rules import engine
+from npuconv.rules.context import RuleContext
+from npuconv.rules.target_limits import needs
 from npuconv.schemas import report as schema
 
 if TYPE_CHECKING:
@@ -131,9 +131,9 @@ def renew_needs(work: Legalized) -> None:
     Raises:
         InternalError: a bug in a rule.
     """
-    rules = RuleContext(work.model, work.target, work.options, {}, kept=work.ctx.kept)
-    found = _engine.lint(rules, only=[LIMIT_UNKNOWN])
-    work.needs = needs(work.model, rules)
+    rules = RuleContext(work.model, work.target, work.options, {}, kept_float=work.ctx.kept)
+    found = engine.lint(rules, only=[LIMIT_UNKNOWN])
+    work.needs = needs(rules)
     other = [f for f in work.every if f.code != LIMIT_UNKNOWN or f.status != Status.UNKNOWN]
     work.every = other + found
     rest = [f for f in work.findings if f.code != LIMIT_UNKNOWN]
