@@ -116,7 +116,7 @@ def _calibration(
 def read(
     source: str | Path | onnx.ModelProto, input_shape: dict[str, tuple[int, ...]] | None = None
 ) -> Model:
-    """A model with its shapes inferred.
+    """Return a model with its shapes inferred.
 
     Args:
         source: path or ModelProto.
@@ -132,7 +132,7 @@ def read(
 
 
 def summarize(model: Model) -> Inspection:
-    """A model in numbers."""
+    """Return a model in numbers."""
     nodes = [node for node, _ in model.walk()]
     inside = len(nodes) - len(model.nodes())
     header = model.header

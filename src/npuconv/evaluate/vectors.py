@@ -29,11 +29,11 @@ from npuconv.executor import with_outputs
 from npuconv.model.geometry import SAME
 from npuconv.model.query import matches
 from npuconv.target import Target
-from npuconv.target.formats import Requantize
+from npuconv.target.description import Requantize
 
 if TYPE_CHECKING:
     from npuconv.samples import Samples, Source
-    from npuconv.target.formats import Requantize
+    from npuconv.target.description import Requantize
 
 Array = NDArray[Any]
 Progress = Callable[[str, int, int], None]
