@@ -293,16 +293,12 @@ def class_axes(model: onnx.ModelProto) -> dict[str, int]:
             node = makers.get(node.input[0])
         if node is None or node.op_type not in _NORMALIZING:
             continue
-        axis = _axis(node, -1 if opset >= _BY_AXIS else 1)
+        given = [int(helper.get_attribute_value(a)) for a in node.attribute if a.name == "axis"]
+        axis = (*given, -1 if opset >= _BY_AXIS else 1)[0]
         rank = len(output.type.tensor_type.shape.dim)
         if opset >= _BY_AXIS or axis in (-1, rank - 1):
             found[output.name] = axis
     return found
-
-
-def _axis(node: onnx.NodeProto, default: int) -> int:
-    given = [a for a in node.attribute if a.name == "axis"]
-    return int(helper.get_attribute_value(given[0])) if given else default
 
 
 def summed_up(
@@ -333,15 +329,16 @@ def summed_up(
         outputs=outputs,
         interval_db=None if interval is None else (round(interval[0], 1), round(interval[1], 1)),
         median_db=rounded(statistics.median(db for db, _ in known), 2) if known else None,
-        worst_sample=None
-        if worst is None
-        else schema.WorstSample(
-            number=numbers[worst[1]] if numbers else worst[1], sqnr_db=round(worst[0], 2)
-        ),
+        worst_sample=_sample(*worst, numbers) if worst else None,
         worst_output=min(rows)[1] if len(rows) > 1 else None,
         unsaturated_db=rounded(pooled_db(found.unsaturated), 2) if found.unsaturated else None,
         notes=sentences(found.powers, found.unsaturated),
     )
+
+
+def _sample(sqnr_db: float, place: int, numbers: Sequence[int]) -> schema.WorstSample:
+    number = numbers[place] if numbers else place
+    return schema.WorstSample(number=number, sqnr_db=round(sqnr_db, 2))
 
 
 def _output(name: str, stats: ErrorStats, parts: Mapping[str, ErrorStats]) -> schema.OutputAccuracy:

@@ -141,11 +141,13 @@ def _report(
     warnings: tuple[str, ...],
     min_sqnr: float | None,
 ) -> schema.VerifyReport:
-    samples = work.samples
+    from npuconv.version import __version__
+
+    samples, sqnr = work.samples, measured.total.sqnr_db
     return schema.VerifyReport(
-        tool=Tool(version=_version()),
-        float_model=_model(work.before),
-        int8_model=_model(work.after),
+        tool=Tool(version=__version__),
+        float_model=schema.VerifiedModel(path=work.before.name, sha256=work.before.sha256),
+        int8_model=schema.VerifiedModel(path=work.after.name, sha256=work.after.sha256),
         samples=len(samples),
         source=samples.description,
         synthetic=samples.synthetic,
@@ -160,12 +162,8 @@ def _report(
         unmatched=work.matches.unmatched,
         labelled=_labelled(work.score, work.before) if work.score is not None else None,
         min_sqnr_db=min_sqnr,
-        passed=_passed(measured.total, min_sqnr),
+        passed=min_sqnr is None or (sqnr is not None and sqnr >= min_sqnr),
     )
-
-
-def _model(opened: Opened) -> schema.VerifiedModel:
-    return schema.VerifiedModel(path=opened.name, sha256=opened.sha256)
 
 
 def _errors(stats: Stats) -> dict[str, float | None]:
@@ -199,19 +197,9 @@ def _labelled(score: Score, before: Opened) -> schema.Labelled:
     )
 
 
-def _passed(total: Stats, wanted: float | None) -> bool:
-    return wanted is None or (total.sqnr_db is not None and total.sqnr_db >= wanted)
-
-
 def _warnings(samples: Samples, assumed: str, measured: Measured) -> tuple[str, ...]:
     found = [SYNTHETIC] if samples.synthetic else []
     found += [assumed] if assumed else []
     if measured.total.cosine is None:
         found.append("an output is all zeros or not finite")
     return (*found, *samples.notes)
-
-
-def _version() -> str:
-    from npuconv.version import __version__
-
-    return __version__

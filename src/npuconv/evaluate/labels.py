@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -103,7 +103,11 @@ def _table(file: Path) -> dict[str, int]:
     text = read_text(file)
     separator = "," if file.suffix.lower() == ".csv" else "\t"
     found: dict[str, int] = {}
-    for number, row in enumerate(_rows(file, text, separator), 1):
+    try:
+        rows = list(csv.reader(text.splitlines(), delimiter=separator))
+    except csv.Error as error:  # a line of a hundred thousand characters
+        raise CalibrationError(f"{file}: {error}") from None
+    for number, row in enumerate(rows, 1):
         if not row or row[0].startswith("#"):
             continue
         try:
@@ -119,13 +123,6 @@ def _table(file: Path) -> dict[str, int]:
                 hint="give each file one line",
             )
     return found
-
-
-def _rows(file: Path, text: str, separator: str) -> Iterator[list[str]]:
-    try:
-        yield from csv.reader(text.splitlines(), delimiter=separator)
-    except csv.Error as error:  # a line of a hundred thousand characters
-        raise CalibrationError(f"{file}: {error}") from None
 
 
 def _in_order(file: Path, table: dict[str, int], images: Sequence[Path]) -> Labels:
@@ -202,16 +199,10 @@ class Score:
 
 
 class _Names:
-    """File names of a table: matched by path as far as it goes, else by unique name.
-
-    Args:
-        file: the table, for messages; what it names may be relative to it.
-        names: what its lines begin with.
-        images: all that classes are wanted for.
-    """
+    """File names of a table: matched by path as far as it goes, else by unique name."""
 
     def __init__(self, file: Path, names: Iterable[str], images: Sequence[Path]) -> None:
-        self._file = file
+        self._file = file  # its names may be relative to it
         self._lines: dict[str, list[str]] = {}
         for name in names:
             self._lines.setdefault(PurePath(name).name, []).append(name)

@@ -56,7 +56,16 @@ def numbers(layer: LayerPair, stored: Array) -> Array:
     if layer.channels_last and stored.ndim > 1:
         stored = np.moveaxis(stored, -1, 1)
     _check_fits(layer, stored)
-    return _means(layer, _dequantized(layer, stored))
+    axis = None if np.size(layer.scale) == np.size(layer.zero_point) == 1 else layer.axis
+    scale, zero = (
+        np.reshape(part, ()) if axis is None else part for part in (layer.scale, layer.zero_point)
+    )
+    values = np.asarray(dequantize(stored, scale, zero, axis))
+    if not layer.channels:
+        return values
+    places = np.asarray(layer.channels)
+    own = (values.take(np.flatnonzero(places == k), layer.axis) for k in sorted(set(places)))
+    return np.stack([each.mean(axis=layer.axis) for each in own], axis=layer.axis)
 
 
 def exact(layer: LayerPair, values: Array) -> Array:
@@ -69,22 +78,6 @@ def exact(layer: LayerPair, values: Array) -> Array:
     if held and held[-1] >= _channels(layer, values):
         raise _misfit(layer, f"{layer.tensor!r} has {list(values.shape)} values in the float model")
     return np.take(values, held, layer.axis) if held else values
-
-
-def _dequantized(layer: LayerPair, stored: Array) -> Array:
-    if np.size(layer.scale) == 1 and np.size(layer.zero_point) == 1:
-        one = np.reshape(layer.scale, ()), np.reshape(layer.zero_point, ())
-        return np.asarray(dequantize(stored, *one))
-    return np.asarray(dequantize(stored, layer.scale, layer.zero_point, layer.axis))
-
-
-def _means(layer: LayerPair, values: Array) -> Array:
-    """Return one channel for each that both models have: the mean of its copies."""
-    if not layer.channels:
-        return values
-    places = np.asarray(layer.channels)
-    own = (values.take(np.flatnonzero(places == k), layer.axis) for k in sorted(set(places)))
-    return np.stack([each.mean(axis=layer.axis) for each in own], axis=layer.axis)
 
 
 def _check_fits(layer: LayerPair, stored: Array) -> None:
@@ -188,13 +181,10 @@ def match(float_model: onnx.ModelProto, int8_model: onnx.ModelProto) -> Matches:
 def _recorded(text: str) -> list[LayerPair]:
     """Return the layers that npuconv recorded; none if the record is edited or too old to read."""
     try:
-        return [_layer(entry) for entry in _ENTRIES.validate_json(text)]
+        entries = (entry.model_dump() for entry in _ENTRIES.validate_json(text))
+        return [LayerPair(**{**one, "channels": tuple(one["channels"])}) for one in entries]
     except ValueError:
         return []
-
-
-def _layer(entry: _Entry) -> LayerPair:
-    return LayerPair(**{**entry.model_dump(), "channels": tuple(entry.channels)})
 
 
 def _inferred(model: onnx.ModelProto) -> Iterator[LayerPair]:
@@ -272,14 +262,13 @@ def scales(model: onnx.ModelProto, name: str = "the model") -> Mapping[str, floa
         ModelError: what is noted is no scale.
     """
     entries = {e.key: e.value for e in model.metadata_props if e.key.startswith(_PREFIX)}
-    return {key.removeprefix(_PREFIX): _scale(name, key, text) for key, text in entries.items()}
-
-
-def _scale(name: str, key: str, text: str) -> float:
-    try:
-        return _SCALE.validate_python(float(text))
-    except ValueError:
-        raise ModelError(
-            f"{name}: its metadata says {key} = {text[:40]!r}, which is no scale",
-            hint="somebody has changed it: convert the model again",
-        ) from None
+    found = {}
+    for key, text in entries.items():
+        try:
+            found[key.removeprefix(_PREFIX)] = _SCALE.validate_python(float(text))
+        except ValueError:
+            raise ModelError(
+                f"{name}: its metadata says {key} = {text[:40]!r}, which is no scale",
+                hint="somebody has changed it: convert the model again",
+            ) from None
+    return found

@@ -41,7 +41,11 @@ class Opened:
         """Return shapes by name; None where an extent is open."""
         constants = {t.name for t in self.proto.graph.initializer}
         infos = [i for i in self.proto.graph.input if i.name not in constants]
-        return {i.name: _dims(i.type.tensor_type) for i in infos}
+        return {
+            i.name: tuple(d.dim_value if d.dim_value > 0 else None for d in dims)
+            for i in infos
+            for dims in [i.type.tensor_type.shape.dim]
+        }
 
     @property
     def outputs(self) -> list[str]:
@@ -68,18 +72,17 @@ def check_order(before: Opened, after: Opened) -> tuple[str, ...]:
     Raises:
         UsageError: the first is quantized and the second is not.
     """
-    if _is_quantized(after.proto):
+    quantized = [
+        any(n.op_type in _INTEGER for n in one.proto.graph.node) for one in (before, after)
+    ]
+    if quantized[1]:
         return ()
-    if _is_quantized(before.proto):
+    if quantized[0]:
         raise UsageError(
             f"{after.name}: has no int8 node, and {before.name} has: are the two swapped?",
             hint="give the float model first",
         )
     return (f"{after.name} has no int8 node: this compares two float models",)
-
-
-def _is_quantized(proto: onnx.ModelProto) -> bool:
-    return any(node.op_type in _INTEGER for node in proto.graph.node)
 
 
 def check_interface(before: Opened, after: Opened) -> None:
@@ -131,11 +134,11 @@ def choose_samples(
     specs, assumed = sample_inputs(model, before.proto, data)
     wanted = _NO_LIMIT if data is not None else (limit or SAMPLES)
     found = open_samples(data, specs, options.preprocess, limit=wanted, seed=options.seed)
-    count = limit if limit is not None else SAMPLES
+    usual = SAMPLES
     if labels is not None:
         _check_count(found, labels, specs[0].batch)
-        count = limit if limit is not None else len(found)
-    places = spread(len(found), count)
+        usual = len(found)
+    places = spread(len(found), usual if limit is None else limit)
     return replace(found, indices=tuple(found.indices[k] for k in places)), assumed
 
 
@@ -153,7 +156,3 @@ def _check_count(samples: Samples, labels: Labels, batch: int) -> None:
             f"{len(labels)} labels, but {len(samples)} samples in {samples.description}"
             + (f" of {batch} rows each" if batch > 1 else "")
         )
-
-
-def _dims(kind: onnx.TypeProto.Tensor) -> tuple[int | None, ...]:
-    return tuple(d.dim_value if d.dim_value > 0 else None for d in kind.shape.dim)

@@ -22,7 +22,7 @@ from npuconv.arithmetic import device as requantize
 from npuconv.arithmetic.device import IntegerConv, convolve
 from npuconv.arithmetic.encoding import quantize
 from npuconv.config import make_options
-from npuconv.errors import CalibrationError, ModelError, OutputError, TargetError, UsageError
+from npuconv.errors import CalibrationError, ModelError, TargetError, UsageError
 from npuconv.evaluate.matching import scales as boundary_scales
 from npuconv.evaluate.pairs import Opened, choose_samples, open_model
 from npuconv.executor import with_outputs
@@ -90,7 +90,7 @@ def vectors(
     chosen = _chosen(opened, layers)
     chip = _target(opened, target)
     found, _ = choose_samples((opened, opened), data, make_options(options), samples, None)
-    folder = _folder(directory)
+    folder = files.make_folder(directory)
     rows = []
     values = _run(opened, chosen, found)
     for number, (layer, name) in enumerate(zip(chosen, _file_names(chosen), strict=True)):
@@ -125,15 +125,6 @@ def _target(opened: Opened, name: str | None) -> Target:
         return Target.load(noted.get("npuconv.target", "npu-int8"))
     except TargetError as error:
         raise TargetError(f"{opened.name}: {error.message}", hint="give --target") from None
-
-
-def _folder(directory: str | Path) -> Path:
-    folder = Path(directory)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"{directory}: cannot be made: {error.strerror}") from None
-    return folder
 
 
 def _run(opened: Opened, layers: list[DeviceLayer], samples: Samples) -> dict[str, Array]:

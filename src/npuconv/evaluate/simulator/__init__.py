@@ -52,14 +52,11 @@ def as_float(model: onnx.ModelProto, watch: Iterable[str] = ()) -> onnx.ModelPro
         A model with the same inputs and outputs, for running only: it is no smaller.
     """
     carriers = FloatCarriers(model)
-    handlers = _HANDLERS if _opset(model) >= _OLDEST else {}
+    opset = max((o.version for o in model.opset_import if o.domain in _STANDARD), default=1)
+    handlers = _HANDLERS if opset >= _OLDEST else {}
     for node in model.graph.node:
         domain = "" if node.domain in _STANDARD else node.domain
         handler = handlers.get((domain, node.op_type))
         if handler is None or not handler(carriers, node):
             carriers.keep(node)
     return carriers.finish(watch)
-
-
-def _opset(model: onnx.ModelProto) -> int:
-    return max((o.version for o in model.opset_import if o.domain in _STANDARD), default=1)

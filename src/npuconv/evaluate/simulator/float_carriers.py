@@ -77,23 +77,16 @@ class FloatCarriers:
 
     def rank(self, name: str) -> int | None:
         """Return the number of axes; None if even shape inference does not know it."""
-        if not self._declares_rank(name) and not self._inferred:
-            self._infer()
         info = self._infos.get(name)
-        if info is None or not self._declares_rank(name):
+        if info is not None and info.type.tensor_type.HasField("shape"):
+            return len(info.type.tensor_type.shape.dim)
+        if self._inferred:
             return None
-        return len(info.type.tensor_type.shape.dim)
-
-    def _declares_rank(self, name: str) -> bool:
-        info = self._infos.get(name)
-        return info is not None and info.type.tensor_type.HasField("shape")
-
-    def _infer(self) -> None:
         self._inferred = True
-        inferred = onnx.shape_inference.infer_shapes(self._source).graph
-        for info in (*inferred.value_info, *inferred.output):
-            if info.type.tensor_type.HasField("shape"):
-                self._infos[info.name] = info
+        graph = onnx.shape_inference.infer_shapes(self._source).graph
+        infos = (*graph.value_info, *graph.output)
+        self._infos |= {i.name: i for i in infos if i.type.tensor_type.HasField("shape")}
+        return self.rank(name)
 
     def stored(self, name: str) -> Stored | None:
         """Return type and range of an 8-bit tensor; None for one of another or unknown type."""
