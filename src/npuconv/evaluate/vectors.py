@@ -26,14 +26,13 @@ from npuconv.errors import CalibrationError, ModelError, TargetError, UsageError
 from npuconv.evaluate.matching import scales as boundary_scales
 from npuconv.evaluate.pairs import Opened, choose_samples, open_model
 from npuconv.executor import with_outputs
-from npuconv.model.geometry import SAME
+from npuconv.model.conv import SAME
 from npuconv.model.query import matches
 from npuconv.target import Target
 from npuconv.target.description import Requantize
 
 if TYPE_CHECKING:
     from npuconv.samples import Samples, Source
-    from npuconv.target.description import Requantize
 
 Array = NDArray[Any]
 Progress = Callable[[str, int, int], None]
