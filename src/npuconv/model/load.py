@@ -9,7 +9,7 @@ from typing import Any
 import onnx
 from google.protobuf.message import DecodeError, EncodeError
 
-from npuconv import mapped
+from npuconv import files
 from npuconv.errors import ModelError
 from npuconv.model import (
     cut,
@@ -64,7 +64,7 @@ def _read_large(path: Path) -> tuple[onnx.ModelProto, str] | None:
     try:
         if not path.is_file() or path.stat().st_size < store.LARGE:
             return None
-        data = cut.cut(mapped.Map(path).memory, path.resolve())
+        data = cut.cut(files.MappedFile(path).memory, path.resolve())
         with path.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
     except (OSError, ValueError):

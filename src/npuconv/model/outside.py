@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from npuconv import mapped
+from npuconv import files
 from npuconv.model import store
 
 PAGE = 4096  # bytes: tensors begin on one, so that runtimes can map them
@@ -81,7 +81,7 @@ def pieces(tensors: Tensors) -> Iterator[Any]:
     for tensor in tensors:
         flat = _bytes(tensor)
         for start in range(0, flat.size, _CHUNK):
-            mapped.look(_CHUNK)
+            files.count_mapped(_CHUNK)
             yield flat[start : start + _CHUNK].data
         yield bytes(-flat.size % PAGE)
 
