@@ -15,7 +15,7 @@ from npuconv.errors import InternalError, ModelError
 from npuconv.evaluate import matching
 from npuconv.evaluate.comparison import Comparison, Measured, summed_up
 from npuconv.evaluate.layers import layers_of, stored
-from npuconv.evaluate.matching import Layer
+from npuconv.evaluate.matching import LayerPair
 from npuconv.legalize import manager as _manager
 from npuconv.legalize.described import describe
 from npuconv.legalize.registry import Phase
@@ -245,7 +245,7 @@ def _compare(
     float_proto: onnx.ModelProto,
     proto: onnx.ModelProto,
     samples: Samples,
-    layers: list[Layer],
+    layers: list[LayerPair],
 ) -> tuple[Measured, tuple[schema.LayerQuant, ...]]:
     """Measure the error of outputs and layers."""
     start = time.perf_counter()
