@@ -12,22 +12,18 @@ import onnx
 import pytest
 
 from batch.conftest import job, small, volume
-from npuconv import executor
 from npuconv.batch import worker
 from npuconv.batch.job import Place
-from npuconv.calibration import blocks
 from npuconv.errors import InternalError
-from npuconv.samples import decoded
 from support.builders import digits, images
+from support.jobs import settings_of_worker
 
 
 @pytest.fixture(autouse=True)
 def _as_before():
     """What a worker sets for its process."""
-    yield
-    executor.limit_threads(0)
-    decoded.keep_in("")
-    blocks.share(None)
+    with settings_of_worker():
+        yield
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from npuconv.legalize.registry import PASSES
 from npuconv.model import load, save, shapes
 from npuconv.model.core import Model
 from npuconv.partition import make_plan
-from npuconv.rules import _engine
-from npuconv.rules._context import RuleContext
+from npuconv.rules import engine
+from npuconv.rules.context import RuleContext
 from npuconv.schemas.report import FindingInfo
 from npuconv.target import Target
 
@@ -71,13 +71,13 @@ def findings(
 ) -> list[Any]:
     """What one rule says of a model as it is, or as it was calibrated."""
     chip = target if isinstance(target, Target) else builtin(target)
-    rule = next(r for r in _engine.all_rules() if r.code == code)
+    rule = next(r for r in engine.all_rules() if r.code == code)
     if rule.at in ("calibrated", "measured"):
         return [f for f in calibrated(proto, **options) if f.code == code]
     ctx = RuleContext(read(proto), chip, Options(**options))
     if rule.at == "planned":
         ctx.plan = make_plan(ctx.model, chip, set())
-    return _engine.lint(ctx, at=rule.at, only=[code])
+    return engine.lint(ctx, at=rule.at, only=[code])
 
 
 def calibrated(proto: onnx.ModelProto, samples: Any = None, **options: Any) -> list[FindingInfo]:

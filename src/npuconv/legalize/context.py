@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from npuconv.arithmetic.encoding import Encoding
-    from npuconv.arithmetic.layer import Rounded
+    from npuconv.arithmetic.layer import RoundedWeights
     from npuconv.config import Options
     from npuconv.legalize.fitting.planner import Planner
     from npuconv.model.conv import Window
@@ -79,7 +79,7 @@ class PassContext:
     plan: Plan | None = None  # quantize and lower only
     encodings: dict[str, Encoding] = field(default_factory=dict)  # by tensor; empty: weights only
     ends: dict[str, tuple[Encoding, Encoding]] = field(default_factory=dict)  # by node name
-    rounded: dict[str, Rounded] = field(default_factory=dict)  # by node name: weights tuned
+    rounded: dict[str, RoundedWeights] = field(default_factory=dict)  # by node name: weights tuned
     notes: dict[str, str] = field(default_factory=dict)  # by node label, for the report
     stored: dict[str, str] = field(default_factory=dict)  # float tensor -> its int8 form
     expected: dict[str, Expected] = field(default_factory=dict)  # by tensor: as in training

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from npuconv import partition as planning
 from npuconv.errors import UsageError
 from npuconv.model import query
-from npuconv.schemas import device as schema
+from npuconv.schemas import report as schema
 
 if TYPE_CHECKING:
     from npuconv.legalize.legal import Legalized

@@ -19,11 +19,11 @@ from npuconv.legalize.context import PassContext
 from npuconv.legalize.described import describe, tensor_spec
 from npuconv.legalize.findings import SWEEP, Tracker, explained
 from npuconv.legalize.registry import Pass, Phase
-from npuconv.model import bounds, load, order, query, save, shapes
+from npuconv.model import core, load, query, save, shapes, validate
 from npuconv.partition import Plan, make_plan
-from npuconv.rules import _engine
-from npuconv.rules._context import RuleContext, Sheet
-from npuconv.rules._unknown import Need, needs
+from npuconv.rules import engine
+from npuconv.rules.context import NodeFacts, RuleContext
+from npuconv.rules.target_limits import Need, needs
 from npuconv.target import Target
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Legalized:
     nodes: tuple[NodeInfo, ...] = ()
     device: Device | None = None
     timings: list[tuple[str, float]] = field(default_factory=list)
-    sheets: dict[Hashable, Sheet] = field(default_factory=dict)  # what the rules have measured
+    fact_cache: dict[Hashable, NodeFacts] = field(default_factory=dict)  # of the rules
 
     @contextlib.contextmanager
     def timed(self, stage: str) -> Iterator[None]:
@@ -86,13 +86,13 @@ def legalize(source: str | Path | onnx.ModelProto, options: Options) -> Legalize
     """
     work, contradiction = _open(source, options)
     rules = _rules(work)
-    before = sorted(_engine.lint(rules) + _engine.lint(rules, at="source"), key=sort_key)
+    before = sorted(engine.lint(rules) + engine.lint(rules, at="source"), key=sort_key)
     work.before = planned.look(work.model)
     if contradiction and not any(f.severity == Severity.ERROR for f in before):
         _refuse_unless_it_runs(work.model, contradiction)
     # Nothing can be said of what a rewrite does to a node that means nothing; and what is wrong
     # with others, rewrites may mend.
-    if malformed := _engine.malformed(before):
+    if malformed := engine.malformed(before):
         tracker = Tracker(malformed)
         work.before.settle(work.model, work.target, malformed)
         _conclude(work, tracker, malformed, rules)
@@ -100,7 +100,7 @@ def legalize(source: str | Path | onnx.ModelProto, options: Options) -> Legalize
     tracker = Tracker(before)
     _rewrite(work, tracker)
     rules = _rules(work)
-    _conclude(work, tracker, _engine.lint(rules), rules)
+    _conclude(work, tracker, engine.lint(rules), rules)
     return work
 
 
@@ -115,7 +115,7 @@ def _open(source: str | Path | onnx.ModelProto, options: Options) -> tuple[Legal
     options = selection.for_model(options, name)
     shapes.fix_inputs(model, options.input_shape)
     contradiction = shapes.infer(model)
-    bounds.check(model)
+    validate.check_tensor_sizes(model)
     work = Legalized(model, target, options, _context(target, options), info)
     work.kept = kept.find(model, options.keep_float, target)
     work.ctx.kept = frozenset(work.kept)
@@ -129,12 +129,12 @@ def _conclude(work: Legalized, tracker: Tracker, after: list[Finding], rules: Ru
     model, target = work.model, work.target
     work.blocked = _blocked(model, after)
     work.plan = make_plan(model, target, work.blocked, kept=kept.names(model, work.kept))
-    work.needs = needs(model, rules)
+    work.needs = needs(rules)
     work.every = explained(tracker.merge(after, work.ctx.rewrites), work.ctx.refusals)
     work.findings = selection.wanted(work.every, work.options, work.listed)
     if not any(map(selection.is_blocking, work.findings)):
         rules.plan = work.plan
-        work.every = sorted(work.every + _engine.lint(rules, at="planned"), key=sort_key)
+        work.every = sorted(work.every + engine.lint(rules, at="planned"), key=sort_key)
         work.findings = selection.wanted(work.every, work.options, work.listed)
     work.planned = planned.rows(work)
     describe(work)
@@ -154,7 +154,9 @@ def _context(target: Target, options: Options) -> PassContext:
 
 
 def _rules(work: Legalized) -> RuleContext:
-    return RuleContext(work.model, work.target, work.options, work.sheets, kept=work.ctx.kept)
+    return RuleContext(
+        work.model, work.target, work.options, work.fact_cache, kept_float=work.ctx.kept
+    )
 
 
 def _source_info(model: Model) -> SourceInfo:
@@ -174,13 +176,13 @@ def _rewrite(work: Legalized, tracker: Tracker) -> None:
         work.timings.append((item.name, seconds))
         tracker.step(item.name, _rules(work))
 
-    if order.sweep(work.model):  # here, or the first pass that fires would get the credit
+    if core.sweep(work.model):  # here, or the first pass that fires would get the credit
         tracker.step(SWEEP, _rules(work))
     for phase in (Phase.CANONICALIZE, Phase.LEGALIZE):
         _manager.run_phase(work.model, phase, work.ctx, after_pass)
         if phase == Phase.CANONICALIZE:
             work.before.settle(work.model, work.target, tracker.open_errors())
-    if order.sweep(work.model):
+    if core.sweep(work.model):
         tracker.step(SWEEP, _rules(work))
 
 

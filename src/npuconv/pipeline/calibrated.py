@@ -6,12 +6,12 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from npuconv.calibration.inputs import first_convolution
+from npuconv.calibration.trials import run_trials
 from npuconv.legalize.selection import wanted
-from npuconv.pipeline.trials import run_trials
-from npuconv.quantize.calibrate import first_convolution
-from npuconv.rules import _engine
-from npuconv.rules._context import RuleContext
-from npuconv.rules._seen import Measured, Seen, Shown
+from npuconv.rules import engine
+from npuconv.rules.context import RuleContext
+from npuconv.rules.evidence import CalibrationEvidence, MeasuredError, OutputSqnr
 
 if TYPE_CHECKING:
     import onnx
@@ -48,7 +48,7 @@ def judge(
     if first is not None and not samples.builtin:
         output = statistics.get(first.outputs[0].name)
         trials = run_trials(work.model, proto, samples, first, output)
-    seen = Seen(
+    evidence = CalibrationEvidence(
         plan=work.plan,
         statistics=statistics,
         encodings=state.encodings,
@@ -59,8 +59,8 @@ def judge(
         first=first,
         trials=trials,
     )
-    rules = RuleContext(work.model, work.target, work.options, work.sheets, seen=seen)
-    _add(work, _engine.lint(rules, at="calibrated"))
+    rules = RuleContext(work.model, work.target, work.options, work.fact_cache, evidence=evidence)
+    _add(work, engine.lint(rules, at="calibrated"))
     work.timings.append(("judge", time.perf_counter() - start))
 
 
@@ -77,18 +77,18 @@ def judge_result(work: Legalized, accuracy: Accuracy, broken: tuple[str, ...] = 
     """
     exact = accuracy.sqnr_db is None and accuracy.cosine is not None
     shown = tuple(_shown(accuracy))
-    measured = Measured(accuracy.sqnr_db, exact, accuracy.samples, shown, broken)
-    rules = RuleContext(work.model, work.target, work.options, work.sheets, measured=measured)
-    _add(work, _engine.lint(rules, at="measured"))
+    measured = MeasuredError(accuracy.sqnr_db, exact, accuracy.samples, shown, broken)
+    rules = RuleContext(work.model, work.target, work.options, work.fact_cache, measured=measured)
+    _add(work, engine.lint(rules, at="measured"))
 
 
-def _shown(accuracy: Accuracy) -> Iterator[Shown]:
+def _shown(accuracy: Accuracy) -> Iterator[OutputSqnr]:
     for output in accuracy.outputs:
         if output.sqnr_db is not None:
-            yield Shown(output.name, output.sqnr_db)
+            yield OutputSqnr(output.name, output.sqnr_db)
         for part in output.parts:
             if part.sqnr_db is not None:
-                yield Shown(part.name, part.sqnr_db, output.name)
+                yield OutputSqnr(part.name, part.sqnr_db, output.name)
 
 
 def _add(work: Legalized, found: list[Finding]) -> None:

@@ -16,8 +16,8 @@ from npuconv.legalize.selection import fails, is_blocking, waived
 from npuconv.model import save, store
 from npuconv.partition.crossings import traffic
 from npuconv.report.builder.assemble import NOTHING, Outcome, assemble
-from npuconv.rules import _engine
-from npuconv.rules._context import RuleContext
+from npuconv.rules import engine
+from npuconv.rules.context import RuleContext
 
 if TYPE_CHECKING:
     import onnx
@@ -112,7 +112,8 @@ def check_with(
 
 def _outlook(work: Legalized, calibration: Source) -> Outcome:
     """Fail as a conversion would; return what it would be calibrated on, and what is left open."""
-    from npuconv.pipeline import preflight, unjudged
+    from npuconv.pipeline import preflight
+    from npuconv.report.builder import notices
 
     proto = save.to_proto(work.model)
     with work.timed("load in onnxruntime"):
@@ -126,16 +127,16 @@ def _outlook(work: Legalized, calibration: Source) -> Outcome:
         preflight.try_sample(work, proto, opened.samples)
     row = opened.chosen.row if opened.chosen and work.plan.device else None
     crossing = traffic(work.model, work.plan)
-    return Outcome(row, not_judged=unjudged.sentences(work.options, crossing))
+    return Outcome(row, not_judged=notices.not_judged(work.options, crossing))
 
 
 def _unused(work: Legalized, calibration: Source) -> tuple[str, ...]:
     """Return what was asked for that the form of the output has no use for."""
-    from npuconv.pipeline import warned
+    from npuconv.report.builder import notices
 
     form = emit.get(work.options.format)
     given = calibration is not None
-    return () if form.calibrates else warned.unused(form.name, work.options, samples=given)
+    return () if form.calibrates else notices.unused(form.name, work.options, samples=given)
 
 
 def convert(
@@ -232,7 +233,7 @@ def _stopped(work: Legalized) -> bool:
 
 def _check_result(work: Legalized) -> None:
     """The last look: what the device would refuse must not leave the house."""
-    found = _engine.lint(RuleContext(work.model, work.target, work.options), at="lowered")
+    found = engine.lint(RuleContext(work.model, work.target, work.options), at="lowered")
     for finding in found:
         raise InternalError(
             f"{finding.node!r}: {finding.message}", where=f"postcondition {finding.name}"

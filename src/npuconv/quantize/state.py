@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from npuconv.partition.channels import trace
-from npuconv.partition.uniform import uniform
+from npuconv.partition.channels import trace, uniform
 
 if TYPE_CHECKING:
     import onnx
 
     from npuconv.arithmetic.encoding import Encoding
-    from npuconv.arithmetic.layer import Rounded
+    from npuconv.arithmetic.layer import RoundedWeights
     from npuconv.config import Options
     from npuconv.legalize.context import PassContext
     from npuconv.model.core import Model
@@ -45,7 +44,7 @@ class QuantState:
 
     encodings: Mapping[str, Encoding] = field(default_factory=dict)
     methods: Mapping[str, str] = field(default_factory=dict)
-    weights: Mapping[str, Rounded] = field(default_factory=dict)
+    weights: Mapping[str, RoundedWeights] = field(default_factory=dict)
     roundings: Mapping[str, str] = field(default_factory=dict)
     bias_offsets: Mapping[str, Offsets] = field(default_factory=dict)
     tensor_offsets: Mapping[str, Offsets] = field(default_factory=dict)

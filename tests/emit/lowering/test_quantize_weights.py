@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from npuconv.arithmetic.layer import Rounded
-from npuconv.arithmetic.requantize import float_factors, shifts
+from npuconv.arithmetic.device import float_factors, shifts
+from npuconv.arithmetic.layer import RoundedWeights
 from npuconv.errors import ModelError
 from npuconv.legalize.context import PassContext
 from npuconv.model import save
 from npuconv.model.types import Node
-from npuconv.target.formats import Requantize
+from npuconv.target.description import Requantize
 from support.asserts import context, read, run, run_pass
 from support.builders import Net
 from support.plans import converted, quantize
@@ -85,7 +85,7 @@ def test_weights_that_were_rounded_before():
     steps = np.random.default_rng(0).integers(-127, 128, (4, 3, 3, 3)).astype(np.int8)
     steps[:, 0, 0, 0] = 127
     scales, bias = np.full(4, 0.01, np.float32), np.float32([9.0, 0.0, -9.0, 1.0])
-    ctx.rounded["first"] = Rounded(steps, scales, bias)
+    ctx.rounded["first"] = RoundedWeights(steps, scales, bias)
     run_pass(NAME, model, ctx)
     conv = model.nodes("Conv")[0]
     assert np.array_equal(stored(conv)[0], steps)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from npuconv.emit.conversions import dequantizer, quantizer, same_scale
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.tools.lower import dequantizer, quantizer, same_scale
 from npuconv.model import query
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def lower_carried(model: Model, ctx: PassContext) -> int:
     """
     if ctx.plan is None:
         return 0
-    return sum(_lower(model, node) for node in ctx.plan.carried)
+    return sum(_lower(model, node) for node in ctx.plan.passthrough)
 
 
 def _lower(model: Model, node: Node) -> int:
@@ -54,7 +54,7 @@ def _lower(model: Model, node: Node) -> int:
 
 def _round_constants(model: Model, node: Node, source: Node | None) -> None:
     """Bounds of Clip and the fill of Pad become int8."""
-    from npuconv.arithmetic.qparams import quantize
+    from npuconv.arithmetic.encoding import quantize
     from npuconv.model import edit
 
     wanted = {"Clip": (1, 2), "Pad": (2,)}.get(node.op, ())

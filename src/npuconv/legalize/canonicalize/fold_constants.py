@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from npuconv.legalize.region import Region, capture
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.model import query
+from npuconv.model import edit, query
 
 if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
+    from collections.abc import Mapping, Sequence
+
+    import numpy as np
+
+    from npuconv.legalize.context import PassContext, RewriteRecord
     from npuconv.model.core import Model
-    from npuconv.model.types import Node
+    from npuconv.model.types import Node, Tensor
+
+CHECKED_ELEMENTS = 1 << 20  # results up to this size are checked against the reference
+_RANDOM = frozenset(
+    {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike"}
+    | {"Multinomial", "Bernoulli", "Dropout"}
+)
+# Their output can be larger than all they read, so its size must be known before they run.
+_EXPANDING = frozenset(
+    {"ConstantOfShape", "Expand", "Tile", "Range", "Pad", "Resize", "Upsample", "OneHot"}
+    | {"EyeLike", "Gather", "MatMul", "Gemm", "Conv", "ConvTranspose"}
+)
 
 
 @model_pass(Phase.CANONICALIZE, after=("name-nodes",), infers=True)
@@ -25,15 +42,17 @@ def fold_constants(model: Model, ctx: PassContext) -> int:
     A tensor that would be larger than ``max_folded_mib`` stays computed, and so does
     what is random, has a subgraph, or makes an output of the model.
     """
-    from npuconv.legalize.tools import fold as _fold
-
-    fired = sum(_fold.constant_node(model, node) for node in model.nodes("Constant"))
-    fired += sum(_fold.shape_node(model, node) for node in model.nodes("Shape", "Size"))
+    # graph-surgeon's fold_constants checks its results against no reference, and gives no
+    # reason where it leaves a node.
+    fired = sum(_fold(model, node, _constant(node)) for node in model.nodes("Constant"))
+    fired += sum(_fold(model, node, _shape(node)) for node in model.nodes("Shape", "Size"))
     nodes = _foldable(model, ctx)
     if nodes:
-        before = f"{len(nodes)} nodes on constants ({_histogram(nodes)})"
+        counts = sorted(Counter(node.op for node in nodes).items())
+        histogram = ", ".join(f"{op} x {n}" for op, n in counts)
+        before = f"{len(nodes)} nodes on constants ({histogram})"
         with ctx.rewrite(model, nodes[:1], before, "initializers", measure=False) as record:
-            folded = _fold.compute(model, ctx, nodes, record)
+            folded = _compute(model, ctx, nodes, record)
         if folded < len(nodes):
             record.before = f"{folded} of {before}"
         if not folded:
@@ -42,23 +61,48 @@ def fold_constants(model: Model, ctx: PassContext) -> int:
     return fired
 
 
-def _histogram(nodes: list[Node]) -> str:
-    counts = Counter(node.op for node in nodes)
-    return ", ".join(f"{op} x {n}" for op, n in sorted(counts.items()))
+def _fold(model: Model, node: Node, array: np.ndarray | None) -> int:
+    result = node.outputs[0]
+    if array is None or model.is_output(result):
+        return 0
+    edit.replace_by_constant(model, result, array)
+    return 1
+
+
+def _constant(node: Node) -> np.ndarray | None:
+    import numpy as np
+
+    if "value" in node.attrs:
+        return np.asarray(node.attrs["value"].values)
+    for name, dtype in (("float", np.float32), ("int", np.int64)):
+        for key in (f"value_{name}", f"value_{name}s"):
+            if key in node.attrs:
+                return np.asarray(node.attrs[key], dtype)
+    return None  # strings: nothing a convolution reads
+
+
+def _shape(node: Node) -> np.ndarray | None:
+    """Return the result of Shape or Size where all extents are known."""
+    import numpy as np
+
+    dims = query.static_shape(node.inputs[0])
+    if dims is None or query.is_constant(node.inputs[0]):
+        return None
+    if node.op == "Size":
+        return np.asarray(math.prod(dims), np.int64)
+    return np.asarray(dims[node.attrs.get("start", 0) : node.attrs.get("end")], np.int64)
 
 
 def _foldable(model: Model, ctx: PassContext) -> list[Node]:
-    """Nodes that read constants, or each other, in topological order."""
-    from npuconv.legalize.tools import fold as _fold
-
+    """Return nodes that read constants, or each other, in topological order."""
     known: set[int] = set()
     found: list[Node] = []
     for node in model.nodes():
-        if not _reads_constants(node, known) or not _fold.is_pure(node):
+        if not _reads_constants(node, known) or not _is_pure(node):
             continue
         if any(model.is_output(t) for t in node.outputs):
             continue
-        reason = _fold.too_large(node, ctx.options.max_folded_mib * 2**20)
+        reason = _size_obstacle(node, ctx.options.max_folded_mib * 2**20)
         if reason:
             ctx.refuse(model, node, reason)
             continue
@@ -70,3 +114,86 @@ def _foldable(model: Model, ctx: PassContext) -> list[Node]:
 def _reads_constants(node: Node, known: set[int]) -> bool:
     tensors = [t for t in node.inputs if t.name or query.is_constant(t)]
     return bool(tensors) and all(query.is_constant(t) or id(t) in known for t in tensors)
+
+
+def _is_pure(node: Node) -> bool:
+    """Return whether a node may be run once instead of every time."""
+    from npuconv.model.core import subgraphs
+
+    if not query.is_standard(node) or node.op in _RANDOM or any(subgraphs(node)):
+        return False
+    return node.op not in ("Constant", "QuantizeLinear") and not node.op.startswith("Sequence")
+
+
+def _size_obstacle(node: Node, limit: int) -> str:
+    """Return why the result of a node is too large to compute, or ''."""
+    for tensor in node.outputs:
+        dims = query.static_shape(tensor)
+        if dims is None and node.op in _EXPANDING:
+            return "the size of its result is not known before it runs"
+        size = math.prod(dims or (0,)) * _element_size(tensor)
+        if size > limit:
+            return f"its result has {size / 2**20:,.0f} MiB, over max_folded_mib"
+    return ""
+
+
+def _element_size(tensor: Tensor) -> int:
+    """Return bytes; a type numpy has no name for (bfloat16) has two at most."""
+    import numpy as np
+
+    dtype = tensor.dtype
+    return 2 if isinstance(dtype, int) else int(np.dtype(dtype or np.float32).itemsize)
+
+
+def _compute(model: Model, ctx: PassContext, nodes: Sequence[Node], record: RewriteRecord) -> int:
+    """Run the nodes once and put constants in the place of what others read of them."""
+    from npuconv import executor
+    from npuconv.legalize import measure
+
+    inside = {id(n) for n in nodes}
+    border = [t for n in nodes for t in n.outputs if any(id(c) not in inside for c in t.outputs)]
+    region = capture(model, nodes, border)
+    try:
+        (values,) = measure.run([region], [{}])
+    except executor.RuntimeRefusedError as error:
+        return _one_by_one(model, ctx, nodes, record, str(error))
+    record.reference, record.difference = _check(region, values)
+    for tensor in border:
+        edit.replace_by_constant(model, tensor, values[tensor.name])
+    return len(nodes)
+
+
+def _one_by_one(
+    model: Model, ctx: PassContext, nodes: Sequence[Node], record: RewriteRecord, reason: str
+) -> int:
+    """Fold each node alone, where onnxruntime refuses one of them."""
+    if len(nodes) == 1:
+        ctx.refuse(model, nodes[0], f"onnxruntime does not compute it: {reason}")
+        return 0
+    ready = [n for n in nodes if all(query.is_constant(t) or not t.name for t in n.inputs)]
+    return sum(_compute(model, ctx, [node], record) for node in ready)
+
+
+def _check(region: Region, values: Mapping[str, np.ndarray]) -> tuple[str, float | None]:
+    """Compare with ONNX's reference where that is affordable: its name and the difference."""
+    from npuconv import executor
+    from npuconv.legalize import measure
+
+    if sum(v.size for v in values.values()) > CHECKED_ELEMENTS:
+        return "computed by onnxruntime, too large to check", None
+    try:
+        (reference,) = measure.run([region], [{}], executor.run_reference)
+    except executor.RuntimeRefusedError as error:
+        return f"computed by onnxruntime; onnx.reference: {error}", None
+    gaps = [_gap(values[name], reference[name]) for name in values]
+    return "onnx.reference", max(gaps, default=0.0)
+
+
+def _gap(a: np.ndarray, b: np.ndarray) -> float:
+    import numpy as np
+
+    if not a.size or a.dtype.kind not in "fiub":
+        return 0.0
+    with np.errstate(all="ignore"):
+        gap = np.abs(a.astype(np.float64) - b.astype(np.float64))
+    return float(np.nan_to_num(gap, nan=0.0).max())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.model import query
+from npuconv.model import edit, query
 
 if TYPE_CHECKING:
     from npuconv.legalize.context import PassContext
@@ -33,8 +33,6 @@ def inline_constant_if(model: Model, ctx: PassContext) -> int:
 
 
 def _inline(model: Model, node: Node, key: str) -> None:
-    from npuconv.model import edit
-
     branch = node.attrs.pop(key)  # or its nodes would go with the If
     _rename(model, node, branch)
     model.graph.nodes.extend(branch.nodes)
@@ -49,7 +47,7 @@ def _inline(model: Model, node: Node, key: str) -> None:
 
 def _rename(model: Model, node: Node, branch: Graph) -> None:
     """Names of a branch are its own: another branch, or the model, may have the same."""
-    from npuconv.model.order import with_inner
+    from npuconv.model.core import with_inner
 
     outside = {id(t) for one in model.nodes() for t in (*one.inputs, *one.outputs)}
     outside |= {id(t) for t in model.graph.inputs}

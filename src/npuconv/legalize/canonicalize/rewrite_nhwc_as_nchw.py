@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.tools.activation import activate
-from npuconv.model import geometry, nhwc, query
+from npuconv.legalize.tools.layout import transpose
+from npuconv.legalize.tools.replace import activate
+from npuconv.model import conv, edit, nhwc, query
 from npuconv.model.conv import resolved_pads, window
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ def rewrite_nhwc_as_nchw(model: Model, ctx: PassContext) -> int:
     No runtime on a CPU runs that domain, so the result is compared with npuconv's own
     evaluator of it.
     """
-    from npuconv.model import edit
-
     nodes = [node for node in model.nodes() if nhwc.is_nhwc(node)]
     reasons = [(node, _rewrite(model, ctx, node)) for node in nodes]
     left = [(node, reason) for node, reason in reasons if reason]
@@ -104,8 +103,8 @@ def _out_extent(
     if extent is None:
         return None
     if op == "ConvTranspose":
-        return geometry.transpose_output(extent, kernel, stride, dilation, pads, extra)
-    return geometry.conv_output(extent, kernel, stride, dilation, pads)
+        return conv.transpose_output(extent, kernel, stride, dilation, pads, extra)
+    return conv.conv_output(extent, kernel, stride, dilation, pads)
 
 
 def _out_channels(node: Node) -> int | None:
@@ -117,13 +116,11 @@ def _out_channels(node: Node) -> int | None:
 
 
 def _replace(model: Model, node: Node) -> None:
-    from npuconv.model import edit
-
     rank, result = nhwc.rank(node) or 0, node.outputs[0]
     dims = query.shape(result)
     first = None if dims is None else nhwc.channels_first(dims)
     attrs = {key: value for key, value in node.attrs.items() if key not in nhwc.FUSED}
-    x = _transpose(model, node, node.inputs[0], nhwc.to_first(rank))
+    x = transpose(model, node, node.inputs[0], nhwc.to_first(rank), query.shape(node.inputs[0]))
     rest = list(node.inputs)[1:]
     y = edit.insert(model, node.op, [x, *rest], origin=[node], shape=first, attrs=attrs)
     maker = query.producer(y)
@@ -131,13 +128,4 @@ def _replace(model: Model, node: Node) -> None:
     edit.keep_name(maker, node)
     if nhwc.activation(node):
         y = activate(model, node, y)
-    edit.hand_over(_transpose(model, node, y, nhwc.to_last(rank)), result)
-
-
-def _transpose(model: Model, node: Node, tensor: Tensor, perm: list[int]) -> Tensor:
-    from npuconv.model import edit
-
-    dims = query.shape(tensor)
-    shape = None if dims is None else [dims[axis] for axis in perm]
-    attrs = {"perm": perm}
-    return edit.insert(model, "Transpose", [tensor], origin=[node], shape=shape, attrs=attrs)
+    edit.hand_over(transpose(model, node, y, nhwc.to_last(rank), query.shape(y)), result)

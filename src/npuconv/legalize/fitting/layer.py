@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from npuconv.model.conv import Pairs, Window
-from npuconv.model.geometry import conv_output, effective_kernel
+from npuconv.model.conv import Pairs, Window, conv_output, effective_kernel
 
 if TYPE_CHECKING:
     Dims = tuple[int | str | None, ...]

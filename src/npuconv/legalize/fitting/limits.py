@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from npuconv.facts import FACTS, lookup
 from npuconv.model.facts import of_window
-from npuconv.target import shown
+from npuconv.target import value_text
 from npuconv.target.limit import Limit
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class _Check:
     def fault(self, facts: Facts) -> Fault:
         """Say what is broken."""
         if isinstance(self.part, Limit):
-            value = shown(lookup(facts, self.name))
+            value = value_text(lookup(facts, self.name))
             text = f"{self.name} is {value}, the device takes {self.part.text(facts)}"
         else:
             text = f"{self.part.text(facts)} does not hold"

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.tools.pads import added, may_take, obstacle
-from npuconv.model import pad, query
+from npuconv.legalize.tools.match import added_pads, pad_obstacle, takes_pads
+from npuconv.model import edit, query
 from npuconv.model.conv import Pairs, flat_pads, window
 
 if TYPE_CHECKING:
@@ -35,13 +35,13 @@ def fold_pad(model: Model, ctx: PassContext) -> int:
 
 def _spatial(model: Model, ctx: PassContext, node: Node) -> Pairs | None:
     """The amounts of the spatial axes if folding is at all possible."""
-    if not any(map(may_take, query.consumers(node.outputs[0]))):
+    if not any(map(takes_pads, query.consumers(node.outputs[0]))):
         return None
-    amounts = pad.amounts(node)
+    amounts = query.pad_amounts(node)
     reason = ""
     if amounts is None:
         reason = "its amounts are computed at run time"
-    elif not pad.is_zero_fill(node):
+    elif not query.pads_with_zero(node):
         reason = f"it fills with {_filling(node)}, not with constant 0"
     elif any(a != (0, 0) for a in amounts[:2]):
         reason = "it pads batch or channels"
@@ -54,20 +54,18 @@ def _spatial(model: Model, ctx: PassContext, node: Node) -> Pairs | None:
 
 
 def _filling(node: Node) -> str:
-    mode = pad.mode(node)
+    mode = query.pad_mode(node)
     return "another value" if mode == "constant" else f"mode {mode!r}"
 
 
 def _fold(model: Model, ctx: PassContext, node: Node, reader: Node, amounts: Pairs) -> int:
-    from npuconv.model import edit
-
-    reason = obstacle(node, reader, amounts)
+    reason = pad_obstacle(node, reader, amounts)
     if reason:
         ctx.refuse(model, node, f"{model.label(reader)!r} ({reader.op}) {reason}")
         return 0
     win = window(reader)
     assert win is not None
-    pads = added(win.pads, amounts)
+    pads = added_pads(win.pads, amounts)
     if _is_beyond(ctx, node, reader, pads):
         ctx.refuse(model, node, f"{model.label(reader)!r} would then break a limit")
         return 0

@@ -6,16 +6,15 @@ import math
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.tools.disguise import (
-    Disguised,
+from npuconv.legalize.tools.as_conv import (
+    ConvForm,
     channels_second,
     considered,
     convolve,
     obstacle,
 )
-from npuconv.model import query
-from npuconv.model.conv import window
-from npuconv.model.geometry import effective_kernel
+from npuconv.model import edit, query
+from npuconv.model.conv import effective_kernel, window
 
 if TYPE_CHECKING:
     from npuconv.legalize.context import PassContext
@@ -45,8 +44,6 @@ def rewrite_average_pool_as_conv(model: Model, ctx: PassContext) -> int:
 
 
 def _rewrite(model: Model, ctx: PassContext, node: Node) -> int:
-    from npuconv.model import edit
-
     if not ctx.offloads(node) or query.is_constant(node.inputs[0]):
         return 0
     found = _convolution(model, ctx, node)
@@ -61,7 +58,7 @@ def _rewrite(model: Model, ctx: PassContext, node: Node) -> int:
     return 1
 
 
-def _convolution(model: Model, ctx: PassContext, node: Node) -> Disguised | str:
+def _convolution(model: Model, ctx: PassContext, node: Node) -> ConvForm | str:
     import numpy as np
 
     dims, dtype = query.shape(node.inputs[0]), query.dtype_name(node.inputs[0])
@@ -79,7 +76,7 @@ def _convolution(model: Model, ctx: PassContext, node: Node) -> Disguised | str:
         return reason
     assert win.weight is not None
     share = np.float32(1.0 / math.prod(win.weight[2:]))
-    return Disguised(node.inputs[0], layout, win, np.full(win.weight, share))
+    return ConvForm(node.inputs[0], layout, win, np.full(win.weight, share))
 
 
 def _of_whole(dims: Dims, seen: Dims) -> Window | str:

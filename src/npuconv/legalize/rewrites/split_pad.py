@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.tools.pads import may_take, obstacle
-from npuconv.model import pad, query
+from npuconv.legalize.tools.match import pad_obstacle, takes_pads
+from npuconv.model import edit, query
 from npuconv.model.conv import Pairs, flat_pads
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def split_pad(model: Model, ctx: PassContext) -> int:
 
 
 def _split(model: Model, ctx: PassContext, node: Node) -> int:
-    amounts = pad.amounts(node)
+    amounts = query.pad_amounts(node)
     dims = query.shape(node.inputs[0])
     if amounts is None or (dims is not None and len(dims) != len(amounts)):
         return 0
@@ -46,14 +46,14 @@ def _split(model: Model, ctx: PassContext, node: Node) -> int:
             return _crop(model, ctx, node, amounts)
         ctx.refuse(model, node, reason)
         return 0
-    if pad.is_zero_fill(node) and any(map(any, amounts[:2])) and any(map(any, amounts[2:])):
+    if query.pads_with_zero(node) and any(map(any, amounts[:2])) and any(map(any, amounts[2:])):
         return _part(model, ctx, node, amounts)
     return 0
 
 
 def _cannot_crop(node: Node, amounts: Pairs, dims: tuple[int | str | None, ...] | None) -> str:
     """Return why negative amounts are not the same as a Slice, or ''."""
-    mode = pad.mode(node)
+    mode = query.pad_mode(node)
     if mode != "constant" and any(min(pair) < 0 < max(pair) for pair in amounts):
         return f"it crops one end of an axis and fills the other with mode {mode!r}"
     for axis, (pair, extent) in enumerate(zip(amounts, dims or (), strict=False)):
@@ -64,8 +64,6 @@ def _cannot_crop(node: Node, amounts: Pairs, dims: tuple[int | str | None, ...] 
 
 
 def _crop(model: Model, ctx: PassContext, node: Node, amounts: Pairs) -> int:
-    from npuconv.model import edit
-
     kept = _grown(amounts)
     sliced = [axis for axis, pair in enumerate(amounts) if min(pair) < 0]
     starts = [max(-amounts[axis][0], 0) for axis in sliced]
@@ -103,18 +101,14 @@ def _are_known(node: Node, axes: list[int]) -> bool:
 
 def _write(model: Model, node: Node, amounts: Pairs) -> None:
     """Give a Pad other amounts, written for every axis."""
-    from npuconv.model import edit
-
     edit.set_input(node, 1, edit.integers(model, f"{node.name}/pads", flat_pads(amounts)))
     edit.drop_inputs(node, 3)
 
 
 def _part(model: Model, ctx: PassContext, node: Node, amounts: Pairs) -> int:
     """A Pad of batch and channels, and after it one that every reader can take."""
-    from npuconv.model import edit
-
     readers = query.consumers(node.outputs[0])
-    if not any(map(may_take, readers)):
+    if not any(map(takes_pads, readers)):
         return 0
     reason = _not_worth_it(model, node, readers, amounts[2:])
     if reason:
@@ -138,7 +132,7 @@ def _not_worth_it(model: Model, node: Node, readers: list[Node], around: Pairs) 
     if model.is_output(node.outputs[0]):
         return "it pads batch or channels too, and is an output of the model"
     for reader in readers:
-        found = obstacle(node, reader, around)
+        found = pad_obstacle(node, reader, around)
         if found:
             return f"it pads batch or channels too, and {model.label(reader)!r} {found}"
     return ""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from npuconv.arithmetic.encoding import Encoding
-    from npuconv.arithmetic.layer import Rounded
+    from npuconv.arithmetic.layer import RoundedWeights
     from npuconv.arithmetic.statistics import Statistics
     from npuconv.evaluate.layers import Layer
     from npuconv.legalize.legal import Legalized
@@ -33,9 +33,9 @@ def tensor_rows(
     for group in plan.groups:
         method = state.methods[group.name]
         for name in group.tensors:
-            seen = [stats[end] for end in group.ends]
+            seen = [stats[end] for end in group.outputs]
             # What a Relu is to cut off is not lost by being cut off sooner.
-            own = stats.get(name) if name in group.ends else None
+            own = stats.get(name) if name in group.outputs else None
             encoding = state.encodings[name]
             rows.append(_tensor_row(name, encoding, seen, own, method))
     return tuple(rows)
@@ -83,7 +83,7 @@ def weight_rows(work: Legalized, state: QuantState) -> dict[str, schema.WeightQu
 
 
 def _steps(
-    weight: NDArray[np.float32], source: Encoding, group: int, rounded: Rounded | None
+    weight: NDArray[np.float32], source: Encoding, group: int, rounded: RoundedWeights | None
 ) -> NDArray[np.float32] | None:
     """The weights in steps of int8, before rounding; None where the widest is 127."""
     if rounded is None:

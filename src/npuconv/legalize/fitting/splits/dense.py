@@ -35,7 +35,7 @@ def densified(layer: Layer) -> Layer:
 
 
 def _build(builder: Builder, piece: Piece, emit: Emit) -> Tensor:
-    from npuconv.legalize.tools.grouped import dense
+    from npuconv.legalize.rewrites.split_grouped_convolution import dense
 
     group = piece.layer.group
     weight = builder.weights(piece, ("dense", group), lambda: dense(piece.array(), group))

@@ -1,0 +1,56 @@
+"""Helpers of passes that remove a node whose output equals its input."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from npuconv.legalize import region as _region
+from npuconv.model import edit, nhwc, query
+
+if TYPE_CHECKING:
+    from npuconv.legalize.context import PassContext
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node, Tensor
+
+
+def eliminate(model: Model, ctx: PassContext, node: Node, before: str) -> int:
+    """Take ``node`` out, measured.
+
+    Returns:
+        1, or 0 where it cannot go because it copies an input or constant to an output.
+    """
+    if not edit.can_bypass(model, node):
+        ctx.refuse(model, node, "it copies an input or a shared tensor to an output of the model")
+        return 0
+    source, result = node.inputs[0], node.outputs[0]
+    # A Reshape holds for its own extents only, so they must not be made smaller.
+    with ctx.rewrite(
+        model, [node], before, "nothing", outputs=[result], modulus=None
+    ) as record:  # fmt: skip
+        if record.old is not None:
+            record.new = _region.identity(record.old, source.name)
+        edit.bypass(model, node)
+    return 1
+
+
+_CLIP_WITH_INPUTS = 11
+
+
+def activate(model: Model, node: Node, tensor: Tensor) -> Tensor:
+    """Append the activation that ``node`` names, which must have one.
+
+    Returns:
+        The result.
+    """
+    import numpy as np
+
+    name = nhwc.activation(node)
+    attrs: dict[str, Any] = dict(zip(nhwc.ACTIVATIONS[name], nhwc.parameters(node), strict=True))
+    inputs = [tensor]
+    if name == "Clip" and model.opset >= _CLIP_WITH_INPUTS:
+        dtype = np.dtype(tensor.dtype or np.float32)
+        bounds = {key: np.asarray(value, dtype) for key, value in attrs.items()}
+        inputs += [edit.constant(model, f"{node.name}/{key}", b) for key, b in bounds.items()]
+        attrs = {}
+    shape = query.shape(tensor)
+    return edit.insert(model, name, inputs, origin=[node], shape=shape, attrs=attrs)

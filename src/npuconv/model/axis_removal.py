@@ -1,0 +1,117 @@
+"""Removal of one axis of a convolution of three or more axes.
+
+If the output has one cell along an axis, its input cells become channels. If the kernel has
+one cell along it, the axis becomes part of the batch, or is merged with a neighbour of the
+same kind.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from npuconv.model.conv import conv_output, transpose_output
+
+if TYPE_CHECKING:
+    from npuconv.model.conv import Window
+
+
+@dataclass(frozen=True)
+class Removal:
+    """Method to remove one spatial axis (counted from 0).
+
+    For ``channels``: the cell of the output reads input cell ``cells[i]`` with tap
+    ``taps[i]`` of the kernel; a tap of None is a zero.
+    """
+
+    axis: int
+    how: Literal["channels", "merge", "batch"]
+    cells: tuple[int, ...] = ()
+    taps: tuple[int | None, ...] = ()
+
+
+def removal(win: Window) -> Removal | None:
+    """Return the cheapest removal of one axis, or None.
+
+    Channels are free, a merge is one Reshape, a batch takes Transposes as well.
+    """
+    axes = range(win.axes or 0)
+    found = [r for axis in axes if (r := _as_channels(win, axis))]
+    # The last two first: they can be merged whatever the extents before them are.
+    found += [r for axis in reversed(axes) if (r := _merged(win, axis))]
+    found += [r for axis in axes if (r := _as_batch(win, axis))]
+    return found[0] if found else None
+
+
+def obstacles(win: Window) -> list[str]:
+    """Return a description of every axis if none can be removed; empty if one can."""
+    if removal(win):
+        return []
+    return [f"axis {axis + 2} ({_described(win, axis)})" for axis in range(win.axes or 0)]
+
+
+def _described(win: Window, axis: int) -> str:
+    kernel = win.kernel[axis] if win.kernel else "?"
+    parts = [f"kernel {kernel}", f"stride {win.strides[axis]}"]
+    if any(win.pads[axis]):
+        parts.append(f"pads {win.pads[axis][0]} and {win.pads[axis][1]}")
+    extent = win.extent(axis)
+    return ", ".join([*parts, f"extent {extent if extent is not None else 'unknown'}"])
+
+
+def output_extent(win: Window, axis: int) -> int | None:
+    """Return the output extent along an axis with explicit pads, if known."""
+    extent = win.extent(axis)
+    if extent is None or win.kernel is None or win.auto_pad != "NOTSET" or win.output_shape:
+        return None
+    parts = (extent, win.kernel[axis], win.strides[axis], win.dilations[axis], win.pads[axis])
+    if win.op == "ConvTranspose":
+        return transpose_output(*parts, win.output_padding[axis])
+    return conv_output(*parts)
+
+
+def _as_channels(win: Window, axis: int) -> Removal | None:
+    if output_extent(win, axis) != 1:
+        return None
+    pairs = _pairs(win, axis) or [(0, None)]
+    cells, taps = zip(*pairs, strict=True)
+    return Removal(axis, "channels", cells, taps)
+
+
+def _pairs(win: Window, axis: int) -> list[tuple[int, int | None]]:
+    """Return (cell, tap) of every term of the sum in the only output cell."""
+    extent, begin, dilation = win.extent(axis) or 0, win.pads[axis][0], win.dilations[axis]
+    taps = range(win.kernel[axis] if win.kernel else 0)
+    if win.op == "ConvTranspose":
+        stride = win.strides[axis]
+        by_position = {tap * dilation: tap for tap in taps}
+        reads = [(cell, by_position.get(begin - cell * stride)) for cell in range(extent)]
+        return [(cell, tap) for cell, tap in reads if tap is not None]
+    reads = [(tap * dilation - begin, tap) for tap in taps]
+    return [(cell, tap) for cell, tap in reads if 0 <= cell < extent]
+
+
+def _is_pointwise(win: Window, axis: int, *, stride: bool = False) -> bool:
+    """Return whether the kernel along the axis is 1, without a stride unless ``stride``.
+
+    A Conv may have pads, which can become a Pad before it; those of a ConvTranspose crop.
+    """
+    explicit = win.auto_pad == "NOTSET" and not win.output_shape and win.kernel is not None
+    padded = win.op == "Conv" or (win.pads[axis] == (0, 0) and win.output_padding[axis] == 0)
+    steps = win.strides[axis] == 1 or (stride and win.op == "Conv")
+    return explicit and padded and steps and win.kernel is not None and win.kernel[axis] == 1
+
+
+def _merged(win: Window, axis: int) -> Removal | None:
+    """Return the merge of this axis with the one before it; None if they cannot be merged."""
+    if axis == 0 or not (_is_pointwise(win, axis) and _is_pointwise(win, axis - 1)):
+        return None
+    extents = [win.extent(a) for a in range(win.axes or 0)]
+    return Removal(axis, "merge") if None not in extents else None
+
+
+def _as_batch(win: Window, axis: int) -> Removal | None:
+    if not _is_pointwise(win, axis, stride=True):
+        return None
+    extents = [win.extent(a) for a in range(win.axes or 0)]
+    return Removal(axis, "batch") if None not in extents else None

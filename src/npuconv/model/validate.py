@@ -1,0 +1,199 @@
+"""Validity of a proto before it is imported, and of a Model after every pass."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+import onnx
+from google.protobuf.message import EncodeError
+
+from npuconv import limits
+from npuconv.errors import InternalError, ModelError
+from npuconv.model import query, store
+from npuconv.model.core import Model, subgraphs
+from npuconv.model.types import Graph, Tensor
+from npuconv.model.untrusted import MAX_AXES, check_shape
+
+_UNKNOWN = re.compile(
+    r"No Op registered for (\S+) with domain_version of (\d+)(?:[\s\S]* Name: (.*) OpType:)?"
+)
+# Faults for the checker, but not for any runtime: interface tensors without a shape, and
+# initializers that a model of IR 3 does not list among its inputs.
+_HARMLESS = ("Field 'shape' of 'type' is required", "in initializer but not in graph input")
+_NO_REASON = "the checker gives no reason"
+_EXPERIMENTAL = frozenset(
+    {"ATen", "Affine", "ConstantFill", "Crop", "DynamicSlice", "GRUUnit", "GivenTensorFill"}
+    | {"ImageScaler", "ParametricSoftplus", "Scale", "ScaledTanh"}
+)
+
+
+def check_proto(proto: onnx.ModelProto, name: str) -> None:
+    """Check names, order and operators of a model; ``untrusted`` has checked its tensors.
+
+    Raises:
+        ModelError: names the first faulty node or tensor, and the fault.
+    """
+    _check_graph(proto.graph, frozenset(), name)
+    if any(node.op_type in _EXPERIMENTAL for node in proto.graph.node):
+        return  # the checker would print a warning about them to stdout
+    fault = _fault(proto)
+    if any(text in fault for text in _HARMLESS):
+        fault = _fault(_repaired(proto))
+    if unknown := _UNKNOWN.search(fault):
+        raise _unknown_operator(name, *unknown.groups())
+    if fault:
+        raise ModelError(f"{name}: not valid ONNX: {fault.splitlines()[0]}")
+
+
+def _unknown_operator(name: str, op: str, opset: str, node: str | None) -> ModelError:
+    """Return the error of a node whose operator is not in its domain."""
+    schemas = onnx.defs.get_all_schemas_with_history()
+    versions = (s.since_version for s in schemas if s.name == op and s.domain == "")
+    first = min(versions, default=0)
+    hint = f"it is there since opset {first}: export the model anew with that or a later one"
+    if not first:
+        hint = "an operator of your own needs a domain of its own; else look for a misspelt name"
+    return ModelError(
+        f"{name}: node {(node or op)!r} ({op}): opset {opset} has no such operator", hint=hint
+    )
+
+
+def _fault(proto: onnx.ModelProto) -> str:
+    if store.has_stored(proto):  # the checker would read the files, and does not know their places
+        proto = _without_weights(proto)
+    try:
+        onnx.checker.check_model(proto)
+    except onnx.checker.ValidationError as error:
+        return "\n".join(filter(None, map(str.strip, str(error).splitlines()))) or _NO_REASON
+    except (EncodeError, ValueError):
+        pass  # over 2 GB: the checker cannot serialize it; our own checks have passed
+    return ""
+
+
+def _without_weights(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a copy in which weights in files are empty."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    for tensor in filter(store.is_stored, copy.graph.initializer):
+        tensor.CopyFrom(
+            onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=[0], raw_data=b"")
+        )
+    return copy
+
+
+def _repaired(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a copy without the harmless faults, to find others."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    copy.ir_version = max(copy.ir_version, 4)
+    for info in (*copy.graph.input, *copy.graph.output):
+        if info.type.HasField("tensor_type"):
+            info.type.tensor_type.shape.SetInParent()
+    return copy
+
+
+def _check_graph(graph: onnx.GraphProto, outer: frozenset[str], name: str) -> None:
+    known = set(outer) | {i.name for i in graph.input} | {""}
+    known |= {t.name for t in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
+    for info in (*graph.input, *graph.output, *graph.value_info):
+        if info.type.HasField("optional_type"):
+            raise ModelError(f"{name}: {info.name!r} is an optional; only tensors are read")
+    made = {output: node for node in graph.node for output in node.output}
+    for node in graph.node:
+        _check_node(node, known, made, name)
+        known.update(node.output)
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                _check_graph(attribute.g, frozenset(known), name)
+    for info in graph.output:
+        if info.name not in known:
+            raise ModelError(f"{name}: output {info.name!r} is made by no node")
+
+
+def _check_node(
+    node: onnx.NodeProto, known: set[str], made: dict[str, onnx.NodeProto], name: str
+) -> None:
+    where = f"{name}: node {node.name or node.op_type!r} ({node.op_type})"
+    for tensor_name in node.input:
+        if tensor_name not in known:
+            raise ModelError(f"{where}: {_missing(tensor_name, made)}")
+    for output in node.output:
+        if output and output in known:
+            raise ModelError(f"{where}: output {output!r} is already made by another node")
+
+
+def _missing(tensor: str, made: dict[str, onnx.NodeProto]) -> str:
+    if tensor in made:
+        return f"reads {tensor!r}, which is only made later: a cycle, or nodes out of order"
+    return f"reads {tensor!r}, which no node makes and which is no input or initializer"
+
+
+def check_model(model: Model, *, after: str) -> None:
+    """Check the invariants of a graph: order, single assignment, origins.
+
+    Raises:
+        InternalError: the pass ``after`` broke the graph.
+    """
+    for problem in _problems(model, model.graph, set()):
+        raise InternalError(problem, where=f"pass {after!r}")
+
+
+def _problems(model: Model, graph: Graph, outer: set[int]) -> Iterable[str]:
+    known = outer | {id(t) for t in graph.inputs}
+    for node in graph.nodes:
+        if not model.origin(node):
+            yield f"node {node.name!r} ({node.op}) has no origin"
+        for tensor in node.inputs:
+            if id(tensor) not in known and not _is_given(tensor, known):
+                yield f"node {node.name!r} reads {tensor.name!r} before it is made"
+        for _, inner in subgraphs(node):
+            yield from _problems(model, inner, known)
+        known.update(map(id, node.outputs))
+    yield from _made_twice(graph)
+    for tensor in graph.outputs:
+        if id(tensor) not in known and not query.is_constant(tensor):
+            yield f"output {tensor.name!r} is made by no node"
+
+
+def _is_given(tensor: Tensor, known: set[int]) -> bool:
+    """Return whether the tensor needs no node to make it; add a constant to ``known``."""
+    if query.is_constant(tensor):
+        known.add(id(tensor))
+        return True
+    return not tensor.name  # an input that is left out
+
+
+def _made_twice(graph: Graph) -> Iterable[str]:
+    names = [tensor.name for node in graph.nodes for tensor in node.outputs if tensor.name]
+    if len(set(names)) < len(names):
+        twice = (name for name, number in Counter(names).items() if number > 1)
+        yield from (f"tensor {name!r} is made twice" for name in twice)
+
+
+def check_tensor_sizes(model: Model) -> None:
+    """Refuse a model with an input or result that is larger than a tensor may be.
+
+    Unknown extents count as 1.
+
+    Raises:
+        ModelError: names the tensor and its shape.
+    """
+    limit = limits.present().tensor_mib * 2**20
+    for tensor in model.graph.inputs:
+        _check_tensor_size(tensor, f"{model.name}: input {tensor.name!r}", limit)
+    for node in model.nodes():
+        for tensor in node.outputs:
+            _check_tensor_size(tensor, f"{model.name}: result {tensor.name!r}", limit)
+
+
+def _check_tensor_size(tensor: Tensor, where: str, limit: int) -> None:
+    dims, dtype = query.shape(tensor) or (), tensor.dtype
+    fixed = [dim for dim in dims if isinstance(dim, int) and dim > 1]
+    # A type that numpy has no name for is a number here, of 2 bytes (bfloat16).
+    size = 2 if isinstance(dtype, int) else int(np.dtype(dtype or np.float32).itemsize)
+    if len(dims) > MAX_AXES or math.prod(fixed) * size > limit:
+        check_shape([dim if isinstance(dim, int) else 1 for dim in dims], where, size)
