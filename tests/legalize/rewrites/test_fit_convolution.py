@@ -34,7 +34,10 @@ FIRES = [
     (lambda: conv(pads=[1, 1, 2, 2]).model(), chip(pad_max={"max": 1})),
     (lambda: conv(x=(2, 8, 12, 12), strides=[2, 1], pads=[1, 1, 1, 1]).model(), TIGHT),
     (lambda: conv((8, 1, 3, 3), group=8, dilations=[2, 2]).model(), TIGHT),
-    (lambda: conv(x=("N", 8, "H", "W"), dilations=[2, 1]).model(), chip(dilation_h={"max": 1})),
+    (
+        lambda: conv(x=("N", 8, "H", "W"), dilations=[2, 1], pads=[2] * 4).model(),
+        chip(dilation_h={"max": 1}),
+    ),
 ]
 SILENT = [
     lambda: conv().model(),

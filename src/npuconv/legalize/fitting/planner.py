@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from npuconv.legalize.fitting.proposal import Proposal
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
-    from npuconv.target import Target
+    from npuconv.target import Operator, Target
 
 # A second average may still be too large; all other rewrites are applied once.
 _AGAIN = frozenset({SPLITS.index(cascade_average)})
@@ -109,8 +109,8 @@ class Planner:
     target: Target
     layout: str = "nchw"
     settings: FitSettings = DEFAULT
-    _found: dict[Layer, tuple[Plan | None, Search]] = field(default_factory=dict)
-    _demand: Demand | None = None
+    _found: dict[Layer, tuple[Plan | None, Search]] = field(default_factory=dict, init=False)
+    _demand: Demand | None = field(default=None, init=False)
 
     @property
     def demand(self) -> Demand | None:
@@ -118,6 +118,11 @@ class Planner:
         if self._demand is None and (operator := self.target.operator("Conv")) is not None:
             self._demand = Demand(operator, self.layout)
         return self._demand
+
+    def use(self, operator: Operator) -> None:
+        """Plan for these demands on Conv instead of those of the target."""
+        self._demand = Demand(operator, self.layout)
+        self._found.clear()
 
     def plan(self, layer: Layer) -> tuple[Plan | None, Search]:
         """The cheapest plan, None where there is none; and what was weighed."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from npuconv.legalize.context import PassContext
     from npuconv.model.conv import Window
     from npuconv.model.core import Model
-    from npuconv.model.types import Node
+    from npuconv.model.types import Node, Tensor
 
     Dims = tuple[int | str | None, ...]
 
@@ -39,6 +39,9 @@ def rewrite_average_pool_as_conv(model: Model, ctx: PassContext) -> int:
     by differs at the border. Refuses a window that is larger than its input. Refuses an
     extent that ``ceil_mode`` rounds up, or may round up: its last cell averages what hangs
     over the edge. ``--no-offload`` leaves all alone.
+
+    Where the limit of the kernel is not known, an average over a large image becomes
+    averages of averages, with kernels of at most 16 cells an axis.
     """
     return sum(_rewrite(model, ctx, node) for node in model.nodes("AveragePool", GLOBAL))
 
@@ -52,10 +55,26 @@ def _rewrite(model: Model, ctx: PassContext, node: Node) -> int:
         return 0
     # The global one holds for its extents only.
     modulus = None if node.op == GLOBAL else math.lcm(*found.win.strides)
-    with ctx.rewrite(model, [node], node.op, found.text(), modulus=modulus):
-        edit.hand_over(convolve(model, node, found), node.outputs[0])
+    with ctx.rewrite(model, [node], node.op, found.text(), modulus=modulus) as record:
+        result, record.note = _convolve(model, ctx, node, found)
+        edit.hand_over(result, node.outputs[0])
         edit.disconnect(node)
     return 1
+
+
+def _convolve(model: Model, ctx: PassContext, node: Node, found: ConvForm) -> tuple[Tensor, str]:
+    """Add the convolution, or several in a row; the result, and a note for the report."""
+    from npuconv.legalize.fitting.capped import cap_average
+
+    notes = []
+
+    def rewritten(conv: Node) -> Tensor:
+        """Keep a kernel small whose limit nobody has written down."""
+        result, note = cap_average(model, ctx, conv)
+        notes.append(note)
+        return result
+
+    return convolve(model, node, found, rewritten), notes[0]
 
 
 def _convolution(model: Model, ctx: PassContext, node: Node) -> ConvForm | str:
@@ -71,7 +90,7 @@ def _convolution(model: Model, ctx: PassContext, node: Node) -> ConvForm | str:
     win = _of_whole(dims, seen) if node.op == GLOBAL else _of_kernel(node, dims, seen)
     if isinstance(win, str):
         return win
-    reason = obstacle(model, ctx, layout, win)
+    reason = obstacle(model, ctx, layout, win, fits=True)
     if reason:
         return reason
     assert win.weight is not None

@@ -10,6 +10,8 @@ from npuconv.model import edit
 from npuconv.model.conv import Pairs, Window, conv_output, flat_pads
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy as np
 
     from npuconv.legalize.context import PassContext
@@ -104,14 +106,24 @@ def _extent(
     return dim if (kernel, stride, pads) == (1, 1, (0, 0)) else None
 
 
-def obstacle(model: Model, ctx: PassContext, layout: Layout, win: Window) -> str:
-    """Return why this convolution is not possible, or ''."""
+def obstacle(
+    model: Model, ctx: PassContext, layout: Layout, win: Window, *, fits: bool = False
+) -> str:
+    """Return why this convolution is not possible, or ''.
+
+    Args:
+        model: the model, for its opset.
+        ctx: for the target.
+        layout: how the convolution is reached.
+        win: the convolution.
+        fits: whether it may be one that is itself rewritten to keep the limits.
+    """
     if layout.axes and model.opset < AXES_AS_INPUT:
         return f"opset {model.opset} has no Unsqueeze that reads its axes"
     found = ctx.objections(win)
     # A bias that the device does not add would be an Add again, and that a convolution.
     bias = [text for text in found if text.startswith("bias ")]
-    return next(iter(bias or ctx.lasting_objections(win)), "")
+    return next(iter(bias or (ctx.lasting_objections(win) if fits else found)), "")
 
 
 def type_obstacle(array: np.ndarray) -> str:
@@ -119,13 +131,19 @@ def type_obstacle(array: np.ndarray) -> str:
     return "" if array.dtype.name == "float32" else f"it computes in {array.dtype.name}"
 
 
-def convolve(model: Model, node: Node, found: ConvForm) -> Tensor:
+def convolve(
+    model: Model,
+    node: Node,
+    found: ConvForm,
+    rewritten: Callable[[Node], Tensor] | None = None,
+) -> Tensor:
     """Add the convolution, between the nodes of its layout.
 
     Args:
         model: the model to change.
         node: the node that it stands for.
         found: the convolution.
+        rewritten: gets the convolution, and returns what takes its place.
 
     Returns:
         Its result, in the layout of the source.
@@ -141,6 +159,8 @@ def convolve(model: Model, node: Node, found: ConvForm) -> Tensor:
     result = edit.insert(
         model, "Conv", inputs, origin=[node], shape=win.output, attrs=attributes(win)
     )
+    if rewritten is not None:
+        result = rewritten(result.inputs[0])
     if layout.axes:
         wide = result
         result = edit.variable(model, f"{stem}/Squeeze/out", dtype=wide.dtype)
