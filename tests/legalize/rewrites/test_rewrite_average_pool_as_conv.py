@@ -173,18 +173,6 @@ def test_what_the_device_does_not_take():
     assert reason.startswith("layout is nchw")
 
 
-def test_a_kernel_of_which_no_limit_is_known_is_capped():
-    """Averages of averages, with a note that names the bytes."""
-    proto = Net(x=(1, 4, 80, 80)).op("GlobalAveragePool").model()
-    model, ctx = read(proto), context()
-    assert run_pass(NAME, model, ctx) == 1
-    kernels = [n.attrs["kernel_shape"] for n in model.nodes("Conv")]
-    assert len(kernels) == 2
-    assert max(max(kernel) for kernel in kernels) <= 16
-    assert "80x80 has 25 KiB of weights" in ctx.rewrites[0].note
-    same_numbers(proto, model)
-
-
 def test_a_kernel_that_a_rewrite_makes_smaller():
     """The pass after this one does; so nothing is refused."""
     ctx = PassContext(chip(kernel_h={"max": 8}), Options())

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from npuconv.legalize.fitting.proposal import Proposal
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
-    from npuconv.target import Operator, Target
+    from npuconv.target import Target
 
 # A second average may still be too large; all other rewrites are applied once.
 _AGAIN = frozenset({SPLITS.index(cascade_average)})
@@ -118,11 +118,6 @@ class Planner:
         if self._demand is None and (operator := self.target.operator("Conv")) is not None:
             self._demand = Demand(operator, self.layout)
         return self._demand
-
-    def use(self, operator: Operator) -> None:
-        """Plan for these demands on Conv instead of those of the target."""
-        self._demand = Demand(operator, self.layout)
-        self._found.clear()
 
     def plan(self, layer: Layer) -> tuple[Plan | None, Search]:
         """The cheapest plan, None where there is none; and what was weighed."""

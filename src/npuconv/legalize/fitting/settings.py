@@ -19,8 +19,6 @@ class FitSettings:
         sum_share: of partial sums, as a share of the MACs of the layer. Each is rounded to
             int8, which costs 1 to 1.5 dB: an exact form may take twice the MACs.
         sum_part: the same, for every part beyond the first.
-        widest_pool: largest kernel of an average over a whole image, per axis, where the
-            target's own limit is unknown.
     """
 
     most_layers: int = 4000
@@ -30,7 +28,6 @@ class FitSettings:
     moved_element: float = 1.0
     sum_share: float = 1.0
     sum_part: float = 0.05
-    widest_pool: int = 16
 
 
 DEFAULT = FitSettings()

@@ -10,8 +10,6 @@ from npuconv.model import edit
 from npuconv.model.conv import Pairs, Window, conv_output, flat_pads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import numpy as np
 
     from npuconv.legalize.context import PassContext
@@ -131,19 +129,13 @@ def type_obstacle(array: np.ndarray) -> str:
     return "" if array.dtype.name == "float32" else f"it computes in {array.dtype.name}"
 
 
-def convolve(
-    model: Model,
-    node: Node,
-    found: ConvForm,
-    rewritten: Callable[[Node], Tensor] | None = None,
-) -> Tensor:
+def convolve(model: Model, node: Node, found: ConvForm) -> Tensor:
     """Add the convolution, between the nodes of its layout.
 
     Args:
         model: the model to change.
         node: the node that it stands for.
         found: the convolution.
-        rewritten: gets the convolution, and returns what takes its place.
 
     Returns:
         Its result, in the layout of the source.
@@ -159,8 +151,6 @@ def convolve(
     result = edit.insert(
         model, "Conv", inputs, origin=[node], shape=win.output, attrs=attributes(win)
     )
-    if rewritten is not None:
-        result = rewritten(result.inputs[0])
     if layout.axes:
         wide = result
         result = edit.variable(model, f"{stem}/Squeeze/out", dtype=wide.dtype)
