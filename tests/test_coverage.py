@@ -126,10 +126,10 @@ def test_progress(model):
 
 def test_json(model):
     """Has everything, under the names of the code."""
-    data = json.loads(cover([model(large_kernel())], ["horizon-x3"]).as_json())
+    data = json.loads(cover([model(volume())], ["horizon-x3"]).as_json())
     assert data["schema_version"] == 1
     assert data["cells"][0]["verdict"] == "refuses"
-    assert data["cells"][0]["obstacles"][0]["code"] == "SHP006"
+    assert data["cells"][0]["obstacles"][0]["code"] == "SHP001"
     assert data["unreadable"] == {}
 
 
