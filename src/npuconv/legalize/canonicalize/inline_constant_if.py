@@ -47,7 +47,7 @@ def _inline(model: Model, node: Node, key: str) -> None:
 
 def _rename(model: Model, node: Node, branch: Graph) -> None:
     """Give nodes and tensors of a branch names that nothing else in the model has."""
-    from npuconv.model.order import with_inner
+    from npuconv.model.core import with_inner
 
     outside = {id(t) for one in model.nodes() for t in (*one.inputs, *one.outputs)}
     outside |= {id(t) for t in model.graph.inputs}

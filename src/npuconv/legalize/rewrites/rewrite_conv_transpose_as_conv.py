@@ -23,8 +23,7 @@ from npuconv.legalize.tools.as_conv import attributes
 from npuconv.legalize.tools.conv_forms import constants_obstacle, elements, objections
 from npuconv.legalize.tools.layout import reshape, transpose
 from npuconv.model import edit, query
-from npuconv.model.conv import window
-from npuconv.model.geometry import effective_kernel
+from npuconv.model.conv import effective_kernel, window
 from npuconv.partition.costs import Cost
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from onnx import defs, helper, version_converter
 
 from npuconv.model import edit, query, skeleton
 from npuconv.model.core import subgraphs
-from npuconv.model.save import node_proto
+from npuconv.model.proto import node_proto
 from npuconv.model.types import Constant, Graph, Variable
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def _convert(node: Node, source: int, target: int) -> onnx.ModelProto:
         raise ValueError("its slope ran along the channels before opset 7")
     read = {t.name: t for t in node.inputs if t.name}
     constants = [t for t in read.values() if query.is_constant(t)]
-    small = [t for t in constants if t.values.size <= skeleton.SMALL]
+    small = [t for t in constants if t.values.size <= skeleton.MAX_SHAPE_VALUES]
     proto, source = _helped(node_proto(node), source)
     graph = helper.make_graph(
         [proto],
