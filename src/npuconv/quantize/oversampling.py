@@ -112,9 +112,6 @@ def oversample(
     return Oversampled(graph, known or state, tuple(repeated), tuple(duplicated))
 
 
-# Whole layers
-
-
 def _repeat(
     graph: DeviceGraph,
     state: QuantState,
@@ -173,9 +170,6 @@ def _set(shift: Tensor, values: Doubles, axis: int | None) -> None:
     if len(values) > 1:
         dims[1 if axis is None else axis] = len(values)
     shift.values = values.reshape(dims).astype(np.float32)
-
-
-# Single channels
 
 
 def _duplicate(
@@ -358,7 +352,8 @@ def with_input_offset(
     """
     weight = real_weights(rounded, source, group)
     steps = per_weight(source.scales.astype(np.float64) * by, weight.shape, group)
-    return _with_bias(rounded, -(weight * steps).reshape(len(weight), -1).sum(axis=1))
+    sums = (weight * steps).reshape(len(weight), -1).sum(axis=1)
+    return replace(rounded, bias=np.asarray(rounded.bias - sums, np.float32))
 
 
 def with_output_offset(
@@ -366,11 +361,7 @@ def with_output_offset(
 ) -> RoundedWeights:
     """Return the layer with an output that is larger by some of its steps."""
     steps = np.broadcast_to(result.scales.astype(np.float64), rounded.bias.shape)
-    return _with_bias(rounded, by * steps)
-
-
-def _with_bias(rounded: RoundedWeights, extra: Doubles) -> RoundedWeights:
-    return replace(rounded, bias=np.asarray(rounded.bias + extra, np.float32))
+    return replace(rounded, bias=np.asarray(rounded.bias + by * steps, np.float32))
 
 
 def real_weights(rounded: RoundedWeights, source: Encoding, group: int) -> Doubles:
