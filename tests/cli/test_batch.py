@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from npuconv.batch.job import Job, Outcome
-from npuconv.cli import batch_screen
+from npuconv.cli.batch import Bars, Lines, batch, watching
 from npuconv.config import Options
 from support.builders import Net
 
@@ -256,7 +256,6 @@ def test_flags_of_convert(cli, jobs, folder):
 
 def test_flags_that_every_command_has():
     """But for --cache, which is a folder of decoded samples to a batch."""
-    from npuconv.cli.batch import batch
     from npuconv.cli.check import check
 
     def flags(command):
@@ -370,7 +369,7 @@ def test_bars():
     shown = io.StringIO()
     job = Job("a\x1b[31m", "a.onnx", "a.npu.onnx", Options(), "npu-int8")
     with Progress(console=Console(file=shown), disable=True) as progress:
-        bars = batch_screen.Bars(1, progress)
+        bars = Bars(1, progress)
         bars.started(job)
         bars.stage(job, "calibrating", 3, 8)
         (task,) = progress.tasks
@@ -387,12 +386,12 @@ def test_bars():
 
 def test_on_a_terminal(monkeypatch, capsys):
     """Bars where there is a terminal, lines elsewhere, nothing when quiet."""
-    with batch_screen.watching(2, quiet=False) as watcher:
-        assert type(watcher) is batch_screen.Lines
+    with watching(2, quiet=False) as watcher:
+        assert type(watcher) is Lines
         watcher.skipped(1)
     assert capsys.readouterr().err == "npuconv: 1 of 2 jobs are done and unchanged\n"
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    with batch_screen.watching(2, quiet=False) as watcher:
-        assert isinstance(watcher, batch_screen.Bars)
-    with batch_screen.watching(2, quiet=True) as watcher:
-        assert type(watcher) is batch_screen.Lines
+    with watching(2, quiet=False) as watcher:
+        assert isinstance(watcher, Bars)
+    with watching(2, quiet=True) as watcher:
+        assert type(watcher) is Lines

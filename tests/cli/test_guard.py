@@ -1,6 +1,13 @@
-"""Memory and time that a command may take."""
+"""Limits on memory and time of a command, and signals that end it."""
 
 from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import click
 import onnx
@@ -9,6 +16,19 @@ import pytest
 from hostile import corpus
 from npuconv.cli import guard
 from support.builders import digits
+
+DOCS = Path(__file__).parent.parent.parent / "docs"
+# A command that a signal meets in the middle of its work.
+SCRIPT = """
+import os, signal, sys, time
+import click
+from npuconv import cli
+signal.signal(signal.SIGINT, signal.default_int_handler)
+work = lambda: (os.kill(os.getpid(), {number}), time.sleep(60))
+cli.LazyGroup.get_command = lambda *_: click.Command("explain", callback=work)
+sys.argv = ["npuconv", "explain"]
+cli.main()
+"""
 
 
 @pytest.fixture
@@ -75,3 +95,26 @@ def test_memory_is_given_back(cli, folder):
     assert cli("check", "model.onnx", "--max-memory", "8GiB", "--max-seconds", "99").code == 0
     assert resource.getrlimit(resource.RLIMIT_DATA) == before
     assert click.get_current_context(silent=True) is None
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.skipif(os.name != "posix", reason="other systems have no such signals")
+def test_exit_code(folder, number, code):
+    """As shells have it, and one line."""
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT.format(number=int(number))],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (code, "")
+    assert done.stderr.strip() == "npuconv: error: interrupted; nothing was written"
+
+
+@pytest.mark.parametrize("page", ["ci.md", "report.md"])
+def test_the_pages_have_them(page):
+    """Where exit codes are listed."""
+    text = (DOCS / page).read_text("utf-8")
+    assert re.search(r"^\| 130, 143 \| .*SIGINT.*SIGTERM", text, re.MULTILINE)

@@ -196,3 +196,19 @@ def test_say(capsys):
     screen.say("hello")
     screen.say("hush", quiet=True)
     assert capsys.readouterr() == ("", "npuconv: hello\n")
+
+
+@pytest.mark.parametrize(
+    ("path", "width", "lines"),
+    [
+        ("", 8, [""]),
+        ("a/b.onnx", 8, ["a/b.onnx"]),
+        ("models/b.onnx", 8, ["models/", "b.onnx"]),
+        ("a/b/models/b.onnx", 8, ["a/b/", "models/", "b.onnx"]),
+        ("long-name.onnx", 8, ["long-nam", "e.onnx"]),
+        ("/x/long-name.onnx", 8, ["/x/", "long-nam", "e.onnx"]),
+    ],
+)
+def test_fold_path(path, width, lines):
+    """Break after slashes; a part longer than the width, anywhere."""
+    assert screen.fold_path(path, width).split("\n") == lines
