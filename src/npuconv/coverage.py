@@ -59,7 +59,7 @@ class Coverage:
     unreadable: dict[str, str]  # model -> why
 
     def of(self, model: str) -> list[Cell]:
-        """The cells of one model, one for each target."""
+        """Return the cells of one model, one for each target."""
         return [cell for cell in self.cells if cell.model == model]
 
     @property
@@ -145,7 +145,7 @@ def _obstacle(group: Group) -> Obstacle:
 
 
 def short_names(paths: Sequence[str]) -> list[str]:
-    """The paths without the folders that all of them begin with, and what all end with.
+    """Return the paths without the folders that all of them begin with, and what all end with.
 
     ``models/a/model.onnx`` and ``models/b/model.onnx`` are ``a`` and ``b``; one path alone
     stays as it is.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from npuconv.report.words import bought
+from npuconv.report.words import extra_macs
 from npuconv.schemas.report import Budget, Repeated
 
 
@@ -18,16 +18,16 @@ def budget(**given) -> Budget:
     return Budget(**{**known, **given})
 
 
-def test_bought():
+def test_extra_macs():
     """How many layers, how much more work, and what for."""
     rows = (Repeated(node="a", times=2, extra_macs=5), Repeated(node="b", times=3, extra_macs=4))
-    text = bought(budget(repeated=rows, extra_macs=9, extra_percent=9.971, simulated_db=25.52))
+    text = extra_macs(budget(repeated=rows, extra_macs=9, extra_percent=9.971, simulated_db=25.52))
     assert text == "2 layers repeated for 10.0 % more MACs: 19.6 dB -> 25.5 dB simulated"
-    text = bought(budget(repeated=rows, extra_macs=9, simulated_db=25.52, unsaturated=True))
-    assert text.endswith("19.6 dB -> 25.5 dB simulated, before what saturates the outputs")
+    text = extra_macs(budget(repeated=rows, extra_macs=9, simulated_db=25.52, unsaturated=True))
+    assert text.endswith("19.6 dB -> 25.5 dB simulated, before the final Softmax or Sigmoid")
 
 
-def test_nothing_bought():
+def test_no_extra_macs():
     """Because it is good enough, or because nothing helps."""
-    assert bought(budget(min_sqnr_db=18)) == "nothing bought: 19.6 dB reach the 18 dB asked for"
-    assert bought(budget()) == "nothing bought: nothing for 10 % more MACs makes it better"
+    assert extra_macs(budget(min_sqnr_db=18)) == "no extra MACs: 19.6 dB reach the goal of 18 dB"
+    assert extra_macs(budget()) == "no extra MACs: no repetition for 10 % more MACs improves it"

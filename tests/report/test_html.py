@@ -122,4 +122,4 @@ def test_a_budget_is_told():
     page = html.render(report.model_copy(update={"quantization": quant}))
     assert "1.5 M more MACs on the device (12.5 % of those before)" in page
     assert "SQNR 18.0 dB without, 24.5 dB with it" in page
-    assert "Layers that run several times (1)" in page
+    assert "Repeated layers (1)" in page

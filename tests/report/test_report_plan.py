@@ -153,7 +153,7 @@ def test_shares(before: tuple[int, int], after: tuple[int, int], said: str) -> N
     device = Device(macs_before=old, macs_after=new, to_device=none, to_host=none, subgraphs=())
     assert device_change(device) == said
     assert traffic(device) == (
-        "0 subgraphs on the device; how many bytes cross is unknown (dynamic shape)"
+        "0 subgraphs on the device; bytes per inference unknown (dynamic shape)"
     )
 
 

@@ -12,7 +12,7 @@ from npuconv.cli import screen
 from npuconv.cli.options import parse_shapes
 from npuconv.errors import TargetError
 from npuconv.report.escape import visible
-from npuconv.target import Target, compare, view
+from npuconv.target import Target, view
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -98,7 +98,7 @@ def diff(old: str, new: str) -> None:
 
     A limit that only one of them has stands against a dash: there it is no limit.
     """
-    lines = compare.differences(Target.load(old), Target.load(new))
+    lines = view.differences(Target.load(old), Target.load(new))
     for line in lines or ["no differences"]:
         click.echo(line)
 

@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from npuconv.calibration.inputs import first_convolution
+from npuconv.calibration.trials import run_trials
 from npuconv.legalize.selection import wanted
-from npuconv.pipeline.trials import run_trials
-from npuconv.quantize.calibrate import first_convolution
 from npuconv.rules import engine
 from npuconv.rules.context import RuleContext
 from npuconv.rules.evidence import CalibrationEvidence, MeasuredError, OutputSqnr

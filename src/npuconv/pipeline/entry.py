@@ -112,7 +112,8 @@ def check_with(
 
 def _outlook(work: Legalized, calibration: Source) -> Outcome:
     """Fail as a conversion would; return what it would be calibrated on, and what is left open."""
-    from npuconv.pipeline import preflight, unjudged
+    from npuconv.pipeline import preflight
+    from npuconv.report.builder import notices
 
     proto = save.to_proto(work.model)
     with work.timed("load in onnxruntime"):
@@ -126,16 +127,16 @@ def _outlook(work: Legalized, calibration: Source) -> Outcome:
         preflight.try_sample(work, proto, opened.samples)
     row = opened.chosen.row if opened.chosen and work.plan.device else None
     crossing = traffic(work.model, work.plan)
-    return Outcome(row, not_judged=unjudged.sentences(work.options, crossing))
+    return Outcome(row, not_judged=notices.not_judged(work.options, crossing))
 
 
 def _unused(work: Legalized, calibration: Source) -> tuple[str, ...]:
     """Return what was asked for that the form of the output has no use for."""
-    from npuconv.pipeline import warned
+    from npuconv.report.builder import notices
 
     form = emit.get(work.options.format)
     given = calibration is not None
-    return () if form.calibrates else warned.unused(form.name, work.options, samples=given)
+    return () if form.calibrates else notices.unused(form.name, work.options, samples=given)
 
 
 def convert(

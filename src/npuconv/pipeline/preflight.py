@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from npuconv import executor, files
+from npuconv.calibration.builtin import BuiltinData, choose_builtin, open_builtin
 from npuconv.calibration.inputs import check_types, sample_inputs
 from npuconv.errors import ModelError, UsageError
 from npuconv.legalize import kept
 from npuconv.partition import Plan, make_plan
-from npuconv.pipeline import builtin
 from npuconv.quantize.calibrate import try_sample as calibrate_one
 from npuconv.quantize.state import DeviceGraph
 from npuconv.samples import open_samples
@@ -41,7 +41,7 @@ class CalibrationData:
 
     samples: Samples
     assumed: str
-    chosen: builtin.Plan | None
+    chosen: BuiltinData | None
 
 
 def load_float(work: Legalized, proto: onnx.ModelProto) -> executor.Session:
@@ -100,8 +100,8 @@ def open_calibration(
     specs, assumed = sample_inputs(work.model, proto, source)
     options = work.options
     if source is None:
-        chosen = builtin.plan(work, specs)
-        return CalibrationData(builtin.open_builtin(options, chosen, specs), assumed, chosen)
+        chosen = choose_builtin(work.model, options.preprocess, work.ctx.expected, specs)
+        return CalibrationData(open_builtin(options, chosen, specs), assumed, chosen)
     samples = open_samples(
         source,
         specs,

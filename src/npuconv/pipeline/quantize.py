@@ -20,7 +20,6 @@ from npuconv.legalize import manager as _manager
 from npuconv.legalize.described import describe
 from npuconv.legalize.registry import Phase
 from npuconv.model import save
-from npuconv.pipeline import warned
 from npuconv.pipeline.calibrated import judge, judge_result
 from npuconv.pipeline.preflight import (
     check_options,
@@ -40,6 +39,7 @@ from npuconv.quantize.ranges import choose_encodings
 from npuconv.quantize.rounding import round_weights
 from npuconv.quantize.settings import BUDGET, SENSITIVITY
 from npuconv.quantize.state import DeviceGraph, QuantState
+from npuconv.report.builder import notices
 from npuconv.report.builder.budget_rows import Crossing, budget_report, padding_report, renew_needs
 from npuconv.report.builder.quantized import tensor_rows, weight_rows, with_shares
 from npuconv.samples import Samples
@@ -93,8 +93,12 @@ def quantize(work: Legalized, source: Source, progress: Progress) -> Quantized:
     unscaled = schema.Quantization(
         format=form.name, method="none", samples=0, source="none", synthetic=False
     )
-    unused = warned.unused(form.name, work.options, samples=source is not None)
-    warnings = (*warned.nothing_left(work), *unused, *warned.still_float(work))
+    unused = notices.unused(form.name, work.options, samples=source is not None)
+    warnings = (
+        *notices.nothing_left(work.plan),
+        *unused,
+        *notices.still_float(work.model, work.options),
+    )
     return Quantized(proto, unscaled if form.phases else None, warnings=warnings)
 
 
@@ -146,7 +150,8 @@ def _with_samples(
     proto = save.to_proto(work.model, _metadata(work))
     ends = stored(work, layers, made)
     found, rows = _compare(work, float_proto, proto, held_out, ends)
-    doubt = warned.doubt_db(samples, kept is not None, chosen)
+    same = notices.sameness(samples)
+    doubt = notices.doubt_db(same, kept is not None, chosen)
     measured = summed_up(found, kept is not None, held_out.indices, doubt)
     judge_result(work, measured, found.broken)
     proto.metadata_props.add(key=matching.KEY, value=matching.record(ends))
@@ -161,10 +166,10 @@ def _with_samples(
         budget=budget,
         host_padding=padding,
     )
-    warnings = warned.nothing_left(work) or warned.about_samples(
-        samples, assumed, measured, kept is not None, chosen
+    warnings = notices.nothing_left(work.plan) or notices.about_samples(
+        samples, assumed, measured, kept is not None, chosen, same
     )
-    told = (*warnings, *warned.still_float(work), *seen.notes)
+    told = (*warnings, *notices.still_float(work.model, work.options), *seen.notes)
     return Quantized(proto, report, measured, told, None if chosen is None else chosen.row)
 
 

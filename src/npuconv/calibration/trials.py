@@ -1,4 +1,4 @@
-"""The float model run on a few samples under other normalizations than theirs."""
+"""Runs of the float model on a few samples under other normalizations than theirs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from npuconv.model.types import Node
     from npuconv.samples import Feed, Samples
 
-FEW = 4
+TRIAL_SAMPLES = 4
 
 
 def run_trials(
@@ -39,7 +39,7 @@ def run_trials(
     proto: onnx.ModelProto,
     samples: Samples,
     first: Node,
-    seen: Statistics | None = None,
+    observed: Statistics | None = None,
 ) -> NormalizationTrials | None:
     """Run the model on a few samples, as they are and normalized differently.
 
@@ -48,23 +48,23 @@ def run_trials(
         proto: the same.
         samples: those it was calibrated on.
         first: the convolution that reads the input.
-        seen: what it put out, if that is known.
+        observed: statistics of its output, if they are known.
 
     Returns:
         None where the input is no image, where its range says nothing about how it was
         normalized, or where the first layer is followed by a normalization of its own.
     """
-    feeds = [samples[k] for k in spread(len(samples), FEW)]
+    feeds = [samples[k] for k in spread(len(samples), TRIAL_SAMPLES)]
     name = _image(feeds)
-    if name is None or _normalized(first):
+    if name is None or _is_normalized(first):
         return None
     axis = image_axis(feeds[0][name].shape)
     given = guess(np.concatenate([feed[name].ravel() for feed in feeds]))
     if axis is None or given is None:
         return None
     others = CANDIDATES[given]
-    if seen is not None:
-        others = candidates(given, relative_bias(seen, query.constant_input(first, 2)))
+    if observed is not None:
+        others = candidates(given, relative_bias(observed, query.constant_input(first, 2)))
     pixels = [given.undo(feed[name], axis) for feed in feeds]
     found: dict[Normalization, ActivationProfile] = {}
     tensors = {conv.outputs[0].name: 1 for conv in model.nodes("Conv")}
@@ -78,7 +78,7 @@ def run_trials(
 
 
 def _image(feeds: Sequence[Feed]) -> str | None:
-    """The input that is an image, if one alone is."""
+    """Return the input that is an image, if one alone is."""
     names = [
         name
         for name, array in feeds[0].items()
@@ -87,15 +87,15 @@ def _image(feeds: Sequence[Feed]) -> str | None:
     return names[0] if len(names) == 1 else None
 
 
-def _normalized(conv: Node) -> bool:
+def _is_normalized(conv: Node) -> bool:
     """Return whether the output of a convolution is normalized anew for every image."""
     return any(reader.op == "InstanceNormalization" for reader in conv.outputs[0].outputs)
 
 
 def _profile(stats: Mapping[str, Statistics], first: Node) -> ActivationProfile:
     bias = query.constant_input(first, 2)
-    seen = [one for one in stats.values() if one.values.size]  # nothing was found, as it may be
-    return activation_profile(seen, stats[first.outputs[0].name], bias)
+    filled = [one for one in stats.values() if one.values.size]  # a detector may find nothing
+    return activation_profile(filled, stats[first.outputs[0].name], bias)
 
 
 def _recreates(model: Model, shape: tuple[int, ...], axis: int) -> bool:

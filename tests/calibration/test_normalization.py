@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from npuconv.calibration.normalization import KNOWN, infer
 from npuconv.config import Options
 from npuconv.legalize.legal import legalize
-from npuconv.pipeline.normalization import KNOWN, infer
 from npuconv.samples import InputSpec
 from npuconv.samples.normalizations import CENTRED, IMAGENET, RAW, SIGNED, UNIT, Normalization
 from npuconv.samples.synthetic import draw, normalized
@@ -80,7 +80,7 @@ def test_a_model_that_scales_its_input(scale, wanted):
     net.op("Mul", "x", net.constant(np.float32(scale))).op("Relu")
     one = found(net.conv("", (8, 3, 3, 3)))
     assert one.normalization == wanted
-    assert "the model itself" in one.said
+    assert "the model itself" in one.phrase
 
 
 def test_the_habits_of_frameworks():
@@ -92,8 +92,8 @@ def test_the_habits_of_frameworks():
     assert {name: one.normalization for name, one in by.items()} == wanted
     for one in by.values():
         assert not one.is_clear
-        assert "a guess" in one.said
-        assert one.runner_up.name in one.said
+        assert "a guess" in one.phrase
+        assert one.runner_up.name in one.phrase
         assert one.runner_up != one.normalization
 
 

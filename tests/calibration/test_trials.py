@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from npuconv.calibration.inputs import sample_inputs
+from npuconv.calibration import trials
+from npuconv.calibration.inputs import first_convolution, sample_inputs
 from npuconv.config import Preprocess
 from npuconv.model import save
-from npuconv.pipeline import trials
-from npuconv.quantize.calibrate import first_convolution
 from npuconv.samples import open_samples
 from npuconv.samples.normalizations import (
     CENTRED,
