@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -540,20 +542,57 @@ def test_strange(cli, folder, kind):
         assert (folder / f"{form}.onnx").exists() == (wanted == 0)
 
 
-@pytest.mark.parametrize("kind", ["text", "cycle", "attribute-of-wrong-type"])
-def test_as_a_program(shell, folder, kind):
+# Commands one after the other in one process; each ends with a line of its exit code.
+PROGRAM = """
+import sys
+from npuconv.cli import main
+for arguments in sys.argv[1:]:
+    sys.argv = ["npuconv", *arguments.split()]
+    try:
+        main()
+    except SystemExit as end:
+        print("code", end.code, file=sys.stderr, flush=True)
+"""
+
+
+def as_program(*commands: str) -> tuple[str, list[tuple[int, list[str]]]]:
+    """Return stdout of all commands; exit code and lines on stderr of each."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *commands],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found: list[tuple[int, list[str]]] = []
+    lines: list[str] = []
+    for line in done.stderr.splitlines():
+        if line.startswith("code "):
+            found.append((int(line.removeprefix("code ")), lines))
+            lines = []
+        else:
+            lines.append(line)
+    return done.stdout, found
+
+
+def test_as_a_program(folder):
     """A program shows one line, too: no warning, no library's log."""
-    (folder / "input.onnx").write_bytes(FILES[kind][0]())
-    done = shell("check", "input.onnx")
-    assert (done.code, done.out) == (2, "")
-    assert done.err.splitlines() == [done.error]
+    kinds = ("text", "cycle", "attribute-of-wrong-type")
+    for kind in kinds:
+        (folder / f"{kind}.onnx").write_bytes(FILES[kind][0]())
+    out, ended = as_program(*(f"check {kind}.onnx" for kind in kinds))
+    assert out == ""
+    for (code, lines), kind in zip(ended, kinds, strict=True):
+        assert (code, len(lines)) == (2, 1)
+        assert lines[0].startswith(f"npuconv: error: {kind}.onnx")
 
 
-@pytest.mark.parametrize("kind", ["nan-weight", "infinite-weight", "negative-variance", "strings"])
-def test_no_warnings(shell, folder, kind):
-    """Numbers that overflow are no reason to print numpy's warnings."""
-    make, codes = STRANGE[kind]
-    onnx.save(make(), folder / "input.onnx")
-    done = shell("convert", "input.onnx")
-    assert done.code == codes[0]
-    assert all(line.startswith("npuconv: ") for line in done.err.splitlines())
+def test_no_warnings(folder):
+    """No warning of numpy is printed for numbers that overflow."""
+    kinds = ("nan-weight", "infinite-weight", "negative-variance", "strings")
+    for kind in kinds:
+        onnx.save(STRANGE[kind][0](), folder / f"{kind}.onnx")
+    _, ended = as_program(*(f"convert {kind}.onnx" for kind in kinds))
+    for (code, lines), kind in zip(ended, kinds, strict=True):
+        assert code == STRANGE[kind][1][0]
+        assert all(line.startswith("npuconv: ") for line in lines)

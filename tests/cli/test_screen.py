@@ -14,54 +14,64 @@ from pathlib import Path
 
 import pytest
 
-from npuconv.cli import screen
+from npuconv.cli import run, screen
 
 pty = pytest.importorskip("pty", reason="no terminals on this system")
 
 ESCAPE = "\x1b["
 
 
-def on_terminal(folder: Path, *arguments: str, stream: str, **environment: str) -> tuple[int, str]:
-    """Run a command with one of its streams on a terminal; code and what the terminal got."""
-    ours, theirs = pty.openpty()
-    streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, stream: theirs}
-    path = os.pathsep.join(filter(None, sys.path))
-    base = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "CI", "FORCE_COLOR")}
+@contextlib.contextmanager
+def reading(terminal_end: int) -> Iterator[list[str]]:
+    """Read a terminal in a thread; the text is there at the end of the with statement."""
     got: list[bytes] = []
+    text: list[str] = []
 
     def read() -> None:
-        while True:
-            try:
-                part = os.read(ours, 4096)
-            except OSError:  # how a terminal ends on Linux
-                return
-            if not part:
-                return
-            got.append(part)
+        with contextlib.suppress(OSError):  # the end of a terminal on Linux
+            while part := os.read(terminal_end, 4096):
+                got.append(part)
 
-    with subprocess.Popen(
-        [sys.executable, "-m", "npuconv", *arguments],
-        env={**base, "PYTHONPATH": path, "TERM": "xterm-256color", **environment},
-        cwd=folder,
-        **streams,
-    ) as process:
-        os.close(theirs)
-        reader = threading.Thread(target=read)
-        reader.start()
-        code = process.wait()
-        reader.join()
-    os.close(ours)
-    return code, b"".join(got).decode()
+    reader = threading.Thread(target=read)
+    reader.start()
+    yield text
+    reader.join()
+    os.close(terminal_end)
+    text.append(b"".join(got).decode())
+
+
+@pytest.fixture
+def on_terminal(monkeypatch):
+    """Run a command with one of its streams on a terminal; return code and text of that."""
+
+    def call(*arguments: str, stream: str, **environment: str) -> tuple[int, str]:
+        ours, theirs = pty.openpty()
+        other = "stderr" if stream == "stdout" else "stdout"
+        with monkeypatch.context() as patch, reading(ours) as text:
+            for name in ("NO_COLOR", "CI", "FORCE_COLOR"):
+                patch.delenv(name, raising=False)
+            for name, value in {"TERM": "xterm-256color", **environment}.items():
+                patch.setenv(name, value)
+            with (
+                os.fdopen(theirs, "w", encoding="utf-8") as shown,
+                Path(os.devnull).open("w") as no,
+            ):
+                patch.setattr(sys, stream, shown)
+                patch.setattr(sys, other, no)
+                code = run(list(arguments))
+        return code, text[0]
+
+    return call
 
 
 @pytest.mark.parametrize("command", ["check", "inspect", "convert"])
-def test_color(folder, model, command):
+def test_color(on_terminal, model, command):
     """Colour on a terminal; none with --no-color or NO_COLOR."""
-    code, shown = on_terminal(folder, command, model, stream="stdout")
+    code, shown = on_terminal(command, model, stream="stdout")
     assert code == 0
     assert ESCAPE in shown
-    assert ESCAPE not in on_terminal(folder, command, model, "--no-color", stream="stdout")[1]
-    assert ESCAPE not in on_terminal(folder, command, model, stream="stdout", NO_COLOR="1")[1]
+    assert ESCAPE not in on_terminal(command, model, "--no-color", stream="stdout")[1]
+    assert ESCAPE not in on_terminal(command, model, stream="stdout", NO_COLOR="1")[1]
 
 
 def test_no_color_in_a_pipe(cli, model):
@@ -71,28 +81,44 @@ def test_no_color_in_a_pipe(cli, model):
         assert ESCAPE not in done.out + done.err
 
 
-def test_progress(folder, model):
-    """A terminal's stderr shows how far it is; with -q it does not."""
-    code, shown = on_terminal(folder, "convert", model, stream="stderr")
+def test_progress_of_a_process(folder, model):
+    """A process shows its progress on a terminal's stderr."""
+    ours, theirs = pty.openpty()
+    with reading(ours) as text:
+        code = subprocess.call(
+            [sys.executable, "-m", "npuconv", "convert", model],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            cwd=folder,
+            stdout=subprocess.DEVNULL,
+            stderr=theirs,
+        )
+        os.close(theirs)
+    assert code == 0
+    assert "calibrating" in text[0]
+
+
+def test_progress(on_terminal, model):
+    """A terminal's stderr shows the progress, but not with -q."""
+    code, shown = on_terminal("convert", model, stream="stderr")
     assert code == 0
     assert "calibrating" in shown
-    assert "calibrating" not in on_terminal(folder, "convert", model, "-q", stream="stderr")[1]
+    assert "calibrating" not in on_terminal("convert", model, "-q", stream="stderr")[1]
 
 
-def test_a_bar_for_many_models(folder, model):
+def test_a_bar_for_many_models(on_terminal, folder, model):
     """What cannot be read is said on a line of its own; one model needs no bar."""
     (folder / "broken.onnx").write_text("no model")
-    code, shown = on_terminal(folder, "check", model, "broken.onnx", stream="stderr")
+    code, shown = on_terminal("check", model, "broken.onnx", stream="stderr")
     assert code == 2
     assert "2/2" in shown
     assert "\nnpuconv: error: broken.onnx" in shown.replace("\x1b[1A\x1b[2K", "\n")
-    assert not on_terminal(folder, "check", model, stream="stderr")[1]
-    assert "2/2" not in on_terminal(folder, "check", model, model, "-q", stream="stderr")[1]
+    assert not on_terminal("check", model, stream="stderr")[1]
+    assert "2/2" not in on_terminal("check", model, model, "-q", stream="stderr")[1]
 
 
-def test_what_comes_after_calibrating(folder, model):
+def test_what_comes_after_calibrating(on_terminal, model):
     """When the samples are through, the terminal says what goes on; with how fast they were."""
-    _, shown = on_terminal(folder, "convert", model, "--no-color", stream="stderr")
+    _, shown = on_terminal("convert", model, "--no-color", stream="stderr")
     assert "choosing ranges and weights, measuring" in shown
     assert "\x1b[3" not in shown  # no colour; the cursor still moves
 
@@ -168,10 +194,10 @@ def test_width(monkeypatch):
 
 
 @pytest.mark.parametrize("command", ["check", "inspect", "convert"])
-def test_narrow_terminals(folder, model, command):
+def test_narrow_terminals(on_terminal, model, command):
     """Nothing is wider than the terminal."""
     verbose = ["-v", "--no-color"]
-    code, shown = on_terminal(folder, command, model, *verbose, stream="stdout", COLUMNS="60")
+    code, shown = on_terminal(command, model, *verbose, stream="stdout", COLUMNS="60")
     assert code == 0
     assert max(len(line) for line in shown.splitlines()) <= 60
 
