@@ -45,11 +45,11 @@ def input_files(models: Iterable[str], options: Options, config: str | None) -> 
         options: of the command, its own flags and those of the configuration.
         config: path of the configuration.
     """
-    from npuconv.model import external
+    from npuconv.model import external_data
 
     for model in models:
         yield Path(model), "the model"
-        yield from ((path, "weights of the model") for path in external.files(Path(model)))
+        yield from ((path, "weights of the model") for path in external_data.files(Path(model)))
     others = {
         "the calibration samples": options.calibration,
         "the target": options.target,

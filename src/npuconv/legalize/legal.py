@@ -19,7 +19,7 @@ from npuconv.legalize.context import PassContext
 from npuconv.legalize.described import describe, tensor_spec
 from npuconv.legalize.findings import SWEEP, Tracker, explained
 from npuconv.legalize.registry import Pass, Phase
-from npuconv.model import bounds, load, order, query, save, shapes
+from npuconv.model import core, load, query, save, shapes, validate
 from npuconv.partition import Plan, make_plan
 from npuconv.rules import engine
 from npuconv.rules.context import NodeFacts, RuleContext
@@ -115,7 +115,7 @@ def _open(source: str | Path | onnx.ModelProto, options: Options) -> tuple[Legal
     options = selection.for_model(options, name)
     shapes.fix_inputs(model, options.input_shape)
     contradiction = shapes.infer(model)
-    bounds.check(model)
+    validate.check_tensor_sizes(model)
     work = Legalized(model, target, options, _context(target, options), info)
     work.kept = kept.find(model, options.keep_float, target)
     work.ctx.kept = frozenset(work.kept)
@@ -176,13 +176,13 @@ def _rewrite(work: Legalized, tracker: Tracker) -> None:
         work.timings.append((item.name, seconds))
         tracker.step(item.name, _rules(work))
 
-    if order.sweep(work.model):  # here, or the first pass that fires would get the credit
+    if core.sweep(work.model):  # here, or the first pass that fires would get the credit
         tracker.step(SWEEP, _rules(work))
     for phase in (Phase.CANONICALIZE, Phase.LEGALIZE):
         _manager.run_phase(work.model, phase, work.ctx, after_pass)
         if phase == Phase.CANONICALIZE:
             work.before.settle(work.model, work.target, tracker.open_errors())
-    if order.sweep(work.model):
+    if core.sweep(work.model):
         tracker.step(SWEEP, _rules(work))
 
 
