@@ -1,4 +1,4 @@
-"""The process of a job, run in this one."""
+"""Tests of the worker process, run in this one."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 from batch.conftest import job, small, volume
 from npuconv.batch import worker
 from npuconv.batch.job import Place
+from npuconv.batch.worker import as_keys
 from npuconv.errors import InternalError
 from support.builders import digits, images
 from support.jobs import settings_of_worker
@@ -95,3 +96,20 @@ def test_bugs(folder, said, monkeypatch, error, status):
     monkeypatch.setattr("npuconv.pipeline.entry.convert_with", broken)
     assert run(job("m"), said).status == status
     assert folder
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("give --preprocess unit|raw", "give preprocess.preset unit|raw"),
+        ("--mean without --std", "preprocess.mean without preprocess.std"),
+        ("--input-layout nhwc", "preprocess.layout nhwc"),
+        ("--layout nhwc", "layout nhwc"),
+        ("--input-shape x=1: no", "input_shape x=1: no"),
+        ("with --no-verify", "with verify: false"),
+        ("--other, a--mean, --mean-of, x --", "--other, a--mean, --mean-of, x --"),
+    ],
+)
+def test_as_keys(text, expected):
+    """Only those of options."""
+    assert as_keys(text) == expected
