@@ -18,8 +18,7 @@ from npuconv.report.words import size
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from npuconv.comparison import Comparison, Match
-    from npuconv.inspection import Convolution, Inspection
+    from npuconv.inspection import Comparison, Convolution, Inspection, Match
 
 _LABEL_WIDTH = 12  # columns of the labels of the text
 _DIFF_LABELS_WIDTH = 14  # columns of the labels beside two models, with the gaps
@@ -65,7 +64,7 @@ def inspect(
         raise UsageError("inspect takes one model", hint="--diff BEFORE AFTER compares two")
     shapes = parse_shapes(input_shape)
     if diff:
-        from npuconv.comparison import compare
+        from npuconv.inspection import compare
 
         compared = compare(models[0], models[1], shapes)
         if form == "json":
