@@ -17,7 +17,7 @@ MY_CHIP = Path(__file__).resolve().parents[2] / "configs" / "targets" / "my_chip
 
 @pytest.fixture
 def several(folder):
-    """Models in folders, and one that npuconv has written."""
+    """Write models in folders, one of them named as a result of npuconv."""
     for path in ("a/m.onnx", "b/m.onnx", "b/c/n.onnx", "a/m.npu.onnx", "b/readme.txt", "x[1].onnx"):
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(b"")
@@ -42,12 +42,12 @@ def several(folder):
     ],
 )  # fmt: skip
 def test_matches(several, pattern, found):
-    """Sorted, files only, and not what npuconv has written itself unless it is named."""
+    """Matches are sorted files; results of npuconv match only by name."""
     assert [(one.path, one.inner) for one in match(pattern, several)] == found
 
 
 def test_matches_outside(several):
-    """A pattern may lead out of the folder, and be absolute."""
+    """A pattern may be absolute or lead out of the folder."""
     inside = several / "b" / "c"
     assert [one.inner for one in match("../../*/m.onnx", inside)] == ["a", "b"]
     (one,) = match(f"{several}/b/c/*.onnx", inside)
@@ -55,7 +55,7 @@ def test_matches_outside(several):
 
 
 def test_lists_multiply(models, write):
-    """By model, then target, then format; a list gives its value to the path."""
+    """Jobs are ordered by model, target, format; a list adds a folder to the path."""
     shutil.copy(MY_CHIP, models / "my_chip.yaml")
     path = write(
         "version: 1\n"
@@ -82,7 +82,7 @@ def test_lists_multiply(models, write):
 
 
 def test_limits_and_outputs(models, write):
-    """A job may say where its model goes, and what it may take."""
+    """A job may set its output and its limits."""
     path = write(
         "version: 1\ndefaults: {timeout: 10m}\njobs:\n"
         "  - {model: models/good.onnx, output: x/y.onnx, memory: 1GiB, timeout: 5}\n"
@@ -102,7 +102,7 @@ def test_limits_and_outputs(models, write):
 
 
 def test_where_it_is_read_from_does_not_matter(models, write, monkeypatch):
-    """Paths are relative to the file, not to where the command runs."""
+    """Paths are relative to the file, not to the current folder."""
     path = write("version: 1\njobs: [{model: models/good.onnx}]\n")
     here = expand(path)
     monkeypatch.chdir("/")
@@ -112,7 +112,7 @@ def test_where_it_is_read_from_does_not_matter(models, write, monkeypatch):
 
 
 def test_jobs_as_plain_data(models, write):
-    """What another process gets is the same job."""
+    """A job is equal after its way to another process."""
     path = write("version: 1\njobs: [{model: models/good.onnx, input_shape: {x: [1, 3]}}]\n")
     (job,) = expand(path).jobs
     assert from_json(Job, to_json(job)) == job
@@ -120,7 +120,7 @@ def test_jobs_as_plain_data(models, write):
 
 
 def refused(path) -> str:
-    """What is said of it."""
+    """Return the message with which a jobs file is refused."""
     with pytest.raises(ConfigError) as caught:
         expand(path)
     return caught.value.message
@@ -128,7 +128,7 @@ def refused(path) -> str:
 
 @pytest.mark.usefixtures("models")
 def test_what_is_wrong_by_itself(write):
-    """Keys and values, each with its line; what only follows of one is left out."""
+    """All wrong keys and values are reported with their lines, without follow-up errors."""
     said = refused(
         write(
             "version: 1\n"
@@ -146,7 +146,7 @@ def test_what_is_wrong_by_itself(write):
 
 @pytest.mark.usefixtures("models")
 def test_what_is_wrong_around_it(write):
-    """Patterns that match nothing, targets that cannot be read, codes that no rule has."""
+    """Unmatched patterns, unreadable targets and unknown codes are reported together."""
     said = refused(
         write(
             "version: 1\n"
@@ -162,7 +162,7 @@ def test_what_is_wrong_around_it(write):
 
 
 def test_a_folder_is_its_models(models, write):
-    """As on the command line; one without any is refused."""
+    """A folder stands for its models; one without models is refused."""
     jobs = expand(write("version: 1\njobs: [{model: models}]\n")).jobs
     wanted = sorted(p.relative_to(models).as_posix() for p in models.rglob("models/**/*.onnx"))
     assert wanted

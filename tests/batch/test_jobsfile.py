@@ -65,7 +65,7 @@ GOOD = "{model: models/good.onnx"
     ],
 )
 def test_mistakes(models, write, text, place, said):
-    """Line and column of each, and what was probably meant."""
+    """Each mistake has line, column and a suggestion."""
     del models
     path = write(text)
     with pytest.raises(ConfigError) as caught:
@@ -76,14 +76,14 @@ def test_mistakes(models, write, text, place, said):
 
 
 def test_every_option_is_a_key():
-    """What convert takes, a job takes; and only what is the batch's own is added."""
+    """A job takes all options of convert and the keys of a batch."""
     own = {"timeout", "memory"}
     assert set(Defaults.model_fields) == set(Options.model_fields) | own
     assert set(JobEntry.model_fields) - set(Defaults.model_fields) == {"model", "output", "exclude"}
 
 
 def test_schema_takes_one_or_a_list():
-    """Editors must not mark what is allowed."""
+    """The schema allows one value or a list."""
     schema = JobsFile.model_json_schema()
     for key in ("target", "format", "model"):
         shown = schema["$defs"]["JobEntry"]["properties"][key]["anyOf"]
@@ -103,7 +103,7 @@ CONFIG = "{method: minmax, seed: 1, unknown: pass, io: int8, preprocess: {resize
 
 
 def test_which_wins(models, write):
-    """A flag, then the job, the defaults of its file, the configuration, the default."""
+    """Precedence: flag, job, defaults of the file, configuration, default."""
     config = write(CONFIG, "npuconv.yaml")
     options = {"method": "percentile", "preprocess": {"color": "gray"}}
     (job,) = expand(write(LAYERS), options, config).jobs
@@ -118,7 +118,7 @@ def test_which_wins(models, write):
 
 
 def test_paths(models, write, monkeypatch):
-    """From the current folder; a job has them relative to its file, and absolute ones as given."""
+    """Flags and configuration are relative to the current folder; absolute paths stay."""
     home = models / "elsewhere"
     home.mkdir()
     shutil.copy(MY_CHIP, home / "chip.yaml")
@@ -146,7 +146,7 @@ def test_paths(models, write, monkeypatch):
 
 
 def test_one_of_a_list(models, write):
-    """What a flag leaves of a list lies where it always does; it does not multiply."""
+    """A flag that reduces a list to one job does not change its output."""
     path = write(
         "version: 1\njobs:\n"
         "  - {model: models/good.onnx, target: [npu-int8, rknn], format: [qdq, float]}\n"
@@ -165,7 +165,7 @@ def test_one_of_a_list(models, write):
 
 @pytest.mark.usefixtures("in_process")
 def test_the_lock_knows(models, write, monkeypatch):
-    """Other flags, other results: the job is done again; the same ones leave it alone."""
+    """Other flags make a job run again; the same flags do not."""
     np.savez(models / "data.npz", x=np.zeros((2, 3, 8, 8), np.float32))
     path = write(ONE)
     (models / "elsewhere").mkdir()
@@ -198,7 +198,7 @@ def test_the_lock_knows(models, write, monkeypatch):
     ],
 )
 def test_mistakes_of_options(models, write, options, kind, said):
-    """Nothing is run."""
+    """A wrong option is refused before anything runs."""
     path = write(ONE)
     with pytest.raises(kind, match=said):
         npuconv.run_batch(path, **options)
@@ -216,7 +216,7 @@ def test_mistakes_of_options(models, write, options, kind, said):
     ],
 )
 def test_mistakes_of_a_configuration(models, write, text, place, said):
-    """They have a place in it."""
+    """Mistakes of a configuration have line and column in it."""
     config = write(text, "npuconv.yaml")
     with pytest.raises(NpuconvError) as caught:
         Batch(write(ONE), config=config)

@@ -41,7 +41,7 @@ def build(nodes, inputs, outputs, constants=(), *, opset=17, functions=(), **dom
 
 
 def conv(weight=None, x=X, y=(None,) * 4, *, kind=TensorProto.FLOAT, opset=17, **attrs):
-    """One convolution, built without a look at whether it makes sense."""
+    """Return a model of one convolution, valid or not."""
     node = helper.make_node("Conv", ["x", "w"], ["y"], name="c", **attrs)
     outputs, inputs = [tensor("y", y, kind)], [tensor("x", x, kind)]
     return build([node], inputs, outputs, [weight or weights(4, 3, 3, 3)], opset=opset)
@@ -131,7 +131,7 @@ def test_no_model(cli, folder, command, kind):
     ("name", "cause"), [("gone.onnx", "no such file"), ("a/gone", "no such file")]
 )
 def test_no_file(cli, folder, command, name, cause):
-    """A file that is not there."""
+    """A missing file is reported."""
     refuses(cli, folder, [command, name], name, cause)
 
 
@@ -144,7 +144,7 @@ def test_directory(cli, folder, command, name):
 
 
 def refuses(cli, folder, arguments, file, cause):
-    """Code 2, exactly one line of error with file and cause, and no file more than before."""
+    """Check for code 2, one line of error with file and cause, and no new file."""
     before = sorted(folder.rglob("*"))
     done = cli(*arguments)
     assert (done.code, done.out) == (2, "")
@@ -198,7 +198,7 @@ def test_bad_samples(cli, model, folder, kind):
 
 
 def test_image_in_a_directory(cli, model, folder):
-    """The one file that is no image is named."""
+    """The invalid image of a folder is named."""
     from PIL import Image
 
     (folder / "photos").mkdir()
@@ -223,14 +223,14 @@ def test_image_in_a_directory(cli, model, folder):
     ids=str,
 )
 def test_bad_destination(cli, model, folder, flags, file, cause):
-    """A destination that cannot be: refused before any work is done for it."""
+    """A destination that cannot be written is refused before any work."""
     done = cli("convert", model, *flags)
     refuses(cli, folder, ["convert", model, *flags], file, cause)
     assert done.err.splitlines() == done.errors  # nothing but the error
 
 
 def test_folder_that_takes_no_files(cli, model, folder):
-    """A folder that is not writable; where everything is, one that takes no files at all."""
+    """A folder that takes no files is refused."""
     closed = folder / "closed"
     closed.mkdir()
     closed.chmod(0o500)

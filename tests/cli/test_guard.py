@@ -57,7 +57,7 @@ def test_time(folder):
 
 
 def test_memory(shell, folder):
-    """It ends with one line, whoever has asked for too much."""
+    """Lack of memory ends a command with one line."""
     corpus.find("bomb/loop-growing").write(folder)
     done = shell("convert", "model.onnx", "--max-memory", "500MiB")
     assert (done.code, len(done.errors)) == (2, 1), done.error
@@ -65,13 +65,13 @@ def test_memory(shell, folder):
 
 
 def test_a_size_that_is_none(cli):
-    """As any wrong flag."""
+    """A wrong size is refused as any wrong flag."""
     assert "is not a size" in cli("check", "model.onnx", "--max-memory", "lots").error
     assert "less than npuconv" in cli("check", "model.onnx", "--max-memory", "9MiB").error
 
 
 def test_limits_of_inspect(cli, folder):
-    """Commands without options of a conversion have the limits all the same."""
+    """Commands without options of a conversion have the limits, too."""
     onnx.save(digits(), folder / "model.onnx")
     done = cli("inspect", "model.onnx", "--max-nodes", "3")
     assert "raise --max-nodes" in done.error
@@ -80,7 +80,7 @@ def test_limits_of_inspect(cli, folder):
 
 @pytest.mark.parametrize("text", ["can't start new thread", "x.so: failed to map segment"])
 def test_memory_by_other_names(cli, model, monkeypatch, text):
-    """A thread without a stack, a library without pages: no bug in npuconv."""
+    """A thread without a stack and a library without pages are lack of memory."""
 
     def no_room(*_):
         raise RuntimeError(text)
@@ -92,13 +92,13 @@ def test_memory_by_other_names(cli, model, monkeypatch, text):
 
 
 def test_causes():
-    """What a command is told it may not have."""
+    """The message names the limit."""
     assert "--max-memory" in guard.cause(MemoryError())
     assert guard.cause(guard.TimeIsUpError("late")) == "late"
 
 
 def test_memory_is_given_back(cli, folder):
-    """The limit is that of the command, not of whoever runs it."""
+    """The limit ends with the command."""
     resource = pytest.importorskip("resource")
     onnx.save(digits(), folder / "model.onnx")
     before = resource.getrlimit(resource.RLIMIT_DATA)
@@ -110,7 +110,7 @@ def test_memory_is_given_back(cli, folder):
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @pytest.mark.skipif(os.name != "posix", reason="other systems have no such signals")
 def test_exit_code(folder, number, code):
-    """As shells have it, and one line."""
+    """The code is that of shells, with one line."""
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT.format(number=int(number))],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
@@ -125,6 +125,6 @@ def test_exit_code(folder, number, code):
 
 @pytest.mark.parametrize("page", ["ci.md", "report.md"])
 def test_the_pages_have_them(page):
-    """Where exit codes are listed."""
+    """The pages list the exit codes of signals."""
     text = (DOCS / page).read_text("utf-8")
     assert re.search(r"^\| 130, 143 \| .*SIGINT.*SIGTERM", text, re.MULTILINE)

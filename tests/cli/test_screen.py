@@ -75,7 +75,7 @@ def test_color(on_terminal, model, command):
 
 
 def test_no_color_in_a_pipe(cli, model):
-    """Elsewhere there is no colour without asking."""
+    """There is no colour in a pipe."""
     for command in ("check", "inspect", "convert"):
         done = cli(command, model)
         assert ESCAPE not in done.out + done.err
@@ -106,7 +106,7 @@ def test_progress(on_terminal, model):
 
 
 def test_a_bar_for_many_models(on_terminal, folder, model):
-    """What cannot be read is said on a line of its own; one model needs no bar."""
+    """Errors are lines of their own; one model has no bar."""
     (folder / "broken.onnx").write_text("no model")
     code, shown = on_terminal("check", model, "broken.onnx", stream="stderr")
     assert code == 2
@@ -117,7 +117,7 @@ def test_a_bar_for_many_models(on_terminal, folder, model):
 
 
 def test_what_comes_after_calibrating(on_terminal, model):
-    """When the samples are through, the terminal says what goes on; with how fast they were."""
+    """The work after calibration has a bar of its own."""
     _, shown = on_terminal("convert", model, "--no-color", stream="stderr")
     assert "choosing ranges and weights, measuring" in shown
     assert "\x1b[3" not in shown  # no colour; the cursor still moves
@@ -125,7 +125,7 @@ def test_what_comes_after_calibrating(on_terminal, model):
 
 @contextlib.contextmanager
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """This process' streams as a terminal; gives the other end."""
+    """Replace the streams of this process by a terminal; yield its other end."""
     ours, theirs = pty.openpty()
     with os.fdopen(theirs, "w", encoding="utf-8") as stream, monkeypatch.context() as patch:
         patch.setattr(sys, "stdout", stream)
@@ -135,7 +135,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 
 
 def drain(terminal_end: int) -> str:
-    """What has been written to a terminal so far."""
+    """Return the text written to a terminal so far."""
     os.set_blocking(terminal_end, False)
     got = b""
     with contextlib.suppress(BlockingIOError):
@@ -145,7 +145,7 @@ def drain(terminal_end: int) -> str:
 
 
 def test_wants_color(monkeypatch):
-    """A terminal has colour, unless the user or the environment objects."""
+    """A terminal has colour unless flag or environment forbids it."""
     wanted = []
     with terminal(monkeypatch):
         for value in ("", "1"):
@@ -169,7 +169,7 @@ def test_bar(monkeypatch):
 
 
 def test_rate(monkeypatch):
-    """A bar says how many a second, and how long the rest takes."""
+    """A bar shows the rate and the remaining time."""
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", "100")
     with terminal(monkeypatch) as other_end:
@@ -183,7 +183,7 @@ def test_rate(monkeypatch):
 
 
 def test_width(monkeypatch):
-    """Text is as wide as the terminal, within reason; 80 columns elsewhere."""
+    """Text is as wide as the terminal, from 60 to 100 columns; 80 elsewhere."""
     assert screen.width() == 80
     with terminal(monkeypatch):
         found = []
@@ -195,7 +195,7 @@ def test_width(monkeypatch):
 
 @pytest.mark.parametrize("command", ["check", "inspect", "convert"])
 def test_narrow_terminals(on_terminal, model, command):
-    """Nothing is wider than the terminal."""
+    """No line is wider than the terminal."""
     verbose = ["-v", "--no-color"]
     code, shown = on_terminal(command, model, *verbose, stream="stdout", COLUMNS="60")
     assert code == 0
@@ -203,14 +203,14 @@ def test_narrow_terminals(on_terminal, model, command):
 
 
 def test_interrupted():
-    """Files that are complete stay, and are named; many of a folder are counted."""
+    """Complete files are named; many of a folder are counted."""
     assert screen.interrupted([]) == "interrupted; nothing was written"
     made = [Path("out.onnx"), *(Path("cache") / f"{at}.npz" for at in range(9))]
     assert screen.interrupted(made) == "interrupted; kept: out.onnx, 9 files in cache"
 
 
 def test_no_bar(capsys):
-    """Where stderr is no terminal, or nobody wants to know, progress is silent."""
+    """There is no bar without a terminal or with -q."""
     for quiet in (False, True):
         with screen.progress(quiet=quiet) as step:
             step("first", 1, 2)
@@ -218,7 +218,7 @@ def test_no_bar(capsys):
 
 
 def test_say(capsys):
-    """A line for people goes to stderr, unless they want none."""
+    """Messages go to stderr, and nowhere with -q."""
     screen.say("hello")
     screen.say("hush", quiet=True)
     assert capsys.readouterr() == ("", "npuconv: hello\n")
