@@ -105,10 +105,10 @@ def _calibration(
     from npuconv.pipeline import builtin
 
     try:
-        work = legalize(source, Options(input_shape=input_shape, verify=False))
-        if not work.plan.device:
+        legal = legalize(source, Options(input_shape=input_shape, verify=False))
+        if not legal.plan.device:
             return ""
-        return builtin.plan(work).sentence
+        return builtin.plan(legal).sentence
     except NpuconvError:  # what stands against it is for check to say
         return ""
 

@@ -76,7 +76,7 @@ def _settle(place: Place, block: tuple[int, int] | None) -> None:
 
 def _converted(job: Job, say: Say) -> Outcome:
     from npuconv.errors import UnsupportedModelError
-    from npuconv.pipeline.entry import convert_with
+    from npuconv.pipeline.convert import convert_with
 
     Path(job.output).parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -93,7 +93,7 @@ def _calibrated(job: Job, say: Say) -> Outcome:
     """Calibrate a block of a job; the job itself reports findings that stop the conversion."""
     from npuconv.calibration.blocks import Collected
     from npuconv.errors import UnsupportedModelError
-    from npuconv.pipeline.entry import convert_with
+    from npuconv.pipeline.convert import convert_with
 
     with contextlib.suppress(Collected, UnsupportedModelError):
         convert_with(job.model, job.options, job.options.calibration, _progress(say))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from npuconv.config import Options
-    from npuconv.legalize.legal import Legalized
+    from npuconv.legalize.legal import LegalModel
     from npuconv.samples import Samples
 
 Pictures = Literal["photographs", "made-up", "none"]
@@ -73,17 +73,17 @@ class Plan:
         )
 
 
-def plan(work: Legalized, specs: Sequence[InputSpec] = ()) -> Plan:
+def plan(legal: LegalModel, specs: Sequence[InputSpec] = ()) -> Plan:
     """Decide what to calibrate on.
 
     Args:
-        work: a legal float model.
+        legal: a legal float model.
         specs: its inputs; by default as the model has them, with usual sizes where it has none.
 
     Raises:
         UsageError: a mean without a standard deviation, or the other way round.
     """
-    keys, specs = work.options.preprocess, list(specs) or _usual(work)
+    keys, specs = legal.options.preprocess, list(specs) or _usual(legal)
     _check_given(keys)
     if not reads_images(specs):
         return Plan(keys, NUMBERS, _LOST)
@@ -96,7 +96,7 @@ def plan(work: Legalized, specs: Sequence[InputSpec] = ()) -> Plan:
     if keys.preset == "none":
         text = "accuracy is unproven, the normalization is unknown: give --preprocess"
         return Plan(keys, f"{start}; {text}{end}", _joined(text, lacking), None, pictured)
-    found = infer(work.model, specs[0], work.ctx.expected)
+    found = infer(legal.model, specs[0], legal.ctx.expected)
     own = found.normalization
     used = keys.model_copy(update={"mean": own.mean, "std": own.std, "preset": None})
     unproven = f"accuracy is unproven, the normalization is a guess: {found.said}"
@@ -128,10 +128,10 @@ def open_builtin(options: Options, chosen: Plan, specs: Sequence[InputSpec]) -> 
     )
 
 
-def _usual(work: Legalized) -> list[InputSpec]:
+def _usual(legal: LegalModel) -> list[InputSpec]:
     """Return the inputs of a model, with usual sizes for pictures of open extents."""
     specs = []
-    for tensor in work.model.graph.inputs:
+    for tensor in legal.model.graph.inputs:
         if isinstance(tensor.dtype, int):
             return []
         dims = query.shape(tensor)

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from npuconv.config import Options
-    from npuconv.legalize.legal import Legalized
+    from npuconv.legalize.legal import LegalModel
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
-    from npuconv.pipeline.builtin import Plan
+    from npuconv.pipeline.prepare import CalibrationData
     from npuconv.samples import Feed, Samples
     from npuconv.schemas import report as schema
 
@@ -26,30 +26,22 @@ _NEARLY = 1e-3  # of the spread of a sample: a distance of 30 dB, as that of two
 NOTHING_LEFT = "the device runs none of it: no convolution is left for the device, all stays float"
 
 
-def about_samples(
-    samples: Samples,
-    assumed: str,
-    found: schema.Accuracy,
-    held_out: bool,
-    chosen: Plan | None = None,
-) -> tuple[str, ...]:
+def about_samples(data: CalibrationData, found: schema.Accuracy) -> tuple[str, ...]:
     """Return warnings about what makes the measured numbers less reliable.
 
     Args:
-        samples: those that were given, or made up.
-        assumed: what was assumed to make them; may be empty.
+        data: samples that were given, or made up.
         found: what was measured.
-        held_out: whether it was measured on samples kept from calibration.
-        chosen: what was taken instead of data.
     """
+    samples, chosen = data.samples, data.chosen
     warnings = []
     if chosen is not None and chosen.warning:
         warnings.append(f"{chosen.warning}; give --calibration with a handful of real inputs")
-    if assumed:
-        warnings.append(assumed)
+    if data.assumed:
+        warnings.append(data.assumed)
     if found.cosine is None:
         warnings.append("an output is all zeros or not finite")
-    if not held_out and not samples.synthetic:
+    if data.held_out is None and not samples.synthetic:
         warnings.append("too few samples to keep some apart: measured on those calibrated with")
     if not samples.builtin:
         warnings.extend(_alike(samples))
@@ -74,24 +66,18 @@ def unused(form: str, options: Options, *, samples: bool) -> tuple[str, ...]:
     return tuple(warnings)
 
 
-def doubt_db(samples: Samples, held_out: bool, chosen: Plan | None) -> float:
-    """Return by how much new samples may be worse for reasons that these do not show.
-
-    Args:
-        samples: those that were given, or made up.
-        held_out: whether those measured were kept from calibration.
-        chosen: what was taken instead of data.
-    """
+def doubt_db(data: CalibrationData) -> float:
+    """Return by how much new samples may be worse for reasons that these do not show, in dB."""
     kinds = {
         "given": INTERVAL.inferred_db,
         "inferred": INTERVAL.inferred_db,
         "guessed": INTERVAL.guessed_db,
         "unknown": INTERVAL.made_up_db,
     }
-    if chosen is not None:
-        return kinds[chosen.certainty]
-    alike = INTERVAL.alike_db if any(_alike(samples)) else 0.0
-    return alike + (0.0 if held_out else INTERVAL.calibrated_db)
+    if data.chosen is not None:
+        return kinds[data.chosen.certainty]
+    alike = INTERVAL.alike_db if any(_alike(data.samples)) else 0.0
+    return alike + (INTERVAL.calibrated_db if data.held_out is None else 0.0)
 
 
 def _alike(samples: Samples) -> Iterator[str]:
@@ -125,21 +111,21 @@ def _apart(one: np.ndarray, other: np.ndarray) -> float:
     return float(np.mean(difference**2)) / spread if spread else 1.0
 
 
-def nothing_left(work: Legalized) -> tuple[str, ...]:
+def nothing_left(legal: LegalModel) -> tuple[str, ...]:
     """Return a warning if no convolution runs on the device: then nothing is rounded."""
-    return () if work.plan.device else (NOTHING_LEFT,)
+    return () if legal.plan.device else (NOTHING_LEFT,)
 
 
-def still_float(work: Legalized) -> tuple[str, ...]:
+def still_float(legal: LegalModel) -> tuple[str, ...]:
     """Return a warning that names what ``io=int8`` left in float, the nodes to blame and advice."""
-    if work.options.io != "int8":
+    if legal.options.io != "int8":
         return ()
-    named = [*_inputs_in_float(work.model), *_outputs_in_float(work.model)]
+    named = [*_inputs_in_float(legal.model), *_outputs_in_float(legal.model)]
     if not named:
         return ()
     advice = "which work in float; run these nodes outside of the model, or leave --io int8 out"
-    if Phase.LOWER not in emit.get(work.options.format).phases:
-        advice = f"as with any --format {work.options.format}; --format qoperator makes them int8"
+    if Phase.LOWER not in emit.get(legal.options.format).phases:
+        advice = f"as with any --format {legal.options.format}; --format qoperator makes them int8"
     return (f"some inputs or outputs stay float: {', '.join(named)}, {advice}",)
 
 
