@@ -1,4 +1,4 @@
-"""Channels from where they are made to where they are mixed."""
+"""Paths of channels from where they are made to where they are mixed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from npuconv.partition import make_plan
-from npuconv.partition.channel_paths import Strand, is_depthwise, strands
+from npuconv.partition.channel_paths import ChannelPath, channel_paths, is_depthwise
 from support.asserts import builtin, read
 from support.builders import Net
 from support.loud_nets import inverted
@@ -15,11 +15,13 @@ from support.loud_nets import inverted
 X = (1, 3, 8, 8)
 
 
-def found(proto: onnx.ModelProto, maker: str = "first") -> Strand | None:
+def found(proto: onnx.ModelProto, maker: str = "first") -> ChannelPath | None:
     model = read(proto)
     plan = make_plan(model, builtin())
-    own = [one for one in strands(model, plan) if one.made_by is not None and not one.ends]
-    return next((one for one in own if one.made_by.name == maker), None)
+    own = [
+        one for one in channel_paths(model, plan) if one.producer is not None and not one.outputs
+    ]
+    return next((one for one in own if one.producer.name == maker), None)
 
 
 def made(**attrs) -> Net:
@@ -39,7 +41,7 @@ def test_it_goes_through_what_follows_each_channel():
     """Activations, and convolutions that make one channel of one."""
     own = found(inverted())
     assert [n.op for n in own.between] == ["Clip", "Conv", "Relu"]
-    assert [n.name for n in own.makers] == ["first", "deep"]
+    assert [n.name for n in own.row_layers] == ["first", "deep"]
     assert [n.name for n in own.readers] == ["mixed"]
     assert own.tensors[1:] == ["made", own.tensors[2], "followed"]
 
@@ -110,10 +112,10 @@ def test_weights_are_constants():
     assert found(net.op("Sigmoid").model()) is None
 
 
-def every(net: Net) -> dict[str, Strand]:
+def every(net: Net) -> dict[str, ChannelPath]:
     """By the first tensor."""
     model = read(net.model())
-    return {own.tensor.name: own for own in strands(model, make_plan(model, builtin()))}
+    return {own.tensor.name: own for own in channel_paths(model, make_plan(model, builtin()))}
 
 
 def test_the_host_may_be_at_either_end():
@@ -121,28 +123,28 @@ def test_the_host_may_be_at_either_end():
     net = made().op("Sigmoid", to="s").conv("s", (2, 4, 1, 1), name="mixed", to="last")
     own = every(net.op("Tanh"))
     assert set(own) == {"x", "made", "s", "last"}
-    assert own["made"].made_by.name == "first"
-    assert [end.name for end in own["made"].ends] == ["made"]
-    assert (own["s"].made_by, own["s"].ends) == (None, [])
+    assert own["made"].producer.name == "first"
+    assert [end.name for end in own["made"].outputs] == ["made"]
+    assert (own["s"].producer, own["s"].outputs) == (None, [])
     assert [conv.name for conv in own["s"].readers] == ["mixed"]
-    assert own["x"].makers == []
+    assert own["x"].row_layers == []
 
 
 def test_an_end_is_where_the_host_reads():
     """Also where the device goes on, and where it is an output; not what the host has made."""
     net = made().op("Relu", to="r").conv("r", (2, 4, 1, 1), name="mixed").op("Tanh", to="y")
     own = every(net.op("Exp", "r", to="e").op("Exp", "x", to="f").output("y", "e", "f", "r"))
-    assert [end.name for end in own["made"].ends] == ["r"]
-    assert own["x"].ends == []
+    assert [end.name for end in own["made"].outputs] == ["r"]
+    assert own["x"].outputs == []
 
 
-def test_what_mixes_channels_otherwise_is_no_strand():
+def test_what_mixes_channels_otherwise_is_no_path():
     """Neither what the device makes, nor what reads it one by one in groups."""
     own = every(made().op("Concat", "made", "made", axis=2).op("Tanh"))
     assert set(own) == {"x"}
     grouped = Net(x=X).op("Tanh", "x", to="t").conv("t", (3, 1, 1, 1), group=3, name="a", to="a")
     own = every(grouped.conv("t", (2, 3, 1, 1), name="b", to="b").op("Tanh", "a").op("Exp", "b"))
-    assert [conv.name for conv in own["t"].makers] == ["a"]
+    assert [conv.name for conv in own["t"].row_layers] == ["a"]
     assert [conv.name for conv in own["t"].readers] == ["b"]
 
 

@@ -1,12 +1,16 @@
-"""What a node costs."""
+"""Costs of nodes, and peak bytes of a model."""
 
 from __future__ import annotations
 
+import numpy as np
+import onnx
 import pytest
 
-from npuconv.partition import cost, macs, weight_bytes
-from support.asserts import read
+from npuconv.inspection import read
+from npuconv.partition import cost, macs, parameters, peak, weight_bytes
 from support.builders import Net
+
+X = (1, 4, 8, 8)
 
 
 def recurrent(op: str, gates: int, x=(7, 2, 5), **attrs):
@@ -40,3 +44,117 @@ def test_several_nodes():
     open_model = read(Net(x=(1, 4, "H", 6)).conv("x", (4, 4, 3, 3)).model())
     assert cost(open_model.nodes()).macs is None
     assert weight_bytes(model.nodes("Relu")[0]) == 0
+
+
+def node_of(built, *ops):
+    return read(built.model()).nodes(*ops)[0]
+
+
+def matmul(op, *shapes, **attrs):
+    names = dict(zip("ab", shapes, strict=True))
+    return node_of(Net(**names).op(op, *names, **attrs), op)
+
+
+@pytest.mark.parametrize(
+    ("node", "expected"),
+    [
+        (node_of(Net(x=X).conv("x", (8, 4, 3, 3)), "Conv"), 8 * 4 * 9 * 36),
+        (node_of(Net(x=X).conv("x", (8, 2, 3, 3), group=2), "Conv"), 8 * 2 * 9 * 36),
+        (node_of(Net(x=X).conv("x", (4, 2, 2, 2), op="ConvTranspose"), "ConvTranspose"), 32 * 64),
+        (matmul("Gemm", (3, 5), (5, 7)), 3 * 5 * 7),
+        (matmul("Gemm", (5, 3), (7, 5), transA=1, transB=1), 3 * 5 * 7),
+        (matmul("MatMul", (2, 3, 5), (5, 7)), 2 * 3 * 5 * 7),
+        (matmul("MatMul", (5,), (5,)), 5),
+        (matmul("MatMul", ("N", 5), (5, 7)), 5 * 7),
+        (matmul("MatMul", (2, "depth"), ("depth", 7)), None),
+        (matmul("MatMul", (2, 3, 5), (5, "columns")), None),
+        (node_of(Net(x=X).op("MaxPool", kernel_shape=[2, 2]), "MaxPool"), 0),
+        (node_of(Net(x=X).op("Relu"), "Relu"), 0),
+    ],
+)  # fmt: skip
+def test_macs(node, expected):
+    """Multiply-accumulates of convolutions and matrix products; of others none."""
+    assert macs(node) == expected
+
+
+def test_macs_of_unknown_rank():
+    """Nothing can be multiplied where not even the rank is known."""
+    node = matmul("MatMul", (2, 3), (3, 4))
+    node.inputs[0].shape = None
+    assert macs(node) is None
+
+
+def test_parameters():
+    """Elements of the constants that a node reads."""
+    conv = node_of(Net(x=X).conv("x", (8, 4, 3, 3)), "Conv")
+    assert parameters(conv) == 8 * 4 * 9 + 8
+    assert parameters(node_of(Net(x=X).op("Relu"), "Relu")) == 0
+
+
+def test_a_chain():
+    """Two tensors live at once: what a node reads and what it makes."""
+    net = Net(x=(1, 2, 4, 4)).op("Relu", name="r").op("Neg", name="n").op("Abs", name="a")
+    worst = peak(read(net.model()))
+    assert (worst.bytes, worst.int8_bytes, worst.node) == (2 * 32 * 4, 2 * 32, "r")
+
+
+def test_a_tensor_that_is_read_later():
+    """A residual connection keeps its tensor until it is added."""
+    net = Net(x=(1, 8)).op("Relu", name="r").op("Neg", name="n").op("Abs", name="a")
+    net.op("Add", "x", net.last, name="sum")
+    worst = peak(read(net.model()))
+    assert (worst.bytes, worst.node) == (3 * 8 * 4, "n")
+
+
+def test_constants_take_no_part():
+    """Weights, and what is computed of constants alone, are no activations."""
+    net = Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3), pads=[1, 1, 1, 1])
+    assert peak(read(net.model())).bytes == (3 + 4) * 64 * 4
+    model = Net(x=(1, 8)).op("Relu").model()
+    value = onnx.numpy_helper.from_array(np.ones(1000, np.float32))
+    model.graph.node.insert(0, onnx.helper.make_node("Constant", [], ["k"], value=value))
+    model.graph.node.insert(1, onnx.helper.make_node("Neg", ["k"], ["n"]))
+    assert peak(read(model)).bytes == 2 * 8 * 4
+
+
+def test_outputs_live_to_the_end():
+    """A result that is ready early is still there when the last node runs."""
+    net = Net(x=(1, 8)).op("Relu").op("Neg", "x").op("Abs").op("Exp", name="last")
+    model = net.model()
+    model.graph.output.append(onnx.helper.make_tensor_value_info("t0", 1, (1, 8)))
+    assert peak(read(model)).bytes == 3 * 8 * 4
+
+
+def test_integers_stay_as_wide():
+    """What is no float number would not be int8 either."""
+    net = Net(x=(1, 8)).op("Shape", name="s")
+    worst = peak(read(net.model()))
+    assert (worst.bytes, worst.int8_bytes) == (8 * 4 + 2 * 8, 8 + 2 * 8)
+
+
+@pytest.mark.parametrize("shape", [(1, "h", 4), (1, None, 4)])
+def test_unknown_extents(shape):
+    """Nothing is guessed; a batch that is left open is one sample."""
+    assert peak(read(Net(x=shape).op("Relu").model())) is None
+    assert peak(read(Net(x=("N", 4)).op("Relu").model())).bytes == 32
+    unknown = Net(x=(1, 4)).op("Thing", domain="com.example").op("Relu").model()
+    assert peak(read(unknown)) is None
+
+
+def test_unknown_types():
+    """Of strings nobody says how long they are."""
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Identity", ["x"], ["y"])],
+        "g",
+        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.STRING, (1,))],
+        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.STRING, (1,))],
+    )
+    assert peak(read(onnx.helper.make_model(graph))) is None
+
+
+def test_an_output_that_nobody_reads():
+    """The mask of a Dropout has no shape in many models, and takes no part."""
+    net = Net(x=(1, 2, 4, 4)).op("Dropout", outputs=2).op("Relu", "t0", name="r")
+    model = read(net.model())
+    model.nodes("Dropout")[0].outputs[1].shape = None
+    assert peak(model).bytes == 2 * 32 * 4

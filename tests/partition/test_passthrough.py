@@ -1,4 +1,4 @@
-"""Which operators pass int8 values on."""
+"""Operators that pass int8 values on."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def net():
     return Net(x=X).conv("x", (4, 4, 1, 1), name="conv")
 
 
-def carried(built, **options):
+def passed(built, **options):
     """Operators that run on int8 tensors, in order."""
-    return [n.op for n in make_plan(read(built.model()), NPU, **options).carried]
+    return [n.op for n in make_plan(read(built.model()), NPU, **options).passthrough]
 
 
 def ints(built, *values):
@@ -42,29 +42,29 @@ def ints(built, *values):
         ("Split", {"axis": 1, "outputs": 2}),
     ],
 )
-def test_carried_operators(op, attrs):
+def test_passthrough_operators(op, attrs):
     """They give the same integers on int8 tensors."""
-    assert carried(net().op(op, **attrs)) == [op]
+    assert passed(net().op(op, **attrs)) == [op]
 
 
-def test_carried_operators_with_more_inputs():
+def test_passthrough_operators_with_more_inputs():
     """Shapes, axes, indices, bounds and fill values are no data."""
     built = net().reshape([1, 4, 64])
-    assert carried(built) == ["Reshape"]
+    assert passed(built) == ["Reshape"]
     built = net()
-    assert carried(built.op("Gather", "t0", ints(built, 0, 1), axis=1)) == ["Gather"]
+    assert passed(built.op("Gather", "t0", ints(built, 0, 1), axis=1)) == ["Gather"]
     built = net()
-    assert carried(built.op("Slice", "t0", ints(built, 0), ints(built, 2))) == ["Slice"]
+    assert passed(built.op("Slice", "t0", ints(built, 0), ints(built, 2))) == ["Slice"]
     built = net()
-    assert carried(built.op("Unsqueeze", "t0", ints(built, 0))) == ["Unsqueeze"]
+    assert passed(built.op("Unsqueeze", "t0", ints(built, 0))) == ["Unsqueeze"]
     built = net()
-    assert carried(built.op("Clip", "t0", "", built.constant(6.0))) == ["Clip"]
-    assert carried(net().pad([0, 0, 1, 1, 0, 0, 1, 1], value=0.5)) == ["Pad"]
-    assert carried(net().pad([0, 0, 1, 1, 0, 0, 1, 1], value=None)) == ["Pad"]
+    assert passed(built.op("Clip", "t0", "", built.constant(6.0))) == ["Clip"]
+    assert passed(net().pad([0, 0, 1, 1, 0, 0, 1, 1], value=0.5)) == ["Pad"]
+    assert passed(net().pad([0, 0, 1, 1, 0, 0, 1, 1], value=None)) == ["Pad"]
     built = net()
     scales = built.constant([1.0, 1.0, 2.0, 2.0])
-    assert carried(built.op("Resize", "t0", "", scales, mode="nearest")) == ["Resize"]
-    assert carried(net().op("Concat", "t0", "t0", axis=1)) == ["Concat"]
+    assert passed(built.op("Resize", "t0", "", scales, mode="nearest")) == ["Resize"]
+    assert passed(net().op("Concat", "t0", "t0", axis=1)) == ["Concat"]
 
 
 def clip_by_computed_bounds():
@@ -103,13 +103,13 @@ def padded_by_a_computed_value():
         "pool-order", "pad-reflect", "pad-computed", "sigmoid", "foreign", "concat-float", "float",
     ],
 )  # fmt: skip
-def test_what_is_not_carried(built):
+def test_what_is_not_passed_on(built):
     """It would give other integers, or its bounds are not known."""
-    assert carried(built) == []
+    assert passed(built) == []
 
 
 def test_a_concat_kept_apart():
     """One whose inputs are too unlike runs in float, and so does what follows."""
     built = net().op("Concat", "t0", "t0", axis=1, name="join").op("Relu")
-    assert carried(built) == ["Concat", "Relu"]
-    assert carried(built, apart=["join"]) == []
+    assert passed(built) == ["Concat", "Relu"]
+    assert passed(built, apart=["join"]) == []

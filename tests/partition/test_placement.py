@@ -1,15 +1,15 @@
-"""Where nodes run, which tensors are int8, and what they cost."""
+"""Placement of nodes, and groups of int8 tensors."""
 
 from __future__ import annotations
 
 import pytest
 
-from npuconv import partition as planning
 from npuconv.model import query
 from npuconv.partition import make_plan
 from npuconv.target import Target
-from support.asserts import read
+from support.asserts import builtin, read
 from support.builders import Net, digits
+from support.target_files import chip
 
 NPU = Target.load("npu-int8")
 X = (1, 4, 8, 8)
@@ -51,7 +51,7 @@ def test_a_relu_behind_something_else_is_not_fused():
     """Only an activation right after a convolution is."""
     model, plan = planned(net().op("MaxPool", kernel_shape=[2, 2], name="p").op("Relu", name="r"))
     assert places(model, plan)["r"] == "undocumented"
-    assert [n.name for n in plan.carried] == ["p", "r"]
+    assert [n.name for n in plan.passthrough] == ["p", "r"]
 
 
 def test_an_activation_in_float_is_not_fused():
@@ -61,11 +61,11 @@ def test_an_activation_in_float_is_not_fused():
 
 
 def test_a_blocked_convolution():
-    """A finding keeps it on the host, and nothing is carried behind it."""
+    """A finding keeps it on the host, and nothing behind it is int8."""
     model, plan = planned(net().op("Relu", name="act"), blocked=["conv"])
     assert places(model, plan) == {"conv": "host", "act": "undocumented"}
     assert plan.reason[id(model.nodes()[0])] == "a finding keeps it off the device"
-    assert (plan.device, plan.carried, plan.groups) == ([], [], [])
+    assert (plan.device, plan.passthrough, plan.groups) == ([], [], [])
 
 
 @pytest.mark.parametrize("word", ["host", "error"])
@@ -85,70 +85,109 @@ def test_a_target_without_convolutions():
     assert planned(built)[1].device == []
 
 
-def test_transitions():
-    """Tensors that cross, once for each direction."""
-
-    def crossings(built):
-        model, plan = planned(built)
-        return planning.transitions(model, plan)
-
-    assert crossings(net()) == 2
-    assert crossings(net().op("Relu")) == 2
-    assert crossings(net().op("Sigmoid").conv("", (4, 4, 1, 1))) == 4
-    assert crossings(net().conv("x", (4, 4, 1, 1)).op("Add", "t0", "t1")) == 3
-    assert crossings(net().op("Sigmoid", "t0").op("Neg", "t0").output("t1", "t2")) == 2
-    assert crossings(Net(x=X).op("Relu")) == 0
-
-
-def node_of(built, *ops):
-    return read(built.model()).nodes(*ops)[0]
-
-
-def matmul(op, *shapes, **attrs):
-    names = dict(zip("ab", shapes, strict=True))
-    return node_of(Net(**names).op(op, *names, **attrs), op)
-
-
-@pytest.mark.parametrize(
-    ("node", "macs"),
-    [
-        (node_of(Net(x=X).conv("x", (8, 4, 3, 3)), "Conv"), 8 * 4 * 9 * 36),
-        (node_of(Net(x=X).conv("x", (8, 2, 3, 3), group=2), "Conv"), 8 * 2 * 9 * 36),
-        (node_of(Net(x=X).conv("x", (4, 2, 2, 2), op="ConvTranspose"), "ConvTranspose"), 32 * 64),
-        (matmul("Gemm", (3, 5), (5, 7)), 3 * 5 * 7),
-        (matmul("Gemm", (5, 3), (7, 5), transA=1, transB=1), 3 * 5 * 7),
-        (matmul("MatMul", (2, 3, 5), (5, 7)), 2 * 3 * 5 * 7),
-        (matmul("MatMul", (5,), (5,)), 5),
-        (matmul("MatMul", ("N", 5), (5, 7)), 5 * 7),
-        (matmul("MatMul", (2, "depth"), ("depth", 7)), None),
-        (matmul("MatMul", (2, 3, 5), (5, "columns")), None),
-        (node_of(Net(x=X).op("MaxPool", kernel_shape=[2, 2]), "MaxPool"), 0),
-        (node_of(Net(x=X).op("Relu"), "Relu"), 0),
-    ],
-)  # fmt: skip
-def test_macs(node, macs):
-    """Multiply-accumulates of convolutions and matrix products; of others none."""
-    assert planning.macs(node) == macs
-
-
-def test_macs_of_unknown_rank():
-    """Nothing can be multiplied where not even the rank is known."""
-    node = matmul("MatMul", (2, 3), (3, 4))
-    node.inputs[0].shape = None
-    assert planning.macs(node) is None
-
-
-def test_parameters():
-    """Elements of the constants that a node reads."""
-    conv = node_of(Net(x=X).conv("x", (8, 4, 3, 3)), "Conv")
-    assert planning.parameters(conv) == 8 * 4 * 9 + 8
-    assert planning.parameters(node_of(Net(x=X).op("Relu"), "Relu")) == 0
-
-
 def test_every_node_has_a_place_and_a_reason():
     """Of a whole model nothing is left out."""
     model = read(digits())
     plan = make_plan(model, NPU)
     assert all(plan.reason[id(n)] and plan.placement[id(n)] for n in model.nodes())
     assert len(plan.device) == 3
-    assert all(query.is_standard(n) for n in plan.carried)
+    assert all(query.is_standard(n) for n in plan.passthrough)
+
+
+def groups(built):
+    return {g.name: (g.tensors, g.outputs) for g in planned(built)[1].groups}
+
+
+def test_groups():
+    """Tensors joined by passthrough operators share a scale; the last ones decide the range."""
+    built = net().op("Relu").op("MaxPool", kernel_shape=[2, 2]).conv("", (2, 4, 1, 1))
+    assert groups(built) == {
+        "x": (["x"], ["x"]), "t0": (["t0", "t2", "t1"], ["t2"]), "t3": (["t3"], ["t3"]),
+    }  # fmt: skip
+    _, plan = planned(built)
+    assert plan.group_of()["t1"] is plan.group_of()["t2"]
+
+
+def test_a_tensor_that_the_host_reads_too():
+    """It decides as well: nothing of it may be cut off."""
+    built = net().op("Relu", "t0").op("Sigmoid", "t0").output("t1", "t2")
+    assert groups(built)["t0"] == (["t0", "t1"], ["t0", "t1"])
+    built = net().op("Relu", "t0").output("t0", "t1")
+    assert groups(built)["t0"] == (["t0", "t1"], ["t0", "t1"])
+
+
+def test_branches_that_meet_share_a_scale():
+    """All inputs of a Concat and its output are one group."""
+    built = net().conv("x", (4, 4, 1, 1)).conv("x", (4, 4, 1, 1))
+    built.op("Concat", "t0", "t1", axis=1, to="a").op("Concat", "a", "t2", axis=1, to="b")
+    assert groups(built)["t0"] == (["t0", "t1", "t2", "a", "b"], ["b"])
+
+
+WIDE = (1, 4, 12, 12)
+POOL = {"kernel_shape": [3, 3]}
+
+
+def placed(net, target):
+    """Placement and reason of the last node."""
+    model = read(net.model())
+    plan = make_plan(model, target)
+    node = model.nodes()[-1]
+    return plan.placement[id(node)], plan.reason[id(node)]
+
+
+def wide():
+    return Net(x=WIDE).conv("x", (4, 4, 3, 3))
+
+
+def with_pool(**limits):
+    also = {"operators": {"Conv": {}, "MaxPool": {"limits": limits}}}
+    return chip("", also=also)
+
+
+def test_what_passes_int8_on_runs_on_the_device():
+    """Within its limits; what the model's own types are is not looked at."""
+    target = with_pool(kernel_h={"max": 3}, dtype={"equals": "int8"}, kernel_w="?")
+    place, reason = placed(wide().op("MaxPool", **POOL), target)
+    assert (place, reason) == ("device", "MaxPool is listed and within every known limit")
+
+
+def test_beyond_its_limits_it_runs_on_the_host():
+    """The reason is the limit."""
+    place, reason = placed(wide().op("MaxPool", **POOL), with_pool(kernel_h={"max": 2}))
+    assert place == "host"
+    assert reason == "kernel_h is 3, the device takes at most 2; runs on int8 tensors, exactly"
+
+
+def test_a_float_tensor_is_nothing_to_the_device():
+    """A pool before the first convolution."""
+    place, reason = placed(Net(x=WIDE).op("MaxPool", **POOL), with_pool())
+    assert (place, reason) == ("host", "MaxPool is listed, but not quantized; runs in float")
+
+
+@pytest.mark.parametrize(
+    ("fused", "place", "reason"),
+    [
+        (["Relu"], "device", "Relu after a convolution: fused"),
+        ({"limit": "?", "assume": ["Relu"]}, "device", "Relu after a convolution: assumed to be "),
+        (["Clip"], "host", "target chip does not list Relu; runs on int8 tensors, exactly"),
+    ],
+)
+def test_activations_that_are_fused(fused, place, reason):
+    """Known or assumed."""
+    also = {"fused_activations": fused, "unlisted_operators": "host"}
+    found = placed(wide().op("Relu"), chip(also=also))
+    assert found[0] == place
+    assert found[1].startswith(reason)
+
+
+def test_malformed_nodes_are_placed_too():
+    """A check goes on to its end."""
+    net = wide().op("MaxPool", kernel_shape=[3, 3], strides=[1])
+    model = read(net.model())
+    assert make_plan(model, with_pool(stride_h={"max": 2})).placement
+
+
+def test_a_real_chip():
+    """Ethos-U55 fuses Relu and has the pool."""
+    net = wide().op("Relu").op("MaxPool", **POOL)
+    assert placed(net, builtin("ethos-u55"))[0] == "device"

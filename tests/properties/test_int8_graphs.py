@@ -159,7 +159,7 @@ def test_what_is_padded_has_zero_point_0(seed: int) -> None:
     for conv in padded:
         assert not ctx.encodings[conv.inputs[0].name].zeros.any(), conv.name
     fills = {}
-    pads = [node for node in ctx.plan.carried if node.op == "Pad"]
+    pads = [node for node in ctx.plan.passthrough if node.op == "Pad"]
     for node in [node for node in pads if not query.scalar_input(node, 2)]:  # with 0
         (fills[node.name],) = set(ctx.encodings[node.outputs[0].name].zeros.tolist())
     assert set(fills.values()) <= {0, -128}

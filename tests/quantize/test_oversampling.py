@@ -202,7 +202,7 @@ def test_copies_lie_a_share_of_a_step_apart(mobile: Case):
     assert sorted(moved[rows]) == pytest.approx(0.2 * offsets(3), rel=1e-3)
     assert not moved[rest].any()
     for one in made.duplicated:
-        for name in one.strand.tensors:
+        for name in one.path.tensors:
             step = float(made.state.encodings[name].scales[0])
             lie = made.state.tensor_offsets[name]
             assert sorted(lie[rows]) == pytest.approx(step * offsets(3), rel=1e-3)
@@ -211,7 +211,7 @@ def test_copies_lie_a_share_of_a_step_apart(mobile: Case):
     (one,) = made.duplicated
     first, last = (
         made.state.tensor_offsets[name][rows] / made.state.encodings[name].scales[0]
-        for name in (one.strand.tensors[0], one.strand.tensors[-1])
+        for name in (one.path.tensors[0], one.path.tensors[-1])
     )
     np.testing.assert_allclose(first, -last, rtol=1e-5)
 
@@ -255,7 +255,7 @@ def test_channels_that_the_host_makes(row: Case):
     assert not by[[0, 1, 3, 4, 6, 7]].any()
 
 
-def test_two_strands_that_meet_in_one_layer(row: Case):
+def test_two_paths_that_meet_in_one_layer(row: Case):
     """It reads more channels and makes more: what the first adds to its bias is kept."""
     other = row.graph.plan.device[1].outputs[0].name
     index = (*range(8), 0)

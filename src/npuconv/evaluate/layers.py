@@ -44,7 +44,7 @@ def _result(legal: LegalModel, conv: Node) -> Tensor:
     """
     found = tensor = conv.outputs[0]
     while (reader := query.sole_consumer(legal.model, tensor)) is not None:
-        if reader.op not in ("Relu", "Clip", "MaxPool") or not legal.plan.is_carried(reader):
+        if reader.op not in ("Relu", "Clip", "MaxPool") or not legal.plan.is_passthrough(reader):
             break
         tensor = reader.outputs[0]
         if reader.op != "MaxPool":
@@ -65,7 +65,7 @@ def stored(
     """
     encodings = made_again.state.encodings
     times = {one.node: sum(conv for _, _, conv in one.copies) for one in made_again.repeated}
-    channels = {t: one.index for one in made_again.duplicated for t in one.strand.tensors}
+    channels = {t: one.index for one in made_again.duplicated for t in one.path.tensors}
     made = {t.name: t for node in model.nodes() for t in node.outputs}
     last = {name for name, t in made.items() if nhwc.holds_channels_last(t)}
     several = {old: new for one in made_again.duplicated for new, old in one.old.items()}

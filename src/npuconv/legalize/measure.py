@@ -8,18 +8,25 @@ one), it runs alone on ONNX's reference evaluator, and the report says so.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
-from typing import Any
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import onnx
+from onnx import helper
 
 from npuconv import executor
 from npuconv.errors import InternalError
-from npuconv.legalize.alike import kind
 from npuconv.legalize.context import RewriteRecord
 from npuconv.legalize.region import Dims, Region, measured_extent
-from npuconv.legalize.side import Side
-from npuconv.model import nhwc
+from npuconv.model import nhwc, query
+from npuconv.model.protos import Types
+from npuconv.model.types import Constant
+
+if TYPE_CHECKING:
+    from npuconv.legalize.context import RewriteRecord
+    from npuconv.legalize.region import Region
+    from npuconv.model.types import Tensor
 
 BATCH = 32  # regions in one session: fewer make many sessions, more make slow ones
 MOST = 2_000_000  # elements of all inputs of a session, and of one comparison: bounds memory
@@ -36,7 +43,7 @@ def measure(records: Sequence[RewriteRecord]) -> None:
     waiting = [r for r in records if r.old is not None and r.new is not None]
     runnable = [r for r in waiting if _has_numpy_types(r)]
     first: dict[Hashable, RewriteRecord] = {}
-    stand = [first.setdefault(kind(r) or id(r), r) for r in runnable]
+    stand = [first.setdefault(_kind(r) or id(r), r) for r in runnable]
     alone = [r for r, leader in zip(runnable, stand, strict=True) if r is leader]
     for start in range(0, len(alone), BATCH):
         _measure_batch(alone[start : start + BATCH])
@@ -230,3 +237,129 @@ def _random(rng: np.random.Generator, dtype: Any, shape: tuple[int, ...]) -> np.
     if kind.kind == "b":
         return rng.integers(0, 2, shape).astype(bool)
     return rng.integers(0, 4, shape).astype(kind)
+
+
+_IR = 8
+
+
+class Side:
+    """Regions side by side in one graph, the names of each with a prefix."""
+
+    def __init__(self) -> None:
+        self.feeds: dict[str, np.ndarray] = {}
+        self._proto = onnx.ModelProto(ir_version=_IR)
+        self._graph = self._proto.graph
+        self._graph.name = "regions"
+        self._opset = 0
+        self._domains: set[str] = set()
+        self._made: set[str] = set()  # by nodes, and not yet an output
+        self._types = Types()
+
+    def add(self, region: Region, feeds: Mapping[str, np.ndarray], prefix: str) -> dict[str, str]:
+        """Add a region; returns the names its outputs have here, by their own names."""
+        self._opset = max(self._opset, region.opset)
+        for name, tensor in region.constants.items():
+            self._constant(tensor, prefix + name)
+        for name in region.inputs:
+            self._feed(prefix + name, feeds[name])
+        for node in region.nodes:
+            node.write(self._graph.node.add(), prefix)
+            self._domains.add(node.domain)
+            self._made.update([prefix + made for made in node.outputs])
+        return {name: self._output(inside, prefix) for name, inside in region.outputs.items()}
+
+    def _output(self, inside: str, prefix: str) -> str:
+        """Make a tensor an output; what is one already, or is read, is passed on as another."""
+        name = prefix + inside
+        if name not in self._made:
+            last = self._graph.node.add()
+            last.op_type = "Identity"
+            last.input.append(name)
+            name = f"{prefix}out/{len(self._graph.output)}"
+            last.output.append(name)
+        self._made.discard(name)
+        self._graph.output.add().name = name
+        return name
+
+    def _constant(self, tensor: Constant, name: str) -> None:
+        array = query.value(tensor)
+        assert array is not None
+        # Weights are fed, not copied into the model; shapes and axes must be initializers.
+        if array.ndim and array.dtype.kind == "f":
+            self._feed(name, array)
+        else:
+            self._graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+
+    def _feed(self, name: str, array: np.ndarray) -> None:
+        self.feeds[name] = array
+        info = self._graph.input.add()
+        info.name = name
+        info.type.CopyFrom(self._types.proto(array.dtype, array.shape))
+
+    def model(self) -> onnx.ModelProto:
+        """All that was added as a model."""
+        self._proto.opset_import.append(helper.make_opsetid("", self._opset))
+        for domain in sorted(self._domains - query.STANDARD_DOMAINS):
+            self._proto.opset_import.append(helper.make_opsetid(domain, 1))
+        return self._proto
+
+
+class _Numbers:
+    """Names as numbers in the order of their first use: equal for graphs of one form."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, int] = {"": -1}
+
+    def __call__(self, name: str) -> int:
+        """The number of a name."""
+        return self._known.setdefault(name, len(self._known))
+
+
+def _kind(record: RewriteRecord) -> Hashable | None:
+    """Equal for rewrites that are alike; None for one that made constants of its own."""
+    old, new = record.old, record.new
+    if old is None or new is None:
+        return None
+    kept = {id(t) for t in old.constants.values()}
+    if kept != {id(t) for t in new.constants.values()}:
+        return None
+    number = _Numbers()
+    return (
+        record.pass_name,
+        record.modulus,
+        record.exact,
+        _form(old, number),
+        _form(new, number),
+    )
+
+
+def _form(region: Region, number: _Numbers) -> Hashable:
+    nodes = tuple(
+        (
+            node.op,
+            node.domain,
+            tuple(map(number, node.inputs)),
+            tuple(map(number, node.outputs)),
+            tuple([(name, *_said(value)) for name, value in sorted(node.attrs.items())]),
+        )
+        for node in region.nodes
+    )
+    inputs = tuple((number(name), t, dims) for name, (t, dims) in region.inputs.items())
+    outputs = tuple((number(a), number(b)) for a, b in region.outputs.items())
+    constants = tuple((number(name), *_constant_form(t)) for name, t in region.constants.items())
+    return region.opset, region.kernel, nodes, inputs, outputs, constants
+
+
+def _said(value: Any) -> tuple[Any, ...]:
+    """The value of an attribute; 1 and 1.0 are equal, but no two attributes are."""
+    if type(value) in (int, str, tuple):
+        return type(value), value
+    return "", repr(value) if type(value) is float else value.SerializeToString(deterministic=True)
+
+
+def _constant_form(tensor: Tensor) -> tuple[Hashable, ...]:
+    """Axes, shapes and bounds decide what is computed; weights do not."""
+    array = query.value(tensor)
+    assert array is not None
+    decides = array.dtype.kind != "f" or array.size == 1
+    return array.shape, array.dtype, array.tobytes() if decides else b""

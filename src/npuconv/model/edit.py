@@ -1,19 +1,29 @@
-"""The only ways to change a graph. Each keeps order, names of outputs, and origins."""
+"""The only ways to change a graph. Each keeps order, names of outputs, and origins.
+
+Imports numpy and graph-surgeon inside its functions only, so that passes can import this
+module and ``npuconv explain`` still starts without either.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from npuconv.model import query
-from npuconv.model.core import Model, NodeMeta
-from npuconv.model.types import Constant, Graph, Node, Tensor, Variable
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from npuconv.model.core import Model
+    from npuconv.model.types import Graph, Node, Tensor
 
 
 def constant(model: Model, stem: str, values: np.ndarray) -> Tensor:
     """A new constant tensor."""
+    import numpy as np
+
+    from npuconv.model.types import Constant
+
     array = np.asarray(values, order="C")
     if model.store is not None:
         array = model.store.keep(array)
@@ -34,6 +44,8 @@ def keep_name(new: Node, old: Node) -> None:
 
 def variable(model: Model, stem: str, like: Tensor | None = None, dtype: Any = None) -> Tensor:
     """A new tensor made by a node; shape and type of ``like`` where given."""
+    from npuconv.model.types import Variable
+
     return Variable(
         model.fresh_name(stem),
         dtype=dtype if dtype is not None else getattr(like, "dtype", None),
@@ -66,6 +78,9 @@ def add_node(  # noqa: PLR0913 - a node has that many parts
         domain: domain of the operator, None for the standard one.
         graph: the subgraph it belongs to; the model's own where None.
     """
+    from npuconv.model.core import NodeMeta
+    from npuconv.model.types import Node
+
     node = Node(
         op,
         model.fresh_name(name or f"{model.label(origin[0])}/{op}"),
@@ -118,6 +133,8 @@ def insert(  # noqa: PLR0913 - a node has that many parts
 
 def integers(model: Model, stem: str, values: Sequence[int]) -> Tensor:
     """A new int64 constant of one dimension: axes, extents, amounts."""
+    import numpy as np
+
     return constant(model, stem, np.asarray(values, np.int64))
 
 
@@ -138,6 +155,8 @@ def hand_over(tensor: Tensor, old: Tensor) -> None:
 
 def inherit(model: Model, node: Node, *others: Node) -> None:
     """Let ``node`` stand also for the source nodes that ``others`` stand for."""
+    from npuconv.model.core import NodeMeta
+
     meta = model.meta(node)
     doc, metadata = (meta.doc_string, meta.metadata) if meta else ("", ())
     model.register(node, NodeMeta(model.origin(node, *others), doc, metadata))
@@ -156,6 +175,8 @@ def drop_domain(model: Model, domain: str) -> None:
 
 def set_input(node: Node, index: int, tensor: Tensor) -> None:
     """Let input ``index`` read another tensor; omitted inputs before it stay empty."""
+    from npuconv.model.types import Variable
+
     while len(node.inputs) <= index:
         node.inputs.append(Variable.empty())
     _let_go(node, index)

@@ -1,4 +1,7 @@
-"""Paths of channels from a convolution to those that mix them; nodes between keep them apart."""
+"""Paths of channels from the convolution that makes them to those that mix them.
+
+The nodes between keep the channels apart.
+"""
 
 from __future__ import annotations
 
@@ -16,34 +19,35 @@ if TYPE_CHECKING:
     from npuconv.partition.placement import Plan
 
 Doubles = NDArray[np.float64]
-_APART = ("Relu", "Clip", "MaxPool", "Pad")  # carried operators that treat channels alike
+_APART = ("Relu", "Clip", "MaxPool", "Pad")  # passthrough operators that treat channels alike
 
 
 @dataclass
-class Strand:
-    """Channels that nothing mixes.
+class ChannelPath:
+    """Channels of a tensor, up to the convolutions that mix them.
 
     Attributes:
         tensor: the first that has them.
-        made_by: the convolution that makes each of them from all that it reads; None where
+        producer: the convolution that makes each of them from all that it reads; None where
             the host does.
-        between: carried operators and depthwise convolutions, in the order of the model.
+        between: passthrough operators and depthwise convolutions, in the order of the model.
         readers: the convolutions that mix them.
         tensors: names of all tensors that have these channels.
-        ends: those of them that the host reads, or the model puts out; not one it has made.
+        outputs: those of them that the host reads, or that are outputs of the model; not one
+            that the host has made.
     """
 
     tensor: Tensor
-    made_by: Node | None
+    producer: Node | None
     between: list[Node] = field(default_factory=list)
     readers: list[Node] = field(default_factory=list)
     tensors: list[str] = field(default_factory=list)
-    ends: list[Tensor] = field(default_factory=list)
+    outputs: list[Tensor] = field(default_factory=list)
 
     @property
-    def makers(self) -> list[Node]:
+    def row_layers(self) -> list[Node]:
         """Convolutions that have a row for every channel: all but the readers."""
-        first = [] if self.made_by is None else [self.made_by]
+        first = [] if self.producer is None else [self.producer]
         return [*first, *(node for node in self.between if node.op == "Conv")]
 
 
@@ -58,20 +62,20 @@ def is_depthwise(conv: Node) -> bool:
 def parameters(conv: Node) -> tuple[Doubles, Doubles]:
     """Return weights and bias of a convolution, the bias 0 where it has none, float64."""
     weight, bias = query.constant_input(conv, 1), query.constant_input(conv, 2)
-    assert weight is not None, "convolutions of a strand have constant weights"
+    assert weight is not None, "convolutions of a path have constant weights"
     own = np.zeros(len(weight)) if bias is None else bias.astype(np.float64)
     return weight.astype(np.float64), own
 
 
-def strands(model: Model, plan: Plan) -> list[Strand]:
-    """All that mix nothing between a maker and its readers, either of which may be the host.
+def channel_paths(model: Model, plan: Plan) -> list[ChannelPath]:
+    """Return all paths of channels; either end of a path may be the host.
 
     Args:
         model: the legal float model.
         plan: where every node runs.
     """
-    made = {id(t) for node in (*plan.device, *plan.carried) for t in node.outputs}
-    found: dict[str, Strand | None] = {}
+    made = {id(t) for node in (*plan.device, *plan.passthrough) for t in node.outputs}
+    found: dict[str, ChannelPath | None] = {}
     for conv in plan.device:
         source = conv.inputs[0]
         if id(source) not in made and source.name not in found:
@@ -81,19 +85,23 @@ def strands(model: Model, plan: Plan) -> list[Strand]:
     return [one for one in found.values() if one is not None]
 
 
-def _followed(model: Model, plan: Plan, tensor: Tensor, maker: Node | None) -> Strand | None:
-    """Return the strand from a tensor on; None where its channels cannot be followed."""
-    found, waiting = Strand(tensor, maker), [tensor]
+def _followed(
+    model: Model, plan: Plan, tensor: Tensor, producer: Node | None
+) -> ChannelPath | None:
+    """Return the path from a tensor on; None where its channels cannot be followed."""
+    found, waiting = ChannelPath(tensor, producer), [tensor]
     while waiting:
         tensor = waiting.pop(0)
         found.tensors.append(tensor.name)
-        if not _sorted(model, plan, found, tensor, waiting):
+        if not _classify(model, plan, found, tensor, waiting):
             return None
     return found
 
 
-def _sorted(model: Model, plan: Plan, found: Strand, tensor: Tensor, waiting: list[Tensor]) -> bool:
-    """Put what reads a tensor where it belongs; whether all of it can be followed."""
+def _classify(
+    model: Model, plan: Plan, found: ChannelPath, tensor: Tensor, waiting: list[Tensor]
+) -> bool:
+    """Add the readers of a tensor to the path; return whether all of them can be followed."""
     readers = query.consumers(tensor)
     on_host = model.is_output(tensor) or not readers
     for node in readers:
@@ -102,17 +110,17 @@ def _sorted(model: Model, plan: Plan, found: Strand, tensor: Tensor, waiting: li
         elif _keeps_apart(plan, node, tensor):
             found.between.append(node)
             waiting.append(node.outputs[0])
-        elif plan.on_device(node) or plan.is_carried(node):
+        elif plan.on_device(node) or plan.is_passthrough(node):
             return False
         else:
             on_host = True
-    if on_host and not (tensor is found.tensor and found.made_by is None):
-        found.ends.append(tensor)
+    if on_host and not (tensor is found.tensor and found.producer is None):
+        found.outputs.append(tensor)
     return True
 
 
 def _is_plain(conv: Node) -> bool:
-    """A convolution of one group with constant weights and bias."""
+    """Return whether it is a convolution of one group with constant weights and bias."""
     return _is_constant(conv) and int(query.attribute(conv, "group", 1)) == 1
 
 
@@ -127,7 +135,7 @@ def _keeps_apart(plan: Plan, node: Node, tensor: Tensor) -> bool:
         return False
     if plan.on_device(node):
         return is_depthwise(node) and _is_constant(node)
-    return plan.is_carried(node) and node.op in _APART and _spares_channels(node)
+    return plan.is_passthrough(node) and node.op in _APART and _spares_channels(node)
 
 
 def _spares_channels(node: Node) -> bool:

@@ -2,76 +2,66 @@
 
 A scale per channel passes through operators that treat every channel alike: Relu, MaxPool,
 Concat and the like. Where one mixes channels, or turns them into something else, the
-channels it mixes share one scale. A *slot* is a set of channels with one scale.
+channels it mixes share one scale. A *slot* is a set of channels with one scale. Some tensors
+have one slot whatever they hold: see ``uniform``.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from npuconv.model import query
-from npuconv.partition.follow import Line, extent, follow
-from npuconv.partition.passthrough import data_inputs
+from npuconv.partition.passthrough import Slots, data_inputs, extent, follow
+from npuconv.partition.placement import DisjointSets
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node, Tensor
     from npuconv.partition.placement import Plan
 
 CHANNELS = 1  # axis of the channels of every convolution
+CUTTING = ("Relu", "Clip")
 
 
 @dataclass
 class Channels:
     """The slot of every channel of every int8 tensor."""
 
-    lines: dict[str, Line] = field(default_factory=dict)
-    _parent: list[int] = field(default_factory=list)
+    of_tensor: dict[str, Slots] = field(default_factory=dict)
+    _sets: DisjointSets[int] = field(default_factory=DisjointSets)
     _family: list[int] = field(default_factory=list)  # slots made together have one number
 
     def slots(self, tensor: str) -> tuple[int, ...]:
-        """The slots along the axis of the tensor, by their lowest member."""
-        return tuple(self.find(slot) for slot in self.lines[tensor].slots)
+        """Return the slots along the axis of the tensor, by their lowest member."""
+        return tuple(map(self._sets.find, self.of_tensor[tensor].numbers))
 
     def families(self, tensor: str) -> tuple[int, ...]:
         """Return a number for each slot along the axis, equal for slots that were made together."""
         return tuple(self._family[slot] for slot in self.slots(tensor))
 
     def axis(self, tensor: str) -> int | None:
-        """The axis the slots run along; None: one for the whole tensor."""
-        return self.lines[tensor].axis
-
-    def find(self, slot: int) -> int:
-        """The slot that stands for all those it was joined with."""
-        while self._parent[slot] != slot:
-            self._parent[slot] = self._parent[self._parent[slot]]
-            slot = self._parent[slot]
-        return slot
+        """Return the axis that the slots run along; None: one slot for the whole tensor."""
+        return self.of_tensor[tensor].axis
 
     def join(self, slots: Iterable[int]) -> int:
-        """Let these slots be one."""
-        first, *rest = [self.find(s) for s in slots]
-        lowest = min([first, *rest])
-        for other in (first, *rest):
-            self._parent[other] = lowest
-        return lowest
+        """Unite these slots; return the lowest of them."""
+        return self._sets.join(*slots)
 
     def new(self, count: int) -> tuple[int, ...]:
         """Add ``count`` separate slots and return them."""
-        start = len(self._parent)
+        start = len(self._family)
         self._family.extend([start] * count)
-        self._parent.extend(range(start, start + count))
         return tuple(range(start, start + count))
 
     def flatten(self, tensor: str) -> None:
-        """One slot for the whole tensor."""
-        line = self.lines[tensor]
-        self.lines[tensor] = Line(None, (self.join(line.slots),))
+        """Give the whole tensor one slot."""
+        self.of_tensor[tensor] = Slots(None, (self.join(self.of_tensor[tensor].numbers),))
 
 
 def trace(plan: Plan, whole: Iterable[str] = ()) -> Channels:
-    """Follow the channels of every convolution through what carries them.
+    """Follow the channels of every convolution through passthrough operators.
 
     Args:
         plan: where every node runs.
@@ -81,8 +71,8 @@ def trace(plan: Plan, whole: Iterable[str] = ()) -> Channels:
     for conv in plan.device:
         _start(found, conv.inputs[0], _inputs_of(conv))
         _start(found, conv.outputs[0], extent(conv.outputs[0], CHANNELS))
-    for node in plan.carried:  # make_plan walks the model in its order
-        _follow(found, node)
+    for node in plan.passthrough:  # make_plan walks the model in its order
+        _pass_on(found, node)
     for conv in plan.device:
         if found.axis(conv.inputs[0].name) not in (CHANNELS, None):
             found.flatten(conv.inputs[0].name)
@@ -96,10 +86,10 @@ def trace(plan: Plan, whole: Iterable[str] = ()) -> Channels:
 
 
 def _start(found: Channels, tensor: Tensor, channels: int | None) -> None:
-    """A tensor whose channels are nobody else's, unless a carried operator says so."""
-    if tensor.name not in found.lines:
+    """Give a tensor slots of its own, unless a passthrough operator has given it some."""
+    if tensor.name not in found.of_tensor:
         axis = CHANNELS if channels else None
-        found.lines[tensor.name] = Line(axis, found.new(channels or 1))
+        found.of_tensor[tensor.name] = Slots(axis, found.new(channels or 1))
 
 
 def _inputs_of(conv: Node) -> int | None:
@@ -109,23 +99,64 @@ def _inputs_of(conv: Node) -> int | None:
     return weight[1] * int(query.attribute(conv, "group", 1))
 
 
-def _follow(found: Channels, node: Node) -> None:
-    """Give the results of a carried operator the slots of what it reads."""
-    sources = [t.name for t in data_inputs(node)]
-    lines = [found.lines[name] for name in sources]
-    results = follow(found.join, node, lines)
-    for tensor, line in zip(node.outputs, results, strict=True):
-        old = found.lines.get(tensor.name)  # a convolution's input, met before its maker
-        found.lines[tensor.name] = line
-        if old is not None:
-            _unite(found, tensor.name, old)
+def _pass_on(found: Channels, node: Node) -> None:
+    """Give the outputs of a passthrough operator the slots of its inputs."""
+    inputs = [found.of_tensor[t.name] for t in data_inputs(node)]
+    for tensor, new in zip(node.outputs, follow(found.join, node, inputs), strict=True):
+        old = found.of_tensor.get(tensor.name)  # a convolution's input, met before its maker
+        if old is not None and new.axis == old.axis and len(new.numbers) == len(old.numbers):
+            for pair in zip(new.numbers, old.numbers, strict=True):
+                found.join(pair)
+        elif old is not None:
+            new = Slots(None, (found.join([*new.numbers, *old.numbers]),))
+        found.of_tensor[tensor.name] = new
 
 
-def _unite(found: Channels, name: str, old: Line) -> None:
-    """Join the earlier slots of a tensor with those that its producer gives it."""
-    line = found.lines[name]
-    if line.axis == old.axis and len(line.slots) == len(old.slots):
-        for pair in zip(line.slots, old.slots, strict=True):
-            found.join(pair)
-    else:
-        found.lines[name] = Line(None, (found.join([*line.slots, *old.slots]),))
+def upper_bound(node: Node) -> float:
+    """Return the upper bound of a Relu or Clip; infinite where there is none."""
+    bound = query.scalar_input(node, 2) if node.op == "Clip" else None
+    return math.inf if bound is None else bound
+
+
+def uniform(plan: Plan) -> list[str]:
+    """Return tensors that need one scale, because int8 saturation cannot stand for their bounds.
+
+    Those of a Clip whose lower bound is not 0, or whose upper bound holds only for a part of
+    what shares its scales; and those of a Pad that does not fill with 0.
+    """
+    names = []
+    slots = trace(plan)
+    made = [(c.outputs[0], frozenset(slots.slots(c.outputs[0].name))) for c in plan.device]
+    for node in plan.passthrough:
+        low = query.scalar_input(node, 1) if node.op == "Clip" else 0.0
+        fill = (query.scalar_input(node, 2) if node.op == "Pad" else 0.0) or 0.0
+        if low != 0 or fill != 0 or not _binds_all(plan, slots, made, node):
+            names += [t.name for t in (node.inputs[0], *node.outputs)]
+    return names
+
+
+def _binds_all(
+    plan: Plan, slots: Channels, made: list[tuple[Tensor, frozenset[int]]], clip: Node
+) -> bool:
+    """Return whether all that shares scales with the Clip has its upper bound, where it is read."""
+    upper = upper_bound(clip) if clip.op in CUTTING else math.inf
+    if not math.isfinite(upper):
+        return True
+    own = set(slots.slots(clip.outputs[0].name))
+    makers = [tensor for tensor, theirs in made if not own.isdisjoint(theirs)]
+    read = {name for group in plan.groups for name in group.outputs}
+    return not any(_unbound(plan, maker, upper) & read for maker in makers)
+
+
+def _unbound(plan: Plan, start: Tensor, upper: float) -> set[str]:
+    """Return the tensor and those that passthrough operators make of it, up to the bound."""
+    found, stack = set[str](), [start]
+    while stack:
+        tensor = stack.pop()
+        if tensor.name in found:
+            continue
+        found.add(tensor.name)
+        for node in filter(plan.is_passthrough, query.consumers(tensor)):
+            if node.op != "Clip" or upper_bound(node) != upper:
+                stack.extend(node.outputs)
+    return found

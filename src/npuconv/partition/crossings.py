@@ -1,17 +1,20 @@
-"""Tensors that cross between device and host, and their bytes.
+"""Tensors that cross between device and host, and the subgraphs they separate.
 
 Every tensor that crosses is int8: the host quantizes the inputs of the device, and gets back
-the int8 results. A symbolic batch counts as one sample.
+the int8 results. Device nodes that follow each other form one subgraph, unless something between
+them runs on the host: then the device must stop, hand over, and be started again. So no path
+leaves a subgraph and comes back to it.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from npuconv.model import query
+from npuconv.partition.costs import size
+from npuconv.partition.placement import DisjointSets
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Port:
-    """A tensor on its way in or out; ``bytes`` is None where a dimension is not known."""
+    """A tensor that enters or leaves some nodes; ``bytes`` is None where they are not known."""
 
     name: str
     bytes: int | None
@@ -35,21 +38,29 @@ class Crossings:
     to_host: tuple[Port, ...]
 
 
+@dataclass(frozen=True)
+class Subgraph:
+    """Nodes that run on the device without the host in between."""
+
+    nodes: tuple[Node, ...]
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+
+
 def crossings(model: Model, plan: Plan) -> Crossings:
     """Return the tensors that the device is given, and those that it gives back."""
     nodes = [node for node in model.nodes() if plan.placement[id(node)] == "device"]
-    given, made = ports(model, nodes)
-    return Crossings(given, made)
+    return Crossings(*ports(model, nodes))
 
 
 def transitions(model: Model, plan: Plan) -> int:
-    """Tensors that cross between device and host, each counted once per direction."""
+    """Return the number of tensors that cross, each counted once per direction."""
     found = crossings(model, plan)
     return len(found.to_device) + len(found.to_host)
 
 
 def traffic(model: Model, plan: Plan) -> int | None:
-    """Bytes that cross in one inference; None where those of one tensor are not known."""
+    """Return the bytes that cross in one inference; None where those of one are not known."""
     found = crossings(model, plan)
     return bytes_of((*found.to_device, *found.to_host))
 
@@ -64,16 +75,16 @@ def ports(model: Model, nodes: Iterable[Node]) -> tuple[tuple[Port, ...], tuple[
     for node in listed:
         for tensor in node.inputs:
             if _comes_from_outside(tensor, inside):
-                given.setdefault(tensor.name, _port(tensor))
+                given.setdefault(tensor.name, Port(tensor.name, int8_bytes(tensor)))
         for tensor in node.outputs:
             # A branch of an If reads it too, without being listed at the top level.
             if id(tensor) in outputs or any(id(n) not in inside for n in tensor.outputs):
-                made.setdefault(tensor.name, _port(tensor))
+                made.setdefault(tensor.name, Port(tensor.name, int8_bytes(tensor)))
     return tuple(given.values()), tuple(made.values())
 
 
 def readers(plan: Plan) -> dict[str, list[Node]]:
-    """The convolutions of the device by the tensor that they read."""
+    """Return the convolutions of the device by the tensor that they read."""
     found: dict[str, list[Node]] = {}
     for conv in plan.device:
         found.setdefault(conv.inputs[0].name, []).append(conv)
@@ -81,9 +92,9 @@ def readers(plan: Plan) -> dict[str, list[Node]]:
 
 
 def bytes_of(found: Iterable[Port]) -> int | None:
-    """Bytes of all of them; None where those of one are not known."""
+    """Return the bytes of all ports together; None where those of one are not known."""
     sizes = [port.bytes for port in found]
-    return None if None in sizes else sum(size or 0 for size in sizes)
+    return None if None in sizes else sum(number or 0 for number in sizes)
 
 
 def _comes_from_outside(tensor: Tensor, inside: set[int]) -> bool:
@@ -93,16 +104,45 @@ def _comes_from_outside(tensor: Tensor, inside: set[int]) -> bool:
     return maker is None or id(maker) not in inside
 
 
-def _port(tensor: Tensor) -> Port:
-    return Port(tensor.name, int8_bytes(tensor))
-
-
 def int8_bytes(tensor: Tensor) -> int | None:
-    """Bytes of a tensor in int8; None where a dimension is not known."""
+    """Return the bytes of a tensor in int8; None where a dimension is not known."""
     dims = query.shape(tensor)
-    if dims is None:
-        return None
-    # As for multiply-accumulates: a symbolic batch counts as one.
-    cells = [1 if axis == 0 and not isinstance(d, int) else d for axis, d in enumerate(dims)]
-    extents = [d for d in cells if isinstance(d, int)]
-    return math.prod(extents) if len(extents) == len(dims) else None
+    return None if dims is None else size(dims)
+
+
+def subgraphs(model: Model, plan: Plan) -> list[Subgraph]:
+    """Return the subgraphs of the device, by their first nodes."""
+    makers = {id(node): _makers(node) for node in model.nodes()}
+    starts = _starts(model, plan, makers)
+    sets = DisjointSets[int]()
+    members: dict[int, list[Node]] = {}
+    inside = [node for node in model.nodes() if plan.placement[id(node)] == "device"]
+    for node in inside:
+        own = id(node)
+        sets.join(own, *(m for m in map(id, makers[own]) if m in sets and starts[m] == starts[own]))
+    for node in inside:
+        members.setdefault(sets.find(id(node)), []).append(node)
+    return [Subgraph(tuple(nodes), *ports(model, nodes)) for nodes in members.values()]
+
+
+def _starts(model: Model, plan: Plan, makers: dict[int, list[Node]]) -> dict[int, int]:
+    """Return how often the device must have been started before each node can run."""
+    starts: dict[int, int] = {}
+    for node in model.nodes():
+        here = plan.placement[id(node)] == "device"
+        most = int(here)
+        for maker in makers[id(node)]:
+            there = plan.placement.get(id(maker)) == "device"
+            most = max(most, starts.get(id(maker), 0) + (here and not there))
+        starts[id(node)] = most
+    return starts
+
+
+def _makers(node: Node) -> list[Node]:
+    from npuconv.model.core import subgraphs as bodies
+
+    found = [tensor.inputs[0] for tensor in node.inputs if tensor.inputs]
+    for _, body in bodies(node):
+        for inner in body.nodes:
+            found += _makers(inner)  # what its branches read, too
+    return found

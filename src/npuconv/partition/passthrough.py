@@ -1,14 +1,19 @@
-"""Operators that pass int8 values on: moved or compared, the integers stay the same."""
+"""Passthrough operators: they move or compare int8 values, and the integers stay the same.
+
+``follow`` gives the slots of their outputs from those of their inputs: a *slot* is a set of
+channels with one scale. Where channels cannot be followed, they share one slot.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from npuconv.model import query
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from npuconv.model.types import Node, Tensor
 
 # Operators whose int8 form gives the same integers as the float form on integer multiples
@@ -34,11 +39,11 @@ EXACT_ON_INT8: dict[str, int | None] = {
 
 
 def data_inputs(node: Node) -> list[Tensor]:
-    """The inputs of a carried operator that hold values, not shapes or bounds."""
+    """Return the inputs of a passthrough operator that hold values, not shapes or bounds."""
     return list(node.inputs)[: EXACT_ON_INT8[node.op]]
 
 
-def carries(node: Node, int8: Collection[int]) -> bool:
+def passes_int8(node: Node, int8: Collection[int]) -> bool:
     """Return whether a node passes int8 values on.
 
     Args:
@@ -52,7 +57,8 @@ def carries(node: Node, int8: Collection[int]) -> bool:
     if node.op == "Resize":
         # onnxruntime moves a Transpose through a Resize of int8 without turning its axes.
         nearest = str(query.attribute(node, "mode", "nearest")) == "nearest"
-        return nearest and not _has_roi(node) and not query.attribute(node, "axes")
+        mode = str(query.attribute(node, "coordinate_transformation_mode", ""))
+        return nearest and mode != "tf_crop_and_resize" and not query.attribute(node, "axes")
     if node.op == "MaxPool":
         return len(node.outputs) == 1 and not query.attribute(node, "storage_order", 0)
     if node.op == "Pad":
@@ -65,12 +71,193 @@ def carries(node: Node, int8: Collection[int]) -> bool:
     return True
 
 
-def _has_roi(node: Node) -> bool:
-    mode = str(query.attribute(node, "coordinate_transformation_mode", ""))
-    return mode == "tf_crop_and_resize"
-
-
 def _pads_with_constant(node: Node) -> bool:
     mode = str(query.attribute(node, "mode", "constant"))
     given = query.input_of(node, 2)
     return mode == "constant" and (given is None or query.scalar_input(node, 2) is not None)
+
+
+@dataclass(frozen=True)
+class Slots:
+    """The slots along one axis of a tensor; without an axis there is only one slot."""
+
+    axis: int | None
+    numbers: tuple[int, ...]
+
+
+def extent(tensor: Tensor, axis: int) -> int | None:
+    """Return the number of entries along an axis, where it is known."""
+    dims = query.shape(tensor)
+    extent = dims[axis] if dims is not None and len(dims) > axis else None
+    return extent if isinstance(extent, int) else None
+
+
+Join = Callable[[Iterable[int]], int]
+Follower = Callable[[Join, "Node", list[Slots]], list[Slots]]
+
+
+def _same(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
+    del join
+    return [inputs[0] for _ in node.outputs]
+
+
+def _pooled(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
+    """Follow a pool, which takes the largest of neighbours along all axes but the first two."""
+    beside = inputs[0].axis in (0, 1, None)
+    return _same(join, node, inputs) if beside else _mixed(join, node, inputs)
+
+
+def _resized(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
+    """Follow Pad and Resize: channels stay apart if there are as many behind them."""
+    axis = inputs[0].axis
+    kept = axis is not None and extent(node.outputs[0], axis) == len(inputs[0].numbers)
+    return _same(join, node, inputs) if kept else _mixed(join, node, inputs)
+
+
+def _mixed(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
+    """Return one slot for everything: nothing is known about the channels."""
+    one = Slots(None, (join([s for own in inputs for s in own.numbers]),))
+    return [one for _ in node.outputs]
+
+
+def _concat(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
+    axis = _axis(node, 0)
+    if axis is None or any(own.axis is None for own in inputs):
+        return _mixed(join, node, inputs)
+    if all(own.axis == axis for own in inputs):
+        return [Slots(axis, tuple(s for own in inputs for s in own.numbers))]
+    if len({(own.axis, len(own.numbers)) for own in inputs}) > 1:
+        return _mixed(join, node, inputs)
+    for row in zip(*(own.numbers for own in inputs), strict=True):
+        join(row)
+    return [inputs[0]]
+
+
+def _axis(node: Node, default: int) -> int | None:
+    """Return the axis attribute, counted from the front."""
+    axis = int(query.attribute(node, "axis", default))
+    rank = query.rank(node.inputs[0])
+    if axis >= 0:
+        return axis
+    return None if rank is None else axis + rank
+
+
+def _transpose(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
+    rank = query.rank(node.inputs[0])
+    perm = query.attribute(node, "perm", None)
+    if perm is None and rank is not None:
+        perm = list(range(rank))[::-1]
+    if inputs[0].axis is None or perm is None:
+        return _mixed(join, node, inputs)
+    return [Slots(list(perm).index(inputs[0].axis), inputs[0].numbers)]
+
+
+def _split(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
+    axis, own = _axis(node, 0), inputs[0]
+    if own.axis is None or axis is None:
+        return _mixed(join, node, inputs)
+    if axis != own.axis:
+        return [own for _ in node.outputs]
+    parts = [extent(tensor, axis) for tensor in node.outputs]
+    known = [part for part in parts if part is not None]
+    if len(known) != len(parts) or sum(known) != len(own.numbers):
+        return _mixed(join, node, inputs)
+    ends = [sum(known[: i + 1]) for i in range(len(known))]
+    return [Slots(axis, own.numbers[end - n : end]) for end, n in zip(ends, known, strict=True)]
+
+
+def _slice(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
+    own, rank = inputs[0], query.rank(node.inputs[0])
+    parts = [query.constant_input(node, i) for i in (1, 2, 3, 4)]
+    starts, ends, axes, steps = [None if p is None else [int(v) for v in p] for p in parts]
+    if own.axis is None or starts is None or ends is None or rank is None:
+        return _mixed(join, node, inputs)
+    along = axes if axes is not None else list(range(len(starts)))
+    kept = own.numbers
+    for place, axis in enumerate(along):
+        if axis % rank == own.axis:
+            kept = kept[slice(*_bounds(starts[place], ends[place], steps[place] if steps else 1))]
+    return [Slots(own.axis, kept)] if kept else _mixed(join, node, inputs)
+
+
+def _bounds(start: int, end: int, step: int) -> tuple[int, int | None, int]:
+    """Return Python's slice for ONNX's: an end far below zero means "to the very first"."""
+    return start, None if step < 0 and end < -(2**31) else end, step
+
+
+def _gather(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
+    axis, own = _axis(node, 0), inputs[0]
+    indices = query.constant_input(node, 1)
+    if own.axis is None or axis is None or indices is None or indices.ndim > 1:
+        return _mixed(join, node, inputs)
+    count = len(own.numbers)
+    if axis == own.axis and not all(-count <= int(i) < count for i in indices.flat):
+        return _mixed(join, node, inputs)  # it cannot be run, either
+    if indices.ndim == 1:
+        chosen = [own.numbers[int(i)] for i in indices] if axis == own.axis else own.numbers
+        return [Slots(own.axis, tuple(chosen))]
+    if axis == own.axis:
+        return [Slots(None, (own.numbers[int(indices)],))]
+    return [Slots(own.axis - (axis < own.axis), own.numbers)]
+
+
+def _reshape(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
+    """Follow a Reshape: channels stay an axis if as many values stand before or behind it.
+
+    Either follows from the other, as no value is lost; but lengths may have no common name.
+    """
+    own = inputs[0]
+    before, after = query.shape(node.inputs[0]), query.shape(node.outputs[0])
+    if own.axis is None or before is None or after is None:
+        return _mixed(join, node, inputs)
+    ahead, behind = _product(before[: own.axis]), _product(before[own.axis + 1 :])
+    for axis, extent in enumerate(after):
+        if extent != before[own.axis] or extent == 1:
+            continue
+        if _equal(ahead, _product(after[:axis])) or _equal(behind, _product(after[axis + 1 :])):
+            return [Slots(axis, own.numbers)]
+    return _mixed(join, node, inputs)
+
+
+Dims = Sequence[int | str | None]
+
+
+def _product(dims: Dims) -> tuple[int, list[str]] | None:
+    """Return the product of the known extents, and the names of the others; None if unnamed."""
+    if None in dims:
+        return None
+    number = math.prod(d for d in dims if isinstance(d, int))
+    return number, sorted(d for d in dims if isinstance(d, str))
+
+
+def _equal(a: tuple[int, list[str]] | None, b: tuple[int, list[str]] | None) -> bool:
+    return a is not None and a == b
+
+
+def follow(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
+    """Return the slots of every output of a passthrough operator.
+
+    Args:
+        join: unites slots, and returns the result.
+        node: the operator.
+        inputs: the slots of its data inputs.
+    """
+    return _FOLLOW.get(node.op, _mixed)(join, node, inputs)
+
+
+_FOLLOW: dict[str, Follower] = {
+    "Relu": _same,
+    "Clip": _same,
+    "MaxPool": _pooled,
+    "Pad": _resized,
+    "Resize": _resized,
+    "Concat": _concat,
+    "Transpose": _transpose,
+    "Split": _split,
+    "Slice": _slice,
+    "Gather": _gather,
+    "Reshape": _reshape,
+    "Flatten": _reshape,
+    "Squeeze": _reshape,
+    "Unsqueeze": _reshape,
+}

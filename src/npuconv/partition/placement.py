@@ -1,9 +1,9 @@
 """Placement of nodes and choice of int8 tensors: decided once, for check and convert.
 
-A convolution with no finding against it runs on the device. What follows it and
-passes int8 values on unchanged (Relu, MaxPool, Reshape, ...) is carried in int8 too, on the
-device where that lists it; all other operators run on the host, in float. Tensors joined by
-carried operators share one scale and form a *group*.
+A convolution with no finding against it runs on the device. Operators that pass its int8 values
+on unchanged (Relu, MaxPool, Reshape, ...) run on int8 too, on the device where that lists them;
+all other operators run on the host, in float. Tensors joined by passthrough operators share one
+scale and form a *group*.
 """
 
 from __future__ import annotations
@@ -11,20 +11,61 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from npuconv.facts import DECIDED_LATER
 from npuconv.model import facts, query
-from npuconv.partition.groups import Group, groups
-from npuconv.partition.passthrough import carries
+from npuconv.partition.passthrough import data_inputs, passes_int8
 
 if TYPE_CHECKING:
-    from npuconv.facts import Facts
     from npuconv.model.core import Model
-    from npuconv.model.types import Node
+    from npuconv.model.types import Node, Tensor
     from npuconv.target import Target
 
 Placement = Literal["device", "host", "undocumented"]
+Member = TypeVar("Member", int, str)
+
+
+class DisjointSets(Generic[Member]):
+    """Disjoint sets of comparable members, each named by its lowest member."""
+
+    def __init__(self) -> None:
+        self._parent: dict[Member, Member] = {}
+
+    def __contains__(self, member: Member) -> bool:
+        """Return whether a member has been added."""
+        return member in self._parent
+
+    def find(self, member: Member) -> Member:
+        """Return the lowest member of its set; a new member is a set of its own."""
+        parent = self._parent
+        parent.setdefault(member, member)
+        while parent[member] != member:
+            parent[member] = parent[parent[member]]
+            member = parent[member]
+        return member
+
+    def join(self, *members: Member) -> Member:
+        """Unite the sets of these members; return the lowest."""
+        roots = [self.find(member) for member in members]
+        lowest = min(roots)
+        self._parent.update(dict.fromkeys(roots, lowest))
+        return lowest
+
+
+@dataclass
+class Group:
+    """Tensors that share one scale.
+
+    Attributes:
+        name: of the first tensor.
+        tensors: names, in the order in which they are made.
+        outputs: those that others than passthrough operators read; their values decide the range.
+    """
+
+    name: str
+    tensors: list[str] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -32,22 +73,22 @@ class Plan:
     """Placement of nodes and choice of int8 tensors. Not valid after the graph changes."""
 
     device: list[Node] = field(default_factory=list)
-    carried: list[Node] = field(default_factory=list)
+    passthrough: list[Node] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
     placement: dict[int, Placement] = field(default_factory=dict)
     reason: dict[int, str] = field(default_factory=dict)
 
     def group_of(self) -> dict[str, Group]:
-        """The group of every int8 tensor, by tensor name."""
+        """Return the group of every int8 tensor, by tensor name."""
         return self._by_tensor
 
     def on_device(self, node: Node) -> bool:
         """Return whether the node is a convolution that runs on the device."""
         return id(node) in self._device
 
-    def is_carried(self, node: Node) -> bool:
+    def is_passthrough(self, node: Node) -> bool:
         """Return whether the node passes int8 values on."""
-        return id(node) in self._carried
+        return id(node) in self._passthrough
 
     @cached_property
     def _by_tensor(self) -> dict[str, Group]:
@@ -58,8 +99,8 @@ class Plan:
         return frozenset(id(n) for n in self.device)
 
     @cached_property
-    def _carried(self) -> frozenset[int]:
-        return frozenset(id(n) for n in self.carried)
+    def _passthrough(self) -> frozenset[int]:
+        return frozenset(id(n) for n in self.passthrough)
 
 
 def make_plan(
@@ -86,12 +127,32 @@ def make_plan(
         if _on_device(node, target, off):
             plan.device.append(node)
             int8.add(id(node.outputs[0]))
-        elif node.name not in apart and carries(node, int8):
-            plan.carried.append(node)
+        elif node.name not in apart and passes_int8(node, int8):
+            plan.passthrough.append(node)
             int8.update(id(t) for t in node.outputs)
     _place(model, plan, target, blocked, kept)
-    plan.groups = groups(model, plan.device, plan.carried)
+    plan.groups = _groups(model, plan)
     return plan
+
+
+def _groups(model: Model, plan: Plan) -> list[Group]:
+    """Return the tensors joined by passthrough operators, in the order in which they are made."""
+    sets = DisjointSets[str]()
+    tensors: dict[str, Tensor] = {}
+    for node in plan.device:
+        for tensor in (node.inputs[0], node.outputs[0]):
+            tensors.setdefault(tensor.name, tensor)
+    for node in plan.passthrough:
+        for tensor in node.outputs:
+            tensors.setdefault(tensor.name, tensor)
+            sets.join(tensor.name, *(source.name for source in data_inputs(node)))
+    found: dict[str, Group] = {}
+    for name, tensor in tensors.items():
+        group = found.setdefault(sets.find(name), Group(name))
+        group.tensors.append(name)
+        if model.is_output(tensor) or not all(map(plan.is_passthrough, tensor.outputs)):
+            group.outputs.append(name)
+    return list(found.values())
 
 
 def _on_device(node: Node, target: Target, off: set[str]) -> bool:
@@ -123,25 +184,22 @@ def _within(node: Node) -> tuple[Placement, str]:
 
 def _place_other(node: Node, plan: Plan, target: Target) -> tuple[Placement, str]:
     """Return the placement, with its reason, of a node that is no convolution of the device."""
-    fused, carried = target.fused_activations, plan.is_carried(node)
+    fused, passes = target.fused_activations, plan.is_passthrough(node)
     names = fused.values if fused.known else fused.assume
-    if carried and node.op in names and _follows_device(node, plan):
+    if passes and node.op in names and _follows_device(node, plan):
         how = "fused" if fused.known else "assumed to be fused"
         return "device", f"{node.op} after a convolution: {how}"
     operator = target.operator(node.op, node.domain or "")
-    how = "runs on int8 tensors, exactly" if carried else "runs in float"
+    how = "runs on int8 tensors, exactly" if passes else "runs in float"
     if operator is None:
         unlisted = target.unlisted_operators == "undocumented"
         where = f"target {target.name} does not list {query.qualified(node)}"
         return "undocumented" if unlisted else "host", f"{where}; {how}"
-    if objections := operator.objections(_facts(node)):
+    known = {k: v for k, v in facts.measure(node).items() if k not in DECIDED_LATER}
+    if objections := operator.objections(known):
         return "host", f"{objections[0]}; {how}"
     # what the device could run is only of use to it as int8
-    return _within(node) if carried else ("host", f"{node.op} is listed, but not quantized; {how}")
-
-
-def _facts(node: Node) -> Facts:
-    return {k: v for k, v in facts.measure(node).items() if k not in DECIDED_LATER}
+    return _within(node) if passes else ("host", f"{node.op} is listed, but not quantized; {how}")
 
 
 def _follows_device(node: Node, plan: Plan) -> bool:

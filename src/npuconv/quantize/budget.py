@@ -22,7 +22,7 @@ from npuconv.legalize.context import PassContext
 from npuconv.model import load, query, shapes
 from npuconv.model.conv import Window, window
 from npuconv.partition import macs
-from npuconv.partition.channel_paths import Strand, is_depthwise, parameters, strands
+from npuconv.partition.channel_paths import ChannelPath, channel_paths, is_depthwise, parameters
 from npuconv.quantize import sensitivity
 from npuconv.quantize.fake_quant import quant_points
 from npuconv.quantize.output_error import Error, OutputError, logits
@@ -392,7 +392,7 @@ def _device_readers(graph: DeviceGraph, tensor: Tensor) -> tuple[str, ...]:
         for node in query.consumers(waiting.pop()):
             if graph.plan.on_device(node):
                 found[node.name] = None
-            elif graph.plan.is_carried(node):
+            elif graph.plan.is_passthrough(node):
                 waiting.extend(node.outputs)
     return tuple(found)
 
@@ -411,19 +411,19 @@ def channel_sets(
     model, is_int8, free = graph.model.graph, graph.options.io == "int8", set(layers)
     shut = {t.name for t in (*model.inputs, *model.outputs)} if is_int8 else set()
     found = []
-    for own in strands(graph.model, graph.plan):
-        rows, columns = (tuple(c.name for c in convs) for convs in (own.makers, own.readers))
+    for own in channel_paths(graph.model, graph.plan):
+        rows, columns = (tuple(c.name for c in convs) for convs in (own.row_layers, own.readers))
         numbers = tuple(at[name] for name in own.tensors if name in at)
-        fixed = shut & {own.tensor.name, *(end.name for end in own.ends)}
-        inside = own.made_by is not None and not own.ends
+        fixed = shut & {own.tensor.name, *(end.name for end in own.outputs)}
+        inside = own.producer is not None and not own.outputs
         if numbers and not fixed and (inside or graph.has_host) and free.issuperset(rows + columns):
             found.append(ChannelSet(own.tensor.name, _count(own), rows, columns, numbers))
     return found
 
 
-def _count(own: Strand) -> int:
-    if own.makers:
-        return len(parameters(own.makers[0])[0])
+def _count(own: ChannelPath) -> int:
+    if own.row_layers:
+        return len(parameters(own.row_layers[0])[0])
     return int(parameters(own.readers[0])[0].shape[1])
 
 

@@ -126,7 +126,7 @@ def watched(graph: DeviceGraph) -> Mapping[str, int | None]:
     for the first layer. Elsewhere it would take as long as the model itself.
     """
     plan, first = graph.plan, first_convolution(graph.model)
-    names = [name for group in plan.groups for name in group.ends]
+    names = [name for group in plan.groups for name in group.outputs]
     for conv in plan.device:
         made = conv.outputs[0].name
         told = conv is first or made in graph.ctx.expected

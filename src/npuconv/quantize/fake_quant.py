@@ -56,7 +56,7 @@ def quant_points(graph: DeviceGraph, state: QuantState) -> list[QuantPoint]:
         state: how it is quantized.
     """
     plan, model = graph.plan, graph.model
-    made = {t.name for n in (*plan.device, *plan.carried) for t in n.outputs}
+    made = {t.name for n in (*plan.device, *plan.passthrough) for t in n.outputs}
     owner = store.Store() if model.store is not None else None
     found: list[QuantPoint] = []
     seen: set[str] = set()
@@ -80,7 +80,7 @@ def stored_output(model: Model, plan: Plan, conv: Node) -> str:
     """Return the tensor behind the layer's Relu or Clip, which is what is stored."""
     tensor = conv.outputs[0]
     reader = query.sole_consumer(model, tensor)
-    if reader is not None and reader.op in ("Relu", "Clip") and plan.is_carried(reader):
+    if reader is not None and reader.op in ("Relu", "Clip") and plan.is_passthrough(reader):
         return str(reader.outputs[0].name)
     return str(tensor.name)
 

@@ -24,7 +24,7 @@ from npuconv.quantize.settings import HESSIAN
 if TYPE_CHECKING:
     from npuconv.arithmetic.encoding import Encoding
     from npuconv.model.types import Node, Tensor
-    from npuconv.partition.channel_paths import Strand
+    from npuconv.partition.channel_paths import ChannelPath
     from npuconv.quantize.hessian import Hessian
     from npuconv.quantize.state import DeviceGraph, QuantState
     from npuconv.samples import Samples
@@ -101,7 +101,7 @@ def oversample(
     spaces: dict[str, Doubles] = {}  # how far apart copies of channels lie, in steps
     for one in duplicated:
         times = np.bincount(one.index)[list(one.index)]
-        spaces |= dict.fromkeys(one.strand.tensors, 1.0 / times)
+        spaces |= dict.fromkeys(one.path.tensors, 1.0 / times)
     graph, state, repeated = _repeat(graph, state, hessians, purchase.layers, spaces, known)
     return Oversampled(graph, known or state, tuple(repeated), tuple(duplicated))
 
@@ -204,7 +204,7 @@ def _duplicate(
         encodings |= found | {pick: encodings[old] for pick, old in picks}
     state = replace(state, encodings=encodings)
     for one in (one for one in made if one.shift is not None):
-        by = places(one.index) * encodings[one.strand.tensor.name].scales.astype(np.float64)
+        by = places(one.index) * encodings[one.path.tensor.name].scales.astype(np.float64)
         one.shift.values = by.reshape(one.shift.shape).astype(np.float32)
     if known is not None:
         return graph, state, made, hessians
@@ -212,7 +212,7 @@ def _duplicate(
     for one in made:
         state = _with_rows_for_copies(state, one)
     for one in made:  # in the order of the model: a layer reads before it makes
-        state = _dithered(one.strand, one.index, hessians, state)
+        state = _dithered(one.path, one.index, hessians, state)
     return graph, state, made, hessians
 
 
@@ -225,9 +225,9 @@ def _hessians(
     """Return also those of layers that read more channels now."""
     found = dict(known)
     for one in made:
-        for conv in (node for node in one.strand.between if node.op == "Conv"):
+        for conv in (node for node in one.path.between if node.op == "Conv"):
             found[conv.name] = known[conv.name].take(one.index)
-    readers = {conv.name: conv for one in made for conv in one.strand.readers}
+    readers = {conv.name: conv for one in made for conv in one.path.readers}
     windows = [w for conv in readers.values() if (w := hessians_of.windows_of(conv))]
     few = samples[: HESSIAN.samples]
     if not windows:
@@ -239,7 +239,7 @@ def _with_rows_for_copies(state: QuantState, one: Duplicated) -> QuantState:
     """Add rows for the copies to what is known of layers, as far as they do not have them."""
     count, index = max(one.index) + 1, list(one.index)
     weights, moved = dict(state.weights), dict(state.bias_offsets)
-    for conv in one.strand.makers:
+    for conv in one.path.row_layers:
         own, by = weights.get(conv.name), moved.get(conv.name)
         if own is not None and len(own.bias) == count:
             weights[conv.name] = Rounded(own.weight[index], own.scales[index], own.bias[index])
@@ -249,21 +249,21 @@ def _with_rows_for_copies(state: QuantState, one: Duplicated) -> QuantState:
 
 
 def _dithered(
-    strand: Strand, index: Sequence[int], hessians: Mapping[str, Hessian], state: QuantState
+    path: ChannelPath, index: Sequence[int], hessians: Mapping[str, Hessian], state: QuantState
 ) -> QuantState:
     """Round the convolutions along channels some of which are copies.
 
     The bias of what makes copies moves them apart, that of what reads them takes it back.
 
     Args:
-        strand: the channels, from where they are made to where they are mixed.
+        path: the channels, from where they are made to where they are mixed.
         index: the source channel of each, [C].
         hessians: of the windows of every convolution.
         state: with encodings of every tensor; weights of channels that are no copies stay.
     """
-    apart = _offsets_along(strand, index)
+    apart = _offsets_along(path, index)
     weights, moved = dict(state.weights), dict(state.bias_offsets)
-    for conv in (*strand.makers, *strand.readers):
+    for conv in (*path.row_layers, *path.readers):
         source, result = conv.inputs[0].name, conv.outputs[0].name
         mixes, by = result not in apart, moved.get(conv.name, np.zeros(1))
         if not mixes and by.size > 1:
@@ -291,10 +291,10 @@ def _dithered(
     )
 
 
-def _offsets_along(strand: Strand, index: Sequence[int]) -> dict[str, Doubles]:
+def _offsets_along(path: ChannelPath, index: Sequence[int]) -> dict[str, Doubles]:
     """Return where the channels of each tensor lie within a step."""
-    found = {strand.tensor.name: places(index)}
-    for node in strand.between:
+    found = {path.tensor.name: places(index)}
+    for node in path.between:
         turn = -1 if node.op == "Conv" else 1  # so that errors of two layers do not add up
         found[node.outputs[0].name] = turn * found[node.inputs[0].name]
     return found

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from npuconv.arithmetic import grid
 from npuconv.model import query
-from npuconv.partition.uniform import CUTTING, upper_bound
+from npuconv.partition.channels import CUTTING, upper_bound
 from npuconv.quantize.range_margin import with_margin
 from npuconv.quantize.settings import RANGES
 
@@ -84,11 +84,11 @@ class ConstraintsOf:
         self._stats, self._has_margins = stats, "range-margin" not in without
         self._grids = {} if "input-grid" in without else grids
         self._padded, self._filled = {*centred, *_padded(plan)}, _filled(plan)
-        cutting = [node for node in plan.carried if node.op in CUTTING]
+        cutting = [node for node in plan.passthrough if node.op in CUTTING]
         bounds = {t.name: upper_bound(node) for node in cutting for t in node.outputs}
         # With one scale a Clip has integers for bounds, and need not end where int8 ends.
         self._cutting = {name: bound for name, bound in bounds.items() if name not in centred}
-        self._made = {t.name for node in (*plan.device, *plan.carried) for t in node.outputs}
+        self._made = {t.name for node in (*plan.device, *plan.passthrough) for t in node.outputs}
 
     def __call__(self, group: Group) -> ScaleConstraints:
         """Return the constraints of one group of the plan."""
@@ -106,7 +106,7 @@ def _padded(plan: Plan) -> set[str]:
 
 def _filled(plan: Plan) -> set[str]:
     """Tensors next to which a carried Pad puts one integer, for all channels."""
-    pads = [node for node in plan.carried if node.op == "Pad"]
+    pads = [node for node in plan.passthrough if node.op == "Pad"]
     return {t.name for node in pads for t in (node.inputs[0], *node.outputs)}
 
 
@@ -126,12 +126,14 @@ def _seen(
     for name in group.tensors:
         for slot in channels.slots(name):
             members.setdefault(slot, [])
-    for name in group.ends:
+    for name in group.outputs:
         for channel, slot in enumerate(channels.slots(name)):
             members[slot].append((stats[name], channel))
     slots = sorted(members)
     rows, count = [members[s] for s in slots], len(members)
-    wide = {name: _ends(stats[name], channels.families(name), margin, tails) for name in group.ends}
+    wide = {
+        name: _ends(stats[name], channels.families(name), margin, tails) for name in group.outputs
+    }
     lows = [min((float(wide[s.name][0][c]) for s, c in row), default=0.0) for row in rows]
     highs = [max((float(wide[s.name][1][c]) for s, c in row), default=0.0) for row in rows]
     found = np.asarray(lows), np.asarray(highs), _values(rows)

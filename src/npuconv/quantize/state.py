@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from npuconv.partition.channels import trace
-from npuconv.partition.uniform import uniform
+from npuconv.partition.channels import trace, uniform
 
 if TYPE_CHECKING:
     import onnx

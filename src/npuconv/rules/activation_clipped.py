@@ -60,7 +60,7 @@ def activation_clipped(model: Model, seen: Seen) -> Iterator[Violation]:
     from npuconv.rules._reach import clipped_share, stored_range
 
     makers = _makers(model)
-    for name in dict.fromkeys(end for group in seen.plan.groups for end in group.ends):
+    for name in dict.fromkeys(end for group in seen.plan.groups for end in group.outputs):
         stats, encoding = seen.statistics.get(name), seen.encodings.get(name)
         share = clipped_share(stats, encoding) if stats and encoding else 0.0
         if stats is None or encoding is None or share <= LIMIT:

@@ -59,7 +59,7 @@ def concat_of_unlike_ranges(node: Node, seen: Seen) -> Iterator[Violation]:
         Join them behind the model: make the inputs of the Concat outputs instead. Or
         bring the ranges closer, for example by a Sigmoid before the Concat.
     """
-    if not seen.plan.is_carried(node):
+    if not seen.plan.is_passthrough(node):
         return
     found = {name: item for name, item in _ranges(node, seen).items() if item.reach > 0}
     if len(found) < 2:

@@ -1,4 +1,4 @@
-"""Schema of the report of ``npuconv batch``: the result of every job, and the files it wrote."""
+"""Schema of the report of ``npuconv batch``."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from typing import Literal
 from pydantic import Field, PrivateAttr
 
 from npuconv.diagnostics import Severity
-from npuconv.schemas.part import Part
-from npuconv.schemas.report import Report, Tool
+from npuconv.schemas.report import Part, Report, Tool
 
-SCHEMA_VERSION = 1
 JobStatus = Literal[
     "converted", "refused", "failed", "bug", "crashed", "out-of-memory", "timeout", "lost"
 ]
@@ -31,15 +29,15 @@ class BatchJob(Part):
     target: str
     format: str
     status: JobStatus = Field(
-        description="refused: findings stand against it; failed: a file or option that cannot be "
-        "used; lost: whoever ran it is gone, again and again"
+        description="refused: findings block it; failed: a file or option that cannot be used; "
+        "lost: its worker disappeared repeatedly"
     )
     exit_code: int = Field(description="0 converted, 2 failed, 70 bug, 1 everything else")
-    message: str = Field(description="the headline of its report, or the cause")
+    message: str = Field(description="headline of its report, or the error")
     by_severity: dict[Severity, int] | None = Field(
         None, description="findings; null where it has no report"
     )
-    sqnr_db: float | None = Field(None, description="of the int8 model; null: not measured, exact")
+    sqnr_db: float | None = Field(None, description="null: not measured, or exact")
     synthetic: bool = Field(
         False, description="calibrated on synthetic inputs: its accuracy is unproven"
     )
@@ -49,12 +47,12 @@ class BatchJob(Part):
 
     @property
     def report(self) -> Report | None:
-        """The job's own report; None where it did not get that far."""
+        """The report of its conversion; None if it ended before there was one."""
         return self._report
 
     @property
     def unchanged(self) -> bool:
-        """True if it had been done before, and nothing it depends on has changed since."""
+        """True if an earlier run did it, and nothing it depends on has changed since."""
         return self._unchanged
 
     @property
@@ -63,20 +61,20 @@ class BatchJob(Part):
         return self.exit_code == 0
 
     def file(self, suffix: str) -> str:
-        """The file of that suffix which it has written; empty where there is none."""
+        """Return the path of its first file with that suffix; empty if there is none."""
         return next((one.path for one in self.files if one.path.endswith(suffix)), "")
 
 
 class BatchSummary(Part):
-    """All jobs in a few numbers."""
+    """Exit code, headline and counts of all jobs."""
 
-    exit_code: int = Field(description="0 all converted, 70 a bug, 1 something else stands")
+    exit_code: int = Field(description="0 all converted, 70 a bug, 1 any other failure")
     headline: str = Field(description="one sentence for people")
     by_status: dict[JobStatus, int]
 
 
 class BatchReport(Part):
-    """Results of all jobs of a batch; they do not depend on when and where the jobs ran."""
+    """Results of all jobs of a batch, independent of when and where the jobs ran."""
 
     schema_version: Literal[1] = 1
     tool: Tool
@@ -86,7 +84,7 @@ class BatchReport(Part):
 
     @property
     def ok(self) -> bool:
-        """True when every model was converted."""
+        """True if every model was converted."""
         return self.summary.exit_code == 0
 
     @property
@@ -96,5 +94,5 @@ class BatchReport(Part):
 
     @property
     def without_report(self) -> tuple[BatchJob, ...]:
-        """The jobs that ended before there was anything to report on their model."""
+        """The jobs that ended before there was a report."""
         return tuple(job for job in self.jobs if job.report is None)

@@ -1,6 +1,6 @@
-"""The report: what was found, what was rewritten, and how accurate the result is.
+"""Schema of the report of ``npuconv check`` and ``npuconv convert``.
 
-Nothing in it depends on the clock, on chance or on where the files lie: the same model
+A report does not depend on the clock, on chance or on the folder of the files: the same model
 and options give the same bytes. Missing numbers are ``None``, never a guess.
 """
 
@@ -8,57 +8,18 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from npuconv.diagnostics import Severity, Status
-from npuconv.schemas.budget import Budget, Channels, HostPadding, Repeated
-from npuconv.schemas.changes import Alternative, Choice, Planned, Refusal, Rewrite
-from npuconv.schemas.device import Device, MacShare, Port, Subgraph, Traffic
-from npuconv.schemas.part import Part
-from npuconv.schemas.quant import Assumed, LayerQuant, Quantization, TensorQuant, WeightQuant
-from npuconv.schemas.rules import RuleInfo
-
-__all__ = [
-    "SCHEMA_VERSION",
-    "Accuracy",
-    "Alternative",
-    "Assumed",
-    "Budget",
-    "Channels",
-    "Choice",
-    "Count",
-    "Device",
-    "FindingInfo",
-    "HostPadding",
-    "LayerQuant",
-    "MacShare",
-    "ModelInfo",
-    "NodeInfo",
-    "OutputAccuracy",
-    "Placement",
-    "Planned",
-    "Port",
-    "Quantization",
-    "Refusal",
-    "Repeated",
-    "Report",
-    "Rewrite",
-    "RuleInfo",
-    "Subgraph",
-    "Summary",
-    "TargetInfo",
-    "TensorQuant",
-    "TensorSpec",
-    "Timing",
-    "Tool",
-    "Traffic",
-    "UnknownLimit",
-    "WeightQuant",
-    "WorstSample",
-]
 
 SCHEMA_VERSION = 1
 Placement = Literal["device", "host", "undocumented"]
+
+
+class Part(BaseModel):
+    """Base class of all parts of a report: immutable, without undeclared fields."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
 
 class Tool(Part):
@@ -102,23 +63,23 @@ class Count(Part):
     """Nodes and multiply-accumulates of one placement."""
 
     nodes: int
-    macs: int | None = Field(description="null where a dynamic dimension leaves it open")
+    macs: int | None = Field(description="null where a dimension is not known")
 
 
 class Summary(Part):
-    """The verdict, and the numbers behind it."""
+    """Verdict, exit code and counts."""
 
     verdict: Literal["convertible", "converted", "refused"]
     headline: str = Field(description="one sentence for people")
-    warnings: tuple[str, ...] = Field((), description="what a reader must know before trusting it")
+    warnings: tuple[str, ...] = Field((), description="reasons not to trust the result as it is")
     not_judged: tuple[str, ...] = Field(
-        (), description="of a check: what was asked for that only a conversion can tell"
+        (), description="of a check: options whose effect only a conversion shows"
     )
     exit_code: int
     by_severity: dict[Severity, int]
     by_status: dict[Status, int]
     placement: dict[Placement, Count]
-    accepted: int = Field(0, description="findings that stand and that a baseline accepts")
+    accepted: int = Field(0, description="remaining findings that a baseline accepts")
     transitions: int = Field(description="edges that cross between device and host")
 
 
@@ -138,7 +99,79 @@ class FindingInfo(Part):
     fix: str
     rewritten_by: str
     rewritten_into: str
-    accepted: bool = Field(False, description="a baseline lists it: it fails nothing")
+    accepted: bool = Field(False, description="a baseline lists it: it does not fail a check")
+
+
+class RuleInfo(Part):
+    """A rule that has findings in the report; ``npuconv explain CODE`` tells more."""
+
+    code: str
+    name: str
+    severity: Severity = Field(description="unless a finding or the user says otherwise")
+    summary: str
+    checks: str = Field(description="the condition that it checks")
+    why: str = Field(description="consequence of a violation")
+    fix: str = Field(description="general remedy")
+
+
+class Alternative(Part):
+    """One form a convolution could have taken."""
+
+    form: str
+    macs: int | None
+    weight_bytes: int
+    moved_bytes: int = Field(description="copied between its parts, per inference")
+    cost: float | None = Field(description="by the weights of the target file; null: unknown")
+    obstacle: str = Field("", description="reason why it is not possible; empty if it is")
+    chosen: bool
+
+
+class Choice(Part):
+    """The forms that one pass had to choose from for a node."""
+
+    pass_name: str = Field(alias="pass")
+    alternatives: tuple[Alternative, ...]
+
+
+class Rewrite(Part):
+    """One change to the graph, measured against what it replaced."""
+
+    pass_name: str = Field(alias="pass")
+    node: str
+    before: str
+    after: str
+    max_abs_difference: float | None = Field(
+        description="largest difference of the outputs on the same inputs; null: not measured"
+    )
+    reference: str = Field(description="runtime of the original: onnxruntime, onnx.reference, ...")
+    note: str = ""
+    macs_before: int | None = Field(0, description="null where a dimension is not known")
+    macs_after: int | None = 0
+    weight_bytes_before: int = Field(0, description="of int8 weights")
+    weight_bytes_after: int = 0
+    alternatives: tuple[Alternative, ...] = ()
+
+
+class Planned(Part):
+    """Result of all rewrites together for one node of the source model."""
+
+    node: str
+    passes: tuple[str, ...] = Field(description="in the order in which they ran")
+    was: str
+    becomes: str
+    macs_before: int | None = Field(description="null where a dimension is not known")
+    macs_after: int | None
+    weight_bytes_before: int = Field(description="of int8 weights")
+    weight_bytes_after: int
+    choices: tuple[Choice, ...] = ()
+
+
+class Refusal(Part):
+    """A rewrite that was considered but not done, with the reason."""
+
+    pass_name: str = Field(alias="pass")
+    node: str
+    reason: str
 
 
 class NodeInfo(Part):
@@ -151,14 +184,199 @@ class NodeInfo(Part):
     macs: int | None
     parameters: int
     subgraph: int | None = Field(None, description="of the device, from 1; null on the host")
-    form: str = Field("", description="the operator with what tells it apart: `Conv 3x3, stride 2`")
+    form: str = Field("", description="operator with its main attributes: `Conv 3x3, stride 2`")
     inputs: tuple[str, ...] = Field((), description="tensors it reads, constants left out")
     outputs: tuple[str, ...] = Field((), description="tensors it makes")
     shape: tuple[int | str | None, ...] | None = Field(None, description="of its first output")
 
 
+class Port(Part):
+    """A tensor that goes into a device subgraph, or comes out of it."""
+
+    name: str
+    bytes: int | None = Field(description="in int8; null where a dimension is not known")
+
+
+class Subgraph(Part):
+    """Nodes that the device runs in one go, without the host in between."""
+
+    number: int
+    nodes: int
+    first: str = Field(description="the first of its nodes")
+    last: str
+    macs: int | None
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+
+
+class Traffic(Part):
+    """Tensors that cross between device and host in one inference, in one direction."""
+
+    tensors: int
+    bytes: int | None = Field(description="in int8; null where a dimension is not known")
+
+
+class MacShare(Part):
+    """Multiply-accumulates on the device, and of the whole model."""
+
+    device: int | None = Field(description="null where a dimension is not known")
+    total: int | None
+
+
+class Kept(Part):
+    """Nodes that one pattern of `keep_float` keeps on the host."""
+
+    pattern: str
+    nodes: int = Field(description="of the source model")
+    macs: int | None = Field(description="that the device would otherwise run; null: not known")
+
+
+class KeptFloat(Part):
+    """Cost of all `keep_float` patterns, compared with the same conversion without them."""
+
+    patterns: tuple[Kept, ...]
+    transitions_without: int
+    bytes_without: int | None = Field(description="that would cross; null: not known")
+
+
+class Device(Part):
+    """Work and traffic of the device in one inference."""
+
+    macs_before: MacShare = Field(description="of the source model")
+    macs_after: MacShare = Field(description="of the rewritten model")
+    to_device: Traffic
+    to_host: Traffic
+    subgraphs: tuple[Subgraph, ...]
+    kept_float: KeptFloat | None = Field(None, description="null where `keep_float` is not given")
+
+
+class Repeated(Part):
+    """A layer that is repeated to average its rounding errors."""
+
+    node: str
+    times: int
+    extra_macs: int
+
+
+class Channels(Part):
+    """A tensor with duplicated channels."""
+
+    tensor: str = Field(description="its name in the legal float model")
+    layers: tuple[str, ...] = Field(description="nodes that make or read its channels")
+    channels: int = Field(description="number without the duplicates")
+    copies: int = Field(description="number of duplicates")
+    extra_macs: int
+
+
+class Budget(Part):
+    """Goal and limit (--min-sqnr, --max-extra-macs), and the extra MACs that were spent."""
+
+    min_sqnr_db: float | None = Field(None, description="the goal, in dB; null without one")
+    max_extra_percent: float = Field(description="of the device's MACs before")
+    extra_macs: int
+    extra_percent: float = Field(description="of the device's MACs before")
+    before_db: float | None = Field(
+        description="SQNR without the extra MACs, simulated on the samples of the allocation"
+    )
+    simulated_db: float | None = Field(
+        description="SQNR with the extra MACs, simulated; the measured one is under accuracy"
+    )
+    unsaturated: bool = Field(
+        False, description="both are of the inputs of a final Softmax, Sigmoid or the like"
+    )
+    repeated: tuple[Repeated, ...] = ()
+    channels: tuple[Channels, ...] = ()
+
+
+class HostPadding(Part):
+    """Tensors that the host pads as --pad-on-host auto or all, or --max-extra-bytes, permits."""
+
+    tensors: tuple[str, ...] = Field(description="outputs of device layers that the host pads")
+    extra_bytes: int | None = Field(description="that cross in one inference; null: not known")
+    extra_percent: float | None = Field(description="of the bytes that cross without it")
+    gain_db: float | None = Field(description="estimated, of all outputs together")
+
+
+class TensorQuant(Part):
+    """Quantization of one activation tensor."""
+
+    name: str
+    scale: float = Field(description="of the channel with the largest")
+    zero_point: int = Field(description="of the channel with the lowest")
+    channels: int = Field(1, description="number of scales; 1: one for all channels")
+    smallest_scale: float | None = Field(None, description="of the channel with the smallest")
+    highest_zero_point: int | None = Field(None, description="of the channel with the highest")
+    minimum: float
+    maximum: float
+    lowest: float | None = Field(
+        None, description="the smallest number that int8 holds, of the channel with the lowest"
+    )
+    highest: float | None = Field(
+        None, description="the largest number that int8 holds, of the channel with the highest"
+    )
+    clip_fraction: float = Field(
+        description="share of the calibration values beyond the range; 0 where a Relu or Clip "
+        "follows that cuts them off anyway"
+    )
+    method: str = Field("", description="method by which the range was chosen")
+
+
+class WeightQuant(Part):
+    """The weights of one layer, as the float model has them."""
+
+    minimum: float
+    maximum: float
+    channels: int = Field(description="of the output")
+    smallest_reach: float = Field(description="smallest of the largest magnitudes of all channels")
+    clip_fraction: float = Field(description="share of the weights beyond what int8 holds")
+
+
+class LayerQuant(Part):
+    """The output of one layer on one sample, errors of earlier layers included."""
+
+    name: str
+    sqnr_db: float | None
+    cosine: float | None
+    note: str = ""
+    rounding: str = Field("", description="method by which the weights were rounded")
+    alone_db: float | None = Field(
+        None, description="SQNR of the outputs if this layer alone is rounded"
+    )
+    noise_share: float | None = Field(
+        None, description="share, 0..1, of the noise in the outputs that its rounding makes"
+    )
+    weights: WeightQuant | None = None
+
+
+class Assumed(Part):
+    """Inputs that are assumed where no calibration data is given."""
+
+    sentence: str = Field(description="complete description for people")
+    pictures: Literal["photographs", "made-up", "none"]
+    normalization: str = Field(description="of the pictures; empty where it is not known")
+    certainty: Literal["given", "inferred", "guessed", "unknown"]
+    share: float | None = Field(None, description="probability of the normalization, if inferred")
+    runner_up: str = Field("", description="second most probable normalization, if inferred")
+
+
+class Quantization(Part):
+    """Quantization of the model."""
+
+    format: str
+    method: str
+    samples: int
+    source: str = Field(description="origin of the samples")
+    synthetic: bool
+    tensors: tuple[TensorQuant, ...] = ()
+    layers: tuple[LayerQuant, ...] = ()
+    budget: Budget | None = None
+    host_padding: HostPadding | None = Field(
+        None, description="null unless the host may pad outputs of the device"
+    )
+
+
 class PartAccuracy(Part):
-    """The int8 model against the float model, a tensor that an output is put together from."""
+    """Accuracy of one tensor that an output is concatenated from."""
 
     name: str
     sqnr_db: float | None = Field(
@@ -168,7 +386,7 @@ class PartAccuracy(Part):
 
 
 class OutputAccuracy(Part):
-    """The int8 model against the float model, one output."""
+    """Accuracy of one output of the int8 model against the float model."""
 
     name: str
     sqnr_db: float | None = Field(
@@ -182,7 +400,7 @@ class OutputAccuracy(Part):
     )
     parts: tuple[PartAccuracy, ...] = Field(
         (),
-        description="where it is put together from tensors of several kinds, as boxes and scores",
+        description="tensors of several kinds that it is concatenated from, as boxes and scores",
     )
 
 
@@ -194,11 +412,11 @@ class WorstSample(Part):
 
 
 class Accuracy(Part):
-    """The int8 model against the float model."""
+    """Accuracy of the int8 model against the float model."""
 
     samples: int
     held_out: bool = Field(
-        description="true: nothing was decided on these samples but by a budget of multiplications"
+        description="true: only the allocation of extra MACs has used these samples"
     )
     sqnr_db: float | None
     cosine: float | None
@@ -215,15 +433,15 @@ class Accuracy(Part):
     unsaturated_db: float | None = Field(
         None, description="SQNR before a final Softmax, Sigmoid or the like; null without one"
     )
-    notes: tuple[str, ...] = Field((), description="what makes the figure worth less")
+    notes: tuple[str, ...] = Field((), description="reasons why the figure says less")
 
 
 class UnknownLimit(Part):
-    """A limit that nobody has written down, and what the model needs of it."""
+    """An undocumented limit, and the values that the model needs."""
 
     limit: str
     values: tuple[str, ...]
-    nodes: int = Field(description="how many nodes depend on it")
+    nodes: int = Field(description="number of nodes that depend on it")
     example: str = Field(description="the node with the most demanding value")
     source: str
     assumption: str = ""
@@ -261,9 +479,9 @@ class Report(Part):
 
     @property
     def is_doubtful(self) -> bool:
-        """True when it can be converted, but a reader should know something before trusting it."""
-        shown = any(one.code.startswith("CAL") and one.severity == "warning" for one in self.left)
-        return self.ok and bool(self.summary.warnings or shown)
+        """True if it can be converted, but with warnings about its accuracy."""
+        doubts = (one.code.startswith("CAL") and one.severity == "warning" for one in self.left)
+        return self.ok and (bool(self.summary.warnings) or any(doubts))
 
     @property
     def left(self) -> tuple[FindingInfo, ...]:
@@ -272,5 +490,5 @@ class Report(Part):
 
     @property
     def ok(self) -> bool:
-        """True when nothing blocks the conversion."""
+        """True if nothing blocks the conversion."""
         return self.summary.verdict != "refused"

@@ -1,4 +1,4 @@
-"""Schema of the report of ``npuconv verify``: two models compared on the same samples."""
+"""Schema of the report of ``npuconv verify``."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from npuconv.schemas.part import Part
-from npuconv.schemas.report import Tool
-
-SCHEMA_VERSION = 1
+from npuconv.schemas.report import Part, Tool
 
 
 class VerifiedModel(Part):
@@ -20,7 +17,7 @@ class VerifiedModel(Part):
 
 
 class Errors(Part):
-    """Error of values of the int8 model against those of the float model, over all samples."""
+    """Errors of values of the int8 model against the float model, over all samples."""
 
     sqnr_db: float | None = Field(
         description="10 log10(sum f^2 / sum (f-q)^2); null: exact where the cosine is a number"
@@ -30,7 +27,7 @@ class Errors(Part):
 
 
 class VerifiedPart(Errors):
-    """A tensor of both models that an output is put together from."""
+    """A tensor of both models that an output is concatenated from."""
 
     name: str
 
@@ -44,20 +41,20 @@ class VerifiedOutput(Errors):
         "tells which axis has the classes"
     )
     parts: tuple[VerifiedPart, ...] = Field(
-        (), description="what it is put together from where that is several tensors: boxes, scores"
+        (), description="tensors of several kinds that it is concatenated from, as boxes and scores"
     )
 
 
 class VerifiedLayer(Errors):
-    """The output of one layer; errors of earlier layers are in it."""
+    """The output of one layer, errors of earlier layers included."""
 
-    name: str = Field(description="the layer as the float model calls it")
+    name: str = Field(description="its name in the float model")
     tensor: str = Field(description="its output in the float model")
     note: str = ""
 
 
 class Labelled(Part):
-    """Top-1 accuracy of each model: how often its largest output value is the label."""
+    """Top-1 accuracy of both models against labels."""
 
     output: str
     samples: int
@@ -73,15 +70,15 @@ class VerifyReport(Part):
     float_model: VerifiedModel
     int8_model: VerifiedModel
     samples: int
-    source: str = Field(description="where the samples come from")
+    source: str = Field(description="origin of the samples")
     synthetic: bool
     warnings: tuple[str, ...] = ()
-    total: Errors = Field(description="all numbers of all outputs together")
+    total: Errors = Field(description="errors of all values of all outputs")
     outputs: tuple[VerifiedOutput, ...]
     layers: tuple[VerifiedLayer, ...] = ()
-    layer_samples: int = Field(description="on how many samples the layers were compared")
+    layer_samples: int = Field(description="number of samples on which the layers were compared")
     unmatched: tuple[str, ...] = Field(
-        (), description="layers of the int8 model whose output the float model does not have"
+        (), description="layers of the int8 model without a counterpart in the float model"
     )
     labelled: Labelled | None = None
     min_sqnr_db: float | None = None

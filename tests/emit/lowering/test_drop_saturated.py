@@ -59,10 +59,10 @@ SILENT = [
 def test_it_fires_once(build):
     """And the plan knows the node no more."""
     model, ctx = prepared(build())
-    before = len(ctx.plan.carried)
+    before = len(ctx.plan.passthrough)
     assert run_pass(NAME, model, ctx) == 1
     assert run_pass(NAME, model, ctx) == 0
-    gone = before - len(ctx.plan.carried)
+    gone = before - len(ctx.plan.passthrough)
     assert gone + len(model.nodes("Relu", "Clip")) == 1
 
 
@@ -101,7 +101,7 @@ def test_a_clip_with_stored_zeros_beside_it_becomes_a_relu():
     assert np.all(127 * encoding.scales.astype(np.float64) <= 6 * (1 + 1e-6))
     run_pass(NAME, model, ctx)
     (relu,) = model.nodes("Relu")
-    assert (len(relu.inputs), dict(relu.attrs), ctx.plan.is_carried(relu)) == (1, {}, True)
+    assert (len(relu.inputs), dict(relu.attrs), ctx.plan.is_passthrough(relu)) == (1, {}, True)
 
 
 def twice(*outputs: str) -> Net:

@@ -9,8 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from npuconv.errors import InternalError
-from npuconv.legalize.tools import partial_check as _partial_check
-from npuconv.legalize.tools import partial_operators as _partial_operators
+from npuconv.legalize.tools import shape_operators, shape_values
 from npuconv.model import query
 from support.asserts import context, read, run_pass, same_numbers
 from support.builders import Net
@@ -250,15 +249,15 @@ def test_allowzero_keeps_its_meaning():
 
 def test_a_wrong_element_does_not_pass(monkeypatch):
     """The arithmetic is run on made-up extents: a bug ends in an error, not in a model."""
-    wrong = _partial_operators._binary(lambda *_: 3)
-    monkeypatch.setitem(_partial_operators.OPERATORS, "Div", wrong)
+    wrong = shape_operators._binary(lambda *_: 3)
+    monkeypatch.setitem(shape_operators.OPERATORS, "Div", wrong)
     with pytest.raises(InternalError, match=r"was taken for .*3"):
         run_pass(NAME, read(padded().model()))
 
 
 def test_without_verification_nothing_is_run(monkeypatch):
     """And the report says that it was not."""
-    monkeypatch.setattr(_partial_check, "confirm", lambda *_: pytest.fail("it was run"))
+    monkeypatch.setattr(shape_values, "confirm", lambda *_: pytest.fail("it was run"))
     ctx = context(verify=False)
     ctx.verify = False
     assert run_pass(NAME, read(padded().model()), ctx) == 1

@@ -7,7 +7,7 @@ import pytest
 
 from npuconv.config import Options
 from npuconv.legalize.context import PassContext
-from npuconv.legalize.tools.grouped import dense
+from npuconv.legalize.rewrites.split_grouped_convolution import dense
 from support.asserts import context, read, run_pass, same_numbers
 from support.builders import Net
 from support.target_files import chip

@@ -83,7 +83,7 @@ def test_shapes_say_so():
     """What a layer costs is read off them."""
     model, ctx, (one,) = changed(between())
     tensors = {t.name: t for node in model.nodes() for t in node.outputs}
-    for name in one.strand.tensors:
+    for name in one.path.tensors:
         assert query.shape(tensors[name]) == ("N", 5, 8, 8)
     (record,) = ctx.rewrites
     assert record.after == "1 more than 4 channels: copies of 1"
@@ -93,7 +93,7 @@ def test_only_the_device_reads_what_the_host_spreads():
     """What the host does with the channels it does with those there were."""
     model, _, (one,) = changed(from_host())
     assert next(n for n in model.nodes() if n.op == "Exp").inputs[0].name == "made"
-    (name,) = one.strand.tensors
+    (name,) = one.path.tensors
     assert {n.inputs[0].name for n in model.nodes("Conv")} == {name}
     assert not one.shift.values.any()
 
@@ -112,7 +112,7 @@ def test_groups_grow():
     (conv,) = model.nodes("Conv")
     assert query.attribute(conv, "group") == 5
     assert [query.shape(t)[1] for t in (conv.inputs[0], conv.outputs[0])] == [5, 5]
-    assert one.strand.between[0] is conv
+    assert one.path.between[0] is conv
 
 
 def test_two_that_meet_in_one_layer():

@@ -25,7 +25,7 @@ def drop_saturated(model: Model, ctx: EmitContext) -> int:
     """
     if not ctx.encodings:
         return 0
-    found = [n for n in ctx.plan.carried if n.op in ("Relu", "Clip") and n.outputs]
+    found = [n for n in ctx.plan.passthrough if n.op in ("Relu", "Clip") and n.outputs]
     return sum(_drop(model, ctx, node) for node in found)
 
 
@@ -47,7 +47,7 @@ def _drop(model: Model, ctx: EmitContext, node: Node) -> int:
     else:
         edit.disconnect(node)
         edit.hand_over(source, result)
-    ctx.plan.carried = [n for n in ctx.plan.carried if n is not node]
+    ctx.plan.passthrough = [n for n in ctx.plan.passthrough if n is not node]
     edit.inherit(model, maker, node)
     return 1
 

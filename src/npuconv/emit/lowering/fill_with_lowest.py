@@ -22,7 +22,7 @@ def fill_with_lowest(model: Model, ctx: EmitContext) -> int:
     """
     if not ctx.encodings:
         return 0
-    return sum(_fill(model, ctx, node) for node in ctx.plan.carried if node.op == "Pad")
+    return sum(_fill(model, ctx, node) for node in ctx.plan.passthrough if node.op == "Pad")
 
 
 def _fill(model: Model, ctx: EmitContext, node: Node) -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from npuconv.emit.conversions import dequantizer, quantizer, same_scale
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.tools.lower import dequantizer, quantizer, same_scale
 from npuconv.model import query
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def lower_carried(model: Model, ctx: EmitContext) -> int:
     Relu, Clip, MaxPool, Concat, Transpose and the like between conversions of one scale
     only move or compare numbers. Bounds and fill values are rounded to the same scale.
     """
-    return sum(_lower(model, node) for node in ctx.plan.carried)
+    return sum(_lower(model, node) for node in ctx.plan.passthrough)
 
 
 def _lower(model: Model, node: Node) -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from npuconv.emit.conversions import dequantizer, quantizer
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.tools.lower import dequantizer, quantizer
 
 if TYPE_CHECKING:
     from npuconv.emit.context import EmitContext

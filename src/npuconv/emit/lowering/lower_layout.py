@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.tools.stretch import Settle
-from npuconv.legalize.tools.transposes import cancel
+from npuconv.legalize.tools.transposes import Settle, cancel
 from npuconv.model import nhwc, query
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ def quantize_activations(model: Model, ctx: EmitContext) -> int:
     """
     if not ctx.encodings:
         return 0
-    inner = [*ctx.plan.device, *ctx.plan.carried]
+    inner = [*ctx.plan.device, *ctx.plan.passthrough]
     fired = sum(_after(model, ctx, node, t) for node in inner for t in list(node.outputs))
     return fired + sum(_before(model, ctx, node) for node in ctx.plan.device)
 
@@ -58,7 +58,7 @@ def _after(model: Model, ctx: EmitContext, node: Node, tensor: Tensor) -> int:
 
 def _inner(plan: Plan, node: Node) -> bool:
     """Return whether a node reads integers, and not the numbers they stand for."""
-    return plan.on_device(node) or plan.is_carried(node)
+    return plan.on_device(node) or plan.is_passthrough(node)
 
 
 def _read_instead(nodes: list[Node], old: Tensor, new: Tensor) -> None:
@@ -78,7 +78,7 @@ def _waits_for_activation(model: Model, ctx: EmitContext, node: Node, tensor: Te
     reader = query.sole_consumer(model, tensor)
     if ctx.options.format != "qdq" or node.op != "Conv" or reader is None:
         return False
-    return reader.op in ("Relu", "Clip") and ctx.plan.is_carried(reader)
+    return reader.op in ("Relu", "Clip") and ctx.plan.is_passthrough(reader)
 
 
 def _before(model: Model, ctx: EmitContext, conv: Node) -> int:

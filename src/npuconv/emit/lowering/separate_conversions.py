@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from npuconv.emit.conversions import dequantizer
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.tools.lower import dequantizer
 from npuconv.model import query
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def separate_conversions(model: Model, ctx: EmitContext) -> int:
     """
     if not ctx.encodings:
         return 0
-    inner = {id(n) for n in (*ctx.plan.device, *ctx.plan.carried)}
+    inner = {id(n) for n in (*ctx.plan.device, *ctx.plan.passthrough)}
     return sum(_separate(model, node) for node in list(model.nodes()) if id(node) not in inner)
 
 

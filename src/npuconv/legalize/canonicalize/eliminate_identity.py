@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.tools.eliminate import eliminate
+from npuconv.legalize.tools.replace import eliminate
 
 if TYPE_CHECKING:
     from npuconv.legalize.context import PassContext

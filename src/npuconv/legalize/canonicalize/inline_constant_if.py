@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.model import query
+from npuconv.model import edit, query
 
 if TYPE_CHECKING:
     from npuconv.legalize.context import PassContext
@@ -33,8 +33,6 @@ def inline_constant_if(model: Model, ctx: PassContext) -> int:
 
 
 def _inline(model: Model, node: Node, key: str) -> None:
-    from npuconv.model import edit
-
     branch = node.attrs.pop(key)  # or its nodes would go with the If
     _rename(model, node, branch)
     model.graph.nodes.extend(branch.nodes)

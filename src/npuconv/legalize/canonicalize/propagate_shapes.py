@@ -6,13 +6,13 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.model import query
+from npuconv.model import edit, query
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from npuconv.legalize.context import PassContext
-    from npuconv.legalize.tools.partial import Facts
+    from npuconv.legalize.tools.shape_values import Facts
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
 
@@ -32,11 +32,11 @@ def propagate_shapes(model: Model, ctx: PassContext) -> int:
     What is in doubt stays computed. The arithmetic is run on made-up extents as well, and
     must agree.
     """
-    from npuconv.legalize.tools import partial as _partial
+    from npuconv.legalize.tools import shape_values
 
-    if not model.nodes(*_partial.SOURCES):
+    if not model.nodes(*shape_values.SOURCES):
         return 0
-    facts = _partial.evaluate(model)
+    facts = shape_values.evaluate(model)
     fired = _fold(model, ctx, facts)
     for node in model.nodes("Reshape", "Expand"):
         fired += _settle(model, ctx, facts, node)
@@ -45,8 +45,6 @@ def propagate_shapes(model: Model, ctx: PassContext) -> int:
 
 def _fold(model: Model, ctx: PassContext, facts: Facts) -> int:
     """Tensors whose elements are all known become constants."""
-    from npuconv.model import edit
-
     frontier = [t for t, part in facts.tensors.values() if part.complete and _is_read(facts, t)]
     if not frontier:
         return 0
@@ -70,8 +68,6 @@ def _is_read(facts: Facts, tensor: Tensor) -> bool:
 
 def _settle(model: Model, ctx: PassContext, facts: Facts, node: Node) -> int:
     """Write the shape that a Reshape or Expand asks for with 0, 1 and -1."""
-    from npuconv.model import edit
-
     asked = query.input_of(node, 1)
     part, dims = facts.of(asked), facts.extents(node.inputs[0])
     if asked is None or part is None or part.complete or query.attribute(node, "allowzero", 0):
@@ -137,16 +133,16 @@ def _confirm(
     """Reference, difference and note of a record."""
     if not ctx.verify:
         return "not measured", None, ""
-    from npuconv.legalize.tools import partial_check as _partial_check
+    from npuconv.legalize.tools import shape_values
 
-    obstacle = _partial_check.confirm(model, facts, tensors)
+    obstacle = shape_values.confirm(model, facts, tensors)
     return ("not measured", None, obstacle) if obstacle else ("onnxruntime", 0.0, "")
 
 
 def _chain(facts: Facts, tensor: Tensor) -> list[Node]:
-    from npuconv.legalize.tools import partial_check as _partial_check
+    from npuconv.legalize.tools import shape_values
 
-    return _partial_check.chain(facts, tensor)
+    return shape_values.chain(facts, tensor)
 
 
 def _histogram(nodes: Sequence[Node]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
+from npuconv.model import edit
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,8 +57,6 @@ def _scale_and_shift(
 ) -> None:
     import numpy as np
 
-    from npuconv.model import edit
-
     factor = edit.constant(model, f"{node.name}/scale", np.asarray(scale))
     offset = edit.constant(model, f"{node.name}/shift", np.asarray(shift))
     scaled = edit.variable(model, f"{node.name}/scaled", node.inputs[0])
@@ -82,8 +81,6 @@ def _crop(model: Model, node: Node) -> None:
 
 def _slice(model: Model, node: Node, starts: list[int], ends: list[int], axes: list[int]) -> None:
     import numpy as np
-
-    from npuconv.model import edit
 
     values = {"starts": starts, "ends": ends, "axes": axes}
     inputs: list[Tensor] = [node.inputs[0]]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.tools.squeezed import squeeze
-from npuconv.model import query
+from npuconv.legalize.tools.layout import squeeze
+from npuconv.model import edit, query
 
 if TYPE_CHECKING:
     from npuconv.legalize.context import PassContext
@@ -32,8 +32,6 @@ def replace_reduce_mean(model: Model, ctx: PassContext) -> int:
 
 
 def _replace(model: Model, ctx: PassContext, node: Node) -> int:
-    from npuconv.model import edit
-
     dims, kept = query.shape(node.inputs[0]), bool(query.attribute(node, "keepdims", 1))
     if dims is None or len(dims) != RANK or _axes(node) != SPATIAL:
         return 0

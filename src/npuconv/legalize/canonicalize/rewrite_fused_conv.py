@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.tools.activation import activate
-from npuconv.model import nhwc, query
+from npuconv.legalize.tools.replace import activate
+from npuconv.model import edit, nhwc, query
 
 if TYPE_CHECKING:
     from npuconv.legalize.context import PassContext
@@ -24,8 +24,6 @@ def rewrite_fused_conv(model: Model, ctx: PassContext) -> int:
     was, the Add of its fourth input where it has one, and the activation it names: Relu,
     Clip, LeakyRelu, Sigmoid, Tanh or HardSigmoid.
     """
-    from npuconv.model import edit
-
     fired = 0
     for node in model.nodes():
         if node.op != "FusedConv" or node.domain != _DOMAIN:
@@ -42,8 +40,6 @@ def rewrite_fused_conv(model: Model, ctx: PassContext) -> int:
 
 
 def _rewrite(model: Model, ctx: PassContext, node: Node) -> None:
-    from npuconv.model import edit
-
     name, sums = nhwc.activation(node), query.input_of(node, _SUM) is not None
     after = ", ".join(["Conv", *(["Add"] if sums else []), *([name] if name else [])])
     attrs = {key: value for key, value in node.attrs.items() if key not in nhwc.FUSED}

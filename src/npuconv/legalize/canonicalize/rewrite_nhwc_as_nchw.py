@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.tools.activation import activate
-from npuconv.model import geometry, nhwc, query
+from npuconv.legalize.tools.replace import activate
+from npuconv.model import edit, geometry, nhwc, query
 from npuconv.model.conv import resolved_pads, window
 
 if TYPE_CHECKING:
@@ -29,8 +29,6 @@ def rewrite_nhwc_as_nchw(model: Model, ctx: PassContext) -> int:
     No runtime on a CPU runs that domain, so the result is compared with npuconv's own
     evaluator of it.
     """
-    from npuconv.model import edit
-
     nodes = [node for node in model.nodes() if nhwc.is_nhwc(node)]
     reasons = [(node, _rewrite(model, ctx, node)) for node in nodes]
     left = [(node, reason) for node, reason in reasons if reason]
@@ -117,8 +115,6 @@ def _out_channels(node: Node) -> int | None:
 
 
 def _replace(model: Model, node: Node) -> None:
-    from npuconv.model import edit
-
     rank, result = nhwc.rank(node) or 0, node.outputs[0]
     dims = query.shape(result)
     first = None if dims is None else nhwc.channels_first(dims)
@@ -135,8 +131,6 @@ def _replace(model: Model, node: Node) -> None:
 
 
 def _transpose(model: Model, node: Node, tensor: Tensor, perm: list[int]) -> Tensor:
-    from npuconv.model import edit
-
     dims = query.shape(tensor)
     shape = None if dims is None else [dims[axis] for axis in perm]
     attrs = {"perm": perm}

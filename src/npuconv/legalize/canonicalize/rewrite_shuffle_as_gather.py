@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.model import query
+from npuconv.model import edit, query
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,8 +54,6 @@ def _rewrite(model: Model, ctx: PassContext, start: Node) -> int:
 
 
 def _replace(model: Model, start: Node, found: _Walk) -> None:
-    from npuconv.model import edit
-
     source = start.inputs[0]
     for result, order in found.ends:
         inputs = [source, edit.integers(model, f"{start.name}/order", order)]

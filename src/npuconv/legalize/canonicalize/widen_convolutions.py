@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.model import query
+from npuconv.model import edit, query
 
 if TYPE_CHECKING:
     from npuconv.legalize.context import PassContext
@@ -102,8 +102,6 @@ def _is_bfloat16(tensor: Tensor) -> bool:
 def _constant(model: Model, tensor: Tensor) -> Tensor:
     import numpy as np
 
-    from npuconv.model import edit
-
     values = query.value(tensor)
     assert values is not None
     return edit.constant(model, tensor.name, values.astype(np.float32))
@@ -113,8 +111,6 @@ def _cast(model: Model, node: Node, tensor: Tensor, wide: Wide) -> Tensor:
     """The tensor in float32, cast for the first node that asks."""
     import numpy as np
     import onnx
-
-    from npuconv.model import edit
 
     if id(tensor) not in wide:
         found = edit.variable(model, f"{node.name}/wide", tensor, np.dtype(np.float32))
@@ -128,8 +124,6 @@ def _cast_back(model: Model, node: Node, index: int, kind: str, wide: Wide) -> N
     """Make the output in float32, and of it what others read; what nobody reads is swept."""
     import numpy as np
     import onnx
-
-    from npuconv.model import edit
 
     result = node.outputs[index]
     found = edit.variable(model, f"{node.name}/out", result, np.dtype(np.float32))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.model import query
+from npuconv.model import edit, query
 
 if TYPE_CHECKING:
     from npuconv.legalize.context import PassContext
@@ -28,8 +28,6 @@ def write_resize_axes(model: Model, ctx: PassContext) -> int:
 
 def _write(model: Model, ctx: PassContext, node: Node) -> int:
     import numpy as np
-
-    from npuconv.model import edit
 
     axes, dims = query.attribute(node, "axes"), query.shape(node.inputs[0])
     if not axes or dims is None:

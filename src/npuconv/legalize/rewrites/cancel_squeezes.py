@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from npuconv.legalize import region as _region
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.tools.elementwise import BROADCASTING, UNARY
-from npuconv.legalize.tools.squeezed import axes_of, is_squeeze, is_unsqueeze
-from npuconv.model import query
+from npuconv.legalize.tools.layout import axes_of, is_squeeze, is_unsqueeze
+from npuconv.legalize.tools.match import BROADCASTING, UNARY
+from npuconv.model import edit, query
 
 if TYPE_CHECKING:
     from npuconv.legalize.context import PassContext
@@ -44,8 +44,6 @@ def cancel_squeezes(model: Model, ctx: PassContext) -> int:
 
 def _cancel(model: Model, ctx: PassContext, node: Node) -> int:
     """Two that undo each other; the first stays where something else reads it."""
-    from npuconv.model import edit
-
     first = query.producer(node.inputs[0]) if len(node.inputs) else None
     if first is None or first.op != _OPPOSITE[node.op] or not query.is_standard(first):
         return 0
@@ -139,8 +137,7 @@ def _meets(start: Node, axes: Axes) -> bool:
 
 
 def _lift(model: Model, node: Node, axes: Axes) -> None:
-    from npuconv.legalize.tools.squeezed import squeeze, widened
-    from npuconv.model import edit
+    from npuconv.legalize.tools.layout import squeeze, widened
 
     result = node.outputs[0]
     for index, tensor in enumerate(data_inputs(node)):
@@ -156,8 +153,7 @@ def _lift(model: Model, node: Node, axes: Axes) -> None:
 
 def _lifted(model: Model, node: Node, tensor: Tensor, axes: Axes) -> Tensor:
     """The tensor with the axes it would have if nothing had been squeezed."""
-    from npuconv.legalize.tools.squeezed import unsqueeze
-    from npuconv.model import edit
+    from npuconv.legalize.tools.layout import unsqueeze
 
     array = query.value(tensor)
     if array is not None and array.ndim:

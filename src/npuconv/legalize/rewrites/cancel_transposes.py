@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.legalize import region as _region
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.tools.stretch import Settle
-from npuconv.legalize.tools.transposes import cancel
+from npuconv.legalize.tools.transposes import Settle, cancel
 
 if TYPE_CHECKING:
     from npuconv.legalize.context import PassContext

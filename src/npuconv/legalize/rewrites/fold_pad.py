@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.tools.pads import added, may_take, obstacle
-from npuconv.model import pad, query
+from npuconv.legalize.tools.match import added_pads, pad_obstacle, takes_pads
+from npuconv.model import edit, pad, query
 from npuconv.model.conv import Pairs, flat_pads, window
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def fold_pad(model: Model, ctx: PassContext) -> int:
 
 def _spatial(model: Model, ctx: PassContext, node: Node) -> Pairs | None:
     """The amounts of the spatial axes if folding is at all possible."""
-    if not any(map(may_take, query.consumers(node.outputs[0]))):
+    if not any(map(takes_pads, query.consumers(node.outputs[0]))):
         return None
     amounts = pad.amounts(node)
     reason = ""
@@ -58,15 +58,13 @@ def _filling(node: Node) -> str:
 
 
 def _fold(model: Model, ctx: PassContext, node: Node, reader: Node, amounts: Pairs) -> int:
-    from npuconv.model import edit
-
-    reason = obstacle(node, reader, amounts)
+    reason = pad_obstacle(node, reader, amounts)
     if reason:
         ctx.refuse(model, node, f"{model.label(reader)!r} ({reader.op}) {reason}")
         return 0
     win = window(reader)
     assert win is not None
-    pads = added(win.pads, amounts)
+    pads = added_pads(win.pads, amounts)
     before = f"Pad {flat_pads(amounts)} before pads={flat_pads(win.pads)}"
     outputs = list(reader.outputs)
     with ctx.rewrite(model, [node, reader], before, f"pads={flat_pads(pads)}", outputs=outputs):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.model import query
+from npuconv.model import edit, query
 
 if TYPE_CHECKING:
     from npuconv.legalize.context import PassContext
@@ -84,8 +84,6 @@ def _is_behind_convolutions(model: Model, tensor: Tensor) -> bool:
 
 def _swap(model: Model, maker: Node, node: Node) -> list[Node]:
     """Let ``node`` come before ``maker``, once for each of its data inputs."""
-    from npuconv.model import edit
-
     extra = list(node.inputs)[1:]
     moved = []
     for index, tensor in enumerate(list(maker.inputs)[: MOVING[maker.op]]):

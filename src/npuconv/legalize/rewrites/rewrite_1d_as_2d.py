@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.tools.rank import refuses_rank
-from npuconv.legalize.tools.squeezed import AXIS, is_squeeze, is_unsqueeze
-from npuconv.model import query
+from npuconv.legalize.tools.conv_forms import refuses_rank
+from npuconv.legalize.tools.layout import AXIS, is_squeeze, is_unsqueeze
+from npuconv.model import edit, query
 from npuconv.model.conv import window
 
 if TYPE_CHECKING:
@@ -82,8 +82,7 @@ def _text(node: Node, win: Window | None) -> str:
 
 
 def _replace(model: Model, node: Node) -> None:
-    from npuconv.legalize.tools.squeezed import squeeze, unsqueeze
-    from npuconv.model import edit
+    from npuconv.legalize.tools.layout import squeeze, unsqueeze
 
     node.inputs[0] = unsqueeze(model, node, node.inputs[0])
     if node.op in query.CONVOLUTIONS:

@@ -6,14 +6,14 @@ import math
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.tools.disguise import (
+from npuconv.legalize.tools.as_conv import (
     Disguised,
     channels_second,
     considered,
     convolve,
     obstacle,
 )
-from npuconv.model import query
+from npuconv.model import edit, query
 from npuconv.model.conv import window
 from npuconv.model.geometry import effective_kernel
 
@@ -45,8 +45,6 @@ def rewrite_average_pool_as_conv(model: Model, ctx: PassContext) -> int:
 
 
 def _rewrite(model: Model, ctx: PassContext, node: Node) -> int:
-    from npuconv.model import edit
-
     if not ctx.offloads(node) or query.is_constant(node.inputs[0]):
         return 0
     found = _convolution(model, ctx, node)

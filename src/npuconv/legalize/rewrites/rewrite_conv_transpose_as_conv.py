@@ -8,16 +8,21 @@ from typing import TYPE_CHECKING
 
 from npuconv.legalize.forms import Form, choose, chosen
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.tools.group_forms import objections
-from npuconv.legalize.tools.subpixel import Axis, sub_pixel, zero_insertion
-from npuconv.model import query
-from npuconv.model.conv import window
+from npuconv.legalize.tools.conv_forms import objections
+from npuconv.model import edit, query
+from npuconv.model.conv import flat_pads, window
+from npuconv.model.geometry import effective_kernel
+from npuconv.partition.costs import Cost
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+
     from npuconv.legalize.context import PassContext
     from npuconv.model.conv import Window
     from npuconv.model.core import Model
-    from npuconv.model.types import Node
+    from npuconv.model.types import Node, Tensor
 
 AXES = 2
 
@@ -154,8 +159,6 @@ def _spatial(
 
 def _form(ctx: PassContext, win: Window, candidate: Candidate) -> Form:
     """Return a candidate with its cost; results of phases and inserted zeros are moved."""
-    from npuconv.partition.costs import Cost
-
     conv = candidate.win
     moved = conv.output if max(candidate.phases) > 1 else conv.input
     known = [d for d in (moved or ())[1:] if isinstance(d, int)]
@@ -166,14 +169,241 @@ def _form(ctx: PassContext, win: Window, candidate: Candidate) -> Form:
 
 
 def _replace(model: Model, node: Node, win: Window, candidate: Candidate) -> None:
-    from npuconv.legalize.tools import transposed as _transposed
-    from npuconv.model import edit
-
     source = node.inputs[0]
     if candidate.axes[0].stretch > 1:
-        source = _transposed.insert_zeros(model, node, win, candidate.axes[0].stretch)
-    result = _transposed.convolve(model, node, win, candidate.win, candidate.axes, source)
-    result = _transposed.side_by_side(model, node, candidate.win, candidate.phases, result)
-    result = _transposed.crop(model, node, candidate.axes, result)
+        source = _insert_zeros(model, node, win, candidate.axes[0].stretch)
+    result = _convolve(model, node, win, candidate.win, candidate.axes, source)
+    result = _side_by_side(model, node, candidate.win, candidate.phases, result)
+    result = _crop(model, node, candidate.axes, result)
     edit.hand_over(result, node.outputs[0])
     edit.disconnect(node)
+
+
+FOREVER = 2**63 - 1  # as the end of a Slice: to the end, whatever the extent
+
+
+def _weights(array: np.ndarray, group: int, axes: tuple[Axis, Axis]) -> np.ndarray:
+    """The weights of the convolution.
+
+    Args:
+        array: of the ConvTranspose, float32, C x M/group x kH x kW.
+        group: number of groups.
+        axes: what becomes of height and width.
+
+    Returns:
+        float32, (M * phases of height * phases of width) x C/group x taps x taps, the
+        phases of one channel beside each other.
+    """
+    import numpy as np
+
+    inputs, outputs = array.shape[0] // group, array.shape[1]
+    grouped = array.reshape(group, inputs, outputs, *array.shape[2:])
+    padded = np.pad(grouped, [(0, 0)] * 3 + [(0, 1)] * 2)  # index k is a zero
+    rows, columns = (_indices(axis, array.shape[2 + i]) for i, axis in enumerate(axes))
+    taps = padded[..., rows[:, :, None, None], columns[None, None]]
+    # group, C/group, M/group, phases, taps, phases, taps
+    moved = taps.transpose(0, 2, 3, 5, 1, 4, 6)
+    return np.ascontiguousarray(moved.reshape(-1, inputs, *moved.shape[-2:]))
+
+
+def _indices(axis: Axis, extent: int) -> np.ndarray:
+    import numpy as np
+
+    return np.array([[extent if tap is None else tap for tap in phase] for phase in axis.taps])
+
+
+def _convolve(
+    model: Model, node: Node, old: Window, new: Window, axes: tuple[Axis, Axis], source: Tensor
+) -> Tensor:
+    """The convolution; its bias is repeated for each phase."""
+    import numpy as np
+
+    array, bias = query.constant_input(node, 1), query.constant_input(node, 2)
+    assert array is not None
+    inputs = [
+        source,
+        edit.constant(model, f"{node.name}/weight", _weights(array, old.group, axes)),
+    ]
+    if bias is not None:
+        repeated = np.repeat(bias, axes[0].phases * axes[1].phases)
+        inputs.append(edit.constant(model, f"{node.name}/bias", repeated))
+    attrs = {
+        "auto_pad": "NOTSET",
+        "dilations": list(new.dilations),
+        "group": new.group,
+        "kernel_shape": list(new.kernel or ()),
+        "pads": flat_pads(new.pads),
+        "strides": list(new.strides),
+    }
+    return edit.insert(model, "Conv", inputs, origin=[node], shape=new.output, attrs=attrs)
+
+
+def _side_by_side(
+    model: Model, node: Node, win: Window, phases: tuple[int, int], result: Tensor
+) -> Tensor:
+    """Put the phases that are channels where their cells are."""
+    if phases == (1, 1):
+        return result
+    if phases[0] == phases[1]:
+        attrs = {"blocksize": phases[0], "mode": "CRD"}
+        return edit.insert(model, "DepthToSpace", [result], origin=[node], attrs=attrs)
+    assert win.output is not None
+    channels = int(win.output[1] or 0) // (phases[0] * phases[1])
+    extents = win.output[2:]
+    if all(isinstance(d, int) for d in extents):
+        return _interleave(model, node, result, channels, phases, [int(d or 0) for d in extents])
+    return _one_axis_at_a_time(model, node, result, channels, phases)
+
+
+def _interleave(
+    model: Model,
+    node: Node,
+    result: Tensor,
+    channels: int,
+    phases: tuple[int, int],
+    extents: Sequence[int],
+) -> Tensor:
+    """N, (C, rH, rW), H, W -> N, C, (H, rH), (W, rW) with known H and W."""
+    apart = [0, channels, *phases, *extents]
+    result = _reshape(model, node, result, apart)
+    result = _transpose(model, node, result, [0, 1, 4, 2, 5, 3])
+    whole = [extent * phase for extent, phase in zip(extents, phases, strict=True)]
+    return _reshape(model, node, result, [0, channels, *whole])
+
+
+def _one_axis_at_a_time(
+    model: Model, node: Node, result: Tensor, channels: int, phases: tuple[int, int]
+) -> Tensor:
+    """The same with unknown H and W: a Reshape can keep leading extents and find one."""
+    rows, columns = phases
+    result = _transpose(model, node, result, [0, 2, 3, 1])
+    result = _reshape(model, node, result, [0, 0, 0, channels * rows, columns])
+    result = _transpose(model, node, result, [0, 1, 2, 4, 3])
+    result = _reshape(model, node, result, [0, 0, -1, channels * rows])  # N, H, (W, rW), (C, rH)
+    if rows == 1:
+        return _transpose(model, node, result, [0, 3, 1, 2])
+    result = _transpose(model, node, result, [0, 2, 1, 3])
+    result = _reshape(model, node, result, [0, 0, 0, channels, rows])
+    result = _transpose(model, node, result, [0, 1, 2, 4, 3])
+    result = _reshape(model, node, result, [0, 0, -1, channels])  # N, (W, rW), (H, rH), C
+    return _transpose(model, node, result, [0, 3, 2, 1])
+
+
+def _insert_zeros(model: Model, node: Node, win: Window, stretch: int) -> Tensor:
+    """Zeros behind each cell: as channels that are zero, which DepthToSpace spreads out."""
+    source = node.inputs[0]
+    channels = (win.in_channels or 0) * (stretch * stretch - 1)
+    amounts = edit.integers(model, f"{node.name}/zeros", [0] * 5 + [channels, 0, 0])
+    padded = edit.insert(model, "Pad", [source, amounts], origin=[node])
+    attrs = {"blocksize": stretch, "mode": "DCR"}
+    return edit.insert(model, "DepthToSpace", [padded], origin=[node], attrs=attrs)
+
+
+def _crop(model: Model, node: Node, axes: tuple[Axis, Axis], result: Tensor) -> Tensor:
+    """Cut off what the pads of the ConvTranspose cut off."""
+    wanted = [(i + 2, axis.crop) for i, axis in enumerate(axes) if any(axis.crop)]
+    if not wanted:
+        return result
+    parts = {
+        "starts": [begin for _, (begin, _) in wanted],
+        "ends": [-end if end else FOREVER for _, (_, end) in wanted],
+        "axes": [axis for axis, _ in wanted],
+    }
+    tensors = [edit.integers(model, f"{node.name}/{key}", v) for key, v in parts.items()]
+    return edit.insert(model, "Slice", [result, *tensors], origin=[node])
+
+
+def _reshape(model: Model, node: Node, source: Tensor, shape: Sequence[int]) -> Tensor:
+    wanted = edit.integers(model, f"{node.name}/shape", shape)
+    return edit.insert(model, "Reshape", [source, wanted], origin=[node])
+
+
+def _transpose(model: Model, node: Node, source: Tensor, perm: Sequence[int]) -> Tensor:
+    attrs = {"perm": list(perm)}
+    return edit.insert(model, "Transpose", [source], origin=[node], attrs=attrs)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One spatial axis of a transposed convolution as an axis of a convolution.
+
+    ``taps[phase][u]`` is the index of the original weight that tap ``u`` of that phase
+    holds, or None for a zero.
+    """
+
+    taps: tuple[tuple[int | None, ...], ...]
+    dilation: int
+    pads: tuple[int, int]
+    crop: tuple[int, int]  # cells cut off the result, the phases side by side
+    stretch: int = 1  # zeros are put between the cells: so many cells for each one
+
+    @property
+    def phases(self) -> int:
+        """Cells of the result that one cell of the convolution holds."""
+        return len(self.taps)
+
+    @property
+    def kernel(self) -> int:
+        """Extent of the convolution's kernel."""
+        return len(self.taps[0])
+
+    def cells(self, extent: int) -> int:
+        """Cells of the convolution's output for an input of this extent."""
+        reach = effective_kernel(self.kernel, self.dilation)
+        return extent * self.stretch + sum(self.pads) - reach + 1
+
+
+def sub_pixel(win: Window, axis: int) -> Axis:
+    """The axis with one phase for each cell of a stride; no zero is multiplied in between."""
+    stride = win.strides[axis]
+    if stride == 1:
+        return _in_place(win, axis, 1)
+    plans = [_phased(win, axis, crop) for crop in range(stride)]
+    return min(plans, key=lambda plan: (plan.kernel, sum(plan.crop)))
+
+
+def zero_insertion(win: Window, axis: int) -> Axis:
+    """The axis with ``s - 1`` zeros behind each cell, as the operator's text describes it."""
+    return _in_place(win, axis, win.strides[axis])
+
+
+def _in_place(win: Window, axis: int, stretch: int) -> Axis:
+    """A convolution with the kernel turned around, dilation and all."""
+    assert win.kernel is not None
+    kernel, dilation = win.kernel[axis], win.dilations[axis]
+    begin, end = win.pads[axis]
+    reach = effective_kernel(kernel, dilation)
+    pads = (reach - 1 - begin, reach - stretch - end + win.output_padding[axis])
+    taps = (tuple(range(kernel - 1, -1, -1)),)
+    return _clamped(Axis(taps, dilation, pads, (0, 0), stretch))
+
+
+def _phased(win: Window, axis: int, crop: int) -> Axis:
+    assert win.kernel is not None
+    stride, dilation = win.strides[axis], win.dilations[axis]
+    begin, end = win.pads[axis]
+    reach = effective_kernel(win.kernel[axis], dilation)
+    shift = begin - crop
+    first, last = -((stride - 1 + shift) // stride), (reach - 1 - shift) // stride
+    taps = tuple(
+        tuple(_tap(m * stride + phase + shift, reach, dilation) for m in range(last, first - 1, -1))
+        for phase in range(stride)
+    )
+    # The output has stride * (in - 1) + beyond cells; so many cells of phases hold them.
+    beyond = reach + win.output_padding[axis] - begin - end + crop
+    cells = -(-beyond // stride)
+    pads = (last, cells - 1 - first)
+    return _clamped(Axis(taps, 1, pads, (crop, cells * stride - beyond)))
+
+
+def _tap(position: int, reach: int, dilation: int) -> int | None:
+    inside = 0 <= position < reach and position % dilation == 0
+    return position // dilation if inside else None
+
+
+def _clamped(plan: Axis) -> Axis:
+    """Less than no padding becomes none, and what is then too much is cut off."""
+    begin, end = plan.pads
+    more = tuple(max(-pad, 0) * plan.phases for pad in plan.pads)
+    crop = (plan.crop[0] + more[0], plan.crop[1] + more[1])
+    return Axis(plan.taps, plan.dilation, (max(begin, 0), max(end, 0)), crop, plan.stretch)

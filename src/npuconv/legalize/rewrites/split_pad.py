@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.tools.pads import may_take, obstacle
-from npuconv.model import pad, query
+from npuconv.legalize.tools.match import pad_obstacle, takes_pads
+from npuconv.model import edit, pad, query
 from npuconv.model.conv import Pairs, flat_pads
 
 if TYPE_CHECKING:
@@ -64,8 +64,6 @@ def _cannot_crop(node: Node, amounts: Pairs, dims: tuple[int | str | None, ...] 
 
 
 def _crop(model: Model, ctx: PassContext, node: Node, amounts: Pairs) -> int:
-    from npuconv.model import edit
-
     kept = _grown(amounts)
     sliced = [axis for axis, pair in enumerate(amounts) if min(pair) < 0]
     starts = [max(-amounts[axis][0], 0) for axis in sliced]
@@ -103,18 +101,14 @@ def _are_known(node: Node, axes: list[int]) -> bool:
 
 def _write(model: Model, node: Node, amounts: Pairs) -> None:
     """Give a Pad other amounts, written for every axis."""
-    from npuconv.model import edit
-
     edit.set_input(node, 1, edit.integers(model, f"{node.name}/pads", flat_pads(amounts)))
     edit.drop_inputs(node, 3)
 
 
 def _part(model: Model, ctx: PassContext, node: Node, amounts: Pairs) -> int:
     """A Pad of batch and channels, and after it one that every reader can take."""
-    from npuconv.model import edit
-
     readers = query.consumers(node.outputs[0])
-    if not any(map(may_take, readers)):
+    if not any(map(takes_pads, readers)):
         return 0
     reason = _not_worth_it(model, node, readers, amounts[2:])
     if reason:
@@ -138,7 +132,7 @@ def _not_worth_it(model: Model, node: Node, readers: list[Node], around: Pairs) 
     if model.is_output(node.outputs[0]):
         return "it pads batch or channels too, and is an output of the model"
     for reader in readers:
-        found = obstacle(node, reader, around)
+        found = pad_obstacle(node, reader, around)
         if found:
             return f"it pads batch or channels too, and {model.label(reader)!r} {found}"
     return ""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
     from npuconv.partition import Plan
-    from npuconv.partition.channel_paths import Strand
+    from npuconv.partition.channel_paths import ChannelPath
 
 
 @dataclass
@@ -24,14 +24,14 @@ class Duplicated:
     """Channels some of which are made several times.
 
     Attributes:
-        strand: the channels, as they are now.
+        path: the channels, as they are now.
         index: the source channel of each: first all of them, then the copies.
         old: what tensors that have them were called before.
         shift: what the host adds to each of them, 0 as yet; None where the device makes them.
         picks: by tensor, those in which the host finds a copy of each channel again.
     """
 
-    strand: Strand
+    path: ChannelPath
     index: tuple[int, ...]
     old: dict[str, str] = field(default_factory=dict)
     shift: Tensor | None = None
@@ -54,22 +54,24 @@ def repeat_channels(
     Where the host makes the channels it adds the shares of a step, and where it reads them
     it takes the mean. In float all of it computes the same.
     """
-    from npuconv.partition.channel_paths import strands
+    from npuconv.partition.channel_paths import channel_paths
 
-    found = [one for one in strands(model, plan) if one.tensor.name in wanted]
+    found = [one for one in channel_paths(model, plan) if one.tensor.name in wanted]
     return [_duplicated(model, ctx, one, wanted[one.tensor.name]) for one in found]
 
 
-def _duplicated(model: Model, ctx: PassContext, own: Strand, index: tuple[int, ...]) -> Duplicated:
-    nodes = [*([] if own.made_by is None else [own.made_by]), *own.between, *own.readers]
-    kept = [*(t for node in own.readers for t in node.outputs), *own.ends]
+def _duplicated(
+    model: Model, ctx: PassContext, own: ChannelPath, index: tuple[int, ...]
+) -> Duplicated:
+    nodes = [*([] if own.producer is None else [own.producer]), *own.between, *own.readers]
+    kept = [*(t for node in own.readers for t in node.outputs), *own.outputs]
     names, made = " + ".join(node.op for node in nodes), Duplicated(own, index)
     with ctx.rewrite(model, nodes, names, _said(index), outputs=kept):
-        for conv in own.makers:
+        for conv in own.row_layers:
             _repeat_rows(model, conv, index)
         for conv in own.readers:
             _share_columns(model, conv, index)
-        made.strand = _with_new_tensors(model, made)
+        made.path = _with_new_tensors(model, made)
     return made
 
 
@@ -81,13 +83,13 @@ def _said(index: tuple[int, ...]) -> str:
     return f"{copies} more than {count} channels: copies of {several}"
 
 
-def _with_new_tensors(model: Model, made: Duplicated) -> Strand:
-    """The strand whose tensors have as many channels as there are now."""
-    from npuconv.partition.channel_paths import Strand
+def _with_new_tensors(model: Model, made: Duplicated) -> ChannelPath:
+    """The path whose tensors have as many channels as there are now."""
+    from npuconv.partition.channel_paths import ChannelPath
 
-    own = made.strand
-    first = _spread(model, made) if own.made_by is None else _grown(model, made, own.made_by)
-    new = Strand(first, own.made_by, own.between, own.readers, [first.name])
+    own = made.path
+    first = _spread(model, made) if own.producer is None else _grown(model, made, own.producer)
+    new = ChannelPath(first, own.producer, own.between, own.readers, [first.name])
     new.tensors += [_grown(model, made, node).name for node in own.between]
     return new
 
@@ -98,7 +100,7 @@ def _spread(model: Model, made: Duplicated) -> Tensor:
 
     from npuconv.model import edit, query
 
-    source, readers = made.strand.tensor, [*made.strand.between, *made.strand.readers]
+    source, readers = made.path.tensor, [*made.path.between, *made.path.readers]
     origin = [query.producer(source) or readers[0]]
     stem = f"{source.name}/channels"
     which = edit.integers(model, f"{stem}/of", made.index)
@@ -121,7 +123,7 @@ def _grown(model: Model, made: Duplicated, node: Node) -> Tensor:
     from npuconv.model import edit
 
     tensor, count = node.outputs[0], len(made.index)
-    if not any(end is tensor for end in made.strand.ends):
+    if not any(end is tensor for end in made.path.outputs):
         tensor.shape = _shape(tensor, count)
         made.old[tensor.name] = tensor.name
         return tensor
@@ -129,7 +131,7 @@ def _grown(model: Model, made: Duplicated, node: Node) -> Tensor:
     new.shape = _shape(tensor, count)
     edit.disconnect_outputs(node)
     node.outputs.append(new)
-    _let_read([*made.strand.between, *made.strand.readers], tensor, new)
+    _let_read([*made.path.between, *made.path.readers], tensor, new)
     made.old[new.name] = tensor.name
     edit.hand_over(_mean(model, made, node, new, tensor), tensor)
     return new

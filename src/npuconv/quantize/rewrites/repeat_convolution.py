@@ -76,7 +76,7 @@ def _stays_inside(model: Model, plan: Plan, counts: Mapping[str, int]) -> set[st
         if plan.on_device(node):
             makes = counts.get(node.name, 1) == 1
         else:
-            makes = plan.is_carried(node) and all(t.name in inside for t in data_inputs(node))
+            makes = plan.is_passthrough(node) and all(t.name in inside for t in data_inputs(node))
             makes = makes and not _belongs_to_repeated(node, plan, counts)
         if makes:
             inside.update(t.name for t in node.outputs)
@@ -113,7 +113,7 @@ def _repeat(
 def _chain(model: Model, plan: Plan, conv: Node) -> list[Node]:
     """The convolution, and the activation that ends its layer."""
     reader = query.sole_consumer(model, conv.outputs[0])
-    follows = reader is not None and reader.op in ("Relu", "Clip") and plan.is_carried(reader)
+    follows = reader is not None and reader.op in ("Relu", "Clip") and plan.is_passthrough(reader)
     return [conv, reader] if reader is not None and follows else [conv]
 
 

@@ -11,7 +11,6 @@ from npuconv.legalize import keep_float
 from npuconv.legalize.source import form_of
 from npuconv.model import query
 from npuconv.report.builder.rewritten import rewritten_rows
-from npuconv.schemas import device
 from npuconv.schemas import report as schema
 
 if TYPE_CHECKING:
@@ -116,7 +115,7 @@ def _node(legal: LegalModel, node: Node, subgraph: int | None) -> schema.NodeInf
     )
 
 
-def _kept_float(legal: LegalModel) -> device.KeptFloat | None:
+def _kept_float(legal: LegalModel) -> schema.KeptFloat | None:
     """Return the cost of nodes that the user keeps float; None if there are none."""
     if not legal.kept:
         return None
@@ -124,15 +123,15 @@ def _kept_float(legal: LegalModel) -> device.KeptFloat | None:
     crossing = partition.crossings(legal.model, free)
     kept = keep_float.names(legal.model, legal.kept)
     moved = [(kept[node.name], partition.macs(node)) for node in free.device if node.name in kept]
-    return device.KeptFloat(
+    return schema.KeptFloat(
         patterns=tuple(_patterns(legal, moved)),
         transitions_without=partition.transitions(legal.model, free),
         bytes_without=partition.bytes_of((*crossing.to_device, *crossing.to_host)),
     )
 
 
-def _patterns(legal: LegalModel, moved: list[tuple[str, int | None]]) -> Iterator[device.Kept]:
+def _patterns(legal: LegalModel, moved: list[tuple[str, int | None]]) -> Iterator[schema.Kept]:
     for pattern in dict.fromkeys(legal.kept.values()):
         macs = [count for by, count in moved if by == pattern]
         nodes = sum(by == pattern for by in legal.kept.values())
-        yield device.Kept(pattern=pattern, nodes=nodes, macs=_sum(macs))
+        yield schema.Kept(pattern=pattern, nodes=nodes, macs=_sum(macs))

@@ -32,9 +32,9 @@ def tensor_rows(
     for group in plan.groups:
         method = state.methods[group.name]
         for name in group.tensors:
-            seen = [stats[end] for end in group.ends]
+            seen = [stats[end] for end in group.outputs]
             # What a Relu is to cut off is not lost by being cut off sooner.
-            own = stats.get(name) if name in group.ends else None
+            own = stats.get(name) if name in group.outputs else None
             encoding = state.encodings[name]
             rows.append(_tensor_row(name, encoding, seen, own, method))
     return tuple(rows)

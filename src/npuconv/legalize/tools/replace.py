@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from npuconv.legalize import region as _region
+from npuconv.model import edit, nhwc, query
 
 if TYPE_CHECKING:
     from npuconv.legalize.context import PassContext
     from npuconv.model.core import Model
-    from npuconv.model.types import Node
+    from npuconv.model.types import Node, Tensor
 
 
 def eliminate(model: Model, ctx: PassContext, node: Node, before: str) -> int:
@@ -18,8 +19,6 @@ def eliminate(model: Model, ctx: PassContext, node: Node, before: str) -> int:
     Returns:
         1, or 0 where it cannot go because it copies an input or constant to an output.
     """
-    from npuconv.model import edit
-
     if not edit.can_bypass(model, node):
         ctx.refuse(model, node, "it copies an input or a shared tensor to an output of the model")
         return 0
@@ -32,3 +31,26 @@ def eliminate(model: Model, ctx: PassContext, node: Node, before: str) -> int:
             record.new = _region.identity(record.old, source.name)
         edit.bypass(model, node)
     return 1
+
+
+_CLIP_WITH_INPUTS = 11
+
+
+def activate(model: Model, node: Node, tensor: Tensor) -> Tensor:
+    """Append the activation that ``node`` names, which must have one.
+
+    Returns:
+        The result.
+    """
+    import numpy as np
+
+    name = nhwc.activation(node)
+    attrs: dict[str, Any] = dict(zip(nhwc.ACTIVATIONS[name], nhwc.parameters(node), strict=True))
+    inputs = [tensor]
+    if name == "Clip" and model.opset >= _CLIP_WITH_INPUTS:
+        dtype = np.dtype(tensor.dtype or np.float32)
+        bounds = {key: np.asarray(value, dtype) for key, value in attrs.items()}
+        inputs += [edit.constant(model, f"{node.name}/{key}", b) for key, b in bounds.items()]
+        attrs = {}
+    shape = query.shape(tensor)
+    return edit.insert(model, name, inputs, origin=[node], shape=shape, attrs=attrs)

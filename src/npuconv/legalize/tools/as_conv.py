@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.tools.squeezed import squeeze, unsqueeze, widened
+from npuconv.legalize.tools.layout import squeeze, unsqueeze, widened
+from npuconv.model import edit
 from npuconv.model.conv import Pairs, Window, flat_pads
 from npuconv.model.geometry import conv_output
 
@@ -129,8 +130,6 @@ def convolve(model: Model, node: Node, found: Disguised) -> Tensor:
     Returns:
         What it computes, in the layout of the source.
     """
-    from npuconv.model import edit
-
     layout, win = found.layout, found.win
     source = _transpose(model, node, found.source, layout.before)
     if layout.axes:
@@ -160,8 +159,6 @@ def attributes(win: Window) -> dict[str, object]:
 
 
 def _flattened(model: Model, node: Node, tensor: Tensor, axes: tuple[int, ...]) -> Tensor:
-    from npuconv.model import edit
-
     result = edit.variable(model, f"{model.label(node)}/Squeeze/out", dtype=tensor.dtype)
     result.shape = [dim for axis, dim in enumerate(tensor.shape) if axis not in axes]
     squeeze(model, node, tensor, result, axes)
@@ -169,8 +166,6 @@ def _flattened(model: Model, node: Node, tensor: Tensor, axes: tuple[int, ...]) 
 
 
 def _transpose(model: Model, node: Node, tensor: Tensor, perm: Sequence[int]) -> Tensor:
-    from npuconv.model import edit
-
     if not _moves(perm):
         return tensor
     shape = None if tensor.shape is None else [tensor.shape[axis] for axis in perm]

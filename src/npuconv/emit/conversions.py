@@ -1,4 +1,4 @@
-"""Helpers of passes that absorb explicit conversions into integer operators."""
+"""The QuantizeLinear and DequantizeLinear nodes around a tensor."""
 
 from __future__ import annotations
 

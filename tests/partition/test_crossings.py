@@ -1,4 +1,4 @@
-"""What the device runs in one go, and what crosses between it and the host."""
+"""Subgraphs of the device, and tensors that cross between it and the host."""
 
 from __future__ import annotations
 
@@ -129,3 +129,17 @@ def test_nothing_on_the_device():
     built = Net(x=X).op("Sigmoid")
     assert subgraphs(built) == []
     assert crossings(built) == ({}, {})
+
+
+def transitions(built):
+    return planning.transitions(*planned(built))
+
+
+def test_transitions():
+    """Tensors that cross, once for each direction."""
+    assert transitions(net()) == 2
+    assert transitions(net().op("Relu")) == 2
+    assert transitions(net().op("Sigmoid").conv("", (4, 4, 1, 1))) == 4
+    assert transitions(net().conv("x", (4, 4, 1, 1)).op("Add", "t0", "t1")) == 3
+    assert transitions(net().op("Sigmoid", "t0").op("Neg", "t0").output("t1", "t2")) == 2
+    assert transitions(Net(x=X).op("Relu")) == 0

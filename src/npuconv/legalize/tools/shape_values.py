@@ -10,13 +10,20 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import onnx
+from onnx import helper
 
-from npuconv.legalize.tools.partial_scalars import Element, Extent, Symbol
+from npuconv import executor
+from npuconv.errors import InternalError
+from npuconv.legalize.tools.shape_elements import Element, Extent, Symbol, multiply
+from npuconv.legalize.tools.shape_operators import OPERATORS, Partial, UnknownError, as_elements
 from npuconv.model import query
+from npuconv.model.save import node_proto
 from npuconv.model.skeleton import SMALL
 
 if TYPE_CHECKING:
@@ -26,42 +33,6 @@ if TYPE_CHECKING:
 SOURCES = ("Shape", "Size")
 # What exporters write for "any extent": the same word twice says nothing.
 _NO_NAMES = frozenset({"none", "null", "unknown", "unk", "dynamic", "any", "nan"})
-
-
-class UnknownError(Exception):
-    """Signal for a result of which nothing is known; never leaves the evaluation."""
-
-
-@dataclass(frozen=True)
-class Partial:
-    """A tensor of which some elements are known."""
-
-    elements: np.ndarray  # of Element
-    dtype: np.dtype[Any]
-
-    @property
-    def complete(self) -> bool:
-        """Return whether every element is a number."""
-        return all(isinstance(e, (bool, int, float)) for e in self.elements.flat)
-
-    @property
-    def blank(self) -> bool:
-        """Return whether there are elements, and all of them are unknown."""
-        return self.elements.size > 0 and all(e is None for e in self.elements.flat)
-
-    def values(self) -> np.ndarray:
-        """The numbers of a complete one."""
-        return self.elements.astype(self.dtype)
-
-    def integers(self) -> list[int]:
-        """The numbers, in order.
-
-        Raises:
-            UnknownError: not all of them are known, or they are no integers.
-        """
-        if self.dtype.kind not in "iu" or not self.complete:
-            raise UnknownError
-        return [int(e) for e in self.elements.flat]
 
 
 @dataclass
@@ -114,8 +85,6 @@ class Facts:
 
 def evaluate(model: Model) -> Facts:
     """Follow what is computed from shapes, as far as it goes."""
-    from npuconv.legalize.tools.partial_operators import OPERATORS
-
     facts = Facts(doubtful=_doubtful(model))
     for node in model.nodes():
         if not query.is_standard(node):
@@ -128,8 +97,6 @@ def evaluate(model: Model) -> Facts:
 
 
 def _results(facts: Facts, node: Node) -> list[Partial | None]:
-    from npuconv.legalize.tools.partial_operators import OPERATORS
-
     operands = [facts.operand(query.input_of(node, i)) for i in range(len(node.inputs))]
     try:
         return list(OPERATORS[node.op](node, operands))
@@ -154,29 +121,10 @@ def _source(facts: Facts, node: Node) -> Partial | None:
 
 
 def _size(dims: tuple[Element, ...]) -> Partial:
-    from npuconv.legalize.tools.partial_scalars import multiply
-
     total: Element = 1
     for dim in dims:
         total = multiply(total, dim, np.dtype(np.int64))
     return Partial(as_elements([total]).reshape(()), np.dtype(np.int64))
-
-
-def as_elements(elements: Any) -> np.ndarray:
-    """Elements in a row."""
-    row = list(elements)
-    array = np.empty(len(row), dtype=object)
-    array[:] = row
-    return array
-
-
-def wrapped(value: Any) -> np.ndarray:
-    """An array; numpy hands a single object out of its own."""
-    if isinstance(value, np.ndarray):
-        return value
-    array = np.empty((), dtype=object)
-    array[()] = value
-    return array
 
 
 def _doubtful(model: Model) -> frozenset[str]:
@@ -196,3 +144,127 @@ def _is_numeric(dtype: Any) -> bool:
     if dtype is None or isinstance(dtype, int):  # a type numpy has no name for
         return False
     return np.dtype(dtype).kind in "iufb"
+
+
+# Two guesses at the extents nobody knows; what holds for both is not by chance.
+_GUESSES = ((12, 7), (40, 11))
+
+
+def chain(facts: Facts, tensor: Tensor) -> list[Node]:
+    """The nodes that compute a tensor from shapes, in order, those that read them first."""
+    order: list[Node] = []
+    seen: set[int] = set()
+    stack: list[tuple[Tensor, bool]] = [(tensor, False)]
+    while stack:
+        current, done = stack.pop()
+        node = query.producer(current)
+        if node is None or facts.of(current) is None:
+            continue
+        if done:
+            order.append(node)
+        elif id(node) not in seen:
+            seen.add(id(node))
+            stack.append((current, True))
+            if node.op not in SOURCES:
+                stack.extend((t, False) for t in reversed(list(node.inputs)))
+    return order
+
+
+def confirm(model: Model, facts: Facts, tensors: Sequence[Tensor]) -> str:
+    """Compute these tensors on two guesses at the unknown extents, and compare.
+
+    Returns:
+        Why it could not be done; '' where every tensor was right.
+
+    Raises:
+        InternalError: an element is not what it was taken for.
+    """
+    wanted = {id(n) for tensor in tensors for n in chain(facts, tensor)}
+    nodes = [n for n in model.nodes() if id(n) in wanted and n.op not in SOURCES]
+    for guess in _GUESSES:
+        numbers = _Numbers(*guess)
+        feeds = _feeds(facts, nodes, tensors, numbers)
+        if feeds is None:
+            return "it reads a tensor of unknown extents"
+        try:
+            proto = _model(model, nodes, feeds, tensors)
+            values = executor.Session(proto, threads=1, optimize=False).run(feeds)
+        except executor.RuntimeRefusedError as error:
+            return str(error)
+        for tensor, value in zip(tensors, values.values(), strict=True):
+            _compare(tensor, facts, value, numbers)
+    return ""
+
+
+class _Numbers:
+    """Guessed numbers for the unknown extents, a different one for each."""
+
+    def __init__(self, first: int, step: int) -> None:
+        self._first, self._step = first, step
+        self._given: dict[Symbol, int] = {}
+
+    def of(self, element: Element) -> float:
+        """Return the number for an element under this guess; 1 where nothing is known of it."""
+        if not isinstance(element, Extent):
+            return 1 if element is None else element
+        following = self._first + self._step * len(self._given)
+        return element.factor * self._given.setdefault(element.symbol, following) + element.offset
+
+
+def _feeds(
+    facts: Facts, nodes: Sequence[Node], tensors: Sequence[Tensor], numbers: _Numbers
+) -> dict[str, np.ndarray] | None:
+    """Return arrays for all that the nodes read, results of Shape and Size included.
+
+    None where the extents of one are not known.
+    """
+    made = {id(t) for n in nodes for t in n.outputs}
+    read = [t for n in nodes for t in n.inputs if t.name or query.is_constant(t)]
+    feeds: dict[str, np.ndarray] = {}
+    for tensor in (*read, *tensors):
+        if id(tensor) in made or query.is_constant(tensor):
+            continue
+        part = facts.operand(tensor)
+        if part is None:
+            return None
+        elements = as_elements(map(numbers.of, part.elements.flat))
+        feeds[tensor.name] = elements.reshape(part.elements.shape).astype(part.dtype)
+    return feeds
+
+
+def _model(
+    model: Model, nodes: Sequence[Node], feeds: dict[str, np.ndarray], tensors: Sequence[Tensor]
+) -> onnx.ModelProto:
+    constants = {t.name: a for n in nodes for t in n.inputs if (a := query.value(t)) is not None}
+    outputs = [f"checked/{tensor.name}" for tensor in tensors]
+    copies = [
+        helper.make_node("Identity", [tensor.name], [output])
+        for tensor, output in zip(tensors, outputs, strict=True)
+    ]
+    graph = helper.make_graph(
+        [*map(node_proto, nodes), *copies],
+        "shapes",
+        [
+            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+            for name, a in feeds.items()
+        ],
+        [helper.make_empty_tensor_value_info(output) for output in outputs],
+        [onnx.numpy_helper.from_array(array, name) for name, array in constants.items()],
+    )
+    imports = [helper.make_opsetid("", model.opset)]
+    return helper.make_model(graph, opset_imports=imports, ir_version=8)
+
+
+def _compare(tensor: Tensor, facts: Facts, value: np.ndarray, numbers: _Numbers) -> None:
+    part = facts.of(tensor)
+    assert part is not None
+    expected = part.elements
+    right = value.shape == expected.shape and all(
+        element is None or numbers.of(element) == found
+        for element, found in zip(expected.flat, value.reshape(-1).tolist(), strict=True)
+    )
+    if not right:
+        raise InternalError(
+            f"{tensor.name!r} was taken for {expected.tolist()} and is {value.tolist()}",
+            where="pass 'propagate-shapes'",
+        )

@@ -11,13 +11,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from npuconv import executor, limits
-from npuconv.legalize.tools import partial as _partial
-from npuconv.legalize.tools import partial_check as _partial_check
-from npuconv.legalize.tools import partial_scalars as scalars
-from npuconv.legalize.tools.partial import UnknownError
-from npuconv.legalize.tools.partial_layout import cells
-from npuconv.legalize.tools.partial_operators import OPERATORS
-from npuconv.legalize.tools.partial_scalars import Extent
+from npuconv.legalize.tools import shape_elements as scalars
+from npuconv.legalize.tools import shape_values
+from npuconv.legalize.tools.shape_elements import Extent
+from npuconv.legalize.tools.shape_operators import OPERATORS, Partial, UnknownError, cells
 from npuconv.model import shapes
 
 DIMS = ("N", 3, "H", 5)
@@ -61,9 +58,9 @@ class Arithmetic:
         return helper.make_model(graph, opset_imports=imports, ir_version=8)
 
 
-def evaluated(chain: Arithmetic) -> dict[str, _partial.Partial]:
+def evaluated(chain: Arithmetic) -> dict[str, Partial]:
     """What is known of each tensor, by name."""
-    facts = _partial.evaluate(read_with_types(chain))
+    facts = shape_values.evaluate(read_with_types(chain))
     return {tensor.name: part for tensor, part in facts.tensors.values()}
 
 
@@ -288,7 +285,7 @@ def test_floats_that_are_none():
 def test_slices_like_the_runtime(extent, step):
     """Every start and end around an axis, at either step."""
     if extent == 0 and step < 0:
-        with pytest.raises(_partial.UnknownError):
+        with pytest.raises(UnknownError):
             cells(extent, 0, 0, step)
         return
     bounds = [(start, end) for start in range(-7, 8) for end in range(-7, 8)]
@@ -334,10 +331,10 @@ def test_a_chain_starts_where_the_shape_is_read():
     chain = Arithmetic()
     last = chain.op("Gather", chain.op("Shape", chain.op("Relu", "x")), [1])
     model = read_with_types(chain)
-    facts = _partial.evaluate(model)
+    facts = shape_values.evaluate(model)
     tensor = next(t for t, _ in facts.tensors.values() if t.name == last)
-    assert [n.op for n in _partial_check.chain(facts, tensor)] == ["Shape", "Gather"]
-    assert not _partial_check.confirm(model, facts, [tensor])
+    assert [n.op for n in shape_values.chain(facts, tensor)] == ["Shape", "Gather"]
+    assert not shape_values.confirm(model, facts, [tensor])
 
 
 def test_an_operator_without_operands_is_unknown():

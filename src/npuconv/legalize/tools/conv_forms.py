@@ -87,3 +87,12 @@ def _cells(dims: tuple[int | str | None, ...] | None) -> int:
 
 def _first(texts: list[str]) -> str:
     return texts[0] if texts else ""
+
+
+def refuses_rank(ctx: PassContext, win: Window) -> bool:
+    """Return whether a known limit of the target's Conv excludes the rank of this one."""
+    conv = ctx.target.operator("Conv")
+    if conv is None or win.axes is None:
+        return False
+    rank = conv.limits_for(win.mode).get("rank")
+    return rank is not None and rank.allows(win.axes + 2, {}) is False

@@ -1,4 +1,4 @@
-"""Conditions under which the node that reads a Pad can do its padding."""
+"""Operators that treat every element alike, so that the order of the elements is free."""
 
 from __future__ import annotations
 
@@ -10,21 +10,34 @@ from npuconv.model.conv import Pairs, window
 if TYPE_CHECKING:
     from npuconv.model.types import Node
 
+# One data input; what else they read is one number, or says nothing about positions.
+UNARY = frozenset(
+    {"Relu", "Clip", "LeakyRelu", "Sigmoid", "Tanh", "HardSigmoid", "HardSwish", "Elu", "Selu"}
+    | {"Celu", "Softplus", "Softsign", "ThresholdedRelu", "Gelu", "Mish", "Erf", "Swish"}
+    | {"Neg", "Abs", "Sqrt", "Exp", "Log", "Reciprocal", "Floor", "Ceil", "Round", "Sign"}
+    | {"Cast", "Identity", "Not", "IsNaN"}
+)
+# Inputs are matched position by position, after broadcasting from the right.
+BROADCASTING = frozenset(
+    {"Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", "Sum", "Mean", "PRelu", "Mod"}
+    | {"Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "And", "Or", "Xor", "Where"}
+)
 
-def added(pads: Pairs, amounts: Pairs) -> Pairs:
+
+def added_pads(pads: Pairs, amounts: Pairs) -> Pairs:
     """The pads of a node together with the amounts of the Pad before it."""
     return tuple((a + c, b + d) for (a, b), (c, d) in zip(pads, amounts, strict=True))
 
 
-def may_take(reader: Node) -> bool:
+def takes_pads(reader: Node) -> bool:
     """Return whether a node can pad with zeros, along the axes from the third on."""
     return reader.op in ("Conv", "AveragePool") and query.is_standard(reader)
 
 
-def obstacle(node: Node, reader: Node, amounts: Pairs) -> str:
+def pad_obstacle(node: Node, reader: Node, amounts: Pairs) -> str:
     """Return why ``reader`` cannot pad its spatial axes by these amounts of zeros, or ''."""
     win = window(reader)
-    if not may_take(reader) or win is None or win.kernel is None:
+    if not takes_pads(reader) or win is None or win.kernel is None:
         return "cannot take pads"
     if len(win.pads) != len(amounts):
         return "has another rank"
@@ -37,7 +50,7 @@ def obstacle(node: Node, reader: Node, amounts: Pairs) -> str:
     ):
         return "has kernel 1 along a padded axis, which could then not be removed"
     if reader.op == "AveragePool":
-        return _pool_obstacle(reader, win.kernel, added(win.pads, amounts))
+        return _pool_obstacle(reader, win.kernel, added_pads(win.pads, amounts))
     return ""
 
 
