@@ -1,6 +1,6 @@
 """What holds for every rule and every pass, asked of the registries: no list to keep.
 
-The examples are those of the test modules: ``tests/rules/test_<module>.py`` and
+The examples are those of the test modules: ``tests/rules/checks/test_<module>.py`` and
 ``tests/passes/test_<module>.py`` hold ``FIRES`` and ``SILENT``, lists of callables without
 arguments that return a model. An entry of a rule may be a pair with the target to judge it
 by (``asserts.unpack``). ``NOT_RUNNABLE`` of a pass's tests lists those entries whose numbers
@@ -20,7 +20,6 @@ from types import ModuleType
 import onnx
 import pytest
 
-from npuconv import rules
 from npuconv.config import Options
 from npuconv.diagnostics import Severity
 from npuconv.emit import lowering
@@ -31,8 +30,8 @@ from npuconv.legalize.registry import PASSES, Pass, Phase
 from npuconv.model import verify
 from npuconv.model.core import Model
 from npuconv.quantize import rewrites as changes
-from npuconv.rules import RULES, SECTIONS, Rule, _engine
-from npuconv.rules._context import RuleContext
+from npuconv.rules import RULES, SECTIONS, Rule, checks, engine
+from npuconv.rules.context import RuleContext
 from npuconv.target import Target
 from support.asserts import context, findings, read, run_pass, same_numbers, unpack
 from support.target_files import chip
@@ -104,7 +103,7 @@ def untouched(name: str) -> Model:
 
 def test_every_rule_module_holds_one_rule_of_its_name():
     """The file is named after the fault."""
-    assert [rule.name.replace("-", "_") for rule in RULES] == modules(rules)
+    assert [rule.name.replace("-", "_") for rule in RULES] == modules(checks)
 
 
 @each_rule
@@ -126,18 +125,18 @@ def test_a_rule_fires_on_its_examples(rule: Rule):
             assert one.fix
 
 
-@pytest.mark.parametrize("rule", [r for r in RULES if r.alike], ids=lambda rule: rule.name)
-def test_a_rule_says_the_same_of_nodes_that_are_alike(rule: Rule):
-    """Where it is asked once for all of a kind: what it would say of each by itself."""
-    module, sheets = examples(rule.function, rule.name), {}
+@pytest.mark.parametrize("rule", [r for r in RULES if r.cacheable], ids=lambda rule: rule.name)
+def test_cached_violations_of_a_rule_are_those_of_each_node(rule: Rule):
+    """A cacheable rule runs once for all equal nodes."""
+    module, caches = examples(rule.function, rule.name), {}
     for example in (*module.FIRES, *module.SILENT, *ZOO.values()):
         proto, target = unpack(example)
         model = read(proto)
-        _, shared = sheets.setdefault(id(target), (target, {}))
-        found = _engine._run(rule, RuleContext(model, target, Options(), shared))
+        _, shared = caches.setdefault(id(target), (target, {}))
+        found = engine.run_rule(rule, RuleContext(model, target, Options(), shared))
         fresh = RuleContext(model, target, Options())
         assert found == [
-            _engine._finding(rule, fresh, violation, node)
+            engine.make_finding(rule, fresh, violation, node)
             for node in fresh.nodes_of(rule.ops)
             for violation in rule.function(node, RuleContext(model, target, Options()))
         ]
@@ -180,7 +179,7 @@ def test_a_rule_judges_every_model_of_the_zoo(rule: Rule):
     for target in TARGETS:
         for name in ZOO:
             ctx = RuleContext(untouched(name), target, Options())
-            _engine.lint(ctx, at=rule.at, only=[rule.code])
+            engine.lint(ctx, at=rule.at, only=[rule.code])
 
 
 @each_rule
@@ -190,7 +189,7 @@ def test_all_rules_judge_the_examples_of_one(rule: Rule):
         proto, target = unpack(example)
         model = read(proto)
         for each in (target, *TARGETS):
-            _engine.lint(RuleContext(model, each, Options()))
+            engine.lint(RuleContext(model, each, Options()))
 
 
 @pytest.mark.parametrize("fact", FACTS)

@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from npuconv.arithmetic.encoding import Encoding, scales_for
+from npuconv.arithmetic.encoding import (
+    Encoding,
+    dequantize,
+    quantize,
+    quantize_weights,
+    scales_for,
+    weight_scales,
+)
 
 ENDS = st.floats(-1e4, 1e4, width=32)
 RANGES = st.integers(1, 8).flatmap(
@@ -102,3 +109,68 @@ def test_plain_is_what_the_device_knows(scales, zeros, nominal, plain) -> None:
     encoding = Encoding(np.float32(scales), np.int32(zeros), np.float32(nominal), 1)
     assert encoding.is_plain == plain
     assert Encoding.plain(0.1).is_plain
+
+
+VECTORS = hnp.arrays(np.float32, st.integers(1, 40), elements=st.floats(-1e6, 1e6, width=32))
+
+
+@given(VECTORS)
+def test_round_trip_error_is_at_most_half_a_step(x: np.ndarray) -> None:
+    """Inside the range the error is at most half a step, up to float32 rounding."""
+    scale = weight_scales(float(np.abs(x).max()))
+    error = np.abs(dequantize(quantize(x, scale), scale) - x)
+    assert np.all(error <= 0.5 * scale * (1 + 1e-4))
+
+
+@given(VECTORS, st.integers(-128, 127))
+def test_saturation_and_zero(x: np.ndarray, zero_point: int) -> None:
+    """Far values saturate by their sign, and 0.0 becomes the zero point."""
+    q = quantize(np.append(x, 0), 1e-30, zero_point)
+    assert q[-1] == zero_point
+    assert np.all(q[:-1][x > 1e-6] == 127)
+    assert np.all(q[:-1][x < -1e-6] == -128)
+
+
+def test_rounds_half_to_even() -> None:
+    """Halves go to the even neighbour, as ONNX says."""
+    assert quantize([0.5, 1.5, 2.5, -0.5, -1.5], 1.0).tolist() == [0, 2, 2, 0, -2]
+
+
+def test_quotient_beyond_float32_saturates() -> None:
+    """A quotient that overflows float32 saturates without a warning."""
+    assert quantize([3e38, -3e38], 1e-30).tolist() == [127, -128]
+
+
+@pytest.mark.parametrize(("absmax", "scale"), [(0.0, 1.0), (127.0, 1.0), (1e-44, 2.0**-126)])
+def test_scale_of_a_limit(absmax: float, scale: float) -> None:
+    """Zero gives 1.0, and nothing gives a denormal."""
+    found = weight_scales(absmax)
+    assert found.dtype == np.float32
+    assert float(found) == scale
+
+
+def test_per_channel_axis() -> None:
+    """Scales and zero points run along the axis given, also counted from the end."""
+    x = np.array([[1.0, 2.0], [3.0, 4.0]])
+    assert quantize(x, [1.0, 2.0], [2, 3], 0).tolist() == [[3, 4], [5, 5]]
+    assert quantize(x, [1.0, 2.0], [2, 1], 1).tolist() == [[3, 2], [5, 3]]
+    assert quantize(x, [1.0, 2.0], [2, 1], -1).tolist() == [[3, 2], [5, 3]]
+    assert np.array_equal(dequantize([[3, 2]], [1.0, 2.0], [2, 1], 1), [[1.0, 2.0]])
+
+
+def test_weights_use_the_range_symmetrically() -> None:
+    """Weights reach -127 and 127 and never -128, each channel on its own."""
+    q, scales = quantize_weights([[1.0, -1.0], [0.5, -254.0]])
+    assert q.tolist() == [[127, -127], [0, -127]]
+    assert np.allclose(scales, [1 / 127, 2])
+    assert quantize_weights([[0.0]])[1].tolist() == [1.0]
+
+
+def test_what_is_between_two_integers_stays_there():
+    """The mean of several roundings is no integer; integers as floats are what they were."""
+    steps = np.float32([[-3, 0.5], [127, -0.25]])
+    found = dequantize(steps, np.float32([0.5, 2]), np.int32([1, -1]), axis=0)
+    assert found.dtype == np.float32
+    assert np.array_equal(found, np.float32([[-2, -0.25], [256, 1.5]]))
+    whole = np.int8([-128, 0, 127])
+    assert np.array_equal(dequantize(whole.astype(np.float32), 0.1, 3), dequantize(whole, 0.1, 3))

@@ -8,18 +8,31 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 from numpy.lib.stride_tricks import sliding_window_view
 
-from npuconv.arithmetic.device import Layer, accumulate
-from npuconv.arithmetic.encoding import Encoding
+from npuconv.arithmetic.device import (
+    IntegerConv,
+    accumulate,
+    by_float,
+    by_shift,
+    float_factors,
+    shifts,
+)
+from npuconv.arithmetic.encoding import Encoding, quantize, quantize_weights
 from npuconv.arithmetic.layer import (
-    Rounded,
-    accumulator_scales,
+    EncodedLayer,
+    RoundedWeights,
+    bias_scales,
     encode_layer,
     folded,
     per_weight,
+    quantize_bias,
+    quantize_layer,
+    shiftable_layer,
     unfolded,
 )
+from npuconv.errors import ModelError
 
 
 def convolve(x: np.ndarray, weight: np.ndarray, group: int, pad: int = 0) -> np.ndarray:
@@ -83,9 +96,12 @@ def device(case: Case, **options: object) -> np.ndarray:
     """What the device makes before it rounds: the accumulator in steps of the output."""
     layer = encode_layer(case.weight, case.bias, case.source, case.result, case.group, **options)
     sums = accumulate(
-        Layer(layer.weight, layer.bias, [1, 1], [1, 1], [case.pad] * 4, case.group), case.q
+        IntegerConv(layer.weight, layer.bias, [1, 1], [1, 1], [case.pad] * 4, case.group), case.q
     )
-    factors = accumulator_scales(layer, case.source).astype(np.float64) / case.result.nominal
+    factors = (
+        bias_scales(case.source.nominal, layer.weight_scales).astype(np.float64)
+        / case.result.nominal
+    )
     return sums * factors.reshape(1, -1, 1, 1)
 
 
@@ -123,7 +139,7 @@ def test_rounded_weights_err_by_half_a_step_at_most(seed: int) -> None:
     lost = np.broadcast_to((sizes / 2).reshape(-1, 1, 1, 1), case.weight.shape)
     steps = np.abs(case.q.astype(int) - case.source.zeros.reshape(1, -1, 1, 1))
     allowed = convolve(steps, lost, case.group, case.pad) * float(case.source.nominal)
-    allowed += (accumulator_scales(layer, case.source) / gain).reshape(1, -1, 1, 1)
+    allowed += (bias_scales(case.source.nominal, layer.weight_scales) / gain).reshape(1, -1, 1, 1)
     error = np.abs(device(case) - wanted(case)) * case.result.scales.reshape(1, -1, 1, 1)
     assert np.all(error <= allowed * 1.001 + 1e-5 * np.abs(allowed).max())
 
@@ -139,7 +155,7 @@ def test_one_weight_scale_for_all(seed: int) -> None:
     steps = np.abs(case.q.astype(int) - case.source.zeros.reshape(1, -1, 1, 1))
     lost = np.full(case.weight.shape, layer.weight_scales[0] / 2)
     allowed = convolve(steps, lost, case.group, case.pad) * float(case.source.nominal)
-    allowed += accumulator_scales(layer, case.source).reshape(1, -1, 1, 1)
+    allowed += bias_scales(case.source.nominal, layer.weight_scales).reshape(1, -1, 1, 1)
     allowed /= float(case.result.nominal)
     error = np.abs(device(case, per_tensor=True) - wanted(case))
     assert np.all(error <= allowed * 1.001 + 1e-5 * np.abs(allowed).max())
@@ -153,7 +169,7 @@ def test_given_weights_are_taken_as_they_are(seed: int) -> None:
     steps = rng.integers(-100, 101, case.weight.shape).astype(np.int8)
     sizes = 2.0 ** rng.integers(-12, -8, len(steps))
     bias = rng.integers(-1000, 1000, len(steps)) * sizes * float(case.source.nominal)
-    given_ = Rounded(steps, sizes.astype(np.float32), bias.astype(np.float32))
+    given_ = RoundedWeights(steps, sizes.astype(np.float32), bias.astype(np.float32))
     stands_for = unfolded(steps * sizes.reshape(-1, 1, 1, 1), case.source, case.group)
     right = wanted(case._replace(weight=stands_for, bias=bias))
     np.testing.assert_allclose(device(case, rounded=given_), right, rtol=1e-5, atol=1e-4)
@@ -221,3 +237,194 @@ def test_weights_that_are_not_finite(bad: float) -> None:
 
     with pytest.raises(ModelError):
         encode_layer(np.full((1, 1, 1, 1), bad), None, Encoding.plain(1), Encoding.plain(1))
+
+
+def load(layer: EncodedLayer) -> np.ndarray:
+    """Largest magnitude that the accumulator of each channel reaches."""
+    rows = layer.weight.astype(np.int64)
+    sums = 128 * np.abs(rows).reshape(len(rows), -1).sum(axis=1)
+    return sums if layer.bias is None else sums + np.abs(layer.bias.astype(np.int64))
+
+
+def test_bias_scale_is_the_float32_product() -> None:
+    """The scale is rounded to float32, as the runtime does."""
+    product = bias_scales(np.float32(0.1), np.array([0.3], np.float32))
+    assert product.dtype == np.float32
+    assert product[0] == np.float32(0.1) * np.float32(0.3)
+    bias, scales, raised = quantize_bias([1.0], 0.1, np.array([0.3], np.float32))
+    assert bias.tolist() == [33]
+    assert raised == ()
+    assert scales.tolist() == [np.float32(0.3)]
+
+
+def test_overflowing_bias_raises_its_channel_only() -> None:
+    """The channel that overflows gets a scale under which its bias fits."""
+    bias, scales, raised = quantize_bias([1.0, -1.0], 1e-6, [1.0, 1e-6], headroom=10**6)
+    assert raised == (1,)
+    assert scales[0] == 1.0
+    assert 0.999 * 2**31 < -int(bias[1]) <= 2**31 - 1 - 10**6
+    assert np.isclose(bias[1] * float(bias_scales(1e-6, scales)[1]), -1.0)
+
+
+def test_vanishing_product_of_scales_is_raised() -> None:
+    """Two tiny scales do not make an accumulator scale of 0."""
+    layer = quantize_layer(np.full((1, 1), 1e-30), None, 1e-30)
+    assert bias_scales(1e-30, layer.weight_scales)[0] > 0
+    assert layer.raised == (0,)
+
+
+@given(
+    hnp.arrays(np.float32, (3, 5), elements=st.floats(-100, 100, width=32)),
+    hnp.arrays(np.float32, 3, elements=st.floats(-1e6, 1e6, width=32)),
+    st.floats(1e-9, 10),
+    st.booleans(),
+)
+def test_layer_never_overflows(
+    weight: np.ndarray, bias: np.ndarray, input_scale: float, per_tensor: bool
+) -> None:
+    """Whatever the input, the accumulator stays within int32."""
+    layer = quantize_layer(weight, bias, input_scale, per_tensor=per_tensor)
+    assert np.all(load(layer) < 2**31)
+    assert layer.weight.min() >= -127
+    assert not per_tensor or len(set(layer.weight_scales.tolist())) == 1
+    scales = bias_scales(input_scale, layer.weight_scales).astype(np.float64)
+    assert layer.bias is not None
+    assert np.all(np.abs(layer.bias * scales - bias) <= scales * 0.5 + 1e-12)
+
+
+def test_layer_is_quantized_with_the_raised_scale() -> None:
+    """The weights of a raised channel follow its new scale; others are untouched."""
+    weight = np.array([[1e-9, -1e-9], [1.0, 0.5]])
+    layer = quantize_layer(weight, [100.0, 1.0], 0.01)
+    assert layer.raised == (0,)
+    assert np.array_equal(layer.weight, quantize(weight, layer.weight_scales, axis=0))
+    assert layer.weight[1].tolist() == [127, 64]
+
+
+def test_products_alone_may_overflow() -> None:
+    """A very long dot product has its scale raised too, bias or not."""
+    layer = quantize_layer(np.ones((1, 200_000)), None, 1.0)
+    assert layer.raised == (0,)
+    assert layer.bias is None
+    assert load(layer)[0] < 2**31
+    assert layer.weight_scales[0] < 0.1
+
+
+def test_zero_channel_keeps_its_bias() -> None:
+    """A channel of only zeros is not left with a scale too coarse for its bias."""
+    layer = quantize_layer(np.array([[0.0], [0.0], [1.0]]), [0.001, 0.0, 0.001], 1.0)
+    real = layer.bias * bias_scales(1.0, layer.weight_scales)
+    assert np.isclose(real[0], 0.001, rtol=1e-4)
+    assert layer.weight_scales[1] == 1.0
+    assert layer.raised == ()
+
+
+def test_refuses_what_is_not_finite() -> None:
+    """NaN in weights or bias, and a bias without a scale, are errors."""
+    with pytest.raises(ModelError, match="weights"):
+        quantize_weights([np.nan])
+    with pytest.raises(ModelError, match="bias"):
+        quantize_layer([[1.0]], [np.inf], 1.0)
+    with pytest.raises(ModelError, match="too large"):
+        quantize_bias([3e38], 1e-37, [1.0])
+
+
+RNG = np.random.default_rng(0)
+WEIGHT = RNG.normal(0, 0.05, (6, 4, 3, 3)).astype(np.float32)
+BIAS = RNG.normal(size=6).astype(np.float32)
+
+
+def random_encoding(channels, seed):
+    """A scale and a zero point of its own for every channel."""
+    rng = np.random.default_rng(seed)
+    scales = rng.uniform(0.01, 0.05, channels).astype(np.float32)
+    return Encoding(scales, rng.integers(-128, 127, channels).astype(np.int32), scales.max(), 1)
+
+
+SOURCE, RESULT = random_encoding(4, 1), random_encoding(6, 2)
+
+
+def both(bits, weight=WEIGHT, bias=BIAS, source=SOURCE, result=RESULT, rounded=None, **options):
+    first = encode_layer(weight, bias, source, result, rounded=rounded, **options)
+    used = bias if rounded is None else rounded.bias
+    moved = shiftable_layer(first, weight, used, source, result, bits=bits)
+    return first, moved
+
+
+def outputs(layer, result=RESULT, source=SOURCE):
+    """What the layer makes of random integers, as real numbers: before rounding."""
+    x = np.random.default_rng(3).integers(-128, 128, (50, 4, 3, 3))
+    sums = np.einsum("mckl,nckl->nm", layer.weight.astype(np.int64), x)
+    if layer.bias is not None:
+        sums = sums + layer.bias
+    return sums * float_factors(source.nominal, layer.weight_scales, result.nominal)
+
+
+@pytest.mark.parametrize("per_tensor", [False, True])
+@pytest.mark.parametrize("bits", [4, 8, 16])
+def test_factors_are_integers_and_shifts(bits, per_tensor):
+    """Exactly, or the next float32."""
+    _, layer = both(bits, per_tensor=per_tensor)
+    factors = float_factors(SOURCE.nominal, layer.weight_scales, RESULT.nominal)
+    found = shifts(factors, bits=bits)
+    said = np.ldexp(found.multiplier.astype(np.float64), -found.shift)
+    np.testing.assert_allclose(factors, said, rtol=2.0**-23)
+    assert (found.multiplier < 2**bits).all()
+
+
+@pytest.mark.parametrize("per_tensor", [False, True])
+@pytest.mark.parametrize(("bits", "most"), [(16, 0.01), (8, 0.6)])
+def test_the_layer_stays_the_same(bits, most, per_tensor):
+    """In output steps: weights and bias follow their scales."""
+    first, moved = both(bits, per_tensor=per_tensor)
+    assert not np.array_equal(first.weight_scales, moved.weight_scales)
+    np.testing.assert_allclose(outputs(moved), outputs(first), atol=most)
+
+
+def test_device_and_runtime_agree():
+    """All but ties: the same integers from the float factor and from the shift."""
+    sums = RNG.integers(-(2**20), 2**20, (1, 6, 5000)).astype(np.int32)
+    wrong = []
+    for layer in both(8):
+        factors = float_factors(SOURCE.nominal, layer.weight_scales, RESULT.nominal)
+        found = shifts(factors, bits=8)
+        shifted = by_shift(sums, found.multiplier, found.shift, rounding="half_even")
+        wrong.append(int((shifted != by_float(sums, factors)).sum()))
+    assert wrong[0] > 0
+    assert wrong[1] == 0
+
+
+def test_tuned_weights_stay():
+    """Those that were rounded with their data in view are not rounded again."""
+    steps = RNG.integers(-127, 128, WEIGHT.shape).astype(np.int8)
+    rounded = RoundedWeights(steps, np.full(6, 0.01, np.float32), BIAS + 1)
+    first, moved = both(16, rounded=rounded)
+    assert np.array_equal(moved.weight, steps)
+    assert (
+        np.abs(moved.bias - first.bias.astype(np.int64)).max()
+        <= 1 + 2.0**-16 * np.abs(first.bias.astype(np.int64)).max() * 2
+    )
+
+
+def test_no_bias():
+    """None is made where none is needed."""
+    plain = Encoding.plain(0.1)
+    assert both(16, bias=None, source=plain, result=plain)[1].bias is None
+
+
+def test_a_channel_of_zeros():
+    """Its scale is free, so it is one that can be said."""
+    weight = WEIGHT.copy()
+    weight[2] = 0
+    plain = Encoding.plain(2e-4)
+    first, moved = both(4, weight, None, Encoding.plain(1.0), plain)
+    assert float_factors(1.0, first.weight_scales, 2e-4)[2] > 2**4
+    assert float_factors(1.0, moved.weight_scales, 2e-4)[2] == pytest.approx(1.0)
+
+
+def test_out_of_reach():
+    """A factor that no shift of the device leads to."""
+    source, result = Encoding.plain(1e-6), Encoding.plain(10.0)
+    first = encode_layer(WEIGHT, None, source, result)
+    with pytest.raises(ModelError, match="comes near"):
+        shiftable_layer(first, WEIGHT, None, source, result, bits=8, max_shift=16)

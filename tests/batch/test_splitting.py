@@ -31,9 +31,9 @@ NOTES = """
 import sys
 if any(one.endswith("batch.worker") for one in sys.orig_argv):
     import os, time
-    import npuconv.calibration.blocks as blocks
-    from npuconv.calibration.cache import Shelf
-    put = Shelf.put
+    import npuconv.calibration.collect as blocks
+    from npuconv.calibration.cache import PartStore
+    put = PartStore.put
 
     def noted(self, *arguments):
         put(self, *arguments)
@@ -42,7 +42,7 @@ if any(one.endswith("batch.worker") for one in sys.orig_argv):
             print(block, file=stream)
         MISCHIEF
 
-    Shelf.put = noted
+    PartStore.put = noted
 """
 KILL = """if block == 1 and (LIMIT):
             os.kill(os.getppid(), 9)

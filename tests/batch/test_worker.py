@@ -15,9 +15,9 @@ from batch.conftest import job, small, volume
 from npuconv import executor
 from npuconv.batch import worker
 from npuconv.batch.job import Place
-from npuconv.calibration import blocks
+from npuconv.calibration.collect import share
 from npuconv.errors import InternalError
-from npuconv.samples import decoded
+from npuconv.samples.images import keep_in
 from support.builders import digits, images
 
 
@@ -26,8 +26,8 @@ def _as_before():
     """What a worker sets for its process."""
     yield
     executor.limit_threads(0)
-    decoded.keep_in("")
-    blocks.share(None)
+    keep_in("")
+    share(None)
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from npuconv.arithmetic.statistics import Statistics
-from npuconv.calibration import collect, runner
+from npuconv.calibration import runner
 from npuconv.calibration.cache import Cache, fingerprint
+from npuconv.calibration.collect import collect
 from npuconv.errors import CalibrationError, OutputError
 from support.builders import Net, digits, images
 

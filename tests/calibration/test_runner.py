@@ -6,15 +6,15 @@ import numpy as np
 import onnx
 import pytest
 
-from npuconv.calibration import collect, runner
-from npuconv.calibration.part import Part
-from npuconv.calibration.runner import Runner
+from npuconv.calibration import runner
+from npuconv.calibration.collect import collect
+from npuconv.calibration.runner import Part, Runner
 from support.builders import Net, images
 
 
 def settled(model, tensors, feed):
     found = Runner(model, tensors, None)
-    found.settle(feed)
+    found.choose_batch(feed)
     return found.batch
 
 
@@ -25,7 +25,7 @@ def small(batch):
 def test_a_small_model_takes_many():
     """Where its first axis is open."""
     feed = {"x": images(1, 3, 8, 8)}
-    assert settled(small("n"), {"x": 1, "t0": 1}, feed) == runner.LARGEST_BATCH
+    assert settled(small("n"), {"x": 1, "t0": 1}, feed) == runner.MAX_BATCH
     assert settled(small(1), {"x": 1, "t0": 1}, feed) == 1
 
 
@@ -34,7 +34,7 @@ def test_a_large_model_takes_one(monkeypatch):
     feed = {"x": images(1, 3, 8, 8)}
     size = (3 + 4) * 64 - 4 * (64 - 36)  # x and t0, which is 6 by 6
     for room, batch in [(size, 1), (2 * size, 2), (7 * size, 4), (99 * size, 8)]:
-        monkeypatch.setattr(runner, "BATCHED_VALUES", room)
+        monkeypatch.setattr(runner, "MAX_BATCH_VALUES", room)
         assert settled(small("n"), {"x": 1, "t0": 1}, feed) == batch
 
 
@@ -122,7 +122,7 @@ def test_parts_know_their_place(first):
 
 def test_shapes_are_remembered_but_not_all(monkeypatch):
     """A set of pictures of every size does not fill the memory."""
-    monkeypatch.setattr(runner, "_SHAPES_KEPT", 2)
+    monkeypatch.setattr(runner, "MAX_LAYOUTS", 2)
     model = Net(x=(1, 1, "h", 4)).op("Relu").model()
     found = Runner(model, {"t0": 1}, None)
     for height in (1, 2, 3, 4, 3):

@@ -1,7 +1,8 @@
-"""Independent work on every core."""
+"""Workers: results and items in order, bounded memory, and no thread left."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 
@@ -9,14 +10,20 @@ import pytest
 from threadpoolctl import threadpool_info
 
 from npuconv import executor
-from npuconv.calibration.workers import MOST, in_order, one_thread_each
+from npuconv.calibration.workers import (
+    MAX_WORKERS,
+    READ_AHEAD,
+    in_order,
+    one_thread_each,
+    read_ahead,
+)
 
 
-@pytest.fixture(params=[1, 2, MOST + 1])
+@pytest.fixture(params=[1, 2, MAX_WORKERS + 1])
 def room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Cores that there are."""
     monkeypatch.setattr(executor, "cores", lambda: request.param)
-    return min(request.param, MOST)
+    return min(request.param, MAX_WORKERS)
 
 
 @pytest.mark.usefixtures("room")
@@ -88,3 +95,72 @@ def test_matrix_products_on_one_thread() -> None:
     assert blas
     assert inside == [1] * len(blas)
     assert after == blas
+
+
+def readers():
+    return [t for t in threading.enumerate() if t.name == "npuconv-samples"]
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 50])
+def test_the_same_items(count):
+    """All of them, in order."""
+    assert list(read_ahead(range(count))) == list(range(count))
+    assert not readers()
+
+
+def test_it_is_not_far_ahead():
+    """No more are made than may wait, and the one that is being put."""
+    made = []
+
+    def source():
+        for number in range(20):
+            made.append(number)
+            yield number
+
+    items = read_ahead(source())
+    assert next(items) == 0
+    time.sleep(0.1)
+    assert len(made) <= 1 + READ_AHEAD
+    items.close()
+    assert not readers()
+
+
+def test_it_is_ahead():
+    """The next item is made while the last one is worked on."""
+    second = threading.Event()
+
+    def source():
+        yield 1
+        second.set()
+        yield 2
+
+    with contextlib.closing(read_ahead(source())) as items:
+        next(items)
+        assert second.wait(5)
+
+
+def test_errors_of_the_source_come_in_their_turn():
+    """After what was read before them, with their own type."""
+
+    def source():
+        yield 1
+        raise KeyError("two")
+
+    items = read_ahead(source())
+    assert next(items) == 1
+    with pytest.raises(KeyError, match="two"):
+        next(items)
+    assert not readers()
+
+
+def test_a_caller_that_fails():
+    """The thread ends with it."""
+
+    def listen():
+        with contextlib.closing(read_ahead(range(100))) as items:
+            for _ in items:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        listen()
+    assert not readers()

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
-from npuconv.arithmetic.qparams import quantize
+from npuconv.arithmetic.encoding import quantize
 from npuconv.errors import ModelError
 from npuconv.evaluate.comparison import Comparison, Stats, summed_up
 from npuconv.evaluate.matching import Layer, exact, numbers

@@ -11,8 +11,7 @@ import onnx
 import pytest
 
 import npuconv
-from npuconv.arithmetic.device import Layer, accumulate, convolve
-from npuconv.arithmetic.requantize import by_float, by_shift
+from npuconv.arithmetic.device import IntegerConv, accumulate, by_float, by_shift, convolve
 from npuconv.errors import CalibrationError, ModelError, OutputError, TargetError, UsageError
 from npuconv.evaluate.device_layers import device_layers
 from npuconv.evaluate.vectors import vectors
@@ -51,7 +50,7 @@ def test_what_is_written(model, tmp_path):
     assert row["attributes"]["pads"] == [1, 1, 1, 1]
     assert {k: [str(v.dtype), list(v.shape)] for k, v in a.items()} == row["arrays"]
     assert a["x"].dtype == a["y"].dtype == np.int8
-    one = Layer(a["w"], a["bias"], [1, 1], [1, 1], [1] * 4)
+    one = IntegerConv(a["w"], a["bias"], [1, 1], [1, 1], [1] * 4)
     again = convolve(one, a["x"], lambda total: by_float(total, a["factor"]))
     np.testing.assert_array_equal(again, a["y"])
     np.testing.assert_array_equal(np.float32(row["scales"]["w_scale"]), a["w_scale"])
@@ -151,7 +150,7 @@ def test_a_device_that_shifts(model, tmp_path):
         "kind": "shift", "multiplier_bits": 4, "max_shift": 62, "rounding": "half_up",
     }  # fmt: skip
     assert a["multiplier"].max() < 16
-    one = Layer(a["w"], a["bias"], [1, 1], [1, 1], [1] * 4)
+    one = IntegerConv(a["w"], a["bias"], [1, 1], [1, 1], [1] * 4)
     again = convolve(one, a["x"], lambda t: by_shift(t, a["multiplier"], a["shift"], 0, "half_up"))
     np.testing.assert_array_equal(again, a["y"])
     assert found.mismatches == {"conv": row["mismatches"]}  # four bits are few
@@ -179,7 +178,7 @@ def ties(folder) -> int:
     for row in json.loads((folder / "manifest.json").read_text())["layers"]:
         with np.load(folder / row["file"]) as a:
             how = [row["attributes"][key] for key in ("strides", "dilations", "pads", "group")]
-            sums = accumulate(Layer(a["w"], a["bias"], *how), a["x"]).astype(np.int64)
+            sums = accumulate(IntegerConv(a["w"], a["bias"], *how), a["x"]).astype(np.int64)
             by_channel = (1, -1, *[1] * (sums.ndim - 2))
             whole = 1 << a["shift"].reshape(by_channel)
             found += int((2 * (sums * a["multiplier"].reshape(by_channel) % whole) == whole).sum())

@@ -60,10 +60,8 @@ def preload() -> None:
     import npuconv.pipeline.convert
     import npuconv.report.html
     import npuconv.report.junit
-    import npuconv.report.sarif  # noqa: F401
-    from npuconv.rules import _engine
-
-    del _engine
+    import npuconv.report.sarif
+    import npuconv.rules.engine  # noqa: F401
 
 
 def run_all(

@@ -10,8 +10,8 @@ from npuconv.legalize import manager as _manager
 from npuconv.legalize.context import RewriteRecord
 from npuconv.legalize.findings import SWEEP, Tracker
 from npuconv.legalize.registry import Phase
-from npuconv.rules import _engine
-from npuconv.rules._context import RuleContext
+from npuconv.rules import engine
+from npuconv.rules.context import RuleContext
 from support.asserts import builtin, context, read
 from support.builders import Net
 from support.zoo import ZOO
@@ -27,14 +27,14 @@ def rules(model):
 def test_asking_about_findings_is_as_good_as_asking_about_everything(name):
     """After every pass, for every finding of the source."""
     model, ctx = read(ZOO[name]()), context()
-    before = _engine.lint(rules(model))
+    before = engine.lint(rules(model))
     asked = []
 
     def after_pass(item, seconds):
         del item, seconds
-        everything = _engine.marks(_engine.lint(rules(model)))
-        assert _engine.marks_left(rules(model), before) & _engine.marks(before) == (
-            everything & _engine.marks(before)
+        everything = engine.marks(engine.lint(rules(model)))
+        assert engine.marks_left(rules(model), before) & engine.marks(before) == (
+            everything & engine.marks(before)
         )
         asked.append(len(everything))
 
@@ -47,10 +47,10 @@ def test_only_nodes_that_a_finding_is_about_are_asked():
     """A rule costs as much as it has open."""
     net = Net(x=X).conv("x", (4, 4, 3, 3), auto_pad="VALID", name="one")
     model = read(net.conv("", (4, 4, 3, 3), auto_pad="VALID", name="two").model())
-    found = _engine.lint(rules(model), only=["SHP003"])
+    found = engine.lint(rules(model), only=["SHP003"])
     (one,) = [f for f in found if f.node == "one"]
-    assert _engine.marks_left(rules(model), [one]) == {("SHP003", "one")}
-    assert _engine.marks_left(rules(model), []) == set()
+    assert engine.marks_left(rules(model), [one]) == {("SHP003", "one")}
+    assert engine.marks_left(rules(model), []) == set()
 
 
 def gone(before, records, pass_name):
@@ -63,7 +63,7 @@ def gone(before, records, pass_name):
 
 def finding(name):
     model = read(Net(x=X).conv("x", (4, 4, 3, 3), auto_pad="VALID", name=name).model())
-    (found,) = _engine.lint(rules(model), only=["SHP003"])
+    (found,) = engine.lint(rules(model), only=["SHP003"])
     return found
 
 
@@ -92,7 +92,7 @@ def test_findings_about_the_model():
     """Any result of the pass is theirs."""
     model = read(Net(opset=7, x=X).op("Relu", name="r").model())
     ctx = rules(model)
-    before = [f for f in _engine.lint(ctx) if not f.origin]
+    before = [f for f in engine.lint(ctx) if not f.origin]
     assert before
     tracker = Tracker(before)
     raised = context()

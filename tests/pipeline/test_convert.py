@@ -10,7 +10,7 @@ import pytest
 
 import npuconv
 from npuconv import executor
-from npuconv.arithmetic.qparams import quantize as to_int8
+from npuconv.arithmetic.encoding import quantize as to_int8
 from npuconv.errors import CalibrationError, InternalError, ModelError
 from npuconv.evaluate import matching
 from npuconv.evaluate.interval import INTERVAL

@@ -28,7 +28,7 @@ PIXELS = np.linspace(0, 255, 4 * 3 * 16 * 16, dtype=np.float32).reshape(4, 3, 16
 ALL = (RAW, UNIT, SIGNED, IMAGENET, CENTRED, HALF)
 
 
-def run(proto, array: np.ndarray) -> trials.Trials | None:
+def run(proto, array: np.ndarray) -> trials.NormalizationTrials | None:
     model = read(proto)
     first = first_convolution(model)
     assert first is not None
@@ -68,8 +68,8 @@ def test_what_is_given_comes_first():
     found = run(Net(x=("N", 3, 16, 16)).conv("x").model(), PIXELS / 255)
     assert found is not None
     assert found.given == UNIT
-    assert list(found.behaviours) == [UNIT, SIGNED, RAW]
-    assert not found.recreates
+    assert list(found.profiles) == [UNIT, SIGNED, RAW]
+    assert not found.is_image_to_image
 
 
 def test_a_model_that_makes_images():
@@ -77,7 +77,7 @@ def test_a_model_that_makes_images():
     net = Net(x=("N", 3, 16, 16)).conv("x", (3, 3, 3, 3), pads=[1, 1, 1, 1])
     found = run(net.model(), PIXELS / 255)
     assert found is not None
-    assert found.recreates
+    assert found.is_image_to_image
 
 
 @pytest.mark.parametrize("build", [

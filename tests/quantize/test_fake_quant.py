@@ -9,7 +9,7 @@ import pytest
 import npuconv
 from npuconv import executor
 from npuconv.arithmetic.encoding import Encoding
-from npuconv.arithmetic.layer import Rounded
+from npuconv.arithmetic.layer import RoundedWeights
 from npuconv.model import save
 from npuconv.model.store import TENSOR, Store
 from npuconv.quantize.fake_quant import QuantPoint, fake_quantized, quant_points
@@ -210,7 +210,7 @@ def test_weights_that_are_no_constant():
 def test_integer_weights_of_the_state():
     """They stand there as they will be written, with their bias."""
     steps = np.full((4, 3, 3, 3), 100, np.int8)
-    own = Rounded(steps, np.full(4, 0.01, np.float32), np.float32([1, 2, 3, 4]))
+    own = RoundedWeights(steps, np.full(4, 0.01, np.float32), np.float32([1, 2, 3, 4]))
     given, point, _ = points_of(image().model(), weights={"first": own})
     ratios = (given.encoding.scales / given.encoding.nominal).reshape(1, -1, 1, 1)
     np.testing.assert_allclose(point.constants[1] * ratios, 1.0, rtol=1e-5)
@@ -230,7 +230,7 @@ def test_weights_that_the_state_does_not_have():
 
 
 def test_weights_of_a_model_that_lies_in_files():
-    """Rounded weights lie in a file, too, for as long as there is a point."""
+    """RoundedWeights weights lie in a file, too, for as long as there is a point."""
     model = read(Net(x=(1, 512, 2, 2)).conv("x", (513, 512, 1, 1), to="y", name="c").model())
     ctx = context()
     graph = prepare(model, ctx)

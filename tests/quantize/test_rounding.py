@@ -7,9 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from npuconv.arithmetic.encoding import Encoding, scales_for
+from npuconv.arithmetic.encoding import Encoding, dequantize, quantize_weights, scales_for
 from npuconv.arithmetic.layer import folded
-from npuconv.arithmetic.qparams import dequantize, quantize_weights
 from npuconv.model.store import Store
 from npuconv.quantize import rounding
 from npuconv.quantize.hessian import Hessian

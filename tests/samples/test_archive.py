@@ -70,8 +70,8 @@ def same(left: Samples, right: Samples) -> None:
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """So small that every array takes several."""
-    monkeypatch.setattr(archive, "_STEP", 100)
-    monkeypatch.setattr(archive, "_PIECE", 700)
+    monkeypatch.setattr(archive, "READ_BYTES", 100)
+    monkeypatch.setattr(archive, "PIECE_BYTES", 700)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -132,7 +132,7 @@ def test_only_some_rows_are_held(
 ) -> None:
     """However many there are."""
     monkeypatch.undo()
-    monkeypatch.setattr(archive, "_PIECE", 2**16)
+    monkeypatch.setattr(archive, "PIECE_BYTES", 2**16)
     spec = InputSpec("x", np.dtype("float32"), ("N", 2**14))
     path = pack(tmp_path / "a.npz", kind, x=np.zeros((256, 2**14), np.float32))
     gc.collect()

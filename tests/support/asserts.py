@@ -12,14 +12,15 @@ import npuconv
 from npuconv import executor
 from npuconv.config import Options
 from npuconv.diagnostics import Finding
+from npuconv.emit.context import EmitContext
 from npuconv.legalize import manager as _manager
 from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import PASSES
 from npuconv.model import load, save, shapes
 from npuconv.model.core import Model
 from npuconv.partition import make_plan
-from npuconv.rules import _engine
-from npuconv.rules._context import RuleContext
+from npuconv.rules import engine
+from npuconv.rules.context import RuleContext
 from npuconv.schemas.report import FindingInfo
 from npuconv.target import Target
 
@@ -37,9 +38,9 @@ def read(proto: onnx.ModelProto) -> Model:
     return model
 
 
-def context(**options: Any) -> PassContext:
-    """A pass context for the built-in target, with verification on."""
-    return PassContext(builtin(), Options(**options))
+def context(**options: Any) -> EmitContext:
+    """A context for passes of any phase and the built-in target, with verification on."""
+    return EmitContext(builtin(), Options(**options))
 
 
 def run_pass(name: str, model: Model, ctx: PassContext | None = None) -> int:
@@ -71,13 +72,13 @@ def findings(
 ) -> list[Any]:
     """What one rule says of a model as it is, or as it was calibrated."""
     chip = target if isinstance(target, Target) else builtin(target)
-    rule = next(r for r in _engine.all_rules() if r.code == code)
+    rule = next(r for r in engine.all_rules() if r.code == code)
     if rule.at in ("calibrated", "measured"):
         return [f for f in calibrated(proto, **options) if f.code == code]
     ctx = RuleContext(read(proto), chip, Options(**options))
     if rule.at == "planned":
         ctx.plan = make_plan(ctx.model, chip, set())
-    return _engine.lint(ctx, at=rule.at, only=[code])
+    return engine.lint(ctx, at=rule.at, only=[code])
 
 
 def calibrated(proto: onnx.ModelProto, samples: Any = None, **options: Any) -> list[FindingInfo]:

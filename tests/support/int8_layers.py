@@ -12,14 +12,14 @@ import pytest
 from onnx import helper, numpy_helper
 
 from npuconv import executor
-from npuconv.arithmetic.device import Layer
+from npuconv.arithmetic.device import IntegerConv
 
 
 @dataclass(frozen=True)
 class Case:
     """A QLinearConv with one input, and everything that it is made of."""
 
-    layer: Layer
+    layer: IntegerConv
     x: np.ndarray
     x_scale: np.float32
     x_zero: np.ndarray
@@ -82,7 +82,7 @@ def random_case(seed: int, **fixed: Any) -> Case:
     x = rng.integers(limits.min, limits.max + 1, (int(rng.integers(1, 3)), channels, *size))
     x_scale, w_scales, y_scale = _scales(rng, weight, fixed.get("ties", seed % 4 == 0))
     return Case(
-        Layer(
+        IntegerConv(
             weight.astype(np.int8),
             rng.integers(-20000, 20000, outputs).astype(np.int32) if has_bias else None,
             [int(s) for s in strides],
@@ -125,7 +125,7 @@ def run(
 @cache
 def _runtime_is_exact() -> bool:
     """Processors without dot product instructions saturate a sum of two products."""
-    layer = Layer(np.full((1, 64, 1, 1), 127, np.int8), None, [1, 1], [1, 1], [0] * 4)
+    layer = IntegerConv(np.full((1, 64, 1, 1), 127, np.int8), None, [1, 1], [1, 1], [0] * 4)
     x = np.full((1, 64, 4, 4), -128, np.int8)
     one = np.float32(1)
     total = -127 * 128 * 64

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from npuconv.arithmetic.qparams import quantize_layer, quantize_weights
+from npuconv.arithmetic.encoding import quantize_weights
+from npuconv.arithmetic.layer import quantize_layer
 from support.builders import Net, images
 
 SHAPE = (1, 3, 6, 6)

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from npuconv.rules._engine import all_rules
+from npuconv.rules.engine import all_rules
 from support.builders import Net, images
 from support.dice import Dice
 

@@ -10,8 +10,8 @@ import pytest
 from npuconv import yamlio
 from npuconv.config import Options
 from npuconv.errors import TargetError
-from npuconv.rules import _engine
-from npuconv.rules._context import RuleContext
+from npuconv.rules import engine
+from npuconv.rules.context import RuleContext
 from npuconv.target import builtin_names
 from npuconv.target.lint import lint
 from support.asserts import builtin, findings, read
@@ -51,7 +51,7 @@ ASIDE = ("MDL002", "OPS005", "OPS004")
 def said(proto, chip):
     """What the rules have against the model as it is."""
     ctx = RuleContext(read(proto), builtin(chip), Options())
-    found = [f for f in _engine.lint(ctx) if f.code not in ASIDE]
+    found = [f for f in engine.lint(ctx) if f.code not in ASIDE]
     return [f.value or f.limit for f in found]
 
 

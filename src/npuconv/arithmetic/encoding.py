@@ -1,4 +1,8 @@
-"""Scale and zero point of every channel of a tensor, on a device that knows neither.
+"""Encodings: scale and zero point of every channel of a tensor, and the integers they give.
+
+The arithmetic is that of ONNX QuantizeLinear and DequantizeLinear, in float32:
+``q = saturate(round_half_even(x / scale) + zero_point)`` and
+``x = (q - zero_point) * scale``.
 
 The device multiplies integers of one scale and of zero point 0. Channel c of a tensor may
 still be ``scales[c] * (q - zeros[c])``: what reads the tensor has the scale in its weights
@@ -11,14 +15,103 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from npuconv.arithmetic import qparams
+from npuconv.errors import ModelError
 
+Floats = NDArray[np.float32]
 LOWEST, HIGHEST = -128, 127
-_TINY = float(np.finfo(np.float32).tiny)
+# A denormal scale is flushed to 0 by some hardware, and x / 0 follows.
+SMALLEST_SCALE = float(np.finfo(np.float32).tiny)
+
+
+def quantize(
+    x: ArrayLike,
+    scale: ArrayLike,
+    zero_point: ArrayLike = 0,
+    axis: int | None = None,
+    *,
+    lowest: int = -128,
+) -> NDArray[np.int8]:
+    """Return integers for real numbers, rounding half to even, saturating to lowest..127.
+
+    Args:
+        x: real numbers without NaN, any shape; computed in float32.
+        scale: scalar, or [C] with C the length of ``axis``.
+        zero_point: integer scalar, or [C].
+        axis: axis of ``x`` that the scales run along; None for one scale.
+        lowest: smallest integer used; -127 for weights.
+    """
+    values = np.asarray(x, np.float32)
+    # A quotient beyond float32 becomes infinite and saturates like any large value.
+    with np.errstate(over="ignore"):
+        steps = np.rint(values / _along(np.asarray(scale, np.float32), axis, values.ndim))
+    steps = steps + _along(np.asarray(zero_point, np.float32), axis, values.ndim)
+    return np.asarray(np.clip(steps, lowest, 127), np.int8)
+
+
+def dequantize(
+    q: ArrayLike, scale: ArrayLike, zero_point: ArrayLike = 0, axis: int | None = None
+) -> Floats:
+    """Return real numbers (float32) for integers; arguments as for :func:`quantize`.
+
+    Integers may come as floats. What is between two of them, as a mean is, stays there.
+    """
+    values = np.asarray(q)
+    zero = _along(np.asarray(zero_point, np.int32), axis, values.ndim)
+    wide = values if values.dtype.kind == "f" else values.astype(np.int32)
+    steps = (wide - zero).astype(np.float32)
+    return np.asarray(steps * _along(np.asarray(scale, np.float32), axis, values.ndim))
+
+
+def quantize_weights(weight: ArrayLike) -> tuple[NDArray[np.int8], Floats]:
+    """Round weights to symmetric int8 with one scale per output channel.
+
+    Args:
+        weight: finite real numbers [M,...].
+
+    Returns:
+        int8 weights in -127..127 (-128 has no negative), and float32 scales [M].
+
+    Raises:
+        ModelError: a weight is not finite.
+    """
+    values = finite(weight, "weights")
+    scales = weight_scales(np.abs(values).reshape(len(values), -1).max(axis=1, initial=0.0))
+    return quantize(values, scales, axis=0, lowest=-127), scales
+
+
+def weight_scales(limits: ArrayLike) -> Floats:
+    """Return scales that map -limits..limits to -127..127, float32.
+
+    Never 0 and never denormal; 1.0 where the limit is 0: every scale represents zeros exactly,
+    and 1.0 disturbs no product of scales.
+    """
+    largest = np.asarray(limits).astype(np.float64)
+    scales = np.maximum(largest / HIGHEST, SMALLEST_SCALE)
+    return np.asarray(np.where(largest == 0, 1.0, scales), np.float32)
+
+
+def finite(values: ArrayLike, name: str) -> Floats:
+    """Return values as float32.
+
+    Raises:
+        ModelError: one is not finite; the message calls them ``name``.
+    """
+    with np.errstate(over="ignore"):
+        result = np.asarray(values).astype(np.float32)
+    if not np.isfinite(result).all():
+        raise ModelError(f"{name} hold values that are not finite in float32")
+    return result
+
+
+def _along(values: NDArray[Any], axis: int | None, rank: int) -> NDArray[Any]:
+    if axis is None or values.ndim == 0:
+        return values
+    return values.reshape([-1 if k == axis % rank else 1 for k in range(rank)])
 
 
 @dataclass(frozen=True)
@@ -32,14 +125,14 @@ class Encoding:
         axis: of the channels; None where C is 1.
     """
 
-    scales: NDArray[np.float32]
+    scales: Floats
     zeros: NDArray[np.int32]
     nominal: np.float32
     axis: int | None = None
 
     @classmethod
     def plain(cls, scale: float | np.float32) -> Encoding:
-        """One scale, zero point 0."""
+        """Return an encoding of one scale and zero point 0."""
         value = np.float32(scale)
         return cls(np.full(1, value), np.zeros(1, np.int32), value)
 
@@ -56,14 +149,14 @@ class Encoding:
         return replace(self, scales=self.scales[index], zeros=self.zeros[index])
 
     def quantize(self, values: ArrayLike) -> NDArray[np.int8]:
-        """The integers of a tensor."""
-        return qparams.quantize(values, *self._arguments())
+        """Return the integers of a tensor."""
+        return quantize(values, *self._arguments())
 
-    def dequantize(self, stored: ArrayLike) -> NDArray[np.float32]:
-        """The numbers that integers stand for."""
-        return qparams.dequantize(stored, *self._arguments())
+    def dequantize(self, stored: ArrayLike) -> Floats:
+        """Return the numbers that integers stand for."""
+        return dequantize(stored, *self._arguments())
 
-    def _arguments(self) -> tuple[NDArray[np.float32], NDArray[np.int32], int | None]:
+    def _arguments(self) -> tuple[Floats, NDArray[np.int32], int | None]:
         if self.axis is None:
             return self.scales[0], self.zeros[0], None
         return self.scales, self.zeros, self.axis
@@ -71,8 +164,8 @@ class Encoding:
 
 def scales_for(
     lows: ArrayLike, highs: ArrayLike, centred: ArrayLike
-) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-    """Scales and zero points under which lows..highs, and 0, are stored without clipping.
+) -> tuple[Floats, NDArray[np.int32]]:
+    """Return scales and zero points under which lows..highs, and 0, are not clipped.
 
     Args:
         lows: smallest values [C].
@@ -87,10 +180,10 @@ def scales_for(
     high = np.maximum(np.asarray(highs, np.float64), 0)
     fixed = np.asarray(centred, bool)
     spread = np.where(fixed, np.maximum(high / HIGHEST, low / LOWEST), (high - low) / 255)
-    # A channel without values must not rule over the weights of the others.
-    least = spread[spread > 0].min(initial=np.inf)
-    idle = least if np.isfinite(least) else 1.0
-    scales = np.maximum(np.where(spread > 0, spread, idle), _TINY).astype(np.float32)
+    # A channel without values must not coarsen the weights of the others.
+    smallest = spread[spread > 0].min(initial=np.inf)
+    unused = smallest if np.isfinite(smallest) else 1.0
+    scales = np.maximum(np.where(spread > 0, spread, unused), SMALLEST_SCALE).astype(np.float32)
     offsets = np.clip(np.rint(LOWEST - low / scales), LOWEST, HIGHEST)
     zeros = np.where(fixed, 0, offsets)
     return scales, zeros.astype(np.int32)

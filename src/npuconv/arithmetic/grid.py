@@ -1,4 +1,4 @@
-"""Channels whose values are all whole steps apart, as those of normalized pixels are.
+"""Channels whose values are whole steps apart, as those of normalized pixels are.
 
 With the step as its scale, int8 holds such a channel without any loss, if it takes no more
 than 256 steps and 0 is one of them.
@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 Doubles = NDArray[np.float64]
 
 _STEPS = 255  # between 256 levels
-_FEW = 8  # different values, which may be so many steps apart by chance
-_OFF = 0.02  # of a step, by which float arithmetic may miss it
+_FEWEST_VALUES = 8  # different ones; fewer may be whole steps apart by chance
+_TOLERANCE = 0.02  # of a step, by which float arithmetic may miss it
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class Grid:
     @property
     def is_aligned(self) -> bool:
         """True if 0 is on the grid of every channel."""
-        return bool(np.all(np.abs(self.offsets) <= _OFF / 2 * self.steps))
+        return bool(np.all(np.abs(self.offsets) <= _TOLERANCE / 2 * self.steps))
 
 
 def find(values: ArrayLike) -> Grid:
-    """The grid of every channel.
+    """Return the grid of every channel.
 
     Args:
         values: finite, [C,P].
@@ -57,26 +57,26 @@ def keep(values: ArrayLike, steps: Doubles, beside: ArrayLike) -> NDArray[np.boo
     rows = np.asarray(values, np.float64)
     safe = np.where(steps > 0, steps, 1.0)[:, None]
     other = np.asarray(beside, np.float64)[:, None]
-    near = np.abs(rows / safe - np.rint(rows / safe)) <= 2 * _OFF
-    near |= np.abs(rows - other) <= _OFF * safe
+    near = np.abs(rows / safe - np.rint(rows / safe)) <= 2 * _TOLERANCE
+    near |= np.abs(rows - other) <= _TOLERANCE * safe
     return np.asarray((steps > 0) & near.all(axis=1))
 
 
 def covering(low: float, high: float, step: float) -> tuple[float, float] | None:
-    """A range of 256 levels, of which the grid's are some: what is spare is on both sides.
+    """Return a range of 256 levels that contains the levels of a grid, the others on both sides.
 
     Args:
-        low: the smallest value that was seen.
-        high: the largest.
+        low: smallest value.
+        high: largest value.
         step: of the grid, above 0.
 
     Returns:
-        None where the grid has more levels between them and 0.
+        Lowest and highest level; None where the grid has more than 256 levels.
     """
     first, last = round(min(low, 0.0) / step), round(max(high, 0.0) / step)
     if not 0 < last - first <= _STEPS:
         return None
-    finer = _STEPS // (last - first)  # a part of a step, so that more may come between
+    finer = _STEPS // (last - first)  # levels of a step, so that more values may come between
     spare = _STEPS - (last - first) * finer
     below = 0 if first == 0 else spare if last == 0 else spare // 2
     start = first * finer - below
@@ -84,20 +84,20 @@ def covering(low: float, high: float, step: float) -> tuple[float, float] | None
 
 
 def _of_channel(values: Doubles) -> tuple[float, float]:
-    """Step and offset for the different values of a channel in their order; 0 where there is none.
+    """Return step and offset for the sorted values of a channel; 0 where there is no grid.
 
-    What is much closer together than 256 levels would be is one value that arithmetic moved.
+    Values much closer together than 256 levels would be are one value that arithmetic moved.
     """
     span = float(values[-1]) - float(values[0]) if len(values) else 0.0
     if not (np.isfinite(span) and span > 0):
         return 0.0, 0.0
     gaps = np.diff(values)
-    apart = gaps[gaps > _OFF * span / _STEPS]
-    whole = round(span / float(apart.min())) if len(apart) + 1 >= _FEW else 0
+    apart = gaps[gaps > _TOLERANCE * span / _STEPS]
+    whole = round(span / float(apart.min())) if len(apart) + 1 >= _FEWEST_VALUES else 0
     if not 0 < whole <= _STEPS:
         return 0.0, 0.0
     step = span / whole
     counts = (values - values[0]) / step
-    if np.abs(counts - np.rint(counts)).max() > _OFF:
+    if np.abs(counts - np.rint(counts)).max() > _TOLERANCE:
         return 0.0, 0.0
     return step, float(values[0] - step * np.rint(values[0] / step))

@@ -1,26 +1,41 @@
-"""A convolution between two encodings: what the device multiplies, adds and scales by."""
+"""Integer weights, biases and scales of a convolution between two encodings.
+
+For every output channel ``reach * sum(|weight|) + |bias| < 2**31`` holds in integers, so that no
+input overflows the accumulator.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from npuconv.arithmetic.encoding import Encoding
-from npuconv.arithmetic.qparams import bias_scales, quantize_layer
+from npuconv.arithmetic.device import shiftable_scales
+from npuconv.arithmetic.encoding import (
+    SMALLEST_SCALE,
+    Encoding,
+    finite,
+    quantize,
+    weight_scales,
+)
+from npuconv.errors import ModelError
 
 Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+_LARGEST = float(np.finfo(np.float32).max)
+# Three roundings to float32 lie between a wanted scale and the product made from it.
+_MARGIN = 1 + 2.0**-20
 
 
 @dataclass(frozen=True)
-class Rounded:
-    """Weights that were rounded with their data in view.
+class RoundedWeights:
+    """Integer weights from GPTQ-style rounding, and the bias that was corrected for them.
 
     Attributes:
         weight: int8, -127..127, shape of the float weights.
         scales: float32 [M]; ``weight * scales`` stands for the *folded* weights.
-        bias: float32 [M], in the model's own numbers.
+        bias: float32 [M], in the units of the model.
     """
 
     weight: NDArray[np.int8]
@@ -29,8 +44,8 @@ class Rounded:
 
 
 @dataclass(frozen=True)
-class DeviceLayer:
-    """Weights and bias as they are written.
+class EncodedLayer:
+    """Integer weights and bias of a convolution as they are written.
 
     Attributes:
         weight: int8 [M,C/g,kH,kW].
@@ -46,8 +61,8 @@ class DeviceLayer:
     raised: tuple[int, ...]
 
 
-def per_weight(values: ArrayLike, shape: tuple[int, ...], group: int) -> NDArray[np.float64]:
-    """Numbers of the input channels, [C] or [1], laid out to meet weights [M,C/g,...].
+def per_weight(values: ArrayLike, shape: tuple[int, ...], group: int) -> Doubles:
+    """Return numbers of the input channels, [C] or [1], in the layout of weights [M,C/g,...].
 
     Returns:
         float64 [M or 1, C/g, 1, ...].
@@ -62,7 +77,7 @@ def per_weight(values: ArrayLike, shape: tuple[int, ...], group: int) -> NDArray
 
 
 def folded(weight: ArrayLike, source: Encoding, group: int) -> Floats:
-    """Weights for the integers of the input instead of its numbers, over the nominal scale."""
+    """Return weights for the integers of the input, divided by its nominal scale."""
     values = np.asarray(weight, np.float64)
     if values.ndim < 2:
         return np.asarray(values, np.float32)
@@ -71,7 +86,7 @@ def folded(weight: ArrayLike, source: Encoding, group: int) -> Floats:
 
 
 def unfolded(weight: ArrayLike, source: Encoding, group: int) -> Floats:
-    """The inverse of :func:`folded`."""
+    """Return the inverse of :func:`folded`."""
     values = np.asarray(weight, np.float64)
     ratios = source.scales.astype(np.float64) / float(source.nominal)
     return np.asarray(values / per_weight(ratios, values.shape, group), np.float32)
@@ -84,10 +99,10 @@ def encode_layer(
     result: Encoding,
     group: int = 1,
     *,
-    rounded: Rounded | None = None,
+    rounded: RoundedWeights | None = None,
     per_tensor: bool = False,
-) -> DeviceLayer:
-    """Return the device layer that maps integers of ``source`` to integers of ``result``.
+) -> EncodedLayer:
+    """Return the integer layer that maps integers of ``source`` to integers of ``result``.
 
     With x = s (q - z) and y = t (p - u) per channel, ``p = sum(W s q) / t + b / t + u -
     sum(W s z) / t``: s goes into the weights, 1/t into their scale, the rest into the bias.
@@ -112,19 +127,21 @@ def encode_layer(
     first = quantize_layer(
         values, wanted, source.nominal, absmax=limits, per_tensor=per_tensor, reach=reach
     )
-    out = first.weight_scales if per_tensor else _over(first.weight_scales, gain)
+    out = first.weight_scales
+    if not per_tensor:
+        out = np.asarray(out.astype(np.float64) * gain, np.float32)
     sums = None if first.bias is None else first.bias.astype(np.int64)
-    moved = _moved(first.weight, source, group)
+    moved = _zero_point_sums(first.weight, source, group)
     if sums is None and not moved.any():
-        return DeviceLayer(first.weight, out, None, first.raised)
+        return EncodedLayer(first.weight, out, None, first.raised)
     total = (0 if sums is None else sums) - moved
-    return DeviceLayer(first.weight, out, np.asarray(total, np.int32), first.raised)
+    return EncodedLayer(first.weight, out, np.asarray(total, np.int32), first.raised)
 
 
 def _weights(
-    values: Floats, gain: NDArray[np.float64], rounded: Rounded | None
-) -> tuple[Floats, NDArray[np.float64] | None]:
-    """The weights to store, and how far each channel reaches where that is settled."""
+    values: Floats, gain: Doubles, rounded: RoundedWeights | None
+) -> tuple[Floats, Doubles | None]:
+    """Return the weights to store, and the magnitudes to clip at where those are known."""
     along = (-1, *[1] * (values.ndim - 1))
     if rounded is None:
         return np.asarray(values * gain.reshape(along), np.float32), None
@@ -132,14 +149,8 @@ def _weights(
     return made, rounded.scales.astype(np.float64) * 127
 
 
-def _over(scales: Floats, gain: NDArray[np.float64]) -> Floats:
-    return np.asarray(scales.astype(np.float64) * gain, np.float32)
-
-
-def _bias(
-    rows: int, bias: ArrayLike | None, result: Encoding, gain: NDArray[np.float64]
-) -> NDArray[np.float64] | None:
-    """The bias with the zero point of the output, in the output's numbers (times gain)."""
+def _bias(rows: int, bias: ArrayLike | None, result: Encoding, gain: Doubles) -> Doubles | None:
+    """Return the bias with the zero point of the output, times gain."""
     offsets = result.scales.astype(np.float64) * result.zeros
     if bias is None and not offsets.any():
         return None
@@ -147,13 +158,174 @@ def _bias(
     return (own + offsets) * gain
 
 
-def _moved(weight: NDArray[np.int8], source: Encoding, group: int) -> NDArray[np.int64]:
-    """Return what the zero points of the input add to the accumulator, int64 [M]."""
+def _zero_point_sums(weight: NDArray[np.int8], source: Encoding, group: int) -> NDArray[np.int64]:
+    """Return the sums that the zero points of the input add to the accumulator, int64 [M]."""
     steps = weight.astype(np.int64) * per_weight(source.zeros, weight.shape, group).astype(np.int64)
     total: NDArray[np.int64] = steps.reshape(len(weight), -1).sum(axis=1)
     return total
 
 
-def accumulator_scales(layer: DeviceLayer, source: Encoding) -> Floats:
-    """Scale of the int32 bias, float32 [M], as the written model must name it."""
-    return bias_scales(source.nominal, layer.weight_scales)
+def bias_scales(input_scale: ArrayLike, weight_scales: ArrayLike) -> Floats:
+    """Return the scale of the int32 accumulator, float32 [M]: the float32 product.
+
+    onnxruntime computes it so as well.
+    """
+    with np.errstate(over="ignore"):
+        product = np.asarray(input_scale, np.float32) * np.asarray(weight_scales, np.float32)
+    return np.asarray(product, np.float32)
+
+
+def quantize_bias(
+    bias: ArrayLike,
+    input_scale: float | np.float32,
+    weight_scales: ArrayLike,
+    headroom: ArrayLike = 0,
+) -> tuple[NDArray[np.int32], Floats, tuple[int, ...]]:
+    """Round a bias to int32, with weight scales raised where it would overflow.
+
+    Args:
+        bias: real numbers [M].
+        input_scale: scale of the layer's input.
+        weight_scales: float32 [M].
+        headroom: largest sum of the products alone, integer scalar or [M], below 2**31 - 1;
+            ``|bias| + headroom`` stays within int32.
+
+    Returns:
+        int32 bias [M], float32 weight scales [M], and the channels that were raised, whose
+        weights must be quantized again; :func:`quantize_layer` does.
+
+    Raises:
+        ModelError: a bias that is not finite, or that no float32 scale can represent.
+    """
+    values = finite(bias, "bias").astype(np.float64)
+    scales = np.array(np.broadcast_to(np.asarray(weight_scales, np.float32), values.shape))
+    smallest = np.maximum(
+        np.abs(values) / (2**31 - 1 - np.asarray(headroom, np.int64)), SMALLEST_SCALE
+    )
+    raised = bias_scales(input_scale, scales) < smallest
+    wanted = smallest[raised] * _MARGIN / float(input_scale)
+    if np.any(wanted > _LARGEST):
+        raise ModelError("a bias is too large for the scale of the layer's input")
+    scales[raised] = wanted.astype(np.float32)
+    steps = np.rint(values / bias_scales(input_scale, scales).astype(np.float64))
+    return steps.astype(np.int32), scales, tuple(np.flatnonzero(raised).tolist())
+
+
+def quantize_layer(
+    weight: ArrayLike,
+    bias: ArrayLike | None,
+    input_scale: float | np.float32,
+    *,
+    absmax: ArrayLike | None = None,
+    per_tensor: bool = False,
+    reach: int = 128,
+) -> EncodedLayer:
+    """Round weights and bias of one layer, such that no int8 input overflows the accumulator.
+
+    A channel of only zeros gets a scale that suits its bias, unless ``per_tensor``.
+
+    Args:
+        weight: real numbers [M,...].
+        bias: real numbers [M], or None.
+        input_scale: scale of the layer's input.
+        absmax: magnitudes to clip the weights at [M]; default is the largest present.
+        per_tensor: give all channels the same scale.
+        reach: largest magnitude of an input, counted from its zero point.
+
+    Raises:
+        ModelError: a weight or bias that is not finite or cannot be represented.
+    """
+    values = finite(weight, "weights")
+    rows = values.reshape(len(values), -1)
+    offsets = np.zeros(len(rows)) if bias is None else finite(bias, "bias").astype(np.float64)
+    limits = np.abs(rows).max(axis=None if per_tensor else 1, initial=0.0)
+    first = np.broadcast_to(weight_scales(limits if absmax is None else absmax), len(rows))
+    if not per_tensor:
+        first = _scales_for_bias(rows, offsets / input_scale, first)
+    scales, load = _fit_products(rows, first, reach)
+    _, scales, _ = quantize_bias(offsets, input_scale, scales, load)
+    raised = tuple(np.flatnonzero(scales > first).tolist())
+    if per_tensor:
+        scales = np.full(len(rows), scales.max())
+    # Larger scales only make |weight| and |bias| smaller: nothing is raised a second time.
+    steps, scales, _ = quantize_bias(offsets, input_scale, scales, load)
+    quantized = quantize(values, scales, axis=0, lowest=-127)
+    return EncodedLayer(quantized, scales, None if bias is None else steps, raised)
+
+
+def _scales_for_bias(rows: Floats, bias: NDArray[np.float64], scales: Floats) -> Floats:
+    """Return scales that give the bias (over input scale) of a channel of zeros 2**15 steps."""
+    unused = ~rows.any(axis=1) & (bias != 0)
+    wanted = np.clip(np.abs(bias) * 2.0**-15, SMALLEST_SCALE, _LARGEST)
+    return np.where(unused, wanted, scales).astype(np.float32)
+
+
+def _fit_products(rows: Floats, scales: Floats, reach: int) -> tuple[Floats, NDArray[np.int64]]:
+    """Return scales that limit ``reach * sum(|weight|)`` to half of int32, and that sum."""
+    scales = scales.copy()
+    while True:
+        steps = np.abs(quantize(rows, scales, axis=0, lowest=-127).astype(np.int16))
+        load = reach * steps.sum(axis=1, dtype=np.int64)
+        over = load > 2**30
+        if not over.any():
+            return scales, load
+        # Rounding does not shrink in proportion; the extra 5 % make every turn count.
+        scales[over] *= (1.05 * load[over] / 2**30).astype(np.float32)
+
+
+def shiftable_layer(  # noqa: PLR0913 - those of encode_layer
+    layer: EncodedLayer,
+    weight: ArrayLike,
+    bias: ArrayLike | None,
+    source: Encoding,
+    result: Encoding,
+    group: int = 1,
+    *,
+    bits: int = 16,
+    max_shift: int = 62,
+) -> EncodedLayer:
+    """Return the layer for a device that multiplies by an integer and shifts.
+
+    Its weight scales lead to factors that such a device can apply. A scale changes by at most
+    ``2**-bits``; from 8 bits on that moves no weight to another integer, but it moves a bias,
+    which has many more steps.
+
+    Args:
+        layer: result of ``encode_layer`` for the other arguments.
+        weight: float [M,C/g,kH,kW].
+        bias: float [M] or None; that of ``RoundedWeights``, if there is one.
+        source: of the input.
+        result: of the output.
+        group: of the convolution.
+        bits: a multiplier is below ``2**bits``.
+        max_shift: the largest shift of the device.
+
+    Raises:
+        ModelError: a factor is too large or too small for such a multiplier.
+    """
+    used = _used(layer, source, result)
+    scales = shiftable_scales(source.nominal, used, result.nominal, bits=bits, max_shift=max_shift)
+    ratios = (used / scales.astype(np.float64)).reshape(-1, *[1] * (layer.weight.ndim - 1))
+    steps = np.clip(np.rint(layer.weight * ratios), -127, 127).astype(np.int8)
+    if layer.bias is None:
+        return replace(layer, weight=steps, weight_scales=scales)
+    gain = float(result.nominal) / result.scales.astype(np.float64)
+    own = np.asarray(np.zeros(len(steps)) if bias is None else bias, np.float32)
+    exact = encode_layer(
+        weight,
+        bias,
+        source,
+        result,
+        group,
+        rounded=RoundedWeights(steps, np.asarray(scales / gain, np.float32), own),
+    )
+    return replace(layer, weight=steps, weight_scales=scales, bias=exact.bias)
+
+
+def _used(layer: EncodedLayer, source: Encoding, result: Encoding) -> NDArray[np.float32]:
+    """Return weight scales, neutral for channels of zeros, whose own may be out of reach."""
+    unused = ~layer.weight.reshape(len(layer.weight), -1).any(axis=1)
+    if layer.bias is not None:
+        unused &= layer.bias == 0
+    neutral = float(result.nominal) / float(source.nominal)
+    return np.where(unused, np.float32(neutral), layer.weight_scales).astype(np.float32)

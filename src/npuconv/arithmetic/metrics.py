@@ -13,7 +13,7 @@ Doubles = NDArray[np.float64]
 
 
 def sqnr_db(reference: ArrayLike, other: ArrayLike) -> float | None:
-    """Signal to quantization noise ratio, ``10 log10(sum f^2 / sum (f - q)^2)`` in decibels.
+    """Return the signal to noise ratio ``10 log10(sum f^2 / sum (f - q)^2)`` in decibels.
 
     Returns:
         ``math.inf`` if both are equal, ``-math.inf`` if only ``other`` is not finite, None
@@ -32,7 +32,7 @@ class ErrorStats:
     """Error of a tensor over many samples, accumulated in float64 sums.
 
     Args:
-        class_axis: axis along which the largest value is the answer, where that is known.
+        class_axis: axis along which the largest value is the class, where that is known.
     """
 
     def __init__(self, class_axis: int | None = None) -> None:
@@ -47,7 +47,7 @@ class ErrorStats:
         self._positions = 0
 
     def update(self, reference: ArrayLike, other: ArrayLike) -> None:
-        """Add one sample: two numeric arrays of the same size, the shape of ``reference`` rules.
+        """Add one sample: two numeric arrays of the same size; ``reference`` gives the shape.
 
         Raises:
             ModelError: the sizes differ.
@@ -86,7 +86,7 @@ class ErrorStats:
     def top1_agreement(self) -> float | None:
         """Share of positions where the largest class is the same.
 
-        Where nobody has told the class axis, it is axis 1 of [N,C] and [N,C,1,1]. None for
+        Without a given class axis it is axis 1 of [N,C] and [N,C,1,1]. None for
         anything else, such as the boxes of a detector or the scores [N,boxes,1] of one class,
         and where the axis has length 1.
         """

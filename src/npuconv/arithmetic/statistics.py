@@ -46,8 +46,8 @@ class Statistics:
         means: float64 [C], mean.
         squares: float64 [C], mean of squares; of the values that are kept, where a model is run.
         values: float32 [C, P], P at most ``capacity(C)``.
-        samples: how many were seen.
-        count: values seen per channel.
+        samples: number of samples.
+        count: values per channel.
         first: number of the first sample, for parts that are to be joined.
         second_lows: float32 [C], the next to smallest of the minima of samples, beyond all
             values where there was one sample; by default the minimum.
@@ -73,7 +73,7 @@ class Statistics:
     widths: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def __post_init__(self) -> None:
-        """Values that are not divided among samples are of the first."""
+        """Attribute values without sample numbers to the first sample."""
         if not self.second_highs.size:
             self.second_lows, self.second_highs = self.lows, self.highs
         if not self.numbers.size and self.values.size:
@@ -82,17 +82,17 @@ class Statistics:
 
     @property
     def channels(self) -> int:
-        """C."""
+        """Number of channels, C."""
         return int(self.lows.size)
 
     @property
     def kept(self) -> Kept:
-        """The values, and of which samples they are."""
+        """Stored values, with the samples they are of."""
         return Kept(self.values, self.numbers, self.widths)
 
     @property
     def variances(self) -> Doubles:
-        """float64 [C], of everything seen."""
+        """Variance of all values, float64 [C]."""
         return np.maximum(self.squares - self.means**2, 0.0)
 
     def merge(self, following: Statistics) -> Statistics:
@@ -105,7 +105,7 @@ class Statistics:
 
 
 def join(parts: Sequence[Statistics]) -> Statistics:
-    """Parts of adjacent samples together; exact, but for the last bit of the moments.
+    """Return the statistics of adjacent parts together; moments differ in the last bit at most.
 
     Args:
         parts: in the order of their samples.
@@ -142,12 +142,12 @@ def _second(largest: Sequence[Floats], seconds: Sequence[Floats]) -> Floats:
 
 
 def capacity(channels: int) -> int:
-    """Positions that are kept at most of a tensor with so many channels."""
+    """Return the most positions that are kept of a tensor with so many channels."""
     return max(1, min(POSITIONS, VALUES // max(channels, 1)))
 
 
 def quota(channels: int, samples: int) -> int:
-    """Positions that are kept at most of one of so many samples."""
+    """Return the most positions that are kept of each of so many samples."""
     return max(1, capacity(channels) // max(samples, 1))
 
 
@@ -167,7 +167,7 @@ def thin(blocks: Sequence[Kept], samples: int) -> Kept:
 
 @cache
 def spread_order(length: int) -> Integers:
-    """0..length-1 so that every beginning is spread over the whole: bits in reverse order."""
+    """Return 0..length-1 in bit-reversed order, of which every prefix is spread evenly."""
     bits = max(length - 1, 0).bit_length()
     order = np.zeros(1, np.int64)
     for _ in range(bits):
@@ -177,15 +177,11 @@ def spread_order(length: int) -> Integers:
 
 def _check_adjacent(parts: Sequence[Statistics]) -> None:
     for before, after in pairwise(parts):
-        same = (before.name, before.axis, before.channels) == (
-            after.name,
-            after.axis,
-            after.channels,
-        )
-        if not same or before.first + before.samples != after.first:
+        pairs = zip(*((p.name, p.axis, p.channels) for p in (before, after)), strict=True)
+        if any(a != b for a, b in pairs) or before.first + before.samples != after.first:
             raise ValueError(f"tensor {before.name!r}: these parts do not belong together")
 
 
 def _sample_step(limit: int, samples: int) -> int:
-    """Every how many-th sample stays: powers of two, so that fewer are among more."""
+    """Return the interval of kept samples, a power of two, so that fewer are among more."""
     return 1 << max((-(-samples // limit) - 1).bit_length(), 0)

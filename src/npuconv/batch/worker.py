@@ -66,12 +66,12 @@ def run(job: Job, place: Place, say: Say) -> Outcome:
 
 def _settle(place: Place, block: tuple[int, int] | None) -> None:
     from npuconv import executor
-    from npuconv.calibration import blocks
-    from npuconv.samples import decoded
+    from npuconv.calibration.collect import Block, share
+    from npuconv.samples import images
 
     executor.limit_threads(place.threads)
-    decoded.keep_in(place.cache)
-    blocks.share(place.parts, block and blocks.Block(*block))
+    images.keep_in(place.cache)
+    share(place.parts, block and Block(*block))
 
 
 def _converted(job: Job, say: Say) -> Outcome:
@@ -91,7 +91,7 @@ def _converted(job: Job, say: Say) -> Outcome:
 
 def _calibrated(job: Job, say: Say) -> Outcome:
     """Calibrate a block of a job; the job itself reports findings that stop the conversion."""
-    from npuconv.calibration.blocks import Collected
+    from npuconv.calibration.collect import Collected
     from npuconv.errors import UnsupportedModelError
     from npuconv.pipeline.convert import convert_with
 

@@ -1,6 +1,6 @@
 """Statistics on disk, so that the same samples are not run through the same model twice.
 
-A file holds one part: what was seen of a few adjacent samples. Its name is a digest of all
+A file holds one part: the statistics of a few adjacent samples. Its name is a digest of all
 that it depends on, and the file says so itself; what does not fit is ignored, never trusted.
 """
 
@@ -10,25 +10,33 @@ import hashlib
 import io
 import json
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
+from numpy.typing import NDArray
 
 from npuconv import files
-from npuconv.arithmetic.statistics import Statistics
-from npuconv.calibration.packed import pack, unpack
+from npuconv.arithmetic.statistics import Statistics, capacity
 from npuconv.errors import OutputError
 from npuconv.executor import RUNTIME
 from npuconv.model import store
-from npuconv.samples.damage import UNREADABLE
+from npuconv.samples.archive import UNREADABLE
 from npuconv.samples.feeds import Feed
 from npuconv.version import __version__
 
 FORMAT = 4
 _DIGITS = 32  # of a digest, in file names
+Arrays = Mapping[str, NDArray[Any]]
+_FLAT = {
+    **dict.fromkeys(("lows", "highs", "second_lows", "second_highs"), np.float32),
+    **dict.fromkeys(("means", "squares"), np.float64),
+}
+_OF_SAMPLES = ("numbers", "widths")
+_LENGTHS = ("channels", "positions", "kept", "counts")  # int64, one for each tensor
 
 
 class Cache:
@@ -52,10 +60,10 @@ class Cache:
         except OSError as error:
             raise OutputError(f"{folder}: cannot be made: {error.strerror}") from None
 
-    def shelf(
+    def store(
         self, model: onnx.ModelProto, tensors: Mapping[str, int | None], total: int | None
-    ) -> Shelf:
-        """Return the shelf of the parts for this model and these tensors.
+    ) -> PartStore:
+        """Return the stored parts of this model and these tensors.
 
         Args:
             model: the float model.
@@ -65,7 +73,7 @@ class Cache:
         asked = [FORMAT, __version__, RUNTIME, list(tensors.items()), total]
         digest = hashlib.sha256(store.digest(model))
         digest.update(json.dumps(asked).encode())
-        return Shelf(self, digest.hexdigest(), dict(tensors))
+        return PartStore(self, digest.hexdigest(), dict(tensors))
 
 
 @dataclass(frozen=True)
@@ -76,7 +84,7 @@ class Stored:
         path: the file.
         prints: fingerprints of its samples.
         batch: how many samples were run together.
-        found: what was seen.
+        found: statistics by tensor.
     """
 
     path: Path
@@ -85,20 +93,20 @@ class Stored:
     found: dict[str, Statistics] = field(repr=False)
 
 
-class Shelf:
-    """The parts of one model and its tensors."""
+class PartStore:
+    """The stored parts of one model and its tensors."""
 
     def __init__(self, cache: Cache, key: str, tensors: dict[str, int | None]) -> None:
         self._cache, self._key, self._tensors = cache, key, tensors
 
     def parts_from(self, first: int) -> list[Stored]:
-        """The stored parts that begin with this sample."""
+        """Return the stored parts that begin with this sample."""
         pattern = f"{self._key[:_DIGITS]}-{first:06d}-*.npz"
         stored = map(self._read, sorted(self._cache.folder.glob(pattern)))
         return [part for part in stored if part is not None]
 
     def put(self, found: Mapping[str, Statistics], prints: Sequence[str], batch: int) -> None:
-        """Keep a part.
+        """Store a part.
 
         Raises:
             OutputError: it cannot be written.
@@ -152,9 +160,87 @@ def _load(path: Path) -> dict[str, np.ndarray]:
 
 
 def fingerprint(feed: Feed) -> str:
-    """A digest of a sample: names, types, shapes and bytes."""
+    """Return a digest of a sample: names, types, shapes and bytes."""
     digest = hashlib.sha256()
     for name, array in sorted(feed.items()):
         digest.update(json.dumps([name, array.dtype.str, array.shape]).encode())
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
+
+
+def pack(found: Mapping[str, Statistics]) -> dict[str, NDArray[Any]]:
+    """Pack statistics of the same samples into a few arrays by name."""
+    all_of = list(found.values())
+    flat = (*_FLAT, *_OF_SAMPLES)
+    arrays = {key: np.concatenate([getattr(s, key) for s in all_of]) for key in flat}
+    arrays["values"] = np.concatenate([s.values.ravel() for s in all_of])
+    rows = [(s.channels, s.values.shape[1], s.numbers.size, s.count) for s in all_of]
+    arrays |= dict(zip(_LENGTHS, np.asarray(rows, np.int64).T, strict=True))
+    arrays["samples"] = np.asarray([all_of[0].first, all_of[0].samples], np.int64)
+    return arrays
+
+
+def unpack(arrays: Arrays, tensors: Mapping[str, int | None]) -> dict[str, Statistics]:
+    """Return the statistics that ``pack`` made the arrays from.
+
+    Args:
+        arrays: as ``pack`` makes them, but not to be trusted.
+        tensors: name -> channel axis, in the order in which they were packed.
+
+    Raises:
+        ValueError: they are not of these tensors, or not statistics.
+    """
+    for key, kind in {**_FLAT, "values": np.float32}.items():
+        _check(arrays[key].dtype == kind and arrays[key].ndim == 1, key)
+    for key in (*_LENGTHS, *_OF_SAMPLES, "samples"):
+        _check(arrays[key].dtype == np.int64 and arrays[key].ndim == 1, key)
+        _check(bool((arrays[key] >= 0).all()), key)
+    _check(all(arrays[key].size == len(tensors) for key in _LENGTHS), "tensors")
+    _check(arrays["samples"].size == 2, "samples")
+    found = {each.name: each for each in _cut(arrays, tensors)}
+    _check_sums(arrays)
+    return found
+
+
+def _cut(arrays: Arrays, tensors: Mapping[str, int | None]) -> Iterator[Statistics]:
+    first, samples = arrays["samples"].tolist()
+    rows = zip(*(arrays[key].tolist() for key in _LENGTHS), strict=True)
+    channel = value = number = 0
+    for (name, axis), (channels, positions, kept, count) in zip(tensors.items(), rows, strict=True):
+        own = slice(channel, channel + channels)
+        size = channels * positions
+        of_samples = slice(number, number + kept)
+        _check(positions <= capacity(channels), "values")
+        each = Statistics(
+            name=name, axis=axis, samples=samples, count=count, first=first,
+            values=arrays["values"][value : value + size].reshape(channels, positions),
+            **{key: arrays[key][own] for key in _FLAT},
+            **{key: arrays[key][of_samples] for key in _OF_SAMPLES},
+        )  # fmt: skip
+        _check_one(each)
+        yield each
+        channel, value, number = channel + channels, value + size, number + kept
+
+
+def _check_one(each: Statistics) -> None:
+    seconds = (each.second_lows, each.second_highs)
+    finite = (each.lows, each.highs, *seconds, each.means, each.squares, each.values)
+    _check(all(bool(np.isfinite(array).all()) for array in finite), "finite")
+    _check(bool((each.lows <= each.highs).all()), "extremes")
+    _check(int(each.widths.sum()) == each.values.shape[1], "widths")
+    own = (each.numbers >= each.first) & (each.numbers < each.first + each.samples)
+    _check(bool(own.all()), "numbers")
+
+
+def _check_sums(arrays: Arrays) -> None:
+    """Raise ValueError if the size of an array is not the sum over its tensors."""
+    channels = int(arrays["channels"].sum())
+    _check(all(arrays[key].size == channels for key in _FLAT), "channels")
+    values = int((arrays["channels"] * arrays["positions"]).sum())
+    _check(arrays["values"].size == values, "values")
+    _check(all(arrays[key].size == int(arrays["kept"].sum()) for key in _OF_SAMPLES), "kept")
+
+
+def _check(holds: bool, what: str) -> None:
+    if not holds:
+        raise ValueError(f"{what} are not what they should be")

@@ -1,24 +1,32 @@
-"""One float pass over the samples -> statistics of tensors, channel by channel."""
+"""One float pass over the samples: statistics of tensors, channel by channel.
+
+The pass goes part by part, each from the cache or from the model. Several processes may share
+it, each with a block of adjacent samples: a process with a block makes the parts of its samples
+and stops, and the process that converts the model finds them in the cache.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from dataclasses import dataclass
 from itertools import islice
-
-import onnx
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from npuconv.arithmetic.statistics import Statistics, join
-from npuconv.calibration.ahead import read_ahead
-from npuconv.calibration.cache import Cache, Shelf, fingerprint
-from npuconv.calibration.part import PART, Part, channels_differ
-from npuconv.calibration.runner import Runner
+from npuconv.calibration.cache import Cache, PartStore, fingerprint
+from npuconv.calibration.runner import PART, Part, Runner, channels_differ
+from npuconv.calibration.workers import read_ahead
 from npuconv.errors import CalibrationError
 from npuconv.executor import RuntimeRefusedError
 from npuconv.samples.feeds import Feed, Samples
 
+if TYPE_CHECKING:
+    import onnx
+
 Progress = Callable[[], None]
-Marked = tuple[Feed, str]  # a sample and its fingerprint, empty where nobody asks for it
+Marked = tuple[Feed, str]  # a sample and its fingerprint, empty where there is no cache
 
 
 def collect(
@@ -50,65 +58,19 @@ def collect(
             that are not finite, or there are no samples.
         OutputError: the cache cannot be written.
     """
-    total = len(feeds) if isinstance(feeds, Sized) else None
     if not tensors:
         return {}
-    shelf = cache.shelf(model, tensors, total) if cache else None
-    with _samples(feeds, shelf is not None) as samples:
-        work = _Work(runner or Runner(model, tensors, total), shelf, progress)
-        found = work.run(samples)
+    total = len(feeds) if isinstance(feeds, Sized) else None
+    store = cache.store(model, tensors, total) if cache else None
+    found: dict[str, Statistics] = {}
+    with _reading(feeds, store is not None) as samples:
+        passes = _Pass(runner or Runner(model, tensors, total), store, progress)
+        for part in passes.parts(samples):
+            for name in list(part):  # one by one, so that not all of them are there twice
+                found[name] = _joined(found.pop(name, None), part.pop(name))
     if not found:
         raise CalibrationError("there are no samples to calibrate on")
     return found
-
-
-def make_parts(
-    model: onnx.ModelProto,
-    tensors: Mapping[str, int | None],
-    feeds: Samples,
-    own: range,
-    *,
-    progress: Progress = lambda: None,
-    cache: Cache,
-) -> None:
-    """Run some of the samples, and keep what was seen for whoever collects all of them.
-
-    Args:
-        model: the legalized float model; not changed.
-        tensors: name -> channel axis.
-        feeds: all samples.
-        own: those to run: whole parts, adjacent.
-        progress: called after each sample.
-        cache: where the parts go; those that are there are not made again.
-
-    Raises:
-        CalibrationError: as of ``collect``.
-        OutputError: the cache cannot be written.
-    """
-    shelf = cache.shelf(model, tensors, len(feeds))
-    with _samples(feeds[own.start : own.stop], marked=True) as samples:
-        runner = Runner(model, tensors, len(feeds))
-        runner.settle(feeds[0])  # how many are run together must not depend on who runs them
-        for _ in _Work(runner, shelf, progress).groups(samples, own.start):
-            pass
-
-
-@contextlib.contextmanager
-def _samples(feeds: Iterable[Feed], marked: bool) -> Iterator[Iterator[Marked]]:
-    """Samples that are read ahead, and what to say where the model does not run on them."""
-    with contextlib.closing(read_ahead(_marked(feeds, marked))) as samples:
-        try:
-            yield samples
-        except RuntimeRefusedError as error:
-            raise CalibrationError(
-                f"the float model does not run on the samples: {error}"
-            ) from None
-
-
-def _marked(feeds: Iterable[Feed], wanted: bool) -> Iterator[Marked]:
-    """Samples with their fingerprints, made where they are read."""
-    for feed in feeds:
-        yield feed, fingerprint(feed) if wanted else ""
 
 
 def _joined(before: Statistics | None, after: Statistics) -> Statistics:
@@ -119,59 +81,135 @@ def _joined(before: Statistics | None, after: Statistics) -> Statistics:
     return join([before, after])
 
 
-class _Work:
-    """The samples part by part, each from the cache or from the model."""
+class Collected(Exception):  # noqa: N818 not an error: the work of this process is done
+    """End of a conversion whose process has made the parts of its block."""
 
-    def __init__(self, runner: Runner, shelf: Shelf | None, progress: Progress) -> None:
-        self._runner, self._shelf, self._progress = runner, shelf, progress
 
-    def run(self, samples: Iterator[Marked]) -> dict[str, Statistics]:
-        """Statistics of all samples by tensor; empty where there are none."""
-        found: dict[str, Statistics] = {}
-        for group in self.groups(samples):
-            for name in list(group):  # one by one, so that not all of them are there twice
-                found[name] = _joined(found.pop(name, None), group.pop(name))
-        return found
+@dataclass(frozen=True)
+class Block:
+    """One of several equal shares of the samples.
 
-    def groups(self, samples: Iterator[Marked], first: int = 0) -> Iterator[dict[str, Statistics]]:
-        """Statistics of each part, from a sample of this number on."""
-        while group := self._part(islice(samples, PART), first):
-            first += next(iter(group.values())).samples
-            yield group
+    Attributes:
+        number: position among the blocks, from 0.
+        of: how many there are.
+    """
+
+    number: int
+    of: int
+
+    def samples(self, total: int) -> range:
+        """Return the samples of this block, in whole parts; none where there is only one part."""
+        parts = -(-total // PART)
+        if parts < 2:  # nothing can be done at the same time
+            return range(0)
+        first, end = (parts * share // self.of * PART for share in (self.number, self.number + 1))
+        return range(first, min(end, total))
+
+
+_folder: str | Path | None = None
+_block: Block | None = None
+
+
+def share(folder: str | Path | None, block: Block | None = None) -> None:
+    """Set the folder and the block of all further conversions of this process.
+
+    Args:
+        folder: where parts are kept and looked for, whatever cache a conversion names;
+            None: in that cache.
+        block: the only parts that are made: a conversion then ends with ``Collected``.
+            None: all parts are made, and the conversion goes on.
+    """
+    global _folder, _block
+    _folder, _block = folder, block
+
+
+def shared_cache(named: str | Path | None) -> Cache | None:
+    """Return the cache of parts for a conversion that names this folder; None without a folder.
+
+    Raises:
+        OutputError: the folder cannot be made.
+    """
+    chosen = _folder or named
+    return Cache(chosen) if chosen else None
+
+
+def collect_shared(
+    model: onnx.ModelProto,
+    tensors: Mapping[str, int | None],
+    samples: Samples,
+    *,
+    progress: Progress,
+    cache: Cache | None,
+) -> dict[str, Statistics]:
+    """``collect`` all samples, or make the parts of this process's block.
+
+    Raises:
+        Collected: this process has a block, and its parts are in the cache.
+        CalibrationError: samples that cannot be used.
+        OutputError: the cache cannot be written.
+    """
+    if _block is None:
+        return collect(model, tensors, samples, progress=progress, cache=cache)
+    own = _block.samples(len(samples))
+    if cache and tensors and own:
+        store = cache.store(model, tensors, len(samples))
+        with _reading(samples[own.start : own.stop], marked=True) as block:
+            runner = Runner(model, tensors, len(samples))
+            runner.choose_batch(samples[0])  # it must not depend on who runs the samples
+            for _ in _Pass(runner, store, progress).parts(block, own.start):
+                pass
+    raise Collected
+
+
+@contextlib.contextmanager
+def _reading(feeds: Iterable[Feed], marked: bool) -> Iterator[Iterator[Marked]]:
+    """Read samples ahead; raise CalibrationError where the model does not run on them."""
+    pairs = ((feed, fingerprint(feed) if marked else "") for feed in feeds)
+    with contextlib.closing(read_ahead(pairs)) as samples:
+        try:
+            yield samples
+        except RuntimeRefusedError as error:
+            text = f"the float model does not run on the samples: {error}"
+            raise CalibrationError(text) from None
+
+
+class _Pass:
+    """A float pass part by part, each from the cache or from the model."""
+
+    def __init__(self, runner: Runner, store: PartStore | None, progress: Progress) -> None:
+        self._runner, self._store, self._progress = runner, store, progress
+
+    def parts(self, samples: Iterator[Marked], first: int = 0) -> Iterator[dict[str, Statistics]]:
+        """Yield the statistics of each part, from a sample of this number on."""
+        while found := self._part(islice(samples, PART), first):
+            first += next(iter(found.values())).samples
+            yield found
 
     def _part(self, samples: Iterator[Marked], first: int) -> dict[str, Statistics]:
-        """Return the statistics of the samples of one part."""
-        part = Part(self._runner, first)
-        try:
-            return self._filled(part, samples, first)
-        finally:
-            part.abandon()  # after an error; else there is nothing left
-
-    def _filled(self, part: Part, samples: Iterator[Marked], first: int) -> dict[str, Statistics]:
         """Return stored statistics if they fit all samples; else run the samples.
 
         Samples wait as long as a stored part may still fit.
         """
-        prints, waiting = list[str](), list[Feed]()
-        stored = self._shelf.parts_from(first) if self._shelf else []
-        for feed, mark in samples:
-            prints.append(mark)
-            waiting.append(feed)
-            stored = [s for s in stored if s.prints[: len(prints)] == prints]
-            while waiting and not stored:
-                part.add(waiting.pop(0))
-            self._progress()
-        for match in (s for s in stored if s.prints == prints):
-            self._runner.batch = match.batch
-            return match.found
-        return self._finished(part, waiting, prints) if prints else {}
-
-    def _finished(
-        self, part: Part, waiting: list[Feed], prints: list[str]
-    ) -> dict[str, Statistics]:
-        for feed in waiting:
-            part.add(feed)
-        found = part.finish()
-        if self._shelf:
-            self._shelf.put(found, prints, self._runner.batch)
+        part, prints, waiting = Part(self._runner, first), list[str](), list[Feed]()
+        stored = self._store.parts_from(first) if self._store else []
+        try:
+            for feed, mark in samples:
+                prints.append(mark)
+                waiting.append(feed)
+                stored = [s for s in stored if s.prints[: len(prints)] == prints]
+                while waiting and not stored:
+                    part.add(waiting.pop(0))
+                self._progress()
+            for match in (s for s in stored if s.prints == prints):
+                self._runner.batch = match.batch
+                return match.found
+            if not prints:
+                return {}
+            for feed in waiting:
+                part.add(feed)
+            found = part.finish()
+        finally:
+            part.abandon()  # after an error; else there is nothing left
+        if self._store:
+            self._store.put(found, prints, self._runner.batch)
         return found

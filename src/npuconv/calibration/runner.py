@@ -1,43 +1,50 @@
-"""Runs samples through the tapped model."""
+"""Runs of samples through the tapped model, and their statistics part by part.
+
+A part is a few adjacent samples: the unit that is joined and stored.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import onnx
 
 from npuconv import executor
-from npuconv.arithmetic.statistics import Floats
+from npuconv.arithmetic.statistics import Doubles, Floats, Integers, Kept, Statistics, thin
 from npuconv.calibration import taps
-from npuconv.calibration.layout import BLIND, Layout, Picks, make_layout, pick
+from npuconv.calibration.taps import UNKNOWN_SHAPE, Layout, Selection, make_layout, select
+from npuconv.calibration.workers import OrderedWorkers
 from npuconv.errors import CalibrationError
 from npuconv.samples.feeds import Feed
 
-LARGEST_BATCH = 8
-SETTLED_BY = 6  # runs that it takes to find out how many samples a run may take
-BATCHED_VALUES = 2**20  # beyond, a batch saves nothing: the tensors leave the cache
-_HUGE = 1e30  # values whose sum may be beyond float32
-_SHAPES_KEPT = 32
+PART = 16  # samples; a multiple of every size of a batch
+MAX_BATCH = 8  # samples of a run
+BATCH_TRIAL_RUNS = 6  # runs that it takes to find out how many samples a run may take
+MAX_BATCH_VALUES = 2**20  # of the tensors of a run; beyond, they leave the processor's cache
+MAX_LAYOUTS = 32  # remembered, one for each shape of samples
+_SUM_MAY_OVERFLOW = 1e30  # values whose sum may be beyond float32
+_LARGEST_FLOAT = np.finfo(np.float32).max  # finite, for the cache
 
 
 @dataclass(frozen=True)
-class Glance:
+class RunResult:
     """Result of one run: per sample, and per channel of all tensors, one after the other.
 
     Attributes:
-        picks: which values were taken, and of what.
+        selection: which values were taken, and of which tensors.
         lows: float32 [samples, sum of C]; so are highs and means.
         highs: maxima.
         means: means.
-        values: float32, flat; ``picks`` cuts it.
+        values: float32, flat; ``selection`` cuts it.
     """
 
-    picks: Picks
+    selection: Selection
     lows: Floats
     highs: Floats
     means: Floats
@@ -45,7 +52,7 @@ class Glance:
 
 
 class Runner:
-    """The tapped model, and what is known of it; nothing is loaded before the first run.
+    """The tapped model and the layouts of its tensors; loaded with the first run.
 
     Args:
         model: the float model; not changed.
@@ -60,13 +67,13 @@ class Runner:
         self, model: onnx.ModelProto, tensors: Mapping[str, int | None], total: int | None
     ) -> None:
         self.tensors = dict(tensors)
-        worth = total is None or total > SETTLED_BY
-        self.batch = 0 if worth and _open_batch(model) else 1
+        saves_time = total is None or total > BATCH_TRIAL_RUNS
+        self.batch = 0 if saves_time and _has_open_batch(model) else 1
         self._model, self._total = model, total
         self._lock = threading.Lock()
         self._layouts: dict[tuple[object, ...], Layout] = {}
 
-    def run(self, feeds: Sequence[Feed], number: int) -> Glance:
+    def run(self, feeds: Sequence[Feed], number: int) -> RunResult:
         """Run samples of equal shapes together.
 
         Args:
@@ -78,10 +85,10 @@ class Runner:
             RuntimeRefusedError: onnxruntime does not take the model, or a node fails.
         """
         samples = len(feeds)
-        glance = self._glance(_stacked(feeds), samples, number, self._total or number + samples)
-        broken = _first_broken(glance)
+        result = self._run(_stacked(feeds), samples, number, self._total or number + samples)
+        broken = _first_broken(result)
         if broken is None:
-            return glance
+            return result
         if samples > 1:  # which of them is it?
             for offset, feed in enumerate(feeds):
                 self.run([feed], number + offset)
@@ -91,51 +98,50 @@ class Runner:
             hint="check the weights, and the normalization of the samples",
         )
 
-    def settle(self, feed: Feed) -> None:
-        """Find out from a sample how many can be run together, unless that is known."""
-        if self.batch:
-            return
-        self.batch = 1
-        with contextlib.suppress(executor.RuntimeRefusedError):
-            self.batch = self._batch_for(feed)
+    def choose_batch(self, feed: Feed) -> None:
+        """Measure on a sample how many can be run together, unless that is known."""
+        if not self.batch:
+            self.batch = 1
+            with contextlib.suppress(executor.RuntimeRefusedError):
+                self.batch = self._batch_for(feed)
 
     def _batch_for(self, feed: Feed) -> int:
-        """Two are run together and one by one: the sample, and itself backwards."""
-        one = self._glance(feed, 1, 0, 2)
-        fits = BATCHED_VALUES // max(one.picks.layout.size, 1)
+        """Run two samples together and one by one: this one, and the same backwards."""
+        one = self._run(feed, 1, 0, 2)
+        fits = MAX_BATCH_VALUES // max(one.selection.layout.size, 1)
         if fits < 2:
             return 1
         backwards = {name: x.ravel()[::-1].reshape(x.shape) for name, x in feed.items()}
-        other = self._glance(backwards, 1, 1, 2)
-        both = self._glance(_stacked([feed, backwards]), 2, 0, 2)
-        largest = min(LARGEST_BATCH, 1 << (fits.bit_length() - 1))
+        other = self._run(backwards, 1, 1, 2)
+        both = self._run(_stacked([feed, backwards]), 2, 0, 2)
+        largest = min(MAX_BATCH, 1 << (fits.bit_length() - 1))
         return largest if _agree(both, one, other) else 1
 
-    def _glance(self, feed: Feed, samples: int, number: int, total: int) -> Glance:
+    def _run(self, feed: Feed, samples: int, number: int, total: int) -> RunResult:
         key = (samples, *((name, x.shape) for name, x in feed.items()))
-        with self._lock:  # several samples run at once: one of them finds out for all
+        with self._lock:  # several samples run at once: one of them measures for all
             known = self._layouts.get(key)
             layout = known or self._remember(key, self._discover(feed, samples))
-        picks = pick(layout, number, total)
+        selection = select(layout, number, total)
         try:
-            found = self._session.run({**feed, taps.PLAN: picks.plan}, taps.KINDS)
+            found = self._session.run({**feed, taps.PLAN: selection.plan}, taps.KINDS)
         except executor.RuntimeRefusedError:
             with self._lock:
                 self._layouts.pop(key, None)
             if known is None:
                 raise
-            return self._glance(feed, samples, number, total)  # shapes that depend on the data
-        return Glance(picks, *(found[kind] for kind in taps.KINDS))
+            return self._run(feed, samples, number, total)  # shapes that depend on the data
+        return RunResult(selection, *(found[kind] for kind in taps.KINDS))
 
     @cached_property
     def _session(self) -> executor.Session:
-        """Made when it is needed: not where all is in the cache."""
+        """The loaded model; never used where all parts are in the cache."""
         tapped = taps.insert_taps(self._model, list(self.tensors))
         return executor.Session(tapped, threads=1, eager=True)
 
     def _discover(self, feed: Feed, samples: int) -> Layout:
-        """Shapes depend on the inputs in ways that only a run tells."""
-        plan = np.asarray(BLIND * len(self.tensors), np.int64)
+        """Return the layout of the tensors for inputs of these shapes, from a run."""
+        plan = np.asarray(UNKNOWN_SHAPE * len(self.tensors), np.int64)
         names = [taps.shape_output(index) for index in range(len(self.tensors))]
         found = self._session.run({**feed, taps.PLAN: plan}, names)
         shapes = [found[name].tolist() for name in names]
@@ -150,13 +156,13 @@ class Runner:
 
     def _remember(self, key: tuple[object, ...], layout: Layout) -> Layout:
         self._layouts[key] = layout
-        while len(self._layouts) > _SHAPES_KEPT:
+        while len(self._layouts) > MAX_LAYOUTS:
             self._layouts.pop(next(iter(self._layouts)))
         return layout
 
 
-def _open_batch(model: onnx.ModelProto) -> bool:
-    """Do all inputs leave their first axis open?"""
+def _has_open_batch(model: onnx.ModelProto) -> bool:
+    """Return whether all inputs leave their first axis open."""
     constants = {tensor.name for tensor in model.graph.initializer}
     inputs = [i for i in model.graph.input if i.name not in constants]
     shapes = [i.type.tensor_type.shape.dim for i in inputs]
@@ -169,15 +175,15 @@ def _stacked(feeds: Sequence[Feed]) -> Feed:
     return {name: np.concatenate([feed[name] for feed in feeds]) for name in feeds[0]}
 
 
-def _first_broken(glance: Glance) -> int | None:
+def _first_broken(result: RunResult) -> int | None:
     """Index of the first tensor with a value that is not finite.
 
     A mean shows every such value, where a minimum may pass over NaN; but the sum of huge
     values overflows by itself. A tensor without values has none that is not.
     """
-    layout = glance.picks.layout
-    reach = np.maximum(np.abs(glance.lows), np.abs(glance.highs))
-    fine = np.isfinite(reach) & (np.isfinite(glance.means) | (reach > _HUGE))
+    layout = result.selection.layout
+    reach = np.maximum(np.abs(result.lows), np.abs(result.highs))
+    fine = np.isfinite(reach) & (np.isfinite(result.means) | (reach > _SUM_MAY_OVERFLOW))
     fine |= np.repeat(layout.counts == 0, layout.channels)
     if fine.all():
         return None
@@ -185,21 +191,166 @@ def _first_broken(glance: Glance) -> int | None:
     return int(np.searchsorted(ends, int(np.argmin(fine.all(axis=0))), side="right"))
 
 
-def _agree(both: Glance, one: Glance, other: Glance) -> bool:
-    """Does a run of two give what two runs give, to the last bit?
+def _agree(both: RunResult, one: RunResult, other: RunResult) -> bool:
+    """Return whether a run of two samples equals two runs, to the last bit.
 
     Else the integers of a model would depend on whether its batch is open.
     """
-    if any(_first_broken(glance) is not None for glance in (both, one, other)):
+    if any(_first_broken(result) is not None for result in (both, one, other)):
         return False
-    if not np.array_equal(both.picks.layout.counts, one.picks.layout.counts):
+    if not np.array_equal(both.selection.layout.counts, one.selection.layout.counts):
         return False
     pairs = [
         (both.lows, np.concatenate([one.lows, other.lows])),
         (both.highs, np.concatenate([one.highs, other.highs])),
         (both.means, np.concatenate([one.means, other.means])),
     ]
-    cuts = (both.picks.cut(both.values), one.picks.cut(one.values), other.picks.cut(other.values))
+    cuts = (run.selection.cut(run.values) for run in (both, one, other))
     for together, *apart in zip(*cuts, strict=True):
-        pairs.append((together.values, np.concatenate([kept.values for kept in apart], axis=1)))
+        pairs.append((together.values, np.concatenate([one.values for one in apart], axis=1)))
     return all(np.array_equal(a, b) for a, b in pairs)
+
+
+class Part:
+    """A few adjacent samples, run together where that is possible.
+
+    How they are grouped depends on nothing but the part, so the numbers do not either.
+
+    Args:
+        runner: runs the samples.
+        first: number of the first sample.
+    """
+
+    def __init__(self, runner: Runner, first: int) -> None:
+        self._runner, self._first = runner, first
+        self._waiting: list[Feed] = []
+        self._workers = OrderedWorkers[tuple[list[Feed], int], RunResult](
+            lambda each: runner.run(*each)
+        )
+        self._results: list[RunResult] = []
+        self._kept: list[list[Kept]] = [[] for _ in runner.tensors]
+        self._taken = 0
+
+    def add(self, feed: Feed) -> None:
+        """Take one more sample.
+
+        Raises:
+            CalibrationError: a tensor holds values that are not finite.
+            RuntimeRefusedError: onnxruntime does not take the model, or a node fails.
+        """
+        self._runner.choose_batch(feed)
+        if self._waiting and _shapes(self._waiting[0]) != _shapes(feed):
+            self._flush()
+        self._waiting.append(feed)
+        if len(self._waiting) == self._runner.batch:
+            self._flush()
+
+    def finish(self) -> dict[str, Statistics]:
+        """Return the statistics of the tensors.
+
+        Raises:
+            CalibrationError: also where the number of channels of a tensor differs between samples.
+        """
+        self._flush()
+        self._keep(self._workers.rest())
+        _check_channels(self._results, self._runner.tensors)
+        return _summarize(self._results, self._runner.tensors, self._kept, self._first)
+
+    def abandon(self) -> None:
+        """Cancel the runs of this part and drop their results."""
+        self._workers.abandon()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self._keep(self._workers.put((self._waiting, self._first + self._taken)))
+            self._taken += len(self._waiting)
+            self._waiting = []
+
+    def _keep(self, results: Iterable[RunResult]) -> None:
+        for result in results:
+            for own, kept in zip(self._kept, result.selection.cut(result.values), strict=True):
+                own.append(kept)
+            self._results.append(replace(result, values=result.values[:0].copy()))
+
+
+def _shapes(feed: Feed) -> dict[str, tuple[int, ...]]:
+    return {name: array.shape for name, array in feed.items()}
+
+
+def channels_differ(name: str) -> CalibrationError:
+    """Return the error for a tensor whose number of channels differs between samples."""
+    return CalibrationError(
+        f"tensor {name!r} has not as many channels in every sample",
+        hint="give samples of one shape, or fix it with --input-shape",
+    )
+
+
+def _check_channels(results: Sequence[RunResult], tensors: Mapping[str, int | None]) -> None:
+    channels = np.asarray([result.selection.layout.channels for result in results])
+    changing = np.flatnonzero((channels != channels[0]).any(axis=0))
+    if changing.size:
+        raise channels_differ(list(tensors)[changing[0]])
+
+
+def _summarize(
+    results: Sequence[RunResult],
+    tensors: Mapping[str, int | None],
+    kept: Sequence[list[Kept]],
+    first: int,
+) -> dict[str, Statistics]:
+    layouts = [result.selection.layout for result in results]
+    each = [layout.samples for layout in layouts]
+    counts = np.repeat([layout.counts for layout in layouts], each, axis=0)  # [samples, T]
+    samples, ends = len(counts), np.cumsum(layouts[0].channels)
+    reduced = _reduced(results, counts, layouts[0].channels)
+    found = {}
+    for index, (name, axis) in enumerate(tensors.items()):
+        own = slice(ends[index] - layouts[0].channels[index], ends[index])
+        some = thin(kept[index], first + samples)
+        kept[index].clear()  # while the next is put together, this is not there twice
+        found[name] = Statistics(
+            name=name, axis=axis, **{key: values[own] for key, values in reduced.items()},
+            squares=_squares(some.values, reduced["means"][own]), values=some.values,
+            samples=samples, count=int(counts[:, index].sum()), first=first,
+            numbers=some.numbers, widths=some.widths,
+        )  # fmt: skip
+    return found
+
+
+def _reduced(results: Sequence[RunResult], counts: Integers, channels: Integers) -> dict[str, Any]:
+    """Reduce extremes and means over the samples, all tensors one behind the other.
+
+    Channels without values get 0. The second extremes are the next to smallest minima and
+    the next to largest maxima of the samples.
+    """
+    lows, highs, means = (
+        np.concatenate([getattr(result, key) for result in results])
+        for key in ("lows", "highs", "means")
+    )
+    seen = np.repeat(counts > 0, channels, axis=1)
+    never = ~seen.any(axis=0)
+    shares = np.repeat(counts / np.maximum(counts.sum(axis=0), 1), channels, axis=1)
+    low = np.where(never, 0, np.min(lows, axis=0))
+    high = np.where(never, 0, np.max(highs, axis=0))
+    with np.errstate(invalid="ignore"):  # sums of values near the end of float32 may be infinite
+        mean = np.sum(shares * np.where(seen, means, 0), axis=0)
+    # Sums in float32 may leave the bounds by their last bit, or overflow.
+    mean = np.nan_to_num(mean, nan=0.0, posinf=np.inf, neginf=-np.inf).clip(low, high)
+    if len(counts) == 1:
+        seconds = np.full_like(lows[0], _LARGEST_FLOAT), np.full_like(highs[0], -_LARGEST_FLOAT)
+    else:
+        seconds = (
+            np.sort(np.where(seen, lows, 0), axis=0)[1],
+            np.sort(np.where(seen, highs, 0), axis=0)[-2],
+        )
+    return {
+        "lows": low, "highs": high, "means": mean,
+        "second_lows": seconds[0], "second_highs": seconds[1],
+    }  # fmt: skip
+
+
+def _squares(values: Floats, means: Doubles) -> Doubles:
+    """Return mean squares: the spread of the values that were kept, around the mean of all."""
+    if not values.shape[1]:
+        return np.square(means)
+    return np.asarray(np.var(values, axis=1, dtype=np.float64) + np.square(means))

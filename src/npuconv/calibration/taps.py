@@ -1,19 +1,23 @@
-"""A float model that gives statistics of its tensors instead of its outputs.
+"""A float model that gives statistics of its tensors instead of its outputs, and their layout.
 
 Each tensor is seen as [samples, before, channels, behind] and reduced where it lies, sample
 by sample; what leaves the runtime is one array per statistic, for all tensors together. The
-shapes come in from outside, because only a run tells all of them; so does where the values are
-taken from.
+shapes come in from outside, because only a run tells all of them; so does the selection of the
+values that are kept.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+
+from npuconv.arithmetic.statistics import Floats, Integers, Kept, quota, spread_order
 
 PREFIX = "npuconv/calibration"
 PLAN = f"{PREFIX}/plan"  # int64 [T * 8]: for each tensor shape [4], starts [2], steps [2]
@@ -24,20 +28,22 @@ LOWS, HIGHS, MEANS, VALUES = KINDS = tuple(
 _INITIALIZERS_ARE_NO_INPUTS = 4  # since this version of the file format
 _ALLOWS_ZERO = 14  # opset
 _BEFORE, _BEHIND = 1, 3  # the channels
+# Multiples of it, modulo 1, fill the unit interval evenly, however many there are.
+_GOLDEN = 0.6180339887498949
 _REDUCTIONS = {LOWS: "ReduceMin", HIGHS: "ReduceMax", MEANS: "ReduceMean"}
 
 
 def shape_output(index: int) -> str:
-    """Output with the shape of a tensor as the model made it."""
+    """Return the name of the output with the shape of a tensor."""
     return f"{PREFIX}/shape/{index}"
 
 
 def insert_taps(model: onnx.ModelProto, tensors: Sequence[str]) -> onnx.ModelProto:
-    """A copy of the model whose outputs are ``KINDS`` and the shapes of the tensors.
+    """Copy the model with the outputs ``KINDS`` and the shapes of the tensors.
 
     Args:
         model: not changed.
-        tensors: what is watched, model inputs included.
+        tensors: those to watch, model inputs included.
     """
     tapped = onnx.ModelProto()
     tapped.CopyFrom(model)
@@ -84,7 +90,7 @@ def _split_plan(count: int, opset: int) -> onnx.NodeProto:
 def _interleaved(
     model: onnx.ModelProto, taps: dict[str, list[onnx.NodeProto]]
 ) -> Iterator[onnx.NodeProto]:
-    """Every tap right behind what it watches: the tensor is still in the cache then."""
+    """Yield the nodes, every tap right behind its tensor: that is still in the cache then."""
     made = {name for node in model.graph.node for name in node.output}
     for name, nodes in taps.items():
         if name not in made:
@@ -101,19 +107,16 @@ def _taps(name: str, index: int, opset: int) -> list[onnx.NodeProto]:
 
     seen, form = _own("seen", index), _own("form", index)
     some = [seen, _own("starts", index), f"{PREFIX}/ends", f"{PREFIX}/sliced", _own("steps", index)]
+    zeros = {"allowzero": 1} if opset >= _ALLOWS_ZERO else {}
     return [
         node("Shape", [name], "shape"),
         node("Cast", [name], "cast", to=TensorProto.FLOAT),
         # A 0 is an extent: of what a detector that found nothing hands on.
-        node("Reshape", [_own("cast", index), form], "seen", **_zeros_as_they_are(opset)),
+        node("Reshape", [_own("cast", index), form], "seen", **zeros),
         *(part for kind in _REDUCTIONS for part in _reduce(kind, index, opset)),
         node("Slice", some, "some"),
         node("Reshape", [_own("some", index), f"{PREFIX}/flat"], VALUES),
     ]
-
-
-def _zeros_as_they_are(opset: int) -> dict[str, int]:
-    return {"allowzero": 1} if opset >= _ALLOWS_ZERO else {}
 
 
 def _reduce(kind: str, index: int, opset: int) -> Iterator[onnx.NodeProto]:
@@ -130,3 +133,126 @@ def _reduce(kind: str, index: int, opset: int) -> Iterator[onnx.NodeProto]:
 def _end(kind: str, count: int) -> onnx.NodeProto:
     axis = 0 if kind == VALUES else 1  # of [samples, channels]
     return helper.make_node("Concat", [_own(kind, k) for k in range(count)], [kind], axis=axis)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Tensors as [samples, before, channels, behind]: what is before and behind the channels.
+
+    Attributes:
+        samples: how many are stacked.
+        before: int64 [T], extent of what is before the channel axis, per sample.
+        channels: int64 [T].
+        behind: int64 [T].
+    """
+
+    samples: int
+    before: Integers
+    channels: Integers
+    behind: Integers
+
+    @property
+    def counts(self) -> Integers:
+        """int64 [T], values per channel of a sample."""
+        return self.before * self.behind
+
+    @property
+    def size(self) -> int:
+        """Values of one sample, all tensors together."""
+        return int(np.sum(self.before * self.channels * self.behind))
+
+
+def make_layout(
+    shapes: Sequence[Sequence[int]], axes: Sequence[int | None], samples: int
+) -> Layout | None:
+    """Return the layout of tensors of these shapes; None where one cannot be cut into samples."""
+    pairs = zip(shapes, axes, strict=True)
+    rows = [_as_matrix(list(shape), axis, samples) for shape, axis in pairs]
+    if any(stacked % samples for stacked, _, _ in rows):
+        return None
+    before, channels, behind = np.asarray(rows, np.int64).T
+    return Layout(samples, before // samples, channels, behind)
+
+
+def _as_matrix(shape: list[int], axis: int | None, samples: int) -> tuple[int, int, int]:
+    if axis is None:  # one channel, and samples in front of it all the same
+        whole = math.prod(shape)
+        return (samples, 1, whole // samples) if whole % samples == 0 else (whole, 1, 1)
+    return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis:][1:])
+
+
+# Row of the plan that any tensor fits, while its shape is not known.
+UNKNOWN_SHAPE = [1, 1, 1, -1, 0, 0, 2**62, 2**62]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Selection of values of each tensor: every n-th, before and behind the channels.
+
+    When samples are run together, the model returns all values, and they are picked
+    afterwards: so the selection does not depend on how many samples were run at once.
+
+    Attributes:
+        layout: of the tensors.
+        number: of the first sample.
+        starts: int64 [samples, T, 2].
+        steps: int64 [T, 2], odd, so that they do not walk along one column of an image.
+    """
+
+    layout: Layout
+    number: int
+    starts: Integers
+    steps: Integers
+
+    @property
+    def plan(self) -> Integers:
+        """Input that tells the tapped model which values to return, int64 [T * 8]."""
+        at = self.layout
+        stacked = np.full_like(at.before, at.samples)
+        form = np.stack([stacked, at.before, at.channels, at.behind], axis=1)
+        starts, steps = self.starts[0], self.steps
+        if at.samples > 1:
+            starts, steps = np.zeros_like(steps), np.ones_like(steps)
+        return np.concatenate([form, starts, steps], axis=1).ravel()
+
+    def cut(self, values: Floats) -> Iterator[Kept]:
+        """Yield the values of each tensor."""
+        at, begin = self.layout, 0
+        extents = np.stack([at.before, at.behind], axis=1)
+        if at.samples == 1:
+            extents = (extents - self.starts[0] + self.steps - 1) // self.steps
+        for index, (before, behind) in enumerate(extents.tolist()):
+            form = (at.samples, before, int(at.channels[index]), behind)
+            end = begin + math.prod(form)
+            yield self._of_tensor(index, values[begin:end].reshape(form))
+            begin = end
+
+    def _of_tensor(self, index: int, block: Floats) -> Kept:
+        """Return the selected values of one tensor, sample by sample."""
+        found = []
+        for sample, start in zip(block, self.starts[:, index].tolist(), strict=True):
+            (before, behind), (far, near) = start, self.steps[index].tolist()
+            some = sample[before::far, :, behind::near] if len(block) > 1 else sample
+            flat = some.transpose(1, 0, 2).reshape(block.shape[2], some.shape[0] * some.shape[2])
+            found.append(flat.take(spread_order(flat.shape[1]), axis=1))
+        widths = np.asarray([flat.shape[1] for flat in found], np.int64)
+        numbers = np.arange(self.number, self.number + len(block))
+        return Kept(np.concatenate(found, axis=1), numbers[widths > 0], widths[widths > 0])
+
+
+def select(layout: Layout, number: int, samples: int) -> Selection:
+    """Choose values, alike of every sample.
+
+    Args:
+        layout: of the tensors.
+        number: of the first sample; each sample's decides where to start.
+        samples: how many there are, or at least are; each contributes alike.
+    """
+    wanted = np.asarray([quota(c, samples) for c in layout.channels.tolist()], np.int64)
+    before = np.maximum(np.minimum(layout.before, wanted), 1)
+    behind = np.maximum(np.minimum(layout.behind, wanted // before), 1)
+    extents = np.stack([layout.before, layout.behind], axis=1)
+    steps = -(-extents // np.stack([before, behind], axis=1)) | 1
+    numbers = np.arange(number, number + layout.samples)[:, None, None]
+    starts = (numbers * _GOLDEN % 1 * steps).astype(np.int64)
+    return Selection(layout, number, np.clip(starts, 0, np.maximum(extents - 1, 0)), steps)

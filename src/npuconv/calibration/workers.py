@@ -1,4 +1,4 @@
-"""Work that is independent, on every core, with results in the order of the work.
+"""Work on several threads, with results in the order of the work.
 
 Samples on one thread each take less time than one after the other on all threads; and numpy
 lets other threads run as well.
@@ -7,63 +7,64 @@ lets other threads run as well.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import cache
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 from npuconv import executor
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-MOST = 4  # at once: each holds the tensors of a sample
+MAX_WORKERS = 4  # each holds the tensors of a sample
+READ_AHEAD = 3  # items at most, so that memory stays bounded
 
 
 @cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(MOST, "npuconv-work")
+    return ThreadPoolExecutor(MAX_WORKERS, "npuconv-work")
 
 
 def one_thread_each() -> AbstractContextManager[object]:
     """Keep numpy's matrix products on the thread that asks for them, within a with statement.
 
     Workers that share the cores would else each start as many threads as there are cores; and
-    what a product is depends, in its last bit, on how many threads there were.
+    a product depends, in its last bit, on how many threads there were.
     """
     from threadpoolctl import threadpool_limits
 
     return threadpool_limits(1, "blas")
 
 
-class Line(Generic[Item, Result]):
-    """Takes items one by one and gives back what was made of them, in their order.
+class OrderedWorkers(Generic[Item, Result]):
+    """Threads that take items one by one and give back the results in their order.
 
     No more items wait here than are worked on, so memory stays bounded. An error comes in
     its turn, after the results before it.
 
     Args:
-        work: what is done with an item.
+        work: function of an item.
     """
 
     def __init__(self, work: Callable[[Item], Result]) -> None:
-        self._work, self._room = work, min(executor.cores(), MOST)
+        self._work, self._workers = work, min(executor.cores(), MAX_WORKERS)
         self._running: deque[Future[Result]] = deque()
 
     def put(self, item: Item) -> Iterator[Result]:
-        """Begin with an item; what is finished is returned."""
-        if self._room == 1:
+        """Begin with an item; return finished results."""
+        if self._workers == 1:
             return iter([self._work(item)])
         self._running.append(_pool().submit(self._work, item))
-        return self._taken(self._room - 1)
+        return self._taken(self._workers - 1)
 
     def rest(self) -> Iterator[Result]:
         """Wait for the results that are not returned yet, and return them."""
         return self._taken(0)
 
     def abandon(self) -> None:
-        """Forget what is not returned yet; nothing of it runs any more."""
+        """Drop the results that are not returned yet; no work goes on afterwards."""
         while self._running:
             one = self._running.pop()
             if not one.cancel():
@@ -78,10 +79,28 @@ class Line(Generic[Item, Result]):
 
 def in_order(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
     """Yield the result of the work for every item, in order."""
-    line = Line(work)
+    workers = OrderedWorkers(work)
     try:
         for item in items:
-            yield from line.put(item)
-        yield from line.rest()
+            yield from workers.put(item)
+        yield from workers.rest()
     finally:
-        line.abandon()
+        workers.abandon()
+
+
+def read_ahead(items: Iterable[Item]) -> Generator[Item]:
+    """Yield the same items, made in a thread of their own.
+
+    An error of the source is raised here, after the items before it. When the caller stops
+    listening (``close``, or an error of its own), the thread ends with the item it is at.
+    """
+    iterator, end = iter(items), object()
+    with ThreadPoolExecutor(1, "npuconv-samples") as reader:
+        waiting = deque(reader.submit(next, iterator, end) for _ in range(READ_AHEAD))
+        try:
+            while (item := waiting.popleft().result()) is not end:
+                waiting.append(reader.submit(next, iterator, end))
+                yield cast(Item, item)
+        finally:
+            for one in waiting:
+                one.cancel()

@@ -11,7 +11,7 @@ from npuconv.partition import Plan
 
 if TYPE_CHECKING:
     from npuconv.arithmetic.encoding import Encoding
-    from npuconv.arithmetic.layer import Rounded
+    from npuconv.arithmetic.layer import RoundedWeights
 
     LayerEncodings = tuple[Encoding, Encoding]
 
@@ -31,13 +31,13 @@ class EmitContext(PassContext):
 
     plan: Plan = field(default_factory=Plan)
     encodings: Mapping[str, Encoding] = field(default_factory=dict)
-    rounded: Mapping[str, Rounded] = field(default_factory=dict)
+    rounded: Mapping[str, RoundedWeights] = field(default_factory=dict)
     layer_encodings: Mapping[str, LayerEncodings] = field(default_factory=dict)
     stored: dict[str, str] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
 
     def use(
-        self, plan: Plan, encodings: Mapping[str, Encoding], rounded: Mapping[str, Rounded]
+        self, plan: Plan, encodings: Mapping[str, Encoding], rounded: Mapping[str, RoundedWeights]
     ) -> None:
         """Set the plan and the quantization of a float model."""
         self.plan, self.encodings, self.rounded = plan, dict(encodings), dict(rounded)

@@ -10,26 +10,26 @@ from npuconv.errors import InternalError
 from npuconv.legalize import manager
 from npuconv.legalize.registry import Phase
 from npuconv.model import save
-from npuconv.rules import _engine
+from npuconv.rules import engine
 from npuconv.version import __version__
 
 if TYPE_CHECKING:
     import onnx
 
     from npuconv.arithmetic.encoding import Encoding
-    from npuconv.arithmetic.layer import Rounded
+    from npuconv.arithmetic.layer import RoundedWeights
     from npuconv.emit import Format
     from npuconv.legalize.legal import LegalModel
 
 NO_ENCODINGS: Mapping[str, Encoding] = {}
-NO_WEIGHTS: Mapping[str, Rounded] = {}
+NO_WEIGHTS: Mapping[str, RoundedWeights] = {}
 
 
 def emit(
     legal: LegalModel,
     form: Format,
     encodings: Mapping[str, Encoding] = NO_ENCODINGS,
-    weights: Mapping[str, Rounded] = NO_WEIGHTS,
+    weights: Mapping[str, RoundedWeights] = NO_WEIGHTS,
 ) -> tuple[onnx.ModelProto, EmitContext]:
     """Write the legal float model in a form.
 
@@ -58,7 +58,7 @@ def emit(
 
 def _check_limits(legal: LegalModel) -> None:
     """Fail if the emitted model breaks a limit of the target."""
-    for finding in _engine.lint(legal.rules(), at="lowered"):
+    for finding in engine.lint(legal.rules(), at="lowered"):
         text = f"{finding.node!r}: {finding.message}"
         raise InternalError(text, where=f"postcondition {finding.name}")
 

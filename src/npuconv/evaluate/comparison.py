@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from onnx import helper
 
 from npuconv import executor
+from npuconv.arithmetic.encoding import dequantize, quantize
 from npuconv.arithmetic.metrics import ErrorStats, rounded
-from npuconv.arithmetic.qparams import dequantize, quantize
 from npuconv.calibration.workers import in_order
 from npuconv.evaluate.interval import Powers, expected, pooled_db, sentences
 from npuconv.evaluate.matching import Layer, exact, numbers

@@ -11,8 +11,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
-from npuconv.arithmetic import requantize
-from npuconv.arithmetic.device import Layer, convolve
+from npuconv.arithmetic import device as requantize
+from npuconv.arithmetic.device import IntegerConv, convolve
 from npuconv.errors import ModelError
 from npuconv.model.geometry import SAME
 from npuconv.target.formats import Requantize
@@ -37,7 +37,7 @@ class DeviceLayer:
     name: str
     source: str
     result: str
-    layer: Layer
+    layer: IntegerConv
     scales: dict[str, Array]
     zeros: dict[str, Array]
     channels_last: bool
@@ -105,12 +105,12 @@ def _layer(node: onnx.NodeProto, number: int, values: list[Any]) -> DeviceLayer:
     )
 
 
-def _convolution(attrs: dict[str, Any], weight: Array, bias: Array | None) -> Layer:
+def _convolution(attrs: dict[str, Any], weight: Array, bias: Array | None) -> IntegerConv:
     axes = weight.ndim - 2
     ones = [1] * axes
     if attrs.get("auto_pad", b"").decode() in SAME:
         raise ModelError("a QLinearConv has auto_pad; the device takes explicit pads only")
-    return Layer(
+    return IntegerConv(
         weight,
         bias,
         list(attrs.get("strides", ones)),

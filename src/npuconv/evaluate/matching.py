@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from npuconv.arithmetic.qparams import dequantize
+from npuconv.arithmetic.encoding import dequantize
 from npuconv.errors import ModelError
 
 KEY = "npuconv.layers"  # of the model's metadata

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from npuconv import executor, files
-from npuconv.arithmetic.qparams import quantize
+from npuconv.arithmetic.encoding import quantize
 from npuconv.config import make_options
 from npuconv.errors import CalibrationError, ModelError, OutputError, TargetError, UsageError
 from npuconv.evaluate.device_layers import DeviceLayer, device_layers, shifts

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from npuconv.diagnostics import Finding, Severity, Status
-from npuconv.rules import _engine
+from npuconv.rules import engine
 
 if TYPE_CHECKING:
     from npuconv.legalize.context import RefusalRecord, RewriteRecord
-    from npuconv.rules._context import RuleContext
+    from npuconv.rules.context import RuleContext
 
 _REWRITERS = ("rewrite-", "split-grouped-")  # passes that make one operator of another
 SWEEP = "sweep"  # unused nodes go without a pass having to say so
@@ -41,7 +41,7 @@ class Tracker:
     def step(self, pass_name: str, ctx: RuleContext) -> None:
         """A pass has fired: what went, went with it."""
         if self._open:
-            left = _engine.marks_left(ctx, self._open)
+            left = engine.marks_left(ctx, self._open)
             self._open = self._keep(self._open, pass_name, lambda f: _marked(f, left))
         if self._notes:
             there = {ctx.model.label(node) for node in ctx.model.nodes()}
@@ -67,7 +67,7 @@ class Tracker:
 
         A note on a node that is still there and no longer applies was never a fault.
         """
-        results, there = _Results(rewrites), _engine.marks(after)
+        results, there = _Results(rewrites), engine.marks(after)
         return [
             *after,
             *(
@@ -78,7 +78,7 @@ class Tracker:
         ]
 
 
-def _marked(finding: Finding, marks: Container[_engine.Mark]) -> bool:
+def _marked(finding: Finding, marks: Container[engine.Mark]) -> bool:
     """Return whether a finding of that code remains for one of its source nodes."""
     return any((finding.code, label) in marks for label in finding.origin or ("",))
 

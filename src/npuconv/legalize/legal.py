@@ -18,9 +18,9 @@ from npuconv.legalize.selection import Findings
 from npuconv.legalize.source import SourceModel
 from npuconv.model import bounds, load, order, query, save, shapes
 from npuconv.partition import Plan, make_plan
-from npuconv.rules import _engine
-from npuconv.rules._context import RuleContext, Sheet
-from npuconv.rules._unknown import Need, needs
+from npuconv.rules import engine
+from npuconv.rules.context import NodeFacts, RuleContext
+from npuconv.rules.target_limits import Need, needs
 from npuconv.target import Target
 from npuconv.timings import Timings
 
@@ -61,16 +61,18 @@ class LegalModel:
     blocked: frozenset[str] = frozenset()
     plan: Plan = field(default_factory=Plan)
     needs: tuple[Need, ...] = ()
-    facts: dict[Hashable, Sheet] = field(default_factory=dict)
+    facts: dict[Hashable, NodeFacts] = field(default_factory=dict)
 
     def rules(self, **evidence: Any) -> RuleContext:
         """Return a context for rules.
 
         Args:
-            evidence: ``plan``, ``seen`` or ``measured`` of ``RuleContext``.
+            evidence: ``plan``, ``evidence`` or ``measured`` of ``RuleContext``.
         """
         kept = frozenset(self.kept)
-        return RuleContext(self.model, self.target, self.options, self.facts, kept=kept, **evidence)
+        return RuleContext(
+            self.model, self.target, self.options, self.facts, kept_float=kept, **evidence
+        )
 
     def make_plan(self, model: Model | None = None) -> Plan:
         """Partition the graph as it is now, or that of another model."""
@@ -92,8 +94,8 @@ class LegalModel:
             return replace(self, plan=plan)
         # The cache of facts is of the graph as it was.
         rules = replace(self, facts={}).rules()
-        found = _engine.lint(rules, only=[LIMIT_UNKNOWN])
-        now = tuple(needs(self.model, rules))
+        found = engine.lint(rules, only=[LIMIT_UNKNOWN])
+        now = tuple(needs(rules))
         return replace(
             self, plan=plan, needs=now, findings=self.findings.renew(LIMIT_UNKNOWN, found)
         )
@@ -119,18 +121,18 @@ def legalize(
     with timings.measured("load"):
         legal, contradiction = _open(source, options)
     rules = legal.rules()
-    before = sorted(_engine.lint(rules) + _engine.lint(rules, at="source"), key=sort_key)
+    before = sorted(engine.lint(rules) + engine.lint(rules, at="source"), key=sort_key)
     if contradiction and not any(f.severity == Severity.ERROR for f in before):
         _refuse_unless_it_runs(legal.model, contradiction)
     # Nothing can be said of what a rewrite does to a node that means nothing; and what is wrong
     # with others, rewrites may mend.
-    if malformed := _engine.malformed(before):
+    if malformed := engine.malformed(before):
         legal.source.record_costs(legal.model, legal.target, malformed)
         return _conclude(legal, Tracker(malformed), malformed, rules)
     tracker = Tracker(before)
     _rewrite(legal, tracker, timings)
     rules = legal.rules()
-    return _conclude(legal, tracker, _engine.lint(rules), rules)
+    return _conclude(legal, tracker, engine.lint(rules), rules)
 
 
 def _open(source: str | Path | onnx.ModelProto, options: Options) -> tuple[LegalModel, str]:
@@ -164,13 +166,13 @@ def _conclude(
         rules: context in which they were found.
     """
     model = legal.model
-    legal = replace(legal, blocked=_blocked(model, after), needs=tuple(needs(model, rules)))
+    legal = replace(legal, blocked=_blocked(model, after), needs=tuple(needs(rules)))
     legal = replace(legal, plan=legal.make_plan())
     every = explained(tracker.merge(after, legal.ctx.rewrites), legal.ctx.refusals)
     findings = legal.findings.add(every)
     if not any(map(selection.is_blocking, findings.selected)):
         rules.plan = legal.plan
-        findings = findings.add(_engine.lint(rules, at="planned"))
+        findings = findings.add(engine.lint(rules, at="planned"))
     return replace(legal, findings=findings)
 
 

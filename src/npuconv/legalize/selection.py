@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from npuconv import baseline
 from npuconv.diagnostics import Finding, Severity, Status, sort_key
 from npuconv.errors import UsageError
-from npuconv.rules import RULES, _engine
+from npuconv.rules import RULES, engine
 
 if TYPE_CHECKING:
     from npuconv.config import Options, Selection
@@ -87,7 +87,7 @@ def wanted(
         options: for this model.
         accepted: how many findings a baseline lists, by code and node.
     """
-    weighed = [f if _engine.malformed([f]) else _weigh(f, options) for f in findings]
+    weighed = [f if engine.malformed([f]) else _weigh(f, options) for f in findings]
     chosen = [f for f in weighed if f is not None]
     number = Counter(_key(f) for f in chosen if _is_open(f))
     taken = {key for key, most in accepted.items() if 0 < number[key] <= most}

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from npuconv.pipeline.trials import run_trials
 from npuconv.quantize.calibrate import first_convolution
-from npuconv.rules import _engine
-from npuconv.rules._seen import Measured, Seen, Shown
+from npuconv.rules import engine
+from npuconv.rules.evidence import CalibrationEvidence, MeasuredError, OutputSqnr
 
 if TYPE_CHECKING:
     import onnx
@@ -45,7 +45,7 @@ def of_calibration(
     if first is not None and not samples.builtin:
         output = statistics.get(first.outputs[0].name)
         trials = run_trials(legal.model, proto, samples, first, output)
-    seen = Seen(
+    seen = CalibrationEvidence(
         plan=legal.plan,
         statistics=statistics,
         encodings=state.encodings,
@@ -56,7 +56,7 @@ def of_calibration(
         first=first,
         trials=trials,
     )
-    return _engine.lint(legal.rules(seen=seen), at="calibrated")
+    return engine.lint(legal.rules(evidence=seen), at="calibrated")
 
 
 def of_result(legal: LegalModel, accuracy: Accuracy, broken: tuple[str, ...] = ()) -> list[Finding]:
@@ -72,14 +72,14 @@ def of_result(legal: LegalModel, accuracy: Accuracy, broken: tuple[str, ...] = (
     """
     exact = accuracy.sqnr_db is None and accuracy.cosine is not None
     shown = tuple(_shown(accuracy))
-    measured = Measured(accuracy.sqnr_db, exact, accuracy.samples, shown, broken)
-    return _engine.lint(legal.rules(measured=measured), at="measured")
+    measured = MeasuredError(accuracy.sqnr_db, exact, accuracy.samples, shown, broken)
+    return engine.lint(legal.rules(measured=measured), at="measured")
 
 
-def _shown(accuracy: Accuracy) -> Iterator[Shown]:
+def _shown(accuracy: Accuracy) -> Iterator[OutputSqnr]:
     for output in accuracy.outputs:
         if output.sqnr_db is not None:
-            yield Shown(output.name, output.sqnr_db)
+            yield OutputSqnr(output.name, output.sqnr_db)
         for part in output.parts:
             if part.sqnr_db is not None:
-                yield Shown(part.name, part.sqnr_db, output.name)
+                yield OutputSqnr(part.name, part.sqnr_db, output.name)

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from npuconv.model import query
 from npuconv.quantize.calibrate import first_convolution
 from npuconv.quantize.host_prep import along, origin
-from npuconv.rules._training import gap
+from npuconv.rules.normalization import training_shift
 from npuconv.samples.normalizations import CENTRED, HALF, IMAGENET, RAW, SIGNED, UNIT
 from npuconv.samples.synthetic import draw, image_layout
 
@@ -309,7 +309,11 @@ def _training(
     seen: Mapping[Normalization, Moments], expected: tuple[np.ndarray, np.ndarray] | None
 ) -> _Evidence | None:
     """Compare the first layer with what BatchNormalization has kept of training."""
-    gaps = {} if expected is None else {item: gap(one, expected) for item, one in seen.items()}
+    gaps = (
+        {}
+        if expected is None
+        else {item: training_shift(one, expected) for item, one in seen.items()}
+    )
     losses = {item: min(one.loss, 20.0) for item, one in gaps.items() if one is not None}
     if len(losses) < len(seen):
         return None

@@ -12,9 +12,14 @@ from npuconv.calibration.collect import collect
 from npuconv.calibration.runner import Runner
 from npuconv.errors import CalibrationError
 from npuconv.model import query
-from npuconv.rules._behaviour import Behaviour, behaviour, relative_bias
-from npuconv.rules._better import CANDIDATES, worth_trying
-from npuconv.rules._seen import Trials
+from npuconv.rules.normalization import (
+    CANDIDATES,
+    ActivationProfile,
+    NormalizationTrials,
+    activation_profile,
+    candidates,
+    relative_bias,
+)
 from npuconv.samples.feeds import spread
 from npuconv.samples.normalizations import Normalization, guess, image_axis
 
@@ -35,7 +40,7 @@ def run_trials(
     samples: Samples,
     first: Node,
     seen: Statistics | None = None,
-) -> Trials | None:
+) -> NormalizationTrials | None:
     """Run the model on a few samples, as they are and normalized differently.
 
     Args:
@@ -57,19 +62,19 @@ def run_trials(
     given = guess(np.concatenate([feed[name].ravel() for feed in feeds]))
     if axis is None or given is None:
         return None
-    candidates = CANDIDATES[given]
+    others = CANDIDATES[given]
     if seen is not None:
-        candidates = worth_trying(given, relative_bias(seen, query.constant_input(first, 2)))
+        others = candidates(given, relative_bias(seen, query.constant_input(first, 2)))
     pixels = [given.undo(feed[name], axis) for feed in feeds]
-    found: dict[Normalization, Behaviour] = {}
+    found: dict[Normalization, ActivationProfile] = {}
     tensors = {conv.outputs[0].name: 1 for conv in model.nodes("Conv")}
     runner = Runner(proto, tensors, len(feeds))
-    for item in (given, *candidates) if candidates else ():
+    for item in (given, *others) if others else ():
         fed = [{**f, name: item.apply(p, axis)} for f, p in zip(feeds, pixels, strict=True)]
         # Numbers of another size need not pass through the model.
         with contextlib.suppress(CalibrationError):
-            found[item] = _behaviour(collect(proto, tensors, fed, runner=runner), first)
-    return Trials(given, found, _recreates(model, feeds[0][name].shape, axis))
+            found[item] = _profile(collect(proto, tensors, fed, runner=runner), first)
+    return NormalizationTrials(given, found, _recreates(model, feeds[0][name].shape, axis))
 
 
 def _image(feeds: Sequence[Feed]) -> str | None:
@@ -87,10 +92,10 @@ def _normalized(conv: Node) -> bool:
     return any(reader.op == "InstanceNormalization" for reader in conv.outputs[0].outputs)
 
 
-def _behaviour(stats: Mapping[str, Statistics], first: Node) -> Behaviour:
+def _profile(stats: Mapping[str, Statistics], first: Node) -> ActivationProfile:
     bias = query.constant_input(first, 2)
     seen = [one for one in stats.values() if one.values.size]  # nothing was found, as it may be
-    return behaviour(seen, stats[first.outputs[0].name], bias)
+    return activation_profile(seen, stats[first.outputs[0].name], bias)
 
 
 def _recreates(model: Model, shape: tuple[int, ...], axis: int) -> bool:

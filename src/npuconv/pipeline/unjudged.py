@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from npuconv.diagnostics import Finding, Severity
 from npuconv.legalize.selection import fails, is_blocking, wanted
 from npuconv.quantize.host_prep import asked
-from npuconv.rules._engine import all_rules
+from npuconv.rules.engine import all_rules
 
 if TYPE_CHECKING:
     from npuconv.config import Options

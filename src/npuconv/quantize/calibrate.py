@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from npuconv import executor
-from npuconv.calibration import blocks
-from npuconv.calibration.collect import collect
+from npuconv.calibration.collect import collect, collect_shared, shared_cache
 from npuconv.errors import CalibrationError
 from npuconv.model import query
 from npuconv.quantize import hessian as hessians_of
@@ -62,7 +61,7 @@ def calibrate(
     Raises:
         CalibrationError: samples that cannot be used.
     """
-    cache = blocks.cache(graph.options.cache)
+    cache = shared_cache(graph.options.cache)
     stats = _statistics(graph, proto, samples, progress, cache)
     windows = [w for conv in graph.plan.device if (w := hessians_of.windows_of(conv))]
     few = samples[: HESSIAN.samples]
@@ -85,7 +84,7 @@ def _statistics(
         progress("calibrating", done, len(samples))
 
     try:
-        return blocks.collect(proto, watched(graph), samples, progress=step, cache=cache)
+        return collect_shared(proto, watched(graph), samples, progress=step, cache=cache)
     except CalibrationError as error:
         raise _named(graph, samples, error) from None
 

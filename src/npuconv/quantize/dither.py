@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from npuconv.arithmetic.layer import Rounded, per_weight, unfolded
+from npuconv.arithmetic.layer import RoundedWeights, per_weight, unfolded
 from npuconv.quantize.rounding import nearest, solve
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ def places(index: Sequence[int]) -> Doubles:
 
 
 def with_input_moved(
-    rounded: Rounded, source: Encoding, group: int, by: float | Doubles
-) -> Rounded:
+    rounded: RoundedWeights, source: Encoding, group: int, by: float | Doubles
+) -> RoundedWeights:
     """Return the layer for an input that is larger by some steps, the bias made up for it.
 
     Where the device pads with 0, a border of the result keeps the difference; that of the
@@ -62,17 +62,19 @@ def with_input_moved(
     return _with_bias(rounded, -(weight * steps).reshape(len(weight), -1).sum(axis=1))
 
 
-def with_output_moved(rounded: Rounded, result: Encoding, by: float | Doubles) -> Rounded:
+def with_output_moved(
+    rounded: RoundedWeights, result: Encoding, by: float | Doubles
+) -> RoundedWeights:
     """Return the layer with an output that is larger by some of its steps."""
     steps = np.broadcast_to(result.scales.astype(np.float64), rounded.bias.shape)
     return _with_bias(rounded, by * steps)
 
 
-def _with_bias(rounded: Rounded, extra: Doubles) -> Rounded:
+def _with_bias(rounded: RoundedWeights, extra: Doubles) -> RoundedWeights:
     return replace(rounded, bias=np.asarray(rounded.bias + extra, np.float32))
 
 
-def real_weights(rounded: Rounded, source: Encoding, group: int) -> Doubles:
+def real_weights(rounded: RoundedWeights, source: Encoding, group: int) -> Doubles:
     """Return the numbers that integer weights stand for, in the shape of the weights."""
     scales = rounded.scales.astype(np.float64).reshape(-1, *[1] * (rounded.weight.ndim - 1))
     return unfolded(rounded.weight * scales, source, group).astype(np.float64)
@@ -84,8 +86,8 @@ def copies(
     source: Encoding,
     hessian: Hessian,
     count: int,
-    first: Rounded | None = None,
-) -> list[Rounded]:
+    first: RoundedWeights | None = None,
+) -> list[RoundedWeights]:
     """Return weights and biases of every copy; their sums are near ``count`` times the given ones.
 
     Args:

@@ -11,13 +11,13 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper
 
+from npuconv.arithmetic.encoding import dequantize, quantize_weights
 from npuconv.arithmetic.layer import folded, unfolded
-from npuconv.arithmetic.qparams import dequantize, quantize_weights
 from npuconv.model import query, store
 
 if TYPE_CHECKING:
     from npuconv.arithmetic.encoding import Encoding
-    from npuconv.arithmetic.layer import Rounded
+    from npuconv.arithmetic.layer import RoundedWeights
     from npuconv.model.core import Model
     from npuconv.model.types import Node
     from npuconv.partition import Plan
@@ -85,7 +85,9 @@ def stored_output(model: Model, plan: Plan, conv: Node) -> str:
     return str(tensor.name)
 
 
-def quantized_constants(conv: Node, source: Encoding, rounded: Rounded | None) -> dict[int, Floats]:
+def quantized_constants(
+    conv: Node, source: Encoding, rounded: RoundedWeights | None
+) -> dict[int, Floats]:
     """Return what the weights, and the bias where it was corrected, stand for in int8.
 
     Args:

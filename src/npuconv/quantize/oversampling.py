@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from npuconv.arithmetic.layer import Rounded
+from npuconv.arithmetic.layer import RoundedWeights
 from npuconv.legalize import manager as _manager
 from npuconv.model import query
 from npuconv.partition.channel_paths import parameters
@@ -242,7 +242,9 @@ def _with_rows_for_copies(state: QuantState, one: Duplicated) -> QuantState:
     for conv in one.path.row_layers:
         own, by = weights.get(conv.name), moved.get(conv.name)
         if own is not None and len(own.bias) == count:
-            weights[conv.name] = Rounded(own.weight[index], own.scales[index], own.bias[index])
+            weights[conv.name] = RoundedWeights(
+                own.weight[index], own.scales[index], own.bias[index]
+            )
         if by is not None and len(by) == count:
             moved[conv.name] = by[index]
     return replace(state, weights=weights, bias_offsets=moved)
@@ -306,8 +308,8 @@ def _rows_of_copies(
     source: Encoding,
     hessian: Hessian,
     index: Sequence[int],
-    known: Rounded | None,
-) -> Rounded:
+    known: RoundedWeights | None,
+) -> RoundedWeights:
     """Round the rows of each copied channel so that they make up for each other."""
     group, which = hessian.groups, np.asarray(index)
     first = known or nearest(weight, bias, source, group)
@@ -318,7 +320,7 @@ def _rows_of_copies(
             by_count.setdefault(times, []).append(channel)
     for count, channels in by_count.items():
         rows = [np.flatnonzero(which == channel) for channel in channels]
-        alone = Rounded(steps[channels], scales[channels], made[channels])
+        alone = RoundedWeights(steps[channels], scales[channels], made[channels])
         seen, own = hessian, source
         if group > 1:
             seen, own = hessian.take(channels), source.take(channels)
@@ -326,4 +328,4 @@ def _rows_of_copies(
         for number, one in enumerate(each):
             at = [row[number] for row in rows]
             steps[at], scales[at], made[at] = one.weight, one.scales, one.bias
-    return Rounded(steps, scales, made)
+    return RoundedWeights(steps, scales, made)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from npuconv.arithmetic.layer import Rounded, folded, per_weight
-from npuconv.arithmetic.qparams import quantize_weights
+from npuconv.arithmetic.encoding import quantize_weights
+from npuconv.arithmetic.layer import RoundedWeights, folded, per_weight
 from npuconv.calibration.workers import in_order
 from npuconv.model import query
 from npuconv.quantize import gptq
@@ -62,7 +62,7 @@ def _solve_layer(
     owner: Store | None,
     without: Collection[str],
     conv: Node,
-) -> tuple[Rounded | None, str]:
+) -> tuple[RoundedWeights | None, str]:
     source, hessian = encodings[conv.inputs[0].name], hessians[conv.name]
     weight, bias = (query.constant_input(conv, k) for k in (1, 2))
     assert weight is not None  # it has a Hessian
@@ -99,7 +99,7 @@ def solve(
     *,
     by: Sequence[gptq.Factor] | None = None,
     without: Collection[str] = (),
-) -> tuple[Rounded | None, str]:
+) -> tuple[RoundedWeights | None, str]:
     """Return the weights and bias that err least on the held-out windows.
 
     Args:
@@ -140,7 +140,7 @@ def _solve_some_rows_at_once(
     source: Encoding,
     hessian: Hessian,
     without: Collection[str],
-) -> tuple[Rounded | None, str]:
+) -> tuple[RoundedWeights | None, str]:
     """Solve a large layer of one group, some of its output channels at a time."""
     step = max(1, ROUNDING.weights_at_once // max(1, weight[0].size))
     by = _factors(_problem(weight[:1], source, hessian))
@@ -154,13 +154,13 @@ def _solve_some_rows_at_once(
     if set(labels) == {"nearest"}:
         return None, "nearest"
     fields = zip(*((p.weight, p.scales, p.bias) for p in parts), strict=True)
-    return Rounded(*map(np.concatenate, fields)), " / ".join(dict.fromkeys(labels))
+    return RoundedWeights(*map(np.concatenate, fields)), " / ".join(dict.fromkeys(labels))
 
 
-def nearest(weight: Floats, bias: Floats, source: Encoding, group: int) -> Rounded:
+def nearest(weight: Floats, bias: Floats, source: Encoding, group: int) -> RoundedWeights:
     """Round weights to the nearest step of each output channel."""
     steps, scales = quantize_weights(folded(weight, source, group))
-    return Rounded(steps, scales, np.asarray(bias, np.float32))
+    return RoundedWeights(steps, scales, np.asarray(bias, np.float32))
 
 
 def _problem(weight: Floats, source: Encoding, hessian: Hessian) -> _Problem:
@@ -215,9 +215,9 @@ def _rounded(
     scales: Doubles,
     steps: Doubles,
     lost: Doubles,
-) -> Rounded:
+) -> RoundedWeights:
     own = np.zeros(len(weight)) if bias is None else np.asarray(bias, np.float64)
-    return Rounded(
+    return RoundedWeights(
         steps.reshape(weight.shape).astype(np.int8),
         np.asarray(scales.reshape(-1) / float(source.nominal), np.float32),
         np.asarray(own + lost.reshape(-1), np.float32),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import onnx
 
     from npuconv.arithmetic.encoding import Encoding
-    from npuconv.arithmetic.layer import Rounded
+    from npuconv.arithmetic.layer import RoundedWeights
     from npuconv.config import Options
     from npuconv.legalize.context import PassContext
     from npuconv.model.core import Model
@@ -44,7 +44,7 @@ class QuantState:
 
     encodings: Mapping[str, Encoding] = field(default_factory=dict)
     methods: Mapping[str, str] = field(default_factory=dict)
-    weights: Mapping[str, Rounded] = field(default_factory=dict)
+    weights: Mapping[str, RoundedWeights] = field(default_factory=dict)
     roundings: Mapping[str, str] = field(default_factory=dict)
     bias_offsets: Mapping[str, Offsets] = field(default_factory=dict)
     tensor_offsets: Mapping[str, Offsets] = field(default_factory=dict)

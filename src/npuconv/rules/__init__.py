@@ -1,18 +1,27 @@
-"""Rules on what a device accepts: one rule per module, registered by its decorator.
+"""Rules on what a device accepts: one rule a module in ``checks``, named after the fault.
 
 A rule looks at a node (or at the whole model) and yields a ``Violation`` for each fault;
 it changes nothing and knows no pass. Its docstring has exactly the sections *What it
 checks*, *Why it matters* and *How to fix*, from which ``npuconv explain``, the reference
 pages and the reports are made. The chip's numbers come from the target file.
+
+``checks``         the rules
+``attributes``     attributes that contradict the number of spatial axes
+``attributes``     lengths of attributes against the number of spatial axes
+``context``        what a rule is given: model, target, and cached facts of nodes
+``engine``         runs the rules and makes findings of violations
+``evidence``       results of calibration and of the accuracy measurement
+``normalization``  statistics that tell a wrong normalization of samples
+``target_limits``  unknown limits, open extents, written integer convolutions
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from npuconv.diagnostics import Severity, Status
@@ -20,19 +29,15 @@ from npuconv.facts import FACTS
 from npuconv.registry import Registry
 
 if TYPE_CHECKING:
-    from npuconv.model.core import Model
     from npuconv.model.types import Node
-    from npuconv.rules._context import RuleContext
-
-    NodeRule = Callable[[Node, RuleContext], Iterator["Violation"]]
-    ModelRule = Callable[[Model, RuleContext], Iterator["Violation"]]
 
 Stage = Literal["source", "float", "planned", "calibrated", "lowered", "measured"]
 SECTIONS = ("What it checks", "Why it matters", "How to fix")
 SLIDING = {"Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool"}
 # What onnxruntime runs on a host's CPU besides the standard domain.
 HOST_DOMAINS = {"ai.onnx.ml", "com.microsoft", "ai.onnx.preview.training"}
-CODE = re.compile(r"^(MDL|OPS|SHP|DTY|QNT|MEM|CAL)\d{3}$")
+_CODE = re.compile(r"^(MDL|OPS|SHP|DTY|QNT|MEM|CAL)\d{3}$")
+_CONVOLUTION = re.compile(r"Conv(?![a-z])")  # FusedConv is one, ConvertLayout is not
 
 
 @dataclass(frozen=True)
@@ -53,8 +58,8 @@ class Violation:
 class Example:
     """Two small models, one on which a rule fires and one on which it does not.
 
-    Text, so that ``explain`` needs no onnx; the tests build and judge what it shows. A line
-    for each tensor that is given, then nodes as ``onnx.parser`` reads them. Weights are
+    Text, so that ``explain`` needs no onnx; the tests build the models and run the rule. A
+    line for each tensor that is given, then nodes as ``onnx.parser`` reads them. Weights are
     random where no numbers are written; one number is all of them.
     """
 
@@ -62,6 +67,11 @@ class Example:
     silent: str = ""
     device: str = ""  # keys of a target file; empty: the built-in target
     other: str = ""  # those for the second model, where it is the target that differs
+
+    def __post_init__(self) -> None:
+        """Remove the indentation of the source."""
+        for name in ("fires", "silent", "device", "other"):
+            object.__setattr__(self, name, inspect.cleandoc(getattr(self, name)))
 
 
 @dataclass(frozen=True)
@@ -77,7 +87,7 @@ class Rule:
     limits: tuple[str, ...]
     at: Stage
     malformed: bool
-    alike: bool
+    cacheable: bool
     example: Example
     doc: str
 
@@ -86,7 +96,7 @@ class Rule:
         """The first sentence of the docstring."""
         return self.doc.split("\n\n", 1)[0].replace("\n", " ")
 
-    @cached_property
+    @functools.cached_property
     def advice(self) -> str:
         """Text of the section *How to fix*."""
         return self.section("How to fix")
@@ -97,35 +107,35 @@ class Rule:
         return " ".join(found.group(1).split()) if found else ""
 
 
-_NONE = Example()
-RULES: Registry[Rule] = Registry("npuconv.rules")
+RULES: Registry[Rule] = Registry("npuconv.rules.checks")
+_NO_EXAMPLE = Example()
 
 
 def rule(  # noqa: PLR0913 - a rule has that many parts
     code: str,
     *,
     message: str,
-    example: Example = _NONE,
+    example: Example = _NO_EXAMPLE,
     severity: Severity = Severity.ERROR,
     ops: set[str] | None = None,
     limits: tuple[str, ...] = (),
     at: Stage = "float",
     malformed: bool = False,
-    alike: bool = False,
+    cacheable: bool = False,
 ) -> Callable[[Callable[..., Iterator[Violation]]], Rule]:
     """Register a rule; its name is the function's, in kebab case.
 
     Args:
         code: letters and three digits, never used again.
-        message: what a person reads; holes are filled from the violation's ``values``.
+        message: text for people; its placeholders are filled from the violation's ``values``.
         example: models that show what it finds and what it does not.
         severity: errors stop a conversion.
         ops: operators it looks at, ``{"*"}`` for all; None for a rule about the model.
         limits: facts of the target file that it enforces.
         at: the graph it looks at.
         malformed: what it finds has no defined meaning, so nothing may be rewritten.
-        alike: what it says of a node holds for all nodes that are alike (``Sheet``): it
-            looks at attributes, shapes, types and limits, and at no name, neighbour or weight.
+        cacheable: its violations depend on attributes, shapes, types and limits of the node,
+            and on no name, neighbour or weight: nodes with equal ones have the same.
 
     Raises:
         ValueError: a code or name that is taken or malformed, a section that is missing,
@@ -136,21 +146,25 @@ def rule(  # noqa: PLR0913 - a rule has that many parts
         """Make a rule of the function."""
         doc = inspect.getdoc(function) or ""
         name = function.__name__.replace("_", "-")
-        _require(name, code, doc, limits)
-        frozen = None if ops is None else frozenset(ops)
+        missing = [s for s in SECTIONS if f"\n{s}:\n" not in doc]
+        unknown = [fact for fact in limits if fact not in FACTS]
+        if not _CODE.match(code) or missing or unknown:
+            raise ValueError(f"rule {name!r}: code {code!r}, {missing=}, {unknown=}")
+        if any(other.code == code for other in RULES.registered()):
+            raise ValueError(f"rule {name!r}: code {code} is taken")
         item = Rule(
-            code,
-            name,
-            severity,
-            message,
-            function,
-            frozen,
-            limits,
-            at,
-            malformed,
-            alike,
-            _tidied(example),
-            doc,
+            code=code,
+            name=name,
+            severity=severity,
+            message=message,
+            function=function,
+            ops=None if ops is None else frozenset(ops),
+            limits=limits,
+            at=at,
+            malformed=malformed,
+            cacheable=cacheable,
+            example=example,
+            doc=doc,
         )
         RULES.add(name, item)
         return item
@@ -158,33 +172,38 @@ def rule(  # noqa: PLR0913 - a rule has that many parts
     return register
 
 
-def _require(name: str, code: str, doc: str, limits: tuple[str, ...]) -> None:
-    """Raise ValueError for a bad or taken code, a missing section or an unknown fact."""
-    missing = [s for s in SECTIONS if f"\n{s}:\n" not in doc]
-    unknown = [fact for fact in limits if fact not in FACTS]
-    if not CODE.match(code) or missing or unknown:
-        raise ValueError(f"rule {name!r}: code {code!r}, {missing=}, {unknown=}")
-    if any(other.code == code for other in RULES.registered()):
-        raise ValueError(f"rule {name!r}: code {code} is taken")
+def limit_rule(code: str, *limits: str, example: Example) -> Callable[[Callable[[], None]], Rule]:
+    """Register a rule that compares facts of convolutions with limits of the target.
 
+    The function has no body: it gives the rule its name and docstring.
 
-def _tidied(example: Example) -> Example:
-    """Return the example without the indentation of the source."""
-    texts = (example.fires, example.silent, example.device, example.other)
-    return Example(*map(inspect.cleandoc, texts))
+    Args:
+        code: as for ``rule``.
+        *limits: facts that are compared, each with the target's limit on it.
+        example: as for ``rule``.
+    """
+
+    def register(described: Callable[[], None]) -> Rule:
+        """Make a rule of the docstring."""
+
+        @functools.wraps(described)
+        def broken(node: Node, ctx: Any) -> Iterator[Violation]:
+            return ctx.violations(node, *limits)
+
+        message = "{fact} is {value}; the device takes {limit}"
+        return rule(
+            code, message=message, example=example, ops=SLIDING, limits=limits, cacheable=True
+        )(broken)
+
+    return register
 
 
 def is_convolution(node: Node) -> bool:
-    """Return whether the operator is a convolution: FusedConv is, ConvertLayout is not."""
-    return _names_convolution(node.op)
-
-
-@lru_cache(maxsize=512)
-def _names_convolution(op: str) -> bool:
-    return re.search(r"Conv(?![a-z])", op) is not None
+    """Return whether the operator is a convolution of any domain."""
+    return _CONVOLUTION.search(node.op) is not None
 
 
 def find(code_or_name: str) -> Rule | None:
-    """The rule of that code or name."""
+    """Return the rule of that code or name, if there is one."""
     by_code = {item.code: item for item in RULES}
     return by_code.get(code_or_name.upper()) or RULES.get(code_or_name)

@@ -20,7 +20,7 @@ from npuconv.samples.synthetic import open_synthetic
 
 __all__ = ["Feed", "InputSpec", "Samples", "open_samples"]
 
-_SHOWN = 200  # characters of a path that nothing can be read from
+MAX_SHOWN = 200  # characters of a path that cannot be read
 Source = str | Path | Mapping[str, Any] | Iterable[Any] | None
 
 
@@ -63,7 +63,7 @@ def open_samples(
             return replace(found, description=", ".join(filter(None, parts)))
         except (OSError, ValueError) as error:  # a name too long, or with a zero in it
             cause = getattr(error, "strerror", None) or str(error)
-            raise CalibrationError(f"{str(source)[:_SHOWN]}: {cause}") from None
+            raise CalibrationError(f"{str(source)[:MAX_SHOWN]}: {cause}") from None
     if isinstance(source, np.ndarray):
         source = {UNNAMED: source}
     if isinstance(source, Mapping):
@@ -82,7 +82,7 @@ def _open_path(
     cache: str | Path | None,
 ) -> Samples:
     suffix = path.suffix.lower()
-    label = str(path)  # messages say the whole of it, reports the last part
+    label = str(path)  # messages name the whole path, reports the last part
     if path.is_dir():
         files, notes = list_directory(path)
         if files[0].suffix.lower() in IMAGES:

@@ -6,13 +6,17 @@ back; going back begins anew. No more than the rows asked for is held.
 
 from __future__ import annotations
 
+import lzma
 import math
 import struct
 import sys
 import threading
+import tokenize
 import weakref
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -23,14 +27,19 @@ from numpy.lib import format as npy
 from npuconv import limits
 from npuconv.errors import CalibrationError
 from npuconv.limits import Limits
-from npuconv.samples.damage import explained
 from npuconv.samples.feeds import Array
 
-# Bytes decompressed at once, and bytes of rows looked at at once.
-_STEP, _PIECE = 2**18, 2**22
-_HARMLESS = 2**26  # bytes that may be as well compressed as they like
-_LOCAL = struct.Struct("<26xHH")  # of a member's header in the file: lengths of what follows
-_PLAIN = ((1, 0), (2, 0))  # later headers are for names of fields, which numbers have not
+READ_BYTES = 2**18  # decompressed at once
+PIECE_BYTES = 2**22  # of the rows that are checked at once
+UNCHECKED_BYTES = 2**26  # of an array whose compression ratio may be anything
+_LOCAL_HEADER = struct.Struct("<26xHH")  # of a member in the file: lengths of what follows
+_HEADER_VERSIONS = ((1, 0), (2, 0))  # later ones are for names of fields, which numbers lack
+# All that numpy and zipfile are known to raise for an array file with a few bits changed.
+UNREADABLE = (
+    *(OSError, OverflowError, ValueError, EOFError, LookupError, MemoryError, RuntimeError),
+    *(TypeError, AttributeError, SyntaxError, tokenize.TokenError, struct.error),
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError),
+)
 
 
 class Archive(Mapping[str, Any]):
@@ -62,7 +71,7 @@ class Archive(Mapping[str, Any]):
         return len(self._names)
 
     def __getitem__(self, name: str) -> Array | Streamed:
-        """An array; in memory only if its rows do not follow each other in the file.
+        """Return an array; in memory only if its rows do not follow each other in the file.
 
         Raises:
             CalibrationError: it is damaged, or holds Python objects.
@@ -71,26 +80,26 @@ class Archive(Mapping[str, Any]):
         with explained(self.file), self.lock, self.open(member) as stream:
             header = _read_header(stream)
             _check_size(name, header, self._zip.getinfo(member).file_size)
-            self._check_swelling(name, self._zip.getinfo(member))
+            self._check_ratio(name, self._zip.getinfo(member))
             if header.by_rows:
                 return Streamed(self, member, header)
         with explained(self.file), self.lock, self.open(member) as stream:
             return npy.read_array(stream, allow_pickle=False)
 
-    def _check_swelling(self, name: str, info: zipfile.ZipInfo) -> None:
-        """An array that is far larger than the file is read for a very long time."""
+    def _check_ratio(self, name: str, info: zipfile.ZipInfo) -> None:
+        """Refuse an array far larger than the file, which would be read for a very long time."""
         size, most = info.file_size, self._most
         where = f"{self.file}: array {name!r}"
         if size > most.archive_bytes:
             text = f"{where} has {size} bytes, over {most.archive_bytes}"
             raise CalibrationError(text, hint=limits.hint("archive_bytes"))
-        if size > _HARMLESS and size > most.archive_ratio * max(info.compress_size, 1):
+        if size > UNCHECKED_BYTES and size > most.archive_ratio * max(info.compress_size, 1):
             ratio = size // max(info.compress_size, 1)
             text = f"{where} is {ratio} times as large as in the file, over {most.archive_ratio}"
             raise CalibrationError(text, hint=limits.hint("archive_ratio"))
 
     def open(self, member: str) -> IO[bytes]:
-        """A member from its first byte, checked when it has been read to its last."""
+        """Open a member at its first byte; its checksum is tested after its last."""
         return self._zip.open(member)
 
     def place(self, member: str) -> int | None:
@@ -99,8 +108,8 @@ class Archive(Mapping[str, Any]):
         if info.compress_type != zipfile.ZIP_STORED:
             return None
         self.stream.seek(info.header_offset)
-        lengths = _LOCAL.unpack(self.stream.read(_LOCAL.size))
-        return info.header_offset + _LOCAL.size + sum(lengths)
+        lengths = _LOCAL_HEADER.unpack(self.stream.read(_LOCAL_HEADER.size))
+        return info.header_offset + _LOCAL_HEADER.size + sum(lengths)
 
 
 @dataclass(frozen=True)
@@ -133,7 +142,7 @@ class Streamed:
         return self.shape[0]
 
     def __getitem__(self, item: int | slice) -> Array:
-        """A row, or several that follow each other.
+        """Read a row, or several that follow each other.
 
         Raises:
             CalibrationError: the file cannot be read any more.
@@ -147,7 +156,7 @@ class Streamed:
         return rows
 
     def pieces(self) -> Iterator[Array]:
-        """All rows, some at a time, checked against the sum that the archive keeps.
+        """Yield all rows, some at a time, checked against the sum that the archive keeps.
 
         Raises:
             CalibrationError: the array is damaged.
@@ -186,11 +195,11 @@ Rows = Array | Streamed
 def rows_at_once(array: Rows) -> int:
     """Return the number of rows to process together: memory stays bounded."""
     row = array.dtype.itemsize * math.prod(array.shape[1:])
-    return max(_PIECE // max(row, 1), 1)
+    return max(PIECE_BYTES // max(row, 1), 1)
 
 
 class _Cursor:
-    """Reads a stream forwards."""
+    """Position in a stream that is read forwards."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream, self.at = stream, 0
@@ -202,7 +211,7 @@ class _Cursor:
         self.at += len(buffer)
 
     def end(self) -> None:
-        """The sum is only checked where the stream is seen to end."""
+        """Reach the end of the stream, where zipfile checks the sum."""
         self._stream.read(1)
 
 
@@ -215,7 +224,7 @@ def _fill(stream: IO[bytes], buffer: memoryview) -> None:
 
 
 def _some(stream: IO[bytes], wanted: int) -> bytes:
-    part = stream.read(min(wanted, _STEP))
+    part = stream.read(min(wanted, READ_BYTES))
     if not part:
         raise ValueError("it ends before the last row")
     return part
@@ -227,7 +236,7 @@ def _bytes_of(rows: Array) -> memoryview:
 
 def _read_header(stream: IO[bytes]) -> Header:
     version = npy.read_magic(stream)
-    if version not in _PLAIN:
+    if version not in _HEADER_VERSIONS:
         return Header((), np.dtype(np.void), by_rows=False, start=0)
     read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
     shape, by_columns, dtype = read(stream)
@@ -237,7 +246,7 @@ def _read_header(stream: IO[bytes]) -> Header:
 
 
 def _check_size(name: str, header: Header, there: int) -> None:
-    """A header that promises more than there is would cost memory, or time, for nothing."""
+    """Refuse a header that promises more values than the file holds."""
     if header.dtype.hasobject:
         raise ValueError("Object arrays")
     wanted = header.start + header.dtype.itemsize * math.prod(header.shape)
@@ -245,3 +254,32 @@ def _check_size(name: str, header: Header, there: int) -> None:
         raise ValueError(
             f"{name!r} of shape {list(header.shape)} takes {wanted} bytes, {there} are there"
         )
+
+
+@contextmanager
+def explained(file: Path) -> Iterator[None]:
+    """Turn any error of reading into a one-line CalibrationError about the file.
+
+    Raises:
+        CalibrationError: the file cannot be read.
+    """
+    try:
+        yield
+    except UNREADABLE as error:
+        raise CalibrationError(f"{file}: {_cause(error)}") from None
+
+
+def _cause(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    if isinstance(error, EOFError):
+        return "the file is empty" if str(error) else "damaged: it ends too early"
+    if isinstance(error, MemoryError):
+        return "larger than the memory"
+    if "Object arrays" in str(error) or "Python objects" in str(error):  # mapped or not
+        return "an array of Python objects, which are not read: are all samples of one shape?"
+    if "encrypted" in str(error):
+        return "encrypted, which is not read"
+    if "pickle" in str(error):
+        return "neither .npz nor .npy"
+    return f"damaged: {error}"

@@ -7,7 +7,9 @@ fixed to B. An array of one rank more holds complete inputs: sample k is ``array
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import difflib
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, islice
@@ -16,14 +18,13 @@ from typing import Any
 import numpy as np
 
 from npuconv.errors import CalibrationError
-from npuconv.samples import advice
-from npuconv.samples.archive import Rows, Streamed
+from npuconv.samples.archive import Rows, Streamed, rows_at_once
 from npuconv.samples.feeds import Array, Feed, InputSpec, Samples, choose, matches
-from npuconv.samples.values import check_values
 
 # The name numpy gives to an array saved without one.
 UNNAMED = "arr_0"
 IGNORED = "not an input, ignored: "  # and the names
+_TO_FIRST, _TO_LAST = (0, 3, 1, 2), (0, 2, 3, 1)
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Column:
         return len(self.array) // max(self.rows, 1)
 
     def __getitem__(self, k: int) -> Array:
-        """Sample k, in the input's type."""
+        """Return sample k, in the input's type."""
         part = self.array[k * self.rows : (k + 1) * self.rows] if self.rows else self.array[k]
         return np.array(part, self.spec.dtype)
 
@@ -62,7 +63,7 @@ class Table:
         return len(self.columns[0])
 
     def feed(self, k: int) -> Feed:
-        """Sample k as arrays by input name."""
+        """Return sample k as arrays by input name."""
         return {column.spec.name: column[k] for column in self.columns}
 
 
@@ -80,7 +81,7 @@ def pick(label: str, names: Sequence[str], inputs: Sequence[InputSpec]) -> dict[
         raise CalibrationError(
             f"{label}: no array named {', '.join(map(repr, missing))};"
             f" found {', '.join(map(repr, names)) or 'none'}",
-            hint=advice.on_name(missing, names, UNNAMED),
+            hint=_hint_on_name(missing, names, UNNAMED),
         )
     return found
 
@@ -88,7 +89,7 @@ def pick(label: str, names: Sequence[str], inputs: Sequence[InputSpec]) -> dict[
 def make_table(
     label: str, arrays: Mapping[str, Any], inputs: Sequence[InputSpec], *, complete: bool = False
 ) -> Table:
-    """Arrays by name, checked against the inputs of the model.
+    """Make a table of arrays by name, checked against the inputs of the model.
 
     Args:
         label: the source, for messages.
@@ -110,7 +111,7 @@ def make_table(
         array = np.asarray(array)[None] if complete else array
         columns.append(Column(spec, array, rows))
         notes += _check_type(where, array, spec)
-        check_values(where, array, spec)
+        _check_values(where, array, spec)
         if len(array) % max(rows, 1):
             notes.append(f"rows that do not fill a batch of {rows} are ignored")
     _check_lengths(label, columns)
@@ -120,7 +121,7 @@ def make_table(
 def open_tables(
     label: str, readers: Sequence[Callable[[], Table]], limit: int, notes: Sequence[str] = ()
 ) -> Samples:
-    """Samples of several tables, one after the other; only one is in memory at a time."""
+    """Open the samples of several tables, one after the other; only one is in memory at a time."""
     read = lru_cache(maxsize=1)(lambda part: readers[part]())
     sizes, found = [], list(notes)
     for part in range(len(readers)):
@@ -139,7 +140,7 @@ def open_tables(
 def open_feeds(
     source: Iterable[Any], inputs: Sequence[InputSpec], limit: int, notes: Sequence[str] = ()
 ) -> Samples:
-    """Samples from dicts of complete inputs, the first ``limit`` of them.
+    """Open samples from dicts of complete inputs, the first ``limit`` of them.
 
     They are kept, because an iterator cannot be read twice.
 
@@ -150,7 +151,7 @@ def open_feeds(
     for place, feed in enumerate(islice(source, limit)):
         label = f"calibration sample {place}"
         if not isinstance(feed, Mapping):
-            hint = advice.on_kind(feed, [spec.name for spec in inputs])
+            hint = _hint_on_kind(feed, [spec.name for spec in inputs])
             text = f"{label}: expected a dict of arrays, not {type(feed).__name__}"
             raise CalibrationError(text, hint=hint)
         tables.append(make_table(label, feed, inputs, complete=True))
@@ -186,7 +187,7 @@ def _rows_per_sample(where: str, array: Rows, spec: InputSpec, complete: bool) -
             return 0
     raise CalibrationError(
         f"{where} has shape {list(array.shape)}, but input {spec.name!r} is {spec.wanted}",
-        hint=advice.on_shape(array.shape, spec, complete=complete),
+        hint=_hint_on_shape(array.shape, spec, complete=complete),
     )
 
 
@@ -219,3 +220,99 @@ def _check_lengths(label: str, columns: Sequence[Column]) -> None:
         first = columns[0]
         wanted = f"; a batch takes {first.rows} rows" if first.rows > 1 else ""
         raise CalibrationError(f"{label}: there are no samples{wanted}")
+
+
+def _check_values(where: str, array: Rows, spec: InputSpec) -> None:
+    """Refuse values that the input cannot hold, and an archive that is damaged."""
+    alike = array.dtype == spec.dtype and spec.dtype.kind != "f"
+    if not array.size or (alike and not isinstance(array, Streamed)):
+        return
+    start = 0
+    for part in _pieces(array):  # of a file also where all values fit: is it whole?
+        if not alike:
+            _check_piece(where, start, part, spec)
+        start += len(part)
+
+
+def _pieces(array: Rows) -> Iterator[Array]:
+    """Yield all rows, some at a time, so that a file is never in memory as a whole."""
+    if isinstance(array, Streamed):
+        yield from array.pieces()
+        return
+    step = rows_at_once(array)
+    for start in range(0, len(array), step):
+        yield np.asarray(array[start : start + step])
+
+
+def _check_piece(where: str, start: int, part: Array, spec: InputSpec) -> None:
+    with np.errstate(over="ignore"):
+        cast = part.astype(spec.dtype)
+    if spec.dtype.kind == "f" and not np.isfinite(cast).all():
+        row, here = _first(~np.isfinite(cast))
+        what = f"values beyond {spec.dtype}" if np.isfinite(part[here]) else "NaN or infinity"
+        raise CalibrationError(f"{where}: row {start + row} holds {what}")
+    if spec.dtype.kind != "f" and not _fits(part, spec.dtype):
+        raise CalibrationError(f"{where}: {part.dtype} values that {spec.dtype} cannot hold")
+
+
+def _first(wrong: Array) -> tuple[int, tuple[int, ...]]:
+    """Return row and place of the first value that is wrong."""
+    place = tuple(int(k) for k in np.argwhere(wrong)[0])
+    return place[0], place
+
+
+def _fits(values: Array, dtype: np.dtype[Any]) -> bool:
+    lowest, highest = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    return lowest <= int(values.min()) and int(values.max()) <= highest
+
+
+def _hint_on_shape(shape: tuple[int, ...], spec: InputSpec, *, complete: bool) -> str:
+    """Return a hint on how to make an array of another shape fit.
+
+    Args:
+        shape: of the array.
+        spec: the input it is for.
+        complete: the array is to be one complete input, not samples one after the other.
+    """
+    lengths = spec.lengths
+    for order in (_TO_FIRST, _TO_LAST):
+        if len(shape) == len(lengths) == len(order) and matches(
+            tuple(shape[k] for k in order)[1:], lengths[1:]
+        ):
+            last = "last" if order is _TO_FIRST else "first"
+            axes = ", ".join(map(str, order))
+            return f"its channels come {last}: give x.transpose({axes})"
+    if len(shape) == len(lengths) - 1 and matches(shape, lengths[1:]):
+        return "one sample without a batch axis: give x[None]"
+    if complete:
+        return "each dict is one complete input; many samples go into one dict of arrays"
+    return _hint_on_extents(shape, lengths)
+
+
+def _hint_on_extents(shape: tuple[int, ...], lengths: tuple[int | None, ...]) -> str:
+    each = [n for n in lengths[1:] if n is not None]
+    known = len(each) == len(lengths) - 1 and bool(each)
+    deeper = len(shape) > len(lengths) and matches(shape[1 - len(lengths) :], lengths[1:])
+    if known and (deeper or math.prod(shape[1:]) == math.prod(each)):
+        return f"give x.reshape(-1, {', '.join(map(str, each))})"
+    return "the first axis counts samples"
+
+
+def _hint_on_name(missing: Sequence[str], found: Sequence[str], unnamed: str) -> str:
+    """Return a hint on how to name the arrays that are there."""
+    if list(found) == [unnamed]:
+        each = ", ".join(f"{name}=..." for name in missing)
+        kept = all(name.isidentifier() for name in missing)
+        return f"save them by name: np.savez(file, {each if kept else '**{name: array}'})"
+    close = difflib.get_close_matches(missing[0], found, n=1, cutoff=0.5)
+    if close:
+        return f"rename {close[0]!r} to {missing[0]!r}"
+    return "name the arrays like the model's inputs"
+
+
+def _hint_on_kind(value: object, names: Sequence[str]) -> str:
+    """Return a hint on what to give in place of a value that is no dict of arrays."""
+    if isinstance(value, str):
+        return "paths of images go into a directory, or into a .txt file that lists them"
+    shown = ", ".join(f"{name!r}: array" for name in names)
+    return f"give {{{shown}}} for each sample, or one such dict of all samples"

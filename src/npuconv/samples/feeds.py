@@ -31,17 +31,17 @@ class InputSpec:
 
     @property
     def lengths(self) -> tuple[int | None, ...]:
-        """The shape with None for every length that is not fixed; empty for unknown rank."""
+        """Return the shape with None for every length that is not fixed; empty for unknown rank."""
         return tuple(n if isinstance(n, int) and n > 0 else None for n in self.shape or ())
 
     @property
     def batch(self) -> int:
-        """Fixed length of the first axis, or 1."""
+        """Return the fixed length of the first axis, or 1."""
         return self.lengths[0] or 1 if self.lengths else 1
 
     @property
     def wanted(self) -> str:
-        """The shape for messages, as in ``[N, 3, 224, 224]``."""
+        """Return the shape for messages, as in ``[N, 3, 224, 224]``."""
         if self.shape is None:
             return "[...]"
         return "[" + ", ".join("?" if n is None else str(n) for n in self.shape) + "]"
@@ -74,7 +74,7 @@ class Samples:
         return len(self.indices)
 
     def __iter__(self) -> Iterator[Feed]:
-        """One sample after the other, each loaded when its turn comes."""
+        """Yield one sample after the other, each loaded when its turn comes."""
         return (self.load(k) for k in self.indices)
 
     @overload
@@ -82,13 +82,13 @@ class Samples:
     @overload
     def __getitem__(self, item: slice) -> Samples: ...
     def __getitem__(self, item: int | slice) -> Feed | Samples:
-        """One sample, or fewer samples."""
+        """Return one sample, or some of the samples."""
         if isinstance(item, slice):
             return replace(self, indices=self.indices[item])
         return self.load(self.indices[item])
 
     def split(self, held_out: int) -> tuple[Samples, Samples]:
-        """The samples to calibrate on, and ``held_out`` others, evenly spread.
+        """Split into the samples to calibrate on, and ``held_out`` others, evenly spread.
 
         Raises:
             CalibrationError: that would leave none to calibrate on.
@@ -97,14 +97,14 @@ class Samples:
             raise CalibrationError(
                 f"{self.description}: cannot hold out {held_out} of {len(self)} samples"
             )
-        apart = set(spread(len(self), held_out))
-        kept = tuple(k for place, k in enumerate(self.indices) if place not in apart)
-        held = tuple(self.indices[place] for place in sorted(apart))
-        return replace(self, indices=kept), replace(self, indices=held)
+        places = set(spread(len(self), held_out))
+        used = tuple(k for place, k in enumerate(self.indices) if place not in places)
+        others = tuple(self.indices[place] for place in sorted(places))
+        return replace(self, indices=used), replace(self, indices=others)
 
 
 def spread(total: int, wanted: int) -> tuple[int, ...]:
-    """``wanted`` of 0..total-1, ascending and evenly spread; all if there are not more."""
+    """Return ``wanted`` of 0..total-1, ascending and evenly spread; all if there are not more."""
     wanted = min(total, wanted)
     return tuple((2 * k + 1) * total // (2 * wanted) for k in range(wanted))
 
@@ -112,7 +112,7 @@ def spread(total: int, wanted: int) -> tuple[int, ...]:
 def choose(
     load: Callable[[int], Feed], total: int, limit: int, description: str, notes: Sequence[str]
 ) -> Samples:
-    """At most ``limit`` of ``total`` samples; says so in the notes if some are left out.
+    """Choose at most ``limit`` of ``total`` samples; the notes tell if some are left out.
 
     They are spread because files are often sorted by class.
     """
@@ -129,5 +129,5 @@ def matches(shape: tuple[int, ...], lengths: tuple[int | None, ...]) -> bool:
 
 
 def count(number: int, noun: str) -> str:
-    """A number with its noun, as in ``1 sample``, ``2 samples``."""
+    """Return a number with its noun, as in ``1 sample``, ``2 samples``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,26 +1,46 @@
-"""Samples from image files: decoded, resized, cropped and normalized one at a time."""
+"""Samples from image files: decoded, resized, cropped and normalized one at a time.
+
+Decoded images may be kept on disk, so that other models need not decode them again: a file
+holds the pixels of one image; its name is a digest of the image file and of how it was scaled.
+Mean, standard deviation and layout come later, so models that differ in those share it.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import io
+import json
+import struct
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps
+import PIL
+from numpy.typing import NDArray
+from PIL import Image, ImageOps, UnidentifiedImageError
 
+from npuconv import files as atomic
 from npuconv import limits
 from npuconv.config import Preprocess
-from npuconv.errors import CalibrationError
-from npuconv.samples import decoded
-from npuconv.samples.decoded import Decoded, Pixels
+from npuconv.errors import CalibrationError, OutputError
+from npuconv.samples.archive import UNREADABLE
 from npuconv.samples.feeds import Feed, InputSpec, Samples, choose
-from npuconv.samples.image_files import NOT_READ, check_header, unreadable
-from npuconv.samples.normalize import Floats, normalization
+from npuconv.samples.normalizations import Floats, mean_and_std
+from npuconv.samples.reading import check_ordinary
 
-Size = tuple[int, int]
+Size = tuple[int, int]  # height, width
+Pixels = NDArray[np.uint8]  # [H,W] or [H,W,C]
+UNREADABLE_IMAGE = (
+    *(OSError, SyntaxError, ValueError, EOFError, struct.error),
+    Image.DecompressionBombError,
+)
+FORMAT = 1  # of the cache
+_FOLDER = "images"  # in the cache
+_shared_folder: str | Path | None = None  # where a conversion names none
 
 
 @dataclass(frozen=True)
@@ -62,7 +82,7 @@ def open_images(
     notes: Sequence[str] = (),
     cache: str | Path | None = None,
 ) -> Samples:
-    """Samples of image files, in the order given; a fixed batch of B takes B of them.
+    """Open samples of image files, in the order given; a fixed batch of B takes B of them.
 
     Decoded images are kept in the folder ``cache``, and looked for there.
 
@@ -84,11 +104,11 @@ def open_images(
     if len(files) % batch:
         found.append(f"images that do not fill a batch of {batch} are ignored")
 
-    folder = cache or decoded.shared()
-    kept = Decoded(folder, plan.pixels_depend_on) if folder else None
+    folder = cache or _shared_folder
+    decoded = Cache(folder, plan.pixels_depend_on) if folder else None
 
     def load(k: int) -> Feed:
-        items = [read_image(file, plan, kept) for file in files[k * batch : (k + 1) * batch]]
+        items = [read_image(file, plan, decoded) for file in files[k * batch : (k + 1) * batch]]
         return {plan.spec.name: np.stack(items).astype(plan.spec.dtype)}
 
     return replace(choose(load, len(files) // batch, limit, label, found), prepared=preprocess.said)
@@ -109,22 +129,22 @@ def make_plan(label: str, inputs: Sequence[InputSpec], keys: Preprocess) -> Plan
         )
     _check_channels(label, spec, keys)
     height, width = spec.lengths[2:] if keys.layout == "nchw" else spec.lengths[1:3]
-    mean, std = normalization(label, keys, 1 if keys.color == "gray" else 3)
+    mean, std = mean_and_std(label, keys, 1 if keys.color == "gray" else 3)
     plan = Plan(spec, keys, (height, width), mean, std)
     _check_sizes(label, plan)
     return plan
 
 
-def read_image(file: Path, plan: Plan, kept: Decoded | None = None) -> Floats:
-    """One image as float32 [C,H,W] or [H,W,C].
+def read_image(file: Path, plan: Plan, decoded: Cache | None = None) -> Floats:
+    """Return one image as float32 [C,H,W] or [H,W,C].
 
     Raises:
         CalibrationError: the file is damaged, or its size does not fit.
     """
     try:
         decode = partial(_pixels, file, plan)
-        pixels = kept.get(file, decode) if kept else decode()
-    except NOT_READ as error:
+        pixels = decoded.get(file, decode) if decoded else decode()
+    except UNREADABLE_IMAGE as error:
         raise unreadable(file, error) from None
     _check_size(str(file), (pixels.shape[0], pixels.shape[1]), plan)
     values = pixels.astype(np.float32).reshape(*pixels.shape[:2], -1)
@@ -133,7 +153,7 @@ def read_image(file: Path, plan: Plan, kept: Decoded | None = None) -> Floats:
 
 
 def _pixels(file: Path, plan: Plan) -> Pixels:
-    """Decoded, turned upright, resized and cropped."""
+    """Decode an image, turn it upright, resize and crop it."""
     with warnings.catch_warnings(), Image.open(file) as image:
         warnings.simplefilter("ignore")
         upright = ImageOps.exif_transpose(image)
@@ -217,3 +237,107 @@ def _check_size(label: str, size: Size, plan: Plan) -> None:
             f" {plan.spec.wanted}",
             hint="give --resize HEIGHT,WIDTH, or leave out --resize and --crop",
         )
+
+
+def check_header(file: Path, most: int) -> None:
+    """Raise if a file holds no image, or too large a one; nothing is decoded.
+
+    Raises:
+        CalibrationError: no image, or one of more than ``most`` pixels.
+    """
+    check_ordinary(file)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Pillow's are not for the user
+            with Image.open(file) as image:
+                pixels = image.width * image.height
+    except UNREADABLE_IMAGE as error:
+        raise unreadable(file, error) from None
+    if pixels > most:
+        text = f"{file}: has {image.width} x {image.height} pixels, over {most}"
+        raise CalibrationError(text, hint=limits.hint("image_pixels"))
+
+
+def unreadable(file: Path, error: Exception) -> CalibrationError:
+    """Return the error for the user for one that Pillow has raised."""
+    if isinstance(error, Image.DecompressionBombError):
+        cause = "larger than Pillow's limit against decompression bombs"
+    elif isinstance(error, UnidentifiedImageError):
+        cause = "not an image"
+    else:
+        cause = getattr(error, "strerror", None) or str(error)
+    missing = isinstance(error, FileNotFoundError)
+    hint = "" if missing else "remove the file, or save it again as .png or .jpg"
+    return CalibrationError(f"{file}: {cause}", hint=hint)
+
+
+def keep_in(folder: str | Path) -> None:
+    """Keep decoded images in this folder from now on, where a conversion names none.
+
+    For processes that convert one of many models on the same images.
+    """
+    global _shared_folder
+    _shared_folder = folder
+
+
+class Cache:
+    """A folder of decoded images.
+
+    Args:
+        folder: made where it is missing; the cache of a conversion.
+        how: what the pixels depend on besides the file, as plain data.
+
+    Raises:
+        OutputError: the folder cannot be made.
+    """
+
+    def __init__(self, folder: str | Path, how: object) -> None:
+        self._folder = Path(folder) / _FOLDER
+        self._how = json.dumps([FORMAT, PIL.__version__, how]).encode()
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OutputError(f"{folder}: cannot be made: {error.strerror}") from None
+
+    def get(self, file: Path, decode: Callable[[], Pixels]) -> Pixels:
+        """Return the pixels of an image file; decoded by one process, though many may ask at once.
+
+        Raises:
+            OSError: the image cannot be read.
+            OutputError: the cache cannot be written.
+        """
+        digest = hashlib.sha256(self._how)
+        digest.update(file.read_bytes())
+        path = self._folder / f"{digest.hexdigest()[:40]}.npy"
+        found = _read(path)
+        if found is not None:
+            return found
+        with _locked(self._folder / f"{path.stem[:2]}.lock"):
+            found = _read(path)
+            if found is None:
+                found = decode()
+                stream = io.BytesIO()
+                np.save(stream, found, allow_pickle=False)
+                atomic.write(path, stream.getvalue())
+            return found
+
+
+def _read(path: Path) -> Pixels | None:
+    try:
+        found = np.load(path, allow_pickle=False)
+    except UNREADABLE:
+        return None
+    return found if isinstance(found, np.ndarray) and found.dtype == np.uint8 else None
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a lock among processes; the system releases that of one that dies."""
+    try:
+        import fcntl
+    except ImportError:  # not on this system: an image may be decoded twice, no more
+        yield
+        return
+    with path.open("ab") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield

@@ -1,22 +1,28 @@
-"""Usual normalizations of pixels, and a guess at which of them samples have had."""
+"""Normalizations of pixels: the usual ones, those that options ask for, and that of samples."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from npuconv.samples.normalize import PRESETS
-
-if TYPE_CHECKING:
-    from npuconv.config import Preprocess
+from npuconv.config import Preprocess
+from npuconv.errors import CalibrationError
 
 Floats = NDArray[np.float32]
 _IMAGE_CHANNELS = (1, 3, 4)
-_RANK = 4
-_SLACK = 0.02  # of the range: interpolation overshoots, and (pixel - 127) / 128 is usual too
+RANGE_SLACK = 0.02  # of the range: interpolation overshoots, and (pixel - 127) / 128 is usual too
+MIN_RANGE_SHARE = 0.4  # of the range of a normalization that samples fill
+
+# Mean and std in pixel units, in the order red, green, blue. ImageNet's are those of
+# torchvision, times 255.
+PRESETS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
+    "unit": ((0.0,), (255.0,)),
+    "signed": ((127.5,), (127.5,)),
+    "imagenet": ((123.675, 116.28, 103.53), (58.395, 57.12, 57.375)),
+    "raw": ((0.0,), (1.0,)),
+}
 
 
 @dataclass(frozen=True)
@@ -36,25 +42,20 @@ class Normalization:
     std: tuple[float, ...]
 
     def apply(self, pixels: Floats, axis: int) -> Floats:
-        """Pixels as this normalization feeds them to a model."""
+        """Return pixels as this normalization feeds them to a model."""
         mean, std = (_spread(numbers, pixels, axis) for numbers in (self.mean, self.std))
         return np.asarray((pixels - mean) / std, np.float32)
 
     def undo(self, values: Floats, axis: int) -> Floats:
-        """The pixels that values were made from."""
+        """Return the pixels that values were made from."""
         mean, std = (_spread(numbers, values, axis) for numbers in (self.mean, self.std))
         return np.asarray(values * std + mean, np.float32)
 
 
-RAW = Normalization("0..255", "--preprocess raw", (0.0,), (1.0,))
-UNIT = Normalization("0..1", "--preprocess unit", (0.0,), (255.0,))
-SIGNED = Normalization("-1..1", "--preprocess signed", (127.5,), (127.5,))
-IMAGENET = Normalization(
-    "ImageNet's mean and std",
-    "--preprocess imagenet",
-    (123.675, 116.28, 103.53),
-    (58.395, 57.12, 57.375),
-)
+RAW = Normalization("0..255", "--preprocess raw", *PRESETS["raw"])
+UNIT = Normalization("0..1", "--preprocess unit", *PRESETS["unit"])
+SIGNED = Normalization("-1..1", "--preprocess signed", *PRESETS["signed"])
+IMAGENET = Normalization("ImageNet's mean and std", "--preprocess imagenet", *PRESETS["imagenet"])
 CENTRED = Normalization(
     "0..255 minus the mean",
     "--mean 123.68,116.78,103.94 --std 1",
@@ -71,9 +72,9 @@ def guess(values: Floats) -> Normalization | None:
     """
     low, high = float(values.min()), float(values.max())
     for item, (least, most) in _RANGES:
-        slack = _SLACK * (most - least)
+        slack = RANGE_SLACK * (most - least)
         inside = least - slack <= low and high <= most + slack
-        if inside and high - low > 0.4 * (most - least) and (low < 0) == (least < 0):
+        if inside and high - low > MIN_RANGE_SHARE * (most - least) and (low < 0) == (least < 0):
             return item
     return None
 
@@ -89,8 +90,8 @@ _RANGES: tuple[tuple[Normalization, tuple[float, float]], ...] = (
 
 
 def image_axis(shape: tuple[int, ...]) -> int | None:
-    """The axis of the colours of a tensor that looks like images, else None."""
-    if len(shape) != _RANK:
+    """Return the axis of the colours of a tensor that looks like images, else None."""
+    if len(shape) != 4:
         return None
     for axis, others in ((1, (2, 3)), (3, (1, 2))):
         if shape[axis] in _IMAGE_CHANNELS and min(shape[k] for k in others) > max(_IMAGE_CHANNELS):
@@ -99,7 +100,7 @@ def image_axis(shape: tuple[int, ...]) -> int | None:
 
 
 def _spread(numbers: tuple[float, ...], values: Floats, axis: int) -> Floats:
-    """One number per channel, laid out to meet the values; an alpha channel gets the mean."""
+    """Lay out one number per channel to meet the values; an alpha channel gets the mean."""
     channels = values.shape[axis]
     array = np.asarray(numbers, np.float32)
     if array.size != channels:
@@ -117,3 +118,34 @@ def asked_for(keys: Preprocess) -> Normalization | None:
     order = -1 if keys.color == "bgr" else 1
     mean, std = (numbers[::order] for numbers in PRESETS[keys.preset])
     return Normalization(keys.said, keys.said, keys.mean or mean, keys.std or std)
+
+
+def mean_and_std(label: str, keys: Preprocess, channels: int) -> tuple[Floats, Floats]:
+    """Return mean and std, float32 of length 1 or ``channels``, in the order of the input.
+
+    Raises:
+        CalibrationError: neither a preset nor both values, or lengths that do not fit.
+    """
+    given = [name for name in ("mean", "std") if getattr(keys, name) is not None]
+    if keys.preset is None and len(given) == 1:
+        other = "std" if given == ["mean"] else "mean"
+        raise CalibrationError(f"{label}: --{given[0]} without --{other}", hint="give both")
+    if keys.preset in (None, "none") and (keys.mean is None or keys.std is None):
+        raise CalibrationError(
+            f"{label}: how pixels become inputs is not known, and a wrong guess is as bad"
+            " as no data",
+            hint=f"give --preprocess {'|'.join(PRESETS)}, or --mean and --std",
+        )
+    mean, std = PRESETS.get(keys.preset or "", ((), ()))
+    if keys.color == "bgr":
+        mean, std = mean[::-1], std[::-1]
+    pair = (keys.mean or mean, keys.std or std)
+    for name, values in zip(("mean", "std"), pair, strict=True):
+        if len(values) not in (1, channels):
+            own = getattr(keys, name) is not None
+            of = "" if own else f" of --preprocess {keys.preset}"
+            raise CalibrationError(
+                f"{label}: {name}{of} has {len(values)} values for {channels} channel(s)",
+                hint="give --mean and --std with one value, or one per channel",
+            )
+    return np.array(pair[0], np.float32), np.array(pair[1], np.float32)

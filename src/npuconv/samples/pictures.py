@@ -8,7 +8,6 @@ pictures are made: the spectrum of photographs, shapes that cover each other, an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,9 +28,9 @@ _WORDS = (
     "the quick brown fox", "EXIT 24", "Hello, world", "NOVEMBER", "3.14159", "open daily 9-18",
     "SALE -50%", "int8", "to be or not to be", "No. 7", "AB 1234 CD", "Total: 129,90",
 )  # fmt: skip
-_LEAVES = 40
+SHAPES = 40  # that cover each other in a made picture
 _PAGES = (4,)  # of eight pictures
-_SMALL = 40  # a grey picture of so few pixels is likely to show a character
+MAX_CHARACTER_SIDE = 40  # pixels: a grey picture of so few is likely to show a character
 
 
 @cache
@@ -60,7 +59,7 @@ def picture(number: int, size: Size, channels: int, seed: int = 0) -> Floats:
     """
     rng = np.random.default_rng([seed, number])
     where = folder()
-    if channels == 1 and max(size) <= _SMALL and number % 4:
+    if channels == 1 and max(size) <= MAX_CHARACTER_SIDE and number % 4:
         found = _character(size, rng)
     elif number % 8 in _PAGES or (_is_line(size) and number % 2):
         found = _page(size, rng)
@@ -103,7 +102,7 @@ def _made(size: Size, rng: np.random.Generator) -> Image.Image:
     """Make a picture: a ground and shapes on it that have textures of their own."""
     pixels = _texture(size, rng)
     largest = max(size) / 2
-    radii = largest * (4 / max(largest, 4)) ** rng.uniform(0, 1, (_LEAVES, 2))
+    radii = largest * (4 / max(largest, 4)) ** rng.uniform(0, 1, (SHAPES, 2))
     for radius in radii[np.argsort(-radii.prod(axis=1), kind="stable")]:
         _cover(pixels, radius, rng)
     noisy = pixels + rng.normal(0, rng.uniform(0, 4), pixels.shape)
@@ -203,8 +202,3 @@ def _write(image: Image.Image, rng: np.random.Generator) -> None:
 def _color(rng: np.random.Generator, *, dark: bool) -> tuple[int, ...]:
     values = rng.integers(0, 90, 3) if dark else rng.integers(170, 256, 3)
     return tuple(int(value) for value in values)
-
-
-def shown(numbers: Sequence[int]) -> str:
-    """Return what the pictures are, in a phrase for the report."""
-    return "builtin photographs" if are_photographs() else f"{len(numbers)} made-up pictures"

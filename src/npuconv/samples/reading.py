@@ -13,17 +13,16 @@ import numpy as np
 from npuconv import limits
 from npuconv.errors import CalibrationError
 from npuconv.limits import Limits
-from npuconv.samples.archive import Archive
+from npuconv.samples.archive import Archive, explained
 from npuconv.samples.arrays import UNNAMED, Table, make_table, open_tables, pick
-from npuconv.samples.damage import explained
 from npuconv.samples.feeds import InputSpec, Samples, count
 
 ARRAYS = frozenset({".npz", ".npy"})
 IMAGES = frozenset({".jpg", ".jpeg", ".png", ".bmp"})
 
 _ZIP = b"PK"
-_SHOWN = 200  # characters of a line that is no file
-_TEXT = 64 * 2**20  # bytes of a list
+MAX_SHOWN = 200  # characters of a line that is no file
+MAX_TEXT_BYTES = 64 * 2**20  # of a list
 
 
 def open_arrays(
@@ -33,7 +32,7 @@ def open_arrays(
     limit: int,
     notes: Sequence[str] = (),
 ) -> Samples:
-    """Samples of array files, one file after the other in the order given.
+    """Open the samples of array files, one file after the other in the order given.
 
     Files .npy named like the inputs hold one input each; any other file holds samples of
     all inputs (.npz), or of the only one (.npy).
@@ -51,7 +50,7 @@ def open_arrays(
 
 
 def list_directory(folder: Path) -> tuple[list[Path], list[str]]:
-    """The array files or the images of a directory, sorted by name, and notes.
+    """List the array files or the images of a directory, sorted by name, and notes.
 
     Raises:
         CalibrationError: neither, or both, or the directory cannot be read.
@@ -77,7 +76,7 @@ def list_directory(folder: Path) -> tuple[list[Path], list[str]]:
 
 
 def read_list(path: Path) -> list[Path]:
-    """The images named in a text file, one a line, relative to that file; # starts a comment.
+    """Read the images named in a text file, one a line, relative to that file; # starts a comment.
 
     Raises:
         CalibrationError: not UTF-8 text, empty, or an image that does not exist.
@@ -88,7 +87,7 @@ def read_list(path: Path) -> list[Path]:
         if (entry := line.strip()) and not entry.startswith("#"):
             found.append(path.parent / entry)
             if not _is_there(found[-1]):
-                shown = entry if len(entry) <= _SHOWN else f"{entry[:_SHOWN]}..."
+                shown = entry if len(entry) <= MAX_SHOWN else f"{entry[:MAX_SHOWN]}..."
                 raise CalibrationError(f"{path}:{number}: no such file: {shown}")
     if not found:
         raise CalibrationError(f"{path}: the list is empty")
@@ -103,15 +102,15 @@ def _is_there(path: Path) -> bool:
 
 
 def read_text(path: Path) -> str:
-    """A text file of names or classes.
+    """Read a text file of names or classes.
 
     Raises:
         CalibrationError: not UTF-8 text, or larger than such a file ever is.
     """
     check_ordinary(path)
     try:
-        if path.stat().st_size > _TEXT:
-            raise CalibrationError(f"{path}: has over {_TEXT} bytes")
+        if path.stat().st_size > MAX_TEXT_BYTES:
+            raise CalibrationError(f"{path}: has over {MAX_TEXT_BYTES} bytes")
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         cause = getattr(error, "strerror", None) or "not a UTF-8 text file"
@@ -147,7 +146,7 @@ def _read_by_name(
 
 
 def read_file(file: Path, most: Limits | None = None) -> Mapping[str, Any]:
-    """The arrays of a file by name; rows of them are read when their turn comes.
+    """Open the arrays of a file by name; rows of them are read when their turn comes.
 
     Raises:
         CalibrationError: it cannot be read, or is larger than it may be.

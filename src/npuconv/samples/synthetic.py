@@ -18,7 +18,8 @@ from npuconv.samples.normalizations import SIGNED, Normalization, asked_for
 
 SAMPLES = 32
 _CHANNELS = (1, 3, 4)
-_SMALLEST_IMAGE, _SMALLEST_GREY = 8, 16  # a narrow grey one is rather a spectrum
+MIN_SIDE = 8  # pixels of an image
+MIN_GREY_SIDE = 16  # of a grey one that is not square: a narrow one is rather a spectrum
 
 
 def open_synthetic(
@@ -44,13 +45,14 @@ def open_synthetic(
         }
 
     number = min(SAMPLES, limit)
-    told, shown = f"synthetic, seed {seed}", False
+    description, has_photographs = f"synthetic, seed {seed}", False
     if reads_images(inputs):
-        shown = pictures.are_photographs()
-        source = "builtin photographs" if shown else "made-up pictures"
-        told = f"{source}, {pixels.name if pixels else 'normalization unknown'}"
-    is_made_up = pixels is None or not shown
-    return Samples(load, tuple(range(number)), told, synthetic=is_made_up, builtin=True)
+        has_photographs = pictures.are_photographs()
+        source = "builtin photographs" if has_photographs else "made-up pictures"
+        description = f"{source}, {pixels.name if pixels else 'normalization unknown'}"
+    is_made_up = pixels is None or not has_photographs
+    indices = tuple(range(number))
+    return Samples(load, indices, description, synthetic=is_made_up, builtin=True)
 
 
 def reads_images(inputs: Sequence[InputSpec]) -> bool:
@@ -105,7 +107,7 @@ def _image_layout(shape: tuple[int, ...]) -> str | None:
         return None
     for layout, channels, sides in (("nchw", 1, shape[2:]), ("nhwc", 3, shape[1:3])):
         is_grey = shape[channels] == 1 and sides[0] != sides[1]
-        least = _SMALLEST_GREY if is_grey else _SMALLEST_IMAGE
+        least = MIN_GREY_SIDE if is_grey else MIN_SIDE
         if shape[channels] in _CHANNELS and min(sides) >= least:
             return layout
     return None

@@ -8,8 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from npuconv import executor
-from npuconv.arithmetic.device import Layer, accumulate, convolve
-from npuconv.arithmetic.requantize import by_float, float_factors
+from npuconv.arithmetic.device import IntegerConv, accumulate, by_float, convolve, float_factors
 from npuconv.evaluate.simulator import as_float
 from support.builders import Net, images
 from support.int8_layers import Case, needs_exact_runtime, random_case, run
@@ -86,7 +85,7 @@ def wide(group: int = 1, bias: int = 1) -> Case:
     weight = rng.integers(90, 128, shape).astype(np.int8)
     channels = 3000 if group == 1 else group
     x = rng.integers(100, 128, (1, channels, 4, 4)).astype(np.int8)
-    layer = Layer(
+    layer = IntegerConv(
         weight, np.full(len(weight), bias, np.int32), [1, 1], [1, 1], [shape[2] // 2] * 4, group
     )
     total = np.abs(accumulate(layer, x)).max()
@@ -108,7 +107,7 @@ def test_wide_sums(group, bias):
 def test_a_sum_that_cannot_be_taken_apart():
     """A kernel of one channel that is too wide by itself stays an integer convolution."""
     weight = np.full((1, 1, 40, 40), 127, np.int8)
-    layer = Layer(weight, None, [1, 1], [1, 1], [0] * 4)
+    layer = IntegerConv(weight, None, [1, 1], [1, 1], [0] * 4)
     x = np.full((1, 1, 41, 41), 127, np.int8)
     one, zero = np.float32(1), np.asarray(0, np.int8)
     case = Case(layer, x, one, zero, np.full(1, 1e-6, np.float32), one, zero)

@@ -7,7 +7,7 @@ import pytest
 
 import npuconv
 from npuconv.arithmetic.encoding import Encoding
-from npuconv.arithmetic.layer import Rounded
+from npuconv.arithmetic.layer import RoundedWeights
 from npuconv.report.builder.quantized import _steps, _weight_row
 from support.builders import digits
 
@@ -55,7 +55,7 @@ def test_weights_of_layers(report):
 def test_clipped_weights():
     """Where a tuned scale is too small for the largest weights, their share is told."""
     weight = np.asarray([[1.0, 2.0], [4.0, 0.0]], np.float32)
-    rounded = Rounded(np.zeros((2, 2), np.int8), np.full(2, 0.01, np.float32), np.zeros(2))
+    rounded = RoundedWeights(np.zeros((2, 2), np.int8), np.full(2, 0.01, np.float32), np.zeros(2))
     steps = _steps(weight, Encoding.plain(1.0), 1, rounded)
     row = _weight_row(weight, steps)
     assert (row.minimum, row.maximum, row.channels) == (0.0, 4.0, 2)

@@ -52,7 +52,7 @@ def _lower(model: Model, node: Node) -> int:
 
 def _round_constants(model: Model, node: Node, source: Node | None) -> None:
     """Bounds of Clip and the fill of Pad become int8."""
-    from npuconv.arithmetic.qparams import quantize
+    from npuconv.arithmetic.encoding import quantize
     from npuconv.model import edit
 
     wanted = {"Clip": (1, 2), "Pad": (2,)}.get(node.op, ())

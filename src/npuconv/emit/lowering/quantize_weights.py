@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from npuconv.arithmetic.encoding import Encoding
-    from npuconv.arithmetic.layer import DeviceLayer
+    from npuconv.arithmetic.layer import EncodedLayer
     from npuconv.emit.context import EmitContext
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
@@ -39,7 +39,7 @@ def _quantize(model: Model, ctx: EmitContext, conv: Node) -> int:
     weight = query.constant_input(conv, 1)
     if weight is None:
         return 0  # already behind a DequantizeLinear
-    from npuconv.arithmetic.layer import accumulator_scales
+    from npuconv.arithmetic.layer import bias_scales
 
     bias = query.constant_input(conv, 2)
     ends = ctx.layer_encodings.get(conv.name)
@@ -51,7 +51,7 @@ def _quantize(model: Model, ctx: EmitContext, conv: Node) -> int:
         ctx.notes[model.label(conv)] = text
     _dequantize(model, conv, 1, layer.weight, layer.weight_scales)
     if layer.bias is not None and ends:
-        _dequantize(model, conv, 2, layer.bias, accumulator_scales(layer, ends[0]))
+        _dequantize(model, conv, 2, layer.bias, bias_scales(ends[0].nominal, layer.weight_scales))
     return 1
 
 
@@ -61,7 +61,7 @@ def _layer(
     weight: np.ndarray,
     bias: np.ndarray | None,
     ends: tuple[Encoding, Encoding] | None,
-) -> DeviceLayer:
+) -> EncodedLayer:
     from npuconv.arithmetic.encoding import Encoding
     from npuconv.arithmetic.layer import encode_layer
 
@@ -81,13 +81,13 @@ def _layer(
 def _shiftable(
     ctx: EmitContext,
     conv: Node,
-    layer: DeviceLayer,
+    layer: EncodedLayer,
     weight: np.ndarray,
     bias: np.ndarray | None,
     ends: tuple[Encoding, Encoding],
-) -> DeviceLayer:
+) -> EncodedLayer:
     """The layer as a device can scale it that knows no factors but integers and shifts."""
-    from npuconv.arithmetic.shiftable import shiftable_layer
+    from npuconv.arithmetic.layer import shiftable_layer
 
     how, rounded = ctx.target.activations.requantize, ctx.rounded.get(conv.name)
     if how.kind != "shift":

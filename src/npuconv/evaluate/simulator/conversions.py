@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from npuconv.arithmetic.qparams import dequantize as real_numbers
+from npuconv.arithmetic.encoding import dequantize as real_numbers
 from npuconv.evaluate.simulator.float_carriers import EIGHT_BITS, Array, Twins, stored_as
 
 _FOLDABLE = ("int8", "uint8", "int32")

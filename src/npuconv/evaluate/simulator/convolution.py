@@ -10,7 +10,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
-from npuconv.arithmetic.requantize import float_factors
+from npuconv.arithmetic.device import float_factors
 from npuconv.evaluate.simulator.conversions import clip, store
 from npuconv.evaluate.simulator.float_carriers import EIGHT_BITS, Array, Twins, stored_as
 from npuconv.evaluate.simulator.passthrough import TO_FIRST, TO_LAST

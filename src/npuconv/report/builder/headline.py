@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from npuconv.diagnostics import Finding, Severity, Status
 from npuconv.legalize.selection import failing, fails
-from npuconv.rules.limit_unknown import limit_unknown
+from npuconv.rules.checks.limit_unknown import limit_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from npuconv.arithmetic.encoding import Encoding
-    from npuconv.arithmetic.layer import Rounded
+    from npuconv.arithmetic.layer import RoundedWeights
     from npuconv.arithmetic.statistics import Statistics
     from npuconv.evaluate.layers import Layer
     from npuconv.partition import Plan
@@ -82,7 +82,7 @@ def weight_rows(plan: Plan, state: QuantState) -> dict[str, schema.WeightQuant]:
 
 
 def _steps(
-    weight: NDArray[np.float32], source: Encoding, group: int, rounded: Rounded | None
+    weight: NDArray[np.float32], source: Encoding, group: int, rounded: RoundedWeights | None
 ) -> NDArray[np.float32] | None:
     """The weights in steps of int8, before rounding; None where the widest is 127."""
     if rounded is None:

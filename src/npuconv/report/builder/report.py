@@ -10,7 +10,7 @@ from npuconv.diagnostics import Finding, Severity, Status
 from npuconv.legalize.selection import stale
 from npuconv.report.builder.headline import Verdict, headline
 from npuconv.report.builder.rewritten import choice
-from npuconv.rules._engine import all_rules
+from npuconv.rules.engine import all_rules
 from npuconv.schemas import report as schema
 from npuconv.version import __version__
 

@@ -1,0 +1,1 @@
+"""The rules: one a module, named after the fault that it finds."""

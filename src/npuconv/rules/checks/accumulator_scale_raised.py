@@ -1,0 +1,85 @@
+"""Weights have coarser steps than they could, because the sum would overflow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.diagnostics import Severity
+from npuconv.model import query
+from npuconv.rules import Example, Violation, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node
+    from npuconv.rules.context import RuleContext
+    from npuconv.rules.evidence import CalibrationEvidence
+
+
+@rule(
+    "QNT005",
+    severity=Severity.NOTE,
+    at="calibrated",
+    message="the weight scale of {count} of {channels} channels is raised: with the scale of "
+    "the input, sum and bias would overflow int32",
+    example=Example(
+        fires="""
+            input x: float[N,1,8,8]
+            weight w: float[1,1,1,1] = 0.000001
+            weight b: float[1] = 100000
+            y = Conv (x, w, b)
+        """,
+        silent="""
+            input x: float[N,1,8,8]
+            weight w: float[1,1,1,1] = 1
+            weight b: float[1] = 2
+            y = Conv (x, w, b)
+        """,
+    ),
+)
+def accumulator_scale_raised(model: Model, ctx: RuleContext) -> Iterator[Violation]:
+    """Weights have coarser steps than they could, because the sum would overflow.
+
+    What it checks:
+        Channels whose integer bias and largest possible sum of products did not fit into
+        int32 with the scales of input and weights, so that a larger weight scale was needed.
+
+    Why it matters:
+        A raised scale means fewer steps for the weights. The cause is a bias that is very
+        large beside weights and input. A constant channel does no harm; many of them are a
+        sign of samples that are not like those of training.
+
+    How to fix:
+        Look at the normalization of the calibration samples (CAL001), and at the bias of
+        the layer.
+    """
+    del model
+    if (evidence := ctx.evidence) is None:
+        return
+    per_tensor = ctx.target.weights.granularity == "tensor"
+    for conv in evidence.plan.device:
+        count, channels = _raised(conv, evidence, per_tensor=per_tensor)
+        if count:
+            values = {"count": count, "channels": channels}
+            yield Violation(values, f"{count} channels", "0 channels", node=conv)
+
+
+def _raised(conv: Node, evidence: CalibrationEvidence, *, per_tensor: bool) -> tuple[int, int]:
+    """Return the number of channels with a raised scale, and of all channels."""
+    from npuconv.arithmetic.layer import encode_layer
+
+    weight, bias = query.constant_input(conv, 1), query.constant_input(conv, 2)
+    source = evidence.encodings.get(conv.inputs[0].name)
+    result = evidence.encodings.get(conv.outputs[0].name)
+    if weight is None or source is None or result is None:
+        return 0, 0
+    layer = encode_layer(
+        weight,
+        bias,
+        source,
+        result,
+        int(query.attribute(conv, "group", 1)),
+        rounded=evidence.rounded.get(conv.name),
+        per_tensor=per_tensor,
+    )
+    return len(layer.raised), len(weight)

@@ -1,0 +1,76 @@
+"""The int8 model is too far from the float model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.diagnostics import Severity
+from npuconv.rules import Example, Violation, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.core import Model
+    from npuconv.rules.context import RuleContext
+
+POOR_DB = 15.0  # SQNR; the noise has 3 % of the power of the signal
+
+
+@rule(
+    "CAL005",
+    message="{measured} SQNR against the float model, on {samples} samples; {wanted}",
+    severity=Severity.WARNING,
+    at="measured",
+    example=Example(
+        fires="""
+            input x: float[N,1,8,8]
+            weight w: float[1,1,1,1] = 1.001
+            a = Conv (x, w)
+            y = Sub (a, x)
+        """,
+        silent="""
+            input x: float[N,1,8,8]
+            weight w: float[1,1,1,1] = 1.001
+            y = Conv (x, w)
+        """,
+    ),
+)
+def accuracy_too_low(model: Model, ctx: RuleContext) -> Iterator[Violation]:
+    """The int8 model is too far from the float model.
+
+    What it checks:
+        The SQNR of all outputs together, measured on samples that were kept from
+        calibration where there are enough of them. Below what `--min-sqnr` asks for it is
+        an error. Where nothing is asked for, below 15 dB is a warning, and so is an output
+        that is infinite or no number, where that of the float model is finite.
+
+    Why it matters:
+        At 15 dB the noise has 3 % of the power of the signal: classes change, and boxes
+        move.
+
+    How to fix:
+        Give more calibration samples, and look at CAL001 whether they are normalized as
+        in training. Let the host pad what the device makes (`--pad-on-host all`), let layers
+        run several times (`--max-extra-macs`), or keep those with the largest share of the
+        noise on the host (`--keep-float`).
+    """
+    del model
+    error, goal = ctx.measured, ctx.options.min_sqnr
+    if error is None or error.is_exact:
+        return
+    if goal is None and error.sqnr_db is None and not error.broken:
+        return
+    minimum = POOR_DB if goal is None else goal
+    if error.sqnr_db is not None and error.sqnr_db >= minimum:
+        return
+    value = "no" if error.sqnr_db is None else f"{error.sqnr_db:.1f} dB"
+    limit = f"{minimum:g} dB"
+    wanted = f"below {limit} is poor" if goal is None else f"--min-sqnr asks for {limit}"
+    if error.broken:
+        names = ", ".join(map(repr, error.broken))
+        wanted = f"not finite, as the float model's are: {names}"
+    yield Violation(
+        {"measured": value, "samples": error.samples, "wanted": wanted},
+        value=value,
+        limit=f"at least {limit}",
+        severity=None if goal is None else Severity.ERROR,
+    )

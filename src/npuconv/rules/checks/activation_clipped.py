@@ -1,0 +1,114 @@
+"""Part of a tensor's values lies beyond the range that int8 was given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.diagnostics import Severity
+from npuconv.model import query
+from npuconv.rules import Example, Violation, rule
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from npuconv.arithmetic.encoding import Encoding
+    from npuconv.arithmetic.statistics import Statistics
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node
+    from npuconv.rules.context import RuleContext
+
+MAX_CLIPPED = 0.01  # share of the values of a tensor
+INT8_MIN, INT8_MAX = -128, 127
+
+
+@rule(
+    "CAL002",
+    severity=Severity.WARNING,
+    at="calibrated",
+    message="{share} of the values of {tensor!r} are clipped: they lie in "
+    "[{low}, {high}], and int8 holds [{least}, {most}]",
+    example=Example(
+        fires="""
+            input x: float[N,1,8,8]
+            weight e: float[] = 20
+            weight nine: float[] = 9
+            weight w: float[1,1,1,1] = 1
+            a = Pow (x, e)
+            b = Mul (a, nine)
+            y = Conv (b, w)
+        """,
+        silent="""
+            input x: float[N,1,8,8]
+            weight e: float[] = 1
+            weight nine: float[] = 9
+            weight w: float[1,1,1,1] = 1
+            a = Pow (x, e)
+            b = Mul (a, nine)
+            y = Conv (b, w)
+        """,
+    ),
+)
+def activation_clipped(model: Model, ctx: RuleContext) -> Iterator[Violation]:
+    """Part of a tensor's values lies beyond the range that int8 was given.
+
+    What it checks:
+        The share of the values seen in calibration that lie beyond the smallest and largest
+        number that the tensor's scale and zero point can store: at most one in a hundred.
+
+    Why it matters:
+        The method that chooses ranges gives rare large values up, so that all others
+        have finer steps. Where they are not rare, an object that makes them may be lost.
+
+    How to fix:
+        Take `--method minmax` if such values matter, or calibrate on more samples.
+    """
+    if (evidence := ctx.evidence) is None:
+        return
+    makers = _makers(model)
+    for name in dict.fromkeys(end for group in evidence.plan.groups for end in group.outputs):
+        stats, encoding = evidence.statistics.get(name), evidence.encodings.get(name)
+        share = clipped_share(stats, encoding) if stats and encoding else 0.0
+        if stats is None or encoding is None or share <= MAX_CLIPPED:
+            continue
+        least, most = stored_range(encoding)
+        values = {
+            "share": f"{share:.1%}",
+            "tensor": name,
+            "low": f"{stats.lows.min():.4g}",
+            "high": f"{stats.highs.max():.4g}",
+            "least": f"{least.min():.4g}",
+            "most": f"{most.max():.4g}",
+        }
+        limit = f"at most {MAX_CLIPPED:.0%} clipped"
+        yield Violation(values, value=values["share"], limit=limit, node=makers.get(name))
+
+
+def stored_range(encoding: Encoding) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the smallest and the largest number of every channel that int8 holds, [C] each."""
+    scales, zeros = encoding.scales.astype("float64"), encoding.zeros.astype("float64")
+    return scales * (INT8_MIN - zeros), scales * (INT8_MAX - zeros)
+
+
+def clipped_share(stats: Statistics, encoding: Encoding) -> float:
+    """Return the share of the kept values beyond the range of int8, by more than half a step."""
+    if encoding.scales.size not in (1, stats.channels) or not stats.values.size:
+        return 0.0
+    low, high = stored_range(encoding)
+    slack = encoding.scales.astype("float64") / 2
+    under = stats.values < (low - slack)[:, None]
+    over = stats.values > (high + slack)[:, None]
+    return float((under | over).mean())
+
+
+def _makers(model: Model) -> dict[str, Node]:
+    """Return, by tensor name, the node that makes it; for a model input, its first reader."""
+    found: dict[str, Node] = {}
+    for node in model.nodes():
+        for tensor in node.inputs:
+            if not query.is_constant(tensor):
+                found.setdefault(tensor.name, node)
+        for tensor in node.outputs:
+            found[tensor.name] = node
+    return found

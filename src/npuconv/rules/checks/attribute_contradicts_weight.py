@@ -1,0 +1,118 @@
+"""An attribute of the convolution contradicts the shape of its weights or input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.model import query
+from npuconv.model.conv import window
+from npuconv.model.geometry import SAME, effective_kernel, transpose_output
+from npuconv.rules import SLIDING, Example, Violation, rule
+from npuconv.rules.attributes import contradictions
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+    from npuconv.rules.context import RuleContext
+
+
+_MIN_RANK = 3  # batch, channels and one spatial axis
+
+
+@rule(
+    "SHP005",
+    ops=SLIDING,
+    malformed=True,
+    cacheable=True,
+    message="{problem}",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            weight w: float[4,2,3,3]
+            y = Conv (x, w)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv (x, w)
+        """,
+    ),
+)
+def attribute_contradicts_weight(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+    """An attribute of the convolution contradicts the shape of its weights or input.
+
+    What it checks:
+        `kernel_shape` against the weights, `group` against channels of weights and input,
+        lengths of `strides`, `dilations` and `pads` against the number of spatial axes,
+        their signs, the length of the bias, the name `auto_pad` has, and that the kernel
+        is no larger than the padded input. Of a ConvTranspose, that `output_shape` has a
+        positive value for each spatial axis, and that `pads` leave some output. Of pools,
+        what applies to them.
+
+    Why it matters:
+        Such a node has no defined result; tools that read only one of the two sides go on
+        with a wrong one.
+
+    How to fix:
+        Repair the model: the message names both sides.
+    """
+    del ctx
+    problems = [*contradictions(node), *_channels(node)]
+    for problem in problems or [*_kernel_extent(node), *_cropped(node)]:
+        yield Violation({"problem": problem}, source=f"ONNX {node.op}-11")
+
+
+def _kernel_extent(node: Node) -> Iterator[str]:
+    """Yield the spatial axes along which the kernel does not fit even once."""
+    win = window(node)
+    if win is None or win.op != "Conv" or win.kernel is None or win.auto_pad in SAME:
+        return
+    for axis, kernel in enumerate(win.kernel):
+        extent, reach = win.extent(axis), effective_kernel(kernel, win.dilations[axis])
+        if extent is not None and extent + sum(win.pads[axis]) < reach:
+            yield (
+                f"the kernel reaches over {reach} cells of spatial axis {axis}, "
+                f"but the padded input has {extent + sum(win.pads[axis])}"
+            )
+
+
+def _cropped(node: Node) -> Iterator[str]:
+    """Yield the axes of a transposed convolution of which the pads leave nothing."""
+    win = window(node)
+    if win is None or win.op != "ConvTranspose" or win.kernel is None:
+        return
+    if win.auto_pad != "NOTSET" or win.output_shape:
+        return
+    for axis, slide in enumerate(zip(win.kernel, win.strides, win.dilations, strict=True)):
+        extent, extra = win.extent(axis), win.output_padding[axis]
+        cells = transpose_output(extent, *slide, (0, 0), extra) if extent else 0
+        if 0 < cells <= sum(win.pads[axis]):
+            yield (
+                f"pads crop {sum(win.pads[axis])} of the {cells} cells of spatial axis {axis}, "
+                "stride * (input - 1) + output_padding + (kernel - 1) * dilation + 1 by ONNX: "
+                "nothing is left"
+            )
+
+
+def _channels(node: Node) -> Iterator[str]:
+    values = query.constant_input(node, 1) if node.op in query.CONVOLUTIONS else None
+    if values is not None and not values.size:
+        yield f"the weights have shape {list(values.shape)}, which holds nothing"
+    weight = query.static_shape(query.input_of(node, 1))
+    if node.op not in query.CONVOLUTIONS or weight is None or len(weight) < _MIN_RANK:
+        return
+    group = int(query.attribute(node, "group", 1))
+    if group < 1 or weight[0] % group:
+        yield f"group is {group}, which does not divide the {weight[0]} channels of the weights"
+        return
+    inputs, outputs = weight[1] * group, weight[0]
+    if node.op == "ConvTranspose":
+        inputs, outputs = outputs, inputs
+    dims = query.shape(node.inputs[0])
+    if dims is not None and len(dims) != len(weight):
+        yield f"the input has rank {len(dims)} but the weights have rank {len(weight)}"
+    elif dims is not None and isinstance(dims[1], int) and dims[1] != inputs:
+        yield f"the input has {dims[1]} channels but weights and group want {inputs}"
+    bias = query.static_shape(query.input_of(node, 2))
+    if bias is not None and bias != (outputs,):
+        yield f"the bias has shape {list(bias)} but there are {outputs} output channels"

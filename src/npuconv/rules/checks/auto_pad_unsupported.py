@@ -1,0 +1,53 @@
+"""The convolution leaves its padding to be worked out at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.rules import SLIDING, Example, Violation, rule
+from npuconv.rules.target_limits import missing_axis
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+    from npuconv.rules.context import RuleContext
+
+LIMITS = ("auto_pad",)
+
+
+@rule(
+    "SHP003",
+    ops=SLIDING,
+    limits=LIMITS,
+    cacheable=True,
+    message="auto_pad is {value}; the device takes {limit}",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv <auto_pad = "SAME_UPPER"> (x, w)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv <pads = [1, 1, 1, 1]> (x, w)
+        """,
+    ),
+)
+def auto_pad_unsupported(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+    """The convolution leaves its padding to be worked out at run time.
+
+    What it checks:
+        The attribute `auto_pad` against the target's.
+
+    Why it matters:
+        The device needs numbers: SAME and VALID mean different pads for different input
+        extents, and tools have disagreed about them for years.
+
+    How to fix:
+        Nothing where the finding is rewritten: the pads are numbers then. Where it remains,
+        another error keeps them from being written; repair that first, or write `pads` on
+        export. A missing extent is dynamic-dimension, which names the --input-shape to give.
+    """
+    if missing_axis(node, ctx) is None:  # else dynamic-dimension reports it
+        yield from ctx.violations(node, *LIMITS)

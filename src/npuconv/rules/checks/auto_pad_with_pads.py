@@ -1,0 +1,61 @@
+"""auto_pad and explicit pads contradict each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.model import query
+from npuconv.model.conv import flat_pads, window
+from npuconv.rules import SLIDING, Example, Violation, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+    from npuconv.rules.context import RuleContext
+
+
+@rule(
+    "SHP004",
+    ops=SLIDING,
+    malformed=True,
+    cacheable=True,
+    message="auto_pad is {auto_pad} and pads is {pads}; ONNX forbids both",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv <auto_pad = "SAME_UPPER", pads = [1, 0, 1, 2]> (x, w)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv <auto_pad = "SAME_UPPER"> (x, w)
+        """,
+    ),
+)
+def auto_pad_with_pads(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+    """auto_pad and explicit pads contradict each other.
+
+    What it checks:
+        That no node has both an `auto_pad` other than NOTSET and non-zero `pads`.
+
+    Why it matters:
+        ONNX forbids it and runtimes refuse it. Which of the two the exporter meant cannot
+        be known, and a guess would be a silently wrong model. So no option ignores it.
+
+    How to fix:
+        Remove one of the two attributes in the exporter.
+    """
+    del ctx
+    if not query.attribute(node, "auto_pad"):
+        return  # nearly all; what follows takes longer
+    win = window(node)
+    if win is None or win.auto_pad == "NOTSET" or all(pair == (0, 0) for pair in win.pads):
+        return
+    pads = flat_pads(win.pads)
+    yield Violation(
+        {"auto_pad": win.auto_pad, "pads": pads},
+        value=f"auto_pad={win.auto_pad}, pads={pads}",
+        limit="one of the two",
+        source="ONNX Conv-11, attribute auto_pad",
+    )

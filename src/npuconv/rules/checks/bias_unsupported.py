@@ -1,0 +1,57 @@
+"""The convolution has a bias where the device takes none, or none where it needs one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from npuconv.rules import SLIDING, Example, Violation, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+    from npuconv.rules.context import RuleContext
+
+LIMITS = ("bias",)
+_UNWANTED = "train without bias, or add it on the host"
+_NEEDED = "give the convolution a bias on export; zeros change no result"
+
+
+@rule(
+    "SHP014",
+    ops=SLIDING,
+    limits=LIMITS,
+    cacheable=True,
+    message="bias present is {value}; the device takes {limit}",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            weight b: float[4]
+            y = Conv (x, w, b)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv (x, w)
+        """,
+        device="operators: {Conv: {limits: {bias: {equals: false}}}}",
+    ),
+)
+def bias_unsupported(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+    """The convolution has a bias where the device takes none, or none where it needs one.
+
+    What it checks:
+        The presence of a bias against the target's limit.
+
+    Why it matters:
+        Without an adder behind the accumulator a bias cannot be applied; a device that
+        always adds one has to be given its numbers.
+
+    How to fix:
+        Where the device takes none, train without bias, or add it on the host. Where it
+        needs one, give the convolution a bias; zeros change no result.
+    """
+    advice = _NEEDED if ctx.facts(node).get("bias") is False else _UNWANTED
+    for violation in ctx.violations(node, *LIMITS):
+        yield replace(violation, fix=advice)

@@ -1,0 +1,95 @@
+"""Channels of a convolution never leave one value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.diagnostics import Severity
+from npuconv.model import query
+from npuconv.rules import Example, Violation, rule
+
+if TYPE_CHECKING:
+    from npuconv.arithmetic.statistics import Statistics
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node
+    from npuconv.rules.context import RuleContext
+    from npuconv.rules.evidence import CalibrationEvidence
+
+WARNING_SHARE = 0.5  # of the channels; fewer may have been switched off in training
+NOTE_SHARE = 0.1  # of the channels; fewer are common
+
+
+@rule(
+    "CAL003",
+    severity=Severity.WARNING,
+    at="calibrated",
+    message="{count} of {channels} channels ({share}) have one and the same value in all "
+    "{samples} samples",
+    example=Example(
+        fires="""
+            input x: float[N,1,8,8]
+            weight w: float[3,1,1,1] = 1
+            weight b: float[3] = 0, -5, -6
+            a = Conv (x, w, b)
+            y = Relu (a)
+        """,
+        silent="""
+            input x: float[N,1,8,8]
+            weight w: float[3,1,1,1] = 1
+            weight b: float[3] = 0, 5, 0.1
+            a = Conv (x, w, b)
+            y = Relu (a)
+        """,
+    ),
+)
+def channel_dead(model: Model, ctx: RuleContext) -> Iterator[Violation]:
+    """Channels of a convolution never leave one value.
+
+    What it checks:
+        Channels of the output of a convolution, after its activation, that do not change in
+        calibration. A tenth of the channels is a note, half of them a warning.
+
+    Why it matters:
+        Such channels cost time and carry no information. Training may have switched them
+        off. If they are many, the samples are probably not like those of training: they are
+        normalized in another way, or too similar. Then their ranges are wrong.
+
+    How to fix:
+        Look at CAL001, and calibrate on samples that differ. If the channels are dead on
+        every input, prune them before export. Those that are constant whatever the input
+        need no pruning: other channels are duplicated in their place where that makes these
+        finer.
+    """
+    del model
+    if (evidence := ctx.evidence) is None or evidence.samples < 2:
+        return
+    for conv in evidence.plan.device:
+        stats = _after_activation(conv, evidence)
+        count = 0 if stats is None else int((stats.lows == stats.highs).sum())
+        if stats is None or stats.channels < 2 or count < NOTE_SHARE * stats.channels:
+            continue
+        share = count / stats.channels
+        yield Violation(
+            {
+                "count": count,
+                "channels": stats.channels,
+                "share": f"{share:.0%}",
+                "samples": evidence.samples,
+            },
+            value=f"{count} of {stats.channels}",
+            limit="0",
+            node=conv,
+            severity=None if share >= WARNING_SHARE else Severity.NOTE,
+        )
+
+
+def _after_activation(conv: Node, evidence: CalibrationEvidence) -> Statistics | None:
+    """Return statistics of the output, after a Relu or Clip if that is its only reader."""
+    tensor = conv.outputs[0]
+    readers = query.consumers(tensor)
+    if len(readers) == 1 and readers[0].op in ("Relu", "Clip"):
+        return evidence.statistics.get(
+            readers[0].outputs[0].name, evidence.statistics.get(tensor.name)
+        )
+    return evidence.statistics.get(tensor.name)

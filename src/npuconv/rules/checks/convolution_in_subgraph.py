@@ -1,0 +1,55 @@
+"""A convolution lies inside a branch or loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.rules import Example, Violation, is_convolution, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.core import Model
+    from npuconv.rules.context import RuleContext
+
+
+@rule(
+    "MDL004",
+    message="{op} lies in {path} and cannot be taken out of it",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            input c: bool[]
+            weight w: float[3,3,1,1]
+            y = If (c) <
+              then_branch = a () => (t) { t = Conv (x, w) },
+              else_branch = b () => (e) { e = Relu (x) }>
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            input c: bool[]
+            weight w: float[3,3,1,1]
+            z = Conv (x, w)
+            y = If (c) <
+              then_branch = a () => (t) { t = Neg (z) },
+              else_branch = b () => (e) { e = Relu (z) }>
+        """,
+    ),
+)
+def convolution_in_subgraph(model: Model, ctx: RuleContext) -> Iterator[Violation]:
+    """A convolution lies inside a branch or loop.
+
+    What it checks:
+        Convolutions in the subgraphs of If, Loop and Scan.
+
+    Why it matters:
+        The device runs straight sequences. A branch is taken or not while the model runs, so
+        its layers can neither be calibrated nor placed.
+
+    How to fix:
+        Export the model for one case (fixed shapes and modes), so that no branch is left.
+    """
+    del ctx
+    for node, path in model.walk():
+        if path and is_convolution(node):
+            where = path.rstrip("/")
+            yield Violation({"op": node.op, "path": f"subgraph {where!r}"}, value=where, node=node)

@@ -1,0 +1,89 @@
+"""A kind of convolution that is not quantized."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.model import nhwc, query
+from npuconv.model.conv import window
+from npuconv.model.removable import obstacles
+from npuconv.rules import Example, Violation, is_convolution, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+    from npuconv.rules.context import RuleContext
+
+_DEVICE_AXES = 2  # of an accelerator for images
+
+
+@rule(
+    "OPS004",
+    ops={"*"},
+    message="{op} is a convolution that {reason}",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = com.microsoft.FusedConv (x, w)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv (x, w)
+        """,
+    ),
+)
+def convolution_unsupported(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+    """A kind of convolution that is not quantized.
+
+    What it checks:
+        Every convolution that the target does not list, or that is not ONNX's Conv:
+        ConvTranspose, DeformConv, and Conv of another operator domain.
+
+    Why it matters:
+        The device is made for convolutions. One that cannot run there is not left to the
+        host silently, where it would dominate the run time.
+
+    How to fix:
+        A ConvTranspose is rewritten where its weights are constant and the target takes
+        what it becomes; the message names the obstacle. --ignore OPS004 leaves the
+        node to the host, in float.
+    """
+    listed = ctx.operator(node) is not None
+    if not is_convolution(node) or node.op in _INTEGER_CONVOLUTIONS or (listed and _is_plain(node)):
+        return
+    reason = f"target {ctx.target.name} does not list{_fixed_axes(node)}"
+    obstacle = nhwc.obstacle(node, ctx.model.opset) if nhwc.is_nhwc(node) else ""
+    if obstacle:
+        reason = f"cannot be read: {obstacle}"
+    elif listed:
+        reason = "is quantized only as a Conv"
+    name = node.op if not node.domain else f"{node.domain}.{node.op}"
+    yield Violation(
+        {"op": name, "reason": reason},
+        value=name,
+        source=f"{ctx.target.name}: operators",
+        fix=_EXPORT_STANDARD if nhwc.is_nhwc(node) else "",
+    )
+
+
+_EXPORT_STANDARD = (
+    "Export the model as ONNX, with standard operators: onnxruntime writes this domain for its "
+    "own devices, and no host runs it."
+)
+
+
+def _fixed_axes(node: Node) -> str:
+    """Return why no axis of a convolution of three or more axes can be removed, or ''."""
+    win = window(node)
+    kept = obstacles(win) if win is not None and (win.axes or 0) > _DEVICE_AXES else []
+    return f", and no axis can be removed: {'; '.join(kept)}" if kept else ""
+
+
+def _is_plain(node: Node) -> bool:
+    return node.op == "Conv" and query.is_standard(node)
+
+
+# Integer convolutions belong to a model that is quantized already, which is its own finding.
+_INTEGER_CONVOLUTIONS = {"ConvInteger", "QLinearConv"}

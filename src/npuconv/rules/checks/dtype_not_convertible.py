@@ -1,0 +1,57 @@
+"""The convolution computes in a type that cannot be quantized."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.model import query
+from npuconv.rules import Example, Violation, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+    from npuconv.rules.context import RuleContext
+
+
+# float16, bfloat16 and double are computed in float32 before they are quantized.
+_CONVERTIBLE = {"float32", "float16", "bfloat16", "float64", ""}
+
+
+@rule(
+    "DTY002",
+    ops={"Conv", "ConvTranspose"},
+    cacheable=True,
+    message="it computes in {dtype}; only float models are quantized",
+    example=Example(
+        fires="""
+            input x: int32[1,3,8,8]
+            weight w: int32[4,3,3,3] = 1
+            y = Conv (x, w)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv (x, w)
+        """,
+    ),
+)
+def dtype_not_convertible(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+    """The convolution computes in a type that cannot be quantized.
+
+    What it checks:
+        The element type of input and weights: float32, or one that can be widened to it.
+
+    Why it matters:
+        Scales are found from real values. An integer convolution has its own already.
+
+    How to fix:
+        Convert the float model it was made from.
+    """
+    del ctx
+    for index in (0, 1):
+        dtype = query.dtype_name(query.input_of(node, index))
+        if dtype not in _CONVERTIBLE:
+            yield Violation(
+                {"dtype": dtype}, value=dtype, limit="float32, float16, bfloat16 or double"
+            )
+            return

@@ -1,0 +1,61 @@
+"""A convolution on the device has a type that the device does not take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.rules import Example, Violation, rule
+from npuconv.rules.target_limits import INTEGER_CONVOLUTIONS, written_violations
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+    from npuconv.rules.context import RuleContext
+
+
+LIMITS = ("dtype", "weight_dtype", "bias_dtype")
+
+
+@rule(
+    "DTY001",
+    ops=INTEGER_CONVOLUTIONS,
+    limits=LIMITS,
+    at="lowered",
+    message="{fact} is {value}; the device takes {limit}",
+    example=Example(
+        fires="""
+            input x: float[1,1,4,4]
+            weight s: float[] = 0.1
+            weight z: uint8[] = 0
+            weight w: int8[1,1,3,3] = 1
+            weight zw: int8[] = 0
+            q = QuantizeLinear (x, s, z)
+            c = QLinearConv (q, s, z, w, s, zw, s, z)
+            y = DequantizeLinear (c, s, z)
+        """,
+        silent="""
+            input x: float[1,1,4,4]
+            weight s: float[] = 0.1
+            weight z: int8[] = 0
+            weight w: int8[1,1,3,3] = 1
+            weight zw: int8[] = 0
+            q = QuantizeLinear (x, s, z)
+            c = QLinearConv (q, s, z, w, s, zw, s, z)
+            y = DequantizeLinear (c, s, z)
+        """,
+    ),
+)
+def dtype_unsupported(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+    """A convolution on the device has a type that the device does not take.
+
+    What it checks:
+        Element types of activations, weights and bias of every integer convolution that
+        was written, against the target's.
+
+    Why it matters:
+        It is the last check before a model is written: the device would refuse it.
+
+    How to fix:
+        This is a bug in npuconv unless the target asks for a type it cannot make.
+    """
+    yield from written_violations(node, ctx, *LIMITS)

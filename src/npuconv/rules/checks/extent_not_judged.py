@@ -1,0 +1,73 @@
+"""A known limit is about an extent that the model leaves open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.diagnostics import Severity
+from npuconv.facts import lookup
+from npuconv.model import query
+from npuconv.rules import Example, Violation, rule
+from npuconv.rules.target_limits import EXTENTS, advice_on_shape
+
+if TYPE_CHECKING:
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node
+    from npuconv.rules.context import RuleContext
+    from npuconv.target.limit import Limit
+
+
+@rule(
+    "SHP017",
+    severity=Severity.WARNING,
+    message="the device takes {limit} for {fact}, but the model leaves that open ({nodes} nodes)",
+    example=Example(
+        fires="""
+            input x: float[1,3,H,8]
+            weight w: float[4,3,3,3]
+            y = Conv (x, w)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv (x, w)
+        """,
+        device="operators: {Conv: {limits: {in_h: {max: 100}}}}",
+    ),
+)
+def extent_not_judged(model: Model, ctx: RuleContext) -> Iterator[Violation]:
+    """A known limit is about an extent that the model leaves open.
+
+    What it checks:
+        Batch, height and width of every convolution that the target limits, where the
+        dimension is symbolic. One finding for each limit, with the first such node.
+
+    Why it matters:
+        The limit can be neither met nor broken as long as the extent is not a number. The
+        device has to be given numbers in the end, and may then refuse them.
+
+    How to fix:
+        Give the extents the model will run with, with --input-shape.
+    """
+    for name, (limit, nodes) in _open(model, ctx).items():
+        yield Violation(
+            {"limit": limit.text(), "fact": name, "nodes": len(nodes)},
+            value=name,
+            limit=limit.text(),
+            source=limit.cite(),
+            fix=advice_on_shape(model, nodes[0]),
+            node=nodes[0],
+        )
+
+
+def _open(model: Model, ctx: RuleContext) -> dict[str, tuple[Limit, list[Node]]]:
+    """Return, by fact, the limit and the nodes for which it cannot be judged."""
+    found: dict[str, tuple[Limit, list[Node]]] = {}
+    for node in model.nodes(*query.CONVOLUTIONS):
+        facts, limits = ctx.facts(node), ctx.limits(node)
+        for name in EXTENTS if facts else ():
+            limit = limits.get(name)
+            if limit is not None and limit.known and lookup(facts, name) is None:
+                found.setdefault(name, (limit, []))[1].append(node)
+    return found

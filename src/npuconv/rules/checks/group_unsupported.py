@@ -1,0 +1,40 @@
+"""The convolution is split into groups in a way the device does not take."""
+
+from __future__ import annotations
+
+from npuconv.rules import Example, limit_rule
+
+
+@limit_rule(
+    "SHP002",
+    "group",
+    "mode",
+    "channel_multiplier",
+    example=Example(
+        fires="""
+            input x: float[1,8,9,9]
+            weight w: float[8,4,3,3]
+            y = Conv <group = 2> (x, w)
+        """,
+        silent="""
+            input x: float[1,8,9,9]
+            weight w: float[8,1,3,3]
+            y = Conv <group = 8> (x, w)
+        """,
+    ),
+)
+def group_unsupported() -> None:
+    """The convolution is split into groups in a way the device does not take.
+
+    What it checks:
+        `group`, the mode it implies (plain, grouped, depthwise, transposed) and the channel
+        multiplier of a depthwise convolution.
+
+    Why it matters:
+        Hardware has a path for plain convolutions and one for depthwise ones; what lies
+        between, 1 < group < C, is neither.
+
+    How to fix:
+        Train with group 1 or group = input channels, or split the convolution into one per
+        group over slices of the channels.
+    """

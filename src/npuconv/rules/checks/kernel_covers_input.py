@@ -1,0 +1,80 @@
+"""The kernel covers the whole input, and the limit of the kernel is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from npuconv.diagnostics import Severity, Status
+from npuconv.rules import Example, Violation, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+    from npuconv.rules.context import RuleContext
+
+_KERNEL = ("kernel_h", "kernel_w")
+
+
+@rule(
+    "SHP019",
+    severity=Severity.WARNING,
+    ops={"Conv"},
+    message="its kernel is {kernel}, the whole input, with {size} of int8 weights; "
+    "the limit of {limits} is not known",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            weight w: float[3,1,8,8]
+            y = Conv <group = 3> (x, w)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight w: float[3,1,3,3]
+            y = Conv <group = 3> (x, w)
+        """,
+    ),
+)
+def kernel_covers_input(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+    """The kernel covers the whole input, and the limit of the kernel is not known.
+
+    What it checks:
+        Depthwise convolutions whose kernel is as large as their input and larger than all
+        other kernels of the model, where the target marks the limit of the kernel `?`. A
+        GlobalAveragePool becomes one.
+
+    Why it matters:
+        Such a kernel is much larger than those of other layers, and so are its weights.
+        Its MACs count as the device's, but no document says that the device takes it.
+
+    How to fix:
+        Ask the vendor for the limit of the kernel, and write it into the target file; beyond
+        it the pool stays on the host. --no-offload or --keep-float leaves it there at once.
+    """
+    facts, limits = ctx.facts(node), ctx.limits(node)
+    unknown = [name for name in _KERNEL if name in limits and not limits[name].known]
+    if not unknown or not _covers(facts) or facts["kernel_area"] <= _largest_other(ctx):
+        return
+    kernel, size = "x".join(str(facts[name]) for name in _KERNEL), _bytes(facts)
+    yield Violation(
+        {"kernel": kernel, "size": size, "limits": " and ".join(unknown)},
+        value=kernel,
+        limit="?",
+        source=limits[unknown[0]].cite(),
+        status=Status.UNKNOWN,
+    )
+
+
+def _covers(facts: dict[str, Any]) -> bool:
+    sides = [facts.get(name) for name in _KERNEL]
+    return facts.get("mode") == "depthwise" and sides == [facts.get("in_h"), facts.get("in_w")]
+
+
+def _largest_other(ctx: RuleContext) -> int:
+    """Return the largest kernel of those that do not cover their input, in cells; at least 1."""
+    every = (ctx.facts(node) for node in ctx.model.nodes("Conv"))
+    return max((int(f.get("kernel_area") or 1) for f in every if not _covers(f)), default=1)
+
+
+def _bytes(facts: dict[str, Any]) -> str:
+    number = facts["weight_n"] * facts["weight_c"] * facts["kernel_area"]
+    return f"{number / 1024:.1f} KiB" if number >= 1024 else f"{number} B"

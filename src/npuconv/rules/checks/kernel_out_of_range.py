@@ -1,0 +1,43 @@
+"""The kernel is larger, or of another form, than the device takes."""
+
+from __future__ import annotations
+
+from npuconv.rules import Example, limit_rule
+
+LIMITS = (
+    "kernel_h", "kernel_w", "dilated_kernel_h", "dilated_kernel_w", "kernel_area",
+    "kernel_volume",
+)  # fmt: skip
+
+
+@limit_rule(
+    "SHP006",
+    *LIMITS,
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,5,5]
+            y = Conv (x, w)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv (x, w)
+        """,
+        device="operators: {Conv: {limits: {kernel_h: {max: 3}}}}",
+    ),
+)
+def kernel_out_of_range() -> None:
+    """The kernel is larger, or of another form, than the device takes.
+
+    What it checks:
+        Height, width, dilated extent, area and volume of the kernel against the target's
+        limits.
+
+    Why it matters:
+        The multiply-accumulate array and the line buffer have fixed sizes.
+
+    How to fix:
+        Replace the kernel by two smaller ones in sequence (two 3x3 cover a 5x5), or
+        retrain.
+    """

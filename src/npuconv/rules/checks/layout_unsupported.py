@@ -1,0 +1,64 @@
+"""The convolution's tensors are laid out in an order the device does not take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from npuconv.rules import SLIDING, Example, Violation, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+    from npuconv.rules.context import RuleContext
+
+LIMITS = ("layout",)
+
+
+@rule(
+    "SHP013",
+    ops=SLIDING,
+    limits=LIMITS,
+    cacheable=True,
+    message="it would be written with layout {value}; the device takes {limit}",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv (x, w)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv (x, w)
+        """,
+        device="operators: {Conv: {limits: {layout: {equals: nhwc}}}}",
+        other="operators: {Conv: {limits: {layout: {one_of: [nchw, nhwc]}}}}",
+    ),
+)
+def layout_unsupported(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+    """The convolution's tensors are laid out in an order the device does not take.
+
+    What it checks:
+        The layout in which the convolution is written, NCHW or NHWC, against the target's.
+        That is --layout, whatever the layout of the model.
+
+    Why it matters:
+        The same bytes read in another order are another image.
+
+    How to fix:
+        Choose the device's layout with --layout. The model need not be exported anew.
+    """
+    for violation in ctx.violations(node, *LIMITS):
+        # The layout is asked for by a flag: it is not what the model has.
+        yield replace(violation, value=ctx.options.layout, fix=_fix(node, ctx))
+
+
+def _fix(node: Node, ctx: RuleContext) -> str:
+    """Return the advice to take the other layout, where the device takes that."""
+    other = "nhwc" if ctx.options.layout == "nchw" else "nchw"
+    limit = ctx.limits(node).get("layout")
+    if limit is None or limit.allows(other, ctx.facts(node)) is False:
+        return ""
+    needs = " and --format qoperator" if other == "nhwc" else ""
+    return f"Give --layout {other}{needs}. The model need not be exported anew."

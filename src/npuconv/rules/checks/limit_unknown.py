@@ -1,0 +1,59 @@
+"""The model depends on limits that are undocumented."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.diagnostics import Severity, Status
+from npuconv.rules import Example, Violation, rule
+from npuconv.rules.target_limits import needs
+
+if TYPE_CHECKING:
+    from npuconv.model.core import Model
+    from npuconv.rules.context import RuleContext
+
+
+@rule(
+    "OPS005",
+    severity=Severity.WARNING,
+    message="the limit of {limit} is not known; the model needs {values} ({nodes} nodes)",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv (x, w)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv (x, w)
+        """,
+        device='operators: {Conv: {limits: {kernel_h: "?"}}}',
+        other="operators: {Conv: {limits: {kernel_h: {max: 7}}}}",
+    ),
+)
+def limit_unknown(_model: Model, ctx: RuleContext) -> Iterator[Violation]:
+    """The model depends on limits that are undocumented.
+
+    What it checks:
+        Every limit that the target marks `?`, with the values this model needs of it. The
+        finding names the node with the largest.
+
+    Why it matters:
+        The model may or may not run on the device. The list of values is the question to the
+        vendor.
+
+    How to fix:
+        Ask the vendor if the values are within the limit, and write the answer into the
+        target file. --unknown fail | pass decides meanwhile.
+    """
+    for need in needs(ctx):
+        yield Violation(
+            {"limit": need.name, "values": need.text, "nodes": need.nodes},
+            value=need.text,
+            limit="?",
+            source=need.limit.cite(),
+            node=need.example,
+            status=Status.UNKNOWN,
+        )

@@ -1,0 +1,48 @@
+"""The model has no convolution."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.model import query
+from npuconv.rules import Example, Violation, is_convolution, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.core import Model
+    from npuconv.rules.context import RuleContext
+
+
+@rule(
+    "MDL002",
+    message="the model has no convolution, so nothing of it would run on {target}",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            y = Relu (x)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv (x, w)
+        """,
+    ),
+)
+def no_convolution(model: Model, ctx: RuleContext) -> Iterator[Violation]:
+    """The model has no convolution.
+
+    What it checks:
+        That there is a convolution, also inside subgraphs.
+
+    Why it matters:
+        The device runs convolutions. A model without one would be written unchanged, and a
+        report that calls it converted would be misleading.
+
+    How to fix:
+        Check that this is the model you meant; run it on the host.
+    """
+    if any(is_convolution(node) for node, _ in model.walk()):
+        return
+    if not any(ctx.operator(node) for node in model.nodes()):
+        counts = ", ".join(sorted({query.qualified(node) for node in model.nodes()}))
+        yield Violation({"target": ctx.target.name}, value=counts, limit="at least one Conv")

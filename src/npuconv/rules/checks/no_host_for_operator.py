@@ -1,0 +1,48 @@
+"""An operator beyond what the device takes, where there is no host to run it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.rules import Example, Violation, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+    from npuconv.rules.context import RuleContext
+
+
+@rule(
+    "OPS008",
+    ops={"*"},
+    message="{problem}, and target {target} has no host",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            y = MaxPool <kernel_shape = [3, 3]> (x)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            y = MaxPool <kernel_shape = [2, 2]> (x)
+        """,
+        device="""
+            unlisted_operators: error
+            operators: {MaxPool: {limits: {kernel_h: {max: 2}}}}
+        """,
+    ),
+)
+def no_host_for_operator(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+    """An operator beyond what the device takes, where there is no host to run it.
+
+    What it checks:
+        As operator-beyond-limits, where the target says `unlisted_operators: error`.
+
+    Why it matters:
+        Such a device has no host beside it: an operator that it cannot run cannot be run at all.
+
+    How to fix:
+        Change what is named, cut the model before the node, or say `unlisted_operators:
+        host` in the target file if there is a host after all.
+    """
+    if ctx.target.unlisted_operators == "error":
+        yield from ctx.beyond_listed(node)

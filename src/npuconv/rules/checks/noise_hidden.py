@@ -1,0 +1,68 @@
+"""The error of a small output is hidden by larger numbers beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.diagnostics import Severity
+from npuconv.rules import Example, Violation, rule
+from npuconv.rules.checks.accuracy_too_low import POOR_DB
+
+if TYPE_CHECKING:
+    from npuconv.model.core import Model
+    from npuconv.rules.context import RuleContext
+
+_HIDDEN_DB = 10.0  # SQNR below that of all outputs: at most a tenth of its noise shows there
+
+
+@rule(
+    "CAL006",
+    message="{what} has {measured} SQNR, which larger numbers hide: all outputs have {whole}",
+    severity=Severity.WARNING,
+    at="measured",
+    example=Example(
+        fires="""
+            input x: float[N,1,8,8]
+            weight w: float[1,1,1,1] = 1.001
+            a = Conv (x, w)
+            small = Sub (a, x)
+            y = Concat <axis = 1> (a, small)
+        """,
+        silent="""
+            input x: float[N,1,8,8]
+            weight w: float[1,1,1,1] = 1.001
+            a = Conv (x, w)
+            y = Concat <axis = 1> (a, x)
+        """,
+    ),
+)
+def noise_hidden(model: Model, ctx: RuleContext) -> Iterator[Violation]:
+    """The error of a small output is hidden by larger numbers beside it.
+
+    What it checks:
+        The SQNR of every output, and of every tensor that a Concat puts an output together
+        from, as boxes and scores of a detector. Below 15 dB, and 10 dB or more below that
+        of all outputs together, is a warning.
+
+    Why it matters:
+        Boxes in pixels are a thousand times as large as scores. All together may have 38 dB
+        while the scores have 11: the model finds the right boxes and scores them wrongly.
+
+    How to fix:
+        See the layers before this tensor: keep those with the largest share of the noise on
+        the host with `--keep-float`, or let them run several times with
+        `--max-extra-macs`. If the samples show nothing that the model detects, its scores
+        are all near 0: give samples that do.
+    """
+    del model
+    error = ctx.measured
+    if error is None or error.sqnr_db is None or error.sqnr_db < POOR_DB:
+        return  # accuracy-too-low reports it
+    for output in error.outputs:
+        if output.sqnr_db >= min(POOR_DB, error.sqnr_db - _HIDDEN_DB):
+            continue
+        part = f"{output.name!r}, a part of output {output.output!r}," if output.output else ""
+        value, whole = f"{output.sqnr_db:.1f} dB", f"{error.sqnr_db:.1f} dB"
+        values = {"what": part or f"output {output.name!r}", "measured": value, "whole": whole}
+        yield Violation(values, value=value, limit=f"at least {POOR_DB:g} dB")

@@ -1,0 +1,50 @@
+"""No convolution of the model runs on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.diagnostics import Severity
+from npuconv.rules import Example, Violation, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.core import Model
+    from npuconv.rules.context import RuleContext
+
+
+@rule(
+    "MDL005",
+    severity=Severity.WARNING,
+    at="planned",
+    message="nothing of this model runs on {target}: all {count} nodes stay float, on the host",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            y = Relu (x)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv (x, w)
+        """,
+    ),
+)
+def nothing_on_device(model: Model, ctx: RuleContext) -> Iterator[Violation]:
+    """No convolution of the model runs on the device.
+
+    What it checks:
+        That at least one convolution runs on the device, once it is known where every node
+        runs. Where the model has errors, these are reported instead.
+
+    Why it matters:
+        Such a model is converted without an error and stays float: every convolution is kept
+        float, an error was ignored, or there is no convolution.
+
+    How to fix:
+        Check that this is the model you meant; take back the --keep-float or --ignore that
+        keeps its convolutions on the host.
+    """
+    if ctx.plan is not None and not ctx.plan.device:
+        count = len(model.nodes())
+        yield Violation({"target": ctx.target.name, "count": count}, value="0", limit="at least 1")

@@ -1,0 +1,63 @@
+"""The target stores numbers in a way that npuconv does not make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.rules import Example, Violation, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.core import Model
+    from npuconv.rules.context import RuleContext
+
+
+@rule(
+    "QNT003",
+    message="the target wants {what} {wanted}; npuconv makes {made}",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv (x, w)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv (x, w)
+        """,
+        device="activations: {dtype: uint8, zero_point: [0], granularity: tensor}",
+        other="activations: {dtype: int8, zero_point: [0], granularity: tensor}",
+    ),
+)
+def number_format_unsupported(_model: Model, ctx: RuleContext) -> Iterator[Violation]:
+    """The target stores numbers in a way that npuconv does not make.
+
+    What it checks:
+        Types of activations, weights and bias, zero point and range of the target file
+        against what is written: int8 activations with zero point 0, int8 weights in
+        -127..127, int32 bias.
+
+    Why it matters:
+        A model written in other numbers than the device reads would load, run, and be
+        wrong.
+
+    How to fix:
+        If the device also takes int8 with zero point 0, say so in the target file. If it
+        does not, it cannot be converted for yet.
+    """
+    target = ctx.target
+    activations, weights, bias = target.activations, target.weights, target.bias
+    low, high = weights.range
+    wanted = (
+        ("activations of type", activations.dtype, "int8", activations.dtype == "int8"),
+        ("a zero point of", activations.zero_point.text(), "0",
+         activations.allows_zero_point(0) is not False),
+        ("weights of type", weights.dtype, "int8", weights.dtype == "int8"),
+        ("weights in", f"{low}..{high}", "-127..127", low <= -127 and high >= 127),
+        ("a bias of type", bias.used, "int32", bias.used == "int32"),
+    )  # fmt: skip
+    for what, text, made, fits in wanted:
+        if not fits:
+            values = {"what": what, "wanted": text, "made": made}
+            yield Violation(values, value=made, limit=str(text), source=f"{target.name}: numbers")

@@ -1,0 +1,50 @@
+"""An operator that the device has, beyond what it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.diagnostics import Severity
+from npuconv.rules import Example, Violation, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+    from npuconv.rules.context import RuleContext
+
+
+@rule(
+    "OPS007",
+    severity=Severity.NOTE,
+    ops={"*"},
+    limits=("ceil_mode", "count_include_pad", "pad_mode", "pad_outside_hw", "blocksize"),
+    message="{problem}: it runs on the host",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            y = MaxPool <kernel_shape = [3, 3]> (x)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            y = MaxPool <kernel_shape = [2, 2]> (x)
+        """,
+        device="operators: {MaxPool: {limits: {kernel_h: {max: 2}}}}",
+    ),
+)
+def operator_beyond_limits(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+    """An operator that the device has, beyond what it takes.
+
+    What it checks:
+        Pools, Pad, Add and every other operator that the target lists and that is no
+        convolution: its limits and its `require` relations.
+
+    Why it matters:
+        The device does not run this one, so its tensors travel to the host and back. That
+        costs time, not correctness.
+
+    How to fix:
+        Nothing, if the transfer can be afforded. Otherwise change what is named: a smaller
+        kernel, fewer channels, another mode.
+    """
+    if ctx.target.unlisted_operators != "error":  # else no-host-for-operator
+        yield from ctx.beyond_listed(node)

@@ -1,0 +1,59 @@
+"""The target does not mention an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.diagnostics import Severity
+from npuconv.model import query
+from npuconv.rules import HOST_DOMAINS, Example, Violation, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+    from npuconv.rules.context import RuleContext
+
+
+@rule(
+    "OPS001",
+    severity=Severity.NOTE,
+    ops={"*"},
+    message="target {target} says nothing of this operator: it runs on the host",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            a = Conv (x, w)
+            y = Sigmoid (a)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            a = Conv (x, w)
+            y = Relu (a)
+        """,
+    ),
+)
+def operator_undocumented(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+    """The target does not mention an operator.
+
+    What it checks:
+        Every node whose operator the target does not list, where the target calls such
+        operators undocumented.
+
+    Why it matters:
+        "Not documented" is not "not supported": the node is run in float on the host,
+        which costs time and transfers, and the device may well be able to do it.
+
+    How to fix:
+        Ask the vendor, and list the operator in the target file.
+    """
+    if ctx.target.unlisted_operators != "undocumented" or ctx.covers(node):
+        return
+    if not query.is_standard(node) and node.domain not in HOST_DOMAINS:
+        return
+    yield Violation(
+        {"op": query.qualified(node), "target": ctx.target.name},
+        value=query.qualified(node),
+        source=f"{ctx.target.name}: unlisted_operators",
+    )

@@ -1,0 +1,53 @@
+"""An operator that neither onnxruntime nor the model defines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.model import query
+from npuconv.rules import HOST_DOMAINS, Example, Violation, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+    from npuconv.rules.context import RuleContext
+
+
+@rule(
+    "OPS002",
+    ops={"*"},
+    message="{op} belongs to {domain}, which no runtime here runs",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            a = Conv (x, w)
+            y = org.example.Mystery (a)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            a = Conv (x, w)
+            y = Relu (a)
+        """,
+    ),
+)
+def operator_unknown(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+    """An operator that neither onnxruntime nor the model defines.
+
+    What it checks:
+        The domain of every operator: ONNX's own, those onnxruntime brings along, or one
+        for which the model carries a function of its own.
+
+    Why it matters:
+        A model that cannot be run cannot be calibrated or compared, so the accuracy of the
+        result would be unknown.
+
+    How to fix:
+        Export the model without custom operators, or cut it before the node.
+    """
+    if query.is_standard(node) or node.domain in HOST_DOMAINS:
+        return
+    if any((f.domain, f.name) == (node.domain, node.op) for f in ctx.model.graph.functions):
+        return
+    yield Violation({"op": node.op, "domain": f"domain {node.domain!r}"}, value=node.domain)

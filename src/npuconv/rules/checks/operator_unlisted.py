@@ -1,0 +1,57 @@
+"""The target forbids operators it does not list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.model import query
+from npuconv.rules import Example, Violation, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+    from npuconv.rules.context import RuleContext
+
+
+@rule(
+    "OPS006",
+    ops={"*"},
+    message="{op} is not listed by target {target}, which forbids that",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            a = Conv (x, w)
+            y = Sigmoid (a)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv (x, w)
+        """,
+        device="""
+            unlisted_operators: error
+            operators: {Conv: {}}
+        """,
+    ),
+)
+def operator_unlisted(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+    """The target forbids operators it does not list.
+
+    What it checks:
+        Every node whose operator the target does not list, where the target says
+        `unlisted_operators: error`.
+
+    Why it matters:
+        Such a device has no host beside it: an operator that it cannot run cannot be run at all.
+
+    How to fix:
+        Replace the operator, cut the model before it, or list it in the target file.
+    """
+    if ctx.target.unlisted_operators != "error" or ctx.covers(node):
+        return
+    yield Violation(
+        {"op": query.qualified(node), "target": ctx.target.name},
+        value=query.qualified(node),
+        source=f"{ctx.target.name}: unlisted_operators",
+    )

@@ -1,0 +1,59 @@
+"""The model's operators are older than int8 operators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.rules import Example, Violation, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.core import Model
+    from npuconv.rules.context import RuleContext
+
+
+MIN_OPSET = 14
+
+
+@rule(
+    "MDL003",
+    message="opset {opset} is older than {minimum}, whose operators all take int8{obstacle}",
+    example=Example(
+        fires="""
+            opset 13
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv (x, w)
+        """,
+        silent="""
+            opset 14
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv (x, w)
+        """,
+    ),
+)
+def opset_too_old(model: Model, ctx: RuleContext) -> Iterator[Violation]:
+    """The model's operators are older than int8 operators.
+
+    What it checks:
+        That the opset is at least 14, the first in which all operators that are used on int8
+        tensors take them.
+
+    Why it matters:
+        One file has one opset. If a single node cannot be raised to it, the int8 operators
+        cannot be written at all.
+
+    How to fix:
+        Nothing, if every node can be raised: that is done. If one cannot, export the model
+        with a newer opset, or replace that operator.
+    """
+    del ctx
+    if model.opset >= MIN_OPSET:
+        return
+    obstacle = f"; it cannot be raised over {model.obstacle}" if model.obstacle else ""
+    yield Violation(
+        {"opset": model.opset, "minimum": MIN_OPSET, "obstacle": obstacle},
+        value=str(model.opset),
+        limit=f"at least {MIN_OPSET}",
+    )

@@ -1,0 +1,61 @@
+"""A transposed convolution appends more cells than ONNX allows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.model.conv import window
+from npuconv.rules import Example, Violation, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+    from npuconv.rules.context import RuleContext
+
+
+@rule(
+    "SHP018",
+    ops={"ConvTranspose"},
+    at="source",  # an output_shape that is resolved may append more
+    malformed=True,
+    cacheable=True,
+    message="output_padding is {extra}; each value must be less than stride or dilation, {below}",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            weight w: float[3,4,3,3]
+            y = ConvTranspose <strides = [2, 2], output_padding = [2, 2]> (x, w)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight w: float[3,4,3,3]
+            y = ConvTranspose <strides = [2, 2], output_padding = [1, 1]> (x, w)
+        """,
+    ),
+)
+def output_padding_too_large(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+    """A transposed convolution appends more cells than ONNX allows.
+
+    What it checks:
+        That each value of `output_padding` is below the stride or the dilation of its
+        axis, whichever is larger.
+
+    Why it matters:
+        The text of ONNX forbids it and onnxruntime refuses it: the cells beyond the last
+        kernel would hold the bias and nothing else.
+
+    How to fix:
+        Lower output_padding in the exporter, or append the cells with a Pad.
+    """
+    win = window(node)
+    if win is None or not ctx.facts(node):
+        return  # other rules report attributes of wrong lengths
+    below = list(map(max, win.strides, win.dilations))
+    if any(extra >= most for extra, most in zip(win.output_padding, below, strict=True)):
+        extra = list(win.output_padding)
+        yield Violation(
+            {"extra": extra, "below": below},
+            value=str(extra),
+            limit=f"less than {below}",
+            source="ONNX ConvTranspose-11, attribute output_padding",
+        )

@@ -1,0 +1,57 @@
+"""A Pad with negative amounts leaves nothing of an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.model import pad, query
+from npuconv.rules import Example, Violation, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+    from npuconv.rules.context import RuleContext
+
+
+@rule(
+    "SHP015",
+    ops={"Pad"},
+    malformed=True,
+    message="axis {axis} has {extent} cells and is cropped by {cropped}",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            weight p: int64[8] = 0, 0, -8, 0, 0, 0, 0, 0
+            weight w: float[4,3,3,3]
+            a = Pad (x, p)
+            y = Conv (a, w)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight p: int64[8] = 0, 0, -5, 0, 0, 0, 0, 0
+            weight w: float[4,3,3,3]
+            a = Pad (x, p)
+            y = Conv (a, w)
+        """,
+    ),
+)
+def pad_crops_away(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+    """A Pad with negative amounts leaves nothing of an axis.
+
+    What it checks:
+        The constant amounts of every Pad against the extents of its input, where those
+        are known.
+
+    Why it matters:
+        An axis of no cells has no values to calibrate, and onnxruntime ends the whole
+        process on one of fewer than none.
+
+    How to fix:
+        Repair the amounts, or give the input's real shape with --input-shape.
+    """
+    del ctx
+    amounts, dims = pad.amounts(node), query.shape(node.inputs[0])
+    for axis, (pair, extent) in enumerate(zip(amounts or (), dims or (), strict=False)):
+        if isinstance(extent, int) and extent + sum(pair) <= 0:
+            values = {"axis": axis, "extent": extent, "cropped": -sum(pair)}
+            yield Violation(values, value=str(list(pair)), limit=f"less than {extent} cells")

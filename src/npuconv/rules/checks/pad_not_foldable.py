@@ -1,0 +1,147 @@
+"""A Pad in front of a convolution that the convolution cannot do itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.diagnostics import Severity
+from npuconv.model import pad, query
+from npuconv.rules import Example, Violation, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.conv import Pairs
+    from npuconv.model.types import Node
+    from npuconv.rules.context import RuleContext
+
+_FILLS = {
+    "reflect": "mirror what is inside (mode=reflect)",
+    "edge": "repeat the outermost cells (mode=edge)",
+    "wrap": "continue from the opposite end (mode=wrap)",
+}
+# Operators that only rearrange values; rewrites put them between Pad and convolution.
+_BETWEEN = frozenset({"Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"})
+_AT_RUN_TIME = (
+    "give the shape of the input with --input-shape: amounts that follow from it then become "
+    "numbers"
+)
+
+
+@rule(
+    "SHP016",
+    severity=Severity.WARNING,
+    ops={"Pad"},
+    message="{reader!r} reads it; the device would have to {task}{amounts}{size}",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            weight p: int64[8] = 0, 0, 1, 1, 0, 0, 1, 1
+            weight w: float[4,3,3,3]
+            a = Pad <mode = "reflect"> (x, p)
+            y = Conv (a, w)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight p: int64[8] = 0, 0, 1, 1, 0, 0, 1, 1
+            weight w: float[4,3,3,3]
+            a = Pad <mode = "constant"> (x, p)
+            y = Conv (a, w)
+        """,
+    ),
+)
+def pad_not_foldable(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+    """A Pad in front of a convolution that the convolution cannot do itself.
+
+    What it checks:
+        Every Pad whose result a convolution of the device reads: it must add zeros,
+        only around the image, in amounts that are known.
+
+    Why it matters:
+        Zeros around the image cost nothing, because the convolution adds them itself. Any
+        other padding is done by the host: the tensor leaves the device and comes back,
+        larger, in every inference.
+
+    How to fix:
+        Nothing, if the transfer can be afforded: the host pads exactly. Otherwise train
+        with zero padding.
+    """
+    reader = _reader(node, ctx)
+    amounts = pad.amounts(node)
+    if reader is None or ctx.operator(node) is not None or _is_foldable(node, amounts):
+        return
+    limit = ctx.limits(reader).get("pad_value")
+    yield Violation(
+        {
+            "reader": ctx.model.label(reader),
+            "task": _task(node),
+            "amounts": _amounts(amounts),
+            "size": _size(node, amounts),
+        },
+        value=_value(node, amounts),
+        source=limit.cite() if limit else "",
+        fix=_AT_RUN_TIME if amounts is None else "",
+    )
+
+
+def _reader(node: Node, ctx: RuleContext) -> Node | None:
+    """Return the first convolution of the device that reads the output of the node."""
+    waiting, seen = query.consumers(node.outputs[0]), {id(node.outputs[0])}
+    while waiting:
+        reader = waiting.pop(0)
+        if not query.is_standard(reader) or id(reader.inputs[0]) not in seen:
+            continue  # read as weights, or as a shape
+        if reader.op == "Conv" and ctx.operator(reader) is not None:
+            return reader
+        if reader.op in _BETWEEN:
+            for tensor in reader.outputs:
+                seen.add(id(tensor))
+                waiting += query.consumers(tensor)
+    return None
+
+
+def _is_foldable(node: Node, amounts: Pairs | None) -> bool:
+    """Return whether the Pad adds zeros around the image, or nothing at all."""
+    if amounts is None:
+        return False
+    if not any(max(pair) > 0 for pair in amounts):
+        return True
+    return pad.is_zero_fill(node) and not any(max(pair) > 0 for pair in amounts[:2])
+
+
+def _task(node: Node) -> str:
+    value = pad.fill(node)
+    number = "a number computed at run time" if value is None else f"{value:g}"
+    return _FILLS.get(pad.mode(node), f"fill with {number}")
+
+
+def _amounts(amounts: Pairs | None) -> str:
+    if amounts is None:
+        return ", by amounts computed at run time"
+    grown = [(axis, max(a, 0), max(b, 0)) for axis, (a, b) in enumerate(amounts)]
+    shown = [f"{a} + {b} on axis {axis}" for axis, a, b in grown if a or b]
+    return ", by " + ", ".join(shown)
+
+
+def _size(node: Node, amounts: Pairs | None) -> str:
+    """Return the cells added per inference as text, or '' if unknown; a symbolic batch is 1."""
+    dims = query.shape(node.inputs[0])
+    if amounts is None or dims is None or len(dims) != len(amounts):
+        return ""
+    known = [1 if axis == 0 and not isinstance(d, int) else d for axis, d in enumerate(dims)]
+    held = [d + min(a, 0) + min(b, 0) for d, (a, b) in zip(known, amounts, strict=True)
+            if isinstance(d, int)]  # fmt: skip
+    if len(held) != len(dims):
+        return ""
+    made = [h + max(a, 0) + max(b, 0) for h, (a, b) in zip(held, amounts, strict=True)]
+    cells = math.prod(made) - math.prod(held)
+    return f": {cells:,} of {math.prod(made):,} cells, a byte each in int8"
+
+
+def _value(node: Node, amounts: Pairs | None) -> str:
+    if amounts is None:
+        return "pads = ?"
+    if pad.mode(node) != "constant":
+        return f"mode={pad.mode(node)}"
+    value = pad.fill(node)
+    return "value = ?" if value is None else f"value={value:g}"

@@ -1,0 +1,62 @@
+"""The device would pad with another number than the model does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from npuconv.rules import Example, Violation, rule
+from npuconv.rules.target_limits import INTEGER_CONVOLUTIONS, written_violations
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+    from npuconv.rules.context import RuleContext
+
+
+@rule(
+    "QNT001",
+    ops=INTEGER_CONVOLUTIONS,
+    limits=("pad_value",),
+    at="lowered",
+    message="it pads, and its input has zero point {value}; the device fills with {limit}",
+    example=Example(
+        fires="""
+            input x: float[1,1,4,4]
+            weight s: float[] = 0.1
+            weight z: int8[] = -7
+            weight w: int8[1,1,3,3] = 1
+            weight zw: int8[] = 0
+            q = QuantizeLinear (x, s, z)
+            c = QLinearConv <pads = [1, 1, 1, 1]> (q, s, z, w, s, zw, s, z)
+            y = DequantizeLinear (c, s, z)
+        """,
+        silent="""
+            input x: float[1,1,4,4]
+            weight s: float[] = 0.1
+            weight z: int8[] = 0
+            weight w: int8[1,1,3,3] = 1
+            weight zw: int8[] = 0
+            q = QuantizeLinear (x, s, z)
+            c = QLinearConv <pads = [1, 1, 1, 1]> (q, s, z, w, s, zw, s, z)
+            y = DequantizeLinear (c, s, z)
+        """,
+    ),
+)
+def padding_not_zero_point(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+    """The device would pad with another number than the model does.
+
+    What it checks:
+        That the input of every padded integer convolution has the zero point which the
+        device fills in.
+
+    Why it matters:
+        The device fills with a stored integer, onnxruntime with the zero point. If they
+        differ, borders are wrong on the device and right in every test on a computer.
+
+    How to fix:
+        Quantize that tensor with the zero point the target names.
+    """
+    if any(node.attrs.get("pads", ())):
+        for violation in written_violations(node, ctx, "pad_value"):
+            yield replace(violation, value=f"zero point {violation.value}")

@@ -1,0 +1,42 @@
+"""The convolution pads more than the device does."""
+
+from __future__ import annotations
+
+from npuconv.rules import Example, limit_rule
+
+LIMITS = (
+    "pad_top", "pad_left", "pad_bottom", "pad_right", "pad_max", "output_padding_h",
+    "output_padding_w",
+)  # fmt: skip
+
+
+@limit_rule(
+    "SHP009",
+    *LIMITS,
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,5,5]
+            y = Conv <pads = [2, 2, 2, 2]> (x, w)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,5,5]
+            y = Conv <pads = [1, 1, 1, 1]> (x, w)
+        """,
+        device="operators: {Conv: {limits: {pad_top: {max: 1}}}}",
+    ),
+)
+def padding_out_of_range() -> None:
+    """The convolution pads more than the device does.
+
+    What it checks:
+        Each of the four pads, the largest of them and the output padding against the
+        target's limits.
+
+    Why it matters:
+        Padding is done by hardware that counts to a fixed number.
+
+    How to fix:
+        Pad on the host before the convolution, or choose smaller pads.
+    """

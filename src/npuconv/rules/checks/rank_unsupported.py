@@ -1,0 +1,68 @@
+"""The convolution has a number of dimensions the device does not take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from npuconv.model.conv import window
+from npuconv.model.removable import obstacles
+from npuconv.rules import SLIDING, Example, Violation, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+    from npuconv.rules.context import RuleContext
+
+LIMITS = ("rank",)
+_DEVICE_AXES = 2  # of an accelerator for images
+
+
+@rule(
+    "SHP001",
+    ops=SLIDING,
+    limits=LIMITS,
+    cacheable=True,
+    message="{op} of rank {value}; the device takes rank {limit}",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8,8]
+            weight w: float[4,3,3,3,3]
+            y = Conv (x, w)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv (x, w)
+        """,
+    ),
+)
+def rank_unsupported(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+    """The convolution has a number of dimensions the device does not take.
+
+    What it checks:
+        The rank of the input of every convolution against the target's `rank`. Of three
+        spatial axes those are removed along which the kernel or the output has one cell;
+        the message names the obstacle of the others.
+
+    Why it matters:
+        An accelerator for images computes Conv2D only: a 1D or 3D convolution has no
+        instruction.
+
+    How to fix:
+        Use a model whose layers are 2D, or whose third axis has kernel 1, or kernel and
+        extent that leave one cell. A 1D convolution is rewritten; if it is still here, the
+        report says under "not rewritten" why.
+    """
+    for violation in ctx.violations(node, *LIMITS):
+        limit = f"{violation.values['limit']}{_fixed_axes(node)}"
+        yield replace(violation, values={**violation.values, "limit": limit})
+
+
+def _fixed_axes(node: Node) -> str:
+    """Return why no axis of three or more can be removed, or ''."""
+    win = window(node)
+    if win is None or (win.axes or 0) <= _DEVICE_AXES:
+        return ""
+    kept = obstacles(win)
+    return f", and no axis can be removed: {'; '.join(kept)}" if kept else ""

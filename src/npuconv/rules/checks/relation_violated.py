@@ -1,0 +1,53 @@
+"""A relation between attributes that the device demands does not hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.model import query
+from npuconv.rules import Example, Violation, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+    from npuconv.rules.context import RuleContext
+
+
+@rule(
+    "SHP011",
+    ops=set(query.CONVOLUTIONS),
+    cacheable=True,
+    message="{problem}",
+    example=Example(
+        fires="""
+            input x: float[1,3,12,12]
+            weight w: float[4,3,3,3]
+            y = Conv <dilations = [2, 2], strides = [2, 2]> (x, w)
+        """,
+        silent="""
+            input x: float[1,3,12,12]
+            weight w: float[4,3,3,3]
+            y = Conv <dilations = [2, 2]> (x, w)
+        """,
+        device="""
+            operators:
+              Conv:
+                require: [{if: dilation_h > 1, then: stride_h == 1}]
+        """,
+    ),
+)
+def relation_violated(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+    """A relation between attributes that the device demands does not hold.
+
+    What it checks:
+        The `require` relations of the target, such as "if the dilation is above 1 the
+        stride must be 1". One that needs an unknown fact is not judged.
+
+    Why it matters:
+        Chips limit combinations, not only single numbers; a table of single limits accepts
+        what the compiler refuses.
+
+    How to fix:
+        Change one of the attributes named, or the target file if the chip can do it.
+    """
+    yield from ctx.broken_relations(node)

@@ -1,0 +1,66 @@
+"""The weights of the convolution are computed while the model runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.model import query
+from npuconv.rules import Example, Violation, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+    from npuconv.rules.context import RuleContext
+
+_FREEZE = "freeze the model on export, so that the weights are initializers"
+_COMPUTE = "it reads constants only but cannot be computed here: export its result as initializer"
+
+
+@rule(
+    "OPS003",
+    ops={"Conv", "ConvTranspose"},
+    limits=("weight_constant",),
+    message="the {what} {tensor!r} {come} from {maker}",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            input w: float[4,3,3,3]
+            y = Conv (x, w)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv (x, w)
+        """,
+    ),
+)
+def weights_not_constant(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+    """The weights of the convolution are computed while the model runs.
+
+    What it checks:
+        That weights and bias are constant, after everything that depends on constants only
+        has been computed.
+
+    Why it matters:
+        Weights are quantized once, per channel, and loaded into the device. Those that come
+        from the input cannot be quantized.
+
+    How to fix:
+        Freeze the model on export, so that the weights are initializers. Weights that do
+        depend on constants only have to be computed on export: npuconv could not.
+    """
+    limit = ctx.limits(node).get("weight_constant")
+    for index, what in ((1, "weights"), (2, "bias")):
+        tensor = query.input_of(node, index)
+        if tensor is None or query.is_constant(tensor):
+            continue
+        maker = query.producer(tensor)
+        origin = f"{ctx.model.label(maker)!r} ({maker.op})" if maker else "an input of the model"
+        come = "come" if what == "weights" else "comes"
+        yield Violation(
+            {"what": what, "tensor": tensor.name, "maker": origin, "come": come},
+            value=tensor.name,
+            limit="a constant",
+            source=limit.cite() if limit else "",
+            fix=_COMPUTE if maker and all(map(query.is_constant, maker.inputs)) else _FREEZE,
+        )

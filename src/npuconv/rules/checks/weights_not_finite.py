@@ -1,0 +1,54 @@
+"""The weights of the convolution hold NaN or an infinity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.model import query
+from npuconv.rules import Example, Violation, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+    from npuconv.rules.context import RuleContext
+
+
+@rule(
+    "DTY003",
+    ops={"Conv", "ConvTranspose"},
+    message="{count} of {size} weights are NaN or infinite",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3] = nan, ...
+            y = Conv (x, w)
+        """,
+        silent="""
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            y = Conv (x, w)
+        """,
+    ),
+)
+def weights_not_finite(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+    """The weights of the convolution hold NaN or an infinity.
+
+    What it checks:
+        Every number of the weights, where they are constant.
+
+    Why it matters:
+        A scale is made from the largest weight of a channel. One that is not a
+        number makes the whole channel useless.
+
+    How to fix:
+        Look for the training step that diverged, and export an earlier
+        checkpoint.
+    """
+    import numpy as np
+
+    del ctx
+    weight = query.constant_input(node, 1)
+    if weight is None or weight.dtype.kind != "f" or np.isfinite(weight).all():
+        return
+    count = int(np.sum(~np.isfinite(weight)))
+    yield Violation({"count": count, "size": weight.size}, value=str(count), limit="0")

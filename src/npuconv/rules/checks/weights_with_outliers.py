@@ -1,0 +1,138 @@
+"""A few large weights leave too few steps for all others of their channel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from npuconv.diagnostics import Severity
+from npuconv.model import query
+from npuconv.rules import Example, Violation, rule
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from npuconv.model.types import Node
+    from npuconv.rules.context import RuleContext
+
+STEPS = 3  # 99 of 100 weights within -3..3: 7 of 255 levels
+POOR_DB = 36.0  # SQNR; rounding leaves 40 and more where there are no outliers
+MAX_OUTLIER_SHARE = 0.01  # of the weights of a channel
+_INT8_MAX = 127
+
+
+@dataclass(frozen=True)
+class Outliers:
+    """Outliers in the weights of one layer.
+
+    Attributes:
+        rows: output channels with outliers.
+        ratio: largest magnitude over rms, in the worst of them.
+        sqnr_db: of the weights after rounding, in the worst of them.
+    """
+
+    rows: int
+    ratio: float
+    sqnr_db: float
+
+
+@rule(
+    "QNT004",
+    ops={"Conv"},
+    severity=Severity.WARNING,
+    message="outliers in {rows} of {channels} channels leave 99 % of their weights "
+    "{levels} levels or fewer; the largest is {times} times the rms, and rounding leaves {sqnr} dB",
+    example=Example(
+        fires="""
+            input x: float[1,16,8,8]
+            weight w: float[4,16,3,3] = 100, ...
+            y = Conv (x, w)
+        """,
+        silent="""
+            input x: float[1,16,8,8]
+            weight w: float[4,16,3,3]
+            y = Conv (x, w)
+        """,
+    ),
+)
+def weights_with_outliers(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+    """A few large weights leave too few steps for all others of their channel.
+
+    What it checks:
+        Output channels of which 99 of 100 weights round to -3..3 when the largest becomes
+        127, with an SQNR below 36 dB. The whole layer counts as one channel where the target
+        has one scale for it.
+
+    Why it matters:
+        A scale is made from the largest weight. Beside one that is far larger than the
+        rest, the rest is rounded to a handful of numbers, and the channel is noise.
+
+    How to fix:
+        Fold batch normalization before export, fine-tune with weight decay, or clip
+        the outliers and measure the float model again.
+    """
+    weight = query.constant_input(node, 1)
+    if weight is None or weight.dtype.kind != "f" or not weight.size:
+        return
+    found = find_outliers(weight, STEPS, per_tensor=ctx.target.weights.granularity == "tensor")
+    if found is not None:
+        values = {
+            "rows": found.rows,
+            "channels": weight.shape[0],
+            "levels": 2 * STEPS + 1,
+            "times": f"{found.ratio:.0f}",
+            "sqnr": f"{found.sqnr_db:.1f}",
+        }
+        limit = f"more than {2 * STEPS + 1} levels"
+        yield Violation(values, value=f"{found.rows} channels", limit=limit)
+
+
+def find_outliers(
+    weight: NDArray[np.floating], steps: int, *, per_tensor: bool = False
+) -> Outliers | None:
+    """Find the channels of which all but a few weights round to ``-steps..steps``.
+
+    Args:
+        weight: float [M,...].
+        steps: bound of the rounded weights, of 127.
+        per_tensor: True if all channels have one scale.
+
+    Returns:
+        None if there is no such channel whose SQNR is poor.
+    """
+    import numpy as np
+
+    rows = np.abs(weight.reshape(1 if per_tensor else weight.shape[0], -1)).astype(np.float32)
+    peak = rows.max(axis=1)
+    if rows.shape[1] * MAX_OUTLIER_SHARE < 1 or not np.isfinite(peak).all():
+        return None
+    power = np.einsum("ij,ij->i", rows, rows, dtype=np.float64) / rows.shape[1]
+    bound = (steps + 0.5) / _INT8_MAX
+    # Only such channels can qualify, and they are rare: no need to sort or round all others.
+    suspects = np.flatnonzero(
+        (peak > 0) & (power <= (bound**2 + MAX_OUTLIER_SHARE) * peak.astype(float) ** 2)
+    )
+    bad = [k for k in suspects if _is_coarse(rows[k], bound * peak[k])]
+    sqnrs = {k: _sqnr_db(rows[k] / peak[k] * _INT8_MAX) for k in bad}
+    hurt = [k for k, sqnr in sqnrs.items() if sqnr < POOR_DB]
+    if not hurt:
+        return None
+    ratio = float((peak[hurt] / np.sqrt(power[hurt])).max())
+    count = weight.shape[0] if per_tensor else len(hurt)
+    return Outliers(count, ratio, min(sqnrs[k] for k in hurt))
+
+
+def _sqnr_db(scaled: NDArray[np.float32]) -> float:
+    """Return the SQNR, in dB, of rounding weights whose step is 1."""
+    import numpy as np
+
+    noise = float(np.sum((scaled - np.rint(scaled)) ** 2))
+    return 10 * math.log10(float(np.sum(scaled**2)) / noise) if noise else math.inf
+
+
+def _is_coarse(row: NDArray[np.float32], bound: float) -> bool:
+    """Return whether nearly all weights but the zeros, which lose nothing, are within the bound."""
+    return bool((row > bound).sum() <= MAX_OUTLIER_SHARE * (row != 0).sum())

@@ -1,0 +1,216 @@
+"""The context of a rule: model and target, with the facts and limits of every node."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from npuconv.facts import DECIDED_LATER, lookup
+from npuconv.model import facts as measuring
+from npuconv.model import query
+from npuconv.rules import Violation, is_convolution
+from npuconv.rules.attributes import contradictions
+from npuconv.target import shown
+
+if TYPE_CHECKING:
+    from npuconv.config import Options
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node, Tensor
+    from npuconv.partition import Plan
+    from npuconv.rules.evidence import CalibrationEvidence, MeasuredError
+    from npuconv.target import Operator, Target
+    from npuconv.target.limit import Limit
+
+# Integer convolutions are held to the limits of the operator they stand for.
+_STANDS_FOR = {"QLinearConv": "Conv", "ConvInteger": "Conv"}
+MAX_CACHED_NODES = 4096  # layers of a network repeat, so there are far fewer
+MAX_KEYED_VALUES = 64  # axes, pads and shapes have fewer values, weights have more
+
+
+@dataclass
+class NodeFacts:
+    """Facts and limits that are the same for all nodes with the same key."""
+
+    facts: dict[str, Any]
+    limits: dict[str, Limit]
+    violations: dict[str, tuple[Violation, ...]] = field(default_factory=dict)  # by rule code
+
+
+@dataclass
+class RuleContext:
+    """Input of every rule of one lint.
+
+    Attributes:
+        model: the graph.
+        target: the device.
+        options: of the user.
+        fact_cache: facts of nodes, kept from lint to lint of the same target and options.
+            The key is all that they are measured on, so a changed node has another key.
+        kept_float: labels of source nodes that stay float on the host; no limit is about them.
+        plan: where nodes run, once that is known.
+        evidence: results of calibration; None before.
+        measured: measured error of the int8 model; None before.
+    """
+
+    model: Model
+    target: Target
+    options: Options
+    fact_cache: dict[Hashable, NodeFacts] = field(default_factory=dict)
+    kept_float: frozenset[str] = frozenset()
+    plan: Plan | None = None
+    evidence: CalibrationEvidence | None = None
+    measured: MeasuredError | None = None
+    _by_node: dict[int, NodeFacts] = field(default_factory=dict)
+    _by_op: dict[str, list[Node]] = field(default_factory=dict)
+    _distinct: dict[frozenset[str], list[Node]] = field(default_factory=dict)
+    _operators: dict[tuple[str, str], Operator | None] = field(default_factory=dict)
+
+    def nodes_of(self, ops: frozenset[str]) -> list[Node]:
+        """Return the nodes of these operators, ``{"*"}`` for all; sorted once per lint.
+
+        One of another domain is listed with its domain, as ``com.microsoft.QLinearConv``.
+        """
+        if not self._by_op:
+            self._by_op["*"] = self.model.nodes()
+            for node in self._by_op["*"]:
+                self._by_op.setdefault(query.qualified(node), []).append(node)
+        return [node for op in sorted(ops) for node in self._by_op.get(op, ())]
+
+    def distinct_nodes_of(self, ops: frozenset[str]) -> list[Node]:
+        """Return the first node of each set of nodes with the same facts."""
+        if ops not in self._distinct:
+            first = {id(self.node_facts(node)): node for node in reversed(self.nodes_of(ops))}
+            self._distinct[ops] = list(first.values())
+        return self._distinct[ops]
+
+    def is_kept_float(self, node: Node) -> bool:
+        """Return whether the node stays float on the host at the request of the user."""
+        return bool(self.kept_float) and not self.kept_float.isdisjoint(self.model.origin(node))
+
+    def facts(self, node: Node) -> dict[str, Any]:
+        """Return the facts of a node, by the names that target files use."""
+        return self.node_facts(node).facts
+
+    def limits(self, node: Node) -> dict[str, Limit]:
+        """Return the limits of the node's operator, in the mode this node is in."""
+        return self.node_facts(node).limits
+
+    def node_facts(self, node: Node) -> NodeFacts:
+        """Return facts and limits of a node, looked up once per lint."""
+        found = self._by_node.get(id(node))
+        if found is None:
+            found = self._by_node[id(node)] = self._look_up(node)
+        return found
+
+    def _look_up(self, node: Node) -> NodeFacts:
+        key = _fact_key(node)
+        found = self.fact_cache.get(key) if key is not None else None
+        if found is not None:
+            return found
+        # Nothing can be measured where the lengths of attributes contradict the axes.
+        facts = {} if any(contradictions(node)) else dict(measuring.measure(node))
+        if facts:
+            facts["layout"] = self.options.layout
+        operator = self.operator(node)
+        limits = operator.limits_for(str(facts.get("mode", "plain"))) if operator else {}
+        found = NodeFacts(facts, limits)
+        if len(self.fact_cache) >= MAX_CACHED_NODES:
+            self.fact_cache.clear()
+        if key is not None:
+            self.fact_cache[key] = found
+        return found
+
+    def operator(self, node: Node) -> Operator | None:
+        """Return the target's entry for the node's operator; None if there is none."""
+        key = (_STANDS_FOR.get(node.op, node.op), node.domain or "")
+        if key not in self._operators:
+            self._operators[key] = self.target.operator(*key)
+        return self._operators[key]
+
+    def covers(self, node: Node) -> bool:
+        """Return whether the target covers the node; convolutions, with their own rule, count."""
+        listed = self.operator(node) is not None
+        return listed or node.op == "Constant" or is_convolution(node) or self._is_fused(node)
+
+    def _is_fused(self, node: Node) -> bool:
+        """Return whether the convolution before an activation applies it, or may."""
+        fused = self.target.fused_activations
+        names = fused.values if fused.known else fused.assume
+        maker = query.producer(node.inputs[0]) if len(node.inputs) else None
+        if maker is None or node.op not in names or not query.is_standard(node):
+            return False
+        return is_convolution(maker) and self.operator(maker) is not None
+
+    def violations(self, node: Node, *names: str) -> Iterator[Violation]:
+        """Return a violation for each of these facts of a convolution beyond a known limit.
+
+        The message may use ``{fact}``, ``{value}`` and ``{limit}``. A pool may run on the
+        host; operator-beyond-limits reports it.
+        """
+        return iter(()) if node.op in query.POOLS else self._beyond_limits(node, names)
+
+    def broken_relations(self, node: Node) -> Iterator[Violation]:
+        """Yield a violation for each relation between facts that does not hold.
+
+        The message may use ``{problem}``.
+        """
+        facts, operator = self.facts(node), self.operator(node)
+        for relation in operator.require if operator and facts else ():
+            if relation.holds(facts) is False:
+                problem = f"{relation.text(facts)} does not hold"
+                yield Violation(
+                    {"problem": problem, "target": self.target.name},
+                    limit=relation.text(),
+                    source=relation.cite(),
+                )
+
+    def beyond_listed(self, node: Node) -> Iterator[Violation]:
+        """Yield what breaks a limit or relation of a listed operator; none for convolutions.
+
+        The message may use ``{problem}`` and ``{target}``.
+        """
+        if not is_convolution(node) and self.operator(node) is not None and self.facts(node):
+            names = tuple(n for n in self.limits(node) if n not in DECIDED_LATER)
+            yield from self._beyond_limits(node, names)
+            yield from self.broken_relations(node)
+
+    def _beyond_limits(self, node: Node, names: tuple[str, ...]) -> Iterator[Violation]:
+        found = self.node_facts(node)
+        for name in names:
+            limit, value = found.limits.get(name), lookup(found.facts, name)
+            if limit is None or limit.allows(value, found.facts) is not False:
+                continue
+            text, seen = limit.text(found.facts), shown(value)
+            values = {"fact": name, "value": seen, "limit": text, "op": node.op}
+            values["problem"] = f"{name} is {seen}; the device takes {text}"
+            values["target"] = self.target.name
+            yield Violation(values, f"{name}={seen}", text, limit.cite())
+
+
+def _fact_key(node: Node) -> Hashable | None:
+    """Return a key of all that facts are measured on; None if it cannot be hashed.
+
+    Facts depend on attributes, shapes and types, and numbers such as the amounts of a Pad.
+    Nodes with the same key have the same facts, in one lint or in two.
+    """
+    attrs = tuple((k, tuple(v) if isinstance(v, list) else v) for k, v in node.attrs.items())
+    read, made = tuple(map(_tensor_key, node.inputs)), tuple(map(_tensor_key, node.outputs))
+    key = (node.op, node.domain, attrs, read, made)
+    try:
+        hash(key)
+    except TypeError:  # a tensor or a graph: rare
+        return None
+    return key
+
+
+def _tensor_key(tensor: Tensor) -> Hashable:
+    shape = None if tensor.shape is None else tuple(tensor.shape)
+    values: Hashable = None
+    if query.is_constant(tensor):
+        # One number, or a few integers, may be facts; of others only that they are constant.
+        size = math.prod(tensor.shape)
+        keyed = size == 1 or (size <= MAX_KEYED_VALUES and tensor.dtype.kind in "iu")
+        values = tensor.values.tobytes() if keyed else True
+    return (values, bool(tensor.name), tensor.dtype, shape)

@@ -1,0 +1,160 @@
+"""Run the rules over a graph and make findings of their violations."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from npuconv.diagnostics import Finding, sort_key
+from npuconv.errors import InternalError, NpuconvError
+from npuconv.model import query
+from npuconv.rules import RULES, Rule, Stage, Violation
+
+if TYPE_CHECKING:
+    from npuconv.model.types import Node
+    from npuconv.rules.context import RuleContext
+
+Mark = tuple[str, str]  # code of a rule, and a source node that it fires on ('': the model)
+
+
+def all_rules() -> list[Rule]:
+    """Return every rule, by code."""
+    return sorted(RULES, key=lambda r: r.code)
+
+
+def malformed(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings of nodes that have no defined meaning, so that nothing is rewritten."""
+    codes = {rule.code for rule in RULES if rule.malformed}
+    return [finding for finding in findings if finding.code in codes]
+
+
+def lint(ctx: RuleContext, *, at: Stage = "float", only: Iterable[str] = ()) -> list[Finding]:
+    """Return the findings of the rules of one stage, worst first.
+
+    Args:
+        ctx: model, target and options.
+        at: the stage.
+        only: codes of rules; all where empty.
+
+    Raises:
+        InternalError: a rule failed, which is a bug in it.
+    """
+    wanted = set(only)
+    rules = [r for r in all_rules() if r.at == at and (not wanted or r.code in wanted)]
+    return sorted((finding for rule in rules for finding in run_rule(rule, ctx)), key=sort_key)
+
+
+def run_rule(rule: Rule, ctx: RuleContext) -> list[Finding]:
+    """Return the findings of one rule, in the order of the nodes.
+
+    Raises:
+        InternalError: the rule failed, which is a bug in it.
+    """
+    with _naming(rule):
+        return [
+            make_finding(rule, ctx, violation, node)
+            for node, violation in _violations(rule, ctx)
+            if _applies(rule, node, ctx)
+        ]
+
+
+def marks(findings: Iterable[Finding]) -> set[Mark]:
+    """Return rule and source nodes of each of the findings."""
+    return {(f.code, label) for f in findings for label in f.origin or ("",)}
+
+
+def marks_left(ctx: RuleContext, findings: Iterable[Finding]) -> set[Mark]:
+    """Return the marks of these findings that are left; other findings are not looked for.
+
+    The same as the marks of a new ``lint``, as far as these findings are concerned: a rule
+    only checks nodes that stand for a source node of one of its findings.
+
+    Raises:
+        InternalError: a rule failed, which is a bug in it.
+    """
+    labels: dict[str, set[str]] = {}
+    for code, label in marks(findings):
+        labels.setdefault(code, set()).add(label)
+    nodes: dict[str, list[Node]] = {label: [] for label in set().union(*labels.values())}
+    for node in ctx.model.nodes():
+        for label in ctx.model.origin(node):
+            if label in nodes:
+                nodes[label].append(node)
+    rules = [rule for rule in all_rules() if rule.code in labels]
+    return {mark for rule in rules for mark in _marks_of(rule, ctx, labels[rule.code], nodes)}
+
+
+def _marks_of(
+    rule: Rule, ctx: RuleContext, labels: set[str], nodes: dict[str, list[Node]]
+) -> set[Mark]:
+    if rule.ops is None or "" in labels:
+        return marks(run_rule(rule, ctx))
+    with _naming(rule):
+        concerned = {id(n): n for label in sorted(labels) for n in nodes[label]}
+        firing = [
+            node
+            for node in concerned.values()
+            if ("*" in rule.ops or (node.op in rule.ops and query.is_standard(node)))
+            and _applies(rule, node, ctx)
+            and any(True for _ in _violations_of(rule, node, ctx))
+        ]
+    return {(rule.code, label) for node in firing for label in ctx.model.origin(node)}
+
+
+def _applies(rule: Rule, node: Node | None, ctx: RuleContext) -> bool:
+    """Return whether the rule applies; to a node kept on the host, only if ``rule.malformed``."""
+    return node is None or rule.malformed or not ctx.is_kept_float(node)
+
+
+@contextlib.contextmanager
+def _naming(rule: Rule) -> Iterator[None]:
+    """Name the rule in the error of a bug in it."""
+    try:
+        yield
+    except (NpuconvError, MemoryError):  # too little memory is no bug
+        raise
+    except Exception as error:
+        text = f"{type(error).__name__}: {error}"
+        raise InternalError(text, where=f"rule {rule.name!r}") from error
+
+
+def _violations(rule: Rule, ctx: RuleContext) -> Iterator[tuple[Node | None, Violation]]:
+    if rule.ops is None:
+        for violation in rule.function(ctx.model, ctx):
+            yield violation.node, violation
+        return
+    distinct = ctx.distinct_nodes_of(rule.ops) if rule.cacheable else ()
+    if rule.cacheable and not any(_violations_of(rule, node, ctx) for node in distinct):
+        return  # as nearly always: no need to look at every node
+    for node in ctx.nodes_of(rule.ops):
+        for violation in _violations_of(rule, node, ctx):
+            yield node, violation
+
+
+def _violations_of(rule: Rule, node: Node, ctx: RuleContext) -> Iterable[Violation]:
+    """Return the violations of a rule on a node, from the cache if ``rule.cacheable``."""
+    if not rule.cacheable:
+        return rule.function(node, ctx)
+    cached = ctx.node_facts(node).violations
+    if rule.code not in cached:
+        cached[rule.code] = tuple(rule.function(node, ctx))
+    return cached[rule.code]
+
+
+def make_finding(rule: Rule, ctx: RuleContext, violation: Violation, node: Node | None) -> Finding:
+    """Make the finding of a violation; ``node`` is None if it is about the model."""
+    return Finding(
+        code=rule.code,
+        name=rule.name,
+        severity=violation.severity or rule.severity,
+        status=violation.status,
+        node=ctx.model.label(node) if node is not None else "",
+        op_type=query.qualified(node) if node is not None else "",
+        message=rule.message.format(**violation.values),
+        value=violation.value,
+        limit=violation.limit,
+        source=violation.source,
+        fix=violation.fix or rule.advice,
+        origin=ctx.model.origin(node) if node is not None else (),
+    )

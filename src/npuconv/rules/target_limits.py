@@ -1,0 +1,189 @@
+"""Limits of the target against what is not known, and against the written int8 model.
+
+Values that a model needs of unknown limits, extents that the model leaves open, and facts of
+integer convolutions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from npuconv.facts import DECIDED_LATER, lookup
+from npuconv.model import query
+from npuconv.model.conv import resolved_pads, window
+from npuconv.rules import Violation
+
+if TYPE_CHECKING:
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node, Tensor
+    from npuconv.rules.context import RuleContext
+    from npuconv.target.limit import Limit
+
+EXTENTS = ("in_n", "in_h", "in_w", "out_n", "out_h", "out_w")  # that a model may leave open
+ANY = "any"  # the value of an extent that the model leaves open
+MAX_LISTED_VALUES = 6  # more numbers become a range
+
+# That of com.microsoft can have the channels last; weights have one order in both.
+INTEGER_CONVOLUTIONS = {"QLinearConv", "com.microsoft.QLinearConv"}
+# QLinearConv: x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, B
+_X_ZERO, _WEIGHT, _BIAS = 2, 3, 8
+
+
+# Unknown limits
+
+
+@dataclass(frozen=True)
+class Need:
+    """One unknown limit, and the values of it that occur."""
+
+    name: str  # operator.fact
+    limit: Limit
+    values: tuple[Any, ...]  # sorted, without repeats
+    nodes: int
+    example: Node  # a node with the largest value
+
+    @property
+    def text(self) -> str:
+        """The values for people; a range where there are many numbers."""
+        numbers = [v for v in self.values if isinstance(v, int) and not isinstance(v, bool)]
+        if len(numbers) <= MAX_LISTED_VALUES:
+            return ", ".join(map(_as_text, self.values))
+        others = [_as_text(v) for v in self.values if v not in numbers]
+        return ", ".join([f"{numbers[0]}..{numbers[-1]}", *others])
+
+
+def _as_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def needs(ctx: RuleContext) -> list[Need]:
+    """Return every unknown limit that some node has a value for, by name."""
+    nodes: dict[str, dict[Any, list[Node]]] = {}
+    limits: dict[str, Limit] = {}
+    shared: dict[int, list[tuple[str, Limit, Any]]] = {}  # by identity of the cached facts
+    for node in ctx.model.nodes():
+        if ctx.operator(node) is None or ctx.is_kept_float(node):
+            continue  # no limit is about it
+        key = id(ctx.facts(node))
+        if key not in shared:
+            shared[key] = list(_unknown_limits(node, ctx))
+        for name, limit, value in shared[key]:
+            limits[name] = limit
+            nodes.setdefault(name, {}).setdefault(value, []).append(node)
+    return [_need(name, limits[name], nodes[name]) for name in sorted(nodes)]
+
+
+def _unknown_limits(node: Node, ctx: RuleContext) -> Iterator[tuple[str, Limit, Any]]:
+    facts = ctx.facts(node)
+    for fact, limit in ctx.limits(node).items():
+        value = lookup(facts, fact)
+        if value is None and fact in facts and fact in EXTENTS:
+            value = ANY
+        if not limit.known and value is not None and fact not in DECIDED_LATER:
+            yield f"{node.op}.{fact}", limit, value
+
+
+def _need(name: str, limit: Limit, nodes: dict[Any, list[Node]]) -> Need:
+    values = sorted(nodes, key=lambda v: (str(type(v)), v))
+    return Need(name, limit, tuple(values), sum(map(len, nodes.values())), nodes[values[-1]][0])
+
+
+# Extents that the model leaves open
+
+
+def missing_axis(node: Node, ctx: RuleContext) -> int | None:
+    """Return the first spatial axis whose extent the pads depend on and that is not known."""
+    if not (query.attribute(node, "auto_pad") or query.attribute(node, "output_shape")):
+        return None  # nearly all; what follows takes longer
+    win = window(node)
+    if win is None or (win.auto_pad == "NOTSET" and not win.output_shape):
+        return None
+    # A pool the device is not asked to run keeps its auto_pad: the host's runtime has the extent.
+    if win.op in query.POOLS and ctx.operator(node) is None:
+        return None
+    # Other rules report a kernel of unknown extent, and attributes of wrong lengths.
+    if win.kernel is None or not ctx.facts(node):
+        return None
+    axis = resolved_pads(win)
+    return axis if isinstance(axis, int) else None
+
+
+def advice_on_shape(model: Model, node: Node) -> str:
+    """Return the --input-shape flags that give what a node lacks; '' if no input is dynamic.
+
+    Of several dynamic inputs only those that the node depends on are named.
+    """
+    dynamic = [t for t in model.graph.inputs if _is_dynamic(t)]
+    if len(dynamic) > 1:
+        above = _sources(node)
+        dynamic = [t for t in dynamic if id(t) in above]
+    flags = " ".join(f"--input-shape {t.name}={_shape_text(t)}" for t in dynamic)
+    return f"give {flags} with numbers for every ?" if flags else ""
+
+
+def _is_dynamic(tensor: Tensor) -> bool:
+    dims = query.shape(tensor)
+    return dims is not None and any(not isinstance(d, int) for d in dims)
+
+
+def _shape_text(tensor: Tensor) -> str:
+    return ",".join(str(d) if isinstance(d, int) else "?" for d in query.shape(tensor) or ())
+
+
+def _sources(node: Node) -> set[int]:
+    """Return the ids of all tensors that the node depends on."""
+    found: set[int] = set()
+    waiting = list(node.inputs)
+    while waiting:
+        tensor = waiting.pop()
+        if id(tensor) not in found:
+            found.add(id(tensor))
+            maker = query.producer(tensor)
+            waiting += list(maker.inputs) if maker is not None else []
+    return found
+
+
+# Integer convolutions as they are written for the device
+
+
+def written_violations(node: Node, ctx: RuleContext, *names: str) -> Iterator[Violation]:
+    """Yield a violation for each of these facts of a QLinearConv beyond the limits of Conv.
+
+    The message may use ``{fact}``, ``{value}`` and ``{limit}``.
+    """
+    facts, operator = _written_facts(node), ctx.target.operator("Conv")
+    limits = operator.limits_for(facts["mode"]) if operator else {}
+    for name in names:
+        limit = limits.get(name)
+        if limit is not None and limit.allows(facts[name], facts) is False:
+            text, value = limit.text(facts), facts[name]
+            yield Violation(
+                {"fact": name, "value": value, "limit": text}, str(value), text, limit.cite()
+            )
+
+
+def _written_facts(node: Node) -> dict[str, Any]:
+    """Return mode, types, zero point and weight sums by the names of target facts."""
+    zero = query.constant_input(node, _X_ZERO)
+    weight = query.constant_input(node, _WEIGHT)
+    facts: dict[str, Any] = {
+        "mode": _mode(node),
+        "dtype": query.dtype_name(node.inputs[0]) or "int8",
+        "weight_dtype": query.dtype_name(query.input_of(node, _WEIGHT)),
+        "bias_dtype": query.dtype_name(query.input_of(node, _BIAS)) or None,
+        "pad_value": None if zero is None else int(zero.reshape(-1)[0]),
+        "weight_abs_sum_max": None,
+    }
+    if weight is not None:
+        sums = abs(weight.astype("int64")).reshape(weight.shape[0], -1).sum(axis=1)
+        facts["weight_abs_sum_max"] = int(sums.max())
+    return facts
+
+
+def _mode(node: Node) -> str:
+    if int(query.attribute(node, "group", 1)) == 1:
+        return "plain"
+    weight = query.shape(query.input_of(node, _WEIGHT))
+    return "depthwise" if weight is not None and weight[1] == 1 else "grouped"
