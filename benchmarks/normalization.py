@@ -28,9 +28,9 @@ from recipes.packages import packaged
 from recipes.variants import Bench, Variant, copy_source
 from recipes.zoo import Entry, read_entries
 
+from npuconv.calibration.builtin import BuiltinData, choose_builtin
 from npuconv.config import Options
 from npuconv.legalize.legal import legalize
-from npuconv.pipeline import builtin
 
 ROOT = Path(__file__).resolve().parent.parent
 CLOSE = 1.0  # dB within which two normalizations are equal in effect
@@ -83,15 +83,15 @@ def _from_folder(path: Path) -> Case:
     return Case(path.parent.name, path.with_name("model.onnx"), arguments, pixels, held=True)
 
 
-def assumed(case: Case) -> builtin.Plan:
+def assumed(case: Case) -> BuiltinData:
     """Return what ``convert`` alone takes."""
     shapes = [text.partition("=") for text in case.arguments if "=" in text]
     fixed = {name: tuple(map(int, dims.split(","))) for name, _, dims in shapes}
     work = legalize(case.model, Options(input_shape=fixed))
-    return builtin.plan(work)
+    return choose_builtin(work.model, work.options.preprocess, work.ctx.expected)
 
 
-def is_near(pixels: Pixels, found: builtin.Plan) -> bool:
+def is_near(pixels: Pixels, found: BuiltinData) -> bool:
     """Return whether two normalizations are the same, but for a twentieth of their range."""
     if found.inferred is None:
         return False
@@ -114,7 +114,7 @@ def measure(bench: Bench, source: Path, case: Case) -> list[float | None]:
     return [worth.mean_db(bench.run(v, case.entry), "score", "logits") for v in variants]
 
 
-def show(found: list[tuple[Case, builtin.Plan, list[float | None]]]) -> None:
+def show(found: list[tuple[Case, BuiltinData, list[float | None]]]) -> None:
     """Print the table and what it comes to."""
     heads = ("model", "trained with", "assumed", "", "own data", "given", "alone")
     print(f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|")
@@ -138,7 +138,7 @@ def show(found: list[tuple[Case, builtin.Plan, list[float | None]]]) -> None:
         _sums(title, some)
 
 
-def _sums(title: str, found: list[tuple[Case, builtin.Plan, list[float | None]]]) -> None:
+def _sums(title: str, found: list[tuple[Case, BuiltinData, list[float | None]]]) -> None:
     if not found:
         return
     same = [is_near(case.pixels, plan) for case, plan, _ in found]

@@ -63,7 +63,7 @@ class Baseline(BaseModel):
 
 
 def read(path: str | Path) -> Baseline:
-    """A baseline file.
+    """Return a baseline file.
 
     Raises:
         ConfigError: unreadable, not JSON, or not of this form.
@@ -103,7 +103,7 @@ def called(path: str | Path, model: str | Path) -> str:
 
 
 def entry(model: str, target: str, code: str, name: str, node: str) -> Entry:
-    """An entry for a finding, with its fingerprint."""
+    """Return an entry for a finding, with its fingerprint."""
     print_ = fingerprint(model, target, code, node)
     return Entry(model=model, target=target, code=code, name=name, node=node, fingerprint=print_)
 
@@ -111,7 +111,7 @@ def entry(model: str, target: str, code: str, name: str, node: str) -> Entry:
 def renewed(
     old: Baseline, found: Iterable[Entry], looked_at: Collection[tuple[str, str]], folder: Path
 ) -> Baseline:
-    """The baseline after a run: what was looked at is replaced, the rest stays.
+    """Return the baseline after a run: what was looked at is replaced, the rest stays.
 
     Args:
         old: as it was.
@@ -151,7 +151,7 @@ def write(path: str | Path, baseline: Baseline) -> None:
 
 
 def _line(one: Entry) -> str:
-    """An entry as JSON on one line; what does not show is written as an escape."""
+    """Return an entry as JSON on one line; what does not show is written as an escape."""
     data = one.model_dump(exclude_defaults=True) | {"node": one.node}
     text = json.dumps(data, ensure_ascii=False)
     return text if text.isprintable() else json.dumps(data)

@@ -27,7 +27,7 @@ _CHECKED = {
 
 
 def explain(code_or_name: str, form: str = "text") -> str:
-    """One rule or pass, or all that begin so.
+    """Return one rule or pass, or all that begin so.
 
     Args:
         code_or_name: ``SHP002``, ``group-unsupported`` or ``fuse-batchnorm``; ``SHP`` and
@@ -46,7 +46,7 @@ def explain(code_or_name: str, form: str = "text") -> str:
 
 
 def explain_all(form: str = "text") -> str:
-    """All rules and passes, one after the other."""
+    """Return all rules and passes, one after the other."""
     entries = [*rules(), *passes()]
     if form == "json":
         return _several(entries, form)
@@ -55,7 +55,7 @@ def explain_all(form: str = "text") -> str:
 
 
 def listing(width: int | None = None) -> str:
-    """A line for each rule and pass.
+    """Return a line for each rule and pass.
 
     Args:
         width: columns that a line may have; None for whole lines.
@@ -83,12 +83,12 @@ def _several(entries: list[dict[str, Any]], form: str) -> str:
 
 
 def rules() -> list[dict[str, Any]]:
-    """All rules, by code."""
+    """Return all rules, by code."""
     return [_rule_entry(rule) for rule in sorted(RULES, key=lambda r: r.code)]
 
 
 def passes() -> list[dict[str, Any]]:
-    """All passes, by phase and name."""
+    """Return all passes, by phase and name."""
     phases = list(Phase)
     ordered = sorted(PASSES, key=lambda p: (phases.index(p.phase), p.name))
     return [_pass_entry(item) for item in ordered]
@@ -102,7 +102,7 @@ def _named(name: str) -> dict[str, Any] | None:
 
 
 def _beginning(start: str) -> list[dict[str, Any]]:
-    """All whose code or name begins so."""
+    """Return all whose code or name begins so."""
     found = [entry for entry in (*rules(), *passes()) if _begins(entry, start.lower())]
     if not found:
         raise _unknown(start)

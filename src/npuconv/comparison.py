@@ -74,7 +74,7 @@ def compare(
 
 
 def _operators(model: Model) -> dict[str, str]:
-    """Every top-level node's name with its operator."""
+    """Return every top-level node's name with its operator."""
     return {model.label(node): node.op for node in model.nodes()}
 
 
@@ -101,7 +101,7 @@ def _by_name(
 
 
 def _source(name: str, names: dict[str, str]) -> str:
-    """The longest name that the node can be called after; itself where there is none."""
+    """Return the longest name that the node can be called after; itself where there is none."""
     ends = [len(name), *(at for at in range(len(name) - 1, 0, -1) if name[at] in "/_")]
     return next((name[:end] for end in ends if name[:end] in names), name)
 

@@ -179,7 +179,7 @@ class Options(Strict):
 
 
 def merge(*layers: dict[str, Any]) -> dict[str, Any]:
-    """One dict of options; later layers win, nested dicts are merged key by key."""
+    """Return one dict of options; later layers win, nested dicts are merged key by key."""
     result: dict[str, Any] = {}
     for layer in layers:
         for key, value in layer.items():
@@ -211,7 +211,7 @@ def make_options(
 
 
 def read_config(path: str | Path) -> dict[str, Any]:
-    """The options of a ``--config`` file, validated but without defaults.
+    """Return the options of a ``--config`` file, validated but without defaults.
 
     Raises:
         ConfigError: unreadable, not YAML, unknown key or wrong value; with line and column.

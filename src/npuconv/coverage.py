@@ -12,7 +12,7 @@ from npuconv.config import make_options
 from npuconv.diagnostics import Severity
 from npuconv.errors import ModelError
 from npuconv.pipeline.check import check_with
-from npuconv.report.digest import Group, standing
+from npuconv.report.groups import Group, standing
 from npuconv.report.words import device_share, total_macs
 from npuconv.schemas.report import Report
 from npuconv.target import Target, builtin_names
@@ -59,7 +59,7 @@ class Coverage:
     unreadable: dict[str, str]  # model -> why
 
     def of(self, model: str) -> list[Cell]:
-        """The cells of one model, one for each target."""
+        """Return the cells of one model, one for each target."""
         return [cell for cell in self.cells if cell.model == model]
 
     @property
@@ -145,7 +145,7 @@ def _obstacle(group: Group) -> Obstacle:
 
 
 def short_names(paths: Sequence[str]) -> list[str]:
-    """The paths without the folders that all of them begin with, and what all end with.
+    """Return the paths without the folders that all of them begin with, and what all end with.
 
     ``models/a/model.onnx`` and ``models/b/model.onnx`` are ``a`` and ``b``; one path alone
     stays as it is.

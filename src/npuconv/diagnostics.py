@@ -57,7 +57,7 @@ class Finding:
         return (self.code, self.origin)
 
     def with_status(self, status: Status, **changes: str) -> Finding:
-        """The same finding with another status."""
+        """Return the same finding with another status."""
         return replace(self, status=status, **changes)  # type: ignore[arg-type]
 
 

@@ -35,11 +35,11 @@ class NpuconvError(Exception):
         self.hint = hint
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A process may raise it to another, whatever its class takes to be made."""
+        """Rebuild the error in another process, whatever arguments its class takes."""
         return _remade, (type(self), self.args), self.__dict__
 
     def __str__(self) -> str:
-        """One line: what is wrong, and what to do about it."""
+        """Return one line: what is wrong, and what to do about it."""
         text = " ".join(self.message.split())
         return f"{text} ({self.hint})" if self.hint else text
 
@@ -52,7 +52,7 @@ class UsageError(NpuconvError):
     """A flag or argument that cannot be used as given."""
 
 
-class _LocatedError(NpuconvError):
+class LocatedError(NpuconvError):
     """An error in a YAML file: knows the file, line and column."""
 
     def __init__(
@@ -63,11 +63,11 @@ class _LocatedError(NpuconvError):
         super().__init__(f"{where}: {message}" if where else message, hint=hint)
 
 
-class ConfigError(_LocatedError):
+class ConfigError(LocatedError):
     """A configuration file or key that is wrong."""
 
 
-class TargetError(_LocatedError):
+class TargetError(LocatedError):
     """A target description that is wrong."""
 
 

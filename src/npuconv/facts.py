@@ -87,7 +87,7 @@ DECIDED_LATER = frozenset({"bias_dtype", "dtype", "weight_dtype"})
 
 
 def lookup(facts: Facts, name: str) -> FactValue | None:
-    """The value of a fact, also under the name it is an alias of; None if not known."""
+    """Return the value of a fact, also under the name it is an alias of; None if not known."""
     value = facts.get(name)
     alias = FACTS[name].alias_of if name in FACTS else ""
     return facts.get(alias) if value is None and alias else value

@@ -114,7 +114,7 @@ def write(path: str | Path, data: bytes | str | Iterable[Any]) -> None:
 
 
 def _stage(target: Path, pieces: Iterable[Any]) -> Path:
-    """A complete file on the disk, beside its destination."""
+    """Write a complete file beside its destination; return its path."""
     # A process of the same number, in another container, may have left some of these.
     names = (f".{_short(target.name)}.{number}.{os.getpid()}.part" for number in _numbers)
     part = next(path for name in names if not os.path.lexists(path := target.with_name(name)))
@@ -161,7 +161,7 @@ def _name(held: _Set) -> None:
 
 @contextlib.contextmanager
 def _held(folder: Path) -> Iterator[None]:
-    """One process at a time; a kill lets go as well."""
+    """Hold the lock of a folder; the end of the process releases it as well."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):  # a folder cannot be opened on every system
             handle = os.open(folder, os.O_RDONLY)
@@ -171,7 +171,7 @@ def _held(folder: Path) -> Iterator[None]:
 
 
 def _flush(folder: Path) -> None:
-    """A new name is on the disk only when its folder is."""
+    """Write a folder to the disk: a new name is on the disk only when its folder is."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

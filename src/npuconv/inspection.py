@@ -101,14 +101,14 @@ def _calibration(
     source: str | Path | onnx.ModelProto, input_shape: dict[str, tuple[int, ...]]
 ) -> str:
     """Return what a conversion would be calibrated on; nothing where there is none."""
+    from npuconv.calibration.builtin import choose_builtin
     from npuconv.legalize.legal import legalize
-    from npuconv.pipeline import builtin
 
     try:
         legal = legalize(source, Options(input_shape=input_shape, verify=False))
         if not legal.plan.device:
             return ""
-        return builtin.plan(legal).sentence
+        return choose_builtin(legal.model, legal.options.preprocess, legal.ctx.expected).sentence
     except NpuconvError:  # what stands against it is for check to say
         return ""
 
@@ -116,7 +116,7 @@ def _calibration(
 def read(
     source: str | Path | onnx.ModelProto, input_shape: dict[str, tuple[int, ...]] | None = None
 ) -> Model:
-    """A model with its shapes inferred.
+    """Return a model with its shapes inferred.
 
     Args:
         source: path or ModelProto.
@@ -132,7 +132,7 @@ def read(
 
 
 def summarize(model: Model) -> Inspection:
-    """A model in numbers."""
+    """Return a model in numbers."""
     nodes = [node for node, _ in model.walk()]
     inside = len(nodes) - len(model.nodes())
     header = model.header

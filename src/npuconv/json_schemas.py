@@ -14,14 +14,14 @@ NAMES = ("report", "config", "batch", "target")
 
 
 def load(name: str) -> dict[str, Any]:
-    """The schema of that name, with the codes and passes that exist now."""
+    """Return the schema of that name, with the codes and passes that exist now."""
     return complete(
         name, resources.files("npuconv.schemas").joinpath(f"{name}.json").read_text("utf-8")
     )
 
 
 def complete(name: str, text: str) -> dict[str, Any]:
-    """A schema file's text as a schema, with the codes and passes that exist now."""
+    """Return a schema file's text as a schema, with the codes and passes that exist now."""
     schema: dict[str, Any] = json.loads(text)
     if name == "report":
         _fill_in(schema)
@@ -41,7 +41,7 @@ def _fill_in(schema: dict[str, Any]) -> None:
 
 
 def make(name: str) -> str:
-    """The text of a schema file, from the models that define it."""
+    """Return the text of a schema file, from the models that define it."""
     from npuconv.batch.jobsfile import JobsFile
     from npuconv.config import Options
     from npuconv.schemas.report import Report

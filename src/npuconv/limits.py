@@ -43,7 +43,7 @@ _present: ContextVar[Limits] = ContextVar("limits", default=DEFAULT)
 
 
 def present() -> Limits:
-    """The limits in force."""
+    """Return the limits in force."""
     return _present.get()
 
 
@@ -63,5 +63,5 @@ def hint(name: str) -> str:
 
 
 def flag(name: str) -> str:
-    """The flag of a limit, whose name is its key in a configuration, too."""
+    """Return the flag of a limit, whose name is its key in a configuration, too."""
     return f"--max-{name.replace('_', '-')}"

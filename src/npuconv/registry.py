@@ -62,7 +62,7 @@ class Registry(Generic[T]):
                 importlib.import_module(f"{package}.{module}")
 
     def get(self, name: str) -> T | None:
-        """The object of that name, or None."""
+        """Return the object of that name, or None."""
         self.load()
         return self._items.get(name)
 
@@ -71,10 +71,10 @@ class Registry(Generic[T]):
         return list(self._items.values())
 
     def names(self) -> list[str]:
-        """All names, sorted."""
+        """Return all names, sorted."""
         self.load()
         return sorted(self._items)
 
     def __iter__(self) -> Iterator[T]:
-        """All objects, in the order of their names."""
+        """Return all objects, in the order of their names."""
         return iter([self._items[name] for name in self.names()])

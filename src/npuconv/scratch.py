@@ -15,7 +15,7 @@ _KIND = "npuconv-weights"
 
 
 def folder(owner: object) -> Path:
-    """A new folder below TMPDIR; it goes with its owner, or with the process.
+    """Return a new folder below TMPDIR; it goes with its owner, or with the process.
 
     Raises:
         OSError: it cannot be made.

@@ -12,9 +12,11 @@ import onnx
 import psutil
 import pytest
 
-from npuconv.batch.job import Job, Limits, Place
+from npuconv.batch.job import Job, Place
+from npuconv.batch.settings import JobLimits
 from npuconv.config import Options
 from support.builders import Net
+from support.jobs import in_process  # noqa: F401 a fixture
 
 # What a job of such a model does instead of being converted; tests put it before the real thing.
 MISCHIEF = """
@@ -107,11 +109,11 @@ def write(folder: Path) -> Callable[[str], Path]:
     return call
 
 
-def job(name: str, *, limits: Limits | None = None, **options: object) -> Job:
+def job(name: str, *, limits: JobLimits | None = None, **options: object) -> Job:
     """The job of a model in the current folder."""
     chosen = Options.model_validate({"format": "weights", **options})
     output = f"{name}.npu.onnx"
-    return Job(name, f"{name}.onnx", output, chosen, "npu-int8", limits or Limits())
+    return Job(name, f"{name}.onnx", output, chosen, "npu-int8", limits or JobLimits())
 
 
 def place(root: Path) -> Place:

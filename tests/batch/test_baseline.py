@@ -10,7 +10,8 @@ import pytest
 import npuconv
 from npuconv.batch.entry import Batch
 from npuconv.cli import run
-from npuconv.report.batch import render
+from npuconv.report import render_batch
+from support.jobs import run_in_process
 
 JOBS = """
 version: 1
@@ -35,6 +36,7 @@ def ends(report):
     return [(job.status, job.exit_code) for job in report.jobs]
 
 
+@pytest.mark.usefixtures("in_process")
 def test_what_is_accepted(jobs, monkeypatch):
     """It fails nothing, wherever the command is run, and is reported all the same."""
     monkeypatch.chdir("/")
@@ -43,12 +45,12 @@ def test_what_is_accepted(jobs, monkeypatch):
     accepted, not_accepted = (job.report.summary.accepted for job in report.jobs)
     assert accepted > 0
     assert not_accepted == 0
-    results = [one["results"] for one in json.loads(render(report, "sarif"))["runs"]]
+    results = [one["results"] for one in json.loads(render_batch(report, "sarif"))["runs"]]
     suppressed = [bool(result.get("suppressions")) for found in results for result in found]
     assert suppressed.count(True) == suppressed.count(False) == accepted
 
 
-def test_on_a_cluster_without_shared_files(jobs):
+def test_on_a_cluster_without_shared_files(jobs, monkeypatch):
     """It is sent along, and still knows the models by their paths."""
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(
@@ -56,9 +58,11 @@ def test_on_a_cluster_without_shared_files(jobs):
     ) as near:
         report = npuconv.run_batch(jobs, scheduler=near.scheduler_address, ship=True)
     assert ends(report) == [("converted", 0), ("refused", 1)]
+    run_in_process(monkeypatch)
     assert npuconv.run_batch(jobs).jobs[0].unchanged
 
 
+@pytest.mark.usefixtures("in_process")
 def test_one_that_changes(jobs):
     """Only jobs that name it are done again."""
     npuconv.run_batch(jobs)
@@ -71,6 +75,7 @@ def test_one_that_changes(jobs):
     assert [job.unchanged for job in report.jobs] == [False, True]
 
 
+@pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize(
     ("text", "said"),
     [

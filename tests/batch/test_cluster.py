@@ -15,7 +15,7 @@ import pytest
 
 import npuconv
 from batch.conftest import has_ended, small, tree, wait_for
-from npuconv.batch.book import Silent
+from npuconv.batch.local import Watcher
 from npuconv.errors import UsageError
 
 distributed = pytest.importorskip("distributed")
@@ -29,7 +29,7 @@ output: {output}
 """
 
 
-class Notes(Silent):
+class Notes(Watcher):
     """How often each job was started, and how it ended."""
 
     def __init__(self):
@@ -147,7 +147,7 @@ def test_a_job_that_kills_workers(mischief, write):
 def test_an_interrupt_ends_the_jobs(mischief, write, cluster):
     """Dask cannot stop a function that runs; the jobs end all the same."""
 
-    class Interrupted(Silent):
+    class Interrupted(Watcher):
         def started(self, job):
             """The user has seen enough."""
             del job
@@ -168,7 +168,7 @@ def test_an_interrupt_ends_the_jobs(mischief, write, cluster):
 def test_another_version(models, write, monkeypatch, near):
     """A worker with other versions would write other bytes."""
     monkeypatch.setattr("npuconv.batch.cluster.tools", lambda: {"npuconv": "9", **versions})
-    from npuconv.batch.digests import tools
+    from npuconv.batch.lock import tools
 
     versions = {name: text for name, text in tools().items() if name != "npuconv"}
     report = npuconv.run_batch(jobs(write, "models/good.onnx"), scheduler=near)
@@ -212,7 +212,7 @@ def test_a_worker_that_cannot(models, write, near, monkeypatch, do, status, said
 
 def test_no_scheduler(models, write, monkeypatch):
     """One line that says which."""
-    monkeypatch.setattr("npuconv.batch.cluster._CONNECT", "1 s")
+    monkeypatch.setattr("npuconv.batch.cluster._CONNECT_TIMEOUT", "1 s")
     with pytest.raises(UsageError, match=r"scheduler tcp://127\.0\.0\.1:9"):
         npuconv.run_batch(jobs(write, "models/good.onnx"), scheduler="tcp://127.0.0.1:9")
     assert models

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from npuconv.batch.expand import expand
-from npuconv.batch.job import Job, Limits
-from npuconv.batch.matching import match
+from npuconv.batch.expand import expand, match
+from npuconv.batch.job import Job, from_json, to_json
+from npuconv.batch.settings import JobLimits
 
 MY_CHIP = Path(__file__).resolve().parents[2] / "configs" / "targets" / "my_chip.yaml"
 
@@ -93,8 +93,8 @@ def test_limits_and_outputs(models, write):
         "x/y.onnx", "elsewhere/good.npu.onnx", "build/good.npu.onnx",
     ]  # fmt: skip
     assert [job.name for job in jobs] == ["x/y.onnx", "elsewhere/good", "good"]
-    assert jobs[0].limits == Limits(5.0, 1 << 30)
-    assert jobs[1].limits == Limits(600.0, None)
+    assert jobs[0].limits == JobLimits(5.0, 1 << 30)
+    assert jobs[1].limits == JobLimits(600.0, None)
     assert jobs[0].reports == ("x/y.report.json", "x/y.report.html")
     assert jobs[0].lock == "x/y.onnx.lock.json"
     assert sorted(one.name for one in models.iterdir()) == ["jobs.yaml", "models"]
@@ -114,5 +114,5 @@ def test_jobs_as_plain_data(models, write):
     """What another process gets is the same job."""
     path = write("version: 1\njobs: [{model: models/good.onnx, input_shape: {x: [1, 3]}}]\n")
     (job,) = expand(path).jobs
-    assert Job.from_json(job.to_json()) == job
+    assert from_json(Job, to_json(job)) == job
     assert models

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from npuconv.batch.keys import as_keys
+from npuconv.batch.worker import as_keys
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,8 @@ import pytest
 from onnx.external_data_helper import convert_model_to_external_data
 
 from batch.conftest import job, small
-from npuconv.batch.digests import Digests, data_files, external_files
 from npuconv.batch.job import Outcome
-from npuconv.batch.lock import Locks
+from npuconv.batch.lock import Digests, Locks, data_files, external_files
 
 DONE = "converted"
 NOT_WRITTEN = "m.npu.onnx is not what was written"

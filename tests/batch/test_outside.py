@@ -12,7 +12,7 @@ import npuconv
 from batch.test_expand import MY_CHIP
 from npuconv.batch.entry import Batch
 from npuconv.batch.expand import expand
-from npuconv.batch.outside import Outside, outside
+from npuconv.batch.jobsfile import OutsideOptions, read_outside_options
 from npuconv.errors import ConfigError, NpuconvError, TargetError, UsageError
 
 ONE = "version: 1\njobs: [{model: models/good.onnx}]\n"
@@ -49,13 +49,19 @@ def test_paths(models, write, monkeypatch):
     (home / "list.json").write_text('{"version": 1, "findings": []}')
     config = write("{cache: kept, calibration: photos}\n", "elsewhere/npuconv.yaml")
     monkeypatch.chdir(home)
-    found = outside(models, {"target": "chip.yaml", "baseline": Path("list.json")}, config)
-    assert found == Outside(
+    found = read_outside_options(
+        models, {"target": "chip.yaml", "baseline": Path("list.json")}, config
+    )
+    assert found == OutsideOptions(
         {"target": ("elsewhere/chip.yaml",), "baseline": "elsewhere/list.json"},
         {"cache": "elsewhere/kept", "calibration": "elsewhere/photos"},
     )
     absolute = {"calibration": str(home / "photos"), "target": "rknn", "format": "qdq"}
-    assert outside(models, absolute).over == {**absolute, "target": ("rknn",), "format": ("qdq",)}
+    assert read_outside_options(models, absolute).over == {
+        **absolute,
+        "target": ("rknn",),
+        "format": ("qdq",),
+    }
     (job,) = expand(write(ONE), {"target": "chip.yaml"}).jobs
     assert (job.target, job.options.target) == ("my-chip", "elsewhere/chip.yaml")
     monkeypatch.chdir("/")
@@ -80,6 +86,7 @@ def test_one_of_a_list(models, write):
     assert models
 
 
+@pytest.mark.usefixtures("in_process")
 def test_the_lock_knows(models, write, monkeypatch):
     """Other flags, other results: the job is done again; the same ones leave it alone."""
     np.savez(models / "data.npz", x=np.zeros((2, 3, 8, 8), np.float32))

@@ -7,7 +7,7 @@ import pytest
 from onnx.external_data_helper import convert_model_to_external_data
 
 from batch.conftest import job, small
-from npuconv.batch import shipping
+from npuconv.batch import remote
 from npuconv.errors import UsageError
 
 
@@ -26,11 +26,11 @@ def root(folder):
 def test_there_and_back(root, tmp_path):
     """What is unpacked has the same paths, and does not leave its folder."""
     one = job("m", calibration="../data", target="chip.yaml")
-    sets = shipping.needs(one, root)
+    sets = remote.needs(one, root)
     assert sets == [["m.onnx", "m.bin"], ["chip.yaml"], ["../data/a.png", "../data/b.png"]]
-    parcels = [shipping.pack(paths, root) for paths in sets]
+    parcels = [remote.pack(paths, root) for paths in sets]
     there = tmp_path / "there"
-    new = shipping.unpack(parcels, there)
+    new = remote.unpack(parcels, there)
     for path in (path for paths in sets for path in paths):
         assert (new / path).read_bytes() == (root / path).read_bytes()
         assert (new / path).resolve().is_relative_to(there)
@@ -38,18 +38,18 @@ def test_there_and_back(root, tmp_path):
 
 def test_lists(root):
     """A list and the images it names."""
-    sets = shipping.needs(job("m", calibration="list.txt"), root)
+    sets = remote.needs(job("m", calibration="list.txt"), root)
     assert sets[1] == ["list.txt", "../data/a.png"]
 
 
 def test_a_file_that_is_missing(root):
     """The job will say that it misses it."""
-    sets = shipping.needs(job("gone", calibration="gone.npz"), root)
+    sets = remote.needs(job("gone", calibration="gone.npz"), root)
     assert sets == [["gone.onnx"], ["gone.npz"]]
-    assert [shipping.pack(paths, root) for paths in sets] == [{}, {}]
+    assert [remote.pack(paths, root) for paths in sets] == [{}, {}]
 
 
 def test_absolute_paths_stay(root):
     """Elsewhere they mean other files."""
     with pytest.raises(UsageError, match="relative to the jobs file"):
-        shipping.pack([str(root / "m.onnx")], root)
+        remote.pack([str(root / "m.onnx")], root)

@@ -11,11 +11,12 @@ import pytest
 
 import npuconv
 from batch.conftest import has_ended, job, place, tree, wait_for
-from npuconv.batch.book import Silent
-from npuconv.batch.job import Job, Place
+from npuconv.batch.cluster import Splitter
+from npuconv.batch.job import Job, Place, from_json, to_json
+from npuconv.batch.local import Watcher
 from npuconv.batch.settings import Settings
-from npuconv.batch.splitting import Splitter
 from support.builders import digits, images
+from support.jobs import run_in_process
 
 distributed = pytest.importorskip("distributed")
 
@@ -51,7 +52,7 @@ KILL = """if block == 1 and (LIMIT):
 ONCE = "open('parts.txt').read().count('1') < 2"
 
 
-class Stages(Silent):
+class Stages(Watcher):
     """What a watcher is told of one job."""
 
     def __init__(self):
@@ -174,10 +175,12 @@ def near():
         yield client
 
 
-def test_on_threads_of_one_worker(model, write, near):
+def test_on_threads_of_one_worker(model, write, near, monkeypatch):
     """A block for each; two of the three have a part more."""
+    with monkeypatch.context() as patch:
+        run_in_process(patch)
+        _, here = run(write, "here")
     mischief()
-    _, here = run(write, "here")
     assert run(write, "there", scheduler=near.scheduler.address)[1] == here
     assert made() == ["0", "1", "1", "2", "2"]
     assert run(write, "sent", scheduler=near.scheduler.address, ship=True)[1] == here
@@ -188,7 +191,7 @@ def test_an_interrupt(model, write, near):
     """Blocks end as jobs do."""
     mischief("open('pid', 'w').write(str(os.getpid())); time.sleep(300)")
 
-    class Interrupted(Silent):
+    class Interrupted(Watcher):
         def started(self, job):
             """The user has seen enough."""
             del job
@@ -225,7 +228,7 @@ def test_as_plain_data():
     one = job("m")
     for block in (None, (1, 3)):
         sent = Job(**{**vars(one), "block": block})
-        assert Job.from_json(sent.to_json()) == sent
+        assert from_json(Job, to_json(sent)) == sent
     for parts in (None, Path("p")):
         where = Place(Path("a"), Path("b"), 2, parts)
-        assert Place.from_json(where.to_json()) == where
+        assert from_json(Place, to_json(where)) == where

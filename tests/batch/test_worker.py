@@ -12,22 +12,18 @@ import onnx
 import pytest
 
 from batch.conftest import job, small, volume
-from npuconv import executor
 from npuconv.batch import worker
 from npuconv.batch.job import Place
-from npuconv.calibration.collect import share
 from npuconv.errors import InternalError
-from npuconv.samples.images import keep_in
 from support.builders import digits, images
+from support.jobs import settings_of_worker
 
 
 @pytest.fixture(autouse=True)
 def _as_before():
     """What a worker sets for its process."""
-    yield
-    executor.limit_threads(0)
-    keep_in("")
-    share(None)
+    with settings_of_worker():
+        yield
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ import pytest
 
 from npuconv.cli import run
 from support.builders import Net, digits
+from support.jobs import in_process  # noqa: F401 a fixture
 
 
 @dataclass(frozen=True)

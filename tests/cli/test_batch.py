@@ -27,7 +27,14 @@ JOBS = "version: 1\njobs:\n  - {model: '*.onnx', format: float}\n"
 
 
 @pytest.fixture
-def jobs(folder, monkeypatch):
+def jobs(jobs_file, in_process):
+    """The same; jobs run in this process."""
+    del in_process
+    return jobs_file
+
+
+@pytest.fixture
+def jobs_file(folder, monkeypatch):
     """Two models, one of them refused, and a jobs file."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
     onnx.save(Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3)).model(), folder / "good.onnx")
@@ -61,10 +68,10 @@ def test_batch(cli, jobs, folder):
     assert len(cli("batch", jobs, "--no-resume").err.splitlines()) == 2
 
 
-def test_good_jobs(cli, jobs, folder):
-    """Nothing stands against them: 0."""
+def test_good_jobs(cli, jobs_file, folder):
+    """Return 0; each job runs in a process of its own."""
     (folder / "refused.onnx").unlink()
-    done = cli("batch", jobs, "-q")
+    done = cli("batch", jobs_file, "-q")
     assert (done.code, done.out, done.err) == (0, "", "")
 
 
@@ -326,7 +333,7 @@ def test_a_jobs_file_that_is_wrong(cli, jobs, folder):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted(jobs, folder, number):
+def test_interrupted(jobs_file, folder, number):
     """Ctrl-C and SIGTERM end the running jobs; the rest can be done later."""
     hooks = folder / "hooks"
     hooks.mkdir()
@@ -339,7 +346,7 @@ def test_interrupted(jobs, folder, number):
     )
     paths = [str(hooks), os.environ["PYTHONPATH"]]
     process = subprocess.Popen(
-        [sys.executable, "-m", "npuconv", "batch", jobs],
+        [sys.executable, "-m", "npuconv", "batch", jobs_file],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         stderr=subprocess.PIPE,
         text=True,

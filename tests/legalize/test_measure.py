@@ -79,7 +79,7 @@ def test_one_refusal_does_not_disturb_its_neighbours():
 
 def test_many_regions():
     """More than one batch of them."""
-    count = 2 * _measure.BATCH + 3
+    count = 2 * _measure.SESSION_REGIONS + 3
     model, ctx = chain(count), context()
     assert _manager.run_pass(model, rename(), ctx) == count
     assert [r.difference for r in ctx.rewrites] == [0.0] * count
@@ -155,8 +155,8 @@ def test_an_output_shape_that_crops_nearly_everything():
 def test_large_regions_run_apart(monkeypatch):
     """With the same numbers as together: a batch is split to save memory only."""
     differences = []
-    for most in (_measure.MOST, 400, 1):
-        monkeypatch.setattr(_measure, "MOST", most)
+    for most in (_measure.MAX_ELEMENTS, 400, 1):
+        monkeypatch.setattr(_measure, "MAX_ELEMENTS", most)
         net = Net(x=(1, 3, 8, 8))
         for _ in range(5):
             net.conv("x", (4, 3, 3, 3)).batchnorm(4)
@@ -171,7 +171,7 @@ def test_large_regions_run_apart(monkeypatch):
 @pytest.mark.parametrize("most", [1, 3, 100])
 def test_a_comparison_in_parts(monkeypatch, most):
     """Is as good as one in one piece."""
-    monkeypatch.setattr(_measure, "MOST", most)
+    monkeypatch.setattr(_measure, "MAX_ELEMENTS", most)
     record = RewriteRecord("a-pass", ("n",), "was", "is")
     a = np.float32([1, 1e6, np.inf, np.nan, -np.inf])
     assert _measure._difference(record, "y", a, a.copy()) == 0.0
@@ -249,7 +249,7 @@ def test_attributes_of_other_types_are_not_alike():
     for value in (1.0, 1, "1", [1], True, 0.0, -0.0):
         elu.attrs["alpha"] = value
         region = _region.capture(model, [elu], elu.outputs)
-        seen.add(_measure._kind(RewriteRecord("p", (), "a", "b", region, region)))
+        seen.add(_measure._form(RewriteRecord("p", (), "a", "b", region, region)))
     assert len(seen) == 7
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from npuconv.calibration.inputs import sample_inputs
+from npuconv.calibration.inputs import first_convolution, sample_inputs
 from npuconv.config import Preprocess
 from npuconv.errors import CalibrationError
-from npuconv.quantize.calibrate import Calibration, calibrate, first_convolution, watched
+from npuconv.quantize.calibrate import Calibration, calibrate, watched
 from npuconv.quantize.settings import HESSIAN
 from npuconv.quantize.state import DeviceGraph
 from npuconv.samples import open_samples

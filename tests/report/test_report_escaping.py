@@ -12,7 +12,8 @@ import pytest
 from markdown_it import MarkdownIt
 
 from npuconv.diagnostics import Severity, Status
-from npuconv.report import github, html, html_rows, jsonfmt, junit, markdown, sarif
+from npuconv.report import github, html, junit, markdown, sarif
+from npuconv.report import json as report_json
 from npuconv.report.escape import shortened, visible
 from npuconv.schemas.report import FindingInfo, Report, Summary, Timing
 
@@ -40,21 +41,21 @@ class _Tags(HTMLParser):
 
 def test_json_round_trip(report: Report) -> None:
     """The JSON gives the report back, names and all."""
-    assert Report.model_validate_json(jsonfmt.render(report)) == report
-    data = json.loads(jsonfmt.render(report))
+    assert Report.model_validate_json(report_json.render(report)) == report
+    data = json.loads(report_json.render(report))
     assert data["rewrites"][0]["pass"] == "make-pads-explicit"
 
 
 def test_json_has_no_infinity(make: Make) -> None:
     """Numbers that JSON cannot say become null."""
     timings = tuple(Timing(stage="s", seconds=float(n)) for n in ("inf", "-inf", "nan", "1"))
-    data = json.loads(jsonfmt.render(make(timings=timings)), parse_constant=pytest.fail)
+    data = json.loads(report_json.render(make(timings=timings)), parse_constant=pytest.fail)
     assert [one["seconds"] for one in data["timings"]] == [None, None, None, 1.0]
 
 
 def test_json_of_several(report: Report, clean: Report) -> None:
     """Several reports are a list under a version."""
-    data = json.loads(jsonfmt.render_many([report, clean]))
+    data = json.loads(report_json.render_many([report, clean]))
     assert data["schema_version"] == 1
     assert [one["summary"]["verdict"] for one in data["reports"]] == ["refused", "converted"]
 
@@ -88,7 +89,7 @@ def test_html_bars_stay_inside(report: Report) -> None:
     assert report.quantization is not None
     layer = report.quantization.layers[0]
     bars = [
-        html_rows.LayerBar(layer.model_copy(update={"sqnr_db": decibel}))
+        html.LayerBar(layer.model_copy(update={"sqnr_db": decibel}))
         for decibel in (-9.0, 30.0, 99.0)
     ]
     assert [bar.share for bar in bars] == ["1.0", "50.0", "100.0"]

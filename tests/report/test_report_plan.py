@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from npuconv.report import html, markdown, text
-from npuconv.report.planned import plan
+from npuconv.report.groups import plan
 from npuconv.report.words import change, device_change, size, subgraph_row, traffic
 from npuconv.schemas.report import Device, MacShare, Report, Traffic
 from report.factory import choice, planned

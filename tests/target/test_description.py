@@ -18,8 +18,8 @@ from npuconv.errors import TargetError
 from npuconv.facts import FACTS
 from npuconv.target import Target, builtin_names
 from npuconv.target.limit import PREDICATES, Limit
-from npuconv.target.lint import lint
 from npuconv.target.relation import CelError, Relation, check_cel
+from npuconv.target.semantics import lint
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "configs" / "targets" / "my_chip.yaml"

@@ -6,7 +6,7 @@ import pytest
 
 from npuconv.errors import TargetError
 from npuconv.target import Target
-from npuconv.target.formats import Requantize
+from npuconv.target.description import Requantize
 from npuconv.target.view import block_rows
 from support.target_files import NUMBERS, chip
 

@@ -1,11 +1,13 @@
-"""Many models by many targets: isolated jobs, results in a fixed order, one summary.
+"""Many models for many targets: isolated jobs, results in a fixed order, one summary.
 
-``jobsfile``  what a user writes
-``outside``   options that do not stand in it: they win over it, or are below it
-``expand``    globs and lists become jobs, conflicts are found before anything runs
-``codes``     rules that the jobs file names are there
-``lock``      what a job depends on, and whether that has changed since it was done
+``jobsfile``  schema of the jobs file, and options given beside it
+``expand``    jobs of globs and lists; conflicts are found before anything runs
+``job``       a job, its place and its outcome
+``settings``  settings of a run, sizes and durations
+``lock``      digests of the inputs of a job, to tell whether it is up to date
+``journal``   outcomes of a run, and the lock of the folder of results
+``worker``    process of one job
 ``local``     jobs on this machine, each in a process of its own
-``cluster``   the same jobs on Dask
+``cluster``   jobs on Dask; ``remote`` is the part that runs on a worker
 ``entry``     all of it, for Python and for the command line
 """

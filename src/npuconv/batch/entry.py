@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from pydantic import ValidationError
+
 from npuconv.batch import local
-from npuconv.batch.alone import alone
-from npuconv.batch.book import Book, Silent, sweep
 from npuconv.batch.expand import Expanded, expand
-from npuconv.batch.job import Job, Limits, Outcome, Place
+from npuconv.batch.job import EXIT_CODES, Job, Outcome, Place
+from npuconv.batch.journal import Journal, directory_lock, remove_partial_files
 from npuconv.batch.local import Watcher
-from npuconv.batch.lock import Locks
-from npuconv.batch.settings import Settings, settings
-from npuconv.batch.splitting import calibrates
-from npuconv.batch.summary import read_report, summarize
+from npuconv.batch.lock import Locks, portable
+from npuconv.batch.settings import JobLimits, Settings, make_settings
 from npuconv.errors import OutputError
-from npuconv.schemas.batch import BatchReport
+from npuconv.report.words import count
+from npuconv.schemas.batch import BatchJob, BatchReport, BatchSummary, JobFile
+from npuconv.schemas.report import Report, Tool
+from npuconv.version import __version__
 
 CACHE = ".npuconv-cache"  # in the folder of the results
 
 
 class Batch:
-    """The jobs of a file, and what there is of their results.
+    """The jobs of a file, and the results of earlier runs.
 
     Args:
         path: the jobs file.
-        settings: how they are run.
+        settings: of the run.
         options: hold for every job, whatever the file says; paths from the current folder.
         config: a configuration that holds where the file says nothing.
 
@@ -59,7 +61,7 @@ class Batch:
 
     def _with_settings(self, job: Job) -> Job:
         own, common = job.limits, self.settings.limits
-        limits = Limits(own.timeout or common.timeout, own.memory or common.memory)
+        limits = JobLimits(own.timeout or common.timeout, own.memory or common.memory)
         return replace(job, limits=limits)
 
     @property
@@ -82,55 +84,46 @@ class Batch:
         return {job.name: found.get(job.name, again) for job in self.jobs}
 
     def missing(self) -> dict[str, str]:
-        """Calibration samples that are not there, by name of the job that wants them."""
-        wanted = {job.name: job.options.calibration for job in self.jobs if calibrates(job)}
+        """Return calibration samples that do not exist, by name of the job."""
+        wanted = {job.name: job.options.calibration for job in self.jobs if job.calibrates}
         return {
             name: path for name, path in wanted.items() if path and not (self.root / path).exists()
         }
 
     def run(self, watcher: Watcher | None = None) -> BatchReport:
-        """Do what has not been done yet.
+        """Run the jobs that are not done yet.
 
         Raises:
             OutputError: the results cannot be written, or another batch writes them.
         """
-        with alone(self.output, self.expanded.output):
-            return self._run_alone(watcher or Silent())
+        with directory_lock(self.output, self.expanded.output):
+            return self._run_locked(watcher or Watcher())
 
-    def _run_alone(self, watcher: Watcher) -> BatchReport:
+    def _run_locked(self, watcher: Watcher) -> BatchReport:
         done = self._done() if self.settings.resume else {}
-        sweep(self.root, self.jobs)
+        remove_partial_files(self.root, self.jobs)
         watcher.skipped(len(done))
-        book = Book(self.root, self.locks, watcher)
+        journal = Journal(self.root, self.locks, watcher)
         todo = [job for job in self.jobs if job.name not in done]
-        self._make_folders(todo)
-        self._run(todo, book)
-        outcomes = {**done, **book.outcomes}
-        file = self.expanded.file
-        return summarize(file, self.root, self.jobs, outcomes, frozenset(done))
-
-    def _done(self) -> dict[str, Outcome]:
-        found = {job.name: self.locks.outcome(job) for job in self.jobs}
-        there = {job.name for job in self.jobs if found[job.name] and read_report(self.root, job)}
-        return {name: one for name, one in found.items() if one and name in there}
-
-    def _run(self, todo: list[Job], watcher: Watcher) -> None:
-        chosen = self.settings
-        if not todo:
-            return
-        if chosen.scheduler or chosen.local_cluster:
-            from npuconv.batch import cluster
-
-            cluster.run(todo, self.place, watcher, settings=chosen)
-            return
-        local.run(todo, self.place, watcher, at_once=chosen.at_once)
-
-    def _make_folders(self, todo: Iterable[Job]) -> None:
         for folder in {(self.root / job.output).parent for job in todo}:
             try:
                 folder.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise OutputError(f"{folder}: cannot be made: {error.strerror}") from None
+        if todo and self.settings.on_cluster:
+            from npuconv.batch import cluster
+
+            cluster.run(todo, self.place, journal, settings=self.settings)
+        elif todo:
+            local.run(todo, self.place, journal, at_once=self.settings.at_once)
+        outcomes = {**done, **journal.outcomes}
+        rows = (_row(self.root, job, outcomes[job.name], job.name in done) for job in self.jobs)
+        return _report(self.expanded.file, tuple(rows))
+
+    def _done(self) -> dict[str, Outcome]:
+        found = {job.name: self.locks.outcome(job) for job in self.jobs}
+        there = {job.name for job in self.jobs if found[job.name] and _read_report(self.root, job)}
+        return {name: one for name, one in found.items() if one and name in there}
 
 
 def run_batch(  # noqa: PLR0913 one keyword per flag
@@ -155,8 +148,8 @@ def run_batch(  # noqa: PLR0913 one keyword per flag
         path: the jobs file.
         jobs: how many at once; None: as many as there are cores for.
         threads: of each job.
-        timeout: seconds, or text as in ``10m``, that a job may take.
-        memory: bytes, or text as in ``4GiB``, that a job may take.
+        timeout: of a job: seconds, or text as in ``10m``.
+        memory: of a job: bytes, or text as in ``4GiB``.
         resume: leave as it is what has been done and has not changed.
         cache: folder of decoded samples, which jobs share; None: in that of the results.
         scheduler: address of a Dask scheduler, as in ``tcp://host:8786``.
@@ -164,13 +157,13 @@ def run_batch(  # noqa: PLR0913 one keyword per flag
         ship: send files to the workers; without it they see the same paths.
         split_calibration: let all workers calibrate for one job together; None: where there
             are more of them than jobs to do.
-        watcher: is told what happens to each job.
+        watcher: receives the events of each job.
         **options: the keys of ``npuconv.config.Options`` but for ``cache``: they hold for every
             job and win over the jobs file. Paths are relative to the current folder, while
             those in the file are relative to it.
 
     Returns:
-        What became of each job, in the order of the file. A job that fails is no exception.
+        The outcome of each job, in the order of the file. A job that fails is no exception.
 
     Raises:
         ConfigError: the file is wrong; with line and column.
@@ -178,9 +171,53 @@ def run_batch(  # noqa: PLR0913 one keyword per flag
         TargetError: a target that is an argument cannot be read.
         OutputError: the results cannot be written, or another batch writes them.
     """
-    chosen = settings(
+    chosen = make_settings(
         jobs=jobs, threads=threads, timeout=timeout, memory=memory, resume=resume, cache=cache,
         scheduler=scheduler, local_cluster=local_cluster, ship=ship,
         split_calibration=split_calibration,
     )  # fmt: skip
     return Batch(path, chosen, options).run(watcher)
+
+
+def _read_report(root: Path, job: Job) -> Report | None:
+    """Return the report that a job has written; None if it has not, or one of another version."""
+    try:
+        return Report.model_validate_json((root / job.reports[0]).read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+def _row(root: Path, job: Job, outcome: Outcome, unchanged: bool) -> BatchJob:
+    report = _read_report(root, job) if outcome.finished else None
+    row = BatchJob(
+        name=job.name,
+        model=portable(job.model),
+        target=job.target,
+        format=job.options.format,
+        status=outcome.status,
+        exit_code=EXIT_CODES[outcome.status],
+        message=outcome.message,
+        by_severity=report.summary.by_severity if report else None,
+        sqnr_db=report.accuracy.sqnr_db if report and report.accuracy else None,
+        synthetic=bool(report and report.quantization and report.quantization.synthetic),
+        files=tuple(
+            JobFile(path=portable(path), sha256=digest)
+            for path, digest in sorted(outcome.files.items())
+        ),
+    )
+    row._report, row._unchanged = report, unchanged
+    return row
+
+
+def _report(file: Path, rows: tuple[BatchJob, ...]) -> BatchReport:
+    found = {status: sum(row.status == status for row in rows) for status in EXIT_CODES}
+    by_status = {status: number for status, number in found.items() if number}
+    parts = ", ".join(f"{number} {status}" for status, number in by_status.items())
+    codes = {row.exit_code for row in rows}
+    worst = EXIT_CODES["bug"] if EXIT_CODES["bug"] in codes else int(any(codes))
+    blind = sum(row.synthetic for row in rows)
+    unproven = f"; accuracy of {blind} is unproven, no calibration data" if blind else ""
+    headline = f"{count(len(rows), 'job')}: {parts}{unproven}"
+    summary = BatchSummary(exit_code=worst, headline=headline, by_status=by_status)
+    tool = Tool(version=__version__)
+    return BatchReport(tool=tool, jobs_file=file.name, summary=summary, jobs=rows)

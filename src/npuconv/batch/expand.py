@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -14,17 +15,29 @@ from types import MappingProxyType
 from typing import Any
 
 from npuconv import yamlio
-from npuconv.batch import codes, jobsfile
-from npuconv.batch.job import SUFFIX, Job, Limits
-from npuconv.batch.matching import Match, is_folder, match
-from npuconv.batch.outside import Outside, outside
+from npuconv.batch import jobsfile
+from npuconv.batch.job import SUFFIX, Job
+from npuconv.batch.settings import JobLimits
 from npuconv.config import Options, make_options, merge
 from npuconv.errors import ConfigError, NpuconvError, TargetError
 from npuconv.target import Target, builtin_names
 from npuconv.yamlio import KeyPath
 
-_LONGEST = 255  # bytes of a name, to most file systems
+_MAX_NAME_BYTES = 255  # of one part of a path, on most file systems
 _UNSAFE = re.compile(r"[^\w.+-]+")
+
+
+@dataclass(frozen=True)
+class Match:
+    """A model that a pattern matches.
+
+    Attributes:
+        path: as the jobs file could have named it.
+        inner: its folder, below the part of the pattern that has no wildcard.
+    """
+
+    path: str
+    inner: str
 
 
 @dataclass(frozen=True)
@@ -49,7 +62,7 @@ def expand(
     options: Mapping[str, Any] = MappingProxyType({}),
     config: str | Path | None = None,
 ) -> Expanded:
-    """Read a jobs file and make its jobs; nothing is run and nothing written.
+    """Read a jobs file and return its jobs; nothing is run and nothing written.
 
     Args:
         path: the jobs file.
@@ -67,18 +80,55 @@ def expand(
     root = Path(path).resolve().parent
     output = normpath(content.output)
     defaults = content.defaults.model_dump(exclude_unset=True)
-    reader = _Reader(document, root, output, defaults, outside(root, options, config))
+    outside = jobsfile.read_outside_options(root, options, config)
+    reader = _Reader(document, root, output, defaults, outside)
     reader.check_codes(("defaults",), document.data.get("defaults", {}))
     for number, entry in enumerate(content.jobs):
         reader.check_codes(("jobs", number), document.data["jobs"][number])
         reader.add(number, entry.model_dump(exclude_unset=True))
     reader.check_models()
-    jobsfile.refuse(reader.errors)
+    jobsfile.raise_together(reader.errors)
     return Expanded(Path(path), root, output, tuple(job for job, _ in reader.jobs))
 
 
+def match(pattern: str, root: Path) -> list[Match]:
+    """Return the files that match a pattern, sorted by name.
+
+    A wildcard does not match what npuconv has written itself, so that a batch can be run again
+    where its results lie beside its models.
+
+    Args:
+        pattern: a file, a folder (all models in it, however deep), or a pattern with
+            wildcards ``*``, ``?``, ``[...]`` and ``**``.
+        root: folder that it is relative to.
+    """
+    if os.path.isfile(root / pattern):  # noqa: PTH113 never raises
+        return [Match(_posix(pattern), "")]
+    if _is_folder(root / pattern):
+        pattern = f"{glob.escape(pattern)}/**/*.onnx"
+    if not glob.has_magic(pattern):
+        return []
+    parts = PurePosixPath(_posix(pattern)).parts[:-1]
+    plain = next((at for at, part in enumerate(parts) if glob.has_magic(part)), len(parts))
+    found = []
+    # Path.glob refuses absolute patterns.
+    for path in sorted(glob.glob(pattern, root_dir=root, recursive=True)):  # noqa: PTH207
+        if (root / path).is_file() and not path.endswith(SUFFIX):
+            inner = PurePosixPath(_posix(path)).parent.relative_to(PurePosixPath(*parts[:plain]))
+            found.append(Match(_posix(path), "" if str(inner) == "." else str(inner)))
+    return found
+
+
+def _is_folder(path: Path) -> bool:
+    return os.path.isdir(path)  # noqa: PTH112 never raises
+
+
+def _posix(path: str) -> str:
+    return str(PurePosixPath(path.replace(os.sep, "/")))
+
+
 def locate(target: str, root: Path) -> str:
-    """A target as any process finds it: built-in ones by name, files from the root."""
+    """Return a target as any process finds it: built-in ones by name, files from the root."""
     if target in builtin_names():
         return target
     is_file = target.endswith((".yaml", ".yml")) or (root / target).is_file()
@@ -86,7 +136,7 @@ def locate(target: str, root: Path) -> str:
 
 
 class _Reader:
-    """Makes jobs of entries, and remembers who writes what."""
+    """Converter of entries to jobs, with the file that each job writes."""
 
     def __init__(
         self,
@@ -94,18 +144,18 @@ class _Reader:
         root: Path,
         output: str,
         defaults: dict[str, Any],
-        around: Outside,
+        outside: jobsfile.OutsideOptions,
     ) -> None:
         self._document, self._root, self._output = document, root, output
-        self._defaults, self._over = merge(around.under, defaults), around.over
+        self._defaults, self._over = merge(outside.under, defaults), outside.over
         self._targets: dict[str, Target | None] = {}
         self._writers: dict[str, KeyPath] = {}
         self.jobs: list[tuple[Job, KeyPath]] = []
-        self.errors: list[ConfigError] = []  # all there are: no run for each of them
+        self.errors: list[ConfigError] = []  # all of them, for one message
 
     @contextmanager
     def _collected(self) -> Iterator[None]:
-        """Note an error, and go on with the next part of the file."""
+        """Note an error and continue with the next part of the file."""
         try:
             yield
         except ConfigError as error:
@@ -113,11 +163,10 @@ class _Reader:
 
     def check_codes(self, at: KeyPath, options: Mapping[str, Any]) -> None:
         """Note the codes and names that no rule has."""
-        for error in codes.unknown(self._document, at, options):
-            self.errors.append(error)
+        self.errors += jobsfile.unknown_codes(self._document, at, options)
 
     def add(self, number: int, entry: dict[str, Any]) -> None:
-        """All jobs of one entry."""
+        """Add all jobs of one entry."""
         at: KeyPath = ("jobs", number)
         with self._collected():
             self._add(at, self._models(at, entry), entry)
@@ -125,8 +174,8 @@ class _Reader:
     def _add(self, at: KeyPath, models: list[Match], entry: dict[str, Any]) -> None:
         place = entry.pop("output", None)
         keys = merge(self._defaults, entry)
-        limits = Limits(keys.pop("timeout", None), keys.pop("memory", None))
-        # Lists of the file, also where a flag leaves one job of them: it lies where it always does.
+        limits = JobLimits(keys.pop("timeout", None), keys.pop("memory", None))
+        # Lists of the file, also where a flag leaves one job of them: its folder stays the same.
         many = [key for key in jobsfile.MULTIPLIED if len(keys.get(key, ())) > 1]
         if place is not None and place.endswith(".onnx") and (many or len(models) > 1):
             raise self._error((*at, "output"), "one file for several jobs; give a folder")
@@ -161,17 +210,16 @@ class _Reader:
         for number, pattern in enumerate(patterns):
             matches = match(pattern, self._root)
             if not matches:
+                folder = _is_folder(self._root / pattern)
+                text = f"{pattern!r}: no .onnx file in it" if folder else None
                 # Of a list the item; of a single pattern, which has no items, itself.
-                self.errors.append(self._error((*at, number), self._unmatched(pattern)))
+                error = self._error((*at, number), text or f"{pattern!r} matches no file")
+                self.errors.append(error)
             found |= {one.path: one for one in matches}
         return found
 
-    def _unmatched(self, pattern: str) -> str:
-        folder = is_folder(self._root / pattern)
-        return f"{pattern!r}: no .onnx file in it" if folder else f"{pattern!r} matches no file"
-
     def _options(self, at: KeyPath, keys: dict[str, Any]) -> Iterator[Options]:
-        """One for each target and format."""
+        """Yield options for each target and format."""
         lists = [keys.get(key, (getattr(Options(), key),)) for key in jobsfile.MULTIPLIED]
         for values in product(*lists):
             chosen = dict(zip(jobsfile.MULTIPLIED, values, strict=True))
@@ -181,7 +229,7 @@ class _Reader:
                 self.errors.append(self._error(at, error.message))
 
     def _target(self, at: KeyPath, name: str) -> Target | None:
-        """The target of that name; None for one that cannot be read, which is noted."""
+        """Return the target of that name; None, and a noted error, if it cannot be read."""
         if name not in self._targets:
             self._targets[name] = None
             try:
@@ -207,7 +255,7 @@ class _Reader:
 
     def _claim(self, job: Job, at: KeyPath) -> None:
         for file in job.files:
-            if max(len(os.fsencode(part)) for part in PurePosixPath(file).parts) > _LONGEST:
+            if max(len(os.fsencode(part)) for part in PurePosixPath(file).parts) > _MAX_NAME_BYTES:
                 raise self._error(at, "a name in the path of the output is too long")
             if file in self._writers:
                 line = self._document.mark(self._writers[file])[0]

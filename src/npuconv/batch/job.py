@@ -1,17 +1,20 @@
-"""One job, and what became of it."""
+"""One job, the place it runs in, and its outcome."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
+from pydantic import TypeAdapter
+
+from npuconv.batch.settings import JobLimits
 from npuconv.config import Options
 
 Status = Literal[
     "converted", "refused", "failed", "bug", "crashed", "out-of-memory", "timeout", "lost"
 ]
-# What each kind of end is for whoever asks for the exit code of one job.
+# Exit code that one job would have by itself.
 EXIT_CODES: dict[Status, int] = {
     "converted": 0,
     "refused": 1,
@@ -22,21 +25,9 @@ EXIT_CODES: dict[Status, int] = {
     "timeout": 1,
     "lost": 1,
 }
-FINISHED = ("converted", "refused")  # doing it again would give the same
+FINISHED = ("converted", "refused")  # running it again would give the same
 SUFFIX = ".npu.onnx"
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Limits of one job.
-
-    Attributes:
-        timeout: seconds; None: no limit.
-        memory: bytes; None: no limit.
-    """
-
-    timeout: float | None = None
-    memory: int | None = None
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -55,21 +46,6 @@ class Place:
     threads: int = 1
     parts: Path | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """The place as plain data, for another process."""
-        return {
-            "root": str(self.root),
-            "cache": str(self.cache),
-            "threads": self.threads,
-            "parts": self.parts and str(self.parts),
-        }
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Place:
-        """The place again."""
-        parts = data["parts"]
-        return cls(Path(data["root"]), Path(data["cache"]), data["threads"], parts and Path(parts))
-
 
 @dataclass(frozen=True)
 class Job:
@@ -83,7 +59,7 @@ class Job:
         output: the model that is written.
         options: of the conversion, target and format included.
         target: name of the target.
-        limits: what it may take.
+        limits: on its time and memory.
         block: (number, of): only this share of its calibration is run; None: all of the job.
     """
 
@@ -92,7 +68,7 @@ class Job:
     output: str
     options: Options
     target: str
-    limits: Limits = field(default_factory=Limits)
+    limits: JobLimits = field(default_factory=JobLimits)
     block: tuple[int, int] | None = None
 
     @property
@@ -111,17 +87,12 @@ class Job:
         """Paths of all files this job may write."""
         return (self.output, *self.reports, self.lock)
 
-    def to_json(self) -> dict[str, Any]:
-        """The job as plain data, for another process."""
-        return {**asdict(self), "options": self.options.model_dump(mode="json")}
+    @property
+    def calibrates(self) -> bool:
+        """True where it has calibration data and a format that calibrates."""
+        from npuconv import emit
 
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Job:
-        """The job again."""
-        options = Options.model_validate(data["options"])
-        block = data["block"] and tuple(data["block"])
-        limits = Limits(**data["limits"])
-        return cls(**{**data, "options": options, "limits": limits, "block": block})
+        return self.options.calibration is not None and emit.get(self.options.format).calibrates
 
 
 @dataclass(frozen=True)
@@ -142,5 +113,15 @@ class Outcome:
 
     @property
     def finished(self) -> bool:
-        """True where doing it again would give the same."""
+        """True where running it again would give the same."""
         return self.status in FINISHED
+
+
+def to_json(value: Job | Place | Outcome) -> Any:
+    """Return a job, place or outcome as plain data, for another process."""
+    return TypeAdapter(type(value)).dump_python(value, mode="json")
+
+
+def from_json(kind: type[Value], data: Any) -> Value:
+    """Return the job, place or outcome that ``to_json`` made plain data of."""
+    return TypeAdapter(kind).validate_python(data)

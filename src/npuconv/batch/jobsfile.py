@@ -1,25 +1,32 @@
-"""The jobs file: every key of a configuration, for many models at once.
+"""The jobs file and the options given beside it: flags win over it, a configuration is below it.
 
-The keys and their validation are those of ``npuconv.config.Options``; what is here is only
-what a batch adds to them.
+The keys and their validation are those of ``npuconv.config.Options``; this module adds those of
+a batch. Paths in flags and configuration are relative to the current folder, as for ``convert``;
+jobs have theirs relative to the jobs file, so that locks and reports are the same on every
+machine.
 """
 
 from __future__ import annotations
 
+import os
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, create_model
 
-from npuconv import yamlio
-from npuconv.batch import units
-from npuconv.config import Format, Options
-from npuconv.errors import ConfigError, NpuconvError
+from npuconv import baseline, yamlio
+from npuconv.batch.settings import parse_seconds, parse_size
+from npuconv.config import Format, Options, make_options
+from npuconv.errors import ConfigError, NpuconvError, UsageError
+from npuconv.target import Target, builtin_names
+from npuconv.yamlio import KeyPath
 
 # Lists of these multiply: every target by every format.
 MULTIPLIED = ("target", "format")
+_PATHS = ("calibration", "baseline", "cache")  # and the target, if it is no built-in name
 
 
 def _listed(value: Any) -> Any:
@@ -42,12 +49,12 @@ Formats = Annotated[
     _one_or_more(typing.get_args(Format)),
 ]
 _QUANTITY = WithJsonSchema({"type": ["string", "number"]})
-Size = Annotated[int, BeforeValidator(units.size), _QUANTITY]
-Seconds = Annotated[float, BeforeValidator(units.seconds), _QUANTITY]
+Size = Annotated[int, BeforeValidator(parse_size), _QUANTITY]
+Seconds = Annotated[float, BeforeValidator(parse_seconds), _QUANTITY]
 
 
 class _Limits(BaseModel):
-    """Limits of a job; a job that takes more is ended, and the others go on."""
+    """Limits of a job; one that exceeds them is ended, and the others go on."""
 
     timeout: Seconds | None = Field(None, description="time a job may take: 90, 10m, 2h")
     memory: Size | None = Field(None, description="memory a job may take: 512MiB, 4GiB")
@@ -94,19 +101,32 @@ class JobsFile(BaseModel):
     output: str = Field("build", description="folder of the results; relative to this file")
 
 
+@dataclass(frozen=True)
+class OutsideOptions:
+    """Options from outside the jobs file, as keys that it could have.
+
+    Attributes:
+        over: hold for every job, whatever the jobs file says.
+        under: hold where neither a job nor the defaults of the jobs file say otherwise.
+    """
+
+    over: dict[str, Any] = field(default_factory=dict)
+    under: dict[str, Any] = field(default_factory=dict)
+
+
 def read(path: str | Path) -> tuple[yamlio.Document, JobsFile]:
-    """A jobs file that is valid in itself, and where everything stands in it.
+    """Read a jobs file and check it by itself; also return the document, for line and column.
 
     Raises:
         ConfigError: unreadable, not YAML, an unknown key or a wrong value; with line and column.
     """
     document = yamlio.load(path, error=ConfigError)
-    refuse(yamlio.problems(document, JobsFile, error=ConfigError, causes=True))
+    raise_together(yamlio.problems(document, JobsFile, error=ConfigError, causes=True))
     return document, yamlio.validate(document, JobsFile, error=ConfigError)
 
 
-def refuse(errors: Iterable[NpuconvError]) -> None:
-    """Raise all errors of a file as one, so that nobody repairs one a run.
+def raise_together(errors: Iterable[NpuconvError]) -> None:
+    """Raise all errors of a file as one, so that one run shows all of them.
 
     Raises:
         ConfigError: there are some; each is named with its line and column.
@@ -116,3 +136,112 @@ def refuse(errors: Iterable[NpuconvError]) -> None:
         raise ConfigError(f"{len(different)} errors: {'; '.join(different)}")
     for one in different.values():
         raise one
+
+
+def read_outside_options(
+    root: Path, options: Mapping[str, Any], config: str | Path | None = None
+) -> OutsideOptions:
+    """Read and check the options that do not stand in the jobs file.
+
+    Args:
+        root: folder of the jobs file.
+        options: plain values, or paths, as flags or keyword arguments give them.
+        config: a YAML file, as ``--config`` of ``convert`` takes it.
+
+    Raises:
+        UsageError: an option is unknown, or has a value or names a file that cannot be used.
+        TargetError: the target cannot be read.
+        ConfigError: the same of the configuration, with line and column; or the baseline.
+    """
+    over = _read_flags(options)
+    return OutsideOptions(_from_root(root, over), _from_root(root, _read_config(config)))
+
+
+def unknown_codes(
+    document: yamlio.Document, at: KeyPath, options: Mapping[str, Any]
+) -> Iterator[ConfigError]:
+    """Yield an error for each code or name that no rule has: it would have no effect.
+
+    Args:
+        document: the file of the options.
+        at: their place in it.
+        options: as they stand there, known to be valid but for this.
+
+    Yields:
+        Errors that name the code and those that are near it; with line and column.
+    """
+    for place, code in _codes(at, options):
+        try:
+            _check_codes(Options(select=(code,)))
+        except UsageError as error:
+            line, column = document.mark(place)
+            yield ConfigError(
+                error.message, file=document.name, line=line, column=column, hint=error.hint
+            )
+
+
+def _codes(at: KeyPath, options: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
+    """Yield every code that is named, and its place."""
+    for key in ("select", "ignore"):
+        for number, code in enumerate(options.get(key, ())):
+            yield (*at, key, number), code
+    for code in options.get("severity", {}):
+        yield (*at, "severity", code), code
+    for pattern, part in options.get("rules", {}).items():
+        yield from _codes((*at, "rules", pattern), part)
+
+
+def _check_codes(options: Options) -> None:
+    from npuconv.legalize.selection import check_codes  # takes onnx, which few files need
+
+    check_codes(options)
+
+
+def _read_flags(options: Mapping[str, Any]) -> dict[str, Any]:
+    texts = {key: os.fspath(v) if isinstance(v, os.PathLike) else v for key, v in options.items()}
+    checked = make_options(texts)
+    given = checked.model_dump(exclude_unset=True)
+    if {"select", "ignore", "severity", "rules"} & given.keys():
+        _check_codes(checked)
+    for key, value in given.items():
+        _check_file(key, value)
+    return given
+
+
+def _read_config(path: str | Path | None) -> dict[str, Any]:
+    if path is None:
+        return {}
+    document = yamlio.load(path, error=ConfigError)
+    given = yamlio.validate(document, Options, error=ConfigError).model_dump(exclude_unset=True)
+    raise_together(unknown_codes(document, (), document.data))
+    for key, value in given.items():
+        try:
+            _check_file(key, value)
+        except NpuconvError as error:
+            line, column = document.mark((key,), key=False)
+            raise ConfigError(
+                error.message, file=document.name, line=line, column=column, hint=error.hint
+            ) from None
+    return given
+
+
+def _check_file(key: str, value: Any) -> None:
+    """Check the file that an option names, once rather than in every job."""
+    if key == "target":
+        Target.load(value)
+    elif key == "baseline" and value:
+        baseline.read(value)
+    elif key == "calibration" and value and not os.path.exists(value):  # noqa: PTH110 never raises
+        raise UsageError(f"calibration {value}: no such file or folder")
+
+
+def _from_root(root: Path, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the keys with paths relative to the jobs file, and lists where it has lists."""
+    found = dict(given)
+    paths = [key for key in _PATHS if given.get(key)]
+    if "target" in given and given["target"] not in builtin_names():
+        paths.append("target")
+    for key in paths:
+        if not Path(given[key]).is_absolute():
+            found[key] = Path(os.path.relpath(given[key], root)).as_posix()
+    return {**found, **{key: (found[key],) for key in MULTIPLIED if key in found}}

@@ -1,40 +1,52 @@
-"""Jobs on this machine: so many at a time, each in a process of its own."""
+"""Jobs on this machine, each in a process of its own.
+
+A process is a new interpreter and no fork or multiprocessing: it works from notebooks, from
+scripts without a main guard and inside the workers of a cluster, which may not have children by
+multiprocessing; and its threads, memory and working directory are its own.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import IO
 
-from npuconv.batch.child import Child
-from npuconv.batch.job import Job, Outcome, Place
+import psutil
 
-_TICK = 0.1  # seconds between two looks at what the jobs take
+from npuconv.batch.job import Job, Outcome, Place, Status, to_json
+from npuconv.batch.settings import format_size
+from npuconv.batch.worker import ABANDONED
+
+Stage = Callable[[str, int, int], None]
+
+_POLL_SECONDS = 0.1  # between two checks of the limits of jobs
+_STDERR_BYTES = 2000  # of the end of stderr, in which the cause of a crash is searched
+_BLAS = ("OMP", "OPENBLAS", "MKL", "VECLIB_MAXIMUM", "NUMEXPR")
 
 
-class Watcher(Protocol):
-    """Observer of the progress of a batch."""
+class Watcher:
+    """Observer of the progress of a batch; this one ignores all events."""
 
     def skipped(self, count: int) -> None:
         """Receive the number of jobs that had been done before and are left as they are."""
 
     def started(self, job: Job) -> None:
-        """A job begins."""
+        """Receive a job that starts."""
 
     def stage(self, job: Job, stage: str, done: int, total: int) -> None:
-        """A job has come so far."""
+        """Receive the progress of a job."""
 
     def finished(self, job: Job, outcome: Outcome) -> None:
-        """A job has ended."""
-
-
-def cores() -> int:
-    """Cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        """Receive a job that has ended."""
 
 
 def run(
@@ -50,9 +62,9 @@ def run(
     Args:
         jobs: what to do, in the order in which they are started.
         place: where they run.
-        watcher: is told of everything, in this thread.
+        watcher: receives all events, in this thread.
         at_once: how many run at the same time.
-        wanted: asked now and then; when nobody wants the results any more, all is ended.
+        wanted: called repeatedly; when it returns False, all jobs are ended.
     """
     pending = deque(jobs)
     with selectors.DefaultSelector() as running:
@@ -68,8 +80,8 @@ def run(
 
 
 def _attend(running: selectors.BaseSelector, watcher: Watcher) -> None:
-    """Hear what is said, and see to the limits."""
-    for key, _ in running.select(_TICK):
+    """Forward messages of jobs and enforce their limits."""
+    for key, _ in running.select(_POLL_SECONDS):
         child: Child = key.data
         job = child.job
         if not child.listen(lambda *step, job=job: watcher.stage(job, *step)):
@@ -80,9 +92,128 @@ def _attend(running: selectors.BaseSelector, watcher: Watcher) -> None:
 
 
 def _end(running: selectors.BaseSelector) -> None:
-    """End what still runs: the batch was interrupted, or has a bug."""
+    """End jobs that still run: the batch was interrupted, or has a bug."""
     children: list[Child] = [key.data for key in running.get_map().values()]
     for child in children:
         child.kill()
     for child in children:
         child.finish()
+
+
+class Child:
+    """Process of a running job.
+
+    Args:
+        job: the job.
+        place: its folders, and its number of threads of onnxruntime and of BLAS.
+    """
+
+    def __init__(self, job: Job, place: Place) -> None:
+        self.job = job
+        self._started = time.monotonic()
+        self._unread = b""
+        self._outcome: Outcome | None = None
+        self._killed: tuple[Status, str] | None = None
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 closed when it ends
+        # -P: a file in the current folder must not stand in for a module.
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "npuconv.batch.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env=os.environ | {f"{name}_NUM_THREADS": str(place.threads) for name in _BLAS},
+            start_new_session=True,  # Ctrl-C is for the parent, which then ends its children
+        )
+        self._watched = psutil.Process(self._process.pid)
+        request = {"place": to_json(place), "job": to_json(job)}
+        with contextlib.suppress(BrokenPipeError):  # it died at once: its exit code tells
+            self._input.write(json.dumps(request).encode() + b"\n")
+            self._input.flush()
+
+    @property
+    def _input(self) -> IO[bytes]:
+        assert self._process.stdin is not None
+        return self._process.stdin
+
+    @property
+    def output(self) -> IO[bytes]:
+        """Stream of the messages of the process; at its end, the process has ended or will end."""
+        assert self._process.stdout is not None
+        return self._process.stdout
+
+    def listen(self, stage: Stage) -> bool:
+        """Read its messages and forward progress; return False at their end."""
+        data = os.read(self.output.fileno(), 65536)
+        *lines, self._unread = (self._unread + data).split(b"\n")
+        for message in map(json.loads, lines):
+            if "outcome" in message:
+                self._outcome = Outcome(**message["outcome"])
+            else:
+                stage(message["stage"], message["done"], message["total"])
+        return bool(data)
+
+    def enforce(self) -> None:
+        """End the process if it exceeds the limits of the job."""
+        limits = self.job.limits
+        taken = time.monotonic() - self._started
+        if limits.timeout is not None and taken > limits.timeout:
+            text = f"took more than {limits.timeout:g} s and was ended"
+            self.kill("timeout", text)
+        elif limits.memory is not None and self._memory() > limits.memory:
+            text = f"took more memory than {format_size(limits.memory)} and was ended"
+            self.kill("out-of-memory", text)
+
+    def kill(self, status: Status = "lost", message: str = "was ended") -> None:
+        """End the process and its children now."""
+        self._killed = self._killed or (status, message)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for process in (*self._watched.children(recursive=True), self._watched):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+
+    def finish(self) -> Outcome:
+        """Wait until the process has ended; return the outcome of the job."""
+        code = self._process.wait()
+        with contextlib.suppress(BrokenPipeError):
+            self._input.close()
+        self.output.close()
+        last_line = self._last_line()
+        self._errors.close()
+        if self._outcome is not None:
+            return self._outcome
+        if self._killed is not None:
+            return Outcome(*self._killed)
+        return Outcome(*_cause(code, last_line))
+
+    def _memory(self) -> int:
+        """Return the resident bytes: onnxruntime reserves far more address space than it uses."""
+        try:
+            return int(self._watched.memory_info().rss)
+        except psutil.Error:  # it has just ended
+            return 0
+
+    def _last_line(self) -> str:
+        """Return the last line it has written to stderr."""
+        end = self._errors.seek(0, os.SEEK_END)
+        self._errors.seek(max(0, end - _STDERR_BYTES))
+        lines = self._errors.read().decode("utf-8", "replace").split("\n")
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def _cause(code: int, last_line: str) -> tuple[Status, str]:
+    """Return status and message for a process that ended without giving an outcome."""
+    said = f": {last_line}" if last_line else ""
+    if code == -signal.SIGKILL:
+        return "out-of-memory", f"was killed, as the system does when memory runs out{said}"
+    if code == ABANDONED:
+        return "lost", "lost the process that started it"
+    if code < 0:
+        return "crashed", f"its process died of {_signal(-code)}{said}"
+    return "crashed", f"its process ended with code {code}{said}"
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

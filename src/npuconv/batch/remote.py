@@ -1,4 +1,8 @@
-"""Jobs on a worker of a cluster: run in a child process, as on this machine."""
+"""Jobs on a worker of a cluster, and the files that are sent to it and back.
+
+A worker runs a job in a child process, as this machine does. Paths stay as they are in the jobs
+file, so that a report is the same on every machine; absolute paths can therefore not be shipped.
+"""
 
 from __future__ import annotations
 
@@ -7,49 +11,54 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from distributed import Variable, get_worker
+from npuconv.batch import local
+from npuconv.batch.job import Job, Outcome, Place, from_json
+from npuconv.batch.lock import NAMES_A_FILE, data_files, external_files, tools
+from npuconv.errors import UsageError
+from npuconv.target import builtin_names
 
-from npuconv.batch import local, shipping
-from npuconv.batch.book import Silent
-from npuconv.batch.digests import tools
-from npuconv.batch.job import Job, Outcome, Place
+Parcel = dict[str, bytes]  # path relative to the root of the jobs -> content
 
 ATTEMPTS = 2  # a job whose workers died so often is given up
-_FOLDER = "npuconv"  # in the worker's own
+_FOLDER = "npuconv"  # in the folder of the worker
+_PARTS = ".npuconv-calibration"  # folder of the files that blocks of a calibration write
+_COUNTER_TIMEOUT = "30 s"
 
 
 def do(request: dict[str, Any], *parcels: Mapping[str, bytes]) -> dict[str, Any]:
     """Run one job on a worker.
 
     Args:
-        request: the job, the place, and how to count attempts, as plain data.
-        parcels: the files it needs, where none are shared, and what was calibrated before.
+        request: job, place, versions, and names of counter and topic, as plain data.
+        parcels: the files it needs, where none are shared, and those of calibrated blocks.
 
     Returns:
-        The outcome, and the files it has made where none are shared.
+        The outcome, and the files it has written where none are shared.
     """
+    from distributed import get_worker
+
     worker = get_worker()
     objection = _versions(request["tools"], worker.address) or _count(request["counter"])
     if objection is not None:
         return {"outcome": vars(objection), "files": {}}
-    job = Job.from_json(request["job"])
+    job = from_json(Job, request["job"])
     worker.log_event(request["topic"], {"kind": "started", "job": job.name})
     with _place(request, parcels, worker) as place:
         outcome = _run(job, place, worker)
-        made = outcome.files if request["ship"] else ()
-        found = {path: (place.root / path).read_bytes() for path in made}
+        written = outcome.files if request["ship"] else ()
+        found = {path: (place.root / path).read_bytes() for path in written}
         return {"outcome": vars(outcome), "files": found}
 
 
 def calibrate(
     request: dict[str, Any], block: tuple[int, int], *parcels: Mapping[str, bytes]
-) -> shipping.Parcel:
+) -> Parcel:
     """Run a block of a job's calibration on a worker, before the job itself.
 
-    Whatever is not made here the job makes, so it also says what went wrong.
+    The job calibrates what is missing, so that it also reports errors.
 
     Args:
         request: as of ``do``.
@@ -57,18 +66,20 @@ def calibrate(
         parcels: as of ``do``.
 
     Returns:
-        What was made, where no files are shared.
+        The files it has written, where none are shared.
     """
+    from distributed import get_worker
+
     worker = get_worker()
     with contextlib.suppress(OSError):
         if _versions(request["tools"], worker.address) or _count(request["counter"]):
             return {}
-        job = replace(Job.from_json(request["job"]), block=block)
+        job = replace(from_json(Job, request["job"]), block=block)
         worker.log_event(request["topic"], {"kind": "calibrates", "job": job.name})
         with _place(request, parcels, worker) as place:
             _run(job, place, worker)
             worker.log_event(request["topic"], {"kind": "calibrated", "job": job.name})
-            return shipping.made_parts(place.root) if request["ship"] else {}
+            return _calibrated_parts(place.root) if request["ship"] else {}
     return {}
 
 
@@ -77,7 +88,7 @@ def _place(
     request: dict[str, Any], parcels: Iterable[Mapping[str, bytes]], worker: Any
 ) -> Iterator[Place]:
     """Provide the folder of a job within a with statement: the shared one, or a temporary one."""
-    shared = Place.from_json(request["place"])
+    shared = from_json(Place, request["place"])
     if not request["ship"]:
         yield shared
         return
@@ -85,30 +96,30 @@ def _place(
     home.mkdir(exist_ok=True)
     folder = Path(tempfile.mkdtemp(dir=home))
     try:
-        root = shipping.unpack(parcels, folder)
-        parts = shared.parts and root / shipping.PARTS
+        root = unpack(parcels, folder)
+        parts = shared.parts and root / _PARTS
         yield Place(root, home / "cache", shared.threads, parts)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-class _Last(Silent):
-    """Keeps the outcome."""
+class _LastOutcome(local.Watcher):
+    """Watcher that keeps the outcome of one job."""
 
     def __init__(self) -> None:
         self.outcome = Outcome("lost", "nobody wanted it any more")
 
     def finished(self, job: Job, outcome: Outcome) -> None:
-        """Keep it."""
+        """Keep the outcome."""
         del job
         self.outcome = outcome
 
 
 def _run(job: Job, place: Place, worker: Any) -> Outcome:
-    last, key = _Last(), worker.get_current_task()
+    last, key = _LastOutcome(), worker.get_current_task()
 
     def wanted() -> bool:
-        # The client has gone or has cancelled it: Dask cannot stop a function, this can.
+        # Dask cannot stop a function when the client has gone or has cancelled the task.
         task = worker.state.tasks.get(key)
         return task is not None and task.state != "cancelled"
 
@@ -117,7 +128,7 @@ def _run(job: Job, place: Place, worker: Any) -> Outcome:
 
 
 def _versions(wanted: dict[str, str], address: str) -> Outcome | None:
-    """The same job must give the same bytes on every worker."""
+    """Return a failure if the worker has other versions, which would write other bytes."""
     here = tools()
     differ = [
         f"{name} {here[name]}, not {wanted[name]}" for name in here if here[name] != wanted[name]
@@ -128,10 +139,80 @@ def _versions(wanted: dict[str, str], address: str) -> Outcome | None:
 
 
 def _count(name: str) -> Outcome | None:
-    """Count the attempts at a job: each that is not the first has lost its worker."""
+    """Count an attempt at a job; return a failure if too many before it have lost their worker."""
+    from distributed import Variable
+
     counter = Variable(name)
-    before = int(counter.get(timeout="30 s"))
+    before = int(counter.get(timeout=_COUNTER_TIMEOUT))
     if before >= ATTEMPTS:
         return Outcome("lost", f"{before} workers died while they ran it; given up")
     counter.set(before + 1)
     return None
+
+
+def pack(paths: Iterable[str], root: Path) -> Parcel:
+    """Read files to send; one that is missing is left out, and the job reports it.
+
+    Raises:
+        UsageError: a path is absolute.
+    """
+    found: Parcel = {}
+    for path in paths:
+        if Path(path).is_absolute():
+            raise UsageError(
+                f"{path}: an absolute path means another file on another machine",
+                hint="write it relative to the jobs file, or leave out --ship",
+            )
+        if (root / path).is_file():
+            found[path] = (root / path).read_bytes()
+    return found
+
+
+def needs(job: Job, root: Path) -> list[list[str]]:
+    """Return the files of a job: model, target, and each set of files that its options name."""
+    model = root / job.model
+    sets = [[job.model, *_beside(job.model, model, external_files(model))]]
+    if job.options.target not in builtin_names():
+        sets.append([job.options.target])
+    for key in NAMES_A_FILE:
+        name = getattr(job.options, key, None)
+        if name:
+            sets.append(_beside(name, root / name, data_files(root / name)))
+    return sets
+
+
+def _calibrated_parts(root: Path) -> Parcel:
+    """Return the files that blocks of a calibration write, for the worker that runs the job."""
+    found = sorted((root / _PARTS).glob("*.npz"))
+    return {f"{_PARTS}/{path.name}": path.read_bytes() for path in found}
+
+
+def unpack(parcels: Iterable[Mapping[str, bytes]], folder: Path) -> Path:
+    """Write files below a folder; ``..`` in their paths does not leave it.
+
+    Returns:
+        The folder that their paths are relative to.
+    """
+    whole = {path: data for parcel in parcels for path, data in parcel.items()}
+    depth = max((PurePosixPath(path).parts.count("..") for path in whole), default=0)
+    root = folder.joinpath(*["root"] * (depth + 1))
+    root.mkdir(parents=True, exist_ok=True)
+    for path, data in whole.items():
+        target = root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+    return root
+
+
+def _beside(name: str, path: Path, files: Iterable[Path]) -> list[str]:
+    """Return files beside or in a named path, named in the same way."""
+    given = PurePosixPath(Path(name).as_posix())
+    found = []
+    for file in files:
+        if file.is_relative_to(path):
+            found.append(str(given / file.relative_to(path).as_posix()))
+        elif file.is_relative_to(path.parent):
+            found.append(str(given.parent / file.relative_to(path.parent).as_posix()))
+        else:
+            found.append(str(file))
+    return found

@@ -1,11 +1,12 @@
-"""Requirements on samples, and the extents to take where the model leaves them open."""
+"""Inputs of a model: the samples that they take, and the nodes up to the first convolution."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from npuconv import executor
 from npuconv.config import Preprocess
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     import onnx
 
     from npuconv.model.core import Model
-    from npuconv.model.types import Tensor
+    from npuconv.model.types import Node, Tensor
     from npuconv.samples import Source
 
 # Heights and widths that trained models take, most common first; 48 x 320 is a line of text.
@@ -27,12 +28,18 @@ _EXTENTS: tuple[tuple[int, ...], ...] = (
 )  # fmt: skip
 _LENGTHS = ((512,), (1024,), (16000,))  # of a piece of sound: one open axis only
 _BATCH = 1
+_AFFINE = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": np.divide}
+# Operators that may stand between an input and its first convolution.
+_BEFORE_FIRST_CONV = {
+    *("Transpose", "Pad", "Cast", "Add", "Sub", "Mul", "Div", "Reshape", "Identity"),
+    *("Slice", "Squeeze", "Unsqueeze", "Relu", "Clip"),
+}
 
 
 def sample_inputs(
     model: Model, proto: onnx.ModelProto, source: Source
 ) -> tuple[list[InputSpec], str]:
-    """The inputs samples are made for.
+    """Return the inputs that samples are made for.
 
     Returns:
         The specs, and a sentence on extents that were assumed: only for synthetic
@@ -58,7 +65,7 @@ def sample_inputs(
 def _without_batch(
     dims: tuple[int | str | None, ...] | None, batches: set[int | str | None]
 ) -> tuple[int | str | None, ...] | None:
-    """The shape with 1 for a batch that is not the first axis, which samples are stacked on."""
+    """Put 1 for a batch that is not the first axis, which samples are stacked on."""
     if dims is None:
         return None
     return (*dims[:1], *(_BATCH if dim in batches else dim for dim in dims[1:]))
@@ -126,3 +133,55 @@ def _sentence(before: list[InputSpec], after: list[InputSpec]) -> str:
         if _open_axes(old)
     ]
     return f"input shape assumed for the synthetic inputs: {'; '.join(shown)}"
+
+
+def first_convolution(model: Model) -> Node | None:
+    """Return the first convolution that reads an input of the model, if its weights are known."""
+    for node in model.nodes("Conv"):
+        if query.constant_input(node, 1) is not None and _is_input(node.inputs[0]):
+            return node
+    return None
+
+
+def _is_input(tensor: Tensor) -> bool:
+    """Return whether a tensor is an input of the model, but for scale, offset and order."""
+    while (node := query.producer(tensor)) is not None:
+        varying = [t for t in node.inputs if t.name and not query.is_constant(t)]
+        if node.op not in _BEFORE_FIRST_CONV or len(varying) != 1:
+            return False
+        tensor = varying[0]
+    return not query.is_constant(tensor)
+
+
+def path_from_input(tensor: Tensor) -> tuple[str, list[Node]]:
+    """Return the input that a tensor comes from, and the nodes on the way, first to last.
+
+    The name is empty where all is constant.
+    """
+    path: list[Node] = []
+    while (node := query.producer(tensor)) is not None:
+        path.insert(0, node)
+        given = [t for t in node.inputs if not query.is_constant(t)]
+        if not given:
+            return "", path
+        tensor = given[0]
+    return str(tensor.name), path
+
+
+def apply_affine(array: NDArray[Any], path: Sequence[Node]) -> NDArray[Any] | None:
+    """Return the values behind these nodes; None where one does more than to move and scale."""
+    for node in path:
+        there = [query.input_of(node, place) for place in range(len(node.inputs))]
+        if sum(t is not None and not query.is_constant(t) for t in there) != 1:
+            return None  # of two that vary only one is known
+        if node.op == "Transpose" and query.attribute(node, "perm"):
+            array = np.transpose(array, query.attribute(node, "perm"))
+        elif node.op == "Cast":
+            array = array.astype(np.float32)
+        elif node.op in _AFFINE and len(node.inputs) == 2:
+            first, second = (query.value(t) if query.is_constant(t) else array for t in node.inputs)
+            with np.errstate(all="ignore"):  # calibration raises for values that are not finite
+                array = np.asarray(_AFFINE[node.op](first, second))  # type: ignore[arg-type]
+        elif node.op not in ("Pad", "Identity"):
+            return None
+    return array if array.dtype.kind in "fui" else None

@@ -31,11 +31,11 @@ SUMMARY = ("batch.report.json", "batch.report.html")  # in the folder of the res
 
 def _checked(_: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
     """A quantity as given; refused here, where it is known which flag it is of."""
-    from npuconv.batch.settings import LIMITS
+    from npuconv.batch.settings import LIMIT_PARSERS
 
     try:
         if value is not None:
-            LIMITS[str(parameter.name)](value)
+            LIMIT_PARSERS[str(parameter.name)](value)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
     return value
@@ -150,11 +150,11 @@ def batch(
 
 def _settings(flags: dict[str, Any]) -> Any:
     """Take the flags about how jobs run out of ``flags``, and return them as settings."""
-    from npuconv.batch.settings import settings
+    from npuconv.batch.settings import make_settings
 
     resume, force = flags.pop("resume"), flags.pop("force")
     own = {name: flags.pop(name) for name in _OWN}
-    return settings(**own, resume=resume and not force)
+    return make_settings(**own, resume=resume and not force)
 
 
 def _run(work: Batch, quiet: bool) -> BatchReport:
@@ -207,19 +207,18 @@ def _read(work: Batch, config: str | None) -> Iterator[tuple[Path, str]]:
 
 def _write(work: Batch, found: BatchReport, written: tuple[str, ...]) -> None:
     from npuconv import files
-    from npuconv.report import format_of
-    from npuconv.report.batch import render
+    from npuconv.report import format_of, render_batch
 
     for path in written:
         base = Path(os.path.relpath(work.root, Path(path).resolve().parent)).as_posix()
-        files.write(path, render(found, format_of(path), base))
+        files.write(path, render_batch(found, format_of(path), base))
 
 
 def _show(
     found: BatchReport, output_format: str, quiet: bool, verbose: bool, no_color: bool
 ) -> None:
-    from npuconv.report.batch import render
-    from npuconv.report.batch_text import render as render_text
+    from npuconv.report import render_batch
+    from npuconv.report.text import render_batch as render_text
 
     if output_format == "text":
         if quiet:
@@ -227,5 +226,5 @@ def _show(
         color = screen.wants_color(no_color)
         shown = render_text(found, color=color, verbose=verbose)
     else:
-        shown = render(found, output_format)
+        shown = render_batch(found, output_format)
     click.echo(shown, nl=False)

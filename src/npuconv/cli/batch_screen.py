@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from npuconv.batch.local import Watcher
 from npuconv.cli import screen
 from npuconv.errors import UsageError
 
 if TYPE_CHECKING:
     from npuconv.batch.entry import Batch
     from npuconv.batch.job import Job, Outcome
-    from npuconv.batch.local import Watcher
 
 
-class Lines:
+class Lines(Watcher):
     """A line for each job that has ended.
 
     Args:
@@ -38,12 +38,6 @@ class Lines:
         self.done += count
         if count:
             self.say(f"{_part(count, self._total)} done and unchanged")
-
-    def started(self, job: Job) -> None:
-        """Print nothing."""
-
-    def stage(self, job: Job, stage: str, done: int, total: int) -> None:
-        """Print nothing."""
 
     def finished(self, job: Job, outcome: Outcome) -> None:
         """Say how it ended."""
@@ -178,7 +172,7 @@ def _is_json(flag: str, output_format: str) -> bool:
 
 
 def _print_json(jobs: Sequence[Job], key: str, said: Mapping[str, list[str]]) -> None:
-    from npuconv.report.jsonfmt import dumps
+    from npuconv.report.json import dumps
 
     rows = [
         {

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from npuconv.config import Options
-    from npuconv.report.unreadable import Unreadable
+    from npuconv.report import Unreadable
     from npuconv.schemas.report import Report
 
 DEFAULT_BASELINE = "npuconv-baseline.json"
@@ -101,7 +101,7 @@ def _check_all(
     """
     from npuconv.errors import CalibrationError, ModelError, UsageError
     from npuconv.pipeline.check import check_with
-    from npuconv.report.unreadable import Unreadable
+    from npuconv.report import Unreadable
 
     expected: tuple[type[Exception], ...] = (ModelError,)
     if len(paths) > 1:

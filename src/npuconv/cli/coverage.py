@@ -70,7 +70,7 @@ def _print(found: Coverage, color: bool) -> None:
     from rich.console import Console
 
     from npuconv.cli.tables import put
-    from npuconv.report.layout import hang
+    from npuconv.report.terminal import hang
 
     system: Any = "auto" if color else None
     console = Console(color_system=system, highlight=False, markup=False)

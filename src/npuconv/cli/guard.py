@@ -74,10 +74,10 @@ def _noted(context: click.Context, parameter: click.Parameter, value: int | None
 
 
 def _with_memory(context: click.Context, _: click.Parameter, value: str | None) -> None:
-    from npuconv.batch import units
+    from npuconv.batch.settings import parse_size
 
     try:
-        size = units.size(value) if value else int(_there() * _SHARE)
+        size = parse_size(value) if value else int(_there() * _SHARE)
         if value and size < _LEAST:
             raise ValueError(f"{value!r} is less than npuconv itself takes: {_LEAST >> 20}MiB")
     except ValueError as error:

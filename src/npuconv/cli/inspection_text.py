@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npuconv.report.layout import Paint, cells, hang
-from npuconv.report.text_view import View
+from npuconv.report.terminal import Paint, View, cells, hang
 
 if TYPE_CHECKING:
     from npuconv.inspection import Convolution, Inspection

@@ -9,7 +9,7 @@ import click
 from npuconv.cli import screen
 from npuconv.cli.coverage import coverage
 from npuconv.errors import TargetError
-from npuconv.target import Target, compare, view
+from npuconv.target import Target, view
 
 _NARROWEST = 40  # columns; less would put every word on a line of its own
 
@@ -87,7 +87,7 @@ def diff(old: str, new: str) -> None:
 
     A limit that only one of them has stands against a dash: there it is no limit.
     """
-    lines = compare.differences(Target.load(old), Target.load(new))
+    lines = view.differences(Target.load(old), Target.load(new))
     for line in lines or ["no differences"]:
         click.echo(line)
 

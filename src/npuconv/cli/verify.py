@@ -102,7 +102,7 @@ def _check_suffix(path: str) -> None:
 
 
 def _as_json(found: VerifyReport) -> str:
-    from npuconv.report.jsonfmt import dumps
+    from npuconv.report.json import dumps
 
     return dumps(found.model_dump(mode="json"))
 

@@ -15,7 +15,7 @@ from npuconv.arithmetic import device as requantize
 from npuconv.arithmetic.device import IntegerConv, convolve
 from npuconv.errors import ModelError
 from npuconv.model.geometry import SAME
-from npuconv.target.formats import Requantize
+from npuconv.target.description import Requantize
 
 Array = NDArray[Any]
 

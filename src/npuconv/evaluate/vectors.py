@@ -28,7 +28,7 @@ from npuconv.target import Target
 
 if TYPE_CHECKING:
     from npuconv.samples import Samples, Source
-    from npuconv.target.formats import Requantize
+    from npuconv.target.description import Requantize
 
 Array = NDArray[Any]
 Progress = Callable[[str, int, int], None]

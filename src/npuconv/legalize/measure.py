@@ -1,15 +1,19 @@
-"""Runs what was replaced and what replaced it on the same inputs, and compares.
+"""Comparison of what a rewrite replaced with its replacement, on the same random inputs.
 
 Regions of one pass run together: one onnxruntime session holds all the old ones, another
 all the new ones. Where onnxruntime refuses an original (SAME padding with dilation, for
 one), it runs alone on ONNX's reference evaluator, and the report says so.
+
+Where the new region reads the very constants of the old one, their equality does not depend
+on the values of these constants. So of rewrites with the same form (operators, attributes,
+shapes) one is run for all: a large model has thousands of convolutions and a dozen forms.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import onnx
@@ -21,21 +25,20 @@ from npuconv.legalize.context import RewriteRecord
 from npuconv.legalize.region import Dims, Region, measured_extent
 from npuconv.model import nhwc, query
 from npuconv.model.protos import Types
-from npuconv.model.types import Constant
+from npuconv.model.types import Constant, Tensor
 
-if TYPE_CHECKING:
-    from npuconv.legalize.context import RewriteRecord
-    from npuconv.legalize.region import Region
-    from npuconv.model.types import Tensor
+SESSION_REGIONS = 32  # regions in one session: fewer make many sessions, more make slow ones
+MAX_ELEMENTS = 2_000_000  # of all inputs of a session, and of one comparison: bounds memory
+RELATIVE, ABSOLUTE = 1e-4, 1e-5  # tolerance; float32 sums in another order stay far below
+_IR_VERSION = 8
 
-BATCH = 32  # regions in one session: fewer make many sessions, more make slow ones
-MOST = 2_000_000  # elements of all inputs of a session, and of one comparison: bounds memory
 Feeds = dict[str, np.ndarray]  # by name
-RELATIVE, ABSOLUTE = 1e-4, 1e-5  # float32 sums in another order stay far below
+Outcome = Feeds | str  # outputs, or the reason why the runtime refused
+Runner = Callable[[onnx.ModelProto, Feeds], Mapping[str, np.ndarray]]
 
 
 def measure(records: Sequence[RewriteRecord]) -> None:
-    """Fill in the difference of every record that has both regions, then let them go.
+    """Fill in the difference of every record that has both regions, then drop the regions.
 
     Raises:
         InternalError: a difference above float tolerance: the rewrite is wrong.
@@ -43,30 +46,72 @@ def measure(records: Sequence[RewriteRecord]) -> None:
     waiting = [r for r in records if r.old is not None and r.new is not None]
     runnable = [r for r in waiting if _has_numpy_types(r)]
     first: dict[Hashable, RewriteRecord] = {}
-    stand = [first.setdefault(_kind(r) or id(r), r) for r in runnable]
-    alone = [r for r, leader in zip(runnable, stand, strict=True) if r is leader]
-    for start in range(0, len(alone), BATCH):
-        _measure_batch(alone[start : start + BATCH])
-    for record, leader in zip(runnable, stand, strict=True):
+    leaders = [first.setdefault(_form(r) or id(r), r) for r in runnable]
+    led = [r for r, leader in zip(runnable, leaders, strict=True) if r is leader]
+    for start in range(0, len(led), SESSION_REGIONS):
+        _measure_batch(led[start : start + SESSION_REGIONS])
+    for record, leader in zip(runnable, leaders, strict=True):
         if record is not leader:
-            _follow(record, leader)
+            record.difference, record.reference = leader.difference, leader.reference
+            record.note = leader.note or f"run once, on {leader.node!r}, which is alike"
     for record in waiting:
         record.old = record.new = None
 
 
-def _follow(record: RewriteRecord, leader: RewriteRecord) -> None:
-    """Copy the measured difference of one rewrite to another of the same kind."""
-    record.difference, record.reference = leader.difference, leader.reference
-    record.note = leader.note or f"run once, on {leader.node!r}, which is alike"
-
-
 def _has_numpy_types(record: RewriteRecord) -> bool:
-    """bfloat16 and its like are ONNX's number where numpy has no name for them."""
-    region = record.old
-    exotic = region is not None and any(isinstance(t, int) for t, _ in region.inputs.values())
-    if exotic:
+    """Return whether numpy has a name for the types of the inputs (not for bfloat16)."""
+    assert record.old is not None
+    known = not any(isinstance(dtype, int) for dtype, _ in record.old.inputs.values())
+    if not known:
         record.note = "no runtime here computes in the type of its inputs"
-    return not exotic
+    return known
+
+
+def _form(record: RewriteRecord) -> Hashable | None:
+    """Return a key that rewrites of one form share; None for one that made constants."""
+    old, new = record.old, record.new
+    assert old is not None
+    assert new is not None
+    if {id(t) for t in old.constants.values()} != {id(t) for t in new.constants.values()}:
+        return None
+    numbers = {"": -1}  # of names in the order of their first use: equal in graphs of one form
+    forms = [_region_form(region, numbers) for region in (old, new)]
+    return record.pass_name, record.modulus, record.exact, *forms
+
+
+def _region_form(region: Region, numbers: dict[str, int]) -> Hashable:
+    def number(name: str) -> int:
+        return numbers.setdefault(name, len(numbers))
+
+    nodes = tuple(
+        (
+            node.op,
+            node.domain,
+            tuple(map(number, node.inputs)),
+            tuple(map(number, node.outputs)),
+            tuple((name, *_attribute_form(value)) for name, value in sorted(node.attrs.items())),
+        )
+        for node in region.nodes
+    )
+    inputs = tuple((number(name), t, dims) for name, (t, dims) in region.inputs.items())
+    outputs = tuple((number(a), number(b)) for a, b in region.outputs.items())
+    constants = tuple((number(name), *_constant_form(t)) for name, t in region.constants.items())
+    return region.opset, region.kernel, nodes, inputs, outputs, constants
+
+
+def _attribute_form(value: Any) -> tuple[Any, ...]:
+    """Return the value and its type: in Python 1 and 1.0 are equal."""
+    if type(value) in (int, str, tuple):
+        return type(value), value
+    return "", repr(value) if type(value) is float else value.SerializeToString(deterministic=True)
+
+
+def _constant_form(tensor: Tensor) -> tuple[Hashable, ...]:
+    """Return shape and type, and the values of axes, shapes and bounds, but not of weights."""
+    array = query.value(tensor)
+    assert array is not None
+    decides = array.dtype.kind != "f" or array.size == 1
+    return array.shape, array.dtype, array.tobytes() if decides else b""
 
 
 def _measure_batch(records: Sequence[RewriteRecord]) -> None:
@@ -76,7 +121,7 @@ def _measure_batch(records: Sequence[RewriteRecord]) -> None:
     for number, record in enumerate(records):
         feeds = _feeds(record, number)
         elements = sum(array.size for array in feeds.values())
-        if held and size + elements > MOST:
+        if held and size + elements > MAX_ELEMENTS:
             _measure_held(held)
             held, size = [], 0
         held.append((record, feeds))
@@ -90,164 +135,48 @@ def _measure_held(held: Sequence[tuple[RewriteRecord, Feeds]]) -> None:
     new = _run_all([r.new for r, _ in held if r.new is not None], feeds)
     for (record, given), before, after in zip(held, old, new, strict=True):
         if isinstance(before, str) or isinstance(after, str):
-            _settle_alone(record, given, before, after)
+            _measure_by_reference(record, given, before, after)
         else:
             record.reference = "onnxruntime"
             _compare(record, before, after)
 
 
-Outcome = Feeds | str  # outputs, or why the runtime refused
-
-
 def _run_all(regions: Sequence[Region], feeds: Sequence[Feeds]) -> list[Outcome]:
+    """Run regions together; one by one where onnxruntime refuses any of them."""
     try:
-        return _run_together(regions, feeds)
+        return list(run(regions, feeds))
     except executor.RuntimeRefusedError as error:
         if len(regions) == 1:
             return [str(error)]
     return [_run_all([r], [f])[0] for r, f in zip(regions, feeds, strict=True)]
 
 
-def _run_together(regions: Sequence[Region], feeds: Sequence[Feeds]) -> list[Outcome]:
-    side = Side()
-    names = [side.add(r, f, f"r{i}/") for i, (r, f) in enumerate(zip(regions, feeds, strict=True))]
-    session = executor.Session(side.model(), threads=1, optimize=False)
-    values = session.run(side.feeds)
+def onnxruntime(proto: onnx.ModelProto, feeds: Feeds) -> Feeds:
+    """Run a model on onnxruntime as it is written, in one thread."""
+    return executor.Session(proto, threads=1, optimize=False).run(feeds)
+
+
+def run(
+    regions: Sequence[Region], feeds: Sequence[Feeds], runner: Runner = onnxruntime
+) -> list[Feeds]:
+    """Run regions in one session and return the outputs of each, by name.
+
+    Raises:
+        RuntimeRefusedError: the runner does not take a node or an input.
+    """
+    graph = _Graph()
+    pairs = zip(regions, feeds, strict=True)
+    names = [graph.add(r, f, f"r{i}/") for i, (r, f) in enumerate(pairs)]
+    values = runner(graph.model(), graph.feeds)
     return [{own: values[name] for own, name in part.items()} for part in names]
 
 
-def _settle_alone(record: RewriteRecord, feeds: Feeds, before: Outcome, after: Outcome) -> None:
-    """One side does not run on onnxruntime: take ONNX's reference for it."""
-    if isinstance(before, str):
-        record.note = f"onnxruntime refuses the original: {before}"
-        if _is_beyond_reference(record.old):
-            record.note += "; onnx.reference does not follow the text of ConvTranspose here"
-            record.reference = "not measured"
-            return
-        before = _reference(record.old, feeds)
-        record.reference = "onnx.reference"
-        if _channels_last(record.old):
-            record.reference = nhwc.EVALUATOR
-            record.note = f"onnxruntime runs {nhwc.DOMAIN} on no CPU"
-    if isinstance(after, str):
-        record.note = f"onnxruntime refuses the result: {after}"
-        after = _reference(record.new, feeds)
-    if isinstance(before, str) or isinstance(after, str):
-        reason = before if isinstance(before, str) else after
-        record.reference = "not measured"
-        record.note += f"; onnx.reference: {reason}"
-        return
-    _compare(record, before, after)
-
-
-def _is_beyond_reference(region: Region | None) -> bool:
-    """Return whether a region has a ConvTranspose with ``output_shape`` or ``auto_pad``."""
-    return region is not None and any(
-        "output_shape" in node.attrs or node.attrs.get("auto_pad", "NOTSET") != "NOTSET"
-        for node in region.nodes
-        if node.op == "ConvTranspose"
-    )
-
-
-def _reference(region: Region | None, feeds: Feeds) -> Outcome:
-    assert region is not None
-    side = Side()
-    names = side.add(region, feeds, "r0/")
-    try:
-        values = executor.run_reference(side.model(), side.feeds)
-    except executor.RuntimeRefusedError as error:
-        return str(error)
-    return {own: values[name] for own, name in names.items()}
-
-
-def _compare(record: RewriteRecord, before: Any, after: Any) -> None:
-    worst = 0.0
-    for name, reference in before.items():
-        if reference.shape != after[name].shape:
-            raise InternalError(
-                f"the output {name!r} of node {record.node!r} had shape "
-                f"{reference.shape} and now has {after[name].shape}",
-                where=f"pass {record.pass_name!r}",
-            )
-        worst = max(worst, _difference(record, name, reference, after[name]))
-    record.difference = worst
-
-
-def _difference(record: RewriteRecord, name: str, a: np.ndarray, b: np.ndarray) -> float:
-    a, b = a.reshape(-1), b.reshape(-1)
-    parts = [_gap(a[i : i + MOST], b[i : i + MOST]) for i in range(0, a.size, MOST)]
-    gap = float(np.max([gap for gap, _ in parts], initial=0.0))  # NaN, if one is
-    allowed = RELATIVE * max((largest for _, largest in parts), default=0.0) + ABSOLUTE
-    if math.isnan(gap) or gap > allowed:
-        raise InternalError(
-            f"the output {name!r} of node {record.node!r} differs by {gap:.3g} from what it "
-            f"replaces ({record.before} -> {record.after})",
-            where=f"pass {record.pass_name!r}",
-        )
-    return gap
-
-
-def _gap(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
-    """The largest difference, and the largest finite value of the first."""
-    a, b = a.astype(np.float64), b.astype(np.float64)
-    same = (a == b) | (np.isnan(a) & np.isnan(b))
-    with np.errstate(invalid="ignore"):  # infinite on both sides, which is the same
-        gap = float(np.max(np.where(same, 0.0, np.abs(a - b))))
-    return gap, float(np.abs(a[np.isfinite(a)]).max(initial=0.0))
-
-
-def _feeds(record: RewriteRecord, number: int) -> Feeds:
-    """Random inputs, seeded by position; symbolic extents get one small value each."""
-    region = record.old
-    assert region is not None
-    rng = np.random.default_rng([number, len(region.inputs)])
-    last = _channels_last(region)
-    return {
-        name: _random(rng, dtype, _extents(dims, record, name in last))
-        for name, (dtype, dims) in region.inputs.items()
-    }
-
-
-def _channels_last(region: Region | None) -> set[str]:
-    """The tensors that operators of com.ms.internal.nhwc read with the channels at the end."""
-    nodes = region.nodes if region is not None else ()
-    return {node.inputs[0] for node in nodes if node.domain == nhwc.DOMAIN}
-
-
-def _extents(dims: Dims | None, record: RewriteRecord, last: bool = False) -> tuple[int, ...]:
-    if dims is None:
-        dims = (1, 1, None, None)  # only rank-free operators get here
-    if last:
-        return nhwc.channels_last(_extents(nhwc.channels_first(dims), record))
-    kernel = record.old.kernel if record.old is not None else 1
-    modulus = [None if axis in record.exact else record.modulus for axis in range(len(dims))]
-    return tuple(_extent(dim, axis, kernel, modulus[axis]) for axis, dim in enumerate(dims))
-
-
-def _extent(dim: int | str | None, axis: int, kernel: int, modulus: int | None) -> int:
-    if axis < 2:
-        return dim if isinstance(dim, int) else 1
-    return measured_extent(dim, kernel, modulus)
-
-
-def _random(rng: np.random.Generator, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
-    kind = np.dtype(dtype) if dtype is not None else np.dtype(np.float32)
-    if kind.kind == "f":
-        return rng.standard_normal(shape).astype(kind)
-    if kind.kind == "b":
-        return rng.integers(0, 2, shape).astype(bool)
-    return rng.integers(0, 4, shape).astype(kind)
-
-
-_IR = 8
-
-
-class Side:
-    """Regions side by side in one graph, the names of each with a prefix."""
+class _Graph:
+    """One graph of several regions, the names of each with a prefix, and its inputs."""
 
     def __init__(self) -> None:
-        self.feeds: dict[str, np.ndarray] = {}
-        self._proto = onnx.ModelProto(ir_version=_IR)
+        self.feeds: Feeds = {}
+        self._proto = onnx.ModelProto()
         self._graph = self._proto.graph
         self._graph.name = "regions"
         self._opset = 0
@@ -256,7 +185,7 @@ class Side:
         self._types = Types()
 
     def add(self, region: Region, feeds: Mapping[str, np.ndarray], prefix: str) -> dict[str, str]:
-        """Add a region; returns the names its outputs have here, by their own names."""
+        """Add a region; return the names its outputs have here, by their own names."""
         self._opset = max(self._opset, region.opset)
         for name, tensor in region.constants.items():
             self._constant(tensor, prefix + name)
@@ -266,10 +195,10 @@ class Side:
             node.write(self._graph.node.add(), prefix)
             self._domains.add(node.domain)
             self._made.update([prefix + made for made in node.outputs])
-        return {name: self._output(inside, prefix) for name, inside in region.outputs.items()}
+        return {name: self._output(prefix, inside) for name, inside in region.outputs.items()}
 
-    def _output(self, inside: str, prefix: str) -> str:
-        """Make a tensor an output; what is one already, or is read, is passed on as another."""
+    def _output(self, prefix: str, inside: str) -> str:
+        """Make a tensor an output; an input, or an output already, goes through an Identity."""
         name = prefix + inside
         if name not in self._made:
             last = self._graph.node.add()
@@ -297,69 +226,130 @@ class Side:
         info.type.CopyFrom(self._types.proto(array.dtype, array.shape))
 
     def model(self) -> onnx.ModelProto:
-        """All that was added as a model."""
-        self._proto.opset_import.append(helper.make_opsetid("", self._opset))
+        """Return all that was added as a model."""
+        standard = helper.make_opsetid("", self._opset)
+        self._proto.ir_version = max(_IR_VERSION, helper.find_min_ir_version_for([standard]))
+        self._proto.opset_import.append(standard)
         for domain in sorted(self._domains - query.STANDARD_DOMAINS):
             self._proto.opset_import.append(helper.make_opsetid(domain, 1))
         return self._proto
 
 
-class _Numbers:
-    """Names as numbers in the order of their first use: equal for graphs of one form."""
+def _measure_by_reference(
+    record: RewriteRecord, feeds: Feeds, before: Outcome, after: Outcome
+) -> None:
+    """Compare with ONNX's reference evaluator in the place of what onnxruntime refuses."""
+    assert record.old is not None
+    assert record.new is not None
+    if isinstance(before, str):
+        record.note = f"onnxruntime refuses the original: {before}"
+        if _is_beyond_reference(record.old):
+            record.note += "; onnx.reference does not follow the text of ConvTranspose here"
+            record.reference = "not measured"
+            return
+        before = _by_reference(record.old, feeds)
+        record.reference = "onnx.reference"
+        if _channels_last(record.old):
+            record.reference = nhwc.EVALUATOR
+            record.note = f"onnxruntime runs {nhwc.DOMAIN} on no CPU"
+    if isinstance(after, str):
+        record.note = f"onnxruntime refuses the result: {after}"
+        after = _by_reference(record.new, feeds)
+    if isinstance(before, str) or isinstance(after, str):
+        reason = before if isinstance(before, str) else after
+        record.reference = "not measured"
+        record.note += f"; onnx.reference: {reason}"
+        return
+    _compare(record, before, after)
 
-    def __init__(self) -> None:
-        self._known: dict[str, int] = {"": -1}
 
-    def __call__(self, name: str) -> int:
-        """The number of a name."""
-        return self._known.setdefault(name, len(self._known))
-
-
-def _kind(record: RewriteRecord) -> Hashable | None:
-    """Equal for rewrites that are alike; None for one that made constants of its own."""
-    old, new = record.old, record.new
-    if old is None or new is None:
-        return None
-    kept = {id(t) for t in old.constants.values()}
-    if kept != {id(t) for t in new.constants.values()}:
-        return None
-    number = _Numbers()
-    return (
-        record.pass_name,
-        record.modulus,
-        record.exact,
-        _form(old, number),
-        _form(new, number),
-    )
-
-
-def _form(region: Region, number: _Numbers) -> Hashable:
-    nodes = tuple(
-        (
-            node.op,
-            node.domain,
-            tuple(map(number, node.inputs)),
-            tuple(map(number, node.outputs)),
-            tuple([(name, *_said(value)) for name, value in sorted(node.attrs.items())]),
-        )
+def _is_beyond_reference(region: Region) -> bool:
+    """Return whether a region has a ConvTranspose with ``output_shape`` or ``auto_pad``."""
+    return any(
+        "output_shape" in node.attrs or node.attrs.get("auto_pad", "NOTSET") != "NOTSET"
         for node in region.nodes
+        if node.op == "ConvTranspose"
     )
-    inputs = tuple((number(name), t, dims) for name, (t, dims) in region.inputs.items())
-    outputs = tuple((number(a), number(b)) for a, b in region.outputs.items())
-    constants = tuple((number(name), *_constant_form(t)) for name, t in region.constants.items())
-    return region.opset, region.kernel, nodes, inputs, outputs, constants
 
 
-def _said(value: Any) -> tuple[Any, ...]:
-    """The value of an attribute; 1 and 1.0 are equal, but no two attributes are."""
-    if type(value) in (int, str, tuple):
-        return type(value), value
-    return "", repr(value) if type(value) is float else value.SerializeToString(deterministic=True)
+def _by_reference(region: Region, feeds: Feeds) -> Outcome:
+    try:
+        return run([region], [feeds], executor.run_reference)[0]
+    except executor.RuntimeRefusedError as error:
+        return str(error)
 
 
-def _constant_form(tensor: Tensor) -> tuple[Hashable, ...]:
-    """Axes, shapes and bounds decide what is computed; weights do not."""
-    array = query.value(tensor)
-    assert array is not None
-    decides = array.dtype.kind != "f" or array.size == 1
-    return array.shape, array.dtype, array.tobytes() if decides else b""
+def _compare(record: RewriteRecord, before: Feeds, after: Feeds) -> None:
+    worst = 0.0
+    for name, reference in before.items():
+        if reference.shape != after[name].shape:
+            raise InternalError(
+                f"the output {name!r} of node {record.node!r} had shape "
+                f"{reference.shape} and now has {after[name].shape}",
+                where=f"pass {record.pass_name!r}",
+            )
+        worst = max(worst, _difference(record, name, reference, after[name]))
+    record.difference = worst
+
+
+def _difference(record: RewriteRecord, name: str, a: np.ndarray, b: np.ndarray) -> float:
+    a, b = a.reshape(-1), b.reshape(-1)
+    starts = range(0, a.size, MAX_ELEMENTS)
+    parts = [_gap(a[i : i + MAX_ELEMENTS], b[i : i + MAX_ELEMENTS]) for i in starts]
+    gap = float(np.max([gap for gap, _ in parts], initial=0.0))  # NaN, if one is
+    allowed = RELATIVE * max((largest for _, largest in parts), default=0.0) + ABSOLUTE
+    if math.isnan(gap) or gap > allowed:
+        raise InternalError(
+            f"the output {name!r} of node {record.node!r} differs by {gap:.3g} from what it "
+            f"replaces ({record.before} -> {record.after})",
+            where=f"pass {record.pass_name!r}",
+        )
+    return gap
+
+
+def _gap(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
+    """Return the largest difference, and the largest finite value of the first."""
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    with np.errstate(invalid="ignore"):  # infinite on both sides is the same
+        gap = float(np.max(np.where(same, 0.0, np.abs(a - b))))
+    return gap, float(np.abs(a[np.isfinite(a)]).max(initial=0.0))
+
+
+def _feeds(record: RewriteRecord, number: int) -> Feeds:
+    """Return random inputs, seeded by position; unknown extents get one small value each."""
+    region = record.old
+    assert region is not None
+    rng = np.random.default_rng([number, len(region.inputs)])
+    last = _channels_last(region)
+    found = {}
+    for name, (dtype, dims) in region.inputs.items():
+        dims = (1, 1, None, None) if dims is None else dims  # only rank-free operators get here
+        if name in last:
+            shape = nhwc.channels_last(_extents(nhwc.channels_first(dims), record, region))
+        else:
+            shape = _extents(dims, record, region)
+        found[name] = _random(rng, np.dtype(np.float32 if dtype is None else dtype), shape)
+    return found
+
+
+def _channels_last(region: Region) -> set[str]:
+    """Return the tensors that operators of com.ms.internal.nhwc read, channels last."""
+    return {node.inputs[0] for node in region.nodes if node.domain == nhwc.DOMAIN}
+
+
+def _extents(dims: Dims, record: RewriteRecord, region: Region) -> tuple[int, ...]:
+    batch_and_channels = (d if isinstance(d, int) else 1 for d in dims[:2])
+    spatial = (
+        measured_extent(d, region.kernel, None if axis in record.exact else record.modulus)
+        for axis, d in enumerate(dims[2:], 2)
+    )
+    return (*batch_and_channels, *spatial)
+
+
+def _random(rng: np.random.Generator, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray:
+    if dtype.kind == "f":
+        return rng.standard_normal(shape).astype(dtype)
+    if dtype.kind == "b":
+        return rng.integers(0, 2, shape).astype(bool)
+    return rng.integers(0, 4, shape).astype(dtype)

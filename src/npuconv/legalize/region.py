@@ -1,4 +1,4 @@
-"""A piece of graph cut out by its boundary, so that it can be run by itself."""
+"""A region: nodes of a graph, cut out by the tensors at their border to run by themselves."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from npuconv.model.types import Node, Tensor
 
 Dims = tuple[int | str | None, ...]
-MARGIN = 4  # cells beyond a kernel's reach: enough for every case of border and middle
+MARGIN = 4  # cells beyond the reach of a kernel: enough for every case of border and middle
 
 
 @dataclass
 class Region:
-    """Nodes between tensors they read (``inputs``) and tensors they make (``outputs``)."""
+    """Nodes between the tensors they read (``inputs``) and make (``outputs``)."""
 
     opset: int
     nodes: list[Copy] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Region:
 
 
 def results(model: Model, nodes: Sequence[Node]) -> list[Tensor]:
-    """The tensors of these nodes that anything else reads."""
+    """Return the tensors of these nodes that anything else reads."""
     inside = {id(n) for n in nodes}
     return [
         tensor
@@ -50,39 +50,43 @@ def results(model: Model, nodes: Sequence[Node]) -> list[Tensor]:
 
 
 def capture(model: Model, nodes: Sequence[Node], outputs: Sequence[Tensor]) -> Region:
-    """The region made of exactly these nodes."""
-    region = Region(model.opset)
-    made = {id(t) for n in nodes for t in n.outputs}
-    for node in nodes:
-        for tensor in node.inputs:
-            if id(tensor) not in made:
-                _note_input(region, tensor)
-        _add_node(region, node)
-    region.outputs = {t.name: t.name for t in outputs}
-    return region
+    """Return the region made of exactly these nodes."""
+    return _region(model, nodes, outputs, {t.name: t.name for t in outputs})
 
 
 def trace(
     model: Model, old: Region, outputs: Sequence[Tensor], nodes: Sequence[Node] | None = None
 ) -> Region:
-    """The region that now stands between the inputs of ``old`` and the same outputs.
+    """Return the region that now stands between the inputs of ``old`` and the same outputs.
 
     ``nodes`` are those in between, in order, where they are known.
     """
-    region = Region(model.opset)
-    region.outputs = {name: t.name for name, t in zip(old.outputs, outputs, strict=True)}
     order = between(set(old.inputs), outputs) if nodes is None else nodes
-    made = {id(t) for node in order for t in node.outputs}
-    for tensor in (*outputs, *(t for node in order for t in node.inputs)):
-        if id(tensor) not in made:
-            _note_input(region, tensor)
-    for node in order:
-        _add_node(region, node)
+    names = {name: t.name for name, t in zip(old.outputs, outputs, strict=True)}
+    return _region(model, order, outputs, names)
+
+
+def _region(
+    model: Model, nodes: Sequence[Node], outputs: Sequence[Tensor], names: dict[str, str]
+) -> Region:
+    from npuconv.model.protos import copy_of
+
+    region = Region(model.opset, [copy_of(node) for node in nodes], outputs=names)
+    made = {id(t) for node in nodes for t in node.outputs}
+    for tensor in (*outputs, *(t for node in nodes for t in node.inputs)):
+        if id(tensor) in made:
+            continue
+        if query.is_constant(tensor):
+            region.constants[tensor.name] = tensor
+        elif tensor.name:
+            region.inputs[tensor.name] = (tensor.dtype, query.shape(tensor))
+    windows = filter(None, map(window, nodes))
+    region.kernel = max((win.reach for win in windows), default=1)
     return region
 
 
 def border(nodes: Sequence[Node]) -> tuple[set[str], set[int]]:
-    """Names of the tensors these nodes read of others, and ids of the nodes that make them."""
+    """Return the names of the tensors that nodes read of others, and the ids of their makers."""
     inside = {id(t) for n in nodes for t in n.outputs}
     read = [t for n in nodes for t in n.inputs if id(t) not in inside]
     makers = {id(maker) for t in read if (maker := query.producer(t)) is not None}
@@ -92,7 +96,7 @@ def border(nodes: Sequence[Node]) -> tuple[set[str], set[int]]:
 def between(
     border: set[str], outputs: Sequence[Tensor], makers: Collection[int] = ()
 ) -> list[Node]:
-    """The nodes that make ``outputs`` from the tensors named by ``border``, in order.
+    """Return the nodes that make ``outputs`` from the tensors named by ``border``, in order.
 
     ``makers`` are ids of nodes that are not among them: a tensor of the border may have got
     another name, where a node behind it is gone.
@@ -100,18 +104,29 @@ def between(
     order: list[Node] = []
     seen = set(makers)
     for tensor in outputs:
-        _visit(tensor, border, order, seen)
+        stack = [(tensor, False)]
+        while stack:
+            current, done = stack.pop()
+            node = query.producer(current)
+            if current.name in border or node is None:
+                continue
+            if done:
+                order.append(node)
+            elif id(node) not in seen:
+                seen.add(id(node))
+                stack.append((current, True))
+                stack.extend((t, False) for t in reversed(list(node.inputs)))
     return order
 
 
 def identity(old: Region, source: str) -> Region:
-    """The region that is left when its outputs equal the tensor ``source`` it reads."""
+    """Return the region that is left where the outputs equal the tensor ``source``."""
     outputs = dict.fromkeys(old.outputs, source)
     return Region(old.opset, [], dict(old.constants), dict(old.inputs), outputs, old.kernel)
 
 
 def measured_extent(dim: int | str | None, kernel: int, modulus: int | None) -> int:
-    """The spatial extent at which a region is run, for a tensor that has ``dim``."""
+    """Return the spatial extent at which a region is run, for a tensor that has ``dim``."""
     small = kernel + MARGIN
     if not isinstance(dim, int):
         return small
@@ -121,7 +136,7 @@ def measured_extent(dim: int | str | None, kernel: int, modulus: int | None) -> 
 
 
 def shorter_output(win: Window) -> list[int] | None:
-    """The ``output_shape`` that goes with the input extents at which ``win`` is measured.
+    """Return the ``output_shape`` that fits the input extents at which ``win`` is measured.
 
     A cell less of the input and a stride less of the output need the same pads. None where
     too little would be left of the output, or an extent is not known.
@@ -136,34 +151,3 @@ def shorter_output(win: Window) -> list[int] | None:
             return None
         found.append(extent - stride * (source - measured_extent(source, reach, 1)))
     return found if min(found) > 0 else None
-
-
-def _visit(tensor: Tensor, border: set[str], order: list[Node], seen: set[int]) -> None:
-    stack: list[tuple[Tensor, bool]] = [(tensor, False)]
-    while stack:
-        current, done = stack.pop()
-        node = query.producer(current)
-        if current.name in border or node is None:
-            continue
-        if done:
-            order.append(node)
-        elif id(node) not in seen:
-            seen.add(id(node))
-            stack.append((current, True))
-            stack.extend((t, False) for t in reversed(list(node.inputs)))
-
-
-def _note_input(region: Region, tensor: Tensor) -> None:
-    if query.is_constant(tensor):
-        region.constants[tensor.name] = tensor
-    elif tensor.name:
-        region.inputs[tensor.name] = (tensor.dtype, query.shape(tensor))
-
-
-def _add_node(region: Region, node: Node) -> None:
-    from npuconv.model.protos import copy_of
-
-    region.nodes.append(copy_of(node))
-    win = window(node)
-    if win is not None:
-        region.kernel = max(region.kernel, win.reach)

@@ -11,7 +11,8 @@ from npuconv.legalize.legal import LegalModel, legalize
 from npuconv.legalize.selection import fails
 from npuconv.model import save
 from npuconv.partition.crossings import traffic
-from npuconv.pipeline import prepare, unjudged, warned
+from npuconv.pipeline import prepare
+from npuconv.report.builder import notices
 from npuconv.report.builder.placed import graph_rows
 from npuconv.report.builder.report import NOTHING, Outcome, build_report
 from npuconv.timings import Timings
@@ -98,11 +99,11 @@ def _outlook(legal: LegalModel, calibration: Source, clock: Timings) -> Outcome:
         prepare.try_sample(legal, proto, data.samples)
     crossing = traffic(legal.model, legal.plan)
     row = data.row if legal.plan.device else None
-    return Outcome(row, not_judged=unjudged.sentences(legal.options, crossing))
+    return Outcome(row, not_judged=notices.not_judged(legal.options, crossing))
 
 
 def _unused(options: Options, calibration: Source) -> tuple[str, ...]:
     """Return warnings about options that the form of the output has no use for."""
     form = emit.get(options.format)
     given = calibration is not None
-    return () if form.calibrates else warned.unused(form.name, options, samples=given)
+    return () if form.calibrates else notices.unused(form.name, options, samples=given)

@@ -19,7 +19,7 @@ from npuconv.executor import RuntimeRefusedError, Session
 from npuconv.legalize.legal import LegalModel, legalize
 from npuconv.legalize.selection import waived
 from npuconv.model import save, store
-from npuconv.pipeline import findings, prepare, warned
+from npuconv.pipeline import findings, prepare
 from npuconv.quantize.budget import spend_budget
 from npuconv.quantize.calibrate import calibrate
 from npuconv.quantize.fake_quant import quant_points
@@ -31,6 +31,7 @@ from npuconv.quantize.ranges import choose_encodings
 from npuconv.quantize.rounding import round_weights
 from npuconv.quantize.sensitivity import Sensitivity, measure
 from npuconv.quantize.settings import SENSITIVITY
+from npuconv.report.builder import notices
 from npuconv.report.builder.budget_rows import Crossing, budget_report, padding_report
 from npuconv.report.builder.placed import GraphRows, graph_rows
 from npuconv.report.builder.quantized import tensor_rows, weight_rows, with_shares
@@ -189,9 +190,9 @@ def _without_samples(
         format=form.name, method="none", samples=0, source="none", synthetic=False
     )
     warnings = (
-        *warned.nothing_left(legal),
-        *warned.unused(form.name, legal.options, samples=given is not None),
-        *warned.still_float(legal),
+        *notices.nothing_left(legal.plan),
+        *notices.unused(form.name, legal.options, samples=given is not None),
+        *notices.still_float(legal.model, legal.options),
     )
     outcome = Outcome(quantization=unscaled if form.phases else None)
     return Emitted(model, legal, rows, outcome, warnings)
@@ -229,8 +230,9 @@ def _quantize(
     with clock.measured("quantize"):
         model, ctx = emit_model(legal, form, made.state.encodings, made.state.weights)
     ends = stored(legal.model, ctx, layers, made)
+    same = notices.sameness(data.samples)
     with clock.measured("compare"):
-        accuracy, layer_rows, broken = _measure(legal, float_model, model, data, ends)
+        accuracy, layer_rows, broken = _measure(legal, float_model, model, data, same, ends)
     shown = findings.of_result(legal, accuracy, broken)
     legal = replace(legal, findings=legal.findings.add(shown))
     model.metadata_props.add(key=matching.KEY, value=matching.record(ends))
@@ -246,9 +248,9 @@ def _quantize(
         budget=budget,
         host_padding=steps.padding,
     )
-    warnings = warned.nothing_left(legal) or warned.about_samples(data, accuracy)
+    warnings = notices.nothing_left(legal.plan) or _about_samples(data, same, accuracy)
     outcome = Outcome(data.row, quantization, accuracy)
-    every = (*warnings, *warned.still_float(legal), *steps.seen.notes)
+    every = (*warnings, *notices.still_float(legal.model, legal.options), *steps.seen.notes)
     return Emitted(model, legal, rows, outcome, every)
 
 
@@ -320,6 +322,7 @@ def _measure(
     float_model: onnx.ModelProto,
     model: onnx.ModelProto,
     data: prepare.CalibrationData,
+    same: str,
     layers: list[matching.Layer],
 ) -> tuple[schema.Accuracy, tuple[schema.LayerQuant, ...], tuple[str, ...]]:
     """Measure the error of outputs and layers on the samples held out.
@@ -338,8 +341,17 @@ def _measure(
     except RuntimeRefusedError as error:
         prepare.check_runs(legal.model, float_model, samples[0])
         raise InternalError(f"the result does not run: {error}", where="emit") from None
-    accuracy = summed_up(found, data.held_out is not None, samples.indices, warned.doubt_db(data))
+    held_out = data.held_out is not None
+    doubt_db = notices.doubt_db(same, held_out, data.chosen)
+    accuracy = summed_up(found, held_out, samples.indices, doubt_db)
     return accuracy, both.layer_rows(found), found.broken
+
+
+def _about_samples(
+    data: prepare.CalibrationData, same: str, accuracy: schema.Accuracy
+) -> tuple[str, ...]:
+    held_out = data.held_out is not None
+    return notices.about_samples(data.samples, data.assumed, accuracy, held_out, data.chosen, same)
 
 
 def _check_loads(model: onnx.ModelProto) -> None:

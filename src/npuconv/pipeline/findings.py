@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from npuconv.pipeline.trials import run_trials
-from npuconv.quantize.calibrate import first_convolution
+from npuconv.calibration.inputs import first_convolution
+from npuconv.calibration.trials import run_trials
 from npuconv.rules import engine
 from npuconv.rules.evidence import CalibrationEvidence, MeasuredError, OutputSqnr
 

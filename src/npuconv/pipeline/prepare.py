@@ -11,9 +11,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from npuconv import executor, files
+from npuconv.calibration.builtin import BuiltinData, choose_builtin, open_builtin
 from npuconv.calibration.inputs import check_types, sample_inputs
 from npuconv.errors import ModelError, UsageError
-from npuconv.pipeline import builtin
 from npuconv.quantize.calibrate import try_sample as calibrate_one
 from npuconv.quantize.settings import BUDGET
 from npuconv.quantize.state import DeviceGraph
@@ -48,7 +48,7 @@ class CalibrationData:
 
     samples: Samples
     assumed: str
-    chosen: builtin.Plan | None
+    chosen: BuiltinData | None
 
     @property
     def row(self) -> schema.Assumed | None:
@@ -155,8 +155,8 @@ def open_calibration(
     specs, assumed = sample_inputs(legal.model, proto, source)
     options = legal.options
     if source is None:
-        chosen = builtin.plan(legal, specs)
-        return CalibrationData(builtin.open_builtin(options, chosen, specs), assumed, chosen)
+        chosen = choose_builtin(legal.model, options.preprocess, legal.ctx.expected, specs)
+        return CalibrationData(open_builtin(options, chosen, specs), assumed, chosen)
     samples = open_samples(
         source,
         specs,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from npuconv import executor
 from npuconv.calibration.collect import collect, collect_shared, shared_cache
+from npuconv.calibration.inputs import first_convolution
 from npuconv.errors import CalibrationError
-from npuconv.model import query
 from npuconv.quantize import hessian as hessians_of
 from npuconv.quantize.fake_quant import stored_output
 from npuconv.quantize.settings import HESSIAN
@@ -19,17 +19,12 @@ if TYPE_CHECKING:
 
     from npuconv.arithmetic.statistics import Statistics
     from npuconv.calibration.cache import Cache
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
     from npuconv.quantize.hessian import Hessian
     from npuconv.quantize.state import DeviceGraph
     from npuconv.samples import Samples
 
 Progress = Callable[[str, int, int], None]  # stage, done, total
 _MADE_UP = "these inputs were made up, which not every model takes; give some with --calibration"
-# What may stand between an input and its first convolution.
-_PASSING = {"Transpose", "Pad", "Cast", "Add", "Sub", "Mul", "Div", "Reshape", "Identity"}
-_PASSING |= {"Slice", "Squeeze", "Unsqueeze", "Relu", "Clip"}
 
 
 @dataclass(frozen=True)
@@ -132,21 +127,3 @@ def watched(graph: DeviceGraph) -> Mapping[str, int | None]:
         if told or stored_output(graph.model, plan, conv) not in names:
             names.append(made)
     return {name: graph.channels.axis(name) for name in dict.fromkeys(names)}
-
-
-def first_convolution(model: Model) -> Node | None:
-    """Return the first convolution that reads an input of the model, if its weights are known."""
-    for node in model.nodes("Conv"):
-        if query.constant_input(node, 1) is not None and _is_input(node.inputs[0]):
-            return node
-    return None
-
-
-def _is_input(tensor: Tensor) -> bool:
-    """Return whether a tensor is an input of the model, but for scale, offset and order."""
-    while (node := query.producer(tensor)) is not None:
-        varying = [t for t in node.inputs if t.name and not query.is_constant(t)]
-        if node.op not in _PASSING or len(varying) != 1:
-            return False
-        tensor = varying[0]
-    return not query.is_constant(tensor)

@@ -19,6 +19,7 @@ from npuconv import executor
 from npuconv.arithmetic import grid
 from npuconv.arithmetic.encoding import scales_for
 from npuconv.arithmetic.grid import Grid
+from npuconv.calibration.inputs import apply_affine, path_from_input
 from npuconv.legalize import manager as _manager
 from npuconv.model import query
 from npuconv.partition import readers
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 Doubles = NDArray[np.float64]
-_AS_IT_IS = ("Pad", "Identity")
-_AFFINE = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": np.divide}
 
 
 def prepare_host(
@@ -197,42 +196,11 @@ def _grids(graph: DeviceGraph, feeds: Sequence[Feed]) -> dict[str, Grid]:
 
 def _grid(tensor: Tensor, feeds: Sequence[Feed]) -> Grid | None:
     """Return the grid of a tensor that is an input of the model, moved and scaled at most."""
-    name, way = origin(tensor)
-    arrays = [along(np.asarray(feed[name]), way) for feed in feeds if name in feed]
+    name, path = path_from_input(tensor)
+    arrays = [apply_affine(np.asarray(feed[name]), path) for feed in feeds if name in feed]
     if not arrays or any(a is None or a.ndim < 2 for a in arrays):
         return None
     return grid.find(np.concatenate([_rows(a) for a in arrays if a is not None], axis=1))
-
-
-def origin(tensor: Tensor) -> tuple[str, list[Node]]:
-    """Return where it comes from, and what is done to it on the way."""
-    way: list[Node] = []
-    while (node := query.producer(tensor)) is not None:
-        way.insert(0, node)
-        given = [t for t in node.inputs if not query.is_constant(t)]
-        if not given:
-            return "", way
-        tensor = given[0]
-    return str(tensor.name), way
-
-
-def along(array: Array, way: Sequence[Node]) -> Array | None:
-    """Return the values behind these nodes; None where one does more than to move and scale."""
-    for node in way:
-        there = [query.input_of(node, place) for place in range(len(node.inputs))]
-        if sum(t is not None and not query.is_constant(t) for t in there) != 1:
-            return None  # of two that vary only one is known
-        if node.op == "Transpose" and query.attribute(node, "perm"):
-            array = np.transpose(array, query.attribute(node, "perm"))
-        elif node.op == "Cast":
-            array = array.astype(np.float32)
-        elif node.op in _AFFINE and len(node.inputs) == 2:
-            first, second = (query.value(t) if query.is_constant(t) else array for t in node.inputs)
-            with np.errstate(all="ignore"):  # calibration says what is wrong with it
-                array = np.asarray(_AFFINE[node.op](first, second))  # type: ignore[arg-type]
-        elif node.op not in _AS_IT_IS:
-            return None
-    return array if array.dtype.kind in "fui" else None
 
 
 def _rows(array: Array) -> Doubles:

@@ -1,28 +1,46 @@
 """The report and its renderers: pure functions, the same report gives the same bytes.
 
-A renderer is imported when its format is asked for, so importing this package costs nothing.
-Every name in a report comes from somebody's model file and is escaped by each format's rules.
+A format has a module of its name with ``render``, ``render_many`` and ``render_batch``. It is
+imported when it is asked for, so importing this package costs nothing. Every name in a report
+comes from an untrusted model file and is escaped by the rules of the format.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from npuconv.errors import UsageError
 
 if TYPE_CHECKING:
     import os
 
-    from npuconv.report.unreadable import Unreadable
+    from npuconv.schemas.batch import BatchReport
     from npuconv.schemas.report import Report
+
+# Name of each format, with the file suffix that asks for it.
+FORMATS = {
+    "text": ".txt",
+    "json": ".json",
+    "html": ".html",
+    "markdown": ".md",
+    "sarif": ".sarif",
+    "junit": ".xml",
+    "github": "",
+}
+
+
+class Unreadable(NamedTuple):
+    """A model without a report, because it cannot be read."""
+
+    path: str
+    message: str  # in one line
 
 
 class _Renderer(Protocol):
-    """Interface of a renderer module."""
+    """Interface of the module of a format."""
 
     def render(self, report: Report) -> str: ...
 
@@ -30,43 +48,11 @@ class _Renderer(Protocol):
         self, reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()
     ) -> str: ...
 
-
-@dataclass(frozen=True)
-class Format:
-    """One output format: which module renders it, and the file suffix that asks for it."""
-
-    name: str
-    module: str
-    suffix: str = ""
-
-    def render(self, report: Report) -> str:
-        """One report as text that ends in one newline."""
-        return self._load().render(report)
-
-    def render_many(self, reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()) -> str:
-        """Several reports, and models that cannot be read, as one valid document."""
-        return self._load().render_many(reports, unreadable)
-
-    def _load(self) -> _Renderer:
-        return cast(_Renderer, import_module(f"{__name__}.{self.module}"))
-
-
-FORMATS: dict[str, Format] = {
-    fmt.name: fmt
-    for fmt in (
-        Format("text", "text", ".txt"),
-        Format("json", "jsonfmt", ".json"),
-        Format("html", "html", ".html"),
-        Format("markdown", "markdown", ".md"),
-        Format("sarif", "sarif", ".sarif"),
-        Format("junit", "junit", ".xml"),
-        Format("github", "github"),
-    )
-}
+    def render_batch(self, batch: BatchReport, base: str = "") -> str: ...
 
 
 def render(report: Report, format: str) -> str:
-    """One report in one format.
+    """Render one report.
 
     Args:
         report: what to render.
@@ -78,19 +64,18 @@ def render(report: Report, format: str) -> str:
     Raises:
         UsageError: there is no such format.
     """
-    return _format(format).render(report)
+    return _renderer(format).render(report)
 
 
 def render_many(
     reports: Sequence[Report], format: str, unreadable: Sequence[Unreadable] = ()
 ) -> str:
-    """Several reports as one valid document of one format.
+    """Render several reports as one valid document.
 
     Args:
         reports: in the order in which they are shown.
         format: a name in ``FORMATS``.
-        unreadable: models that there is no report of; whoever reads the document must not
-            take it for all there was.
+        unreadable: models without a report, which the document lists too.
 
     Returns:
         Text that ends in one newline.
@@ -98,11 +83,28 @@ def render_many(
     Raises:
         UsageError: there is no such format.
     """
-    return _format(format).render_many(reports, unreadable)
+    return _renderer(format).render_many(reports, unreadable)
+
+
+def render_batch(batch: BatchReport, format: str, base: str = "") -> str:
+    """Render the summary of a batch.
+
+    Args:
+        batch: what to render.
+        format: a name in ``FORMATS``.
+        base: path from the folder of the text to the folder of the jobs file; for links.
+
+    Returns:
+        Text that ends in one newline.
+
+    Raises:
+        UsageError: there is no such format.
+    """
+    return _renderer(format).render_batch(batch, base)
 
 
 def format_of(path: str | os.PathLike[str]) -> str:
-    """The format that a file's suffix asks for.
+    """Return the format that the suffix of a file asks for.
 
     Args:
         path: where the report will be written.
@@ -114,14 +116,14 @@ def format_of(path: str | os.PathLike[str]) -> str:
         UsageError: the suffix belongs to no format.
     """
     suffix = PurePath(path).suffix.lower()
-    for fmt in FORMATS.values():
-        if suffix and fmt.suffix == suffix:
-            return fmt.name
-    known = " ".join(fmt.suffix for fmt in FORMATS.values() if fmt.suffix)
-    raise UsageError(f"{path}: no report format for the suffix '{suffix}'", hint=f"use {known}")
+    known = {value: name for name, value in FORMATS.items() if value}
+    if suffix not in known:
+        hint = f"use {' '.join(known)}"
+        raise UsageError(f"{path}: no report format for the suffix '{suffix}'", hint=hint)
+    return known[suffix]
 
 
-def _format(name: str) -> Format:
-    if name not in FORMATS:
-        raise UsageError(f"no report format '{name}'", hint=f"use one of {', '.join(FORMATS)}")
-    return FORMATS[name]
+def _renderer(format: str) -> _Renderer:
+    if format not in FORMATS:
+        raise UsageError(f"no report format '{format}'", hint=f"use one of {', '.join(FORMATS)}")
+    return cast(_Renderer, import_module(f"{__name__}.{format}"))

@@ -1,28 +1,29 @@
 """The findings as annotations of a GitHub workflow.
 
-One annotation per rule, because GitHub shows only the first ten of a kind in a step; the
-nodes are named in its message. What the converter removed, and what a baseline accepts, is
-not annotated; how much is accepted is said with the verdict.
+One annotation per rule, because GitHub shows only the first ten of a kind in a step; its
+message names the nodes. Findings that the converter removed or that a baseline accepts are
+not annotated; the verdict has the number of accepted ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from npuconv.report.digest import Entry, Group, standing
+from npuconv.report import Unreadable
 from npuconv.report.escape import plain, shortened
-from npuconv.report.unreadable import Unreadable
+from npuconv.report.groups import Entry, Group, standing
 from npuconv.report.words import count, verdict_label
+from npuconv.schemas.batch import BatchReport
 from npuconv.schemas.report import Report
 
 _LEVELS = {"error": "error", "warning": "warning", "note": "notice"}
-_NAMES = 3
-LONGEST = 1000  # characters of a line of an annotation
-_ENTRIES = 10
+_MAX_NAMES = 3  # nodes, fixes or sources
+_MAX_ENTRIES = 10  # messages of an annotation
+_MAX_CHARS = 1000  # of a line of an annotation
 
 
 def render(report: Report) -> str:
-    """One report: what is not judged, the verdict, what a reader must know, then the rules."""
+    """Render the options that are not judged, the verdict, the warnings, then the rules."""
     summary, path = report.summary, report.model.path
     accepted = f"; {count(summary.accepted, 'finding')} accepted" if summary.accepted else ""
     verdict = f"{path} on {report.target.name}: {summary.headline}{accepted}"
@@ -31,38 +32,50 @@ def render(report: Report) -> str:
     lines += [_annotation(level, path, verdict_label(report), [verdict])]
     lines += [_annotation("warning", path, "npuconv", [one]) for one in summary.warnings]
     lines += [_rule(group, path) for group in standing(report)]
-    return "\n".join(lines) + "\n"
+    return "".join(lines)
 
 
 def render_many(reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()) -> str:
-    """The annotations of all reports, and one for each file that is no model."""
-    errors = [_annotation("error", path, "UNREADABLE", [text]) + "\n" for path, text in unreadable]
-    return "".join([*errors, *(render(report) for report in reports)]) or "\n"
+    """Render one annotation for each unreadable file, and those of all reports."""
+    errors = [_annotation("error", path, "UNREADABLE", [text]) for path, text in unreadable]
+    return "".join([*errors, *map(render, reports)]) or "\n"
+
+
+def render_batch(batch: BatchReport, base: str = "") -> str:
+    """Render one line for the batch, one for each job without a report, and the reports."""
+    del base
+    level = "notice" if batch.ok else "error"
+    lines = [f"::{level} title=npuconv batch::{_data(batch.summary.headline)}\n"]
+    lines += [
+        _annotation("error", job.model, f"{job.name} {job.status}", [job.message])
+        for job in batch.without_report
+    ]
+    return "".join([*lines, *map(render, batch.reports)])
 
 
 def _rule(group: Group, path: str) -> str:
     entries = group.entries
-    lines = [_entry(entry) for entry in entries[:_ENTRIES]]
-    if len(entries) > _ENTRIES:
-        lines.append(f"... and {len(entries) - _ENTRIES} more")
-    lines += [f"fix: {fix}" for fix in group.fixes[:_NAMES]]
-    lines += [f"source: {source}" for source in group.sources[:_NAMES]]
+    lines = [_entry(entry) for entry in entries[:_MAX_ENTRIES]]
+    if len(entries) > _MAX_ENTRIES:
+        lines.append(f"... and {len(entries) - _MAX_ENTRIES} more")
+    lines += [f"fix: {fix}" for fix in group.fixes[:_MAX_NAMES]]
+    lines += [f"source: {source}" for source in group.sources[:_MAX_NAMES]]
     return _annotation(_LEVELS[group.severity.value], path, f"{group.code} {group.name}", lines)
 
 
 def _entry(entry: Entry) -> str:
     names = [one.node or "the model" for one in entry.findings]
-    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
-    return f"{', '.join(names[:_NAMES])}{more}: {entry.text}"
+    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return f"{', '.join(names[:_MAX_NAMES])}{more}: {entry.text}"
 
 
 def _annotation(level: str, path: str, title: str, lines: Sequence[str]) -> str:
     message = "%0A".join(_data(line) for line in lines)
-    return f"::{level} file={_property(path)},title={_property(title)}::{message}"
+    return f"::{level} file={_property(path)},title={_property(title)}::{message}\n"
 
 
 def _data(text: str) -> str:
-    return shortened(plain(text), LONGEST).replace("%", "%25")
+    return shortened(plain(text), _MAX_CHARS).replace("%", "%25")
 
 
 def _property(text: str) -> str:

@@ -1,47 +1,182 @@
-"""The graph of a report as a picture: boxes in their places, and what is said of each."""
+"""The graph of a report: nodes as boxes, their places, and a card with details of each."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from npuconv.report import words
-from npuconv.report.digest import kind
 from npuconv.report.escape import visible
-from npuconv.report.html_boxes import Box, activations, boxes_of, edges_of
-from npuconv.report.html_columns import HEIGHT, draw
-from npuconv.report.html_layers import BOX, arrange
-from npuconv.report.layout import cells, elide
-from npuconv.schemas.report import FindingInfo, LayerQuant, Report, TensorQuant
+from npuconv.report.graph_layout import BOX, HEIGHT, arrange, draw
+from npuconv.report.groups import group_by, kind
+from npuconv.report.terminal import cells, elide
+from npuconv.schemas.report import FindingInfo, LayerQuant, NodeInfo, Report, TensorQuant
 
+_FUSED = ("Relu", "Clip")  # in one box with the convolution that they follow
 _BRIEF, _TITLE, _NAME = 11, 21, 26  # columns of text that fit into a box
 _SHADES = 5  # of a box, by its share of the MACs or of the noise
-_TOLD = 6  # findings of a box that are told
-_LABELS = ("error", "warning", "unknown")  # what is left to look at, the worst first
+_MAX_FINDINGS = 6  # on a card
+_MAX_TENSORS = 2  # on a card
+_OPEN = ("error", "warning", "unknown")  # kinds left to look at, the most severe first
 
 Row = tuple[str, str]
 
 
 @dataclass(frozen=True)
+class Box:
+    """One box of the graph: nodes, or an input or output of the model.
+
+    Attributes:
+        nodes: parallel nodes of one kind, each possibly followed by its activation; empty
+            for an input or output of the model.
+        title: the operation.
+        name: the name in the source model.
+        reads: the tensors that lead here.
+        makes: the tensors that lead on.
+    """
+
+    nodes: tuple[NodeInfo, ...]
+    title: str
+    name: str
+    reads: tuple[str, ...]
+    makes: tuple[str, ...]
+
+    @property
+    def placement(self) -> str:
+        """Placement of its nodes; ``end`` for an input or output of the model."""
+        return self.nodes[0].placement if self.nodes else "end"
+
+    @property
+    def macs(self) -> int | None:
+        """Multiply-accumulates of all nodes; ``None`` if any is unknown."""
+        return words.total(node.macs for node in self.nodes)
+
+    @property
+    def parameters(self) -> int:
+        """Number of parameters of all nodes."""
+        return sum(node.parameters for node in self.nodes)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the nodes in the source model, each once."""
+        return tuple(dict.fromkeys(node.name for node in self.nodes))
+
+
+def boxes_of(report: Report) -> tuple[Box, ...]:
+    """Return the boxes in topological order; none if the report has no graph."""
+    if not any(node.outputs for node in report.nodes):
+        return ()
+    inputs = [Box((), "input", one.name, (), (one.name,)) for one in report.model.inputs]
+    outputs = [Box((), "output", one.name, (one.name,), ()) for one in report.model.outputs]
+    return (*inputs, *_join_alike(_fuse(report)), *outputs)
+
+
+def edges_of(boxes: Iterable[Box]) -> tuple[tuple[int, int], ...]:
+    """Return the pairs (from, to) of connected boxes, each once; the first is always lower."""
+    makers: dict[str, int] = {}
+    found: dict[tuple[int, int], None] = {}
+    for at, box in enumerate(boxes):
+        for tensor in box.reads:
+            if makers.get(tensor, at) != at:
+                found[makers[tensor], at] = None
+        makers.update(dict.fromkeys(box.makes, at))
+    return tuple(found)
+
+
+def fused_activations(report: Report) -> dict[str, NodeInfo]:
+    """Return the tensors that only an activation of the device reads, and that activation."""
+    readers = Counter(t for node in report.nodes for t in node.inputs)
+    outputs = {one.name for one in report.model.outputs}
+    return {
+        node.inputs[0]: node
+        for node in report.nodes
+        if node.op in _FUSED
+        and node.placement == "device"
+        and len(node.inputs) == 1
+        and readers[node.inputs[0]] == 1
+        and node.inputs[0] not in outputs
+    }
+
+
+def _fuse(report: Report) -> list[Box]:
+    """Return a box for every node, together with the activation that reads its output."""
+    fused, boxes = fused_activations(report), []
+    hidden = set[int]()
+    for node in report.nodes:
+        if id(node) in hidden:
+            continue
+        last, title = node, node.form or node.op
+        if node.placement == "device" and node.outputs:
+            reader = fused.get(node.outputs[0])
+            if reader is not None and reader.subgraph == node.subgraph:
+                last, title = reader, f"{title} + {reader.op}"
+                hidden.add(id(reader))
+        nodes = (node,) if last is node else (node, last)
+        boxes.append(Box(nodes, title, node.name, node.inputs, last.outputs))
+    return boxes
+
+
+def _join_alike(boxes: Iterable[Box]) -> list[Box]:
+    """Join the boxes of one source node that do the same in parallel."""
+    depth: dict[str, int] = {}
+    alike: dict[object, list[Box]] = {}
+    for box in boxes:
+        level = 1 + max((depth.get(tensor, 0) for tensor in box.reads), default=0)
+        depth.update(dict.fromkeys(box.makes, level))
+        alike.setdefault((box.name, box.title, box.placement, level), []).append(box)
+    last = len(depth) + 1
+    joined = map(_join, alike.values())
+    return sorted(joined, key=lambda box: max((depth[t] for t in box.makes), default=last))
+
+
+def _join(same: list[Box]) -> Box:
+    if len(same) == 1:
+        return same[0]
+    return Box(
+        nodes=tuple(node for box in same for node in box.nodes),
+        title=f"{len(same)} x {same[0].title}",
+        name=same[0].name,
+        reads=tuple(dict.fromkeys(t for box in same for t in box.reads)),
+        makes=tuple(t for box in same for t in box.makes),
+    )
+
+
+@dataclass(frozen=True)
 class Card:
-    """A box in its place, with what is shown when it is picked."""
+    """A box in its place, with the details that are shown when it is picked.
+
+    Attributes:
+        box: the box.
+        x: its left end, in pixels at 100 %.
+        y: its top.
+        brief: the operator alone, shown where the drawing is small.
+        title: the operation, cut to the box.
+        name: the name, cut to the box.
+        worst: kind of the most severe open finding; empty without one.
+        count: number of open findings.
+        macs_shade: 0 for no MACs, up to 5 for the largest number of a box.
+        noise_shade: 0 for no noise in the outputs, up to 5 for all of it.
+        rows: label and text of each detail.
+        findings: kind and text of each finding, the most severe first.
+    """
 
     box: Box
     x: int
     y: int
-    brief: str  # shown where nothing else can be read
+    brief: str
     title: str
     name: str
-    worst: str  # kind of the worst finding; empty without one
-    count: int  # findings that are left
+    worst: str
+    count: int
     macs_shade: int
     noise_shade: int
     rows: tuple[Row, ...]
     findings: tuple[Row, ...]
 
     @property
-    def told(self) -> dict[str, object]:
-        """Content of the card, as data for the script of the page."""
+    def data(self) -> dict[str, object]:
+        """Content of the card for the script of the page."""
         return {
             "title": visible(self.box.title),
             "name": visible(self.box.name),
@@ -53,7 +188,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Picture:
-    """The graph as the page draws it."""
+    """The graph as the page draws it; sizes in pixels at 100 %, lines as SVG paths."""
 
     width: int
     height: int
@@ -64,9 +199,9 @@ class Picture:
     box: tuple[int, int] = (BOX, HEIGHT)
 
     @property
-    def told(self) -> dict[str, object]:
-        """Cards and edges, as data for the script of the page."""
-        return {"cards": [card.told for card in self.cards], "edges": self.edges}
+    def data(self) -> dict[str, object]:
+        """Cards and edges for the script of the page."""
+        return {"cards": [card.data for card in self.cards], "edges": self.edges}
 
     @property
     def has_noise(self) -> bool:
@@ -75,115 +210,101 @@ class Picture:
 
 
 def picture(report: Report) -> Picture | None:
-    """The graph of a report; ``None`` where the report has none."""
+    """Draw the graph of a report; ``None`` if the report has none."""
     boxes = boxes_of(report)
     if not boxes:
         return None
     edges = edges_of(boxes)
     drawing = draw(arrange(len(boxes), edges))
-    about = _About(report)
-    most = max((box.macs or 0 for box in boxes), default=0)
+    details = _Details(report)
+    most_macs = max(box.macs or 0 for box in boxes)
     cards = tuple(
-        about.card(box, place, most) for box, place in zip(boxes, drawing.boxes, strict=True)
+        details.card(box, place, most_macs) for box, place in zip(boxes, drawing.boxes, strict=True)
     )
     return Picture(drawing.width, drawing.height, cards, drawing.paths, drawing.far, edges)
 
 
-class _About:
-    """Lookup of what a report says about its nodes, by their names."""
+class _Details:
+    """Lookup of layers, tensors and findings of a report by their names."""
 
     def __init__(self, report: Report) -> None:
         quant = report.quantization
-        self.layers = _by_source(quant.layers if quant else ())
+        self.layers = group_by(quant.layers if quant else (), _source_node)
         self.tensors = {one.name: one for one in (quant.tensors if quant else ())}
-        self.cut = activations(report)
-        self.findings: dict[str, list[FindingInfo]] = {}
-        for finding in report.findings:
-            if finding.node:
-                self.findings.setdefault(finding.node, []).append(finding)
+        self.findings = group_by(report.findings, lambda one: one.node)
 
-    def card(self, box: Box, place: tuple[int, int], most: int) -> Card:
-        """Return the card of a box at its place, with what the report says about its nodes."""
-        found = [one for name in box.names for one in self.findings.get(name, ())]
-        left = [one for one in found if _kind(one) in _LABELS]
+    def card(self, box: Box, place: tuple[int, int], most_macs: int) -> Card:
+        """Return the card of a box at its place."""
+        findings = [one for name in box.names if name for one in self.findings.get(name, ())]
         layers = [one for name in box.names for one in self.layers.get(name, ())]
-        noise = sum(one.noise_share or 0.0 for one in layers)
-        kinds = {_kind(one) for one in left}
+        kinds = [_kind(one) for one in findings if _kind(one) in _OPEN]
         return Card(
             box=box,
             x=place[0] - BOX // 2,
             y=place[1],
-            brief=_head(visible(_brief(box)), _BRIEF),
-            title=_head(visible(box.title), _TITLE),
+            brief=_cut(visible(_operator(box)), _BRIEF),
+            title=_cut(visible(box.title), _TITLE),
             name=elide(visible(box.name), _NAME),
-            worst=next((name for name in _LABELS if name in kinds), ""),
-            count=len(left),
-            macs_shade=_shade(box.macs or 0, most),
-            noise_shade=_shade(noise, 1.0),
+            worst=min(kinds, key=_OPEN.index, default=""),
+            count=len(kinds),
+            macs_shade=_shade(box.macs or 0, most_macs),
+            noise_shade=_shade(sum(one.noise_share or 0.0 for one in layers), 1.0),
             rows=tuple(self._rows(box, layers)),
-            findings=tuple(_told(found)),
+            findings=tuple(_finding_rows(findings)),
         )
 
-    def _rows(self, box: Box, layers: list[LayerQuant]) -> list[Row]:
+    def _rows(self, box: Box, layers: Iterable[LayerQuant]) -> list[Row]:
         if not box.nodes:
             return []
-        names = ", ".join(box.names)
         first, last = box.nodes[0], box.nodes[-1]
-        rows = [("nodes" if len(box.names) > 1 else "node", names)]
-        rows.append(
-            ("runs on", f"{first.placement}: {first.reason}" if first.reason else first.placement)
-        )
+        reason = f": {first.reason}" if first.reason else ""
+        rows = [
+            ("nodes" if len(box.names) > 1 else "node", ", ".join(box.names)),
+            ("runs on", f"{first.placement}{reason}"),
+        ]
         rows += [("subgraph", str(first.subgraph))] if first.subgraph else []
         rows += [("makes", words.shape(last.shape))] if last.shape else []
         if box.macs != 0 or box.parameters:
-            rows.append(
-                ("costs", f"{words.quantity(box.macs)} MACs, {box.parameters:,} parameters")
-            )
-        rows += [row for layer in layers for row in _layer(layer)]
-        stored = [self.tensors[t] for t in box.makes if t in self.tensors]
-        return rows + [row for tensor in stored[:2] for row in _tensor(tensor)]
+            costs = f"{words.quantity(box.macs)} MACs, {box.parameters:,} parameters"
+            rows.append(("costs", costs))
+        rows += [row for layer in layers for row in _layer_rows(layer)]
+        tensors = [self.tensors[t] for t in box.makes if t in self.tensors]
+        return rows + [row for one in tensors[:_MAX_TENSORS] for row in _tensor_rows(one)]
 
 
-def _brief(box: Box) -> str:
-    """The operator alone."""
+def _source_node(layer: LayerQuant) -> str:
+    """Return the node of a layer: ``Conv`` of ``Conv (2 of 4)``."""
+    head, bracket, tail = layer.name.rpartition(" (")
+    return head if bracket and tail.endswith(")") and " of " in tail else layer.name
+
+
+def _operator(box: Box) -> str:
     return box.nodes[0].op.rpartition(".")[2] if box.nodes else box.title
 
 
-def _head(text: str, width: int) -> str:
-    """Cut the text to the width; a cut is marked by an ellipsis."""
+def _cut(text: str, width: int) -> str:
+    """Return the text cut to the width in columns; an ellipsis marks the cut."""
     text = text[: width + 1]  # a character takes a cell at least
     while cells(text) > width:
         text = text.removesuffix("…")[:-1] + "…"
     return text
 
 
-def _by_source(layers: tuple[LayerQuant, ...]) -> Mapping[str, list[LayerQuant]]:
-    """Layers by the node they stand for: ``Conv (2 of 4)`` is one of Conv."""
-    found: dict[str, list[LayerQuant]] = {}
-    for layer in layers:
-        head, bracket, tail = layer.name.rpartition(" (")
-        part = bracket and tail.endswith(")") and " of " in tail
-        found.setdefault(head if part else layer.name, []).append(layer)
-    return found
-
-
-def _layer(layer: LayerQuant) -> list[Row]:
+def _layer_rows(layer: LayerQuant) -> list[Row]:
     rows = [("SQNR so far", words.sqnr(layer.sqnr_db, layer.cosine))]
     if layer.noise_share is not None:
         rows.append(("of the noise", words.percent(layer.noise_share)))
     if layer.weights is not None:
-        low, high = layer.weights.minimum, layer.weights.maximum
-        rows.append(("weights", f"{low:.4g} to {high:.4g}"))
+        rows.append(("weights", f"{layer.weights.minimum:.4g} to {layer.weights.maximum:.4g}"))
     return rows
 
 
-def _tensor(tensor: TensorQuant) -> list[Row]:
+def _tensor_rows(tensor: TensorQuant) -> list[Row]:
     scales = f"{tensor.scale:.4g}"
     if tensor.channels > 1 and tensor.smallest_scale is not None:
         scales = f"{tensor.smallest_scale:.4g} to {scales}, {tensor.channels} channels"
-    seen = f"{tensor.minimum:.4g} to {tensor.maximum:.4g}"
     return [
-        ("range seen", seen),
+        ("range seen", f"{tensor.minimum:.4g} to {tensor.maximum:.4g}"),
         ("scale", scales),
         ("clipped", words.percent(tensor.clip_fraction)),
     ]
@@ -194,16 +315,17 @@ def _kind(finding: FindingInfo) -> str:
     return "note" if finding.accepted else kind(finding)
 
 
-def _told(findings: list[FindingInfo]) -> list[Row]:
-    order = (*_LABELS, "note", "rewritten")
+def _finding_rows(findings: Iterable[FindingInfo]) -> list[Row]:
+    order = (*_OPEN, "note", "rewritten")
     listed = dict.fromkeys((_kind(one), f"{one.name}: {one.message}") for one in findings)
     rows = sorted(listed, key=lambda row: order.index(row[0]))
-    more = len(rows) - _TOLD
-    return rows[:_TOLD] + ([("note", f"and {more} more, see the findings")] if more > 0 else [])
+    hidden = len(rows) - _MAX_FINDINGS
+    more = [("note", f"and {hidden} more, see the findings")] if hidden > 0 else []
+    return rows[:_MAX_FINDINGS] + more
 
 
 def _shade(value: float, most: float) -> int:
-    """0 for nothing, up to 5; by the square root, so that small shares are told apart."""
+    """Return 0 for nothing, up to 5; by the square root, so that small shares differ."""
     if value <= 0 or most <= 0:
         return 0
     return max(1, min(_SHADES, round(_SHADES * (value / most) ** 0.5)))

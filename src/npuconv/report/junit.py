@@ -1,9 +1,9 @@
 """The findings as JUnit XML, which every CI system shows.
 
-One suite per model, one case per rule and node. Errors fail; warnings, unknown limits and what
-a baseline accepts are skipped, which is how JUnit says "look at this"; notes and what was
-rewritten pass. The case
-``verdict`` fails exactly when the exit code is not 0 (so it also fails for ``--fail-on``).
+One suite per model, one case per rule and node. Errors fail; warnings, unknown limits and
+accepted findings are skipped, because CI systems list skipped cases apart; notes and rewritten
+findings pass. The case ``verdict`` fails exactly when the exit code is not 0, also for
+``--fail-on``.
 """
 
 from __future__ import annotations
@@ -12,25 +12,50 @@ from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
 from npuconv.diagnostics import Severity, Status
+from npuconv.report import Unreadable
 from npuconv.report.escape import shortened, visible
-from npuconv.report.unreadable import Unreadable
+from npuconv.report.groups import group_by
 from npuconv.report.words import verdict_label
+from npuconv.schemas.batch import BatchReport
 from npuconv.schemas.report import FindingInfo, Report
 
-_LONGEST = 2000  # characters of a name or sentence
+_MAX_CHARS = 2000  # of a name or sentence
 
 
 def render(report: Report) -> str:
-    """One report as a document with one suite."""
+    """Render one report as a document with one suite."""
     return render_many([report])
 
 
 def render_many(reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()) -> str:
-    """One document with a suite for each report, and one of what is no model."""
-    root = ET.Element("testsuites", name="npuconv")
-    root.extend(_suite(report) for report in reports)
+    """Render a suite for each report, and one of the unreadable files."""
+    suites = [_suite(report) for report in reports]
     if unreadable:
-        root.append(_errors(unreadable))
+        number = str(len(unreadable))
+        counts = {"tests": number, "failures": "0", "skipped": "0", "errors": number}
+        suites.append(ET.Element("testsuite", counts, name="models that cannot be read"))
+        for path, message in ((_safe(path), _safe(message)) for path, message in unreadable):
+            _add_error(suites[-1], path, "readable", message, message).set("type", "unreadable")
+    return _document(suites)
+
+
+def render_batch(batch: BatchReport, base: str = "") -> str:
+    """Render a suite for each report, and one of the jobs without; those are errors."""
+    del base
+    suites = [_suite(report) for report in batch.reports]
+    if jobs := batch.without_report:
+        number = str(len(jobs))
+        counts = {"tests": number, "failures": "0", "errors": number, "skipped": "0"}
+        suites.insert(0, ET.Element("testsuite", {"name": "jobs without a report", **counts}))
+        for job in jobs:
+            texts = (job.model, job.name, job.message, f"{job.status}: {job.message}")
+            _add_error(suites[0], *map(visible, texts)).set("type", job.status)
+    return _document(suites)
+
+
+def _document(suites: Sequence[ET.Element]) -> str:
+    root = ET.Element("testsuites", name="npuconv")
+    root.extend(suites)
     for key in ("tests", "failures", "errors"):  # Jenkins takes no more here
         root.set(key, str(sum(int(suite.get(key, "0")) for suite in root)))
     ET.indent(root)
@@ -41,9 +66,7 @@ def render_many(reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()
 def _suite(report: Report) -> ET.Element:
     suite = ET.Element("testsuite", name=_safe(f"{report.model.path} on {report.target.name}"))
     suite.append(_verdict(report))
-    cases: dict[tuple[str, str], list[FindingInfo]] = {}
-    for one in report.findings:
-        cases.setdefault((one.code, one.node), []).append(one)
+    cases = group_by(report.findings, lambda one: (one.code, one.node))
     suite.extend(_case(members, report) for members in cases.values())
     found = {"tests": "testcase", "failures": "testcase/failure", "skipped": "testcase/skipped"}
     for key, path in found.items():
@@ -52,15 +75,12 @@ def _suite(report: Report) -> ET.Element:
     return suite
 
 
-def _errors(unreadable: Sequence[Unreadable]) -> ET.Element:
-    number = str(len(unreadable))
-    counts = {"tests": number, "failures": "0", "skipped": "0", "errors": number}
-    suite = ET.Element("testsuite", counts, name="models that cannot be read")
-    for path, message in unreadable:
-        case = ET.SubElement(suite, "testcase", classname=_safe(path), name="readable")
-        error = ET.SubElement(case, "error", message=_safe(message), type="unreadable")
-        error.text = _safe(message)
-    return suite
+def _add_error(suite: ET.Element, path: str, name: str, message: str, text: str) -> ET.Element:
+    """Add a case that has an error to a suite; return the error."""
+    case = ET.SubElement(suite, "testcase", classname=path, name=name)
+    error = ET.SubElement(case, "error", message=message)
+    error.text = text
+    return error
 
 
 def _verdict(report: Report) -> ET.Element:
@@ -76,7 +96,7 @@ def _verdict(report: Report) -> ET.Element:
 
 
 def _case(findings: Sequence[FindingInfo], report: Report) -> ET.Element:
-    """The findings of one rule on one node: their worst one decides."""
+    """Return the case of one rule on one node; the most severe finding decides its result."""
     first = findings[0]
     name = _safe(f"{first.code} {first.name}: {first.node or 'the model'}")
     case = ET.Element("testcase", classname=_safe(report.model.path), name=name)
@@ -115,5 +135,5 @@ def _line(finding: FindingInfo) -> str:
 
 
 def _safe(text: str) -> str:
-    # What XML 1.0 does not allow is all hidden, so it is spelt out.
-    return shortened(visible(text), _LONGEST)
+    # All characters that XML 1.0 forbids are hidden ones, which this escapes.
+    return shortened(visible(text), _MAX_CHARS)

@@ -1,7 +1,7 @@
 """The findings as SARIF 2.1.0, for code scanning.
 
-Only what is left to look at: a finding that the converter removed is no alert, and one that a
-baseline accepts is a suppressed result.
+Findings that the converter removed are left out, and those that a baseline accepts are
+suppressed results.
 """
 
 from __future__ import annotations
@@ -12,56 +12,107 @@ from typing import Any
 from urllib.parse import quote
 
 from npuconv.diagnostics import fingerprint
-from npuconv.report.digest import accepted, standing
+from npuconv.report import Unreadable
 from npuconv.report.escape import shortened, visible
-from npuconv.report.jsonfmt import dumps
-from npuconv.report.unreadable import Unreadable
+from npuconv.report.groups import accepted, standing
+from npuconv.report.json import dumps
+from npuconv.schemas.batch import BatchJob, BatchReport
 from npuconv.schemas.report import FindingInfo, Report, RuleInfo
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-_LONGEST = 1000  # characters of a message, which code scanning would cut
+_MAX_CHARS = 1000  # of a message; code scanning cuts longer ones
 _Json = dict[str, Any]
 
 
 def render(report: Report) -> str:
-    """One report as a log of one run."""
+    """Render one report as a log of one run."""
     return render_many([report])
 
 
 def render_many(reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()) -> str:
-    """One log of one run, whatever the number of models: code scanning takes twenty at most.
+    """Render one log of one run for all models: code scanning takes at most twenty runs.
 
-    What is no model, and what is not judged, is told of the run: it is nothing that rules say.
+    Unreadable files and options that are not judged are notifications of the run, as no rule
+    finds them.
     """
-    runs = [_run(reports)] if reports else []
-    told = [_notification("error", path, message) for path, message in unreadable]
-    for report in reports:
-        path = report.model.path
-        told += [_notification("warning", path, f"not judged: {one}")
-                 for one in report.summary.not_judged]  # fmt: skip
-    if told:
-        runs = runs or [{"tool": {"driver": {"name": "npuconv"}}, "results": []}]
-        done = {"executionSuccessful": not unreadable, "toolExecutionNotifications": told}
-        runs[0]["invocations"] = [done]
+    return _log(_runs(reports, unreadable))
+
+
+def render_batch(batch: BatchReport, base: str = "") -> str:
+    """Render one log: a run for the reports, and one for the jobs without a report."""
+    del base
+    return _log(_runs(batch.reports) + ([_jobs_run(batch)] if batch.without_report else []))
+
+
+def _log(runs: list[_Json]) -> str:
     return dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": runs})
+
+
+def _runs(reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()) -> list[_Json]:
+    notes = [_notification("error", path, message) for path, message in unreadable]
+    for report in reports:
+        notes += [
+            _notification("warning", report.model.path, f"not judged: {one}")
+            for one in report.summary.not_judged
+        ]
+    runs = [_run(reports)] if reports else []
+    if notes:
+        runs = runs or [{"tool": {"driver": {"name": "npuconv"}}, "results": []}]
+        done = {"executionSuccessful": not unreadable, "toolExecutionNotifications": notes}
+        runs[0]["invocations"] = [done]
+    return runs
+
+
+def _jobs_run(batch: BatchReport) -> _Json:
+    jobs = batch.without_report
+    rules = sorted({job.status for job in jobs})
+    driver = {
+        "name": batch.tool.name,
+        "version": batch.tool.version,
+        "rules": [{"id": f"job-{rule}", "name": f"job-{rule}"} for rule in rules],
+    }
+    return {
+        "tool": {"driver": driver},
+        "invocations": [{"executionSuccessful": False}],
+        "results": [_job(job, rules.index(job.status)) for job in jobs],
+        "columnKind": "unicodeCodePoints",
+        "automationDetails": {"id": "npuconv/jobs/"},
+    }
+
+
+def _job(job: BatchJob, rule: int) -> _Json:
+    place = {"artifactLocation": {"uri": _uri(job.model)}, "region": {"startLine": 1}}
+    return {
+        "ruleId": f"job-{job.status}",
+        "ruleIndex": rule,
+        "level": "error",
+        "message": {"text": _without_markup(visible(f"{job.name}: {job.message}"))},
+        "locations": [{"physicalLocation": place}],
+        "partialFingerprints": {"primaryLocationLineHash": f"{quote(job.name)}:{job.status}"},
+    }
 
 
 def _notification(level: str, path: str, message: str) -> _Json:
     return {
         "level": level,
-        "message": {"text": _escaped(f"{path}: {message}")},
+        "message": {"text": _message(f"{path}: {message}")},
         "locations": [{"physicalLocation": {"artifactLocation": {"uri": _uri(path)}}}],
     }
 
 
 def _run(reports: Sequence[Report]) -> _Json:
-    rules: dict[str, _Json] = {}
     paths = list(dict.fromkeys(report.model.path for report in reports))
-    places = {path: at for at, path in enumerate(paths)}
-    found = [(places[r.model.path], r, one) for r in reports for one in _shown(r)]
-    for _, report, one in found:
+    found = [
+        (report, one)
+        for report in reports
+        for group in (*standing(report), *accepted(report))
+        for one in group.findings
+    ]
+    rules: dict[str, _Json] = {}
+    for report, one in found:
         rules.setdefault(one.code, _rule(one, report))
     codes = sorted(rules)
+    models = {path: at for at, path in enumerate(paths)}
     seen: Counter[str] = Counter()
     driver = {
         "name": reports[0].tool.name,
@@ -71,20 +122,18 @@ def _run(reports: Sequence[Report]) -> _Json:
     return {
         "tool": {"driver": driver},
         "artifacts": [{"location": {"uri": _uri(path)}} for path in paths],
-        "results": [_result(*each, codes.index(each[2].code), seen) for each in found],
+        "results": [
+            _result(report, one, models[report.model.path], codes.index(one.code), seen)
+            for report, one in found
+        ],
         "columnKind": "unicodeCodePoints",
     }
 
 
-def _shown(report: Report) -> list[FindingInfo]:
-    groups = (*standing(report), *accepted(report))
-    return [one for group in groups for one in group.findings]
-
-
 def _rule(finding: FindingInfo, report: Report) -> _Json:
-    """Return the rule as code scanning shows it; older reports have less text about it."""
-    known = {one.code: one for one in report.rules}
-    info = known.get(finding.code) or _unexplained(finding)
+    """Return the rule as code scanning shows it."""
+    known = (one for one in report.rules if one.code == finding.code)
+    info = next(known, None) or _unexplained(finding)
     return {
         "id": info.code,
         "name": info.name,
@@ -97,6 +146,7 @@ def _rule(finding: FindingInfo, report: Report) -> _Json:
 
 
 def _unexplained(finding: FindingInfo) -> RuleInfo:
+    """Return the rule of a finding from an older report, which does not explain its rules."""
     text = f"{finding.name.replace('-', ' ')}."
     fix = finding.fix or f"npuconv explain {finding.code}"
     return RuleInfo(
@@ -117,28 +167,29 @@ def _help(info: RuleInfo) -> str:
         ("How to fix", info.fix),
     )
     shown = [f"**{title}.** {_literal(body)}" for title, body in parts if body]
-    more = f"`npuconv explain {info.code}` tells more."
-    return "\n\n".join([*shown, more])
+    return "\n\n".join([*shown, f"`npuconv explain {info.code}` tells more."])
 
 
 def _literal(body: str) -> str:
-    """Text of a docstring, in which code stands between two backquotes."""
+    """Return a docstring with its code between single backquotes."""
     return visible(body.replace("``", "`"))
 
 
 def _result(
-    model: int, report: Report, finding: FindingInfo, rule: int, seen: Counter[str]
+    report: Report, finding: FindingInfo, model: int, rule: int, seen: Counter[str]
 ) -> _Json:
+    """Return one result; ``model`` and ``rule`` are numbers in their lists of the run."""
+    where = f"{finding.node}: " if finding.node else ""
     print_ = fingerprint(report.model.path, report.target.name, finding.code, finding.node)
     seen[print_] += 1
     result = {
         "ruleId": finding.code,
         "ruleIndex": rule,
         "level": finding.severity.value,
-        "message": {"text": _message(finding)},
+        "message": {"text": _message(f"{where}{finding.message}")},
         "locations": [_location(model, report, finding)],
-        # The name that code scanning knows; it would otherwise hash the first line of the
-        # model, and take all findings of one rule for the same.
+        # Without this key code scanning hashes the first line of the model, and takes all
+        # findings of one rule for the same.
         "partialFingerprints": {"primaryLocationLineHash": f"{print_}:{seen[print_]}"},
         "properties": {
             "status": finding.status.value,
@@ -154,15 +205,13 @@ def _result(
     return result
 
 
-def _message(finding: FindingInfo) -> str:
-    where = f"{finding.node}: " if finding.node else ""
-    return _escaped(f"{where}{finding.message}")
+def _message(text: str) -> str:
+    return _without_markup(shortened(visible(text), _MAX_CHARS))
 
 
-def _escaped(message: str) -> str:
+def _without_markup(text: str) -> str:
     # "[text](1)" is a link and "{0}" a placeholder in a SARIF message.
-    text = shortened(visible(message), _LONGEST).replace("](", "] (")
-    return text.replace("{", "{{").replace("}", "}}")
+    return text.replace("](", "] (").replace("{", "{{").replace("}", "}}")
 
 
 def _location(model: int, report: Report, finding: FindingInfo) -> _Json:

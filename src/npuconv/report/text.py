@@ -1,49 +1,44 @@
-"""Text output of ``check`` and ``convert``: the verdict first, then what is left to do.
+"""Text output of ``check``, ``convert`` and ``batch``: the verdict, then open findings.
 
-Plain ASCII apart from the model's own names, which are made harmless before they get here.
-No line is wider than asked, so that it reads well in a terminal and in a CI log.
+Plain ASCII apart from names of the model, which are escaped. No line is wider than asked, so
+that it reads well in a terminal and in a CI log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 
-from npuconv.report import text_findings, text_plan, text_tables
-from npuconv.report.layout import Paint, cells, elide, hang
-from npuconv.report.text_view import LABEL_STYLE, Block, View
-from npuconv.report.unreadable import Unreadable
-from npuconv.report.words import verdict_label
-from npuconv.schemas.report import Report
+from npuconv.diagnostics import Severity, Status
+from npuconv.report import Unreadable, groups, words
+from npuconv.report.groups import Entry, Group, PlanGroup
+from npuconv.report.terminal import LABEL_STYLE, Block, Paint, View, cells, elide
+from npuconv.report.words import count
+from npuconv.schemas.batch import BatchJob, BatchReport
+from npuconv.schemas.report import FindingInfo, Report
 
+_NARROWEST = 60  # columns; the table of several reports needs them
 _VERDICT_STYLE = {"refused": "red", "convertible": "green", "converted": "green"}
-_NARROWEST = 60  # the table of several reports needs so many
-_SECTIONS = (
-    text_findings.findings,
-    text_plan.planned,
-    text_tables.rewrites,
-    text_tables.refusals,
-    text_tables.placement,
-    text_tables.unknown_limits,
-    text_tables.quantization,
-    text_tables.accuracy,
-    text_tables.timings,
-)
+# Shown unless verbose: messages of a rule, groups of the plan, nodes of a message, layers.
+_ENTRIES = 8
+_NAMES = 3
+_LAYERS = 5
 
 
 def render(report: Report, *, color: bool = False, verbose: bool = False, width: int = 80) -> str:
-    """One report for a terminal.
+    """Render one report for a terminal.
 
     Args:
         report: what to show.
         color: with ANSI styles.
-        verbose: every node, every rewrite and what was nearly rewritten.
+        verbose: every node, every rewrite and those that were considered but not done.
         width: columns of the terminal; at least 60 are used.
 
     Returns:
         Text that ends in one newline.
     """
     view = View(Paint(color), verbose, max(width, _NARROWEST))
-    return _join([verdict(report, view), *(section(report, view) for section in _SECTIONS)])
+    return _join([_verdict(report, view), *(section(report, view) for section in _SECTIONS)])
 
 
 def render_many(
@@ -54,7 +49,7 @@ def render_many(
     verbose: bool = False,
     width: int = 80,
 ) -> str:
-    """Each report in brief (in full when verbose), then one table of all.
+    """Render each report in brief (in full when verbose), then one table of all.
 
     Args:
         reports: in the order in which they are shown.
@@ -70,36 +65,318 @@ def render_many(
     sections = _SECTIONS if verbose else _SECTIONS[:1]
     blocks: list[Block] = []
     for report in reports:
-        blocks += [verdict(report, view), *(section(report, view) for section in sections)]
-    overview = text_tables.overview(reports, view) if reports or not unreadable else []
+        blocks += [_verdict(report, view), *(section(report, view) for section in sections)]
+    overview = _overview(reports, view) if reports or not unreadable else []
     errors = [view.safe(f"cannot be read: {path}: {message}") for path, message in unreadable]
     return _join([*blocks, overview, errors])
 
 
-def verdict(report: Report, view: View) -> Block:
-    """The verdict; before it what it is not about, and what a reader must know after it."""
-    label = f"{verdict_label(report)}  "
-    target = view.safe(report.target.name)
-    path = elide(view.safe(report.model.path), max(view.width - cells(label + target) - 5, 20))
-    lines = hang(
-        f"{path} on {target}: {view.safe(report.summary.headline)}",
-        view.width,
-        first=label,
-        rest=" " * len(label),
-    )
-    style = "yellow" if report.is_doubtful else _VERDICT_STYLE[report.summary.verdict]
-    shown = [view.paint(line, "bold", style) for line in lines]
-    before = _told(report.summary.not_judged, "not judged: ", view)
-    return before + shown + _told(report.summary.warnings, "warning: ", view)
+def render_batch(
+    batch: BatchReport, base: str = "", *, color: bool = False, verbose: bool = False,
+    width: int = 80,
+) -> str:  # fmt: skip
+    """Render the summary of a batch for a terminal.
 
+    Args:
+        batch: what to show.
+        base: not used; the text has no links.
+        color: with ANSI styles.
+        verbose: with the files of every job.
+        width: columns of the terminal.
 
-def _told(sentences: Sequence[str], label: str, view: View) -> Block:
-    lines: Block = []
-    for sentence in sentences:
-        block = hang(view.safe(sentence), view.width, first=label, rest=" " * len(label))
-        lines += [view.accent(line, label.strip(), LABEL_STYLE["warning"]) for line in block]
-    return lines
+    Returns:
+        Text that ends in one newline.
+    """
+    del base
+    view = View(Paint(color), verbose, width)
+    label, style = ("DONE  ", "green") if batch.ok else ("NOT ALL DONE  ", "red")
+    lines = view.hang(f"{batch.jobs_file}: {batch.summary.headline}", label, " " * len(label))
+    verdict = [view.paint(line, "bold", style) for line in lines]
+    blocks = [verdict, _jobs(batch, view), _causes(batch, view)]
+    if verbose:
+        blocks += [_files(job, view) for job in batch.jobs if job.files]
+    return _join(blocks)
 
 
 def _join(blocks: Sequence[Block]) -> str:
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+
+
+def _jobs(batch: BatchReport, view: View) -> Block:
+    rows = map(groups.batch_row, batch.jobs)
+    lines = view.table(groups.BATCH_HEAD, rows, right=(3, 4, 5, 6), whole=range(1, 7))
+    if not groups.shows_paths(batch):
+        return lines
+    return [*lines, "", *view.table(("job", "model"), [(j.name, j.model) for j in batch.jobs])]
+
+
+def _causes(batch: BatchReport, view: View) -> Block:
+    jobs = groups.not_converted(batch)
+    lines = view.title("Not converted") if jobs else []
+    for job in jobs:
+        lines += view.hang(f"{job.name}: {job.status}: {job.message}")
+    return lines
+
+
+def _files(job: BatchJob, view: View) -> Block:
+    return [*view.title(job.name), *(f"  {view.safe(one.path)}" for one in job.files)]
+
+
+def _overview(reports: Sequence[Report], view: View) -> Block:
+    """Return a table with one row for each report."""
+    if not reports:
+        return ["no models"]
+    refused = sum(not report.ok for report in reports)
+    return [
+        *view.title(f"{count(len(reports), 'report')}, {refused} refused"),
+        *view.table(groups.OVERVIEW_HEAD, map(groups.overview_row, reports), right=(3, 4, 5, 6)),
+    ]
+
+
+def _verdict(report: Report, view: View) -> Block:
+    """Return the verdict, before it the options that are not judged, after it the warnings."""
+    label = f"{words.verdict_label(report)}  "
+    target = view.safe(report.target.name)
+    path = elide(view.safe(report.model.path), max(view.width - cells(label + target) - 5, 20))
+    text = f"{path} on {target}: {report.summary.headline}"
+    style = "yellow" if report.is_doubtful else _VERDICT_STYLE[report.summary.verdict]
+    lines = view.hang(text, label, " " * len(label))
+    return [
+        *_notices(report.summary.not_judged, "not judged: ", view),
+        *(view.paint(line, "bold", style) for line in lines),
+        *_notices(report.summary.warnings, "warning: ", view),
+    ]
+
+
+def _notices(sentences: Sequence[str], label: str, view: View) -> Block:
+    lines = [line for one in sentences for line in view.hang(one, label, " " * len(label))]
+    return [view.accent(line, label.strip(), LABEL_STYLE["warning"]) for line in lines]
+
+
+def _findings(report: Report, view: View) -> Block:
+    """Return the findings left to look at; accepted ones in brief; removed ones when verbose."""
+    shown = [group for group in groups.standing(report) if _is_shown(group, report, view)]
+    shown += groups.removed(report) if view.verbose else ()
+    blocks = [_group(group, view) for group in shown]
+    blocks += [_accepted(report, view)] if groups.accepted(report) else []
+    return [line for at, block in enumerate(blocks) for line in ([""] if at else []) + block]
+
+
+def _accepted(report: Report, view: View) -> Block:
+    """Return a line for each rule, and the nodes too when verbose."""
+    lines = view.title(f"Accepted by the baseline: {report.summary.accepted}")
+    for group in groups.accepted(report):
+        lines += view.hang(_title(group))
+        if view.verbose:
+            lines += [line for entry in group.entries for line in _entry(entry, view)]
+    return lines
+
+
+def _is_shown(group: Group, report: Report, view: View) -> bool:
+    """Return False for unknown limits that only the table of unknown limits shows."""
+    unknown = group.status is Status.UNKNOWN and group.severity is not Severity.ERROR
+    return view.verbose or not (unknown and report.unknown_limits)
+
+
+def _group(group: Group, view: View) -> Block:
+    style = LABEL_STYLE[group.label]
+    heading = [view.accent(line, group.label, style) for line in view.hang(_title(group), "", "  ")]
+    if group.severity is Severity.NOTE and not view.verbose:
+        return heading + _brief(group, view)
+    entries = group.entries
+    shown = entries if view.verbose else entries[:_ENTRIES]
+    return [
+        *heading,
+        *(line for entry in shown for line in _entry(entry, view)),
+        *view.more(sum(len(entry.findings) for entry in entries[len(shown) :]), 2),
+        *view.labelled("fix: ", group.fixes, 2),
+        *view.labelled("source: ", group.sources, 2),
+    ]
+
+
+def _title(group: Group) -> str:
+    return f"{group.label} {group.code} {group.name} ({group.tally})"
+
+
+def _brief(group: Group, view: View) -> Block:
+    """Return the first message of a note, and its operators."""
+    counts = Counter(one.op_type or "model" for one in group.findings)
+    operators = ", ".join(f"{op} x {n}" if n > 1 else op for op, n in sorted(counts.items()))
+    messages = list(dict.fromkeys(one.message for one in group.findings))
+    more = view.more(len(messages) - 1, 2)
+    return [*view.hang(messages[0], "  ", "  "), *more, *view.hang(operators, "  ", "  ")]
+
+
+def _entry(entry: Entry, view: View) -> Block:
+    """Return one message; behind its node, or above the nodes when there are several."""
+    one, message = entry.first, view.safe(entry.text)
+    if one.status is Status.REWRITTEN:
+        into = f" into {one.rewritten_into}" if one.rewritten_into else ""
+        message += view.safe(f"; rewritten by {one.rewritten_by or 'the converter'}{into}")
+    if len(entry.findings) > 1:
+        return _several(entry, message, view)
+    node = _node(one, view, view.width - 3)
+    line = f"  {node}: {message}"
+    if cells(line) <= view.width:
+        return [line]
+    return [f"  {node}:", *view.hang(message, "      ", "      ")]
+
+
+def _several(entry: Entry, message: str, view: View) -> Block:
+    op_type = view.safe(entry.first.op_type) or "model"
+    lines = view.hang(f"{op_type}: {message} (x {len(entry.findings)})", "  ", "      ")
+    shown = entry.findings if view.verbose else entry.findings[:_NAMES]
+    names = (view.safe(one.node) or "the model" for one in shown)
+    lines += [f"      {elide(name, view.width - 6)}" for name in names]
+    return lines + view.more(len(entry.findings) - len(shown), 6)
+
+
+def _node(finding: FindingInfo, view: View, width: int) -> str:
+    """Return the name of the node with its operator, elided to fit."""
+    if not finding.node:
+        return "the model"
+    suffix = f" ({elide(view.safe(finding.op_type), 24)})" if finding.op_type else ""
+    return elide(view.safe(finding.node), width - cells(suffix)) + suffix
+
+
+def _plan(report: Report, view: View) -> Block:
+    """Return the nodes that are rewritten for the target; when verbose, node by node."""
+    if not report.plan:
+        return []
+    found = groups.plan(report, each=view.verbose)
+    shown = found if view.verbose else found[:_ENTRIES]
+    return [
+        *view.title(f"Plan: {count(len(report.plan), 'node')} rewritten"),
+        *(line for group in shown for line in _planned(group, view)),
+        *view.more(sum(len(group.rows) for group in found[len(shown) :]), 2),
+    ]
+
+
+def _planned(group: PlanGroup, view: View) -> Block:
+    more = f" and {len(group.rows) - 1} more" if len(group.rows) > 1 else ""
+    name = elide(view.safe(group.first.node), view.width - len(more) - 4)
+    costs = [f"MACs {group.macs}, weights {group.weights}"] if group.works else []
+    texts = [group.text, *costs, *(form for choice in group.choices for form in choice)]
+    return [f"  {name}{more}:", *_hung(texts, view, "      ", "        ")]
+
+
+def _hung(texts: Iterable[str], view: View, first: str = "  ", rest: str = "    ") -> Block:
+    return [line for text in texts for line in view.hang(text, first, rest)]
+
+
+def _rewrites(report: Report, view: View) -> Block:
+    """Return the changes by pass; when verbose, every change."""
+    if not report.rewrites:
+        return []
+    rows = [one.row for one in groups.by_pass(report)]
+    changes = (
+        f"{one.pass_name}: {one.node or 'the model'}: {one.before} -> {one.after}"
+        + (f" ({one.note})" if one.note else "")
+        for one in report.rewrites
+    )
+    return [
+        *view.title(f"Rewritten: {count(len(report.rewrites), 'change')}"),
+        *view.table(groups.PASS_HEAD, rows, right=(1,), whole=(0,)),
+        *(_hung(changes, view, "  ", "      ") if view.verbose else []),
+    ]
+
+
+def _refusals(report: Report, view: View) -> Block:
+    """Return the rewrites that were considered but not done; only when verbose."""
+    if not (view.verbose and report.refusals):
+        return []
+    texts = (f"{one.pass_name}: {one.node or 'the model'}: {one.reason}" for one in report.refusals)
+    return [*view.title("Not rewritten"), *_hung(texts, view, "  ", "      ")]
+
+
+def _placement(report: Report, view: View) -> Block:
+    """Return the nodes of each placement, and the work and traffic of the device."""
+    rows = [one.row for one in groups.places(report)]
+    if not rows:
+        return []
+    crossings = count(report.summary.transitions, "transition")
+    lines = [
+        *view.title(f"Placement: {crossings} between device and host"),
+        *view.table(groups.PLACE_HEAD, rows, right=(1, 2, 3, 4)),
+    ]
+    device = report.device
+    if device is None:
+        return lines
+    macs = f"MACs on the device: {words.device_change(device)}"
+    lines += _hung([words.traffic(device), macs, words.kept_float(report)], view)
+    if view.verbose and device.subgraphs:
+        head = ("subgraph", "nodes", "MACs", "from", "to", "in", "out")
+        rows = [words.subgraph_row(one) for one in device.subgraphs]
+        lines += view.table(head, rows, right=(0, 1, 2, 5, 6))
+    return lines
+
+
+def _unknown_limits(report: Report, view: View) -> Block:
+    """Return the undocumented limits, the values that the model needs, and the assumptions."""
+    limits = report.unknown_limits
+    if not limits:
+        return []
+    lines = view.title("Unknown limits: ask the hardware's owner")
+    rows = [
+        (one.limit, ", ".join(one.values), str(one.nodes), words.document(one.source))
+        for one in limits
+        if one.values
+    ]
+    if rows:
+        lines += view.table(("limit", "the model needs", "nodes", "source"), rows, right=(2,))
+    assumed = "; ".join(f"{one.limit} {one.assumption}" for one in limits if one.assumption)
+    return lines + (view.hang(f"Assumed meanwhile: {assumed}") if assumed else [])
+
+
+def _quantization(report: Report, view: View) -> Block:
+    """Return format, method and samples; without them the inputs that would be assumed."""
+    quant, assumed = report.quantization, report.calibration
+    if quant is None:
+        if assumed is None:
+            return []
+        return view.title("Calibration") + view.hang(assumed.sentence, "  ", "  ")
+    parts = [f"format {quant.format}", f"method {quant.method}", words.calibrated_on(quant)]
+    parts += [words.bought(quant.budget)] if quant.budget is not None else []
+    parts += [words.padded(quant.host_padding)] if quant.host_padding is not None else []
+    text = ", ".join(parts) + ("; accuracy is unproven" if quant.synthetic else "")
+    return view.title("Quantization") + view.hang(text, "  ", "  ")
+
+
+def _accuracy(report: Report, view: View) -> Block:
+    """Return the accuracy of the int8 model, its outputs and its worst layers."""
+    measured = report.accuracy
+    if measured is None:
+        return _layers(report, view)
+    lines = view.title("Accuracy: int8 against float")
+    lines += view.hang(f"{words.scores(measured)}; on {words.measured_on(measured)}", "  ", "  ")
+    lines += _hung(measured.notes, view)
+    rows = words.output_rows(measured)
+    if len(rows) > 1 or view.verbose:
+        named = [(f"  of it {name}" if is_part else name, *rest) for name, is_part, *rest in rows]
+        lines += view.table(("output", "SQNR", "cosine", "top-1"), named, right=(1, 2, 3))
+    return lines + _layers(report, view)
+
+
+def _layers(report: Report, view: View) -> Block:
+    ranked = groups.ranked_layers(report)
+    if not ranked:
+        return []
+    shown = ranked if view.verbose else ranked[:_LAYERS]
+    head, rows = groups.layer_table(shown)
+    named = [(one.name, *row) for one, row in zip(shown, rows, strict=True)]
+    title = f"Layers that cost most ({len(shown)} of {len(ranked)})"
+    return view.hang(title, "  ", "  ") + view.table(("layer", *head), named, right=(1, 2, 3))
+
+
+def _timings(report: Report, view: View) -> Block:
+    """Return the time of each stage; empty if it was not asked for."""
+    if not report.timings:
+        return []
+    rows = [(one.stage, f"{one.seconds:.2f} s") for one in report.timings]
+    return view.title("Timings") + view.table(("stage", "time"), rows, right=(1,))
+
+
+_SECTIONS: tuple[Callable[[Report, View], Block], ...] = (
+    _findings, _plan, _rewrites, _refusals, _placement, _unknown_limits, _quantization,
+    _accuracy, _timings,
+)  # fmt: skip

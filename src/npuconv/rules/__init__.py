@@ -102,7 +102,7 @@ class Rule:
         return self.section("How to fix")
 
     def section(self, title: str) -> str:
-        """The text of one section of the docstring."""
+        """Return the text of one section of the docstring."""
         found = re.search(rf"^{title}:\n(.*?)(?=\n\S|\Z)", self.doc, re.M | re.S)
         return " ".join(found.group(1).split()) if found else ""
 

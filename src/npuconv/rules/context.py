@@ -12,7 +12,7 @@ from npuconv.model import facts as measuring
 from npuconv.model import query
 from npuconv.rules import Violation, is_convolution
 from npuconv.rules.attributes import contradictions
-from npuconv.target import shown
+from npuconv.target import value_text
 
 if TYPE_CHECKING:
     from npuconv.config import Options
@@ -182,7 +182,7 @@ class RuleContext:
             limit, value = found.limits.get(name), lookup(found.facts, name)
             if limit is None or limit.allows(value, found.facts) is not False:
                 continue
-            text, seen = limit.text(found.facts), shown(value)
+            text, seen = limit.text(found.facts), value_text(value)
             values = {"fact": name, "value": seen, "limit": text, "op": node.op}
             values["problem"] = f"{name} is {seen}; the device takes {text}"
             values["target"] = self.target.name

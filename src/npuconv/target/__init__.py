@@ -1,18 +1,16 @@
-"""The device as data: what it can do, what nobody has written down, and who says so.
+"""The device as data: a target file with operators, limits and their sources.
 
-``description``  Target and Operator, as the YAML file has them
-``limit``        one limit of one fact, or ``?``
+``limit``        one limit of one fact, or ``?`` where it is undocumented
 ``relation``     relations between facts, in CEL
-``formats``      how numbers are stored: activations, weights, bias
-``operators``    the ONNX operators there are, to catch misspelt ones
-``semantics``    what is wrong with a file that has the right form
-``lint``         every problem of a file
-``view``         a target for people and programs
-``compare``      what differs between two targets
+``description``  the fields of a target file
+``semantics``    checks beyond the structure, and every problem of a file
+``loading``      ``Target``: built-in or from a file
+``view``         targets as text, and the differences of two
 """
 
 from __future__ import annotations
 
-from npuconv.target.description import Operator, Target, builtin_names, read, shown
+from npuconv.target.description import Operator, value_text
+from npuconv.target.loading import Target, builtin_names, read
 
-__all__ = ["Operator", "Target", "builtin_names", "read", "shown"]
+__all__ = ["Operator", "Target", "builtin_names", "read", "value_text"]

@@ -1,30 +1,20 @@
-"""The description of one NPU: what it can do, what nobody has written down, and who says so.
+"""Fields of a target file: operators with their limits, number formats, costs.
 
-A target is a YAML file. Every limit of a chip lives there with its source; the code has
-no branch for a particular chip. See ``targets/npu-int8.yaml`` for a real one and
+Every limit of a chip lives in its target file, with its source; the code has no branch for a
+particular chip. See ``targets/npu-int8.yaml`` for a real one and
 ``configs/targets/my_chip.yaml`` for one that uses everything.
 """
 
 from __future__ import annotations
 
-import hashlib
-from functools import cache
-from importlib import resources
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, PrivateAttr
+from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
-from npuconv import yamlio
-from npuconv.errors import TargetError
 from npuconv.facts import FACTS, Mode, lookup
-from npuconv.target.costs import Costs
-from npuconv.target.formats import Activations, Bias, Block, Weights
-from npuconv.target.limit import Cited, Limit, LimitField, Place, Strict
-from npuconv.target.operators import canonical_domain
+from npuconv.target.limit import Cited, Limit, LimitField, Strict
 from npuconv.target.relation import Relation
-from npuconv.target.semantics import semantic_problems
-from npuconv.yamlio.check import dotted
+from npuconv.yamlio import dotted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +22,152 @@ if TYPE_CHECKING:
     from npuconv.facts import Facts
     from npuconv.yamlio import KeyPath
 
+Dtype = Literal[
+    "int4", "uint4", "int8", "uint8", "int16", "uint16", "int32", "int64",
+    "float16", "bfloat16", "float32",
+]  # fmt: skip
+Granularity = Literal["tensor", "channel"]
+
+
+class Block(Cited):
+    """Storage format of one kind of number."""
+
+    assumed: tuple[str, ...] = Field(
+        (), description="keys of this block that no document states; reports list them"
+    )
+
+    @model_validator(mode="after")
+    def _assumed_are_keys(self) -> Block:
+        for name in self.assumed:
+            if name not in type(self).model_fields:
+                raise ValueError(f"`assumed` names {name!r}, which is not a key of this block")
+        return self
+
+
+class Requantize(Strict):
+    """Requantization of the int32 accumulator to an output of the device.
+
+    ``float`` multiplies by a float32 factor, rounds half to even and saturates. ``shift``
+    multiplies by an integer and shifts the product right, each output channel with its own.
+    """
+
+    kind: Literal["float", "shift"] = Field("float", description="float or shift")
+    multiplier_bits: int = Field(
+        16, ge=2, le=31, description="shift: a multiplier is positive and below 2 to this"
+    )
+    max_shift: int = Field(62, ge=0, le=62, description="shift: the largest shift")
+    rounding: Literal["half_away", "half_up", "half_even"] = Field(
+        "half_away", description="shift: where half a step goes: away from zero, up, or to even"
+    )
+
+    @model_validator(mode="after")
+    def _float_has_no_bits(self) -> Requantize:
+        given = self.model_fields_set - {"kind"}
+        if self.kind == "float" and given:
+            raise ValueError(f"{sorted(given)[0]!r} belongs to kind: shift")
+        return self
+
+    def __str__(self) -> str:
+        """Return a one-line description."""
+        if self.kind == "float":
+            return "float"
+        return f"shift, {self.multiplier_bits} bits, at most {self.max_shift}, {self.rounding}"
+
+
+def _kind(value: Any) -> Any:
+    """``requantize: shift`` is short for ``{kind: shift}``."""
+    return {"kind": value} if isinstance(value, str) else value
+
+
+def _or_short(schema: dict[str, Any]) -> None:
+    """Let the published schema take the short form, too."""
+    known = schema.pop("allOf", None) or [{"$ref": schema.pop("$ref")}]
+    schema["anyOf"] = [*known, {"enum": ["float", "shift"]}]
+
+
+class Activations(Block):
+    """Numbers in tensors between device nodes."""
+
+    dtype: Dtype = Field(description="element type")
+    zero_point: LimitField = Field(
+        default_factory=lambda: Limit.model_validate({"one_of": [0]}),
+        description="allowed zero points: a list, {range: [lo, hi]} or '?'",
+    )
+    granularity: Granularity = Field("tensor", description="one scale per tensor or per channel")
+    requantize: Annotated[Requantize, BeforeValidator(_kind)] = Field(
+        default_factory=lambda: Requantize.model_validate({}),
+        description="how a convolution makes its output: float, shift, or {kind: shift, ...}",
+        json_schema_extra=_or_short,
+    )
+
+    def allows_zero_point(self, value: int) -> bool | None:
+        """Return whether a tensor may have this zero point; None if the limit is unknown."""
+        return self.zero_point.allows(value, {})
+
+
+class Weights(Block):
+    """Numbers in weights."""
+
+    dtype: Dtype = Field(description="element type")
+    symmetric: bool = Field(True, description="whether every zero point is 0")
+    granularity: Granularity = Field("channel", description="one scale per tensor or per channel")
+    range: tuple[int, int] = Field((-127, 127), description="lowest and highest stored value")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Weights:
+        if self.range[0] > self.range[1]:
+            raise ValueError(f"range: {self.range[0]} is greater than {self.range[1]}")
+        return self
+
+
+class Bias(Block):
+    """Numbers in the bias."""
+
+    dtype: Dtype | Literal["?"] = Field("int32", description="element type, or '?'")
+    assume: Dtype = Field("int32", description="with '?': the type that is used until known")
+
+    @property
+    def known(self) -> bool:
+        """Return whether the element type is documented."""
+        return self.dtype != "?"
+
+    @property
+    def used(self) -> str:
+        """The type to write: ``dtype``, or what is assumed if that is unknown."""
+        return str(self.dtype) if self.known else self.assume
+
+
+COST_WEIGHTS = ("mac", "weight_byte", "convolution", "moved_byte")
+
+
+class Costs(Cited):
+    """Weights of a sum; only their ratios matter.
+
+    The cost of a form is ``mac * MACs + weight_byte * bytes of int8 weights + convolution *
+    number of convolutions + moved_byte * bytes that are copied between them``.
+    """
+
+    mac: float = Field(1.0, ge=0, description="one multiply-accumulate")
+    weight_byte: float = Field(1.0, ge=0, description="one byte of weights fetched")
+    convolution: float = Field(0.0, ge=0, description="starting one convolution")
+    moved_byte: float = Field(0.0, ge=0, description="one byte sliced, concatenated or reordered")
+
+    def of(self, macs: int, weight_bytes: int, convolutions: int, moved_bytes: int) -> float:
+        """Return the cost of one form."""
+        return (
+            self.mac * macs
+            + self.weight_byte * weight_bytes
+            + self.convolution * convolutions
+            + self.moved_byte * moved_bytes
+        )
+
+
 _FACT_KEYS: dict[str, Any] = {"propertyNames": {"enum": list(FACTS)}}
+
+
+def canonical_domain(domain: str) -> str:
+    """Return ONNX's own domain as '', which has two names."""
+    return "" if domain == "ai.onnx" else domain
 
 
 class Demands(Strict):
@@ -60,7 +195,7 @@ class Operator(Demands):
         )
 
     def limits_for(self, mode: str) -> dict[str, Limit]:
-        """The limits of a node of this mode: those of the mode replace the general ones."""
+        """Return the limits of a node of this mode: those of the mode replace the general ones."""
         special = {str(name): limits for name, limits in self.modes.items()}
         return {**self.limits, **special.get(mode, {})}
 
@@ -68,7 +203,7 @@ class Operator(Demands):
         """Return, as text, the known limits and relations that a node with these facts breaks."""
         limits = self.limits_for(str(facts.get("mode", "plain")))
         beyond = [
-            f"{name} is {shown(lookup(facts, name))}, the device takes {limit.text(facts)}"
+            f"{name} is {value_text(lookup(facts, name))}, the device takes {limit.text(facts)}"
             for name, limit in limits.items()
             if limit.allows(lookup(facts, name), facts) is False
         ]
@@ -76,7 +211,7 @@ class Operator(Demands):
         return beyond + [f"{relation.text(facts)} does not hold" for relation in broken]
 
 
-class Target(Strict):
+class Description(Strict):
     """Description of one NPU: operators, limits, number formats and costs."""
 
     schema_version: Literal[1] = Field(alias="schema", description="version of this format")
@@ -105,51 +240,7 @@ class Target(Strict):
     unlisted_operators: Literal["undocumented", "host", "error"] = Field(
         "undocumented", description="what an operator that is not listed is"
     )
-    _file: str = PrivateAttr("")
-    _text: str = PrivateAttr("")
     _whole: dict[str, Operator] = PrivateAttr(default_factory=dict)  # with all_operators
-
-    @classmethod
-    def load(cls, name_or_path: str | Path) -> Target:
-        """A built-in target by name, or one from a YAML file.
-
-        Raises:
-            TargetError: no such target, or the file is wrong; with line and column.
-        """
-        if str(name_or_path) in builtin_names():
-            return _builtin(str(name_or_path))
-        return cls.from_document(read(name_or_path))
-
-    @classmethod
-    def from_document(cls, document: yamlio.Document) -> Target:
-        """A target from YAML that has been read.
-
-        Raises:
-            TargetError: the first thing that is wrong, with line and column.
-        """
-        target = yamlio.validate(document, cls, error=TargetError)
-        if found := semantic_problems(target, document):
-            raise found[0]
-        target._file, target._text = document.name, document.text
-        for path, part in target.cited():
-            line = document.mark(path)[0] if document.known(path) == path else 0
-            part.locate(Place(document.name, dotted(path), line))
-        return target
-
-    @property
-    def file(self) -> str:
-        """Name of the built-in target, or the path as it was given."""
-        return self._file
-
-    @property
-    def yaml(self) -> str:
-        """The text of the file."""
-        return self._text
-
-    @property
-    def sha256(self) -> str:
-        """Digest of the file, in hexadecimal."""
-        return hashlib.sha256(self._text.encode("utf-8")).hexdigest()
 
     def operator(self, op_type: str, domain: str = "") -> Operator | None:
         """Return the demands on an operator; None if the target does not list it."""
@@ -162,7 +253,7 @@ class Target(Strict):
         return whole[op_type]
 
     def citation(self, source: str) -> str:
-        """The text behind ``notes/group``: its own entry, or that of ``notes`` and the part."""
+        """Return the text of ``notes/group``: its own entry, or that of ``notes`` and the part."""
         if source in self.sources:
             return self.sources[source]
         name, _, part = source.partition("/")
@@ -170,17 +261,17 @@ class Target(Strict):
         return f"{text}, {part}" if part else text
 
     def limits(self) -> Iterator[tuple[KeyPath, Limit]]:
-        """Every limit with its path, in the order of the file."""
+        """Return every limit with its path, in the order of the file."""
         return ((path, part) for path, part in self.cited() if isinstance(part, Limit))
 
     def unknown_limits(self) -> list[tuple[str, Limit]]:
-        """Path and limit of everything marked ``?``."""
+        """Return path and limit of everything marked ``?``."""
         return [(dotted(path), limit) for path, limit in self.limits() if not limit.known]
 
     def assumptions(self) -> list[tuple[str, str]]:
-        """Path and value of what is taken as true though no document states it."""
+        """Return path and value of all that is assumed, though no document states it."""
         found = [
-            (f"{block}.{key}", shown(getattr(part, key)))
+            (f"{block}.{key}", value_text(getattr(part, key)))
             for block, part in self.blocks()
             for key in part.assumed
         ]
@@ -190,12 +281,12 @@ class Target(Strict):
         return found + [(path, limit.assumed) for path, limit in unknown if limit.assume]
 
     def blocks(self) -> list[tuple[str, Block]]:
-        """The three number formats by name."""
+        """Return the three number formats by name."""
         named = {"activations": self.activations, "weights": self.weights, "bias": self.bias}
         return list(named.items())
 
     def cited(self) -> Iterator[tuple[KeyPath, Cited]]:
-        """Every part that names a source, with its path, in the order of the file."""
+        """Yield every part that names a source, with its path, in the order of the file."""
         yield from _cited(("all_operators",), self.all_operators)
         for name, operator in self.operators.items():
             yield from _cited(("operators", name), operator)
@@ -212,43 +303,10 @@ def _cited(top: KeyPath, part: Demands) -> Iterator[tuple[KeyPath, Cited]]:
     yield from (((*top, "require", i), v) for i, v in enumerate(part.require))
 
 
-def shown(value: object) -> str:
-    """A value of a target file for people: a limit as its text, a pair as ``lo..hi``."""
+def value_text(value: object) -> str:
+    """Return a value of a target file for people: a limit as its text, a pair as ``lo..hi``."""
     if isinstance(value, Limit):
         return value.text()
     if isinstance(value, tuple):
         return "..".join(map(str, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-@cache
-def _builtin(name: str) -> Target:
-    """Read a built-in target once: its file does not change, and nobody changes a target."""
-    return Target.from_document(read(name))
-
-
-@cache
-def builtin_names() -> tuple[str, ...]:
-    """Names of the targets that come with npuconv, sorted."""
-    files = resources.files("npuconv.targets").iterdir()
-    return tuple(sorted(f.name.removesuffix(".yaml") for f in files if f.name.endswith(".yaml")))
-
-
-def read(name_or_path: str | Path) -> yamlio.Document:
-    """The YAML of a built-in target by name, or of a file; its meaning is not checked.
-
-    Raises:
-        TargetError: no such target, unreadable, or not YAML.
-    """
-    name = str(name_or_path)
-    if name in builtin_names():
-        text = resources.files("npuconv.targets").joinpath(f"{name}.yaml").read_text("utf-8")
-        return yamlio.loads(text, name=name, error=TargetError)
-    if Path(name).suffix not in (".yaml", ".yml") and not Path(name).is_file():
-        hint = yamlio.suggest(name, builtin_names()) or "or give a .yaml file"
-        raise TargetError(f"unknown target {name!r}; known: {_known()}", hint=hint)
-    return yamlio.load(name, error=TargetError)
-
-
-def _known() -> str:
-    return ", ".join(builtin_names())

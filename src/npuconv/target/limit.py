@@ -1,4 +1,4 @@
-"""One limit of a target: a predicate on one fact, or ``?`` where nobody has written it down."""
+"""One limit of a target: a predicate on one fact, or ``?`` where it is undocumented."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class Limit(Cited):
         return _compare(self.predicate, value, found[0])
 
     def text(self, facts: Facts | None = None) -> str:
-        """The limit for people: ``1 or C (=32)``, ``1..7``, ``a power of two``, ``?``."""
+        """Return the limit for people: ``1 or C (=32)``, ``1..7``, ``a power of two``, ``?``."""
         shown = [_shown(value, facts or {}) for value in self.values]
         if self.predicate == "one_of":
             return _listed(shown)
@@ -166,7 +166,7 @@ LimitField = Annotated[
 
 
 def resolve(value: FactValue, facts: Facts) -> FactValue | None:
-    """The value itself, or that of the fact it names."""
+    """Return the value itself, or that of the fact it names."""
     return lookup(facts, value) if isinstance(value, str) and value in FACTS else value
 
 

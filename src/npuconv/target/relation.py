@@ -22,7 +22,7 @@ _FUNCTIONS = {
 }  # fmt: skip
 _MACRO = r"\.(?:all|exists|exists_one|map|filter)\(\s*{}\s*,"
 
-_LONGEST, _LOOPS = 2000, 2
+MAX_CHARACTERS, MAX_LOOPS = 2000, 2  # of one expression
 
 
 class Relation(Cited):
@@ -62,7 +62,7 @@ class Relation(Cited):
 
 @cache
 def compile_cel(source: str) -> Any:
-    """A CEL program, compiled once; the engine is only imported by targets with relations.
+    """Compile a CEL program, once; the engine is only imported by targets with relations.
 
     Programs are kept here and not in the relation, so that a target can be pickled.
 
@@ -106,11 +106,11 @@ def check_cel(source: str) -> None:
 
 
 def _check_costs(source: str) -> None:
-    """A relation is looked at for every node: loops in loops in loops would take years."""
-    if len(source) > _LONGEST:
-        raise CelError(f"longer than {_LONGEST} characters")
-    if len(re.findall(_MACRO.format(r"\w+"), source)) > _LOOPS:
-        raise CelError(f"more than {_LOOPS} of all, exists, map and filter")
+    """Refuse long expressions and nested loops: a relation is evaluated for every node."""
+    if len(source) > MAX_CHARACTERS:
+        raise CelError(f"longer than {MAX_CHARACTERS} characters")
+    if len(re.findall(_MACRO.format(r"\w+"), source)) > MAX_LOOPS:
+        raise CelError(f"more than {MAX_LOOPS} of all, exists, map and filter")
 
 
 def _check_names(source: str, program: Any) -> None:

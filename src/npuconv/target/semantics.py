@@ -1,18 +1,26 @@
-"""Semantic checks of a target whose structure is valid.
+"""Checks of a target file beyond its structure, each problem with line and column.
 
-The models of ``target`` check the keys, the types and that a limit has one predicate. This
-module checks operators, facts, sources and expressions, each problem with line and column.
+The models of ``description`` check the keys, the types and that a limit has one predicate.
+This module checks operators, facts, sources and expressions. The operators of ONNX and of
+onnxruntime's own domains are package data made by ``tools/gen_operators.py``, so that onnx is
+not imported.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
+import copy
+import json
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeGuard, cast
+
+from pydantic import ValidationError
 
 from npuconv import yamlio
-from npuconv.errors import TargetError, _LocatedError
+from npuconv.errors import LocatedError, TargetError
 from npuconv.facts import FACTS
+from npuconv.target.description import Description, Operator, canonical_domain
 from npuconv.target.limit import Limit
-from npuconv.target.operators import canonical_domain, table
 from npuconv.target.relation import CelError, Relation, check_cel
 from npuconv.yamlio import KeyPath
 
@@ -20,8 +28,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from npuconv.facts import Fact
-    from npuconv.target import Operator, Target
     from npuconv.target.limit import Cited
+
+
+class OperatorInfo(TypedDict):
+    """Versions and attributes of one operator."""
+
+    since: list[int]
+    attributes: list[str]
+
+
+@cache
+def table() -> dict[str, dict[str, OperatorInfo]]:
+    """Return domain (empty: ONNX's own) -> operator -> its versions and attributes."""
+    text = resources.files("npuconv.target").joinpath("operators.json").read_text("utf-8")
+    return cast("dict[str, dict[str, OperatorInfo]]", json.loads(text))
 
 
 class Problem(NamedTuple):
@@ -33,7 +54,7 @@ class Problem(NamedTuple):
     offset: int | None = None  # None: about the key; else characters into its value
 
 
-def semantic_problems(target: Target, document: yamlio.Document) -> list[_LocatedError]:
+def semantic_problems(target: Description, document: yamlio.Document) -> list[LocatedError]:
     """Return the semantic problems of a target of valid structure, in the order of the file."""
     found = list(_operator_problems(target))
     for path, part in target.cited():
@@ -47,7 +68,7 @@ def semantic_problems(target: Target, document: yamlio.Document) -> list[_Locate
     return sorted(errors, key=lambda error: (error.line, error.column))
 
 
-def _error(document: yamlio.Document, problem: Problem) -> _LocatedError:
+def _error(document: yamlio.Document, problem: Problem) -> LocatedError:
     line, column = document.mark(problem.path, key=problem.offset is None)
     column += problem.offset or 0
     return TargetError(
@@ -55,7 +76,7 @@ def _error(document: yamlio.Document, problem: Problem) -> _LocatedError:
     )
 
 
-def _operator_problems(target: Target) -> Iterator[Problem]:
+def _operator_problems(target: Description) -> Iterator[Problem]:
     yield from _fact_problems(("all_operators", "limits"), target.all_operators.limits)
     for name, operator in target.operators.items():
         yield from _domain_problems(("operators", name), operator)
@@ -88,7 +109,7 @@ def _groups(name: str, operator: Operator) -> Iterator[tuple[KeyPath, dict[str, 
         yield ("operators", name, "modes", mode), limits
 
 
-def _source_problems(target: Target, path: KeyPath, part: Cited) -> Iterator[Problem]:
+def _source_problems(target: Description, path: KeyPath, part: Cited) -> Iterator[Problem]:
     source = part.source
     if not source or source in target.sources or source.partition("/")[0] in target.sources:
         return
@@ -173,7 +194,7 @@ def _columns(document: yamlio.Document, path: KeyPath, offset: int) -> int:
     return {"|": 0, ">": 0, '"': offset + 1, "'": offset + 1}.get(first, offset)
 
 
-def _fused_problems(target: Target) -> Iterator[Problem]:
+def _fused_problems(target: Description) -> Iterator[Problem]:
     limit, where = target.fused_activations, "fused_activations"
     if limit.known and limit.predicate not in ("equals", "one_of"):
         yield Problem((where,), f"{where}: only equals, one_of or '?'", "", 0)
@@ -183,3 +204,41 @@ def _fused_problems(target: Target) -> Iterator[Problem]:
         if name not in table()[""]:
             message = f"{where}: {name!r} is not an operator of ONNX"
             yield Problem((where, key, i), message, yamlio.suggest(name, table()[""]), 0)
+
+
+def lint(document: yamlio.Document) -> list[LocatedError]:
+    """Return every problem of a target file, in the order of the file."""
+    found = yamlio.problems(document, Description, error=TargetError)
+    target = _salvage(document) if found else Description.model_validate(document.data)
+    if target is not None:
+        found += semantic_problems(target, document)
+    return sorted(found, key=lambda error: (error.line, error.column))
+
+
+def _salvage(document: yamlio.Document) -> Description | None:
+    """Return the target without its invalid limits and relations; None if that is invalid."""
+    data = copy.deepcopy(document.data)
+    paths = {document.known(loc) for loc in _faults(data)}
+    if any(len(path) < 4 or path[0] != "operators" for path in paths):
+        return None  # the rest would only show faults that follow from this one
+    for path in sorted({path[:4] for path in paths}, key=str, reverse=True):
+        _drop(data, path)
+    return None if _faults(data) else Description.model_validate(data)
+
+
+def _faults(data: dict[str, Any]) -> list[KeyPath]:
+    try:
+        Description.model_validate(data)
+    except ValidationError as cause:
+        return [fault["loc"] for fault in cause.errors()]
+    return []
+
+
+def _drop(data: Any, path: KeyPath) -> None:
+    for part in path[:-1]:
+        data = data[part]
+    # an item of a list keeps its index, so that the places of the others stay right
+    if isinstance(data, list):
+        data[int(path[-1])] = {"then": "true"}
+    else:
+        del data[path[-1]]

@@ -1,36 +1,40 @@
-"""A target for people: as a table and as data."""
+"""Targets as text: a table, JSON, the problems of a file, the differences of two targets."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
 
-from npuconv.errors import TargetError, _LocatedError
-from npuconv.target import Operator, Target, builtin_names, read, shown
-from npuconv.target.costs import WEIGHTS
-from npuconv.target.formats import Bias
-from npuconv.target.lint import lint
+from npuconv.errors import LocatedError, TargetError
+from npuconv.facts import FACTS
+from npuconv.target import Operator, Target, builtin_names, read, value_text
+from npuconv.target.description import COST_WEIGHTS, Bias
+from npuconv.target.semantics import lint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from npuconv.target.costs import Costs
-    from npuconv.target.description import Demands
-    from npuconv.target.formats import Block
+    from npuconv.target.description import Block, Costs, Demands
     from npuconv.target.limit import Cited, Limit
+
+    Rows = dict[str, str]  # name of a limit, format or cost -> its value as text
 
 _WIDEST_NAME, _WIDEST_VALUE = 40, 28  # columns; what is wider is not aligned
 
+_NOTHING = "-"
+_ORDER = {name: place for place, name in enumerate(FACTS)}
+_ALL = "all operators"
+
 
 def summaries() -> list[str]:
-    """One line for each built-in target."""
+    """Return one line for each built-in target."""
     targets = [Target.load(name) for name in builtin_names()]
     width = max(len(target.name) for target in targets)
     return [f"{t.file:<{width}}  {t.description.split('. ')[0].strip()}" for t in targets]
 
 
 def as_text(target: Target) -> str:
-    """The target as a table of limits with their sources."""
+    """Return the target as a table of limits with their sources."""
     lines = [f"{target.name} {target.version}".strip(), *_indented(target.description.split("\n"))]
     for name, block in target.blocks():
         lines += ["", f"{name}{_cited(block)}", *_indented(_rows(block_rows(block)))]
@@ -47,13 +51,13 @@ def as_text(target: Target) -> str:
 
 
 def as_json(target: Target) -> str:
-    """The target as JSON, in the form of its file."""
+    """Return the target as JSON, in the form of its file."""
     data = target.model_dump(by_alias=True, exclude_unset=True, mode="json")
     return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
 
 
 def schema_json() -> str:
-    """The JSON schema of target files, for editors and CI."""
+    """Return the JSON schema of target files, for editors and CI."""
     schema: dict[str, Any] = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **Target.model_json_schema(),
@@ -70,7 +74,7 @@ def lint_lines(name_or_path: str) -> list[str]:
     return [_lint_line(problem) for problem in problems]
 
 
-def _lint_line(error: _LocatedError) -> str:
+def _lint_line(error: LocatedError) -> str:
     where = error.file + (f":{error.line}:{error.column}" if error.line else "")
     if not where:
         return f"error: {error}"
@@ -85,18 +89,18 @@ def block_rows(block: Block) -> Iterator[tuple[str, ...]]:
         if key == "assume" and isinstance(block, Bias) and block.known:
             continue
         assumed = "assumed" if key in block.assumed else ""
-        yield key, shown(getattr(block, key)), assumed
+        yield key, value_text(getattr(block, key)), assumed
 
 
 def _section(title: str, rows: Iterator[tuple[str, ...]]) -> list[str]:
-    """A table under its title, or nothing."""
+    """Return a table under its title, or nothing."""
     lines = _indented(_rows(rows))
     return ["", title, *lines] if lines else []
 
 
 def _cost_rows(costs: Costs) -> Iterator[tuple[str, ...]]:
-    """The weights that the file sets."""
-    given = [name for name in WEIGHTS if name in costs.model_fields_set]
+    """Return the weights that the file sets."""
+    given = [name for name in COST_WEIGHTS if name in costs.model_fields_set]
     return ((name, f"{getattr(costs, name):g}") for name in given)
 
 
@@ -114,7 +118,7 @@ def _limit_rows(limits: dict[str, Limit], of: str = "") -> Iterator[tuple[str, .
 
 
 def with_assumed(limit: Limit) -> str:
-    """A limit with what is taken as allowed while it is not known."""
+    """Return a limit with what is taken as allowed while it is not known."""
     return f"{limit.text()} (assumed: {limit.assumed})" if limit.assume else limit.text()
 
 
@@ -144,3 +148,72 @@ def _source_lines(target: Target) -> list[str]:
     if not target.sources:
         return []
     return ["sources", *_indented([f"{name}: {text}" for name, text in target.sources.items()])]
+
+
+def differences(old: Target, new: Target) -> list[str]:
+    """Return a line for each limit, format or relation that differs, by operator."""
+    before, after = dict(_groups(old)), dict(_groups(new))
+    relations = {name: _relations(old, new, name) for name in (*before, *after)}
+    lines: list[str] = []
+    for title in dict.fromkeys([*before, *after]):
+        rows = _changed(before.get(title, {}), after.get(title, {}))
+        indent = "  " if title else ""
+        found = _aligned(rows, indent) + [indent + line for line in relations[title]]
+        lines += ["", *([title] if title else []), *found] if found else []
+    return lines[1:]
+
+
+def _changed(before: Rows, after: Rows) -> list[tuple[str, str, str]]:
+    names = dict.fromkeys([*before, *after])
+    rows = [(name, before.get(name, _NOTHING), after.get(name, _NOTHING)) for name in names]
+    changed = [row for row in rows if row[1] != row[2]]
+    return sorted(changed, key=lambda row: _ORDER.get(row[0].partition(" ")[0], -1))
+
+
+def _aligned(rows: list[tuple[str, str, str]], indent: str) -> list[str]:
+    if not rows:
+        return []
+    name_width, old_width = (max(len(row[column]) for row in rows) for column in (0, 1))
+    return [f"{indent}{n:<{name_width}}  {o:<{old_width}} -> {v}" for n, o, v in rows]
+
+
+def _relations(old: Target, new: Target, title: str) -> list[str]:
+    """Return the removed and added relations, compared by text, not by position."""
+    before, after = (_required(target, title) for target in (old, new))
+    gone = [f"- require {text}" for text in before if text not in after]
+    return gone + [f"+ require {text}" for text in after if text not in before]
+
+
+def _required(target: Target, title: str) -> list[str]:
+    part = target.all_operators if title == _ALL else target.operators.get(title)
+    return [relation.text() for relation in part.require] if part else []
+
+
+def _groups(target: Target) -> Iterator[tuple[str, Rows]]:
+    yield "", _general(target)
+    for name, block in target.blocks():
+        yield name, {key: value for key, value, _ in block_rows(block)}
+    yield "costs", {name: f"{getattr(target.costs, name):g}" for name in COST_WEIGHTS}
+    yield _ALL, _limits(target.all_operators)
+    for name, operator in target.operators.items():
+        yield name, _operator(operator)
+
+
+def _general(target: Target) -> Rows:
+    return {
+        "version": target.version or _NOTHING,
+        "unlisted_operators": target.unlisted_operators,
+        "fused_activations": with_assumed(target.fused_activations),
+    }
+
+
+def _operator(operator: Operator) -> Rows:
+    rows = {"operator": "listed", **({"domain": operator.domain} if operator.domain else {})}
+    rows |= _limits(operator)
+    for mode, limits in operator.modes.items():
+        rows |= {f"{name} ({mode})": with_assumed(limit) for name, limit in limits.items()}
+    return rows
+
+
+def _limits(part: Demands) -> Rows:
+    return {name: with_assumed(limit) for name, limit in part.limits.items()}

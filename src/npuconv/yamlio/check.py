@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, get_args
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-_LONGEST = 100  # characters of a word that anybody has misspelt
+MAX_WORD = 100  # characters; longer words are no misspellings
 _WANTED = {
     "int": "a whole number",
     "float": "a number",
@@ -34,7 +34,7 @@ _BOUNDS = {
 
 
 def explain(fault: Mapping[str, Any]) -> str:
-    """One readable sentence for one entry of pydantic's ``ValidationError.errors()``."""
+    """Return one readable sentence for one entry of pydantic's ``ValidationError.errors()``."""
     kind, context = str(fault["type"]), fault.get("ctx") or {}
     if kind == "extra_forbidden":
         return "unknown key"
@@ -48,15 +48,14 @@ def explain(fault: Mapping[str, Any]) -> str:
 
 
 def suggest(word: object, options: Iterable[object]) -> str:
-    """``did you mean 'kernel_h'?``, or nothing if no option is close."""
-    if close := nearest(word, options):
-        return f"did you mean {close!r}?"
-    return ""
+    """Return ``did you mean 'kernel_h'?``, or '' if no option is close."""
+    close = nearest(word, options)
+    return f"did you mean {close!r}?" if close else ""
 
 
 def nearest(word: object, options: Iterable[object]) -> str:
-    """The option most like ``word``, whatever its case; empty if none is."""
-    if len(str(word)) > _LONGEST:
+    """Return the option most like ``word``, in any case; '' if none is."""
+    if len(str(word)) > MAX_WORD:
         return ""
     by_case = {str(option).lower(): str(option) for option in options}
     close = difflib.get_close_matches(str(word).lower(), list(by_case), n=1, cutoff=0.6)
@@ -72,7 +71,7 @@ def hint_of(fault: Mapping[str, Any], model: Any) -> str:
         *outer, key = fault["loc"]
         models = _models_at(model, outer)
         said = [known[key] for m in models if key in (known := getattr(m, "misplaced", {}))]
-        return said[0] if said else suggest(key, keys_at(model, outer))
+        return said[0] if said else suggest(key, _keys_at(model, outer))
     if fault["type"] == "literal_error":
         return suggest(fault["input"], re.findall(r"'([^']*)'", fault["ctx"]["expected"]))
     if fault["type"] == "string_type" and isinstance(fault["input"], int | float):
@@ -80,8 +79,8 @@ def hint_of(fault: Mapping[str, Any], model: Any) -> str:
     return ""
 
 
-def keys_at(model: Any, loc: Iterable[object]) -> list[str]:
-    """The keys that a pydantic model takes at a place inside it."""
+def _keys_at(model: Any, loc: Iterable[object]) -> list[str]:
+    """Return the keys that a pydantic model takes at a place inside it."""
     return [name for each in _models_at(model, loc) for name in _keys(each)]
 
 
@@ -95,7 +94,7 @@ def _models_at(model: Any, loc: Iterable[object]) -> list[Any]:
 
 
 def dotted(path: Iterable[str | int]) -> str:
-    """``operators.Conv.require[0].then``."""
+    """Return a path as text: ``operators.Conv.require[0].then``."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return text.removeprefix(".")
 

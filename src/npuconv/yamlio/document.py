@@ -8,30 +8,52 @@ text, because ONNX tensors are often named ``0`` or ``on``.
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import yaml
 
-from npuconv.yamlio.check import dotted, explain, hint_of, nearest, suggest
-from npuconv.yamlio.scalar import plain
-from npuconv.yamlio.wording import plainly
+from npuconv.yamlio.check import dotted, explain, hint_of, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pydantic import BaseModel, ValidationError
 
-    from npuconv.errors import _LocatedError
+    from npuconv.errors import LocatedError
 
     ModelT = TypeVar("ModelT", bound=BaseModel)
 
-__all__ = ["Document", "explain", "load", "loads", "problems", "suggest", "validate"]
-
 MAX_DEPTH = 50
-_UNENDED = "unexpected end of stream"  # PyYAML's words for a quote that is never closed
 MAX_BYTES = 1 << 20
+MAX_DIGITS = 40  # int() refuses thousands of digits with a message of its own
+
+Scalar = bool | int | float | str | None
+
+_INT = re.compile(r"[-+]?(0|[1-9][0-9]*)")
+_PADDED = re.compile(r"[-+]?0[0-9_]+")
+_BASED = re.compile(r"0x[0-9a-fA-F]+|0o[0-7]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_CONSTANTS: dict[str, Scalar] = {"true": True, "false": False}
+_CONSTANTS |= dict.fromkeys(("", "~", "null", "Null", "NULL"))
+_CONSTANTS |= {".inf": math.inf, "+.inf": math.inf, "-.inf": -math.inf, ".nan": math.nan}
+_NOT_BOOLEANS = {"yes", "no", "on", "off", "true", "false"}  # in any other case than true, false
+
+# PyYAML's words, and ours for them.
+_REWORDED = (
+    (r"found character '\\t'", "a tab: YAML is indented with blanks only"),
+    ("unexpected end of stream", "this quote is never closed"),
+    ("found character '([@`%])'", r"text that begins with \1 needs quotes"),
+    (
+        "mapping values are not allowed here",
+        "a colon that is not expected here: is the line indented as those around it, "
+        "or does the text need quotes?",
+    ),
+    ("but got '<stream end>'", "a bracket is never closed"),
+)
 
 KeyPath = tuple[str | int, ...]
 Place = tuple[int, int]
@@ -40,7 +62,7 @@ Places = dict[KeyPath, tuple[Place, Place]]  # of the key, of the value
 
 @dataclass(frozen=True)
 class Document:
-    """One YAML file: its data, and where each key of it stands."""
+    """One YAML file: its data, and the place of every key."""
 
     data: dict[str, Any]
     name: str
@@ -48,7 +70,7 @@ class Document:
     places: Places = field(repr=False)
 
     def mark(self, path: KeyPath, key: bool = True) -> Place:
-        """Line and column, from 1, of a key, or of its value if ``key`` is false.
+        """Return line and column, from 1, of a key, or of its value if ``key`` is false.
 
         Items of a list have one place. Parts of ``path`` that the file does not have are
         skipped, so the place of what is missing is that of its parent.
@@ -56,7 +78,7 @@ class Document:
         return self.places[self.known(path)][0 if key else 1]
 
     def known(self, path: KeyPath) -> KeyPath:
-        """``path`` without the parts that the file does not have."""
+        """Return ``path`` without the parts that the file does not have."""
         found: KeyPath = ()
         for part in path:
             if (*found, part) in self.places:
@@ -64,7 +86,7 @@ class Document:
         return found
 
 
-def load(path: str | Path, *, error: type[_LocatedError]) -> Document:
+def load(path: str | Path, *, error: type[LocatedError]) -> Document:
     """Read a YAML file whose top level is a mapping.
 
     Raises:
@@ -91,7 +113,7 @@ def load(path: str | Path, *, error: type[_LocatedError]) -> Document:
         ) from None  # fmt: skip
 
 
-def loads(text: str, *, name: str, error: type[_LocatedError]) -> Document:
+def loads(text: str, *, name: str, error: type[LocatedError]) -> Document:
     """Parse YAML text whose top level is a mapping.
 
     Raises:
@@ -102,7 +124,7 @@ def loads(text: str, *, name: str, error: type[_LocatedError]) -> Document:
         raise error(f"larger than {MAX_BYTES} bytes", file=name)
     places: Places = {}
     try:
-        node = _compose(text)
+        node = yaml.compose(text, Loader=_Loader)
         if not isinstance(node, yaml.MappingNode):
             raise _fault("the top level must be a mapping of keys to values", node)
         places[()] = (_place(node), _place(node))
@@ -113,8 +135,8 @@ def loads(text: str, *, name: str, error: type[_LocatedError]) -> Document:
     return Document(data, name, text, places)
 
 
-def validate(document: Document, model: type[ModelT], *, error: type[_LocatedError]) -> ModelT:
-    """The document as a pydantic model.
+def validate(document: Document, model: type[ModelT], *, error: type[LocatedError]) -> ModelT:
+    """Validate the document as a pydantic model.
 
     Raises:
         error: the most telling fault, with its place and, for a misspelling, a suggestion.
@@ -129,19 +151,19 @@ def problems(
     document: Document,
     model: type[BaseModel],
     *,
-    error: type[_LocatedError],
+    error: type[LocatedError],
     causes: bool = False,
-) -> list[_LocatedError]:
-    """Every fault that ``validate`` could raise; misspelt keys first.
+) -> list[LocatedError]:
+    """Return every fault that ``validate`` could raise; misspelt keys first.
 
     Args:
-        document: what is looked at.
-        model: what it has to be.
-        error: of which kind.
-        causes: leave out what only follows of another fault.
+        document: YAML that has been read.
+        model: its schema.
+        error: class of the errors.
+        causes: leave out faults that only follow from another one.
     """
     faults = _try(document, model)[1]
-    return _errors(document, model, _own(faults) if causes else faults, error)
+    return _errors(document, model, _causes(faults) if causes else faults, error)
 
 
 def _try(document: Document, model: type[ModelT]) -> tuple[ModelT | None, list[Any]]:
@@ -155,24 +177,24 @@ def _errors(
     document: Document,
     model: type[BaseModel],
     faults: Iterable[dict[str, Any]],
-    error: type[_LocatedError],
-) -> list[_LocatedError]:
+    error: type[LocatedError],
+) -> list[LocatedError]:
     # a misspelt required key is "missing" as well; the misspelling says more
     ordered = sorted(faults, key=lambda fault: fault["type"] != "extra_forbidden")
     return [_error(document, model, fault, error) for fault in ordered]
 
 
-def _own(faults: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _causes(faults: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the faults without those that follow from another one.
 
-    Such faults are a list that is too short because an item is faulty, and a missing key that
-    is misspelt.
+    Such are a list that is too short because an item is faulty, and a missing key that is
+    misspelt.
     """
     places = {tuple(fault["loc"][:end]) for fault in faults for end in range(len(fault["loc"]))}
     misspelt = [tuple(fault["loc"]) for fault in faults if fault["type"] == "extra_forbidden"]
 
     def follows(fault: dict[str, Any]) -> bool:
-        """Return whether a fault follows from another, such as a misspelt key."""
+        """Return whether a fault follows from another."""
         *outer, key = fault["loc"] or ("",)
         near = [one for one in misspelt if list(one[:-1]) == outer and nearest(one[-1], [key])]
         kind = fault["type"]
@@ -184,8 +206,8 @@ def _own(faults: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _error(
-    document: Document, model: type[BaseModel], fault: dict[str, Any], error: type[_LocatedError]
-) -> _LocatedError:
+    document: Document, model: type[BaseModel], fault: dict[str, Any], error: type[LocatedError]
+) -> LocatedError:
     loc = tuple(fault["loc"])
     missing = loc[-1:] if fault["type"] == "missing" else ()
     path = document.known(loc)
@@ -202,7 +224,7 @@ class _Loader(yaml.SafeLoader):
     depth = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """A node as PyYAML composes it, unless it is one of those."""
+        """Compose a node; raise for an alias, anchor, tag or too deep nesting."""
         event: Any = cast("Any", self).peek_event()
         if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
             raise _fault("anchors (&) and aliases (*) are not allowed", event)
@@ -215,10 +237,6 @@ class _Loader(yaml.SafeLoader):
             return super().compose_node(parent, index)
         finally:
             self.depth -= 1
-
-
-def _compose(text: str) -> yaml.Node | None:
-    return yaml.compose(text, Loader=_Loader)
 
 
 def _build(node: yaml.Node, path: KeyPath, places: Places) -> Any:
@@ -249,11 +267,24 @@ def _pairs(
         yield key.value, value
 
 
-def _scalar(node: yaml.ScalarNode) -> Any:
-    try:
-        return plain(node.value)
-    except ValueError as cause:
-        raise _fault(str(cause), node) from None
+def _scalar(node: yaml.ScalarNode) -> Scalar:
+    """Return the value of an unquoted word."""
+    text: str = node.value
+    if text in _CONSTANTS:
+        return _CONSTANTS[text]
+    if text.lower() in _NOT_BOOLEANS:
+        raise _fault(f"write true or false, or quote {text!r} to mean the text", node)
+    if _PADDED.fullmatch(text):
+        raise _fault(f"{text} has a leading zero; drop it, or quote it to mean the text", node)
+    if _INT.fullmatch(text) or _BASED.fullmatch(text):
+        if len(text) > MAX_DIGITS:
+            raise _fault("the number is too large", node)
+        return int(text, 0)
+    if not _FLOAT.fullmatch(text):
+        return text
+    if math.isinf(value := float(text)):
+        raise _fault("the number is too large", node)
+    return value
 
 
 def _fault(message: str, at: Any) -> yaml.MarkedYAMLError:
@@ -265,9 +296,14 @@ def _describe(cause: yaml.YAMLError, text: str) -> tuple[str, Place]:
         return "a control character is not allowed", _place_at(text[: cause.position])
     marked = cast("yaml.MarkedYAMLError", cause)
     mark = marked.problem_mark
-    if _UNENDED in (marked.problem or "") and marked.context_mark:
+    if "unexpected end of stream" in (marked.problem or "") and marked.context_mark:
         mark = marked.context_mark  # where the quote is, not where the file ends
-    return plainly(marked.problem or ""), (mark.line + 1, mark.column + 1) if mark else (1, 1)
+    problem = marked.problem or "not valid YAML"
+    found = next(
+        (m.expand(words) for pattern, words in _REWORDED if (m := re.search(pattern, problem))),
+        problem,
+    )
+    return found, (mark.line + 1, mark.column + 1) if mark else (1, 1)
 
 
 def _place(node: yaml.Node) -> Place:

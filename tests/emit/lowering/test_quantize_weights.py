@@ -11,7 +11,7 @@ from npuconv.errors import ModelError
 from npuconv.legalize.context import PassContext
 from npuconv.model import save
 from npuconv.model.types import Node
-from npuconv.target.formats import Requantize
+from npuconv.target.description import Requantize
 from support.asserts import context, read, run, run_pass
 from support.builders import Net
 from support.plans import converted, quantize

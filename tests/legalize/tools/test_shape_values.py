@@ -14,7 +14,12 @@ from npuconv import executor, limits
 from npuconv.legalize.tools import shape_elements as scalars
 from npuconv.legalize.tools import shape_values
 from npuconv.legalize.tools.shape_elements import Extent
-from npuconv.legalize.tools.shape_operators import OPERATORS, Partial, UnknownError, cells
+from npuconv.legalize.tools.shape_operators import (
+    OPERATORS,
+    Partial,
+    UnknownError,
+    sliced_positions,
+)
 from npuconv.model import shapes
 
 DIMS = ("N", 3, "H", 5)
@@ -286,7 +291,7 @@ def test_slices_like_the_runtime(extent, step):
     """Every start and end around an axis, at either step."""
     if extent == 0 and step < 0:
         with pytest.raises(UnknownError):
-            cells(extent, 0, 0, step)
+            sliced_positions(extent, 0, 0, step)
         return
     bounds = [(start, end) for start in range(-7, 8) for end in range(-7, 8)]
     source = np.arange(extent)
@@ -303,7 +308,7 @@ def test_slices_like_the_runtime(extent, step):
     proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     values = executor.Session(proto, threads=1, optimize=False).run({})
     for i, (start, end) in enumerate(bounds):
-        assert list(cells(extent, start, end, step)) == values[f"y{i}"].tolist()
+        assert list(sliced_positions(extent, start, end, step)) == values[f"y{i}"].tolist()
 
 
 def test_elements():

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.tools.transposes import Settle, cancel
+from npuconv.legalize.tools.transposes import cancel
 from npuconv.model import nhwc, query
 
 if TYPE_CHECKING:
@@ -34,17 +32,8 @@ def lower_layout(model: Model, ctx: EmitContext) -> int:
     for node in found:
         _turn(model, node, turned)
     if found:
-        cancel(model, _unmeasured)
+        cancel(model)  # int8 models are compared as a whole
     return len(found)
-
-
-@contextmanager
-def _unmeasured(
-    nodes: Sequence[Node], before: str, after: str, outputs: Sequence[Tensor]
-) -> Iterator[Settle]:
-    """int8 models are compared as a whole."""
-    del nodes, before, after, outputs
-    yield lambda _tensors: None
 
 
 def _is_turnable(node: Node) -> bool:

@@ -1,4 +1,4 @@
-"""Work out shapes that are computed at run time although they are known."""
+"""Evaluate shape arithmetic whose result is known before run time."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def propagate_shapes(model: Model, ctx: PassContext) -> int:
 
 
 def _fold(model: Model, ctx: PassContext, facts: Facts) -> int:
-    """Tensors whose elements are all known become constants."""
+    """Turn tensors whose elements are all known into constants."""
+    from npuconv.legalize.tools import shape_values
+
     frontier = [t for t, part in facts.tensors.values() if part.complete and _is_read(facts, t)]
     if not frontier:
         return 0
@@ -52,7 +54,7 @@ def _fold(model: Model, ctx: PassContext, facts: Facts) -> int:
     for tensor in frontier:
         part = facts.of(tensor)
         assert part is not None
-        nodes = _chain(facts, tensor)
+        nodes = shape_values.chain(facts, tensor)
         after = f"the constant {_shown(part.elements.tolist())}"
         with ctx.rewrite(model, nodes, _histogram(nodes), after, measure=False) as record:
             record.reference, record.difference, record.note = notes
@@ -68,6 +70,8 @@ def _is_read(facts: Facts, tensor: Tensor) -> bool:
 
 def _settle(model: Model, ctx: PassContext, facts: Facts, node: Node) -> int:
     """Write the shape that a Reshape or Expand asks for with 0, 1 and -1."""
+    from npuconv.legalize.tools import shape_values
+
     asked = query.input_of(node, 1)
     part, dims = facts.of(asked), facts.extents(node.inputs[0])
     if asked is None or part is None or part.complete or query.attribute(node, "allowzero", 0):
@@ -77,7 +81,7 @@ def _settle(model: Model, ctx: PassContext, facts: Facts, node: Node) -> int:
         asks = _shown(part.elements.tolist())
         ctx.refuse(model, node, f"it asks for {asks}: too much of that is known at run time only")
         return 0
-    nodes = [*_chain(facts, asked), node]
+    nodes = [*shape_values.chain(facts, asked), node]
     measurable = _runs_alone(nodes)
     notes = ("", None, "") if measurable else _confirm(model, ctx, facts, [asked])
     with ctx.rewrite(
@@ -91,7 +95,7 @@ def _settle(model: Model, ctx: PassContext, facts: Facts, node: Node) -> int:
 
 
 def _reshaped(asked: Sequence[Any], dims: Sequence[Any] | None) -> list[int] | None:
-    """The same for Reshape: 0 copies an extent, -1 is what is left, once."""
+    """Return the shape for Reshape: 0 copies an extent, -1 is the remaining one, once."""
     held = dims or ()
     written = [
         wanted if isinstance(wanted, int)
@@ -103,7 +107,7 @@ def _reshaped(asked: Sequence[Any], dims: Sequence[Any] | None) -> list[int] | N
 
 
 def _expanded(asked: Sequence[Any], dims: Sequence[Any] | None) -> list[int] | None:
-    """The same for Expand, which counts from the last axis: 1 leaves an extent as it is."""
+    """Return the shape for Expand, which counts from the last axis: 1 leaves an extent."""
     if dims is None:
         return None
     held = [None] * (len(asked) - len(dims)) + list(dims)[-len(asked) or len(dims) :]
@@ -119,7 +123,7 @@ def _expanded(asked: Sequence[Any], dims: Sequence[Any] | None) -> list[int] | N
 
 
 def _runs_alone(nodes: Sequence[Node]) -> bool:
-    """Return whether random extents fit: all from one tensor, each of its names only once."""
+    """Return whether random extents fit: all of one tensor, each of its names only once."""
     made = {id(t) for node in nodes for t in node.outputs}
     read = {id(t): t for node in nodes for t in node.inputs if id(t) not in made}
     fed = [query.shape(t) or () for t in read.values() if not query.is_constant(t) and t.name]
@@ -130,19 +134,13 @@ def _runs_alone(nodes: Sequence[Node]) -> bool:
 def _confirm(
     model: Model, ctx: PassContext, facts: Facts, tensors: Sequence[Tensor]
 ) -> tuple[str, float | None, str]:
-    """Reference, difference and note of a record."""
+    """Return reference, difference and note of a record."""
+    from npuconv.legalize.tools import shape_values
+
     if not ctx.verify:
         return "not measured", None, ""
-    from npuconv.legalize.tools import shape_values
-
     obstacle = shape_values.confirm(model, facts, tensors)
     return ("not measured", None, obstacle) if obstacle else ("onnxruntime", 0.0, "")
-
-
-def _chain(facts: Facts, tensor: Tensor) -> list[Node]:
-    from npuconv.legalize.tools import shape_values
-
-    return shape_values.chain(facts, tensor)
 
 
 def _histogram(nodes: Sequence[Node]) -> str:
@@ -151,7 +149,7 @@ def _histogram(nodes: Sequence[Node]) -> str:
 
 
 def _shown(elements: Any) -> str:
-    """Elements for people: ? for what is not known, the name of an extent that has one."""
+    """Return elements as text, with ? for those that are not known."""
     if isinstance(elements, list):
         return f"[{', '.join(map(_shown, elements))}]"
     return str(elements) if isinstance(elements, (bool, int, float)) else "?"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.tools.layout import transpose
 from npuconv.legalize.tools.replace import activate
 from npuconv.model import edit, geometry, nhwc, query
 from npuconv.model.conv import resolved_pads, window
@@ -119,7 +120,7 @@ def _replace(model: Model, node: Node) -> None:
     dims = query.shape(result)
     first = None if dims is None else nhwc.channels_first(dims)
     attrs = {key: value for key, value in node.attrs.items() if key not in nhwc.FUSED}
-    x = _transpose(model, node, node.inputs[0], nhwc.to_first(rank))
+    x = transpose(model, node, node.inputs[0], nhwc.to_first(rank), query.shape(node.inputs[0]))
     rest = list(node.inputs)[1:]
     y = edit.insert(model, node.op, [x, *rest], origin=[node], shape=first, attrs=attrs)
     maker = query.producer(y)
@@ -127,11 +128,4 @@ def _replace(model: Model, node: Node) -> None:
     edit.keep_name(maker, node)
     if nhwc.activation(node):
         y = activate(model, node, y)
-    edit.hand_over(_transpose(model, node, y, nhwc.to_last(rank)), result)
-
-
-def _transpose(model: Model, node: Node, tensor: Tensor, perm: list[int]) -> Tensor:
-    dims = query.shape(tensor)
-    shape = None if dims is None else [dims[axis] for axis in perm]
-    attrs = {"perm": perm}
-    return edit.insert(model, "Transpose", [tensor], origin=[node], shape=shape, attrs=attrs)
+    edit.hand_over(transpose(model, node, y, nhwc.to_last(rank), query.shape(y)), result)

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npuconv.legalize import region as _region
+from npuconv.legalize.region import identity
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.tools.layout import axes_of, is_squeeze, is_unsqueeze
+from npuconv.legalize.tools.layout import (
+    Axes,
+    data_inputs,
+    is_squeeze,
+    is_unsqueeze,
+    squeeze,
+    squeezed_axes,
+    unsqueeze,
+    widened,
+)
 from npuconv.legalize.tools.match import BROADCASTING, UNARY
 from npuconv.model import edit, query
 
@@ -18,8 +27,6 @@ if TYPE_CHECKING:
 LOOK_AHEAD = 64  # nodes between a Squeeze and the Unsqueeze that it may meet
 _OPPOSITE = {"Squeeze": "Unsqueeze", "Unsqueeze": "Squeeze"}
 _FUSED = ("Relu", "Clip")  # worth standing right behind a convolution
-
-Axes = tuple[int, ...]
 
 
 @model_pass(Phase.LEGALIZE, after=("rewrite-1d-as-2d",))
@@ -47,8 +54,8 @@ def _cancel(model: Model, ctx: PassContext, node: Node) -> int:
     first = query.producer(node.inputs[0]) if len(node.inputs) else None
     if first is None or first.op != _OPPOSITE[node.op] or not query.is_standard(first):
         return 0
-    axes = axes_of(node)
-    if axes is None or axes != axes_of(first):
+    axes = squeezed_axes(node)
+    if axes is None or axes != squeezed_axes(first):
         return 0
     source, result = first.inputs[0], node.outputs[0]
     if model.is_output(result):
@@ -56,7 +63,7 @@ def _cancel(model: Model, ctx: PassContext, node: Node) -> int:
     before = f"{first.op} and {node.op}"
     with ctx.rewrite(model, [first, node], before, "nothing", outputs=[result]) as record:
         if record.old is not None:
-            record.new = _region.identity(record.old, source.name)
+            record.new = identity(record.old, source.name)
         edit.redirect(result, source)
         edit.disconnect(node)
     return 1
@@ -85,14 +92,8 @@ def _move(model: Model, ctx: PassContext, node: Node) -> int:
 def _squeezed(node: Node) -> Axes | None:
     """The axes that the Squeezes before a node take out, if they all take out the same."""
     makers = [query.producer(t) for t in data_inputs(node)]
-    found = {axes_of(m) for m in makers if m is not None and m.op == "Squeeze"}
+    found = {squeezed_axes(m) for m in makers if m is not None and m.op == "Squeeze"}
     return found.pop() if len(found) == 1 else None
-
-
-def data_inputs(node: Node) -> list[Tensor]:
-    """The inputs whose positions are those of the output."""
-    one = node.op in UNARY or node.op == "BatchNormalization"
-    return list(node.inputs)[: 1 if one else None]
 
 
 def _is_movable(node: Node, axes: Axes) -> bool:
@@ -137,8 +138,6 @@ def _meets(start: Node, axes: Axes) -> bool:
 
 
 def _lift(model: Model, node: Node, axes: Axes) -> None:
-    from npuconv.legalize.tools.layout import squeeze, widened
-
     result = node.outputs[0]
     for index, tensor in enumerate(data_inputs(node)):
         node.inputs[index] = _lifted(model, node, tensor, axes)
@@ -153,8 +152,6 @@ def _lift(model: Model, node: Node, axes: Axes) -> None:
 
 def _lifted(model: Model, node: Node, tensor: Tensor, axes: Axes) -> Tensor:
     """The tensor with the axes it would have if nothing had been squeezed."""
-    from npuconv.legalize.tools.layout import unsqueeze
-
     array = query.value(tensor)
     if array is not None and array.ndim:
         rank = query.rank(node.outputs[0]) or array.ndim

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.conv_forms import refuses_rank
+from npuconv.legalize.tools.layout import reshape, transpose
 from npuconv.model import edit, query
 from npuconv.model.conv import window
 from npuconv.model.removable import Removal, obstacles, output_extent, removal
@@ -120,12 +121,12 @@ def _channels_of(model: Model, node: Node, source: Tensor, axis: int, count: int
     dims = _dims(node)
     rest = [a for a in range(2, len(dims)) if a != axis]
     if all(dims[a] for a in rest):
-        source = _transpose(model, node, source, [0, 1, axis, *rest])
-        return _reshape(model, node, source, [0, dims[1] * count, *(dims[a] for a in rest)])
-    source = _transpose(model, node, source, [0, *rest, 1, axis])
-    source = _reshape(model, node, source, [0] * (1 + len(rest)) + [dims[1] * count])
+        source = transpose(model, node, source, [0, 1, axis, *rest])
+        return reshape(model, node, source, [0, dims[1] * count, *(dims[a] for a in rest)])
+    source = transpose(model, node, source, [0, *rest, 1, axis])
+    source = reshape(model, node, source, [0] * (1 + len(rest)) + [dims[1] * count])
     last = len(rest) + 1
-    return _transpose(model, node, source, [0, last, *range(1, last)])
+    return transpose(model, node, source, [0, last, *range(1, last)])
 
 
 def _taps(weight: np.ndarray, node: Node, way: Removal) -> np.ndarray:
@@ -147,10 +148,10 @@ def _merge(model: Model, node: Node, way: Removal) -> None:
     _pad_before(model, node, (way.axis - 1, way.axis))
     axis, dims, out = way.axis + 2, _dims(node), _out(node)
     leading = [0] * (axis - 1)  # as they are
-    source = _reshape(model, node, node.inputs[0], [*leading, -1, *dims[axis + 1 :]])
+    source = reshape(model, node, node.inputs[0], [*leading, -1, *dims[axis + 1 :]])
     _drop_kernel_axis(model, node, way.axis)
     result = _run(model, node, source, way.axis)
-    _finish(node, _reshape(model, node, result, [*leading, out[axis - 1], -1, *out[axis + 1 :]]))
+    _finish(node, reshape(model, node, result, [*leading, out[axis - 1], -1, *out[axis + 1 :]]))
 
 
 def _to_batch(model: Model, node: Node, way: Removal) -> None:
@@ -159,14 +160,14 @@ def _to_batch(model: Model, node: Node, way: Removal) -> None:
     axis, dims, out = way.axis + 2, _dims(node), _out(node)
     rest = [a for a in range(1, len(dims)) if a != axis]
     source = _strided(model, node, axis)
-    source = _transpose(model, node, source, [0, axis, *rest])
-    source = _reshape(model, node, source, [-1, *(dims[a] for a in rest)])
+    source = transpose(model, node, source, [0, axis, *rest])
+    source = reshape(model, node, source, [-1, *(dims[a] for a in rest)])
     _drop_kernel_axis(model, node, way.axis)
     result = _run(model, node, source, way.axis)
     apart = [dims[0], -1] if dims[0] else [-1, out[axis]]
-    result = _reshape(model, node, result, [*apart, *(out[a] for a in rest)])
+    result = reshape(model, node, result, [*apart, *(out[a] for a in rest)])
     order = [0, axis, *rest]  # where each axis came from
-    _finish(node, _transpose(model, node, result, [order.index(a) for a in range(len(dims))]))
+    _finish(node, transpose(model, node, result, [order.index(a) for a in range(len(dims))]))
 
 
 def _pad_before(model: Model, node: Node, axes: Sequence[int]) -> None:
@@ -243,15 +244,3 @@ def _out(node: Node) -> list[int]:
     assert win is not None
     spatial = [output_extent(win, axis) or 0 for axis in range(win.axes or 0)]
     return [0, win.out_channels or 0, *spatial]
-
-
-def _transpose(model: Model, node: Node, source: Tensor, perm: Sequence[int]) -> Tensor:
-    if list(perm) == sorted(perm):
-        return source
-    attrs = {"perm": list(perm)}
-    return edit.insert(model, "Transpose", [source], origin=[node], attrs=attrs)
-
-
-def _reshape(model: Model, node: Node, source: Tensor, shape: Sequence[int]) -> Tensor:
-    wanted = edit.integers(model, f"{node.name}/shape", shape)
-    return edit.insert(model, "Reshape", [source, wanted], origin=[node])

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.conv_forms import refuses_rank
-from npuconv.legalize.tools.layout import AXIS, is_squeeze, is_unsqueeze
+from npuconv.legalize.tools.layout import (
+    HEIGHT,
+    is_squeeze,
+    is_unsqueeze,
+    squeeze,
+    unsqueeze,
+    widened,
+)
 from npuconv.model import edit, query
 from npuconv.model.conv import window
 
@@ -82,7 +89,6 @@ def _text(node: Node, win: Window | None) -> str:
 
 
 def _replace(model: Model, node: Node) -> None:
-    from npuconv.legalize.tools.layout import squeeze, unsqueeze
 
     node.inputs[0] = unsqueeze(model, node, node.inputs[0])
     if node.op in query.CONVOLUTIONS:
@@ -96,10 +102,7 @@ def _replace(model: Model, node: Node) -> None:
         node.attrs["output_shape"] = [1, shape[-1]]
     result = node.outputs[0]
     raised = edit.variable(model, f"{node.name}/2d", dtype=result.dtype)
-    raised.shape = _with_axis(query.shape(result))
+    dims = query.shape(result)
+    raised.shape = None if dims is None else widened(dims, HEIGHT)
     node.outputs[0] = raised
     squeeze(model, node, raised, result)
-
-
-def _with_axis(dims: tuple[int | str | None, ...] | None) -> list[int | str | None] | None:
-    return None if dims is None else [*dims[:AXIS], 1, *dims[AXIS:]]

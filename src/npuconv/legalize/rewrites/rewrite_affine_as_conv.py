@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.tools.affine import TWO_SIDED, around, link_of, rewrite_chain
+from npuconv.legalize.tools.affine import TWO_SIDED, link_of, rewrite_chain
 from npuconv.model import query
 
 if TYPE_CHECKING:
@@ -40,4 +40,4 @@ def _rewrite(model: Model, ctx: PassContext, node: Node) -> int:
         ctx.refuse(model, node, link)
     if link is None or isinstance(link, str) or link.channels == 1:
         return 0
-    return rewrite_chain(model, ctx, around(model, ctx, link))
+    return rewrite_chain(model, ctx, link)

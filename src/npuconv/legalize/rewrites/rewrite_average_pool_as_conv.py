@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.as_conv import (
-    Disguised,
+    ConvForm,
     channels_second,
     considered,
     convolve,
@@ -59,7 +59,7 @@ def _rewrite(model: Model, ctx: PassContext, node: Node) -> int:
     return 1
 
 
-def _convolution(model: Model, ctx: PassContext, node: Node) -> Disguised | str:
+def _convolution(model: Model, ctx: PassContext, node: Node) -> ConvForm | str:
     import numpy as np
 
     dims, dtype = query.shape(node.inputs[0]), query.dtype_name(node.inputs[0])
@@ -77,7 +77,7 @@ def _convolution(model: Model, ctx: PassContext, node: Node) -> Disguised | str:
         return reason
     assert win.weight is not None
     share = np.float32(1.0 / math.prod(win.weight[2:]))
-    return Disguised(node.inputs[0], layout, win, np.full(win.weight, share))
+    return ConvForm(node.inputs[0], layout, win, np.full(win.weight, share))
 
 
 def _of_whole(dims: Dims, seen: Dims) -> Window | str:

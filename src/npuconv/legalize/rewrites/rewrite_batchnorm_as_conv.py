@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.tools.affine import around, link_of, rewrite_chain
+from npuconv.legalize.tools.affine import link_of, rewrite_chain
 
 if TYPE_CHECKING:
     from npuconv.legalize.context import PassContext
@@ -34,4 +34,4 @@ def _rewrite(model: Model, ctx: PassContext, node: Node) -> int:
     if link is None or isinstance(link, str):
         ctx.refuse(model, node, link or "it is no factor and offset per channel")
         return 0
-    return rewrite_chain(model, ctx, around(model, ctx, link))
+    return rewrite_chain(model, ctx, link)

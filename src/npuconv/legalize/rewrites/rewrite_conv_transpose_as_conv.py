@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from npuconv.legalize.forms import Form, choose, chosen
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.conv_forms import objections
+from npuconv.legalize.tools.layout import reshape, transpose
 from npuconv.model import edit, query
 from npuconv.model.conv import flat_pads, window
 from npuconv.model.geometry import effective_kernel
@@ -265,10 +266,10 @@ def _interleave(
 ) -> Tensor:
     """N, (C, rH, rW), H, W -> N, C, (H, rH), (W, rW) with known H and W."""
     apart = [0, channels, *phases, *extents]
-    result = _reshape(model, node, result, apart)
-    result = _transpose(model, node, result, [0, 1, 4, 2, 5, 3])
+    result = reshape(model, node, result, apart)
+    result = transpose(model, node, result, [0, 1, 4, 2, 5, 3])
     whole = [extent * phase for extent, phase in zip(extents, phases, strict=True)]
-    return _reshape(model, node, result, [0, channels, *whole])
+    return reshape(model, node, result, [0, channels, *whole])
 
 
 def _one_axis_at_a_time(
@@ -276,17 +277,17 @@ def _one_axis_at_a_time(
 ) -> Tensor:
     """The same with unknown H and W: a Reshape can keep leading extents and find one."""
     rows, columns = phases
-    result = _transpose(model, node, result, [0, 2, 3, 1])
-    result = _reshape(model, node, result, [0, 0, 0, channels * rows, columns])
-    result = _transpose(model, node, result, [0, 1, 2, 4, 3])
-    result = _reshape(model, node, result, [0, 0, -1, channels * rows])  # N, H, (W, rW), (C, rH)
+    result = transpose(model, node, result, [0, 2, 3, 1])
+    result = reshape(model, node, result, [0, 0, 0, channels * rows, columns])
+    result = transpose(model, node, result, [0, 1, 2, 4, 3])
+    result = reshape(model, node, result, [0, 0, -1, channels * rows])  # N, H, (W, rW), (C, rH)
     if rows == 1:
-        return _transpose(model, node, result, [0, 3, 1, 2])
-    result = _transpose(model, node, result, [0, 2, 1, 3])
-    result = _reshape(model, node, result, [0, 0, 0, channels, rows])
-    result = _transpose(model, node, result, [0, 1, 2, 4, 3])
-    result = _reshape(model, node, result, [0, 0, -1, channels])  # N, (W, rW), (H, rH), C
-    return _transpose(model, node, result, [0, 3, 2, 1])
+        return transpose(model, node, result, [0, 3, 1, 2])
+    result = transpose(model, node, result, [0, 2, 1, 3])
+    result = reshape(model, node, result, [0, 0, 0, channels, rows])
+    result = transpose(model, node, result, [0, 1, 2, 4, 3])
+    result = reshape(model, node, result, [0, 0, -1, channels])  # N, (W, rW), (H, rH), C
+    return transpose(model, node, result, [0, 3, 2, 1])
 
 
 def _insert_zeros(model: Model, node: Node, win: Window, stretch: int) -> Tensor:
@@ -311,16 +312,6 @@ def _crop(model: Model, node: Node, axes: tuple[Axis, Axis], result: Tensor) -> 
     }
     tensors = [edit.integers(model, f"{node.name}/{key}", v) for key, v in parts.items()]
     return edit.insert(model, "Slice", [result, *tensors], origin=[node])
-
-
-def _reshape(model: Model, node: Node, source: Tensor, shape: Sequence[int]) -> Tensor:
-    wanted = edit.integers(model, f"{node.name}/shape", shape)
-    return edit.insert(model, "Reshape", [source, wanted], origin=[node])
-
-
-def _transpose(model: Model, node: Node, source: Tensor, perm: Sequence[int]) -> Tensor:
-    attrs = {"perm": list(perm)}
-    return edit.insert(model, "Transpose", [source], origin=[node], attrs=attrs)
 
 
 @dataclass(frozen=True)

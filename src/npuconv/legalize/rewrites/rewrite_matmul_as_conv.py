@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.as_conv import (
-    Disguised,
+    ConvForm,
     Layout,
     considered,
     convolve,
@@ -56,7 +56,7 @@ def _rewrite(model: Model, ctx: PassContext, node: Node) -> int:
     return 1
 
 
-def _convolution(model: Model, ctx: PassContext, found: Product) -> Disguised | str:
+def _convolution(model: Model, ctx: PassContext, found: Product) -> ConvForm | str:
     """Return the convolution in the first layout that the target takes, or the first obstacle."""
     import numpy as np
 
@@ -68,13 +68,13 @@ def _convolution(model: Model, ctx: PassContext, found: Product) -> Disguised | 
         win = considered(weight.shape, layout.seen(dims))
         against = obstacle(model, ctx, layout, win)
         if not against:
-            return Disguised(found.source, layout, win, weight)
+            return ConvForm(found.source, layout, win, weight)
         reason = reason or against
     return reason
 
 
 def _replace(
-    model: Model, ctx: PassContext, node: Node, found: Product, convolution: Disguised
+    model: Model, ctx: PassContext, node: Node, found: Product, convolution: ConvForm
 ) -> None:
     """Put the convolution there, with the addends that it can take."""
     from dataclasses import replace

@@ -1,4 +1,8 @@
-"""Helpers of passes that fold ``factor * y + offset`` per channel into a convolution."""
+"""Factors and offsets per channel: into the convolution before them, or as a convolution.
+
+A BatchNormalization, and Mul, Div, Add and Sub by constants per channel, compute
+``factor * x + offset``. Several in a row compute one such map.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.tools.as_conv import (
-    Disguised,
+    ConvForm,
     channels_second,
     considered,
     convolve,
@@ -23,9 +27,52 @@ if TYPE_CHECKING:
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
 
+    Dims = tuple[int | str | None, ...]
+    Affine = tuple[np.ndarray, np.ndarray]  # factor and offset, float64: one or one per channel
+
+TWO_SIDED = ("Mul", "Div", "Add", "Sub")
+INFERENCE_ONLY = 9  # the opset since which a BatchNormalization keeps one statistic per channel
+
+
+def batchnorm(model: Model, node: Node) -> Affine | str:
+    """Return factor and offset of a BatchNormalization, or why it has none.
+
+    ``y = (x - mean) * scale / sqrt(var + epsilon) + bias``.
+    """
+    import numpy as np
+
+    parameters = [query.constant_input(node, index) for index in range(1, 5)]
+    if any(p is None for p in parameters):
+        return "its statistics are not constant"
+    if any(p is not None and p.ndim != 1 for p in parameters):
+        return "it has statistics for every position (spatial=0)"
+    read = any(t.outputs or model.is_output(t) for t in node.outputs[1:])
+    if query.attribute(node, "training_mode", 0) or read:
+        return "it is in training mode"
+    scale, bias, mean, variance = (np.asarray(p, np.float64) for p in parameters)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        factor = scale / np.sqrt(variance + float(query.attribute(node, "epsilon", 1e-5)))
+    if not np.isfinite(factor).all():
+        return "its variances are negative, zero or not finite"
+    return factor, bias - mean * factor
+
+
+def _two_sided(op: str, values: np.ndarray, *, swapped: bool = False) -> Affine:
+    """Return factor and offset of an operator with constant ``values``, first if ``swapped``."""
+    import numpy as np
+
+    if op == "Mul":
+        return values, np.zeros(1)
+    if op == "Div":
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return 1.0 / values, np.zeros(1)
+    if op == "Add":
+        return np.ones(1), values
+    return (-np.ones(1), values) if swapped else (np.ones(1), -values)
+
 
 def feeding_convolution(model: Model, ctx: PassContext, node: Node, source: Tensor) -> Node | None:
-    """The convolution that makes ``source``, if it alone can take ``node`` in."""
+    """Return the convolution that makes ``source``, if ``node`` can be folded into it."""
     conv = query.producer(source)
     if conv is None or conv.op not in query.CONVOLUTIONS or not query.is_standard(conv):
         return None
@@ -42,66 +89,56 @@ def feeding_convolution(model: Model, ctx: PassContext, node: Node, source: Tens
     return conv
 
 
-def _per_channel(
-    model: Model, ctx: PassContext, node: Node, *, ordered: bool
-) -> tuple[Tensor, np.ndarray] | None:
-    """The operand a convolution makes, and the other: one value per channel, or one, float64."""
-    for source, other in ((0, 1), (1, 0))[: 1 if ordered else 2]:
-        values = query.constant_input(node, other)
-        maker = query.producer(node.inputs[source])
-        if values is None or maker is None or maker.op not in query.CONVOLUTIONS:
-            continue
-        flat = _one_per_channel(values, maker)
-        if flat is None:
-            ctx.refuse(model, node, f"its constant of shape {values.shape} is not per channel")
-            return None
-        return node.inputs[source], flat
-    return None
+def fuse_two_sided(model: Model, ctx: PassContext, node: Node) -> int:
+    """Fold Mul, Div, Add or Sub by a constant into the convolution before it.
 
-
-def operand(
-    model: Model, ctx: PassContext, node: Node, *, ordered: bool
-) -> tuple[Node, np.ndarray] | None:
-    """The convolution a two-sided operator could go into, and its constant per channel.
-
-    Args:
-        model: the model.
-        ctx: takes the reason of a near miss.
-        node: Mul, Div, Add or Sub.
-        ordered: the constant must come second (Div, Sub).
+    Returns:
+        1, or 0 where that is not possible.
     """
-    found = _per_channel(model, ctx, node, ordered=ordered)
-    if found is None:
-        return None
-    source, values = found
-    conv = feeding_convolution(model, ctx, node, source)
-    return None if conv is None else (conv, values)
+    import numpy as np
+
+    for source, other in ((0, 1), (1, 0))[: 1 if node.op in ("Div", "Sub") else 2]:
+        array = query.constant_input(node, other)
+        maker = query.producer(node.inputs[source])
+        if array is None or maker is None or maker.op not in query.CONVOLUTIONS:
+            continue
+        values = _output_channel_values(array, maker)
+        if values is None:
+            ctx.refuse(model, node, f"its constant of shape {array.shape} is not per channel")
+            return 0
+        conv = feeding_convolution(model, ctx, node, node.inputs[source])
+        if conv is None:
+            return 0
+        factor, offset = _two_sided(node.op, values)
+        if not np.isfinite(factor).all():
+            ctx.refuse(model, node, "it divides by zero")
+            return 0
+        return absorb(model, ctx, conv, node, factor, offset)
+    return 0
 
 
-def _one_per_channel(values: np.ndarray, conv: Node) -> np.ndarray | None:
+def _output_channel_values(values: np.ndarray, conv: Node) -> np.ndarray | None:
     win = window(conv)
     if win is None or win.axes is None or win.out_channels is None:
         return None
-    rank = win.axes + 2
-    if values.size == 1 and values.ndim <= rank:
-        return values.reshape(1).astype("float64")
-    channel_axis = values.ndim - win.axes - 1
-    if values.ndim > rank or values.size != win.out_channels or channel_axis < 0:
+    return channel_values(values, (None, win.out_channels, *(None,) * win.axes))
+
+
+def channel_values(array: np.ndarray, dims: Dims | None) -> np.ndarray | None:
+    """Return one value, or one for each channel (axis 1), float64; None for anything else."""
+    if dims is None or len(dims) < 2 or array.ndim > len(dims):
         return None
-    if values.shape[channel_axis] != win.out_channels:
-        return None
-    return values.reshape(-1).astype("float64")
+    if array.size == 1:
+        return array.reshape(1).astype("float64")
+    aligned = (1,) * (len(dims) - array.ndim) + array.shape
+    wanted = (1, dims[1]) + (1,) * (len(dims) - 2)
+    return array.reshape(-1).astype("float64") if aligned == wanted else None
 
 
 def absorb(
-    model: Model,
-    ctx: PassContext,
-    conv: Node,
-    node: Node,
-    factor: np.ndarray,
-    offset: np.ndarray,
+    model: Model, ctx: PassContext, conv: Node, node: Node, factor: np.ndarray, offset: np.ndarray
 ) -> int:
-    """Let ``conv`` compute ``factor * conv + offset`` and make what ``node`` made.
+    """Let ``conv`` compute ``factor * conv + offset`` and make the result of ``node``.
 
     Args:
         model: the model to change.
@@ -121,7 +158,7 @@ def absorb(
     channels = win.out_channels
     factor, offset = np.broadcast_to(factor, channels), np.broadcast_to(offset, channels)
     with np.errstate(over="ignore", invalid="ignore"):
-        scaled = _scale(weight, factor, conv.op, win.group)
+        scaled = _scaled(weight, factor, conv.op, win.group)
         shifted = (offset + factor * (bias if bias is not None else 0.0)).astype(weight.dtype)
     if np.isfinite(weight).all() and not (np.isfinite(scaled).all() and np.isfinite(shifted).all()):
         ctx.refuse(model, node, "weights or bias would not be finite any more")
@@ -134,14 +171,13 @@ def absorb(
         edit.take_over_outputs(node, conv)
         edit.set_input(conv, 1, edit.constant(model, conv.inputs[1].name, scaled))
         if np.any(shifted) or bias is not None:
-            tensor = edit.constant(model, f"{conv.name}/bias", shifted)
-            edit.set_input(conv, 2, tensor)
+            edit.set_input(conv, 2, edit.constant(model, f"{conv.name}/bias", shifted))
         edit.inherit(model, conv, node)
         edit.disconnect(node)
     return 1
 
 
-def _scale(weight: np.ndarray, factor: np.ndarray, op: str, group: int) -> np.ndarray:
+def _scaled(weight: np.ndarray, factor: np.ndarray, op: str, group: int) -> np.ndarray:
     """Scale the output channels of a weight; in double, so that only one rounding is left."""
     if op == "Conv":
         axes = (-1, *(1,) * (weight.ndim - 1))
@@ -152,13 +188,9 @@ def _scale(weight: np.ndarray, factor: np.ndarray, op: str, group: int) -> np.nd
     return (grouped * shaped).astype(weight.dtype).reshape(weight.shape)
 
 
-TWO_SIDED = ("Mul", "Div", "Add", "Sub")
-INFERENCE_ONLY = 9  # the opset since which a BatchNormalization keeps one statistic per channel
-
-
 @dataclass(frozen=True)
 class Link:
-    """One node that computes ``factor * source + offset``, or why it does not."""
+    """One node of a chain, which computes ``factor * source + offset``."""
 
     node: Node
     source: Tensor
@@ -167,123 +199,30 @@ class Link:
 
     @property
     def channels(self) -> int:
-        """Number of channels it tells apart; 1 where all are treated alike."""
+        """Return the number of channels it tells apart; 1 for a scalar."""
         return max(self.factor.size, self.offset.size)
 
 
-def rewrite_chain(model: Model, ctx: PassContext, links: list[Link]) -> int:
-    """Turn a chain into one depthwise convolution, if the target takes that."""
-    first, nodes = links[0], [link.node for link in links]
-    found = _convolution(model, ctx, links)
-    if isinstance(found, str):
-        ctx.refuse(model, first.node, found)
-        return 0
-    before = " + ".join(node.op for node in nodes)
-    with ctx.rewrite(model, nodes, before, found.text()):
-        for node in nodes[1:]:
-            edit.inherit(model, first.node, node)
-        edit.hand_over(convolve(model, first.node, found), nodes[-1].outputs[0])
-        for node in nodes:
-            edit.disconnect(node)
-    return 1
-
-
-def _convolution(model: Model, ctx: PassContext, links: list[Link]) -> Disguised | str:
-    import numpy as np
-
-    source = links[0].source
-    dims = query.shape(source)
-    layout = channels_second(len(dims)) if dims is not None else None
-    if dims is None or layout is None:
-        return "its rank is not known" if dims is None else f"its input has rank {len(dims)}"
-    factor, offset = combined(links)
-    channels = max(link.channels for link in links)
-    win = considered((channels, 1, 1, 1), layout.seen(dims), group=channels)
-    reason = obstacle(model, ctx, layout, win)
-    if reason:
-        return reason
-    with np.errstate(over="ignore"):
-        weight = np.broadcast_to(factor, channels).astype(np.float32).reshape(-1, 1, 1, 1)
-        bias = np.broadcast_to(offset, channels).astype(np.float32) if np.any(offset) else None
-    if not np.isfinite(weight).all() or not np.isfinite(0 if bias is None else bias).all():
-        return "its factors or offsets are not finite"
-    return Disguised(source, layout, win, weight, bias)
-
-
-def combined(links: list[Link]) -> tuple[np.ndarray, np.ndarray]:
-    """Factor and offset of all together, float64."""
-    factor, offset = links[0].factor, links[0].offset
-    for link in links[1:]:
-        factor, offset = factor * link.factor, offset * link.factor + link.offset
-    return factor, offset
-
-
-def around(model: Model, ctx: PassContext, link: Link) -> list[Link]:
-    """The longest chain that holds this node: nothing else reads what is in between."""
-    links = [link]
-    while (before := _before(model, ctx, links[0])) is not None:
-        links.insert(0, before)
-    while (behind := _behind(model, ctx, links[-1])) is not None:
-        links.append(behind)
-    return links
-
-
-def _before(model: Model, ctx: PassContext, link: Link) -> Link | None:
-    maker = query.producer(link.source)
-    if maker is None or query.sole_consumer(model, link.source) is None:
-        return None
-    return _joins(model, ctx, maker)
-
-
-def _behind(model: Model, ctx: PassContext, link: Link) -> Link | None:
-    reader = query.sole_consumer(model, link.node.outputs[0])
-    found = _joins(model, ctx, reader) if reader is not None else None
-    return found if found is not None and found.source is link.node.outputs[0] else None
-
-
-def _joins(model: Model, ctx: PassContext, node: Node) -> Link | None:
-    # A node of a subgraph reads tensors of this graph, but is none of it.
-    if not query.is_standard(node) or not model.is_top_level(node):
-        return None
-    found = link_of(model, node) if ctx.offloads(node) else None
-    return found if isinstance(found, Link) else None
-
-
 def link_of(model: Model, node: Node) -> Link | str | None:
-    """The node as a link; why it nearly is one; None where it is something else."""
+    """Return the node as a link; why it nearly is one; None for any other node."""
     if node.op == "BatchNormalization":
-        return _batchnorm(model, node)
-    return _two_sided(node) if node.op in TWO_SIDED else None
+        return _batchnorm_link(model, node)
+    return _two_sided_link(node) if node.op in TWO_SIDED else None
 
 
-def _batchnorm(model: Model, node: Node) -> Link | str | None:
-    import numpy as np
-
-    parameters = [query.constant_input(node, index) for index in range(1, 5)]
-    if any(p is None for p in parameters):
-        return "its statistics are not constant"
-    if any(p is not None and p.ndim != 1 for p in parameters):
-        return "it has statistics for every position (spatial=0)"
-    read = any(t.outputs or model.is_output(t) for t in node.outputs[1:])
-    if query.attribute(node, "training_mode", 0) or read:
-        return "it is in training mode"
+def _batchnorm_link(model: Model, node: Node) -> Link | str:
+    found = batchnorm(model, node)
+    if isinstance(found, str):
+        return found
     if model.opset < INFERENCE_ONLY:
         return f"BatchNormalization of opset {model.opset} may be in training mode"
-    scale, bias, mean, variance = (np.asarray(p, np.float64) for p in parameters)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        factor = scale / np.sqrt(variance + float(query.attribute(node, "epsilon", 1e-5)))
-    if not np.isfinite(factor).all():
-        return "its variances are negative, zero or not finite"
     # Its input may be of another type than its parameters.
-    dtype = query.dtype_name(node.inputs[0])
-    reason = "" if dtype in ("", "float32") else f"it computes in {dtype}"
-    reason = reason or next(
-        filter(None, (type_obstacle(p) for p in parameters if p is not None)), ""
-    )
-    return reason or Link(node, node.inputs[0], factor, bias - mean * factor)
+    dtypes = [query.dtype_name(t) for t in list(node.inputs)[:5]]
+    other = next((d for d in dtypes if d not in ("", "float32")), "")
+    return f"it computes in {other}" if other else Link(node, node.inputs[0], *found)
 
 
-def _two_sided(node: Node) -> Link | str | None:
+def _two_sided_link(node: Node) -> Link | str | None:
     import numpy as np
 
     constants = [query.constant_input(node, index) for index in (0, 1)]
@@ -293,44 +232,82 @@ def _two_sided(node: Node) -> Link | str | None:
     array, source = constants[1 - index], node.inputs[index]
     if array is None or (node.op == "Div" and index == 1):
         return None
-    flat = channel_values(array, query.shape(source))
-    if flat is None:
-        return (
-            None if array.size == 1 else f"its constant of shape {array.shape} is not per channel"
-        )
-    reason = type_obstacle(array)
-    if reason:
+    values = channel_values(array, query.shape(source))
+    if values is None and array.size == 1:
+        return None
+    if values is None:
+        return f"its constant of shape {array.shape} is not per channel"
+    if reason := type_obstacle(array):
         return reason
-    factor, offset = _factor_and_offset(node.op, flat, swapped=index == 1)
+    factor, offset = _two_sided(node.op, values, swapped=index == 1)
     if not (np.isfinite(factor).all() and np.isfinite(offset).all()):
         return "its constant is zero or not finite"
     return Link(node, source, factor, offset)
 
 
-def channel_values(
-    array: np.ndarray, dims: tuple[int | str | None, ...] | None
-) -> np.ndarray | None:
-    """One value, or one for each channel (axis 1), float64; None for anything else."""
-    if dims is None or len(dims) < 2 or array.ndim > len(dims):
+def rewrite_chain(model: Model, ctx: PassContext, link: Link) -> int:
+    """Turn the longest chain around a link into one depthwise convolution.
+
+    Returns:
+        1, or 0 where the target does not take that convolution.
+    """
+    links = _chain(model, ctx, link)
+    first, nodes = links[0], [each.node for each in links]
+    found = _convolution(model, ctx, links)
+    if isinstance(found, str):
+        ctx.refuse(model, first.node, found)
+        return 0
+    before = " + ".join(node.op for node in nodes)
+    with ctx.rewrite(model, nodes, before, found.text()):
+        edit.inherit(model, first.node, *nodes[1:])
+        edit.hand_over(convolve(model, first.node, found), nodes[-1].outputs[0])
+        for node in nodes:
+            edit.disconnect(node)
+    return 1
+
+
+def _chain(model: Model, ctx: PassContext, link: Link) -> list[Link]:
+    """Return the longest chain that holds this link: nothing else reads what is in between."""
+    links = [link]
+    while query.sole_consumer(model, links[0].source) is not None:
+        before = _joining(model, ctx, query.producer(links[0].source))
+        if before is None:
+            break
+        links.insert(0, before)
+    while True:
+        result = links[-1].node.outputs[0]
+        behind = _joining(model, ctx, query.sole_consumer(model, result))
+        if behind is None or behind.source is not result:
+            return links
+        links.append(behind)
+
+
+def _joining(model: Model, ctx: PassContext, node: Node | None) -> Link | None:
+    # A node of a subgraph reads tensors of this graph, but is none of it.
+    if node is None or not query.is_standard(node) or not model.is_top_level(node):
         return None
-    if array.size == 1:
-        return array.reshape(1).astype("float64")
-    aligned = (1,) * (len(dims) - array.ndim) + array.shape
-    wanted = (1, dims[1]) + (1,) * (len(dims) - 2)
-    return array.reshape(-1).astype("float64") if aligned == wanted else None
+    found = link_of(model, node) if ctx.offloads(node) else None
+    return found if isinstance(found, Link) else None
 
 
-def _factor_and_offset(
-    op: str, values: np.ndarray, *, swapped: bool
-) -> tuple[np.ndarray, np.ndarray]:
+def _convolution(model: Model, ctx: PassContext, links: list[Link]) -> ConvForm | str:
     import numpy as np
 
-    nothing, once = np.zeros(1), np.ones(1)
-    if op == "Mul":
-        return values, nothing
-    if op == "Div":
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return 1.0 / values, nothing
-    if op == "Add":
-        return once, values
-    return (-once, values) if swapped else (once, -values)
+    source = links[0].source
+    dims = query.shape(source)
+    layout = channels_second(len(dims)) if dims is not None else None
+    if dims is None or layout is None:
+        return "its rank is not known" if dims is None else f"its input has rank {len(dims)}"
+    factor, offset = links[0].factor, links[0].offset
+    for link in links[1:]:
+        factor, offset = factor * link.factor, offset * link.factor + link.offset
+    channels = max(link.channels for link in links)
+    win = considered((channels, 1, 1, 1), layout.seen(dims), group=channels)
+    if reason := obstacle(model, ctx, layout, win):
+        return reason
+    with np.errstate(over="ignore"):
+        weight = np.broadcast_to(factor, channels).astype(np.float32).reshape(-1, 1, 1, 1)
+        bias = np.broadcast_to(offset, channels).astype(np.float32) if np.any(offset) else None
+    if not np.isfinite(weight).all() or not np.isfinite(0 if bias is None else bias).all():
+        return "its factors or offsets are not finite"
+    return ConvForm(source, layout, win, weight, bias)

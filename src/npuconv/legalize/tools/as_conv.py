@@ -1,18 +1,16 @@
-"""Helpers of passes that rewrite an operator as an equivalent convolution."""
+"""An operator as an equivalent convolution: its layout, its weights, and its insertion."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from npuconv.legalize.tools.layout import squeeze, unsqueeze, widened
+from npuconv.legalize.tools.layout import is_identity, squeeze, transpose, unsqueeze, widened
 from npuconv.model import edit
 from npuconv.model.conv import Pairs, Window, flat_pads
 from npuconv.model.geometry import conv_output
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy as np
 
     from npuconv.legalize.context import PassContext
@@ -29,7 +27,7 @@ NO_PADS: Pairs = ((0, 0), (0, 0))
 class Layout:
     """Conversion of a tensor to N x C x H x W for a convolution, and of its result back.
 
-    All of it moves values without changing one, so it is exact on int8 tensors too.
+    It only moves values, so it is exact on int8 tensors too.
     """
 
     before: tuple[int, ...]  # of a Transpose, which comes first
@@ -38,11 +36,11 @@ class Layout:
 
     @property
     def transposes(self) -> int:
-        """Number of Transposes it takes."""
-        return sum(map(_moves, (self.before, self.after)))
+        """Return the number of Transposes it takes."""
+        return sum(not is_identity(perm) for perm in (self.before, self.after))
 
     def seen(self, dims: Dims) -> Dims:
-        """The shape that the convolution sees."""
+        """Return the shape that the convolution sees."""
         return tuple(widened([dims[axis] for axis in self.before], self.axes))
 
     def text(self) -> str:
@@ -53,8 +51,8 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Disguised:
-    """The convolution that an operator is."""
+class ConvForm:
+    """A convolution that computes the same as an operator."""
 
     source: Tensor
     layout: Layout
@@ -72,7 +70,7 @@ class Disguised:
 
 
 def channels_second(rank: int) -> Layout | None:
-    """The layout of N x C and up to two more axes; None for any other rank."""
+    """Return the layout of N x C and up to two more axes; None for any other rank."""
     put_in: dict[int, tuple[int, ...]] = {2: (2, 3), 3: (2,), 4: ()}
     if rank not in put_in:
         return None
@@ -89,7 +87,7 @@ def considered(
     dilations: tuple[int, ...] = (1, 1),
     pads: Pairs = NO_PADS,
 ) -> Window:
-    """A two-dimensional convolution that does not stand in the graph yet."""
+    """Return a two-dimensional convolution that does not stand in the graph yet."""
     kernel = weight[2:]
     each = zip(source[2:], kernel, strides, dilations, pads, strict=True)
     output = (source[0], weight[0], *(_extent(*axis) for axis in each))
@@ -119,8 +117,8 @@ def type_obstacle(array: np.ndarray) -> str:
     return "" if array.dtype.name == "float32" else f"it computes in {array.dtype.name}"
 
 
-def convolve(model: Model, node: Node, found: Disguised) -> Tensor:
-    """Add the convolution, with what it takes to get there and back.
+def convolve(model: Model, node: Node, found: ConvForm) -> Tensor:
+    """Add the convolution, between the nodes of its layout.
 
     Args:
         model: the model to change.
@@ -128,10 +126,10 @@ def convolve(model: Model, node: Node, found: Disguised) -> Tensor:
         found: the convolution.
 
     Returns:
-        What it computes, in the layout of the source.
+        Its result, in the layout of the source.
     """
     layout, win = found.layout, found.win
-    source = _transpose(model, node, found.source, layout.before)
+    source = transpose(model, node, found.source, layout.before, found.source.shape)
     if layout.axes:
         source = unsqueeze(model, node, source, layout.axes)
     stem = model.label(node)
@@ -142,12 +140,15 @@ def convolve(model: Model, node: Node, found: Disguised) -> Tensor:
         model, "Conv", inputs, origin=[node], shape=win.output, attrs=attributes(win)
     )
     if layout.axes:
-        result = _flattened(model, node, result, layout.axes)
-    return _transpose(model, node, result, layout.after)
+        wide = result
+        result = edit.variable(model, f"{stem}/Squeeze/out", dtype=wide.dtype)
+        result.shape = [dim for axis, dim in enumerate(wide.shape) if axis not in layout.axes]
+        squeeze(model, node, wide, result, layout.axes)
+    return transpose(model, node, result, layout.after, result.shape)
 
 
 def attributes(win: Window) -> dict[str, object]:
-    """The attributes of a Conv, all written out."""
+    """Return the attributes of a Conv, all written out."""
     return {
         "auto_pad": win.auto_pad,
         "dilations": list(win.dilations),
@@ -156,22 +157,3 @@ def attributes(win: Window) -> dict[str, object]:
         "pads": flat_pads(win.pads),
         "strides": list(win.strides),
     }
-
-
-def _flattened(model: Model, node: Node, tensor: Tensor, axes: tuple[int, ...]) -> Tensor:
-    result = edit.variable(model, f"{model.label(node)}/Squeeze/out", dtype=tensor.dtype)
-    result.shape = [dim for axis, dim in enumerate(tensor.shape) if axis not in axes]
-    squeeze(model, node, tensor, result, axes)
-    return result
-
-
-def _transpose(model: Model, node: Node, tensor: Tensor, perm: Sequence[int]) -> Tensor:
-    if not _moves(perm):
-        return tensor
-    shape = None if tensor.shape is None else [tensor.shape[axis] for axis in perm]
-    attrs = {"perm": list(perm)}
-    return edit.insert(model, "Transpose", [tensor], origin=[node], shape=shape, attrs=attrs)
-
-
-def _moves(perm: Sequence[int]) -> bool:
-    return list(perm) != list(range(len(perm)))

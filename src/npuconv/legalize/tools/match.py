@@ -1,4 +1,4 @@
-"""Operators that treat every element alike, so that the order of the elements is free."""
+"""Classes of operators, and conditions for taking over the pads of a Pad."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from npuconv.model.conv import Pairs, window
 if TYPE_CHECKING:
     from npuconv.model.types import Node
 
-# One data input; what else they read is one number, or says nothing about positions.
+# Elementwise with one data input; other inputs are one number, or independent of positions.
 UNARY = frozenset(
     {"Relu", "Clip", "LeakyRelu", "Sigmoid", "Tanh", "HardSigmoid", "HardSwish", "Elu", "Selu"}
     | {"Celu", "Softplus", "Softsign", "ThresholdedRelu", "Gelu", "Mish", "Erf", "Swish"}
@@ -25,7 +25,7 @@ BROADCASTING = frozenset(
 
 
 def added_pads(pads: Pairs, amounts: Pairs) -> Pairs:
-    """The pads of a node together with the amounts of the Pad before it."""
+    """Return the pads of a node together with the amounts of the Pad before it."""
     return tuple((a + c, b + d) for (a, b), (c, d) in zip(pads, amounts, strict=True))
 
 
@@ -45,13 +45,11 @@ def pad_obstacle(node: Node, reader: Node, amounts: Pairs) -> str:
         return "reads it as a weight"
     if win.auto_pad != "NOTSET":
         return f"still has auto_pad={win.auto_pad}"
-    if len(amounts) > 2 and any(
-        k == 1 and any(a) for k, a in zip(win.kernel, amounts, strict=True)
-    ):
+    padded = [k for k, pair in zip(win.kernel, amounts, strict=True) if any(pair)]
+    if len(amounts) > 2 and 1 in padded:
         return "has kernel 1 along a padded axis, which could then not be removed"
-    if reader.op == "AveragePool":
-        return _pool_obstacle(reader, win.kernel, added_pads(win.pads, amounts))
-    return ""
+    pads = added_pads(win.pads, amounts)
+    return _pool_obstacle(reader, win.kernel, pads) if reader.op == "AveragePool" else ""
 
 
 def _pool_obstacle(reader: Node, kernel: tuple[int, ...], pads: Pairs) -> str:

@@ -1,7 +1,7 @@
 """Arithmetic on single elements that are known, unknown, or an extent with a name.
 
-Exactness over ambition: whatever is in doubt, a number out of the range of its type
-included, is unknown (None). Nothing here raises.
+Whatever is in doubt, a number out of the range of its type included, is unknown (None), so
+that a known element is always right. No function raises.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ import numpy as np
 
 # The name of a dimension and -1, or a tensor whose dimension has no name, and its axis.
 Symbol = tuple[str, int]
-_INT64 = 2**63
+INT64: np.dtype[Any] = np.dtype(np.int64)
+_LIMIT = 2**63  # bounds factor and offset of an extent: the numbers of int64
 
 
 @dataclass(frozen=True)
 class Extent:
-    """``factor * symbol + offset``: a number, not negative, that is known at run time only."""
+    """``factor * symbol + offset``; the symbol is known at run time only and at least 0."""
 
     symbol: Symbol
     factor: int = 1
@@ -34,7 +35,7 @@ Unary = Callable[[Any, "np.dtype[Any]"], Element]
 
 
 def fit(value: float, dtype: np.dtype[Any]) -> Element:
-    """The number as its type holds it; None where it does not."""
+    """Return the number as its type holds it; None where it does not."""
     if dtype.kind in "iu":
         info = np.iinfo(dtype)
         return int(value) if info.min <= value <= info.max else None
@@ -46,12 +47,12 @@ def fit(value: float, dtype: np.dtype[Any]) -> Element:
 
 
 def add(a: Element, b: Element, dtype: np.dtype[Any]) -> Element:
-    """Sum; an extent and a number make an extent."""
+    """Return the sum; an extent and a number make an extent."""
     return _sum(a, b, 1, dtype)
 
 
 def subtract(a: Element, b: Element, dtype: np.dtype[Any]) -> Element:
-    """Difference; that of an extent and itself is 0."""
+    """Return the difference; that of an extent and itself is 0."""
     return _sum(a, b, -1, dtype)
 
 
@@ -67,7 +68,7 @@ def _sum(a: Element, b: Element, sign: int, dtype: np.dtype[Any]) -> Element:
 
 
 def multiply(a: Element, b: Element, dtype: np.dtype[Any]) -> Element:
-    """Product; of integers 0 times anything is 0."""
+    """Return the product; of integers 0 times anything is 0."""
     if dtype.kind in "iu" and 0 in (a, b):
         return 0
     if a is None or b is None:
@@ -82,7 +83,7 @@ def multiply(a: Element, b: Element, dtype: np.dtype[Any]) -> Element:
 
 
 def divide(a: Element, b: Element, dtype: np.dtype[Any]) -> Element:
-    """Quotient; of integers it is cut off towards zero, as ONNX has it."""
+    """Return the quotient; of integers it is cut off towards zero, as in ONNX."""
     if a is None or b is None or isinstance(b, Extent) or b == 0:
         return None
     if dtype.kind == "f":
@@ -97,7 +98,7 @@ def divide(a: Element, b: Element, dtype: np.dtype[Any]) -> Element:
 
 
 def modulo(a: Element, b: Element, dtype: np.dtype[Any]) -> Element:
-    """Remainder with the sign of the divisor, as Mod without ``fmod``."""
+    """Return the remainder with the sign of the divisor, as Mod without ``fmod``."""
     if isinstance(a, Extent) and isinstance(b, int) and b and dtype.kind in "iu":
         return fit(a.offset % b, dtype) if a.factor % b == 0 else None
     if not _are_numbers(a, b) or b == 0 or dtype.kind == "f":
@@ -106,7 +107,7 @@ def modulo(a: Element, b: Element, dtype: np.dtype[Any]) -> Element:
 
 
 def remainder(a: Element, b: Element, dtype: np.dtype[Any]) -> Element:
-    """Remainder with the sign of the dividend, as Mod with ``fmod``."""
+    """Return the remainder with the sign of the dividend, as Mod with ``fmod``."""
     if not _are_numbers(a, b) or b == 0:
         return None
     if dtype.kind == "f":
@@ -116,35 +117,34 @@ def remainder(a: Element, b: Element, dtype: np.dtype[Any]) -> Element:
 
 
 def smaller(a: Element, b: Element, dtype: np.dtype[Any]) -> Element:
-    """The smaller one, where it is known which that is."""
+    """Return the smaller one, if the comparison is certain."""
     less = is_less(a, b, dtype)
     return None if less is None else (a if less else b)
 
 
 def larger(a: Element, b: Element, dtype: np.dtype[Any]) -> Element:
-    """The larger one, where it is known which that is."""
+    """Return the larger one, if the comparison is certain."""
     less = is_less(a, b, dtype)
     return None if less is None else (b if less else a)
 
 
 def is_less(a: Element, b: Element, dtype: np.dtype[Any]) -> bool | None:
-    """Return whether ``a < b``, None if unknown; an extent is at least 0."""
+    """Return whether ``a < b``, None if unknown."""
     if _are_numbers(a, b):
         return bool(a < b)  # type: ignore[operator]
-    low, high = _bounds(_difference(a, b, dtype))
+    low, high = _gap(a, b, dtype)
     if high is not None and high < 0:
         return True
     return False if low is not None and low >= 0 else None
 
 
 def is_equal(a: Element, b: Element, dtype: np.dtype[Any]) -> bool | None:
-    """Return whether ``a == b``, None if unknown; an extent is at least 0."""
+    """Return whether ``a == b``, None if unknown."""
     if _are_numbers(a, b):
         return bool(a == b)
-    gap = _difference(a, b, dtype)
-    if gap == 0:
+    low, high = _gap(a, b, dtype)
+    if low == high == 0:
         return True
-    low, high = _bounds(gap)
     apart = (low is not None and low > 0) or (high is not None and high < 0)
     return False if apart else None
 
@@ -169,14 +169,14 @@ def differ(a: Element, b: Element, _dtype: np.dtype[Any]) -> Element:
 
 
 def choose(condition: Element, a: Element, b: Element) -> Element:
-    """Return what Where selects; if both are the same, the condition may be unknown."""
+    """Return the element that Where selects; of two equal ones under any condition."""
     if condition is None:
         return a if a == b else None
     return a if condition else b
 
 
 def negate(a: Element, dtype: np.dtype[Any]) -> Element:
-    """The number with its sign changed."""
+    """Return the number with its sign changed."""
     return None if a is None else multiply(a, -1, dtype)
 
 
@@ -186,7 +186,7 @@ def convert(a: Element, source: np.dtype[Any], target: np.dtype[Any]) -> Element
         return a if target.kind == "i" and target.itemsize >= 4 else None
     if a is None or (source.kind == "f" and target.kind == "b"):
         return None
-    # Rounded to the next integer towards zero; onnxruntime wraps what does not fit.
+    # Rounded to the next integer towards zero; onnxruntime wraps a number that does not fit.
     return fit(math.trunc(a) if target.kind in "iu" else a, target)
 
 
@@ -201,16 +201,13 @@ def _linear(a: Any) -> tuple[Symbol | None, int, int]:
 def _extent(symbol: Symbol | None, factor: int, offset: int, dtype: np.dtype[Any]) -> Element:
     if symbol is None or factor == 0:
         return fit(offset, dtype)
-    within = abs(factor) < _INT64 and abs(offset) < _INT64 and dtype.kind == "i"
+    within = abs(factor) < _LIMIT and abs(offset) < _LIMIT and dtype.kind == "i"
     return Extent(symbol, factor, offset) if within else None
 
 
-def _difference(a: Element, b: Element, dtype: np.dtype[Any]) -> Element:
-    return None if dtype.kind != "i" else _sum(a, b, -1, np.dtype(np.int64))
-
-
-def _bounds(gap: Element) -> tuple[int | None, int | None]:
-    """Return the least and the greatest value of a difference, None where unknown."""
+def _gap(a: Element, b: Element, dtype: np.dtype[Any]) -> tuple[int | None, int | None]:
+    """Return the least and the greatest value of ``a - b``, None where unknown."""
+    gap = _sum(a, b, -1, INT64) if dtype.kind == "i" else None
     if gap is None:
         return None, None
     symbol, factor, offset = _linear(gap)

@@ -1,14 +1,18 @@
-"""The operators that shapes are computed with, on elements that may be unknown."""
+"""The operators of shape arithmetic, on tensors of which some elements may be unknown.
+
+Elements are Python objects in numpy arrays: numpy moves them, ``shape_elements`` computes.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from onnx import helper
 
 from npuconv.legalize.tools import shape_elements as scalars
 from npuconv.model import query
@@ -19,6 +23,8 @@ if TYPE_CHECKING:
 
     Operands = Sequence["Partial | None"]
     Operator = Callable[[Node, Operands], Iterable["Partial | None"]]
+    # (node, elements of its first operand, operands) -> elements of its result
+    Layout = Callable[[Node, np.ndarray, Operands], Any]
 
 
 class UnknownError(Exception):
@@ -43,11 +49,11 @@ class Partial:
         return self.elements.size > 0 and all(e is None for e in self.elements.flat)
 
     def values(self) -> np.ndarray:
-        """The numbers of a complete one."""
+        """Return the numbers; every element must be one."""
         return self.elements.astype(self.dtype)
 
     def integers(self) -> list[int]:
-        """The numbers, in order.
+        """Return the numbers, in order.
 
         Raises:
             UnknownError: not all of them are known, or they are no integers.
@@ -57,16 +63,16 @@ class Partial:
         return [int(e) for e in self.elements.flat]
 
 
-def as_elements(elements: Any) -> np.ndarray:
-    """Elements in a row."""
+def as_elements(elements: Iterable[Any]) -> np.ndarray:
+    """Return an array of one dimension with these elements."""
     row = list(elements)
     array = np.empty(len(row), dtype=object)
     array[:] = row
     return array
 
 
-def wrapped(value: Any) -> np.ndarray:
-    """An array; numpy hands a single object out of its own."""
+def _array(value: Any) -> np.ndarray:
+    """Return an array, also of the single object that numpy gives for one of rank 0."""
     if isinstance(value, np.ndarray):
         return value
     array = np.empty((), dtype=object)
@@ -74,42 +80,65 @@ def wrapped(value: Any) -> np.ndarray:
     return array
 
 
-_BOOL = np.dtype(bool)
+def _required(operands: Operands, index: int) -> Partial:
+    part = operands[index] if index < len(operands) else None
+    if part is None:
+        raise UnknownError
+    return part
+
+
+def _integers(node: Node, operands: Operands, name: str, index: int) -> list[int] | None:
+    """Return integers given as an attribute (older opsets) or an input; None if not given."""
+    if name in node.attrs:
+        return [int(v) for v in node.attrs[name]]
+    if query.input_of(node, index) is None:
+        return None
+    return _required(operands, index).integers()
+
+
+def _position(axis: int, rank: int) -> int:
+    if not -rank <= axis < rank:
+        raise UnknownError
+    return axis % rank
+
+
+def _small(shape: Sequence[int]) -> list[int]:
+    if any(d < 0 for d in shape) or math.prod(shape) > SMALL:
+        raise UnknownError
+    return list(shape)
+
+
+# Arithmetic
 
 
 def _map(function: Any, dtype: np.dtype[Any], *operands: Partial) -> Partial:
-    """A function of elements, on operands stretched to a common shape."""
+    """Apply a function of elements to operands stretched to a common shape."""
     arrays = [p.elements for p in operands]
-    if math.prod(np.broadcast_shapes(*(a.shape for a in arrays))) > SMALL:
-        raise UnknownError
-    return Partial(wrapped(np.frompyfunc(function, len(arrays), 1)(*arrays)), dtype)
+    _small(np.broadcast_shapes(*(a.shape for a in arrays)))
+    return Partial(_array(np.frompyfunc(function, len(arrays), 1)(*arrays)), dtype)
 
 
 def _binary(function: scalars.Binary, dtype: np.dtype[Any] | None = None) -> Operator:
-    """An operator of two or more operands of one type."""
+    """Return an operator of two or more operands of one type, taken from the left."""
 
     def apply(node: Node, operands: Operands) -> Iterable[Partial]:
-        """All operands together, from the left."""
         if "broadcast" in node.attrs or "axis" in node.attrs:  # before opset 7
             raise UnknownError
-        parts = [required(operands, i) for i in range(len(operands))]
-        source = required(operands, 0).dtype
+        source = _required(operands, 0).dtype
+        parts = [_required(operands, i) for i in range(len(operands))]
         if any(p.dtype != source for p in parts):
             raise UnknownError
-
-        def pair(a: Partial, b: Partial) -> Partial:
-            return _map(lambda x, y: function(x, y, source), dtype or source, a, b)
-
-        yield reduce(pair, parts)
+        step = partial(_map, lambda x, y: function(x, y, source), dtype or source)
+        yield reduce(step, parts)
 
     return apply
 
 
 def _unary(function: scalars.Unary, kinds: str) -> Operator:
-    """An operator of one operand, of types of these kinds."""
+    """Return an operator of one operand, of types of these kinds."""
 
     def apply(_node: Node, operands: Operands) -> Iterable[Partial]:
-        part = required(operands, 0)
+        part = _required(operands, 0)
         if part.dtype.kind not in kinds:
             raise UnknownError
         yield _map(lambda x: function(x, part.dtype), part.dtype, part)
@@ -118,10 +147,7 @@ def _unary(function: scalars.Unary, kinds: str) -> Operator:
 
 
 def _rounded(function: Any) -> scalars.Unary:
-    def apply(a: Any, dtype: np.dtype[Any]) -> scalars.Element:
-        return None if a is None else scalars.fit(function(a), dtype)
-
-    return apply
+    return lambda a, dtype: None if a is None else scalars.fit(function(a), dtype)
 
 
 def _absolute(a: Any, dtype: np.dtype[Any]) -> scalars.Element:
@@ -136,7 +162,7 @@ def _mirrored(function: scalars.Binary) -> scalars.Binary:
     return lambda a, b, dtype: function(b, a, dtype)
 
 
-def _denied(function: scalars.Binary) -> scalars.Binary:
+def _negated(function: scalars.Binary) -> scalars.Binary:
     return lambda a, b, dtype: _not(function(a, b, dtype), dtype)
 
 
@@ -146,9 +172,7 @@ def _mod(node: Node, operands: Operands) -> Iterable[Partial | None]:
 
 
 def _cast(node: Node, operands: Operands) -> Iterable[Partial]:
-    from onnx import helper
-
-    part = required(operands, 0)
+    part = _required(operands, 0)
     target = np.dtype(helper.tensor_dtype_to_np_dtype(int(node.attrs["to"])))
     if target.kind not in "iufb":
         raise UnknownError
@@ -156,16 +180,15 @@ def _cast(node: Node, operands: Operands) -> Iterable[Partial]:
 
 
 def _where(_node: Node, operands: Operands) -> Iterable[Partial]:
-    condition, a, b = (required(operands, i) for i in range(3))
+    condition, a, b = (_required(operands, i) for i in range(3))
     yield _map(scalars.choose, a.dtype, condition, a, b)
 
 
 def _reduction(function: scalars.Binary) -> Operator:
-    """A reduction; the order in which integers are taken does not matter."""
+    """Return a reduction of integers, whose order does not matter."""
 
     def apply(node: Node, operands: Operands) -> Iterable[Partial]:
-        """One axis after the other."""
-        part = required(operands, 0)
+        part = _required(operands, 0)
         if part.dtype.kind not in "iu":
             raise UnknownError
         result = part.elements
@@ -181,87 +204,52 @@ def _reduction(function: scalars.Binary) -> Operator:
 
 
 def _reduced_axes(node: Node, operands: Operands, rank: int) -> list[int]:
-    given = node.attrs.get("axes")
-    if given is None and query.input_of(node, 1) is not None:
-        given = required(operands, 1).integers()
+    given = _integers(node, operands, "axes", 1)
     if not given:
         return [] if query.attribute(node, "noop_with_empty_axes", 0) else list(range(rank))
-    if any(not -rank <= axis < rank for axis in given):
-        raise UnknownError
-    return sorted({int(axis) % rank for axis in given})
+    return sorted({_position(axis, rank) for axis in given})
 
 
-def required(operands: Operands, index: int) -> Partial:
-    """The operand of that index.
-
-    Raises:
-        UnknownError: it is not there, or nothing is known of it.
-    """
-    part = operands[index] if index < len(operands) else None
-    if part is None:
-        raise UnknownError
-    return part
+# Layout
 
 
-def integers(node: Node, operands: Operands, name: str, index: int) -> list[int] | None:
-    """Return integers given as an attribute (older opsets) or an input; None if not given.
+def _layout(function: Layout) -> Operator:
+    """Return an operator that moves the elements of its first operand."""
 
-    Raises:
-        UnknownError: it is given, and not known.
-    """
-    if name in node.attrs:
-        return [int(v) for v in node.attrs[name]]
-    if query.input_of(node, index) is None:
-        return None
-    return required(operands, index).integers()
+    def apply(node: Node, operands: Operands) -> Iterable[Partial]:
+        part = _required(operands, 0)
+        yield Partial(_array(function(node, part.elements, operands)), part.dtype)
+
+    return apply
 
 
-def _position(axis: int, rank: int) -> int:
-    if not -rank <= axis < rank:
-        raise UnknownError
-    return axis % rank
+def _concat(node: Node, _elements: np.ndarray, operands: Operands) -> np.ndarray:
+    parts = [_required(operands, i).elements for i in range(len(operands))]
+    return np.concatenate(parts, axis=int(query.attribute(node, "axis", 1)))
 
 
-def _small(shape: Sequence[int]) -> list[int]:
-    if any(d < 0 for d in shape) or math.prod(shape) > SMALL:
-        raise UnknownError
-    return list(shape)
-
-
-def _identity(_node: Node, operands: Operands) -> Iterable[Partial]:
-    yield required(operands, 0)
-
-
-def _concat(node: Node, operands: Operands) -> Iterable[Partial]:
-    parts = [required(operands, i) for i in range(len(operands))]
-    axis = int(query.attribute(node, "axis", 1))
-    yield Partial(np.concatenate([p.elements for p in parts], axis=axis), parts[0].dtype)
-
-
-def _gather(node: Node, operands: Operands) -> Iterable[Partial]:
-    part, indices = required(operands, 0), required(operands, 1)
-    axis = _position(int(query.attribute(node, "axis", 0)), part.elements.ndim)
+def _gather(node: Node, elements: np.ndarray, operands: Operands) -> Any:
+    indices = _required(operands, 1)
+    axis = _position(int(query.attribute(node, "axis", 0)), elements.ndim)
     where = np.asarray(indices.integers(), np.int64).reshape(indices.elements.shape)
-    yield Partial(wrapped(np.take(part.elements, where, axis=axis)), part.dtype)
+    return np.take(elements, where, axis=axis)
 
 
-def _slice(node: Node, operands: Operands) -> Iterable[Partial]:
-    part = required(operands, 0)
-    starts, ends = (integers(node, operands, n, i) for i, n in ((1, "starts"), (2, "ends")))
+def _slice(node: Node, elements: np.ndarray, operands: Operands) -> np.ndarray:
+    starts, ends = (_integers(node, operands, n, i) for i, n in ((1, "starts"), (2, "ends")))
     if starts is None or ends is None:
         raise UnknownError
-    axes = integers(node, operands, "axes", 3) or range(len(starts))
-    steps = integers(node, operands, "steps", 4) or [1] * len(starts)
-    result = part.elements
+    axes = _integers(node, operands, "axes", 3) or range(len(starts))
+    steps = _integers(node, operands, "steps", 4) or [1] * len(starts)
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        place = _position(axis, result.ndim)
-        taken = cells(result.shape[place], start, end, step)
-        result = np.take(result, np.asarray(list(taken), np.int64), axis=place)
-    yield Partial(result, part.dtype)
+        place = _position(axis, elements.ndim)
+        taken = sliced_positions(elements.shape[place], start, end, step)
+        elements = np.take(elements, np.asarray(list(taken), np.int64), axis=place)
+    return elements
 
 
-def cells(extent: int, start: int, end: int, step: int) -> range:
-    """The positions along an axis that Slice takes.
+def sliced_positions(extent: int, start: int, end: int, step: int) -> range:
+    """Return the positions along an axis that Slice takes.
 
     Raises:
         UnknownError: a step of 0, or an axis without cells taken from its end.
@@ -276,71 +264,55 @@ def cells(extent: int, start: int, end: int, step: int) -> range:
 
 
 def _split(node: Node, operands: Operands) -> Iterable[Partial]:
-    part = required(operands, 0)
+    part = _required(operands, 0)
     axis = _position(int(query.attribute(node, "axis", 0)), part.elements.ndim)
     extent, count = part.elements.shape[axis], len(node.outputs)
-    lengths = integers(node, operands, "split", 1)
+    lengths = _integers(node, operands, "split", 1)
     if lengths is None:
         each = -(-extent // count)
         lengths = [min(each, extent - each * i) for i in range(count)]
     if sum(lengths) != extent or min(lengths) < 0 or len(lengths) != count:
         raise UnknownError
-    bounds = np.cumsum(lengths)[:-1].tolist()
-    for piece in np.split(part.elements, bounds, axis=axis):
+    for piece in np.split(part.elements, np.cumsum(lengths)[:-1].tolist(), axis=axis):
         yield Partial(piece, part.dtype)
 
 
-def _squeeze(node: Node, operands: Operands) -> Iterable[Partial]:
-    part = required(operands, 0)
-    rank = part.elements.ndim
-    axes = integers(node, operands, "axes", 1)
+def _squeeze(node: Node, elements: np.ndarray, operands: Operands) -> np.ndarray:
+    axes = _integers(node, operands, "axes", 1)
     if axes is None:
-        yield Partial(part.elements.squeeze(), part.dtype)
-        return
-    places = tuple(_position(axis, rank) for axis in axes)
-    yield Partial(part.elements.squeeze(places), part.dtype)
+        return elements.squeeze()
+    return elements.squeeze(tuple(_position(axis, elements.ndim) for axis in axes))
 
 
-def _unsqueeze(node: Node, operands: Operands) -> Iterable[Partial]:
-    part = required(operands, 0)
-    axes = integers(node, operands, "axes", 1)
+def _unsqueeze(node: Node, elements: np.ndarray, operands: Operands) -> np.ndarray:
+    axes = _integers(node, operands, "axes", 1)
     if axes is None:
         raise UnknownError
-    yield Partial(np.expand_dims(part.elements, tuple(axes)), part.dtype)
+    return np.expand_dims(elements, tuple(axes))
 
 
-def _transpose(node: Node, operands: Operands) -> Iterable[Partial]:
-    part = required(operands, 0)
-    yield Partial(part.elements.transpose(query.attribute(node, "perm")), part.dtype)
-
-
-def _reshape(node: Node, operands: Operands) -> Iterable[Partial]:
-    part = required(operands, 0)
-    target = integers(node, operands, "shape", 1)
+def _reshape(node: Node, elements: np.ndarray, operands: Operands) -> np.ndarray:
+    target = _integers(node, operands, "shape", 1)
     if target is None or query.attribute(node, "allowzero", 0):
         raise UnknownError
-    dims = part.elements.shape
-    shape = [dims[i] if d == 0 else d for i, d in enumerate(target)]
-    yield Partial(part.elements.reshape(shape), part.dtype)
+    return elements.reshape([elements.shape[i] if d == 0 else d for i, d in enumerate(target)])
 
 
-def _expand(_node: Node, operands: Operands) -> Iterable[Partial]:
-    part, target = required(operands, 0), required(operands, 1).integers()
-    shape = np.broadcast_shapes(part.elements.shape, tuple(target))
-    yield Partial(np.broadcast_to(part.elements, _small(shape)), part.dtype)
+def _expand(_node: Node, elements: np.ndarray, operands: Operands) -> np.ndarray:
+    target = _required(operands, 1).integers()
+    return np.broadcast_to(elements, _small(np.broadcast_shapes(elements.shape, tuple(target))))
 
 
-def _tile(node: Node, operands: Operands) -> Iterable[Partial]:
-    part, repeats = required(operands, 0), required(operands, 1).integers()
-    dims = part.elements.shape
-    if len(node.inputs) != 2 or len(repeats) != len(dims):
+def _tile(node: Node, elements: np.ndarray, operands: Operands) -> np.ndarray:
+    repeats = _required(operands, 1).integers()
+    if len(node.inputs) != 2 or len(repeats) != elements.ndim:
         raise UnknownError
-    _small([d * r for d, r in zip(dims, repeats, strict=True)])
-    yield Partial(np.tile(part.elements, repeats), part.dtype)
+    _small([d * r for d, r in zip(elements.shape, repeats, strict=True)])
+    return np.tile(elements, repeats)
 
 
 def _constant_of_shape(node: Node, operands: Operands) -> Iterable[Partial]:
-    shape = _small(required(operands, 0).integers())
+    shape = _small(_required(operands, 0).integers())
     given = node.attrs.get("value")
     fill = np.zeros(1, np.float32) if given is None else np.asarray(given.values)
     if fill.dtype.kind not in "iufb":
@@ -349,7 +321,7 @@ def _constant_of_shape(node: Node, operands: Operands) -> Iterable[Partial]:
 
 
 def _range(_node: Node, operands: Operands) -> Iterable[Partial]:
-    parts = [required(operands, i) for i in range(3)]
+    parts = [_required(operands, i) for i in range(3)]
     start, limit, delta = (p.integers()[0] for p in parts)
     if delta == 0:
         raise UnknownError
@@ -358,18 +330,19 @@ def _range(_node: Node, operands: Operands) -> Iterable[Partial]:
     yield Partial(np.asarray(list(numbers), parts[0].dtype).astype(object), parts[0].dtype)
 
 
+_BOOL = np.dtype(bool)
 OPERATORS: dict[str, Operator] = {
-    "Identity": _identity,
-    "Concat": _concat,
-    "Gather": _gather,
-    "Slice": _slice,
+    "Identity": _layout(lambda _node, elements, _operands: elements),
+    "Concat": _layout(_concat),
+    "Gather": _layout(_gather),
+    "Slice": _layout(_slice),
     "Split": _split,
-    "Squeeze": _squeeze,
-    "Unsqueeze": _unsqueeze,
-    "Transpose": _transpose,
-    "Reshape": _reshape,
-    "Expand": _expand,
-    "Tile": _tile,
+    "Squeeze": _layout(_squeeze),
+    "Unsqueeze": _layout(_unsqueeze),
+    "Transpose": _layout(lambda node, x, _operands: x.transpose(query.attribute(node, "perm"))),
+    "Reshape": _layout(_reshape),
+    "Expand": _layout(_expand),
+    "Tile": _layout(_tile),
     "ConstantOfShape": _constant_of_shape,
     "Range": _range,
     "Add": _binary(scalars.add),
@@ -382,8 +355,8 @@ OPERATORS: dict[str, Operator] = {
     "Equal": _binary(scalars.is_equal, _BOOL),
     "Less": _binary(scalars.is_less, _BOOL),
     "Greater": _binary(_mirrored(scalars.is_less), _BOOL),
-    "LessOrEqual": _binary(_denied(_mirrored(scalars.is_less)), _BOOL),
-    "GreaterOrEqual": _binary(_denied(scalars.is_less), _BOOL),
+    "LessOrEqual": _binary(_negated(_mirrored(scalars.is_less)), _BOOL),
+    "GreaterOrEqual": _binary(_negated(scalars.is_less), _BOOL),
     "And": _binary(scalars.both),
     "Or": _binary(scalars.either),
     "Xor": _binary(scalars.differ),

@@ -1,8 +1,7 @@
-"""Partial evaluation of shape arithmetic: what exporters write to compute an extent.
+"""Partial evaluation of shape arithmetic: the operators with which exporters compute extents.
 
 Starting at Shape and Size, every small tensor is followed element by element. An element
-is a number, an extent that has a name but no number yet, or unknown. Values are held in
-arrays of Python objects, so that numpy moves them about and ``_partial_scalars`` computes.
+is a number, an extent that has a name but no number yet, or unknown.
 """
 
 from __future__ import annotations
@@ -12,18 +11,17 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import onnx
-from onnx import helper
 
 from npuconv import executor
 from npuconv.errors import InternalError
-from npuconv.legalize.tools.shape_elements import Element, Extent, Symbol, multiply
+from npuconv.legalize import measure
+from npuconv.legalize.region import capture
+from npuconv.legalize.tools.shape_elements import INT64, Element, Extent, Symbol, multiply
 from npuconv.legalize.tools.shape_operators import OPERATORS, Partial, UnknownError, as_elements
 from npuconv.model import query
-from npuconv.model.save import node_proto
 from npuconv.model.skeleton import SMALL
 
 if TYPE_CHECKING:
@@ -31,8 +29,10 @@ if TYPE_CHECKING:
     from npuconv.model.types import Node, Tensor
 
 SOURCES = ("Shape", "Size")
-# What exporters write for "any extent": the same word twice says nothing.
+# Exporters write these for "any extent": two tensors with one of them need not be equal.
 _NO_NAMES = frozenset({"none", "null", "unknown", "unk", "dynamic", "any", "nan"})
+# First number and step of two guesses at the unknown extents: agreement on both is no chance.
+_GUESSES = ((12, 7), (40, 11))
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Facts:
     """Known elements of the small tensors of a model. Void when the graph changes."""
 
     tensors: dict[int, tuple[Tensor, Partial]] = field(default_factory=dict)
-    doubtful: frozenset[str] = frozenset()
+    doubtful: frozenset[str] = frozenset()  # names of extents that may differ
 
     def of(self, tensor: Tensor | None) -> Partial | None:
         """Return the known elements of a tensor that is computed from shapes, if there are any."""
@@ -59,16 +59,18 @@ class Facts:
         """
         if tensor is None or id(tensor) in self.tensors:
             return self.of(tensor)
-        constant = query.is_constant(tensor)
-        dims = tuple(tensor.shape) if constant else query.static_shape(tensor)
-        if dims is None or math.prod(dims) > SMALL or not _is_numeric(tensor.dtype):
+        array, dtype = query.value(tensor), tensor.dtype
+        dims = query.static_shape(tensor) if array is None else array.shape
+        if dims is None or math.prod(dims) > SMALL:
             return None
-        array = query.value(tensor)
+        # A type that numpy has no name for is ONNX's number.
+        if dtype is None or isinstance(dtype, int) or np.dtype(dtype).kind not in "iufb":
+            return None
         elements = np.full(dims, None) if array is None else array.astype(object)
-        return Partial(elements, np.dtype(tensor.dtype))
+        return Partial(elements, np.dtype(dtype))
 
     def extents(self, tensor: Tensor) -> tuple[Element, ...] | None:
-        """The extents of a tensor: numbers, or what stands for them."""
+        """Return the extents of a tensor: numbers, or symbols for unknown ones."""
         dims = query.shape(tensor)
         if dims is None:
             return None
@@ -78,21 +80,26 @@ class Facts:
         if isinstance(dim, int):
             return dim
         # Inference hands out names; it does not see those of tensors without a type.
-        named = dim is not None and tensor.dtype is not None and dim not in self.doubtful
-        symbol: Symbol = (dim, -1) if named and dim and _is_name(dim) else (tensor.name, axis)
+        named = dim and tensor.dtype is not None and dim not in self.doubtful
+        named = named and re.search(r"[A-Za-z]", str(dim)) and str(dim).lower() not in _NO_NAMES
+        symbol: Symbol = (str(dim), -1) if named else (tensor.name, axis)
         return Extent(symbol)
 
 
 def evaluate(model: Model) -> Facts:
-    """Follow what is computed from shapes, as far as it goes."""
+    """Return all that is known of the tensors that are computed from shapes."""
     facts = Facts(doubtful=_doubtful(model))
     for node in model.nodes():
         if not query.is_standard(node):
             continue
+        results: Sequence[Partial | None] = ()
         if node.op in SOURCES:
-            _note(facts, node, [_source(facts, node)])
+            results = [_source(facts, node)]
         elif node.op in OPERATORS and any(id(t) in facts.tensors for t in node.inputs):
-            _note(facts, node, _results(facts, node))
+            results = _results(facts, node)
+        for tensor, part in zip(node.outputs, results, strict=False):
+            if part is not None and not part.blank and part.elements.size <= SMALL:
+                facts.tensors[id(tensor)] = (tensor, part)
     return facts
 
 
@@ -104,31 +111,20 @@ def _results(facts: Facts, node: Node) -> list[Partial | None]:
         return []
 
 
-def _note(facts: Facts, node: Node, results: list[Partial | None]) -> None:
-    for tensor, partial in zip(node.outputs, results, strict=False):
-        if partial is not None and not partial.blank and partial.elements.size <= SMALL:
-            facts.tensors[id(tensor)] = (tensor, partial)
-
-
 def _source(facts: Facts, node: Node) -> Partial | None:
     dims = facts.extents(node.inputs[0])
     if dims is None:
         return None
-    if node.op == "Size":
-        return _size(dims)
-    window = dims[slice(node.attrs.get("start", 0), node.attrs.get("end"))]
-    return Partial(as_elements(window), np.dtype(np.int64))
-
-
-def _size(dims: tuple[Element, ...]) -> Partial:
+    if node.op == "Shape":
+        return Partial(as_elements(dims[node.attrs.get("start", 0) : node.attrs.get("end")]), INT64)
     total: Element = 1
     for dim in dims:
-        total = multiply(total, dim, np.dtype(np.int64))
-    return Partial(as_elements([total]).reshape(()), np.dtype(np.int64))
+        total = multiply(total, dim, INT64)
+    return Partial(as_elements([total]).reshape(()), INT64)
 
 
 def _doubtful(model: Model) -> frozenset[str]:
-    """Names that one input has twice: more likely a habit of the exporter than a square."""
+    """Return names that one input has twice: rather a habit of the exporter than a square."""
     found: set[str] = set()
     for tensor in model.graph.inputs:
         counts = Counter(d for d in query.shape(tensor) or () if isinstance(d, str))
@@ -136,22 +132,8 @@ def _doubtful(model: Model) -> frozenset[str]:
     return frozenset(found)
 
 
-def _is_name(dim: str) -> bool:
-    return re.search(r"[A-Za-z]", dim) is not None and dim.lower() not in _NO_NAMES
-
-
-def _is_numeric(dtype: Any) -> bool:
-    if dtype is None or isinstance(dtype, int):  # a type numpy has no name for
-        return False
-    return np.dtype(dtype).kind in "iufb"
-
-
-# Two guesses at the extents nobody knows; what holds for both is not by chance.
-_GUESSES = ((12, 7), (40, 11))
-
-
 def chain(facts: Facts, tensor: Tensor) -> list[Node]:
-    """The nodes that compute a tensor from shapes, in order, those that read them first."""
+    """Return the nodes that compute a tensor from shapes, in order, Shape and Size first."""
     order: list[Node] = []
     seen: set[int] = set()
     stack: list[tuple[Tensor, bool]] = [(tensor, False)]
@@ -177,22 +159,24 @@ def confirm(model: Model, facts: Facts, tensors: Sequence[Tensor]) -> str:
         Why it could not be done; '' where every tensor was right.
 
     Raises:
-        InternalError: an element is not what it was taken for.
+        InternalError: the evaluation of an element was wrong.
     """
     wanted = {id(n) for tensor in tensors for n in chain(facts, tensor)}
     nodes = [n for n in model.nodes() if id(n) in wanted and n.op not in SOURCES]
+    region = capture(model, nodes, tensors)
+    read = [t for n in nodes for t in n.inputs] + list(tensors)
+    parts = {t.name: facts.operand(t) for t in read if t.name in region.inputs}
     for guess in _GUESSES:
         numbers = _Numbers(*guess)
-        feeds = _feeds(facts, nodes, tensors, numbers)
-        if feeds is None:
+        feeds = {name: numbers.array(part) for name, part in parts.items() if part is not None}
+        if len(feeds) < len(parts):
             return "it reads a tensor of unknown extents"
         try:
-            proto = _model(model, nodes, feeds, tensors)
-            values = executor.Session(proto, threads=1, optimize=False).run(feeds)
+            (values,) = measure.run([region], [feeds])
         except executor.RuntimeRefusedError as error:
             return str(error)
-        for tensor, value in zip(tensors, values.values(), strict=True):
-            _compare(tensor, facts, value, numbers)
+        for tensor in tensors:
+            _compare(tensor, facts, values[tensor.name], numbers)
     return ""
 
 
@@ -210,49 +194,10 @@ class _Numbers:
         following = self._first + self._step * len(self._given)
         return element.factor * self._given.setdefault(element.symbol, following) + element.offset
 
-
-def _feeds(
-    facts: Facts, nodes: Sequence[Node], tensors: Sequence[Tensor], numbers: _Numbers
-) -> dict[str, np.ndarray] | None:
-    """Return arrays for all that the nodes read, results of Shape and Size included.
-
-    None where the extents of one are not known.
-    """
-    made = {id(t) for n in nodes for t in n.outputs}
-    read = [t for n in nodes for t in n.inputs if t.name or query.is_constant(t)]
-    feeds: dict[str, np.ndarray] = {}
-    for tensor in (*read, *tensors):
-        if id(tensor) in made or query.is_constant(tensor):
-            continue
-        part = facts.operand(tensor)
-        if part is None:
-            return None
-        elements = as_elements(map(numbers.of, part.elements.flat))
-        feeds[tensor.name] = elements.reshape(part.elements.shape).astype(part.dtype)
-    return feeds
-
-
-def _model(
-    model: Model, nodes: Sequence[Node], feeds: dict[str, np.ndarray], tensors: Sequence[Tensor]
-) -> onnx.ModelProto:
-    constants = {t.name: a for n in nodes for t in n.inputs if (a := query.value(t)) is not None}
-    outputs = [f"checked/{tensor.name}" for tensor in tensors]
-    copies = [
-        helper.make_node("Identity", [tensor.name], [output])
-        for tensor, output in zip(tensors, outputs, strict=True)
-    ]
-    graph = helper.make_graph(
-        [*map(node_proto, nodes), *copies],
-        "shapes",
-        [
-            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
-            for name, a in feeds.items()
-        ],
-        [helper.make_empty_tensor_value_info(output) for output in outputs],
-        [onnx.numpy_helper.from_array(array, name) for name, array in constants.items()],
-    )
-    imports = [helper.make_opsetid("", model.opset)]
-    return helper.make_model(graph, opset_imports=imports, ir_version=8)
+    def array(self, part: Partial) -> np.ndarray:
+        """Return the numbers for a tensor."""
+        elements = as_elements(map(self.of, part.elements.flat))
+        return elements.reshape(part.elements.shape).astype(part.dtype)
 
 
 def _compare(tensor: Tensor, facts: Facts, value: np.ndarray, numbers: _Numbers) -> None:

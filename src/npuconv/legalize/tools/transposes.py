@@ -1,211 +1,92 @@
-"""A stretch of graph between Transposes that undo each other, turned as a whole.
-
-Its nodes compute the same in any order of the axes, and each lies on a way from a Transpose
-to one that undoes it. These go, and where the stretch touches anything else, a new one is
-put in. That pays only if more go than come, so it ends.
-"""
+"""Removal of Transposes that undo each other, also with other nodes between them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from npuconv.legalize.region import trace
 from npuconv.legalize.tools.layout import (
     Perm,
-    composed,
     data_inputs,
     inverse,
     is_identity,
-    is_movable,
+    is_permutable,
     perm_of,
     permute,
-    permuted_dims,
+    permuted,
     variables,
 )
 from npuconv.model import edit, query
 
 if TYPE_CHECKING:
+    from npuconv.legalize.context import PassContext
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
 
-# Says which tensors hold the values of the outputs once the change is made.
-Settle = Callable[[Sequence["Tensor"]], None]
-# (nodes, before, after, outputs): brackets one change.
-Bracket = Callable[[Sequence["Node"], str, str, Sequence["Tensor"]], AbstractContextManager[Settle]]
+    Settle = Callable[[Sequence[Tensor]], None]  # takes the tensors with the old outputs' values
 
 
-def restores(tensor: Tensor, perm: Perm) -> Node | None:
-    """The Transpose that makes a tensor, if a Transpose by ``perm`` undoes it."""
-    maker = query.producer(tensor)
-    found = None if maker is None else perm_of(maker)
-    return maker if found is not None and inverse(found) == perm else None
+def cancel(model: Model, ctx: PassContext | None = None) -> int:
+    """Remove every Transpose that can be undone, until there is none.
 
-
-@dataclass
-class Stretch:
-    """Nodes that could compute on tensors transposed by ``perm``, and what that would take."""
-
-    model: Model
-    perm: Perm
-    nodes: list[Node]
-    top: set[int]  # nodes that are not in a subgraph
-    sources: dict[int, Tensor] = field(default_factory=dict)  # read from outside
-    results: dict[int, Tensor] = field(default_factory=dict)  # read outside
-    before: dict[int, Node] = field(default_factory=dict)  # source -> Transpose it undoes
-    after: dict[int, list[Node]] = field(default_factory=dict)  # result -> those that undo it
-    stay: set[int] = field(default_factory=set)  # results that are needed as they were
-
-    def look_around(self) -> None:
-        """See what lies around it now."""
-        inside = self._inside
-        made = {id(t): t for n in self.nodes for t in n.outputs}
-        read = {id(t): t for n in self.nodes for t in variables(n)}
-        self.sources = {key: t for key, t in read.items() if key not in made}
-        self.results = {key: t for key, t in made.items() if self._leaves(t, inside)}
-        makers = {key: restores(t, self.perm) for key, t in self.sources.items()}
-        self.before = {key: n for key, n in makers.items() if n is not None}
-        self.after = {key: self._undoing(t) for key, t in self.results.items()}
-        undone = {id(n) for nodes in self.after.values() for n in nodes}
-        outer = self.results.items()
-        self.stay = {key for key, t in outer if self._leaves(t, inside | undone)}
-
-    def pays(self) -> bool:
-        """Return whether turning the stretch removes more Transposes than it adds.
-
-        False also where it does not lie between a Transpose and an inverse, or where one
-        Transpose is both.
-        """
-        undone = {id(n): n for nodes in self.after.values() for n in nodes}
-        if not undone or not self.before:
-            return False
-        if any(id(n) in undone for n in self.before.values()):
-            return False  # one that is its own inverse, between two nodes of the stretch
-        gone = [key for key in self.before if not self._leaves(self.sources[key], self._inside)]
-        come = len(self.sources) - len(self.before) + len(self.stay)
-        return len(gone) + len(undone) > come
-
-    def _leaves(self, tensor: Tensor, inside: set[int]) -> bool:
-        readers = query.consumers(tensor)
-        return self.model.is_output(tensor) or any(id(n) not in inside for n in readers)
-
-    def _undoing(self, tensor: Tensor) -> list[Node]:
-        """The Transposes behind a result that go; of those that make an output, one can."""
-        found = [n for n in query.consumers(tensor) if id(n) in self.top]
-        found = [n for n in found if perm_of(n) == self.perm]
-        named = [n for n in found if self.model.is_output(n.outputs[0])]
-        return [n for n in found if not any(n is other for other in named[1:])]
-
-    def turn(self, bracket: Bracket) -> None:
-        """Let all of its nodes compute on transposed tensors."""
-        undone = [(n, key) for key, nodes in self.after.items() for n in nodes]
-        stay = [t for key, t in self.results.items() if key in self.stay]
-        nodes = [*self.before.values(), *self.nodes, *(n for n, _ in undone)]
-        ops = ", ".join(dict.fromkeys(n.op for n in self.nodes))
-        come = len(self.sources) - len(self.before) + len(stay)
-        text = f"{ops} between {len(self.before) + len(undone)} Transposes"
-        kept = [*(n.outputs[0] for n, _ in undone), *stay]
-        unique = list({id(n): n for n in nodes}.values())
-        with bracket(unique, text, f"between {come} Transposes", kept) as settle:
-            self._turn_sources()
-            for node in self.nodes:
-                permute(self.model, node, self.perm)
-            made = [(n, t) for n in self.nodes for t in list(n.outputs)]
-            turned = {id(t): self._turn_result(n, t) for n, t in made}
-            settle([*(turned[key] for _, key in undone), *stay])
-
-    def _turn_sources(self) -> None:
-
-        for key, tensor in self.sources.items():
-            maker = self.before.get(key)
-            turned = maker.inputs[0] if maker is not None else self._transposed(tensor)
-            self._replace(tensor, turned)
-            if maker is not None and not self._leaves(tensor, set()):
-                edit.disconnect(maker)
-
-    def _transposed(self, tensor: Tensor) -> Tensor:
-
-        shape = permuted_dims(query.shape(tensor), self.perm)
-        attrs = {"perm": list(self.perm)}
-        origin = self._readers(tensor)[:1]
-        return edit.insert(
-            self.model, "Transpose", [tensor], origin=origin, shape=shape, attrs=attrs
-        )
-
-    def _readers(self, tensor: Tensor) -> list[Node]:
-        """The nodes of the stretch that read a tensor."""
-        inside = self._inside
-        return [n for n in {id(n): n for n in query.consumers(tensor)}.values() if id(n) in inside]
-
-    @cached_property
-    def _inside(self) -> set[int]:
-        return {id(n) for n in self.nodes}
-
-    def _replace(self, old: Tensor, new: Tensor) -> None:
-        """Within the stretch only."""
-        for node in self._readers(old):
-            for index, tensor in enumerate(data_inputs(node)):
-                if tensor is old:
-                    node.inputs[index] = new
-
-    def _turn_result(self, node: Node, tensor: Tensor) -> Tensor:
-        """Replace an output of a node by the transposed one, and return that.
-
-        The two exchange names, unless one of them is an output of the model.
-        """
-        model = self.model
-        undone = self.after.get(id(tensor), [])
-        turned = next((n.outputs[0] for n in undone if model.is_output(n.outputs[0])), None)
-        if turned is None:
-            turned = edit.variable(model, tensor.name, dtype=tensor.dtype)
-            if not model.is_output(tensor):
-                edit.exchange_names(turned, tensor)
-        turned.shape = permuted_dims(query.shape(tensor), self.perm)
-        for other in undone:
-            result = other.outputs[0]
-            edit.disconnect(other)
-            if result is not turned:
-                edit.redirect(result, turned)
-        index = next(i for i, t in enumerate(node.outputs) if t is tensor)
-        node.outputs[index] = turned
-        self._replace(tensor, turned)
-        if id(tensor) in self.stay:
-            attrs = {"perm": list(inverse(self.perm))}
-            edit.add_node(model, "Transpose", [turned], [tensor], origin=[node], attrs=attrs)
-        return turned
-
-
-def cancel(model: Model, bracket: Bracket) -> int:
-    """Take out every Transpose that can be undone, until there is none.
+    Args:
+        model: the model to change.
+        ctx: records and measures each change; None for a model that is compared as a whole.
 
     Returns:
-        How many changes were made.
+        Number of changes.
     """
     total = 0
-    while fired := _merge_all(model, bracket) + _turn_all(model, bracket):
+    while fired := _merge_all(model, ctx) + _transpose_all(model, ctx):
         total += fired
     return total
 
 
-def _merge_all(model: Model, bracket: Bracket) -> int:
+@contextmanager
+def _change(
+    model: Model,
+    ctx: PassContext | None,
+    nodes: Sequence[Node],
+    before: str,
+    after: str,
+    outputs: Sequence[Tensor],
+) -> Iterator[Settle]:
+    """Bracket one change; call the yielded function if other tensors hold the outputs' values."""
+    if ctx is None:
+        yield lambda _tensors: None
+        return
+    # Constants have the real extents, so nothing may be made smaller.
+    with ctx.rewrite(model, nodes, before, after, outputs=outputs, modulus=None) as record:
+
+        def settle(tensors: Sequence[Tensor]) -> None:
+            if record.old is not None:
+                record.new = trace(model, record.old, tensors)
+
+        yield settle
+
+
+def _merge_all(model: Model, ctx: PassContext | None) -> int:
     nodes = model.nodes("Transpose")
-    return sum(_merge(model, bracket, node) + _drop(model, bracket, node) for node in nodes)
+    return sum(_merge(model, ctx, node) + _drop(model, ctx, node) for node in nodes)
 
 
-def _merge(model: Model, bracket: Bracket, node: Node) -> int:
-    """Two in a row are one; not where the first stays and nothing would be saved."""
+def _merge(model: Model, ctx: PassContext | None, node: Node) -> int:
+    """Merge two in a row; not where the first stays and nothing would be saved."""
     first = query.producer(node.inputs[0]) if len(node.inputs) else None
     inner, outer = None if first is None else perm_of(first), perm_of(node)
     if first is None or inner is None or outer is None or len(inner) != len(outer):
         return 0
-    merged = composed(inner, outer)
+    perm = [inner[axis] for axis in outer]
     alone = query.sole_consumer(model, node.inputs[0]) is not None
-    if not alone and not (is_identity(merged) and edit.can_bypass(model, node)):
+    if not alone and not (is_identity(perm) and edit.can_bypass(model, node)):
         return 0
-    with bracket([first, node], "Transpose, Transpose", f"perm={list(merged)}", list(node.outputs)):
-        node.attrs["perm"] = list(merged)
+    before, outputs = "Transpose, Transpose", list(node.outputs)
+    with _change(model, ctx, [first, node], before, f"perm={perm}", outputs):
+        node.attrs["perm"] = perm
         edit.set_input(node, 0, first.inputs[0])
         edit.inherit(model, node, first)
         if alone:
@@ -213,29 +94,29 @@ def _merge(model: Model, bracket: Bracket, node: Node) -> int:
     return 1
 
 
-def _drop(model: Model, bracket: Bracket, node: Node) -> int:
+def _drop(model: Model, ctx: PassContext | None, node: Node) -> int:
     perm = perm_of(node)
     if perm is None or not is_identity(perm) or not edit.can_bypass(model, node):
         return 0
     before = f"Transpose with perm={list(perm)}"
-    with bracket([node], before, "nothing", list(node.outputs)) as settle:
+    with _change(model, ctx, [node], before, "nothing", list(node.outputs)) as settle:
         settle([node.inputs[0]])
         edit.bypass(model, node)
     return 1
 
 
-def _turn_all(model: Model, bracket: Bracket) -> int:
+def _transpose_all(model: Model, ctx: PassContext | None) -> int:
     fired = 0
-    for stretch in list(_stretches(model)):
-        stretch.look_around()
-        if stretch.pays():
-            stretch.turn(bracket)
+    for piece in list(_pieces(model)):
+        piece.find_border()
+        if piece.saves_transposes():
+            piece.transpose(ctx)
             fired += 1
     return fired
 
 
-def _stretches(model: Model) -> Iterator[Stretch]:
-    """Yield the stretches that lie between Transposes as they are now."""
+def _pieces(model: Model) -> Iterator[_Piece]:
+    """Yield the pieces that lie between Transposes as they are now."""
     top = {id(node) for node in model.nodes()}
     seen: dict[Perm, set[int]] = {}
     for node in model.nodes("Transpose"):
@@ -245,50 +126,49 @@ def _stretches(model: Model) -> Iterator[Stretch]:
         wanted = inverse(perm)
         known = seen.setdefault(wanted, set())
         starts = [n for n in query.consumers(node.outputs[0]) if id(n) not in known]
-        starts = [n for n in starts if id(n) in top and is_movable(n, len(perm))]
+        starts = [n for n in starts if id(n) in top and is_permutable(n, len(perm))]
         if starts:
-            area = _area(starts, top, len(perm))
+            area = _permutable_area(starts, top, len(perm))
             known |= {id(n) for n in area}
             yield from _between(model, top, area, wanted)
 
 
-def _area(starts: Iterable[Node], top: set[int], rank: int) -> list[Node]:
-    """Every movable node that is connected to these through movable nodes."""
+def _permutable_area(starts: Iterable[Node], top: set[int], rank: int) -> list[Node]:
+    """Return every permutable node that is connected to these through permutable nodes."""
     found = {id(n): n for n in starts}
     stack = list(found.values())
     while stack:
         for node in _neighbours(stack.pop()):
-            if id(node) not in found and id(node) in top and is_movable(node, rank):
+            if id(node) not in found and id(node) in top and is_permutable(node, rank):
                 found[id(node)] = node
                 stack.append(node)
     return list(found.values())
 
 
-def _neighbours(node: Node) -> Iterator[Node]:
-    for tensor in variables(node):
-        maker = query.producer(tensor)
-        if maker is not None:
-            yield maker
-    yield from _readers(node)
+def _makers(node: Node) -> list[Node]:
+    return [maker for t in variables(node) if (maker := query.producer(t)) is not None]
 
 
 def _readers(node: Node) -> list[Node]:
     return [reader for tensor in node.outputs for reader in query.consumers(tensor)]
 
 
-def _between(model: Model, top: set[int], area: list[Node], perm: Perm) -> Iterator[Stretch]:
-    """The nodes on a way from a Transpose to its inverse, in connected pieces."""
+def _neighbours(node: Node) -> list[Node]:
+    return _makers(node) + _readers(node)
+
+
+def _between(model: Model, top: set[int], area: list[Node], perm: Perm) -> Iterator[_Piece]:
+    """Yield the nodes on a way from a Transpose to its inverse, in connected pieces."""
     inside = {id(n) for n in area}
-    first = [n for n in area if any(restores(t, perm) is not None for t in variables(n))]
+    first = [n for n in area if any(_undone_by(t, perm) is not None for t in variables(n))]
     last = [n for n in area if any(perm_of(reader) == perm for reader in _readers(n))]
-    after = _reached(first, inside, _readers)
-    before = _reached(last, inside, lambda n: [m for t in variables(n) if (m := query.producer(t))])
+    after, before = _reached(first, inside, _readers), _reached(last, inside, _makers)
     left = {id(n): n for n in area if id(n) in after and id(n) in before}
     while left:
         start = next(iter(left.values()))
-        piece = _reached([start], set(left), lambda n: list(_neighbours(n)))
-        yield Stretch(model, perm, [n for key, n in left.items() if key in piece], top)
-        left = {key: n for key, n in left.items() if key not in piece}
+        found = _reached([start], set(left), _neighbours)
+        yield _Piece(model, perm, [n for key, n in left.items() if key in found], top)
+        left = {key: n for key, n in left.items() if key not in found}
 
 
 def _reached(
@@ -302,3 +182,144 @@ def _reached(
                 found.add(id(node))
                 stack.append(node)
     return found
+
+
+def _undone_by(tensor: Tensor, perm: Perm) -> Node | None:
+    """Return the Transpose that makes a tensor, if a Transpose by ``perm`` undoes it."""
+    maker = query.producer(tensor)
+    found = None if maker is None else perm_of(maker)
+    return maker if found is not None and inverse(found) == perm else None
+
+
+@dataclass
+class _Piece:
+    """Connected nodes that could compute on tensors transposed by ``perm``.
+
+    Each lies on a way from a Transpose to one that undoes it. These go, and at every other
+    place of the border a new one is put in. It is done only if more go than come, so it ends.
+    """
+
+    model: Model
+    perm: Perm
+    nodes: list[Node]
+    top: set[int]  # nodes that are not in a subgraph
+    sources: dict[int, Tensor] = field(default_factory=dict)  # read from outside
+    results: dict[int, Tensor] = field(default_factory=dict)  # read outside
+    before: dict[int, Node] = field(default_factory=dict)  # source -> Transpose it undoes
+    after: dict[int, list[Node]] = field(default_factory=dict)  # result -> those that undo it
+    stay: set[int] = field(default_factory=set)  # results that are needed as they were
+
+    @cached_property
+    def _inside(self) -> set[int]:
+        return {id(n) for n in self.nodes}
+
+    def find_border(self) -> None:
+        """Note sources, results and the Transposes around as they are now."""
+        made = {id(t): t for n in self.nodes for t in n.outputs}
+        read = {id(t): t for n in self.nodes for t in variables(n)}
+        self.sources = {key: t for key, t in read.items() if key not in made}
+        self.results = {key: t for key, t in made.items() if self._leaves(t, self._inside)}
+        makers = {key: _undone_by(t, self.perm) for key, t in self.sources.items()}
+        self.before = {key: n for key, n in makers.items() if n is not None}
+        self.after = {key: self._undoing(t) for key, t in self.results.items()}
+        inside = self._inside | {id(n) for nodes in self.after.values() for n in nodes}
+        self.stay = {key for key, t in self.results.items() if self._leaves(t, inside)}
+
+    def saves_transposes(self) -> bool:
+        """Return whether the change removes more Transposes than it adds.
+
+        False also where the piece does not lie between a Transpose and an inverse, or where
+        one Transpose is both.
+        """
+        undone = {id(n): n for nodes in self.after.values() for n in nodes}
+        if not undone or not self.before:
+            return False
+        if any(id(n) in undone for n in self.before.values()):
+            return False  # one that is its own inverse, between two nodes of the piece
+        gone = [key for key in self.before if not self._leaves(self.sources[key], self._inside)]
+        return len(gone) + len(undone) > self._added
+
+    @property
+    def _added(self) -> int:
+        """Number of Transposes that the change puts in."""
+        return len(self.sources) - len(self.before) + len(self.stay)
+
+    def _leaves(self, tensor: Tensor, inside: set[int]) -> bool:
+        readers = query.consumers(tensor)
+        return self.model.is_output(tensor) or any(id(n) not in inside for n in readers)
+
+    def _undoing(self, tensor: Tensor) -> list[Node]:
+        """Return the Transposes behind a result that go; of those that make an output, one."""
+        found = [n for n in query.consumers(tensor) if id(n) in self.top]
+        found = [n for n in found if perm_of(n) == self.perm]
+        named = [n for n in found if self.model.is_output(n.outputs[0])]
+        return [n for n in found if not any(n is other for other in named[1:])]
+
+    def transpose(self, ctx: PassContext | None) -> None:
+        """Let all nodes compute on transposed tensors."""
+        undone = [(n, key) for key, nodes in self.after.items() for n in nodes]
+        stay = [t for key, t in self.results.items() if key in self.stay]
+        nodes = [*self.before.values(), *self.nodes, *(n for n, _ in undone)]
+        unique = list({id(n): n for n in nodes}.values())
+        ops = ", ".join(dict.fromkeys(n.op for n in self.nodes))
+        before = f"{ops} between {len(self.before) + len(undone)} Transposes"
+        after = f"between {self._added} Transposes"
+        outputs = [*(n.outputs[0] for n, _ in undone), *stay]
+        with _change(self.model, ctx, unique, before, after, outputs) as settle:
+            self._transpose_sources()
+            for node in self.nodes:
+                permute(self.model, node, self.perm)
+            made = [(n, t) for n in self.nodes for t in list(n.outputs)]
+            turned = {id(t): self._transpose_result(n, t) for n, t in made}
+            settle([*(turned[key] for _, key in undone), *stay])
+
+    def _transpose_sources(self) -> None:
+        for key, tensor in self.sources.items():
+            maker = self.before.get(key)
+            turned = maker.inputs[0] if maker is not None else self._transposed(tensor)
+            self._replace(tensor, turned)
+            if maker is not None and not self._leaves(tensor, set()):
+                edit.disconnect(maker)
+
+    def _transposed(self, tensor: Tensor) -> Tensor:
+        shape, attrs = permuted(query.shape(tensor), self.perm), {"perm": list(self.perm)}
+        origin = self._inner_readers(tensor)[:1]
+        return edit.insert(
+            self.model, "Transpose", [tensor], origin=origin, shape=shape, attrs=attrs
+        )
+
+    def _inner_readers(self, tensor: Tensor) -> list[Node]:
+        unique = {id(n): n for n in query.consumers(tensor)}
+        return [n for key, n in unique.items() if key in self._inside]
+
+    def _replace(self, old: Tensor, new: Tensor) -> None:
+        """Let the nodes of the piece read ``new``."""
+        for node in self._inner_readers(old):
+            for index, tensor in enumerate(data_inputs(node)):
+                if tensor is old:
+                    node.inputs[index] = new
+
+    def _transpose_result(self, node: Node, tensor: Tensor) -> Tensor:
+        """Replace an output of a node by the transposed one, and return that.
+
+        The two exchange names, unless one of them is an output of the model.
+        """
+        model, undone = self.model, self.after.get(id(tensor), [])
+        turned = next((n.outputs[0] for n in undone if model.is_output(n.outputs[0])), None)
+        if turned is None:
+            turned = edit.variable(model, tensor.name, dtype=tensor.dtype)
+            if not model.is_output(tensor):
+                edit.exchange_names(turned, tensor)
+        turned.shape = permuted(query.shape(tensor), self.perm)
+        for other in undone:
+            result = other.outputs[0]
+            edit.disconnect(other)
+            if result is not turned:
+                edit.redirect(result, turned)
+        index = next(i for i, t in enumerate(node.outputs) if t is tensor)
+        node.outputs[index] = turned
+        self._replace(tensor, turned)
+        if id(tensor) in self.stay:
+            attrs = {"perm": list(inverse(self.perm))}
+            edit.add_node(model, "Transpose", [turned], [tensor], origin=[node], attrs=attrs)
+        return turned

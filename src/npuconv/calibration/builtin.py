@@ -1,0 +1,159 @@
+"""Calibration of a model without data: on builtin pictures, or on made-up numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from npuconv.calibration.normalization import Inferred, infer
+from npuconv.config import Preprocess
+from npuconv.errors import UsageError
+from npuconv.model import query
+from npuconv.samples import InputSpec, open_samples, pictures
+from npuconv.samples.normalizations import asked_for
+from npuconv.samples.synthetic import image_layout, reads_images
+from npuconv.schemas import report as schema
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from npuconv.config import Options
+    from npuconv.model.core import Model
+    from npuconv.samples import Samples
+
+Pictures = Literal["photographs", "made-up", "none"]
+USUAL_SIDE = 224  # pixels where an extent is open: the first layer's output depends little on it
+INSTALL = "pip install 'npuconv[photos]' for photographs, which are worth more"
+NUMBERS = "no calibration data: ranges come from made-up numbers, accuracy is unproven"
+_UNPROVEN = "accuracy is unproven, ranges come from made-up numbers: 10 to 30 dB are usually lost"
+
+
+@dataclass(frozen=True)
+class BuiltinData:
+    """Choice of samples where there is no data.
+
+    Attributes:
+        preprocess: how pictures become inputs.
+        sentence: first line of a conversion.
+        warning: reason why the figures are less reliable; may be empty.
+        inferred: the normalization that the model seems to want; None where it is given, or
+            where there are no pictures.
+        pictures: kind of the pictures.
+    """
+
+    preprocess: Preprocess
+    sentence: str
+    warning: str = ""
+    inferred: Inferred | None = None
+    pictures: Pictures = "none"
+
+    @property
+    def certainty(self) -> Literal["given", "inferred", "guessed", "unknown"]:
+        """Certainty of the normalization."""
+        if self.inferred is None:
+            known = self.pictures != "none" and asked_for(self.preprocess) is not None
+            return "given" if known else "unknown"
+        return "inferred" if self.inferred.is_clear else "guessed"
+
+    @property
+    def row(self) -> schema.Assumed:
+        """Row of the report."""
+        own = asked_for(self.preprocess)
+        name = self.inferred.normalization.name if self.inferred else own.name if own else ""
+        return schema.Assumed(
+            sentence=self.sentence,
+            pictures=self.pictures,
+            normalization=name if self.pictures != "none" else "",
+            certainty=self.certainty,
+            share=round(self.inferred.share, 2) if self.inferred else None,
+            runner_up=self.inferred.runner_up.name if self.inferred else "",
+        )
+
+
+def choose_builtin(
+    model: Model,
+    keys: Preprocess,
+    expected: Mapping[str, tuple[np.ndarray, np.ndarray]],
+    specs: Sequence[InputSpec] = (),
+) -> BuiltinData:
+    """Choose the samples of a model without data.
+
+    Args:
+        model: a legal float model.
+        keys: the options of preprocessing.
+        expected: mean and standard deviation in training of what layers put out, by tensor.
+        specs: its inputs; by default as the model has them, with usual sizes where it has none.
+
+    Raises:
+        UsageError: a mean without a standard deviation, or the other way round.
+    """
+    specs = list(specs) or _usual_inputs(model)
+    if keys.preset in (None, "none") and (keys.mean is None) != (keys.std is None):
+        one, other = ("mean", "std") if keys.std is None else ("std", "mean")
+        raise UsageError(f"--{one} without --{other}", hint="give both")
+    if not reads_images(specs):
+        return BuiltinData(keys, NUMBERS, _UNPROVEN)
+    pictured: Pictures = "photographs" if pictures.are_photographs() else "made-up"
+    kind = "builtin photographs" if pictured == "photographs" else "made-up pictures"
+    start, end = f"no calibration data: {kind}", _about_channels(specs[0])
+    lacking = "" if pictured == "photographs" else f"{kind} instead of data; {INSTALL}"
+    if asked_for(keys) is not None:
+        return BuiltinData(keys, f"{start}, {keys.said} (given){end}", lacking, None, pictured)
+    if keys.preset == "none":
+        text = "accuracy is unproven, the normalization is unknown: give --preprocess"
+        return BuiltinData(keys, f"{start}; {text}{end}", _joined(text, lacking), None, pictured)
+    found = infer(model, specs[0], expected)
+    own = found.normalization
+    used = keys.model_copy(update={"mean": own.mean, "std": own.std, "preset": None})
+    unproven = f"accuracy is unproven, the normalization is a guess: {found.phrase}"
+    warning = _joined("" if found.is_clear else unproven, lacking)
+    return BuiltinData(used, f"{start}, {found.phrase}{end}", warning, found, pictured)
+
+
+def _joined(*texts: str) -> str:
+    return "; ".join(filter(None, texts))
+
+
+def open_builtin(options: Options, chosen: BuiltinData, specs: Sequence[InputSpec]) -> Samples:
+    """Open the chosen samples, with their description for the report.
+
+    Raises:
+        CalibrationError: an input that no values can be made up for.
+    """
+    found = open_samples(
+        None, specs, chosen.preprocess, limit=options.max_samples, seed=options.seed
+    )
+    if not reads_images(specs):
+        return found
+    name = chosen.inferred.normalization.name if chosen.inferred else options.preprocess.said
+    source = found.description.partition(",")[0]
+    return replace(
+        found,
+        description=f"{source}, {name or 'normalization'} ({chosen.certainty})",
+        synthetic=chosen.pictures == "made-up" or chosen.certainty in ("guessed", "unknown"),
+    )
+
+
+def _usual_inputs(model: Model) -> list[InputSpec]:
+    """Return the inputs of a model, with usual sizes for pictures of open extents."""
+    specs = []
+    for tensor in model.graph.inputs:
+        if isinstance(tensor.dtype, int):
+            return []
+        dims = query.shape(tensor)
+        kind = "float32" if tensor.dtype is None else tensor.dtype
+        if dims is not None and len(dims) == 4:
+            channels = 3 if dims[3] in (1, 3, 4) and dims[1] not in (1, 3, 4) else 1
+            dims = tuple(
+                d if isinstance(d, int) and d > 0 else 1 if axis in (0, channels) else USUAL_SIDE
+                for axis, d in enumerate(dims)
+            )
+        specs.append(InputSpec(tensor.name, np.dtype(kind), dims))
+    return specs
+
+
+def _about_channels(spec: InputSpec) -> str:
+    axis = 1 if image_layout(spec) == "nchw" else 3
+    return "; the fourth channel is brightness" if spec.lengths[axis] == 4 else ""

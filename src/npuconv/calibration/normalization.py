@@ -1,0 +1,431 @@
+"""Inference of the normalization that a model was trained with.
+
+Each piece of evidence speaks for or against the six usual normalizations, as a logarithm of
+odds; their sum decides, and the lead of the first tells whether it is clear:
+
+- metadata, and arithmetic on the input that shows its range;
+- the framework, each of which has its habits, and so have lines of text, grey images and models
+  that make images;
+- BatchNormalization: the output of the first layer in training, against its output for pictures
+  in each normalization;
+- without that, the biases of the first layer. They are of the size of its output, which tells
+  0..255 from 0..1; and where pixels are not centred, a bias takes off what the mean pixel adds
+  up to, so that the mean can be read off them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from npuconv.calibration.inputs import apply_affine, first_convolution, path_from_input
+from npuconv.model import query
+from npuconv.rules.normalization import training_shift
+from npuconv.samples.normalizations import CENTRED, HALF, IMAGENET, RAW, SIGNED, UNIT
+from npuconv.samples.synthetic import draw, image_layout
+
+if TYPE_CHECKING:
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node
+    from npuconv.samples.feeds import InputSpec
+    from npuconv.samples.normalizations import Normalization
+
+Doubles = NDArray[np.float64]
+KNOWN = (RAW, UNIT, SIGNED, IMAGENET, CENTRED, HALF)
+_LARGEST_FLOAT = float(np.finfo(np.float32).max)
+_TINY = 1e-9
+
+
+@dataclass(frozen=True)
+class NormalizationSettings:
+    """Odds and thresholds, set on the 40 models of ``python benchmarks/normalization.py``.
+
+    Odds are natural logarithms; a trade-off between wrong guesses and guesses not called clear.
+
+    Attributes:
+        clear_share: share of all odds, 0..1, from which on a normalization is no guess.
+        reason_margin: odds by which evidence for another may exceed that of a reason named.
+        pictures: shown to the first layer.
+        pixels: of all pictures together, roughly; a large one shows as much as several.
+        windows: of all pictures that the first layer looks at.
+        max_row: weights of a row of the first layer; larger rows cost too much.
+        text_aspect: width by height of a line of text.
+        text_signed: odds of -1..1 for lines of text.
+        grey_unit: odds of 0..1 for grey images.
+        grey_color_mean: the same of normalizations with the mean of colours.
+        image_output_unit: odds of 0..1 for models that make images.
+        yolo_unit: the same for inputs named as exporters of YOLO do.
+        metadata: odds of a range that the metadata says.
+        scales_up: odds of 0..1 where the model multiplies its input to 0..255.
+        scales_up_centred: the same of centred ranges up to 1.
+        scales_raw: odds of 0..255 where the model scales such pixels.
+        takes_off_mean: odds of 0..1 where the model takes off such a mean.
+        finite: odds of a normalization whose values the first layer can take.
+        training: odds for each unit of loss against BatchNormalization.
+        max_training_loss: loss beyond which all are equally wrong.
+        bias: odds by ``log(1 + d^2)`` of the distance of biases from their usual size.
+        bias_usual: logarithm of that size beside the spread of the output.
+        bias_width: logarithm of a distance that counts.
+        small_bias: lowest odds by small biases, which may just be small.
+        min_channels: of a first layer whose biases show a mean pixel.
+        bias_correlation: between biases and sums of weights, from which on it counts.
+        unit_mean: mean pixels of 0..1.
+        raw_mean: mean pixels of 0..255.
+        mean_pixel: odds of the range of a mean pixel in the biases.
+        no_mean_pixel: odds of ranges that are not centred, without one.
+    """
+
+    clear_share: float = 0.8
+    reason_margin: float = 0.7
+    pictures: int = 8
+    pixels: int = 2**21
+    windows: int = 2**14
+    max_row: int = 2048
+    text_aspect: int = 3
+    text_signed: float = 1.2
+    grey_unit: float = 1.5
+    grey_color_mean: float = -2.0
+    image_output_unit: float = 1.5
+    yolo_unit: float = 0.7
+    metadata: float = 12.0
+    scales_up: float = 6.0
+    scales_up_centred: float = 4.0
+    scales_raw: float = 8.0
+    takes_off_mean: float = 6.0
+    finite: float = 9.0
+    training: float = -4.0
+    max_training_loss: float = 20.0
+    bias: float = -1.5
+    bias_usual: float = 0.4
+    bias_width: float = 1.2
+    small_bias: float = -2.0
+    min_channels: int = 4
+    bias_correlation: float = 0.3
+    unit_mean: tuple[float, float] = (0.15, 1)
+    raw_mean: tuple[float, float] = (30, 220)
+    mean_pixel: float = 2.0
+    no_mean_pixel: float = -1.5
+
+
+NORMALIZATION = NormalizationSettings()
+
+# Shares of the models of a framework that want each of KNOWN, roughly.
+_HABITS: dict[str, tuple[float, ...]] = {
+    "paddle": (0.02, 0.06, 0.36, 0.50, 0.03, 0.03),
+    "tensorflow": (0.12, 0.20, 0.52, 0.05, 0.07, 0.04),
+    "caffe": (0.15, 0.15, 0.10, 0.08, 0.48, 0.04),
+    "pytorch": (0.10, 0.35, 0.15, 0.30, 0.05, 0.05),
+}
+_PRODUCERS = {
+    "paddle": "paddle", "tf2onnx": "tensorflow", "keras": "tensorflow", "tensorflow": "tensorflow",
+    "tflite": "tensorflow", "caffe": "caffe", "mxnet": "caffe", "cntk": "caffe",
+    "pytorch": "pytorch",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """Normalization that a model seems to have been trained with.
+
+    Attributes:
+        normalization: the likeliest.
+        share: of all odds, 0..1.
+        runner_up: the next.
+        reasons: evidence for it, the strongest last.
+    """
+
+    normalization: Normalization
+    share: float
+    runner_up: Normalization
+    reasons: tuple[str, ...]
+
+    @property
+    def is_clear(self) -> bool:
+        """True if its share is large enough to be no guess."""
+        return self.share >= NORMALIZATION.clear_share
+
+    @property
+    def phrase(self) -> str:
+        """Summary in one phrase, for the first line of a conversion."""
+        because = "; ".join(self.reasons)
+        if self.is_clear:
+            return f"assumed pixels in {self.normalization.name} (clear: {because})"
+        return (
+            f"assumed pixels in {self.normalization.name} (a guess: {because}; "
+            f"{self.runner_up.name} is next; give --preprocess)"
+        )
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Moments of the output of a layer.
+
+    Attributes:
+        means: of its channels, float64 [C].
+        variances: likewise.
+    """
+
+    means: Doubles
+    variances: Doubles
+
+    @property
+    def channels(self) -> int:
+        """Number of them."""
+        return len(self.means)
+
+
+@dataclass(frozen=True)
+class _Evidence:
+    """A piece of evidence: its reason, and the odds by normalization."""
+
+    reason: str
+    odds: Mapping[Normalization, float]
+
+    def speaks_for(self, item: Normalization) -> bool:
+        """Return whether no other normalization is much likelier by this evidence alone."""
+        return self.odds.get(item, 0.0) > max(self.odds.values()) - NORMALIZATION.reason_margin
+
+
+def infer(
+    model: Model,
+    spec: InputSpec,
+    expected: Mapping[str, tuple[np.ndarray, np.ndarray]],
+) -> Inferred:
+    """Infer the normalization of the one image that a model reads.
+
+    Args:
+        model: the legal float model.
+        spec: its input, whose extents are fixed.
+        expected: mean and standard deviation in training of what layers put out, by tensor.
+    """
+    found = [_habits(model, spec), *_from_file(model)]
+    first = first_convolution(model)
+    moments = _first_outputs(first, spec) if first is not None else {}
+    if first is not None and moments:
+        found.append(_Evidence("", dict.fromkeys(moments, NORMALIZATION.finite)))
+        trained = _training(moments, expected.get(first.outputs[0].name))
+        found += [trained] if trained else _biases(first, moments)
+    odds = {item: sum(one.odds.get(item, 0.0) for one in found) for item in KNOWN}
+    highest = max(odds.values())
+    shares = {item: math.exp(value - highest) for item, value in odds.items()}
+    order = sorted(KNOWN, key=lambda item: -shares[item])
+    reasons = (one.reason for one in found if one.reason and one.speaks_for(order[0]))
+    share = shares[order[0]] / sum(shares.values())
+    return Inferred(order[0], share, order[1], tuple(reasons))
+
+
+def _habits(model: Model, spec: InputSpec) -> _Evidence:
+    """Return the odds usual for the framework, and for the kind of image."""
+    producer, name = model.header.producer_name.lower(), spec.name.lower()
+    family = next((own for word, own in _PRODUCERS.items() if word in producer), "")
+    if not family and not producer and name in ("x", "image"):
+        family = "paddle"  # its converters leave the producer out, and call an image x
+    habits = _HABITS[family or "pytorch"]
+    odds = {item: math.log(k) for item, k in zip(KNOWN, habits, strict=True)}
+    words = [f"usual for {family}" if family else "usual"]
+    layout, lengths = image_layout(spec), spec.lengths
+    channels, *sides = lengths[1:] if layout == "nchw" else (lengths[3], *lengths[1:3])
+    if sides[0] and sides[1] and sides[1] >= NORMALIZATION.text_aspect * sides[0]:
+        odds[SIGNED] += NORMALIZATION.text_signed
+        words.append("for lines of text")
+    if channels == 1:
+        odds[UNIT] += NORMALIZATION.grey_unit
+        odds[IMAGENET] += NORMALIZATION.grey_color_mean
+        odds[CENTRED] += NORMALIZATION.grey_color_mean
+        words.append("for grey images")
+    if _makes_images(model, channels):
+        odds[UNIT] += NORMALIZATION.image_output_unit
+        words.append("for models that make images")
+    if name == "images":  # as exporters of YOLO call it
+        odds[UNIT] += NORMALIZATION.yolo_unit
+    return _Evidence(", ".join(words), odds)
+
+
+def _makes_images(model: Model, channels: int | None) -> bool:
+    dims = [query.shape(tensor) for tensor in model.graph.outputs]
+    return len(dims) == 1 and dims[0] is not None and len(dims[0]) == 4 and (
+        channels in (dims[0][1], dims[0][3])
+    )  # fmt: skip
+
+
+def _from_file(model: Model) -> list[_Evidence]:
+    """Return the evidence of metadata, or of arithmetic on the input."""
+    notes = {key.lower(): value for key, value in dict(model.header.metadata).items()}
+    ranges = {"NominalRange_0_255": RAW, "Normalized_0_1": UNIT, "Normalized_1_1": SIGNED}
+    if found := ranges.get(notes.get("image.nominalpixelrange", "")):
+        return [_Evidence("its metadata says so", {found: NORMALIZATION.metadata})]
+    numbers: list[tuple[str, float]] = []
+    tensor = model.graph.inputs[0]
+    while (node := query.sole_consumer(model, tensor)) is not None:
+        if node.op in ("Sub", "Div", "Mul", "Add", "BatchNormalization"):
+            constants = [t for t in node.inputs if t.name and query.is_constant(t)]
+            values = [np.asarray(query.value(t)) for t in constants]
+            numbers += [(node.op, float(np.abs(v).max())) for v in values if v.size]
+        elif node.op not in ("Transpose", "Cast", "Identity"):
+            break
+        tensor = node.outputs[0]
+    first = next(((op, number) for op, number in numbers if op != "Add"), ("", 0.0))
+    if first[0] == "Mul" and 100 <= first[1] <= 256:  # what comes in is no larger than 1
+        centred = dict.fromkeys((SIGNED, HALF), NORMALIZATION.scales_up_centred)
+        odds = {UNIT: NORMALIZATION.scales_up, **centred}
+        return [_Evidence("the model itself makes 0..255 of it", odds)]
+    if any(100 <= number <= 256 or 1 / 256 <= number <= 1 / 100 for _, number in numbers):
+        odds = {RAW: NORMALIZATION.scales_raw}
+        return [_Evidence("the model itself scales pixels of 0..255", odds)]
+    if any(0.35 <= number <= 0.55 for _, number in numbers):
+        odds = {UNIT: NORMALIZATION.takes_off_mean}
+        return [_Evidence("the model itself takes off the mean of pixels in 0..1", odds)]
+    return []
+
+
+def _first_outputs(first: Node, spec: InputSpec) -> dict[Normalization, Moments]:
+    """Return moments of the first layer's output for pictures in each normalization.
+
+    A convolution is linear, so they follow for all normalizations from the mean and the
+    covariance of windows of raw pixels: ``W (a x + b m)``, where ``m`` is 1 for pixels and 0 for
+    pads, is linear in ``(x, m)``.
+    """
+    layout, weight = image_layout(spec), query.constant_input(first, 1)
+    pictures = _pictures(spec)
+    moved = _affine(first, spec, pictures[:1].shape)
+    assert layout is not None, "only images get here"
+    assert weight is not None, "only layers with constant weights get here"
+    windows = _windows(pictures if layout == "nchw" else pictures.transpose(0, 3, 1, 2), first)
+    group = int(query.attribute(first, "group", 1))
+    if moved is None or windows is None or group != 1:
+        return {}
+    bias = query.constant_input(first, 2)
+    added = np.zeros(len(weight)) if bias is None else bias.astype(np.float64)
+    rows, area = weight.reshape(len(weight), -1).astype(np.float64), math.prod(weight.shape[2:])
+    mean, covariance = windows.mean(axis=0), np.atleast_2d(np.cov(windows, rowvar=False))
+    found = {}
+    for item in KNOWN:
+        factor, offset = (np.repeat(part, area) for part in _together(item, *moved))
+        both = np.concatenate([rows * factor, rows * offset], axis=1)
+        means, variances = both @ mean + added, ((both @ covariance) * both).sum(axis=1)
+        # Numbers that the first layer cannot take are not what it was trained on.
+        if (np.abs(means) + 4 * np.sqrt(np.maximum(variances, 0)) < _LARGEST_FLOAT).all():
+            found[item] = Moments(means, np.maximum(variances, 0))
+    return found
+
+
+def _pictures(spec: InputSpec) -> Doubles:
+    """Return some pictures of raw pixels, laid out as the input."""
+    layout, shape = image_layout(spec), tuple(n or 1 for n in spec.lengths)[1:]
+    count = max(2, min(NORMALIZATION.pictures, NORMALIZATION.pixels // math.prod(shape)))
+    return np.stack([draw(shape, layout or "", k) for k in range(count)]).astype(np.float64)
+
+
+def _affine(first: Node, spec: InputSpec, shape: tuple[int, ...]) -> tuple[Doubles, Doubles] | None:
+    """Return factor and offset of each channel between the input and the first layer.
+
+    Returns:
+        None where the input is not only scaled, moved and reordered.
+    """
+    _, path = path_from_input(first.inputs[0])
+    low, high = (apply_affine(np.full(shape, value, spec.dtype), path) for value in (0, 1))
+    if low is None or high is None or low.ndim != len(shape):
+        return None
+    low, high = (
+        part[0].reshape(part.shape[1], -1)[:, 0].astype(np.float64) for part in (low, high)
+    )
+    return high - low, low
+
+
+def _together(item: Normalization, factor: Doubles, offset: Doubles) -> tuple[Doubles, Doubles]:
+    """Return factor and offset of raw pixels by channel, through a normalization and the model."""
+    pixels = np.zeros((1, len(factor), 1, 1), np.float32)
+    zero, one = (item.apply(pixels + value, 1).ravel().astype(np.float64) for value in (0, 1))
+    return factor * (one - zero), factor * zero + offset
+
+
+def _windows(pictures: Doubles, first: Node) -> Doubles | None:
+    """Return windows of the first layer, and their mask of pads, float64 [N,2*C*kh*kw]."""
+    weight = query.constant_input(first, 1)
+    if weight is None or weight.ndim != pictures.ndim or weight.shape[1] != pictures.shape[1]:
+        return None
+    dilations = tuple(query.attribute(first, "dilations", None) or (1, 1))
+    strides = tuple(query.attribute(first, "strides", None) or (1, 1))
+    top, left, bottom, right = query.attribute(first, "pads", None) or (0, 0, 0, 0)
+    reach = [(k - 1) * d + 1 for k, d in zip(weight.shape[2:], dilations, strict=True)]
+    pads = ((0, 0), (0, 0), (top, bottom), (left, right))
+    parts = [np.pad(part, pads) for part in (pictures, np.ones_like(pictures))]
+    long = math.prod(weight.shape[1:])
+    if long > NORMALIZATION.max_row or min(np.subtract(parts[0].shape[2:], reach)) < 0:
+        return None
+    views = [np.lib.stride_tricks.sliding_window_view(part, reach, axis=(2, 3)) for part in parts]
+    count = views[0][:, 0, :: strides[0], :: strides[1], 0, 0].size
+    step = max(1, math.isqrt(count // NORMALIZATION.windows))
+    rows, columns = (slice(None, None, step * stride) for stride in strides)
+    views = [view[:, :, rows, columns, :: dilations[0], :: dilations[1]] for view in views]
+    laid = [view.transpose(0, 2, 3, 1, 4, 5).reshape(-1, long) for view in views]
+    return np.concatenate(laid, axis=1)
+
+
+def _training(
+    moments: Mapping[Normalization, Moments], expected: tuple[np.ndarray, np.ndarray] | None
+) -> _Evidence | None:
+    """Compare the first layer with the statistics of BatchNormalization in training."""
+    if expected is None:
+        return None
+    shifts = {item: training_shift(one, expected) for item, one in moments.items()}
+    worst = NORMALIZATION.max_training_loss
+    losses = {item: min(one.loss, worst) for item, one in shifts.items() if one is not None}
+    if len(losses) < len(moments):
+        return None
+    best = min(losses.values())
+    odds = {item: NORMALIZATION.training * (loss - best) for item, loss in losses.items()}
+    return _Evidence("BatchNormalization fits it best", odds)
+
+
+def _biases(first: Node, moments: Mapping[Normalization, Moments]) -> list[_Evidence]:
+    """Compare the biases of the first layer with its output, and with its weights."""
+    weight, bias = (query.constant_input(first, k) for k in (1, 2))
+    if weight is None or bias is None or not np.any(bias):
+        return []
+    size = math.log(float(np.sqrt(np.mean(np.square(bias, dtype=np.float64)))))
+    logs = {
+        item: size - math.log(max(float(np.median(np.sqrt(one.variances))), _TINY))
+        for item, one in moments.items()
+    }
+    odds = {item: _bias_odds(ratio) for item, ratio in logs.items()}
+    found = [_Evidence("biases are of the size of what the first layer puts out", odds)]
+    if UNIT in moments:
+        deviations = np.maximum(np.sqrt(moments[UNIT].variances), 1e-6)
+        found += _mean_pixel(weight, bias, deviations)
+    return found
+
+
+def _bias_odds(ratio: float) -> float:
+    """Return the odds of biases of this size beside the output of a layer, both logarithms.
+
+    Biases much larger than all outputs would make a layer useless; small ones may just be small.
+    """
+    distance = (ratio - NORMALIZATION.bias_usual) / NORMALIZATION.bias_width
+    odds = NORMALIZATION.bias * math.log1p(distance**2)
+    return odds if ratio > 0 else max(odds, NORMALIZATION.small_bias)
+
+
+def _mean_pixel(weight: np.ndarray, bias: np.ndarray, deviations: Doubles) -> list[_Evidence]:
+    """Read the mean pixel of training off the biases: ``bias = -mean * sum of weights`` + rest."""
+    sums = weight.reshape(len(weight), -1).sum(axis=1, dtype=np.float64) / deviations
+    biases = bias.astype(np.float64) / deviations
+    if len(sums) < NORMALIZATION.min_channels or not (np.ptp(sums) > 0 and np.ptp(biases) > 0):
+        return []
+    correlation = float(np.corrcoef(sums, biases)[0, 1])
+    mean = -float(sums @ biases) / max(float(sums @ sums), _TINY)
+    if correlation > NORMALIZATION.bias_correlation:
+        odds = {UNIT: NORMALIZATION.no_mean_pixel, RAW: NORMALIZATION.no_mean_pixel, SIGNED: 0.0}
+        return [_Evidence("biases take off no mean pixel", odds)]
+    if correlation < -NORMALIZATION.bias_correlation:
+        ranges = ((UNIT, NORMALIZATION.unit_mean, 2), (RAW, NORMALIZATION.raw_mean, 0))
+        for item, (low, high), digits in ranges:
+            if low < mean < high:
+                reason = f"biases take off a mean pixel of {mean:.{digits}f}"
+                return [_Evidence(reason, {item: NORMALIZATION.mean_pixel})]
+    return []

@@ -1,0 +1,419 @@
+"""Layout of the boxes of a graph: layers from top to bottom, folded into columns.
+
+The layered method of K. Sugiyama, S. Tagawa and M. Toda, "Methods for visual understanding
+of hierarchical system structures" (1981): layers by the longest path, lines that pass
+through a layer take a slot in it, slots are ordered by the mean place of their neighbours,
+and moved sideways so that lines are straight. All lines from one box share one route. A tall
+graph is then folded into columns side by side, so that all of it fits on a screen.
+
+Sizes are pixels at 100 %.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+BOX, HEIGHT = 184, 42  # width and height of a box
+_LINE = 14  # width of a slot of a passing line
+_GAP = 18  # between two slots
+_PITCH = 72  # from one layer to the next
+_LANE = 6  # between lines on the way from one column to the next
+_MARGIN = 18
+_WINDOW = (1240.0, 640.0)  # width and height that the columns are chosen for
+
+_ORDER_SWEEPS, _SHIFT_SWEEPS = 8, 12  # over all layers; more improve little
+_LINE_WEIGHT = 4.0  # of a passing line against a box: it would rather be straight than centred
+_MAX_SLOTS = 20_000  # of passing lines; in a graph with more, long lines take none
+_MAX_SPAN = 40  # layers that a line with slots passes in such a graph
+_MAX_COLUMNS = 40
+_MIN_COLUMN = 5  # layers
+_COLUMN_COST = 0.97  # factor on the scale by which each column must pay
+
+Edge = tuple[int, int]
+
+
+@dataclass
+class Layers:
+    """Boxes and passing lines in their layers.
+
+    Slots are numbers: first those of the boxes, then one for every layer that a line
+    passes through.
+
+    Attributes:
+        boxes: number of slots that are boxes.
+        rows: the slots of each layer, from left to right.
+        level: the layer of each slot.
+        above: the slots a slot is reached from, one layer up.
+        below: the slots it leads to, one layer down.
+        x: the centre of each slot.
+        far: edges that are too long to take slots.
+    """
+
+    boxes: int
+    rows: list[list[int]]
+    level: list[int]
+    above: list[list[int]]
+    below: list[list[int]]
+    x: list[float] = field(default_factory=list)
+    far: list[Edge] = field(default_factory=list)
+
+    def width(self, slot: int) -> int:
+        """Return the width of a slot."""
+        return BOX if slot < self.boxes else _LINE
+
+
+def arrange(boxes: int, edges: Sequence[Edge]) -> Layers:
+    """Put the boxes of a graph without cycles into layers.
+
+    Args:
+        boxes: number of boxes.
+        edges: from and to; the first number is the lower, so boxes are in topological order.
+    """
+    layers = _build(boxes, edges)
+    _order(layers)
+    shift(layers, [0])
+    return layers
+
+
+def _levels(boxes: int, edges: Sequence[Edge]) -> list[int]:
+    """Return the longest path to each box; one without inputs stands right above its reader."""
+    level, reached = [0] * boxes, [False] * boxes
+    nearest: dict[int, int] = {}
+    listed = sorted(edges, key=lambda edge: edge[1])
+    for source, target in listed:
+        level[target] = max(level[target], level[source] + 1)
+        reached[target] = True
+    for source, target in listed:
+        nearest[source] = min(nearest.get(source, level[target]), level[target])
+    for box, below in nearest.items():
+        if not reached[box]:
+            level[box] = below - 1
+    return level
+
+
+def _build(boxes: int, edges: Sequence[Edge]) -> Layers:
+    level = _levels(boxes, edges)
+    readers: dict[int, list[int]] = {}
+    for source, target in edges:
+        readers.setdefault(source, []).append(target)
+    spans = [max(level[t] for t in found) - level[s] - 1 for s, found in readers.items()]
+    longest = _MAX_SPAN if sum(spans) > _MAX_SLOTS else len(edges) + boxes
+    layers = Layers(boxes, [], level, [[] for _ in level], [[] for _ in level])
+    for source, found in readers.items():
+        near = [t for t in found if level[t] - level[source] <= longest]
+        layers.far += [(source, t) for t in found if t not in near]
+        _lead(layers, source, near)
+    layers.rows = [[] for _ in range(max(level, default=-1) + 1)]
+    for slot, at in enumerate(layers.level):
+        layers.rows[at].append(slot)
+    return layers
+
+
+def _lead(layers: Layers, source: int, targets: list[int]) -> None:
+    """Add one line from a box down through the layers, with a branch to each of its readers."""
+    by_level: dict[int, list[int]] = {}
+    for target in targets:
+        by_level.setdefault(layers.level[target], []).append(target)
+    last, at = max(by_level, default=0), source
+    for level in range(layers.level[source] + 1, last + 1):
+        for target in by_level.get(level, ()):
+            _link(layers, at, target)
+        if level < last:
+            layers.level.append(level)
+            layers.above.append([])
+            layers.below.append([])
+            _link(layers, at, len(layers.level) - 1)
+            at = len(layers.level) - 1
+
+
+def _link(layers: Layers, upper: int, lower: int) -> None:
+    layers.below[upper].append(lower)
+    layers.above[lower].append(upper)
+
+
+def _order(layers: Layers) -> None:
+    """Sort every layer by its neighbours' places, up and down, and keep the best order."""
+    best, least = [list(row) for row in layers.rows], _crossings(layers)
+    for sweep in range(_ORDER_SWEEPS):
+        if not least:
+            break
+        down = sweep % 2 == 0
+        neighbours = layers.above if down else layers.below
+        rows = layers.rows if down else layers.rows[::-1]
+        places = _places(layers)
+        for row in rows:
+            _sort(row, neighbours, places)
+        crossed = _crossings(layers)
+        if crossed < least:
+            best, least = [list(row) for row in layers.rows], crossed
+    layers.rows = best
+
+
+def _places(layers: Layers) -> list[float]:
+    places = [0.0] * len(layers.level)
+    for row in layers.rows:
+        for place, slot in enumerate(row):
+            places[slot] = float(place)
+    return places
+
+
+def _sort(row: list[int], neighbours: list[list[int]], places: list[float]) -> None:
+    wanted = {slot: _mean([places[n] for n in neighbours[slot]], places[slot]) for slot in row}
+    row.sort(key=lambda slot: (wanted[slot], places[slot]))
+    for place, slot in enumerate(row):
+        places[slot] = float(place)
+
+
+def _mean(numbers: Sequence[float], default: float) -> float:
+    return sum(numbers) / len(numbers) if numbers else default
+
+
+def _crossings(layers: Layers) -> int:
+    """Return the number of pairs of lines that cross between neighbouring layers."""
+    places, total = _places(layers), 0
+    for row in layers.rows:
+        seen: list[float] = []
+        for slot in row:
+            ends = [places[lower] for lower in layers.below[slot]]
+            total += sum(len(seen) - bisect_right(seen, end) for end in ends)
+            for end in ends:
+                insort(seen, end)
+    return total
+
+
+def shift(layers: Layers, cuts: Sequence[int]) -> None:
+    """Move slots sideways, without changing their order, towards their neighbours.
+
+    Args:
+        layers: whose slots.
+        cuts: the first layer of every column; lines between columns have no weight.
+    """
+    layers.x = [0.0] * len(layers.level)
+    column = [sum(cut <= level for cut in cuts) for level in range(len(layers.rows))]
+    near = (_inside(layers, layers.below, column), _inside(layers, layers.above, column))
+    for row in layers.rows:
+        _settle(layers, row, [0.0] * len(row), [1.0] * len(row))
+    for sweep in range(_SHIFT_SWEEPS):
+        down = sweep % 2 == 1  # the last one, so that a reader stands right below its box
+        for row in layers.rows if down else layers.rows[::-1]:
+            wanted = [_mean([layers.x[n] for n in near[down][s]], layers.x[s]) for s in row]
+            _settle(layers, row, wanted, [_weight(layers, s, near[down][s]) for s in row])
+
+
+def _weight(layers: Layers, slot: int, near: Sequence[int]) -> float:
+    """Return the weight of a slot: a line that goes on as a line is stiffer than its ends."""
+    passes = slot >= layers.boxes and all(one >= layers.boxes for one in near)
+    return _LINE_WEIGHT if passes else 1.0
+
+
+def _inside(
+    layers: Layers, neighbours: Sequence[Sequence[int]], column: Sequence[int]
+) -> list[list[int]]:
+    """Return the neighbours of every slot that are in the same column."""
+    level = layers.level
+    return [
+        [one for one in found if column[level[one]] == column[level[slot]]]
+        for slot, found in enumerate(neighbours)
+    ]
+
+
+class _Block(NamedTuple):
+    """Slots side by side that touch: their weight, their common place, and their number."""
+
+    weight: float
+    place: float
+    slots: int
+
+
+def _settle(
+    layers: Layers, row: Sequence[int], wanted: Sequence[float], weights: Sequence[float]
+) -> None:
+    """Set the places of a row as near to the wanted ones as its order and widths permit.
+
+    Minimizes the weighted sum of squared distances (pool adjacent violators).
+    """
+    offsets, blocks = _offsets(layers, row), list[_Block]()
+    for offset, place, weight in zip(offsets, wanted, weights, strict=True):
+        blocks.append(_Block(weight, place - offset, 1))
+        while len(blocks) > 1 and blocks[-2].place > blocks[-1].place:
+            blocks.append(_pool(blocks.pop(), blocks.pop()))
+    places = (block.place for block in blocks for _ in range(block.slots))
+    for slot, offset, place in zip(row, offsets, places, strict=True):
+        layers.x[slot] = place + offset
+
+
+def _offsets(layers: Layers, row: Sequence[int]) -> list[float]:
+    """Return the smallest distance of each slot from the left end of the row."""
+    offsets, right = [], 0.0
+    for slot in row:
+        half = layers.width(slot) / 2
+        offsets.append(right + half)
+        right += 2 * half + _GAP
+    return offsets
+
+
+def _pool(one: _Block, other: _Block) -> _Block:
+    weight = one.weight + other.weight
+    place = (one.place * one.weight + other.place * other.weight) / weight
+    return _Block(weight, place, one.slots + other.slots)
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A drawn graph.
+
+    Attributes:
+        width: of the drawing.
+        height: of the drawing.
+        boxes: the centre and the top of every box.
+        paths: SVG paths of the lines from every box that has any.
+        far: SVG paths of lines that are too long to be led around boxes.
+    """
+
+    width: int
+    height: int
+    boxes: tuple[tuple[int, int], ...]
+    paths: dict[int, str]
+    far: tuple[str, ...]
+
+
+def draw(layers: Layers) -> Drawing:
+    """Fold the layers into columns and draw the lines."""
+    if not layers.rows:
+        return Drawing(0, 0, (), {}, ())
+    cuts = _cuts(layers)
+    shift(layers, cuts)
+    return _Columns(layers, cuts).drawing()
+
+
+def _cuts(layers: Layers) -> list[int]:
+    """Return the first layer of every column, and behind them the number of layers."""
+    most = max(1, min(_MAX_COLUMNS, len(layers.rows) // _MIN_COLUMN))
+    return max((_cut(layers, count) for count in range(1, most + 1)), key=lambda c: _fit(layers, c))
+
+
+def _cut(layers: Layers, columns: int) -> list[int]:
+    """Return cuts into columns of about the same height, where few lines pass."""
+    total = len(layers.rows)
+    slack = total // columns // 7
+    cuts = [0]
+    for number in range(1, columns):
+        middle = total * number // columns
+        near = range(max(middle - slack, cuts[-1] + 2), min(middle + slack, total - 2) + 1)
+        cuts.append(min(near, key=lambda at: (_lines(layers, at), abs(at - middle), at)))
+    return [*cuts, total]
+
+
+def _lines(layers: Layers, row: int) -> int:
+    """Return the number of lines that reach a layer from above."""
+    return len({upper for slot in layers.rows[row] for upper in layers.above[slot]})
+
+
+def _fit(layers: Layers, cuts: Sequence[int]) -> float:
+    """Return the scale at which the drawing fits the window, reduced for each column."""
+    sheet = _Columns(layers, cuts)
+    scale = min(_WINDOW[0] / sheet.width, _WINDOW[1] / sheet.height)
+    return float(scale * _COLUMN_COST ** len(cuts))
+
+
+class _Columns:
+    """Layers folded into columns."""
+
+    def __init__(self, layers: Layers, cuts: Sequence[int]) -> None:
+        self.layers = layers
+        self.column = [at for at, (a, b) in enumerate(pairwise(cuts)) for _ in range(a, b)]
+        self.first = [cuts[column] for column in self.column]
+        self.lanes = self._lanes(cuts[1:-1])
+        most = max((len(lanes) for lanes in self.lanes.values()), default=0)
+        self.top = _MARGIN + _LANE * (most + 1)
+        self.rows = max(b - a for a, b in pairwise(cuts))
+        self.gutter: dict[int, float] = {}
+        self.shift: list[float] = []
+        self.width = round(self._place(cuts))
+        self.height = 2 * self.top + (self.rows - 1) * _PITCH + HEIGHT
+
+    def _lanes(self, cuts: Sequence[int]) -> dict[int, dict[int, int]]:
+        """Return, by first layer of a column, the slots that lead to it, each with its lane."""
+        rows, below = self.layers.rows, self.layers.below
+        return {
+            cut: {s: at for at, s in enumerate(s for s in rows[cut - 1] if below[s])}
+            for cut in cuts
+        }
+
+    def _place(self, cuts: Sequence[int]) -> float:
+        """Put the columns side by side; return the width of all."""
+        right = float(_MARGIN)
+        for first, last in pairwise(cuts):
+            ends = [self._ends(row) for row in self.layers.rows[first:last]]
+            low, high = min(e[0] for e in ends), max(e[1] for e in ends)
+            self.shift.append(right - low)
+            right += high - low + _MARGIN
+            if last in self.lanes:
+                self.gutter[last] = right
+                right += _LANE * len(self.lanes[last]) + _MARGIN
+        return right
+
+    def _ends(self, row: Sequence[int]) -> tuple[float, float]:
+        layers = self.layers
+        first, last = row[0], row[-1]
+        low = layers.x[first] - layers.width(first) / 2
+        return low, layers.x[last] + layers.width(last) / 2
+
+    def drawing(self) -> Drawing:
+        """Return the drawing: the positions of all boxes and the paths of all lines."""
+        layers = self.layers
+        sources = [box for box in range(layers.boxes) if layers.below[box]]
+        return Drawing(
+            width=self.width,
+            height=self.height,
+            boxes=tuple((self._x(box), self._y(box)) for box in range(layers.boxes)),
+            paths={box: "".join(self._path(box)) for box in sources},
+            far=tuple(self._far(*edge) for edge in layers.far),
+        )
+
+    def _x(self, slot: int) -> int:
+        return round(self.layers.x[slot] + self.shift[self.column[self.layers.level[slot]]])
+
+    def _y(self, slot: int) -> int:
+        level = self.layers.level[slot]
+        return self.top + (level - self.first[level]) * _PITCH
+
+    def _path(self, source: int) -> Iterator[str]:
+        """Yield the line from a box: down through its slots, with a branch to every reader."""
+        at: int | None = source
+        while at is not None:
+            x, bottom, following = self._x(at), self._y(at) + HEIGHT, None
+            for lower in self.layers.below[at]:
+                yield f"M{x} {bottom}{self._step(at, lower)}"
+                if lower >= self.layers.boxes:
+                    yield f"v{HEIGHT}"
+                    following = lower
+            at = following
+
+    def _step(self, upper: int, lower: int) -> str:
+        """Return the path from the bottom of a slot to the top of one in the next layer."""
+        (x1, y1), (x2, y2) = (
+            (self._x(upper), self._y(upper) + HEIGHT),
+            (self._x(lower), self._y(lower)),
+        )
+        level = self.layers.level[lower]
+        if level in self.lanes:
+            return self._around(upper, level, y1, x2, y2)
+        if x1 == x2:
+            return f"V{y2}"
+        middle = (y1 + y2) // 2
+        return f"C{x1} {middle} {x2} {middle} {x2} {y2}"
+
+    def _around(self, upper: int, level: int, y1: int, x2: int, y2: int) -> str:
+        """Return the path below the column, up between the two, and down into the next."""
+        lane = _LANE * (self.lanes[level][upper] + 1)
+        return f"V{y1 + lane + 4}H{round(self.gutter[level]) + lane}V{y2 - lane - 4}H{x2}V{y2}"
+
+    def _far(self, source: int, target: int) -> str:
+        x1, y1 = self._x(source), self._y(source) + HEIGHT
+        x2, y2 = self._x(target), self._y(target)
+        return f"M{x1} {y1}C{x1} {y1 + _PITCH} {x2} {y2 - _PITCH} {x2} {y2}"

@@ -1,0 +1,383 @@
+"""Groups and table rows that several formats show."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from npuconv.diagnostics import Severity, Status
+from npuconv.report.words import (
+    change,
+    count,
+    device_share,
+    difference,
+    percent,
+    quantity,
+    share,
+    size,
+    sqnr,
+    total,
+    total_macs,
+    unique,
+    verdict_label,
+)
+from npuconv.schemas.batch import BatchJob, BatchReport
+from npuconv.schemas.report import (
+    Alternative,
+    FindingInfo,
+    LayerQuant,
+    Placement,
+    Planned,
+    Report,
+    Rewrite,
+)
+
+OVERVIEW_HEAD = ("model", "target", "verdict", "error", "warn", "open", "device")
+BATCH_HEAD = ("job", "target", "result", "error", "warn", "open", "SQNR")
+PASS_HEAD = ("pass", "changes", "largest difference", "measured against")
+PLACE_HEAD = ("runs on", "nodes", "share", "MACs", "share")
+PLACEMENTS: tuple[Placement, ...] = ("device", "host", "undocumented")
+
+_Item = TypeVar("_Item")
+_Key = TypeVar("_Key", bound=Hashable)
+
+
+def group_by(items: Iterable[_Item], key: Callable[[_Item], _Key]) -> dict[_Key, tuple[_Item, ...]]:
+    """Return the items by their key, both in the order in which they come."""
+    found: dict[_Key, list[_Item]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+    return {key: tuple(members) for key, members in found.items()}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Findings of one rule with the same message for several nodes."""
+
+    findings: tuple[FindingInfo, ...]
+
+    @property
+    def first(self) -> FindingInfo:
+        """The first finding; all have its text in common."""
+        return self.findings[0]
+
+    @property
+    def text(self) -> str:
+        """The message, with value and limit where it does not give them."""
+        one, parts = self.first, []
+        if not _mentions(one.message, one.value):
+            parts.append(f"the model has {one.value}")
+        if one.limit != "?" and not _mentions(one.message, one.limit):
+            parts.append(f"the limit is {one.limit}")
+        return f"{one.message} ({', '.join(parts)})" if parts else one.message
+
+
+def _mentions(message: str, value: str) -> bool:
+    """Return whether the message has the value, or all numbers of one like ``at most 7``."""
+    numbers = re.findall(r"\d+", value)
+    return value in message or (bool(numbers) and {*numbers} <= {*re.findall(r"\d+", message)})
+
+
+@dataclass(frozen=True)
+class Group:
+    """All findings of one rule with one severity and status."""
+
+    code: str
+    name: str
+    severity: Severity
+    status: Status
+    findings: tuple[FindingInfo, ...]
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The findings, those with the same text taken together, in order."""
+        alike = group_by(self.findings, lambda one: (
+            one.message, one.value, one.limit, one.op_type, one.rewritten_by, one.rewritten_into,
+        ))  # fmt: skip
+        return tuple(map(Entry, alike.values()))
+
+    @property
+    def label(self) -> str:
+        """Label of the group: its severity, or ``rewritten``."""
+        return "rewritten" if self.status is Status.REWRITTEN else self.severity.value
+
+    @property
+    def tally(self) -> str:
+        """Number of findings, with what the label lacks: ``3 findings, was error``."""
+        number = count(len(self.findings), "finding")
+        if self.status is Status.REWRITTEN:
+            return f"{number}, was {self.severity.value}"
+        return f"{number}, unknown" if self.status is Status.UNKNOWN else number
+
+    @property
+    def fixes(self) -> tuple[str, ...]:
+        """Fixes of the findings, each once."""
+        return unique(one.fix for one in self.findings)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Sources of the limits, each once."""
+        return unique(one.source for one in self.findings)
+
+
+def by_rule(findings: Iterable[FindingInfo]) -> tuple[Group, ...]:
+    """Return the findings grouped by rule, the most severe rules first."""
+    found = group_by(findings, lambda one: (one.code, one.name, one.severity, one.status))
+    groups = (Group(*key, members) for key, members in found.items())
+    return tuple(sorted(groups, key=lambda g: (-g.severity.rank, g.code, g.name, g.status)))
+
+
+def standing(report: Report) -> tuple[Group, ...]:
+    """Return the findings that are neither removed by the converter nor accepted, by rule."""
+    return by_rule(report.left)
+
+
+def accepted(report: Report) -> tuple[Group, ...]:
+    """Return the remaining findings that a baseline accepts, by rule."""
+    remaining = (one for one in report.findings if one.status is not Status.REWRITTEN)
+    return by_rule(one for one in remaining if one.accepted)
+
+
+def removed(report: Report) -> tuple[Group, ...]:
+    """Return the findings that the converter removed, by rule."""
+    return by_rule(one for one in report.findings if one.status is Status.REWRITTEN)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Number of findings left to look at, by kind; unknown ones are counted apart."""
+
+    error: int
+    warning: int
+    note: int
+    unknown: int
+
+    def __str__(self) -> str:
+        """Return the kinds that occur: ``3 errors, 1 warning, 4 unknown``."""
+        kinds = ((self.error, "error"), (self.warning, "warning"), (self.note, "note"))
+        parts = [count(number, noun) for number, noun in kinds if number]
+        parts += [f"{self.unknown} unknown"] if self.unknown else []
+        return ", ".join(parts) or "no findings"
+
+
+def tally(report: Report) -> Tally:
+    """Count the findings left to look at; an unknown limit that is an error counts as error."""
+    number = Counter(kind(one) for one in report.findings if not one.accepted)
+    return Tally(number["error"], number["warning"], number["note"], number["unknown"])
+
+
+def kind(finding: FindingInfo) -> str:
+    """Return the kind that a finding counts as: ``unknown``, ``rewritten``, or its severity."""
+    if finding.status is Status.REWRITTEN:
+        return "rewritten"
+    unknown = finding.status is Status.UNKNOWN and finding.severity is not Severity.ERROR
+    return "unknown" if unknown else finding.severity.value
+
+
+@dataclass(frozen=True)
+class PassGroup:
+    """Changes that one pass made."""
+
+    name: str
+    rewrites: tuple[Rewrite, ...]
+
+    @property
+    def largest(self) -> float | None:
+        """The largest difference that was measured, or ``None``."""
+        measured = (one.max_abs_difference for one in self.rewrites)
+        return max((value for value in measured if value is not None), default=None)
+
+    @property
+    def unmeasured(self) -> int:
+        """Number of changes that were not measured."""
+        return sum(one.max_abs_difference is None for one in self.rewrites)
+
+    @property
+    def references(self) -> str:
+        """References that the changes were measured against; ``-`` if none."""
+        return ", ".join(unique(one.reference for one in self.rewrites)) or "-"
+
+    @property
+    def row(self) -> tuple[str, ...]:
+        """The cells of the table of passes, under ``PASS_HEAD``."""
+        largest = difference(self.largest, self.unmeasured)
+        return self.name, str(len(self.rewrites)), largest, self.references
+
+
+def by_pass(report: Report) -> tuple[PassGroup, ...]:
+    """Return the rewrites grouped by pass, in the order in which the passes ran."""
+    found = group_by(report.rewrites, lambda one: one.pass_name)
+    return tuple(PassGroup(name, members) for name, members in found.items())
+
+
+def alike(rewrites: Iterable[Rewrite]) -> tuple[PassGroup, ...]:
+    """Return the changes grouped by pass and text, in order."""
+    found = group_by(rewrites, lambda one: (one.pass_name, one.before, one.after, one.note))
+    return tuple(PassGroup(name, members) for (name, *_), members in found.items())
+
+
+@dataclass(frozen=True)
+class PlanGroup:
+    """Source nodes that are rewritten in the same way."""
+
+    rows: tuple[Planned, ...]
+
+    @property
+    def first(self) -> Planned:
+        """The first node; all have its form before and after in common."""
+        return self.rows[0]
+
+    @property
+    def text(self) -> str:
+        """The nodes before and after all rewrites."""
+        return f"{self.first.was} -> {self.first.becomes}"
+
+    @property
+    def macs(self) -> str:
+        """MACs of all nodes, before and after."""
+        before = quantity(total(one.macs_before for one in self.rows))
+        return change(before, quantity(total(one.macs_after for one in self.rows)))
+
+    @property
+    def weights(self) -> str:
+        """Bytes of the weights of all nodes, before and after."""
+        before = size(sum(one.weight_bytes_before for one in self.rows))
+        return change(before, size(sum(one.weight_bytes_after for one in self.rows)))
+
+    @property
+    def works(self) -> bool:
+        """False if the nodes have neither MACs nor weights, and so no cost to show."""
+        return any(
+            (one.macs_before, one.macs_after, one.weight_bytes_before, one.weight_bytes_after)
+            != (0, 0, 0, 0)
+            for one in self.rows
+        )
+
+    @property
+    def choices(self) -> tuple[tuple[str, ...], ...]:
+        """The forms that were considered: ``split (chosen): 1.2 M MACs, 4.6 KiB``, ..."""
+        considered = (c for row in self.rows for c in row.choices if len(c.alternatives) > 1)
+        same = group_by(considered, lambda one: (
+            one.pass_name, *((a.form, a.chosen, a.obstacle) for a in one.alternatives),
+        ))  # fmt: skip
+        return tuple(
+            tuple(map(_form, zip(*(one.alternatives for one in choices), strict=True)))
+            for choices in same.values()
+        )
+
+
+def plan(report: Report, *, each: bool = False) -> tuple[PlanGroup, ...]:
+    """Group the rewritten source nodes by their form before and after.
+
+    Args:
+        report: whose plan.
+        each: a group of its own for each node.
+    """
+    if each:
+        return tuple(PlanGroup((one,)) for one in report.plan)
+    return tuple(map(PlanGroup, group_by(report.plan, lambda p: (p.was, p.becomes)).values()))
+
+
+def _form(same: tuple[Alternative, ...]) -> str:
+    """Return one alternative with its costs for all nodes that have it."""
+    first, macs = same[0], total(one.macs for one in same)
+    moved = sum(one.moved_bytes for one in same)
+    costs = ["MACs unknown" if macs is None else f"{quantity(macs)} MACs"]
+    costs += [size(sum(one.weight_bytes for one in same))]
+    costs += [f"{size(moved)} moved"] if moved else []
+    chosen = " (chosen)" if first.chosen else ""
+    obstacle = f"; not possible: {first.obstacle}" if first.obstacle else ""
+    return f"{first.form}{chosen}: {', '.join(costs)}{obstacle}"
+
+
+def ranked_layers(report: Report) -> tuple[LayerQuant, ...]:
+    """Return the measured layers, those with the largest share of the noise first."""
+    layers = report.quantization.layers if report.quantization else ()
+    measured = [one for one in layers if one.sqnr_db is not None]
+    return tuple(
+        sorted(measured, key=lambda one: (-(one.noise_share or 0.0), one.sqnr_db or 0.0, one.name))
+    )
+
+
+def layer_table(layers: Sequence[LayerQuant]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return head and rows of a table of layers, without the column of their names.
+
+    The column of the notes is left out if no layer has one.
+    """
+    head = ("of the noise", "if alone", "SQNR so far", "note")
+    columns = len(head) if any(one.note for one in layers) else len(head) - 1
+    rows = []
+    for one in layers:
+        so_far = sqnr(one.sqnr_db, one.cosine)
+        row = (percent(one.noise_share), sqnr(one.alone_db, None), so_far, one.note)
+        rows.append(row[:columns])
+    return head[:columns], rows
+
+
+@dataclass(frozen=True)
+class Place:
+    """One row of the placement table; ``macs`` is ``None`` where a dimension is dynamic."""
+
+    name: Placement
+    nodes: int
+    node_share: str
+    macs: int | None
+    mac_share: str
+
+    @property
+    def row(self) -> tuple[str, ...]:
+        """The cells of the row, under ``PLACE_HEAD``."""
+        return self.name, str(self.nodes), self.node_share, quantity(self.macs), self.mac_share
+
+
+def places(report: Report) -> tuple[Place, ...]:
+    """Return the rows of the placement table; empty if the report has no placement."""
+    counts = report.summary.placement
+    nodes, macs = sum(one.nodes for one in counts.values()), total_macs(report)
+    found = ((name, counts[name]) for name in PLACEMENTS if name in counts)
+    return tuple(
+        Place(name, one.nodes, share(one.nodes, nodes), one.macs, share(one.macs, macs))
+        for name, one in found
+    )
+
+
+def overview_row(report: Report) -> tuple[str, ...]:
+    """Return the row of one report in the table of several, under ``OVERVIEW_HEAD``."""
+    names = (report.model.path, report.target.name, verdict_label(report))
+    return (*names, *_open(tally(report)), device_share(report))
+
+
+def batch_row(job: BatchJob) -> tuple[str, ...]:
+    """Return the row of one job of a batch, under ``BATCH_HEAD``."""
+    if job.report is not None:
+        counts = _open(tally(job.report))
+    elif job.by_severity is None:
+        counts = ("-", "-", "-")
+    else:
+        number = job.by_severity
+        errors, warnings = number.get(Severity.ERROR, 0), number.get(Severity.WARNING, 0)
+        counts = (str(errors), str(warnings), "-")
+    if job.synthetic:  # an SQNR of synthetic inputs would be taken for a measured one
+        accuracy = "unproven"
+    else:
+        accuracy = "-" if job.sqnr_db is None else sqnr(job.sqnr_db, None)
+    return (job.name, job.target, job.status, *counts, accuracy)
+
+
+def _open(number: Tally) -> tuple[str, str, str]:
+    return str(number.error), str(number.warning), str(number.unknown)
+
+
+def shows_paths(batch: BatchReport) -> bool:
+    """Return whether the path of any model differs from the end of the name of its job."""
+    return any(
+        not f"/{job.name}".endswith(f"/{job.model.removesuffix('.onnx')}") for job in batch.jobs
+    )
+
+
+def not_converted(batch: BatchReport) -> list[BatchJob]:
+    """Return the jobs whose model was not converted."""
+    return [job for job in batch.jobs if not job.ok]

@@ -1,0 +1,66 @@
+"""The report as JSON that conforms to ``npuconv schema report``."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from npuconv.report import Unreadable
+from npuconv.report.escape import is_hidden
+from npuconv.schemas.batch import BatchReport
+from npuconv.schemas.report import SCHEMA_VERSION, Report
+
+# Outside of strings JSON is plain ASCII, so all of these stand inside of one.
+_SPECIAL = re.compile(r"[^\n -~]")
+_COMMAND = re.compile(r"##(?=\w*\[)")
+
+
+def render(report: Report) -> str:
+    """Render one report; numbers in full, ``null`` for what is not a finite number."""
+    return dumps(report.model_dump(mode="json", by_alias=True))
+
+
+def render_many(reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()) -> str:
+    """Render several reports under ``reports``, and unreadable files under ``unreadable``."""
+    data: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "reports": [report.model_dump(mode="json", by_alias=True) for report in reports],
+    }
+    if unreadable:
+        data["unreadable"] = [one._asdict() for one in unreadable]
+    return dumps(data)
+
+
+def render_batch(batch: BatchReport, base: str = "") -> str:
+    """Render every job of a batch, without its report."""
+    del base
+    return dumps(batch.model_dump(mode="json"))
+
+
+def dumps(data: object) -> str:
+    """Return indented JSON that is safe to print.
+
+    Letters of any language stay readable. Characters that act on a terminal, and ``##[``,
+    which some CI systems take for a command, become escapes of the same meaning.
+    """
+    text = json.dumps(finite(data), indent=2, ensure_ascii=False, allow_nan=False)
+    return _COMMAND.sub(r"\\u0023#", _SPECIAL.sub(_escape, text)) + "\n"
+
+
+def finite(data: Any) -> Any:
+    """Return the data with ``None`` for infinity and NaN, which JSON cannot express."""
+    if isinstance(data, float):
+        return data if math.isfinite(data) else None
+    if isinstance(data, dict):
+        return {key: finite(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [finite(value) for value in data]
+    return data
+
+
+def _escape(hit: re.Match[str]) -> str:
+    char = hit[0]
+    return json.dumps(char)[1:-1] if is_hidden(char) else char

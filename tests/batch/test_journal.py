@@ -1,0 +1,164 @@
+"""Two batches at once on one folder: the second is told, and what the dead have left is nothing."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import psutil
+import pytest
+
+import npuconv
+from batch.conftest import has_ended
+from npuconv.batch.journal import LOCK_NAME, directory_lock
+from npuconv.errors import OutputError
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from npuconv.batch.journal import directory_lock
+with directory_lock(Path("build"), "build"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def holder(folder):
+    """Another process that has ``build``."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "held\n"
+    yield process
+    process.kill()
+    process.communicate()
+    assert folder
+
+
+def left(**changes: object) -> None:
+    """What a process has left that is said to be this one, but for the changes."""
+    me = psutil.Process()
+    said = {"host": socket.gethostname(), "pid": me.pid, "began": me.create_time(), **changes}
+    Path("build").mkdir(exist_ok=True)
+    (Path("build") / LOCK_NAME).write_text(json.dumps(said))
+
+
+def there() -> list[str]:
+    """What is in ``build``."""
+    return [path.name for path in Path("build").iterdir()]
+
+
+def taken() -> bool:
+    """Whether the folder can be had."""
+    try:
+        with directory_lock(Path("build"), "build"):
+            return False
+    except OutputError:
+        return True
+
+
+@pytest.mark.usefixtures("in_process")
+def test_the_second_is_told(holder, write):
+    """Who has it, and what to do; nothing is run, and it goes when the first is done."""
+    path = write("version: 1\njobs: [{model: '*.onnx', format: float}]\n")
+    Path("m.onnx").write_bytes(b"no model")
+    with pytest.raises(OutputError) as told:
+        npuconv.run_batch(path)
+    assert str(told.value) == (
+        f"build: another npuconv batch writes there (process {holder.pid}) "
+        "(wait until it has ended, or give another output)"
+    )
+    assert there() == [LOCK_NAME]
+    holder.communicate("", timeout=30)
+    assert npuconv.run_batch(path).jobs[0].status == "failed"
+    assert LOCK_NAME not in there()
+
+
+def test_a_dead_one(holder):
+    """SIGKILL leaves its file, which counts for nothing."""
+    assert taken()
+    holder.send_signal(signal.SIGKILL)
+    assert has_ended(holder.pid)  # also while nobody has waited for it
+    assert (Path("build") / LOCK_NAME).is_file()
+    assert not taken()
+    assert there() == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "held"),
+    [
+        ({}, True),
+        ({"began": 1.0}, False),  # another process has its number now
+        ({"pid": 2**22 + 1}, False),  # beyond what there is
+        ({"host": "elsewhere"}, True),
+        ({"host": "elsewhere", "pid": 2**22 + 1}, True),  # nobody can tell from here
+        ({"pid": "no number"}, False),
+        ({"began": None}, False),
+    ],
+)
+def test_who_has_it(folder, changes, held):
+    """A process counts by its number and its beginning."""
+    left(**changes)
+    assert taken() is held
+    assert (folder / "build" / LOCK_NAME).exists() is held
+
+
+def test_another_machine(folder):
+    """The file says which, and what to delete if it is gone."""
+    left(host="elsewhere", pid=7)
+    with pytest.raises(OutputError, match=rf"7 on elsewhere\).*delete {LOCK_NAME} there"):
+        directory_lock(folder / "build", "build").__enter__()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": 1}'])
+def test_half_a_file(folder, text):
+    """The disk was full when it was written."""
+    (folder / "build").mkdir()
+    (folder / "build" / LOCK_NAME).write_text(text)
+    assert not taken()
+
+
+def test_only_one_takes_over(folder):
+    """Of many who find what a dead one has left, one gets it at a time."""
+    left(began=1.0)
+    inside, most, refused = [0], [0], [0]
+
+    def come():
+        try:
+            with directory_lock(folder / "build", "build"):
+                inside[0] += 1
+                most[0] = max(most[0], inside[0])
+                barrier.wait(0.2)
+                inside[0] -= 1
+        except threading.BrokenBarrierError:
+            inside[0] -= 1
+        except OutputError:
+            refused[0] += 1
+
+    barrier = threading.Barrier(2)
+    threads = [threading.Thread(target=come) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1]
+    assert refused[0] >= 1
+    assert there() == []
+
+
+def test_an_error_lets_go(folder):
+    """As does an interrupt."""
+
+    def fail():
+        with directory_lock(folder / "build", "build"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert not taken()

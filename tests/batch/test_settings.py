@@ -1,0 +1,41 @@
+"""Sizes and durations as people write them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from npuconv.batch.settings import format_size, parse_seconds, parse_size
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("4GiB", 4 << 30), ("512MiB", 512 << 20), ("1.5 kB", 1500), ("7", 7), (7, 7), ("2tb", 2e12)],
+)
+def test_sizes(text, number):
+    """Binary and decimal units, in any case."""
+    assert parse_size(text) == number
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("90", 90), (90, 90), ("1.5s", 1.5), ("10m", 600), ("2h", 7200)]
+)
+def test_durations(text, number):
+    """Seconds unless told otherwise."""
+    assert parse_seconds(text) == number
+
+
+@pytest.mark.parametrize("text", ["", "GiB", "4 GB extra", "-1", "0", "4Gi", True, None, "1e3", []])
+def test_what_is_none(text):
+    """What could be misread is refused, zero and true as well."""
+    with pytest.raises(ValueError, match=r"is not a|above 0"):
+        parse_size(text)
+    with pytest.raises(ValueError, match=r"is not a|above 0"):
+        parse_seconds(text)
+
+
+@given(st.integers(1, 1 << 50))
+def test_what_is_shown_can_be_read(number):
+    """To the digits that are shown."""
+    assert parse_size(format_size(number)) == pytest.approx(number, rel=1e-3, abs=1)

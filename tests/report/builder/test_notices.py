@@ -1,0 +1,199 @@
+"""What a user is told beside a converted model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import npuconv
+from npuconv.report import render
+from npuconv.report.builder.notices import NOTHING_LEFT
+from support.builders import Net, images
+
+X = images(4, 3, 8, 8)
+
+
+def warnings(x, **options):
+    model = Net(x=("N", 3, 8, 8)).conv("x", (4, 3, 3, 3)).model()
+    samples = None if x is None else {"x": x}
+    return npuconv.convert(model, calibration=samples, **options).report.summary.warnings
+
+
+@pytest.mark.parametrize(
+    ("x", "wanted"),
+    [
+        (np.repeat(X[:1], 4, axis=0), "all 4 samples are the same"),
+        (np.zeros_like(X), "nothing but zeros"),
+        (np.zeros_like(X[:1]), "nothing but zeros"),
+    ],
+)
+def test_samples_that_show_little(x, wanted):
+    """It looks as if there were many; a wrong path or a broken loader makes such."""
+    assert any(wanted in text for text in warnings(x))
+
+
+@pytest.mark.parametrize("x", [X, X[:1], np.concatenate([np.zeros_like(X), X]), None])
+def test_samples_that_differ(x):
+    """One alone cannot, and is no repetition; made up ones are told of elsewhere."""
+    assert not [text for text in warnings(x) if "the same" in text or "zeros" in text]
+
+
+GOALS = {"min_sqnr": 30.0, "max_extra_macs": 10.0}
+
+
+def plain(**options):
+    """Without samples."""
+    return warnings(None, **options)
+
+
+@pytest.mark.parametrize("form", ["weights", "float"])
+def test_goals_that_nothing_is_measured_for(form):
+    """--min-sqnr must not look as if it had been reached."""
+    (warning,) = plain(format=form, **GOALS)
+    assert warning.startswith(f"--format {form} has float activations")
+    assert warning.endswith("for --min-sqnr and --max-extra-macs")
+    assert plain(format=form) == ()
+
+
+def test_samples_that_are_not_used():
+    """Each of several things is said."""
+    told = warnings(X, format="float", min_sqnr=10.0)
+    assert [text.partition(":")[0] for text in told] == [
+        "--format float needs no samples",
+        "--format float has float activations",
+    ]
+
+
+def test_goals_that_are_measured():
+    """Nothing is said of them."""
+    samples = np.random.default_rng(0).normal(size=(16, 3, 8, 8)).astype(np.float32)
+    assert not any("--min-sqnr" in text for text in warnings(samples, **GOALS))
+
+
+MODEL = Net(x=(1, 3, 8, 8)).conv().model()
+GOAL = "--min-sqnr 30: only convert measures how accurate the int8 model is"
+
+
+def told(**options: Any) -> tuple[str, ...]:
+    return npuconv.check(MODEL, **options).summary.not_judged
+
+
+def test_nothing_by_default() -> None:
+    """What samples show only warns: it decides nothing."""
+    assert told() == ()
+
+
+def test_a_goal_for_the_accuracy() -> None:
+    """It is told, unless no finding comes of it, or nothing is measured."""
+    assert told(min_sqnr=30) == (GOAL,)
+    assert told(min_sqnr=30, ignore=("CAL005",)) == ()
+    assert told(min_sqnr=30, format="float") == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"fail_on": "warning", "unknown": "pass"}, ("CAL001", "CAL005", "CAL006")),
+        ({"severity": {"CAL001": "error"}}, ("CAL001",)),
+        ({"fail_on": "warning", "select": ("SHP", "CAL006")}, ("CAL006",)),
+    ],
+)
+def test_findings_of_samples(options: dict[str, Any], named: tuple[str, ...]) -> None:
+    """Their codes are named where they would stop a conversion."""
+    (sentence,) = told(**options)
+    codes, _, why = sentence.partition(", which count by your options: ")
+    assert set(named) <= set(codes.split(", "))
+    assert "QNT005" not in codes  # a note
+    assert why == "only convert runs all samples"
+    assert told(**options, format="weights") == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"pad_on_host": "all"}, "--pad-on-host all"),
+        ({"max_extra_bytes": 50}, "--max-extra-bytes 50, at most 168 bytes"),
+    ],
+)
+def test_crossings_that_depend_on_samples(options: dict[str, Any], named: str) -> None:
+    """What may cross, of the 192 + 144 bytes that do anyway."""
+    assert told(**options) == (f"{named}: only convert decides what crosses for it",)
+    assert told(**options, format="weights") == ()
+
+
+def test_both() -> None:
+    """A goal makes an error of the same finding: it is told once."""
+    goal, others = told(min_sqnr=30, fail_on="warning", unknown="pass")
+    assert goal == GOAL
+    assert "CAL005" not in others
+
+
+def test_refused() -> None:
+    """Where the verdict stands nothing is left open."""
+    assert told(min_sqnr=30, fail_on="warning") == ()
+
+
+def test_before_the_verdict() -> None:
+    """The first line a person reads, and the first annotation."""
+    report = npuconv.check(MODEL, min_sqnr=30)
+    first, second = render(report, "text").splitlines()[:2]
+    assert first == f"not judged: {GOAL}"
+    assert second.startswith("OK  ")
+    assert "title=not judged" in render(report, "github").splitlines()[0]
+
+
+@pytest.mark.parametrize("form", ["json", "html", "markdown", "junit", "sarif", "text", "github"])
+def test_in_every_format(form: str) -> None:
+    """CI systems look at documents."""
+    shown = render(npuconv.check(MODEL, min_sqnr=30), form)
+    assert "only convert measures how accurate the int8 model is" in shown
+
+
+def test_what_a_form_does_not_use() -> None:
+    """check says, as convert does, that a goal or samples are of no use."""
+    options: dict[str, Any] = {"format": "float", "min_sqnr": 30, "calibration": "nope.npz"}
+    checked = npuconv.check(MODEL, **options).summary
+    assert checked.warnings == npuconv.convert(MODEL, **options).report.summary.warnings
+    assert len(checked.warnings) == 2
+
+
+FLAT = Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3)).op("Relu").model()
+VOLUME = Net(x=(1, 4, 8, 8, 8)).conv("x", (4, 4, 3, 3, 3)).model()
+WAYS = [(VOLUME, {"ignore": ["SHP001"]}), (FLAT, {"keep_float": ["*"]})]
+
+
+def samples(model: Any) -> np.ndarray:
+    """Enough that some are kept apart."""
+    shape = [d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim]
+    return np.random.default_rng(0).normal(size=(16, *shape[1:])).astype(np.float32)
+
+
+@pytest.mark.parametrize(("model", "options"), WAYS)
+@pytest.mark.parametrize(
+    "more", [{}, {"method": "mse"}, {"io": "int8"}, {"max_extra_macs": 50}, {"min_sqnr": 30}]
+)
+def test_it_stays_float(model: Any, options: dict[str, Any], more: dict[str, Any]) -> None:
+    """The reader is not told to give better samples for it."""
+    for source in (samples(model), None):
+        done = npuconv.convert(model, calibration=source, **options, **more)
+        assert done.report.summary.warnings[0] == NOTHING_LEFT
+        assert not any("synthetic" in one for one in done.report.summary.warnings)
+        assert done.report.accuracy.cosine == pytest.approx(1)
+        assert not any(
+            "Quantize" in n.op_type or "QLinear" in n.op_type for n in done.model.graph.node
+        )
+
+
+@pytest.mark.parametrize("form", ["qdq", "weights"])
+def test_in_other_forms(form: str) -> None:
+    """Also where no samples are needed."""
+    done = npuconv.convert(VOLUME, ignore=["SHP001"], format=form)
+    assert done.report.summary.warnings[0] == NOTHING_LEFT
+
+
+def test_where_something_is_left() -> None:
+    """Nothing of the kind is said."""
+    done = npuconv.convert(FLAT, calibration=samples(FLAT))
+    assert NOTHING_LEFT not in done.report.summary.warnings

@@ -1,0 +1,232 @@
+"""The summary of a batch in every format."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from lxml import etree
+
+from npuconv import __version__
+from npuconv.diagnostics import Severity
+from npuconv.errors import UsageError
+from npuconv.report import render_batch, text
+from npuconv.report.groups import batch_row, tally
+from npuconv.schemas.batch import BatchJob, BatchReport, BatchSummary, JobFile
+from npuconv.schemas.report import Tool
+from report.factory import EVIL, make_clean, make_report
+
+SCHEMAS = Path(__file__).parent / "schemas"
+FORMS = ("text", "json", "html", "markdown", "sarif", "junit", "github")
+
+
+def job(name="npu-int8/face", status="converted", code=0, message="fine", report=None, **others):
+    """One job; with a report it has findings."""
+    made = BatchJob(
+        name=name,
+        model=f"models/{name}.onnx",
+        target="npu-int8",
+        format="qoperator",
+        status=status,
+        exit_code=code,
+        message=message,
+        by_severity=report.summary.by_severity if report else None,
+        **others,
+    )
+    made._report = report
+    return made
+
+
+def make(*jobs):
+    """The report of some jobs."""
+    code = int(any(one.exit_code for one in jobs))
+    statuses = {one.status for one in jobs}
+    counts = {status: sum(one.status == status for one in jobs) for status in sorted(statuses)}
+    summary = BatchSummary(exit_code=code, headline=f"{len(jobs)} jobs", by_status=counts)
+    return BatchReport(
+        tool=Tool(version=__version__), jobs_file="jobs.yaml", summary=summary, jobs=jobs
+    )
+
+
+@pytest.fixture
+def good():
+    """One job that was converted."""
+    page = JobFile(path="build/npu-int8/face.npu.report.html", sha256="0" * 64)
+    return make(job(report=make_clean(), sqnr_db=31.25, files=(page,)))
+
+
+@pytest.fixture
+def mixed():
+    """One of each kind."""
+    return make(
+        job(report=make_clean()),
+        job("my-chip/face", "refused", 1, "2 errors", make_report()),
+        job("crash", "crashed", 1, "its process died of SIGABRT"),
+        job("slow", "timeout", 1, "took more than 5 s and was ended"),
+    )
+
+
+def test_text(good, mixed):
+    """A verdict, a line for each job, and the causes."""
+    text = render_batch(good, "text")
+    assert text.startswith("DONE  jobs.yaml: 1 jobs\n")
+    assert re.search(r"npu-int8/face +npu-int8 +converted +0 +\d+ +\d+ +31\.2 dB", text)
+    assert "Not converted" not in text
+    text = render_batch(mixed, "text")
+    assert text.startswith("NOT ALL DONE  jobs.yaml: 4 jobs\n")
+    assert "  crash: crashed: its process died of SIGABRT\n" in text
+    assert text.index("my-chip/face: refused: 2 errors") < text.index("slow: timeout")
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_what_is_unproven():
+    """A number measured on made-up inputs is not shown as if it counted."""
+    text = render_batch(make(job(sqnr_db=31.25, synthetic=True)), "text")
+    assert "unproven" in text
+    assert "31.2" not in text
+
+
+def test_text_shows(good):
+    """Colours, and the files when asked for."""
+    assert "\x1b[" in text.render_batch(good, color=True)
+    shown = text.render_batch(good, verbose=True)
+    assert "  build/npu-int8/face.npu.report.html\n" in shown
+    assert "face.npu.report.html" not in text.render_batch(good)
+
+
+def test_json(mixed):
+    """Every job with its code; findings are in the reports beside the models."""
+    data = json.loads(render_batch(mixed, "json"))
+    assert [one["exit_code"] for one in data["jobs"]] == [0, 1, 1, 1]
+    assert data["summary"]["by_status"] == {
+        "converted": 1, "crashed": 1, "refused": 1, "timeout": 1,
+    }  # fmt: skip
+    assert data["jobs"][2]["by_severity"] is None
+    assert "findings" not in data["jobs"][0]
+    assert BatchReport.model_validate(data).model_dump() == mixed.model_dump()
+
+
+def test_html(good, mixed):
+    """Links lead from the page to the reports, and there is no script."""
+    page = render_batch(good, "html", "..")
+    assert '<a href="../build/npu-int8/face.npu.report.html">npu-int8/face</a>' in page
+    assert '<a href="./build/' in render_batch(good, "html")
+    assert "<script" not in page
+    page = render_batch(mixed, "html")
+    assert "<a " not in page
+    assert page.count("<tr>") == 1 + 4
+    assert "its process died of SIGABRT" in page
+
+
+def test_markdown(mixed):
+    """A table, and the causes."""
+    text = render_batch(mixed, "markdown")
+    assert text.startswith("## ❌ `jobs.yaml`: 4 jobs\n")
+    assert "| `crash` | `models/crash.onnx` | npu-int8 | crashed | - | - | - | - |" in text
+    assert "- `slow`: **timeout**: took more than 5 s and was ended" in text
+
+
+@pytest.mark.parametrize("form", ["text", "html", "markdown"])
+def test_paths_of_models(form):
+    """Shown where the names of the jobs do not tell them."""
+    vague, clear = job("npu-int8/model"), job("npu-int8/nets/face")
+    vague = vague.model_copy(update={"model": "nets/face.onnx"})
+    clear = clear.model_copy(update={"model": "nets/face.onnx"})
+    assert "nets/face.onnx" in render_batch(make(vague), form)
+    assert "nets/face.onnx" not in render_batch(make(clear), form)
+
+
+def test_counts_are_those_of_check(mixed):
+    """What is open is no warning."""
+    number = tally(mixed.jobs[1].report)
+    counts = (number.error, number.warning, number.unknown)
+    assert batch_row(mixed.jobs[1])[3:6] == tuple(map(str, counts))
+    assert number.unknown > 0
+
+
+def test_html_cards(good):
+    """On a narrow screen each cell says what it is."""
+    page = render_batch(good, "html")
+    assert '<td data-label="SQNR">31.2 dB</td>' in page
+    assert '<td data-label="result" class="good">converted</td>' in page
+
+
+def test_junit(good, mixed):
+    """A suite for each report; a job without one is an error."""
+    root = ET.fromstring(render_batch(mixed, "junit"))
+    suites = [suite.get("name") for suite in root]
+    assert suites[0] == "jobs without a report"
+    assert len(suites) == 3
+    assert root.get("errors") == "2"
+    errors = [error.get("message") for error in root.iter("error")]
+    assert errors == ["its process died of SIGABRT", "took more than 5 s and was ended"]
+    assert int(root.get("failures")) > 0
+    assert int(root.get("tests")) == len(list(root.iter("testcase")))
+    assert ET.fromstring(render_batch(good, "junit")).get("errors") == "0"
+
+
+def test_junit_is_what_jenkins_reads(good, mixed):
+    """Its schema takes no number of skipped cases on the root."""
+    schema = etree.XMLSchema(etree.parse(SCHEMAS / "junit-10.xsd"))
+    for one in (good, mixed):
+        schema.assertValid(etree.fromstring(render_batch(one, "junit").encode()))
+
+
+def test_sarif(good, mixed):
+    """A run for the reports, and one for jobs that ended early."""
+    runs = json.loads(render_batch(mixed, "sarif"))["runs"]
+    assert len(runs) == 2
+    last = runs[-1]
+    assert [one["ruleId"] for one in last["results"]] == ["job-crashed", "job-timeout"]
+    rules = [one["id"] for one in last["tool"]["driver"]["rules"]]
+    assert [rules[one["ruleIndex"]] for one in last["results"]] == ["job-crashed", "job-timeout"]
+    assert last["invocations"] == [{"executionSuccessful": False}]
+    assert len(json.loads(render_batch(good, "sarif"))["runs"]) == 1
+
+
+def test_github(good, mixed):
+    """Annotations: the batch, jobs that ended early, and those of the reports."""
+    lines = render_batch(mixed, "github").splitlines()
+    assert lines[0] == "::error title=npuconv batch::4 jobs"
+    assert lines[1].startswith("::error file=models/crash.onnx,title=crash crashed::its process")
+    assert len(lines) > 3
+    assert render_batch(good, "github").startswith("::notice title=npuconv batch::1 jobs\n")
+    assert len(render_batch(make(job("x", "lost", 1)), "github").splitlines()) == 2
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("evil", EVIL)
+def test_names_do_not_break_out(form, evil):
+    """Whatever a file is called, and whatever a crash has said."""
+    text = render_batch(make(job(evil, "crashed", 1, evil), job(evil, report=make_clean())), form)
+    assert text.endswith("\n")
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    if form == "html":
+        assert "<script" not in text
+    if form == "json":
+        assert json.loads(text)["jobs"][0]["name"] == evil
+    if form == "github":
+        assert all(line.startswith("::") for line in text.splitlines())
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_same_bytes(form, mixed):
+    """Twice the same."""
+    assert render_batch(mixed, form) == render_batch(mixed, form)
+
+
+def test_no_such_format(good):
+    """Said with those there are."""
+    with pytest.raises(UsageError, match="no report format 'pdf'"):
+        render_batch(good, "pdf")
+
+
+def test_severities_are_counted(mixed):
+    """Errors and warnings of the jobs that have a report."""
+    found = mixed.jobs[1].by_severity
+    assert found is not None
+    assert found[Severity.ERROR] > 0

@@ -1,0 +1,125 @@
+"""Bars of the page."""
+
+from __future__ import annotations
+
+import pytest
+
+from npuconv.report import html
+from npuconv.schemas.report import (
+    Budget,
+    LayerQuant,
+    Quantization,
+    Repeated,
+    TensorQuant,
+    WeightQuant,
+)
+from report.graphs import node, report_of
+
+
+def quantized(tensors=(), layers=(), nodes=()):
+    quant = Quantization(
+        format="qdq", method="mse", samples=1, source="x", synthetic=False,
+        tensors=tuple(tensors), layers=tuple(layers),
+    )  # fmt: skip
+    return report_of(nodes, quantization=quant)
+
+
+def tensor(name="t", **more):
+    values = {"scale": 0.01, "zero_point": 0, "minimum": -1.0, "maximum": 3.0, "clip_fraction": 0.0}
+    return TensorQuant(name=name, **(values | more))
+
+
+def layer(name, sqnr, **more):
+    return LayerQuant(name=name, sqnr_db=sqnr, **({"cosine": 0.9} | more))
+
+
+def test_profile_keeps_the_order_of_the_network():
+    """Those that were not measured are left out; an exact one fills the bar."""
+    rows = [layer("b", 30.0), layer("a", 6.0), layer("n", None, cosine=None), layer("e", None)]
+    bars = html.profile(quantized(layers=rows))
+    assert [bar.layer.name for bar in bars] == ["b", "a", "e"]
+    assert [bar.share for bar in bars] == ["50.0", "10.0", "100.0"]
+    assert [bar.is_weak for bar in bars] == [False, True, False]
+    assert bars[2].text == "e, exact"
+
+
+def test_noise_beside_the_largest():
+    """The list shows the share itself, the chart how it compares."""
+    rows = [layer("a", 30.0, noise_share=0.1), layer("b", 30.0, noise_share=0.4)]
+    bars = html.profile(quantized(layers=rows))
+    assert [bar.noise for bar in bars] == ["10.0", "40.0"]
+    assert [bar.noise_height for bar in bars] == ["25.0", "100.0"]
+    assert bars[0].text == "a, 30.0 dB, 10.0 % of the noise"
+    assert [bar.layer.name for bar in html.ranked(quantized(layers=rows))] == ["b", "a"]
+
+
+def test_nothing_was_quantized():
+    """No bars."""
+    report = report_of([], quantization=None)
+    assert html.profile(report) == ()
+    assert html.tensor_ranges(report) == html.weight_ranges(report) == ()
+
+
+def test_a_clipped_range():
+    """What was seen reaches beyond what int8 holds, and comes first."""
+    whole = tensor("whole", lowest=-1.0, highest=3.0)
+    cut = tensor("cut", lowest=-1.0, highest=1.0, clip_fraction=0.02)
+    first, second = html.tensor_ranges(quantized([whole, cut]))
+    assert (first.name, first.clip, second.clip) == ("cut", "2.0 %", "0.0 %")
+    assert (first.observed.left, first.observed.width) == (0.0, 100.0)
+    assert first.int8.style == "left:0.0%;width:50.0%"
+    assert first.zero == pytest.approx(25.0)
+
+
+def test_an_unclipped_tensor_of_a_wider_group():
+    """The range seen is that of all tensors of one scale; nothing of this one is cut off."""
+    (bar,) = html.tensor_ranges(quantized([tensor(lowest=-1.0, highest=1.0)]))
+    assert bar.observed == bar.int8
+
+
+def test_what_the_activation_cuts_off():
+    """In front of a Relu a share beyond the range means nothing."""
+    nodes = [node("a", ["image"], "t"), node("r", ["t"], "boxes", "Relu")]
+    (bar,) = html.tensor_ranges(quantized([tensor(clip_fraction=0.5)], nodes=nodes))
+    assert (bar.clip, bar.clipped) == ("-", None)
+    assert "the Relu behind it cuts the rest off" in bar.note
+
+
+def test_weights():
+    """All channels, and the one that is narrowest."""
+    weights = WeightQuant(
+        minimum=-2.0, maximum=1.0, channels=8, smallest_reach=0.5, clip_fraction=0.0
+    )
+    (bar,) = html.weight_ranges(
+        quantized(layers=[layer("a", 9.0, weights=weights, rounding="compensated")])
+    )
+    assert (bar.observed.left, bar.observed.width, bar.zero) == (0.0, 75.0, 50.0)
+    assert (bar.int8.left, bar.int8.width) == (37.5, 25.0)
+    assert bar.note == "8 channels, the smallest within 0.5; rounded: compensated"
+
+
+def test_all_zero():
+    """A tensor of zeros has a track, too."""
+    (bar,) = html.tensor_ranges(quantized([tensor(minimum=0.0, maximum=0.0)]))
+    assert (bar.zero, bar.observed.width) == (0.0, 0.0)
+
+
+def test_long_lists_of_values():
+    """The ends of a list, and how long it is."""
+    assert html.some(["1", "2"]) == "1, 2"
+    shown = html.some([str(at) for at in range(30)])
+    assert shown == "0, 1, 2, 3, 4, 5, 6, 7 ... 29 (30 values)"
+
+
+def test_a_budget_is_told():
+    """What precision has cost, layer by layer."""
+    budget = Budget(
+        max_extra_percent=20.0, extra_macs=1_500_000, extra_percent=12.5, before_db=18.0,
+        simulated_db=24.5, repeated=(Repeated(node="/a", times=2, extra_macs=1_500_000),),
+    )  # fmt: skip
+    report = quantized(layers=[layer("/a", 24.0)])
+    quant = report.quantization.model_copy(update={"budget": budget})
+    page = html.render(report.model_copy(update={"quantization": quant}))
+    assert "1.5 M more MACs on the device (12.5 % of those before)" in page
+    assert "SQNR 18.0 dB without, 24.5 dB with it" in page
+    assert "Layers that run several times (1)" in page
