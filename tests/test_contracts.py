@@ -27,7 +27,7 @@ from npuconv.facts import FACTS
 from npuconv.legalize import canonicalize, rewrites
 from npuconv.legalize import manager as _manager
 from npuconv.legalize.registry import PASSES, Pass, Phase
-from npuconv.model import verify
+from npuconv.model import validate
 from npuconv.model.core import Model
 from npuconv.quantize import rewrites as changes
 from npuconv.rules import RULES, SECTIONS, Rule, checks, engine
@@ -250,7 +250,7 @@ def test_a_pass_fires_once_and_changes_no_number(item: Pass):
         model = read(proto)
         assert run_pass(item.name, model) >= 1, f"FIRES[{number}] does not"
         assert run_pass(item.name, model) == 0, f"FIRES[{number}] fires again"
-        verify.check_model(model, after=item.name)
+        validate.check_model(model, after=item.name)
         if id(example) not in excused:
             same_numbers(proto, model, rtol=getattr(module, "RTOL", RTOL))
 

@@ -14,7 +14,7 @@ from npuconv.config import Options
 from npuconv.errors import NpuconvError
 from npuconv.model import load, query, shapes, skeleton
 from npuconv.model.conv import Window, flat_pads, window
-from npuconv.model.integer import as_float
+from npuconv.model.nhwc import as_float
 
 if TYPE_CHECKING:
     import onnx

@@ -111,7 +111,7 @@ def test_what_fails_behind_a_pass_names_it(monkeypatch):
     def crash(_model):
         raise TypeError("no such type")
 
-    monkeypatch.setattr(_manager.shapes, "infer_what_is_open", crash)
+    monkeypatch.setattr(_manager.shapes, "infer_unknown", crash)
     item = throw_away("odd", lambda _model, _ctx: 1, infers=True)
     with pytest.raises(InternalError, match="pass 'odd': TypeError: no such type"):
         _manager.run_pass(relu(), item, context())

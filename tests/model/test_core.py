@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnx import defs
 
-from npuconv.model import edit, order
+from npuconv.model import core, edit
 from npuconv.model.core import HOLDERS
 from support.asserts import read
 from support.builders import Net
@@ -27,10 +27,10 @@ def test_nodes_by_operator():
     tensor = edit.insert(model, "Exp", [model.graph.inputs[0]], origin=[model.nodes()[0]])
     assert [n.op for n in model.nodes("Exp", "Abs")] == ["Abs", "Exp"]
     edit.set_input(model.nodes()[0], 0, tensor)
-    order.sweep(model)
+    core.sweep(model)
     assert [n.op for n in model.nodes("Exp", "Abs")] == ["Exp", "Abs"]
     edit.bypass(model, model.nodes("Neg")[0])
-    order.sweep(model)
+    core.sweep(model)
     assert model.nodes("Neg") == []
 
 

@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from npuconv.model import edit, order, save, verify
+from npuconv.model import core, edit, save, validate
 from support.asserts import read, same_numbers
 from support.builders import Net
 
@@ -64,7 +64,7 @@ def test_add_node_without_origin_is_found_out():
     loose = edit.add_node(model, "Neg", [], [], origin=[type(stranger)("Sin", "loose")])
     assert model.origin(loose) == ()
     with pytest.raises(Exception, match="no origin"):
-        verify.check_model(model, after="test")
+        validate.check_model(model, after="test")
 
 
 def test_inherit():
@@ -111,7 +111,7 @@ def test_replace_by_constant():
     """Readers get the values; the maker goes with the next sweep."""
     model = read(chain("Relu", "Neg"))
     edit.replace_by_constant(model, model.nodes()[0].outputs[0], np.ones((1, 4), np.float32))
-    assert order.sweep(model) == 1
+    assert core.sweep(model) == 1
     assert names(model) == ["Neg"]
     assert np.array_equal(model.nodes()[0].inputs[0].values, np.ones((1, 4)))
 
@@ -126,8 +126,8 @@ def test_take_over_outputs():
     new = edit.add_node(model, "Max", [relu.inputs[0], zero], [spare], origin=[relu])
     edit.take_over_outputs(relu, new)
     edit.disconnect(relu)
-    order.sweep(model)
-    verify.check_model(model, after="test")
+    core.sweep(model)
+    validate.check_model(model, after="test")
     same_numbers(source, model, rtol=0)
 
 
@@ -151,9 +151,9 @@ def test_bypass(place):
     node = model.nodes("Identity")[0]
     assert edit.can_bypass(model, node)
     edit.bypass(model, node)
-    order.sweep(model)
+    core.sweep(model)
     assert len(model.nodes()) == 2
-    verify.check_model(model, after="test")
+    validate.check_model(model, after="test")
     assert [o.name for o in save.to_proto(model).graph.output] == ["t2"]
     same_numbers(source, model, rtol=0)
 
@@ -176,8 +176,8 @@ def test_bypass_of_an_output_with_readers():
     source = net.output("y", "z").model()
     model = read(source)
     edit.bypass(model, model.nodes("Identity")[0])
-    order.sweep(model)
-    verify.check_model(model, after="test")
+    core.sweep(model)
+    validate.check_model(model, after="test")
     same_numbers(source, model, rtol=0)
 
 
@@ -198,9 +198,9 @@ def test_sweep_keeps_what_a_subgraph_reads():
     source = with_branch()
     model = read(source)
     model.graph.nodes.append(model.graph.nodes.pop(0))  # out of order
-    assert order.sweep(model) == 1
+    assert core.sweep(model) == 1
     assert names(model) == ["Relu", "If"]
-    verify.check_model(model, after="test")
+    validate.check_model(model, after="test")
     same_numbers(source, model, rtol=0)
 
 
@@ -209,7 +209,7 @@ def test_what_only_a_branch_that_went_has_read():
     model = read(with_branch())
     source = model.graph.inputs[0]
     model.graph.outputs = [source]
-    assert order.sweep(model) == 3
+    assert core.sweep(model) == 3
     assert list(source.outputs) == []
 
 
@@ -228,12 +228,12 @@ def test_sweep_orders_stably():
     net = Net(x=(1, 4)).op("Relu").op("Neg", "x", to="a").op("Abs", "a", to="b").op("Sin", "t0")
     source = net.output("t3").model()
     model = read(source)
-    assert order.sweep(model) == 2
+    assert core.sweep(model) == 2
     assert names(model) == ["Relu", "Sin"]
     wide = Net(x=(1, 4)).op("Relu", "x", to="a").op("Neg", "x", to="b").op("Add", "a", "b").model()
     model = read(wide)
     model.graph.nodes.reverse()
-    order.sweep(model)
+    core.sweep(model)
     assert names(model) == ["Relu", "Neg", "Add"]
     onnx.checker.check_model(save.to_proto(model))
 
@@ -242,8 +242,8 @@ def test_sweep_of_a_deep_graph():
     """Thousands of nodes in a row need no recursion."""
     model = read(chain(*["Neg"] * 3000))
     model.graph.nodes.reverse()
-    assert order.sweep(model) == 0
-    verify.check_model(model, after="test")
+    assert core.sweep(model) == 0
+    validate.check_model(model, after="test")
 
 
 def test_sweep_of_a_long_dead_end():
@@ -252,7 +252,7 @@ def test_sweep_of_a_long_dead_end():
     for _ in range(500):
         net.op("Add", net.last, "kept").op("Add", net.last, net.last)
     model = read(net.op("Neg", "kept").model())
-    assert order.sweep(model) == 1001
+    assert core.sweep(model) == 1001
     assert names(model) == ["Relu", "Neg"]
     assert [n.op for n in model.nodes()[0].outputs[0].outputs] == ["Neg"]
 
@@ -262,7 +262,7 @@ def test_sweep_lets_nodes_without_outputs_go_of_their_inputs():
     model = read(chain("Relu", "Neg", "Abs"))
     first, second, third = model.nodes()
     edit.hand_over(first.outputs[0], second.outputs[0])
-    assert order.sweep(model) == 1
+    assert core.sweep(model) == 1
     assert list(first.outputs[0].outputs) == [third]
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from npuconv import executor
-from npuconv.model import geometry
+from npuconv.model import conv
 from npuconv.model.nhwc import ACTIVATIONS, DOMAIN, to_first, to_last
 from npuconv.model.nhwc_reference import evaluate
 
@@ -131,7 +131,7 @@ def test_auto_pad_with_dilation(mode):
     found = evaluate("Conv", [x, w, b], attrs)
     assert found.shape == (1, 4, 6, 2)
     rows = zip((7, 6), (3, 2), (2, 1), (2, 3), strict=True)
-    pads = [geometry.conv_pads(mode, n, k, s, d) for n, k, s, d in rows]
+    pads = [conv.conv_pads(mode, n, k, s, d) for n, k, s, d in rows]
     close(found, by_loop(x, w, b, pads, [2, 1], [2, 3], 1))
 
 

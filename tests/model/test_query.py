@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
-from npuconv.model import edit, order, query
+from npuconv.model import core, edit, query
 from support.asserts import read
 from support.builders import Net
 
@@ -93,6 +93,114 @@ def test_domains(model):
     relu.domain = "com.example"
     assert query.qualified(relu) == "com.example.Relu"
     assert query.attribute(relu, "alpha", 0.5) == 0.5
-    order.sweep(model)  # as after every pass
+    core.sweep(model)  # as after every pass
     assert model.nodes("Relu", domain="com.example") == [relu]
     assert model.nodes("Relu") == []
+
+
+IMAGE = (1, 3, 8, 8)
+PADS = [0, 0, 1, 2, 0, 0, 3, 4]
+PAIRS = ((0, 0), (0, 0), (1, 3), (2, 4))
+
+
+def as_input(opset=17, value=0.0, axes=None, pads=PADS, **attrs):
+    """Pad of opset 11 and later: amounts, value and axes are inputs."""
+    net = Net(x=IMAGE, opset=opset).op("Relu")
+    names = [net.last, net.constant(np.asarray(pads, np.int64))]
+    names.append("" if value is None else net.constant(np.asarray(value, np.float32)))
+    if axes is not None:
+        names.append(net.constant(np.asarray(axes, np.int64)))
+    return read(net.op("Pad", *names, **attrs).model()).nodes("Pad")[0]
+
+
+def as_attribute(opset=2, **attrs):
+    """Pad before opset 11: amounts are an attribute."""
+    net = Net(x=IMAGE, opset=opset).op("Relu").op("Pad", **attrs)
+    return read(net.model()).nodes("Pad")[0]
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        as_input(),
+        as_input(11),
+        as_input(18, axes=[2, 3], pads=[1, 2, 3, 4]),
+        as_input(18, axes=[-1, -2], pads=[2, 1, 4, 3]),
+        as_attribute(pads=PADS),
+        as_attribute(1, paddings=PADS),
+    ],
+    ids=["17", "11", "axes", "negative-axes", "attribute", "paddings"],
+)
+def test_amounts(node):
+    """(begin, end) for every axis, however it is written."""
+    assert query.pad_amounts(node) == PAIRS
+
+
+def test_amounts_that_are_computed():
+    """They are not known."""
+    net = Net(x=IMAGE).op("Shape", "x").op("Concat", "t0", "t0", axis=0).op("Pad", "x", "t1")
+    assert query.pad_amounts(read(net.model()).nodes("Pad")[0]) is None
+
+
+def test_amounts_that_make_no_pairs():
+    """An odd number of them says nothing."""
+    node = as_input()
+    node.inputs[1].values = np.asarray([1, 2, 3])
+    assert query.pad_amounts(node) is None
+
+
+def test_axes_that_are_not_known():
+    """Computed axes, or a tensor of unknown rank, leave the amounts open."""
+    node = as_input(18, axes=[2, 3], pads=[1, 2, 3, 4])
+    node.inputs[0].shape = None
+    assert query.pad_amounts(node) is None
+    two = Net(x=IMAGE, opset=18).op("Shape", "x").op("Size", "t0")
+    two.op("Unsqueeze", "t1", two.constant(np.asarray([0], np.int64)))
+    two.op("Pad", "x", two.constant(np.asarray([1, 1], np.int64)), "", "t2")
+    assert query.pad_amounts(read(two.model()).nodes("Pad")[0]) is None
+
+
+@pytest.mark.parametrize("axes", [[2], [2, 3, 1], [2, 9], [2, -5]])
+def test_axes_that_do_not_fit(axes):
+    """Another number of axes than of amounts, or one that the tensor does not have."""
+    node = as_input(18, axes=[2, 3], pads=[1, 2, 3, 4])
+    node.inputs[3].values = np.asarray(axes)
+    assert query.pad_amounts(node) is None
+
+
+@pytest.mark.parametrize(
+    ("node", "mode", "fill"),
+    [
+        (as_input(value=1.5), "constant", 1.5),
+        (as_input(value=None), "constant", 0.0),
+        (as_attribute(pads=PADS, value=0.5), "constant", 0.5),
+        (as_attribute(pads=PADS, mode="edge"), "edge", 0.0),
+    ],
+)
+def test_mode_and_fill(node, mode, fill):
+    """Written or left out."""
+    assert (query.pad_mode(node), query.pad_fill(node)) == (mode, fill)
+
+
+@pytest.mark.parametrize(
+    ("node", "zero"),
+    [
+        (as_input(), True),
+        (as_input(value=None), True),
+        (as_input(value=1.0), False),
+        (as_input(mode="reflect", value=None), False),
+        (as_input(mode="edge", value=None), False),
+        (as_attribute(pads=PADS), True),
+        (as_attribute(pads=PADS, value=0.5), False),
+    ],
+)
+def test_zero_fill(node, zero):
+    """Only the constant 0 counts."""
+    assert query.pads_with_zero(node) is zero
+
+
+def test_a_fill_that_is_computed():
+    """It is not known to be 0."""
+    net = Net(x=IMAGE).op("ReduceMax", "x", keepdims=0)
+    net.op("Pad", "x", net.constant(np.asarray(PADS, np.int64)), "t0")
+    assert not query.pads_with_zero(read(net.model()).nodes("Pad")[0])

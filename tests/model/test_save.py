@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 import npuconv
 from npuconv import executor
 from npuconv.errors import OutputError
-from npuconv.model import edit, load, order, save, store
+from npuconv.model import core, edit, load, save, store
 from support.asserts import read, run_pass, same_numbers
 from support.builders import Net, digits
 
@@ -80,7 +80,7 @@ def test_node_doc_string_survives():
     new = edit.add_node(model, "Conv", list(conv.inputs), [], origin=[conv])
     edit.take_over_outputs(conv, new)
     edit.disconnect(conv)
-    order.sweep(model)
+    core.sweep(model)
     assert save.to_proto(model).graph.node[0].doc_string == "of the node"
 
 
@@ -255,7 +255,7 @@ def test_a_model_that_no_file_can_hold(tmp_path, monkeypatch):
 @pytest.fixture
 def large(monkeypatch):
     """Files hold next to nothing."""
-    monkeypatch.setattr(store, "INLINE", 2048)
+    monkeypatch.setattr(store, "MAX_INLINE", 2048)
 
 
 def saved(proto, path):

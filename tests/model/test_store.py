@@ -16,15 +16,15 @@ from onnx import TensorProto, helper, numpy_helper
 import npuconv
 from npuconv import executor, scratch
 from npuconv.errors import ModelError, OutputError
-from npuconv.model import cut, load, query, save, store
+from npuconv.model import load, query, save, store
 from support.builders import Net, digits
 
 
 @pytest.fixture(autouse=True)
 def _large(monkeypatch):
     """Every model is too large to be held, but for its smallest tensors."""
-    monkeypatch.setattr(store, "LARGE", 0)
-    monkeypatch.setattr(store, "TENSOR", 256)
+    monkeypatch.setattr(store, "LARGE_MODEL", 0)
+    monkeypatch.setattr(store, "LARGE_TENSOR", 256)
 
 
 def outside(path, proto, **options):
@@ -54,7 +54,7 @@ def test_large_tensors_stay_where_they_are(path):
         t.name: query.value(t) for n in model.nodes() for t in n.inputs if query.is_constant(t)
     }
     assert {k: v.tolist() for k, v in found.items()} == {k: there[k].tolist() for k in found}
-    large = {name for name, values in there.items() if values.nbytes >= store.TENSOR}
+    large = {name for name, values in there.items() if values.nbytes >= store.LARGE_TENSOR}
     proto = save.to_proto(model)
     assert {t.name for t in proto.graph.initializer if store.is_stored(t)} == large
     assert store.size(proto) == sum(v.nbytes for v in there.values())
@@ -88,7 +88,7 @@ def test_converted_to_the_same(path, tmp_path, monkeypatch, form):
     samples = np.random.default_rng(1).random((8, 1, 8, 8), np.float32)
     data = None if form in ("float", "weights") else {digits().graph.input[0].name: samples}
     found = npuconv.convert(path, calibration=data, format=form, method="minmax")
-    monkeypatch.setattr(store, "LARGE", 2**30)
+    monkeypatch.setattr(store, "LARGE_MODEL", 2**30)
     plain = npuconv.convert(
         inside(tmp_path / "plain.onnx", digits()), calibration=data, format=form, method="minmax"
     )
@@ -104,7 +104,7 @@ def test_converted_to_the_same(path, tmp_path, monkeypatch, form):
 
 def test_a_result_that_is_too_large_for_one_file(path, tmp_path, monkeypatch):
     """It refers to files that are there as long as it is, and is written beside the model."""
-    monkeypatch.setattr(store, "INLINE", 0)
+    monkeypatch.setattr(store, "MAX_INLINE", 0)
     found = npuconv.convert(path, format="float")
     assert store.has_stored(found.model)
     found.save(tmp_path / "out.onnx")
@@ -133,7 +133,7 @@ def test_files_of_ours_go_with_the_store():
 
 def test_many_arrays_share_a_file(monkeypatch):
     """Each file costs a handle; an array larger than a file has one of its own."""
-    monkeypatch.setattr(store, "_SEGMENT", 4096)
+    monkeypatch.setattr(store, "_SCRATCH_FILE", 4096)
     owner = store.Store()
     arrays = [np.full(size, size % 127, np.int8) for size in (300, 700, 5000, 2000, 1000)]
     kept = [owner.keep(array) for array in arrays]
@@ -201,7 +201,7 @@ def test_only_what_is_understood_is_cut(tmp_path, name):
     proto = Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3)).model()
     proto.graph.initializer.append(ODD[name])
     path = inside(tmp_path / "m.onnx", proto)
-    found = onnx.ModelProto.FromString(cut.cut(path.read_bytes(), path))
+    found = onnx.ModelProto.FromString(store.without_large_tensors(path.read_bytes(), path))
     assert found.graph.initializer[-1] == ODD[name]
     assert store.is_stored(found.graph.initializer[0])
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from npuconv.model import geometry, save
+from npuconv.model import conv, save
 from support.asserts import context, read, run, run_pass
 from support.builders import Net
 
@@ -141,9 +141,9 @@ def test_every_axis_there_is():
     for kernel, stride, dilation, extent in itertools.product(*ranges):
         axis = Axis(kernel, stride, dilation, extent)
         for mode in ("SAME_UPPER", "SAME_LOWER", "VALID"):
-            found = geometry.conv_pads(mode, extent, kernel, stride, dilation)
+            found = conv.conv_pads(mode, extent, kernel, stride, dilation)
             assert found == conv_law(axis, mode)[:2], (axis, mode)
-            full = geometry.transpose_pads(mode, extent, kernel, stride, dilation)
+            full = conv.transpose_pads(mode, extent, kernel, stride, dilation)
             assert full == transpose_law(axis, mode)[:3], (axis, mode)
 
 

@@ -11,7 +11,7 @@ from npuconv import executor
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import RoundedWeights
 from npuconv.model import save
-from npuconv.model.store import TENSOR, Store
+from npuconv.model.store import LARGE_TENSOR, Store
 from npuconv.quantize.fake_quant import QuantPoint, fake_quantized, quant_points
 from npuconv.quantize.state import QuantState
 from support.asserts import context, read, run_pass
@@ -239,6 +239,6 @@ def test_weights_of_a_model_that_lies_in_files():
     (kept,) = (p for p in quant_points(graph, QuantState(ctx.encodings)) if p.constants)
     assert held.owner is None
     assert kept.owner.paths
-    assert kept.constants[1].nbytes > TENSOR
+    assert kept.constants[1].nbytes > LARGE_TENSOR
     np.testing.assert_array_equal(kept.constants[1], held.constants[1])
     assert planned(model).plan.device

@@ -66,6 +66,6 @@ def _is_same(one: Path, other: Path) -> bool:
 
 def _weights(model: Path) -> list[Path]:
     """Files that a model's weights lie in; nothing of one that cannot be read."""
-    from npuconv.model import external
+    from npuconv.model import external_data
 
-    return external.files(model)
+    return external_data.files(model)

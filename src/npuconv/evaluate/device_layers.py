@@ -14,7 +14,7 @@ from onnx import helper, numpy_helper
 from npuconv.arithmetic import device as requantize
 from npuconv.arithmetic.device import IntegerConv, convolve
 from npuconv.errors import ModelError
-from npuconv.model.geometry import SAME
+from npuconv.model.conv import SAME
 from npuconv.target.description import Requantize
 
 Array = NDArray[Any]

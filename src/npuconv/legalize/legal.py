@@ -16,7 +16,7 @@ from npuconv.legalize.findings import SWEEP, Tracker, explained
 from npuconv.legalize.registry import Pass, Phase
 from npuconv.legalize.selection import Findings
 from npuconv.legalize.source import SourceModel
-from npuconv.model import bounds, load, order, query, save, shapes
+from npuconv.model import core, load, query, save, shapes, validate
 from npuconv.partition import Plan, make_plan
 from npuconv.rules import engine
 from npuconv.rules.context import NodeFacts, RuleContext
@@ -145,7 +145,7 @@ def _open(source: str | Path | onnx.ModelProto, options: Options) -> tuple[Legal
     options = selection.for_model(options, name)
     shapes.fix_inputs(model, options.input_shape)
     contradiction = shapes.infer(model)
-    bounds.check(model)
+    validate.check_tensor_sizes(model)
     info.record_nodes(model)
     kept = keep_float.find(model, options.keep_float, target)
     ctx = PassContext(target, options, verify=options.verify, kept=frozenset(kept))
@@ -192,12 +192,12 @@ def _rewrite(legal: LegalModel, tracker: Tracker, timings: Timings) -> None:
         timings.add(item.name, seconds)
         tracker.step(item.name, legal.rules())
 
-    if order.sweep(legal.model):  # here, or the first pass that fires would get the credit
+    if core.sweep(legal.model):  # here, or the first pass that fires would get the credit
         tracker.step(SWEEP, legal.rules())
     manager.run_phase(legal.model, Phase.CANONICALIZE, legal.ctx, after_pass)
     legal.source.record_costs(legal.model, legal.target, tracker.open_errors())
     manager.run_phase(legal.model, Phase.LEGALIZE, legal.ctx, after_pass)
-    if order.sweep(legal.model):
+    if core.sweep(legal.model):
         tracker.step(SWEEP, legal.rules())
 
 

@@ -10,9 +10,8 @@ from npuconv.errors import InternalError, NpuconvError
 from npuconv.legalize import measure as measuring
 from npuconv.legalize.context import PassContext, RewriteRecord
 from npuconv.legalize.registry import PASSES, Pass, Phase
-from npuconv.model import shapes, verify
-from npuconv.model.core import Model
-from npuconv.model.order import sweep
+from npuconv.model import shapes, validate
+from npuconv.model.core import Model, sweep
 from npuconv.partition.costs import cost
 
 MAX_ROUNDS = 20
@@ -121,7 +120,7 @@ def _settle(model: Model, item: Pass, made: Sequence[RewriteRecord]) -> None:
     """Sweep, verify, measure and infer what a pass has done."""
     if item.rewires:
         sweep(model)
-        verify.check_model(model, after=item.name)
+        validate.check_model(model, after=item.name)
     measuring.measure(made)
     if item.infers:
-        shapes.infer_what_is_open(model)
+        shapes.infer_unknown(model)

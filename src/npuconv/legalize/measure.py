@@ -24,7 +24,7 @@ from npuconv.errors import InternalError
 from npuconv.legalize.context import RewriteRecord
 from npuconv.legalize.region import Dims, Region, measured_extent
 from npuconv.model import nhwc, query
-from npuconv.model.protos import Types
+from npuconv.model.proto import Types
 from npuconv.model.types import Constant, Tensor
 
 SESSION_REGIONS = 32  # regions in one session: fewer make many sessions, more make slow ones

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from npuconv.model import query
-from npuconv.model.conv import Window, window
-from npuconv.model.geometry import effective_kernel
+from npuconv.model.conv import Window, effective_kernel, window
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
-    from npuconv.model.protos import Copy
+    from npuconv.model.proto import NodeCopy
     from npuconv.model.types import Node, Tensor
 
 Dims = tuple[int | str | None, ...]
@@ -24,7 +23,7 @@ class Region:
     """Nodes between the tensors they read (``inputs``) and make (``outputs``)."""
 
     opset: int
-    nodes: list[Copy] = field(default_factory=list)
+    nodes: list[NodeCopy] = field(default_factory=list)
     constants: dict[str, Any] = field(default_factory=dict)  # name -> constant tensor
     inputs: dict[str, tuple[Any, Dims | None]] = field(default_factory=dict)
     outputs: dict[str, str] = field(default_factory=dict)  # name outside -> name inside
@@ -69,9 +68,9 @@ def trace(
 def _region(
     model: Model, nodes: Sequence[Node], outputs: Sequence[Tensor], names: dict[str, str]
 ) -> Region:
-    from npuconv.model.protos import copy_of
+    from npuconv.model.proto import copy_node
 
-    region = Region(model.opset, [copy_of(node) for node in nodes], outputs=names)
+    region = Region(model.opset, [copy_node(node) for node in nodes], outputs=names)
     made = {id(t) for node in nodes for t in node.outputs}
     for tensor in (*outputs, *(t for node in nodes for t in node.inputs)):
         if id(tensor) in made:

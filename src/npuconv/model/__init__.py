@@ -1,14 +1,21 @@
-"""The graph a user's model becomes, and the only place that knows onnx-graphsurgeon.
+"""The graph of a model. The only package that imports onnx-graphsurgeon.
 
-``types``     names for graph-surgeon's classes
-``core``      Model: the graph, the header it came with, the origin of every node
-``load``      file or ModelProto -> Model
-``save``      Model -> ModelProto -> bytes on disk
-``query``     questions about nodes and tensors (imports nothing heavy)
-``edit``      the only ways to change a graph
-``geometry``  arithmetic of kernels, strides and pads (pure integers)
-``conv``      one convolution, pool or transposed convolution as a value
-``facts``     what a target can limit, measured on a node
-``shapes``    shape inference
-``verify``    is the graph well formed
+``types``           names for graph-surgeon's classes
+``core``            Model: the graph, its header, the origin of every node
+``load``            file or ModelProto -> Model
+``untrusted``       checks on a model before anything else reads it
+``external_data``   checks on external data, and what of it stays in files
+``validate``        validity of a proto, and of a graph after every pass
+``store``           large weights in memory-mapped files
+``proto``           nodes and tensors <-> protos
+``save``            Model -> ModelProto -> files
+``query``           queries on nodes and tensors (imports nothing heavy)
+``edit``            the only ways to change a graph
+``conv``            one convolution or pool as a value, and its window arithmetic
+``axis_removal``    removal of an axis of a 3-D convolution
+``nhwc``            operators of onnxruntime's domains in terms of ONNX's
+``nhwc_reference``  evaluator of channels-last operators
+``facts``           properties of a node that a target can limit
+``shapes``          shape inference
+``skeleton``        input of shape inference: the graph without its weights
 """

@@ -1,4 +1,9 @@
-"""One convolution, transposed convolution or pool as a value: attributes, shapes, costs."""
+"""One convolution, transposed convolution or pool as a value, and its window arithmetic.
+
+The formulas are those of the ONNX operator texts (Conv-11, ConvTranspose-11, pooling),
+which every runtime follows also where Conv-1 and ConvTranspose-1 read differently. Functions
+that take one kernel extent are about one spatial axis.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +12,14 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from npuconv.model import geometry, nhwc, query
+from npuconv.model import nhwc, query
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node, Tensor
 
-Pairs = tuple[tuple[int, int], ...]
+Pairs = query.Pairs  # of every spatial axis
+Dims = tuple[int | str | None, ...]
+SAME = ("SAME_UPPER", "SAME_LOWER")
 _SLIDING = frozenset(query.CONVOLUTIONS + query.POOLS)
 _ATTRIBUTES = (
     "kernel_shape", "strides", "dilations", "pads", "auto_pad", "group",
@@ -22,9 +29,9 @@ _ATTRIBUTES = (
 
 @dataclass(frozen=True)
 class Window:
-    """A node that slides a kernel: Conv, ConvTranspose and the pools, at any version.
+    """A Conv, ConvTranspose or pool of any opset.
 
-    Spatial tuples have one entry per spatial axis. ``None`` is "not known".
+    Spatial tuples have one entry per spatial axis. ``None`` is unknown.
     """
 
     op: str
@@ -35,8 +42,8 @@ class Window:
     auto_pad: str
     group: int
     weight: tuple[int, ...] | None  # O, I/group, k... (ConvTranspose: I, O/group, k...)
-    input: tuple[int | str | None, ...] | None
-    output: tuple[int | str | None, ...] | None
+    input: Dims | None
+    output: Dims | None
     output_padding: tuple[int, ...]
     output_shape: tuple[int, ...] | None
 
@@ -81,10 +88,10 @@ class Window:
 
     @cached_property
     def reach(self) -> int:
-        """Cells that the kernel spans along its longest axis; 1 where it is not known."""
+        """Cells that the kernel spans along its longest axis; 1 if it is unknown."""
         if self.kernel is None:
             return 1
-        return max(map(geometry.effective_kernel, self.kernel, self.dilations), default=1)
+        return max(map(effective_kernel, self.kernel, self.dilations), default=1)
 
     @cached_property
     def macs(self) -> int | None:
@@ -99,14 +106,14 @@ class Window:
 
 
 def window(node: Node) -> Window | None:
-    """The node as a Window, or None if it is none or its rank cannot be told.
+    """Return the node as a Window, or None for other operators and an unknown rank.
 
-    Extents are in the order of ONNX also where the operator has the channels last.
+    Extents are channels first also if the operator has its channels last.
     """
     if node.op not in _SLIDING:
         return None
     if not (query.is_standard(node) or nhwc.is_nhwc(node)):
-        return None  # what an operator of another domain means is not known
+        return None  # an operator of an unknown domain
     given, inputs, outputs = node.attrs.get, node.inputs, node.outputs
     attrs = tuple([tuple(v) if type(v) is list else v for v in map(given, _ATTRIBUTES)])
     weight = _dims(query.input_of(node, 1)) if node.op in query.CONVOLUTIONS else None
@@ -116,11 +123,11 @@ def window(node: Node) -> Window | None:
 
 
 def _dims(tensor: Tensor | None) -> tuple[Any, ...] | None:
-    """The shape as it is written."""
+    """Return the shape as stated."""
     return None if tensor is None or tensor.shape is None else tuple(tensor.shape)
 
 
-# Every pass, rule and cost asks for windows, and a network has few that are different.
+# Every pass, rule and cost needs windows, and a network has few different ones.
 @lru_cache(maxsize=4096)
 def _window(
     op: str,
@@ -131,7 +138,7 @@ def _window(
     result: tuple[Any, ...] | None,
 ) -> Window | None:
     given = dict(zip(_ATTRIBUTES, attrs, strict=True))
-    fixed, read = _all_numbers(query.dimensions(weight)), _ordered(source, last)
+    fixed, read = _all_numbers(query.dimensions(weight)), _channels_first(source, last)
     kernel = _ints(given["kernel_shape"]) or (fixed[2:] if fixed else None)
     axes = len(kernel) if kernel else (len(read) - 2 if read else None)
     if axes is None:
@@ -146,23 +153,22 @@ def _window(
         group=1 if given["group"] is None else int(given["group"]),
         weight=fixed,
         input=read,
-        output=_ordered(result, last),
+        output=_channels_first(result, last),
         output_padding=_ints(given["output_padding"]) or (0,) * axes,
         output_shape=_output_shape(given["output_shape"], axes),
     )
 
 
-def _ordered(dims: tuple[Any, ...] | None, last: bool) -> tuple[int | str | None, ...] | None:
+def _channels_first(dims: tuple[Any, ...] | None, last: bool) -> Dims | None:
     known = query.dimensions(dims)
     return nhwc.channels_first(known) if known and last else known
 
 
 def resolved_pads(win: Window) -> tuple[Pairs, tuple[int, ...]] | int:
-    """Explicit pads and output padding of every axis.
+    """Return explicit pads and output padding of every axis.
 
     Returns:
-        (pads, output_padding), or the number of the first axis whose extent is needed
-        but unknown.
+        (pads, output_padding), or the first axis whose extent is needed but unknown.
     """
     if win.kernel is None:
         return 0
@@ -184,18 +190,18 @@ def _axis_pads(win: Window, axis: int) -> tuple[int, int, int] | None:
         wanted = win.output_shape[axis] if win.output_shape else None
         if wanted is None and win.auto_pad == "NOTSET":
             return (*win.pads[axis], win.output_padding[axis])
-        return geometry.transpose_pads(
+        return transpose_pads(
             win.auto_pad, win.extent(axis), kernel, stride, dilation,
             win.output_padding[axis], wanted,
         )  # fmt: skip
     if win.auto_pad == "NOTSET":
         return (*win.pads[axis], 0)
-    pads = geometry.conv_pads(win.auto_pad, win.extent(axis), kernel, stride, dilation)
+    pads = conv_pads(win.auto_pad, win.extent(axis), kernel, stride, dilation)
     return None if pads is None else (*pads, 0)
 
 
 def flat_pads(pads: Pairs) -> list[int]:
-    """ONNX's order: all begins, then all ends."""
+    """Return pads in ONNX's order: all begins, then all ends."""
     return [begin for begin, _ in pads] + [end for _, end in pads]
 
 
@@ -215,14 +221,124 @@ def _ints(values: Any) -> tuple[int, ...] | None:
     return tuple(map(int, values)) if values else None
 
 
-def _number(dims: tuple[int | str | None, ...] | None, axis: int) -> int | None:
+def _number(dims: Dims | None, axis: int) -> int | None:
     if dims is None or axis >= len(dims):
         return None
     dim = dims[axis]
     return dim if isinstance(dim, int) else None
 
 
-def _all_numbers(dims: tuple[int | str | None, ...] | None) -> tuple[int, ...] | None:
+def _all_numbers(dims: Dims | None) -> tuple[int, ...] | None:
     if dims is None or any(not isinstance(d, int) for d in dims):
         return None
     return tuple(d for d in dims if isinstance(d, int))
+
+
+def effective_kernel(kernel: int, dilation: int) -> int:
+    """Return the extent of a dilated kernel: ``(k - 1) * d + 1``."""
+    return (kernel - 1) * dilation + 1
+
+
+def split_total(total: int, mode: str) -> tuple[int, int]:
+    """Split a total padding into begin and end; SAME_UPPER puts the odd cell at the end."""
+    begin = total // 2 if mode == "SAME_UPPER" else total - total // 2
+    return begin, total - begin
+
+
+def same_total(extent: int, kernel: int, stride: int, dilation: int) -> int:
+    """Return the total padding for an output of ``ceil(extent / stride)`` cells."""
+    out = -(-extent // stride)
+    return max((out - 1) * stride + effective_kernel(kernel, dilation) - extent, 0)
+
+
+def conv_pads(
+    mode: str, extent: int | None, kernel: int, stride: int, dilation: int
+) -> tuple[int, int] | None:
+    """Return the explicit pads of a convolution or pool with ``auto_pad``.
+
+    Args:
+        mode: SAME_UPPER, SAME_LOWER or VALID.
+        extent: input extent, or None if unknown.
+        kernel: kernel extent.
+        stride: stride.
+        dilation: dilation.
+
+    Returns:
+        (begin, end), or None if the extent is needed but unknown: with stride 1 the total
+        is ``e - 1`` for every extent.
+    """
+    if mode == "VALID":
+        return 0, 0
+    if extent is None:
+        if stride != 1:
+            return None
+        return split_total(effective_kernel(kernel, dilation) - 1, mode)
+    return split_total(same_total(extent, kernel, stride, dilation), mode)
+
+
+def conv_output(extent: int, kernel: int, stride: int, dilation: int, pads: tuple[int, int]) -> int:
+    """Return the output extent of a convolution with explicit pads."""
+    return (extent + sum(pads) - effective_kernel(kernel, dilation)) // stride + 1
+
+
+def pool_output(
+    extent: int, kernel: int, stride: int, dilation: int, pads: tuple[int, int], *, ceil: bool
+) -> int:
+    """Return the output extent of a pool, without a last window that starts beyond the input."""
+    count = conv_output(extent, kernel, stride, dilation, pads)
+    partial = (extent + sum(pads) - effective_kernel(kernel, dilation)) % stride
+    return count + (ceil and partial > 0 and count * stride < extent + pads[0])
+
+
+def transpose_total(
+    extent: int, kernel: int, stride: int, dilation: int, output_padding: int, output: int
+) -> int:
+    """Return the total padding of a transposed convolution for a given output extent."""
+    full = stride * (extent - 1) + output_padding + effective_kernel(kernel, dilation)
+    return full - output
+
+
+def transpose_pads(
+    mode: str,
+    extent: int | None,
+    kernel: int,
+    stride: int,
+    dilation: int,
+    output_padding: int = 0,
+    output: int | None = None,
+) -> tuple[int, int, int] | None:
+    """Return the explicit pads of a ConvTranspose.
+
+    Args:
+        mode: NOTSET (with an output extent), SAME_UPPER, SAME_LOWER or VALID.
+        extent: input extent, or None if unknown.
+        kernel: kernel extent.
+        stride: stride.
+        dilation: dilation.
+        output_padding: cells appended at the end.
+        output: extent in ``output_shape``, or None.
+
+    Returns:
+        (begin, end, output_padding), or None if the extent is needed but unknown. With a
+        negative total there are no pads, and the missing cells are appended at the end.
+    """
+    if output is None and mode not in SAME:
+        return 0, 0, output_padding
+    if output is None:
+        # extent * stride cells: the input extent cancels out of the formula.
+        extent = extent or 1
+        output = extent * stride
+    if extent is None:
+        return None
+    total = transpose_total(extent, kernel, stride, dilation, output_padding, output)
+    if total < 0:
+        return 0, 0, output_padding - total
+    begin, end = split_total(total, mode)
+    return begin, end, output_padding
+
+
+def transpose_output(
+    extent: int, kernel: int, stride: int, dilation: int, pads: tuple[int, int], extra: int
+) -> int:
+    """Return the output extent of a transposed convolution with explicit pads."""
+    return transpose_total(extent, kernel, stride, dilation, extra, 0) - sum(pads)

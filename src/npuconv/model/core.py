@@ -1,4 +1,4 @@
-"""Model: a graph, the header graph-surgeon would lose, and where every node comes from."""
+"""Model: a graph, the header that graph-surgeon drops, and the origin of every node."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
-from operator import is_
+from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any
 
 from npuconv.model.types import Graph, Node, Tensor
@@ -45,7 +45,7 @@ class NodeMeta:
 class Model:
     """A graph that passes may change, through ``model.edit`` only.
 
-    Nodes are told apart by identity: graph-surgeon compares tensors by name and can
+    Nodes are compared by identity: graph-surgeon compares tensors by name and can
     hash neither nodes nor tensors.
     """
 
@@ -54,16 +54,16 @@ class Model:
     name: str = "model.onnx"
     sha256: str = ""
     opset_source: int = 0
-    obstacle: str = ""  # what keeps the opset from being raised
+    obstacle: str = ""  # to a higher opset
     scales: dict[str, float] = field(default_factory=dict)  # of int8 inputs and outputs
-    store: Store | None = None  # of its weights, where they are too large to be held
-    shared: dict[str, Tensor] = field(default_factory=dict)  # constants many nodes read
+    store: Store | None = None  # of large weights
+    shared: dict[str, Tensor] = field(default_factory=dict)  # constants of many nodes
     _meta: dict[int, tuple[Node, NodeMeta]] = field(default_factory=dict)
     _names: set[str] = field(default_factory=set)
-    _numbers: dict[str, int] = field(default_factory=dict)  # the last given to each stem
-    _inner: set[int] | None = None  # nodes of subgraphs, once asked for
+    _numbers: dict[str, int] = field(default_factory=dict)  # last used, by stem of names
+    _inner: set[int] | None = None  # ids of nodes of subgraphs; None: not collected yet
     _index: tuple[list[Node], _Index] = field(default_factory=lambda: ([], {}))
-    # The list of outputs last seen, its length, and what is in it.
+    # Cache: the list of outputs, its length, and the ids in it.
     _outputs: tuple[list[Tensor], int, frozenset[int]] = ([], 0, frozenset())
 
     @property
@@ -72,7 +72,7 @@ class Model:
         return int(self.graph.opset)
 
     def nodes(self, *ops: str, domain: str = "") -> list[Node]:
-        """Top-level nodes in topological order; a snapshot, safe to edit under.
+        """Return a copy of the list of top-level nodes, in topological order.
 
         Args:
             ops: only these operators; none means all.
@@ -86,9 +86,9 @@ class Model:
         return [node for _, node in listed]
 
     def _by_op(self) -> _Index:
-        """Nodes and their positions by operator: most passes look for what is not there.
+        """Return nodes and their positions by operator: most passes look for absent operators.
 
-        The operator of a node is not to change, other than by another node in its place.
+        A node must keep its operator; a change takes another node.
         """
         nodes, (known, index) = self.graph.nodes, self._index
         if len(known) != len(nodes) or not all(map(is_, known, nodes)):
@@ -104,20 +104,20 @@ class Model:
         self._index = [], {}
 
     def walk(self) -> Iterator[tuple[Node, str]]:
-        """Every node with the path of the subgraph it lies in ('' for the top level)."""
+        """Yield every node with the path of its subgraph ('' for the top level)."""
         yield from _walk(self.graph, "", self)
 
     def meta(self, node: Node) -> NodeMeta | None:
-        """The origin and notes of a node; None for one nobody registered."""
+        """Return origin and notes of a node; None if it is not registered."""
         entry = self._meta.get(id(node))
         return entry[1] if entry else None
 
     def register(self, node: Node, meta: NodeMeta) -> None:
-        """Note where ``node`` comes from. Holding the node keeps its id from reuse."""
+        """Store the origin of ``node``. Holding the node keeps its id from reuse."""
         self._meta[id(node)] = (node, meta)
 
     def origin(self, *nodes: Node) -> tuple[str, ...]:
-        """Labels of the source nodes these stand for, without repeats, in order."""
+        """Return labels of the source nodes of these nodes, in order, each once."""
         if len(nodes) == 1:  # nearly always
             entry = self._meta.get(id(nodes[0]))
             return entry[1].origin if entry else ()
@@ -125,7 +125,7 @@ class Model:
         return tuple(dict.fromkeys(label for e in entries if e for label in e[1].origin))
 
     def label(self, node: Node) -> str:
-        """The user's own name of a node: the first source node it stands for."""
+        """Return the name of the first source node of a node."""
         entry = self._meta.get(id(node))
         return entry[1].origin[0] if entry and entry[1].origin else (node.name or node.op)
 
@@ -136,12 +136,12 @@ class Model:
         return id(node) not in self._inner
 
     def note_inner(self, node: Node) -> None:
-        """A node has been added to a subgraph."""
+        """Record that a node has been added to a subgraph."""
         if self._inner is not None:
             self._inner.add(id(node))
 
     def forget_inner(self) -> None:
-        """Nodes of a subgraph have become nodes of the graph itself."""
+        """Record that nodes of a subgraph have moved to the graph itself."""
         self._inner = None
 
     def is_output(self, tensor: Tensor) -> bool:
@@ -158,7 +158,7 @@ class Model:
         return any(tensor is inp for inp in self.graph.inputs)
 
     def fresh_name(self, stem: str) -> str:
-        """A name no tensor or node of the model has, starting with ``stem``."""
+        """Return an unused name of a tensor or node, starting with ``stem``."""
         if not self._names:
             self._names = set(_all_names(self.graph))
         name, count = stem, self._numbers.get(stem, 0)
@@ -170,15 +170,116 @@ class Model:
         return name
 
 
-# The operators of ONNX's own domain that hold graphs; of others nothing is known.
+_readers = attrgetter("outputs")
+
+# Operators of ONNX's own domain with subgraphs; any operator of another domain may have some.
 HOLDERS = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 
 
 def subgraphs(node: Node) -> Iterable[tuple[str, Graph]]:
-    """The graphs held by a node's attributes (If, Loop, Scan), with attribute names."""
+    """Return the graphs in a node's attributes (If, Loop, Scan), with attribute names."""
     if not node.attrs or (node.op not in HOLDERS and not node.domain):
-        return ()  # every walk asks, and nearly no node has any
+        return ()  # nearly no node has any
     return [(k, v) for k, v in node.attrs.items() if isinstance(v, Graph)]  # type: ignore[misc]
+
+
+def with_inner(node: Node) -> Iterator[Node]:
+    """Yield a node, and those of the graphs that it holds."""
+    yield node
+    for _, graph in subgraphs(node):
+        for inner in graph.nodes:
+            yield from with_inner(inner)
+
+
+def sweep(model: Model) -> int:
+    """Remove unused nodes and sort the others topologically; return the count removed."""
+    nodes = list(model.graph.nodes)
+    dead = _unused(model, nodes)
+    _detach(list(dead.values()))
+    kept = [n for n in nodes if id(n) not in dead]
+    model.settle(_ordered(kept))
+    return len(nodes) - len(kept)
+
+
+def _unused(model: Model, nodes: list[Node]) -> dict[int, Node]:
+    """Return nodes by id whose outputs are read by none, or only by other unused nodes."""
+    members = {id(n) for n in nodes}
+    readers: dict[int, int] = {}  # of tensors that dead nodes read: how many are left
+    dead: dict[int, Node] = {}
+    candidates = [n for n in nodes if not any(map(_readers, n.outputs))]
+    while candidates:
+        node = candidates.pop()
+        if id(node) in dead or any(
+            readers.get(id(t), len(t.outputs)) or model.is_output(t) for t in node.outputs
+        ):
+            continue
+        dead[id(node)] = node
+        for tensor in (t for one in with_inner(node) for t in one.inputs):
+            readers[id(tensor)] = readers.get(id(tensor), len(tensor.outputs)) - 1
+            candidates.extend(maker for maker in tensor.inputs if id(maker) in members)
+    return dead
+
+
+def _detach(nodes: list[Node]) -> None:
+    """Disconnect nodes and their subgraphs, with one walk over each list of readers."""
+    nodes = [one for node in nodes for one in with_inner(node)]
+    gone = {id(n) for n in nodes}
+    for tensor in {id(t): t for n in nodes for t in n.inputs}.values():
+        left = [reader for reader in tensor.outputs if id(reader) not in gone]
+        list.clear(tensor.outputs)
+        list.extend(tensor.outputs, left)
+    for node in nodes:
+        list.clear(node.inputs)
+        node.outputs.clear()
+
+
+def _ordered(nodes: list[Node]) -> list[Node]:
+    """Sort depth first from the present order, so that few nodes move."""
+    if _is_ordered(nodes):
+        return nodes
+    waiting = {id(n) for n in nodes}
+    result: list[Node] = []
+    for root in nodes:
+        stack = [(root, iter(_dependencies(root)))] if id(root) in waiting else []
+        waiting.discard(id(root))
+        while stack:
+            node, pending = stack[-1]
+            for following in pending:
+                if id(following) in waiting:
+                    waiting.discard(id(following))
+                    stack.append((following, iter(_dependencies(following))))
+                    break
+            else:
+                result.append(node)
+                stack.pop()
+    return result
+
+
+def _is_ordered(nodes: list[Node]) -> bool:
+    later = {id(tensor) for node in nodes for tensor in node.outputs}
+    for node in nodes:
+        if not later.isdisjoint(map(id, node.inputs)):
+            return False
+        for _, graph in subgraphs(node):
+            makers = _outer_dependencies(graph)
+            if any(not later.isdisjoint(map(id, maker.outputs)) for maker in makers):
+                return False
+        later.difference_update(map(id, node.outputs))
+    return True
+
+
+def _dependencies(node: Node) -> list[Node]:
+    found = [maker for tensor in node.inputs for maker in tensor.inputs]
+    for _, graph in subgraphs(node):
+        found.extend(_outer_dependencies(graph))
+    return found
+
+
+def _outer_dependencies(graph: Graph) -> Iterator[Node]:
+    for tensor in graph.outputs:
+        yield from tensor.inputs
+    for node in graph.nodes:
+        yield from _dependencies(node)
 
 
 def _walk(graph: Graph, path: str, model: Model) -> Iterator[tuple[Node, str]]:

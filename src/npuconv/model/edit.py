@@ -1,4 +1,4 @@
-"""The only ways to change a graph. Each keeps order, names of outputs, and origins.
+"""The only ways to change a graph; all keep names of outputs, and origins.
 
 Imports numpy and graph-surgeon inside its functions only, so that passes can import this
 module and ``npuconv explain`` still starts without either.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def constant(model: Model, stem: str, values: np.ndarray) -> Tensor:
-    """A new constant tensor."""
+    """Return a new constant tensor."""
     import numpy as np
 
     from npuconv.model.types import Constant
@@ -31,19 +31,19 @@ def constant(model: Model, stem: str, values: np.ndarray) -> Tensor:
 
 
 def shared_constant(model: Model, name: str, values: np.ndarray) -> Tensor:
-    """The constant of that name, made when it is first asked for."""
+    """Return the constant of that name, made on first use."""
     if name not in model.shared:
         model.shared[name] = constant(model, name, values)
     return model.shared[name]
 
 
 def keep_name(new: Node, old: Node) -> None:
-    """Let ``new`` take the name of the node it replaces."""
+    """Give ``new`` the name of the node it replaces."""
     new.name, old.name = old.name, new.name
 
 
 def variable(model: Model, stem: str, like: Tensor | None = None, dtype: Any = None) -> Tensor:
-    """A new tensor made by a node; shape and type of ``like`` where given."""
+    """Return a new tensor; shape and type of ``like`` where given."""
     from npuconv.model.types import Variable
 
     return Variable(
@@ -65,14 +65,14 @@ def add_node(  # noqa: PLR0913 - a node has that many parts
     domain: str | None = None,
     graph: Graph | None = None,
 ) -> Node:
-    """Add a node; ``sweep`` puts it in its place.
+    """Add a node at the end; ``sweep`` sorts it in.
 
     Args:
         model: the model to change.
         op: operator.
         inputs: tensors read.
-        outputs: tensors made; each must have no producer yet.
-        origin: the nodes it stands for, whose names it answers to.
+        outputs: tensors produced; each must have no producer yet.
+        origin: the nodes it stands for.
         attrs: attributes.
         name: stem of the name; the operator's where empty.
         domain: domain of the operator, None for the standard one.
@@ -116,7 +116,7 @@ def insert(  # noqa: PLR0913 - a node has that many parts
         op: operator.
         inputs: tensors read.
         origin: the nodes it stands for.
-        shape: of the result, where it is known.
+        shape: of the result, if known.
         attrs: attributes.
         name: stem of the name; the operator's where empty.
         domain: domain of the operator, None for the standard one.
@@ -132,19 +132,19 @@ def insert(  # noqa: PLR0913 - a node has that many parts
 
 
 def integers(model: Model, stem: str, values: Sequence[int]) -> Tensor:
-    """A new int64 constant of one dimension: axes, extents, amounts."""
+    """Return a new int64 constant of one dimension: axes, extents, amounts."""
     import numpy as np
 
     return constant(model, stem, np.asarray(values, np.int64))
 
 
 def hand_over(tensor: Tensor, old: Tensor) -> None:
-    """Let the maker of ``tensor`` make ``old`` instead, whose own maker stops making it.
+    """Make the producer of ``tensor`` produce ``old`` instead, whose own producer stops.
 
-    The name of ``old`` stays, so that an output of the model keeps its own.
+    The name of ``old`` stays, for outputs of the model.
     """
     maker = query.producer(tensor)
-    assert maker is not None, "a constant or an input makes nothing"
+    assert maker is not None, "a constant or an input has no producer"
     former = query.producer(old)
     if former is not None:
         former.outputs.clear()
@@ -154,7 +154,7 @@ def hand_over(tensor: Tensor, old: Tensor) -> None:
 
 
 def inherit(model: Model, node: Node, *others: Node) -> None:
-    """Let ``node`` stand also for the source nodes that ``others`` stand for."""
+    """Add the origin of ``others`` to the origin of ``node``."""
     from npuconv.model.core import NodeMeta
 
     meta = model.meta(node)
@@ -163,32 +163,31 @@ def inherit(model: Model, node: Node, *others: Node) -> None:
 
 
 def exchange_names(a: Tensor, b: Tensor) -> None:
-    """Let each of two tensors be called by the name of the other."""
+    """Swap the names of two tensors."""
     a.name, b.name = b.name, a.name
 
 
 def drop_domain(model: Model, domain: str) -> None:
-    """Import an operator domain no longer; no node may use it any more."""
+    """Remove an operator domain from the imports; no node may use it."""
     imports = model.graph.import_domains or ()
     model.graph.import_domains = [o for o in imports if o.domain != domain]
 
 
 def set_input(node: Node, index: int, tensor: Tensor) -> None:
-    """Let input ``index`` read another tensor; omitted inputs before it stay empty."""
+    """Replace input ``index``; omitted inputs before it stay empty."""
     from npuconv.model.types import Variable
 
     while len(node.inputs) <= index:
         node.inputs.append(Variable.empty())
-    _let_go(node, index)
+    _remove_reader(node, index)
     list.__setitem__(node.inputs, index, tensor)
     list.append(tensor.outputs, node)
 
 
-def _let_go(node: Node, index: int) -> None:
-    """Take the node from the readers of its input ``index``.
+def _remove_reader(node: Node, index: int) -> None:
+    """Remove the node from the readers of its input ``index``.
 
-    graph-surgeon would compare it by value with each of them: thousands, where layers share
-    a constant.
+    graph-surgeon would compare it by value with every reader; a shared constant has thousands.
     """
     readers = node.inputs[index].outputs
     list.__delitem__(readers, next(i for i, each in enumerate(readers) if each is node))
@@ -197,12 +196,12 @@ def _let_go(node: Node, index: int) -> None:
 def drop_inputs(node: Node, start: int) -> None:
     """Remove inputs from ``start`` on (slice assignment raises in graph-surgeon)."""
     while len(node.inputs) > start:
-        _let_go(node, -1)
+        _remove_reader(node, -1)
         list.pop(node.inputs)
 
 
 def redirect(old: Tensor, new: Tensor) -> None:
-    """Let everything that reads ``old`` read ``new``."""
+    """Make all readers of ``old`` read ``new``."""
     for node in {id(n): n for n in old.outputs}.values():
         for index, tensor in enumerate(list(node.inputs)):
             if tensor is old:
@@ -210,7 +209,7 @@ def redirect(old: Tensor, new: Tensor) -> None:
 
 
 def take_over_outputs(old: Node, new: Node) -> None:
-    """Let ``new`` make the tensors that ``old`` made; ``old`` is left without outputs."""
+    """Make ``new`` produce the outputs of ``old``, which is left without outputs."""
     outputs = list(old.outputs)
     old.outputs.clear()
     new.outputs.clear()
@@ -219,17 +218,17 @@ def take_over_outputs(old: Node, new: Node) -> None:
 
 
 def replace_by_constant(model: Model, tensor: Tensor, values: np.ndarray) -> None:
-    """Let everything that reads ``tensor`` read these values; its maker goes if unused."""
+    """Make all readers of ``tensor`` read these values; ``sweep`` drops an unused producer."""
     redirect(tensor, constant(model, tensor.name, values))
 
 
 def disconnect_outputs(node: Node) -> None:
-    """Leave a node's outputs without a maker, for another node to make them."""
+    """Leave a node's outputs without a producer, for another node to produce them."""
     node.outputs.clear()
 
 
 def disconnect(node: Node) -> None:
-    """Take a node out of the graph; the next ``sweep`` forgets it."""
+    """Disconnect a node from the graph; the next ``sweep`` drops it."""
     drop_inputs(node, 0)
     node.outputs.clear()
 
@@ -251,7 +250,7 @@ def bypass(model: Model, node: Node) -> None:
     if not model.is_output(result):
         redirect(result, source)
         return
-    assert maker is not None, "ask can_bypass first"
+    assert maker is not None, "can_bypass is false"
     redirect(source, result)
     index = next(i for i, t in enumerate(maker.outputs) if t is source)
     maker.outputs[index] = result

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from npuconv.model import pad, query
+from npuconv.model import query
 from npuconv.model.conv import Window, window
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _padding(node: Node) -> Measured:
     if node.op != "Pad":
         return {}
     facts: Measured = {"pad_mode": str(query.attribute(node, "mode", "constant"))}
-    pairs = pad.amounts(node)
+    pairs = query.pad_amounts(node)
     if pairs is None or len(pairs) != len(_DIMS):
         return facts
     (top, bottom), (left, right) = pairs[2:]

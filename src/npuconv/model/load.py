@@ -1,56 +1,52 @@
-"""A file or ModelProto becomes a Model, or a one-line reason why it cannot."""
+"""Reading of a file or ModelProto as a Model, with one-line errors."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
+import onnx.inliner
 from google.protobuf.message import DecodeError, EncodeError
 
 from npuconv import mapped
 from npuconv.errors import ModelError
-from npuconv.model import (
-    cut,
-    dense,
-    external,
-    importing,
-    inlining,
-    outside_data,
-    store,
-    trust,
-    verify,
-)
+from npuconv.model import external_data, store, untrusted, validate
 from npuconv.model.core import Header, Model, NodeMeta, subgraphs
-from npuconv.model.types import Graph, Node
+from npuconv.model.proto import import_graph, inner_graphs
+from npuconv.model.types import Graph
 
 MAX_OPSET = onnx.defs.onnx_opset_version()
 
 
 def load(source: str | Path | onnx.ModelProto) -> Model:
-    """Read a model and check that it is one.
+    """Read and check a model.
 
     Args:
         source: path of a ``.onnx`` file (external data beside it), or a ModelProto,
             which is not changed.
 
     Returns:
-        The model, with the origin of every node noted.
+        The model, with the origin of every node.
 
     Raises:
         ModelError: not a file, empty, not ONNX, damaged, or a graph that contradicts itself.
     """
     if isinstance(source, onnx.ModelProto):
         name = source.graph.name or "model"
-        trust.check(source, name)
+        untrusted.check(source, name)
         return from_proto(source, name=name, sha256=_digest(source, name))
     path = Path(source)
-    outside_data.check_file(path)
+    external_data.check_file(path)
     large = _read_large(path)
     proto, digest = large or _read_small(path)
-    trust.check(proto, str(path), path.parent, path.resolve() if large else None)
-    kept = _load_external(proto, path, cut_from=path if large else None)
+    own = path.resolve() if large else None
+    tensors = untrusted.check(proto, str(path))
+    external_data.check(tensors, str(path), path.parent, own)
+    kept = _load_external(proto, path, own)
     return from_proto(proto, name=display_name(source), sha256=digest, kept=kept)
 
 
@@ -60,11 +56,11 @@ def _read_small(path: Path) -> tuple[onnx.ModelProto, str]:
 
 
 def _read_large(path: Path) -> tuple[onnx.ModelProto, str] | None:
-    """Read a model without its large tensors; None if the file is small or not understood."""
+    """Read a model without its large tensors; None if the file is small or no protobuf."""
     try:
-        if not path.is_file() or path.stat().st_size < store.LARGE:
+        if not path.is_file() or path.stat().st_size < store.LARGE_MODEL:
             return None
-        data = cut.cut(mapped.Map(path).memory, path.resolve())
+        data = store.without_large_tensors(mapped.Map(path).memory, path.resolve())
         with path.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
     except (OSError, ValueError):
@@ -81,7 +77,7 @@ def _digest(proto: onnx.ModelProto, name: str) -> str:
 
 
 def display_name(path: str | Path) -> str:
-    """The path as reports show it: as given if relative, else without its folders."""
+    """Return the path as reports show it: as given if relative, else without its folders."""
     given = Path(path)
     return given.name if given.is_absolute() else given.as_posix()
 
@@ -89,22 +85,22 @@ def display_name(path: str | Path) -> str:
 def from_proto(
     proto: onnx.ModelProto, *, name: str, sha256: str = "", kept: store.Store | None = None
 ) -> Model:
-    """A Model from a proto that is already in memory.
+    """Return the Model of a proto that is already in memory.
 
     Args:
         proto: not changed.
-        name: what messages call it.
+        name: of the model in messages.
         sha256: of its file.
-        kept: where its large weights are, if they are in files.
+        kept: the store of its large weights, if they are in files.
 
     Raises:
         ModelError: the graph contradicts itself.
     """
     _check_header(proto, name)
-    verify.check_proto(proto, name)
-    proto = dense.dense(inlining.inlined(proto))
+    validate.check_proto(proto, name)
+    proto = dense(inlined(proto))
     try:
-        graph = importing.import_graph(proto)
+        graph = import_graph(proto)
     except Exception as error:  # its failures have no common base
         raise ModelError(f"{name}: cannot be read as a graph: {_first_line(error)}") from None
     # IR 1 and 2 had no opset_import; their operators are those of opset 1.
@@ -144,20 +140,18 @@ def _looks_like_text(data: bytes) -> bool:
     return all(byte >= 32 or byte in b"\t\r\n" for byte in head)
 
 
-def _load_external(
-    proto: onnx.ModelProto, path: Path, *, cut_from: Path | None = None
-) -> store.Store | None:
-    """Weights in other files: read, or where there are too many of them left there."""
+def _load_external(proto: onnx.ModelProto, path: Path, own: Path | None) -> store.Store | None:
+    """Read external data; where it is large, leave references and return their store."""
     tensors = proto.graph.initializer
     try:
-        left = external.left(tensors, path, cut_from)
+        left = external_data.references(tensors, path, own)
         for index in left:
             tensors[index].ClearField("data_location")
         onnx.external_data_helper.load_external_data_for_model(proto, str(path.parent))
     except Exception as error:  # checker, OS and value errors alike
         raise ModelError(f"{path}: external data: {_first_line(error)}") from None
     for tensor in tensors:
-        tensor.ClearField("data_location")  # says nothing but that it has been read
+        tensor.ClearField("data_location")  # the data has been read
     for index, reference in left.items():
         tensors[index].CopyFrom(reference)
     return store.Store() if left else None
@@ -184,7 +178,7 @@ def _standard_opset(proto: onnx.ModelProto) -> int | None:
 
 
 def _map(graph: Graph, kept: store.Store) -> None:
-    """Let constants be views of the files that hold them."""
+    """Make constants views of the files that hold them."""
     for tensor in graph.tensors().values():
         proto = getattr(getattr(tensor, "_values", None), "tensor", None)
         if isinstance(proto, onnx.TensorProto) and store.is_stored(proto):
@@ -200,7 +194,7 @@ def _header(proto: onnx.ModelProto) -> Header:
         model_version=proto.model_version,
         doc_string=proto.doc_string,
         metadata=_entries(proto.metadata_props),
-        graph_metadata=_entries(getattr(proto.graph, "metadata_props", ())),
+        graph_metadata=_entries(proto.graph.metadata_props),
         quantization_annotation=tuple(proto.graph.quantization_annotation),
     )
 
@@ -212,26 +206,90 @@ def _entries(entries: Any) -> tuple[tuple[str, str], ...]:
 def _register(
     model: Model, graph: Graph, protos: list[onnx.NodeProto], counts: dict[str, int]
 ) -> None:
-    """Note origin and notes of every node; an unnamed one is called by its operator."""
+    """Register origin and notes of every node; an unnamed one is called by its operator."""
     for node, proto in zip(graph.nodes, protos, strict=True):
         number = counts.get(node.op, 0)
         counts[node.op] = number + 1
         origin = node.name or f"{node.op}_{number}"
-        model.register(
-            node,
-            NodeMeta((origin,), proto.doc_string, _entries(getattr(proto, "metadata_props", ()))),
-        )
-        _register_subgraphs(model, node, proto, counts)
-
-
-def _register_subgraphs(
-    model: Model, node: Node, proto: onnx.NodeProto, counts: dict[str, int]
-) -> None:
-    for key, graph in subgraphs(node):
-        inner = next(a.g for a in proto.attribute if a.name == key)
-        _register(model, graph, list(inner.node), counts)
+        notes = _entries(proto.metadata_props)
+        model.register(node, NodeMeta((origin,), proto.doc_string, notes))
+        for key, inner in subgraphs(node):
+            inner_proto = next(a.g for a in proto.attribute if a.name == key)
+            _register(model, inner, list(inner_proto.node), counts)
 
 
 def _first_line(error: Exception) -> str:
     text = str(error).strip() or type(error).__name__
     return text.splitlines()[0]
+
+
+def inlined(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Return the model with its local functions inlined.
+
+    Calls of functions of another opset than the model's stay, as operators for the host.
+
+    Args:
+        proto: well formed, without functions that call themselves; not changed.
+    """
+    if not proto.functions:
+        return proto
+    try:
+        return onnx.inliner.inline_local_functions(_with_defaults(proto))
+    except EncodeError:  # over 2 GB
+        return proto
+
+
+def _with_defaults(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a copy with default attributes in all calls: ONNX's inliner drops them."""
+    defaults = {(f.domain, f.name): f.attribute_proto for f in proto.functions}
+    if not any(defaults.values()):
+        return proto
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    for nodes in (copy.graph.node, *(function.node for function in copy.functions)):
+        for node in _nested(nodes):
+            given = {attribute.name for attribute in node.attribute}
+            missing = defaults.get((node.domain, node.op_type), ())
+            node.attribute.extend(one for one in missing if one.name not in given)
+    return copy
+
+
+def _nested(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """Yield nodes and those of their subgraphs."""
+    for node in nodes:
+        yield node
+        for graph in inner_graphs(node):
+            yield from _nested(graph.node)
+
+
+def dense(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Return the model with its sparse initializers and Constants made dense.
+
+    Args:
+        proto: not changed; ``untrusted`` has checked the sizes of its dense tensors.
+    """
+    if not proto.graph.sparse_initializer and not any(map(_sparse, proto.graph.node)):
+        return proto
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    del copy.graph.sparse_initializer[:]
+    copy.graph.initializer.extend(map(_written_out, proto.graph.sparse_initializer))
+    for node in filter(_sparse, copy.graph.node):
+        value = _written_out(node.attribute[0].sparse_tensor)
+        del node.attribute[:]
+        node.attribute.append(onnx.helper.make_attribute("value", value))
+    return copy
+
+
+def _sparse(node: onnx.NodeProto) -> bool:
+    """Return whether the node is a Constant of sparse values (then its only attribute)."""
+    return node.op_type == "Constant" and any(a.name == "sparse_value" for a in node.attribute[:1])
+
+
+def _written_out(sparse: onnx.SparseTensorProto) -> onnx.TensorProto:
+    values = onnx.numpy_helper.to_array(sparse.values)
+    where = onnx.numpy_helper.to_array(sparse.indices)
+    array = np.zeros(tuple(sparse.dims), values.dtype)
+    # Positions in the flat array, or one row of coordinates each.
+    array[np.unravel_index(where, array.shape) if where.ndim == 1 else tuple(where.T)] = values
+    return onnx.numpy_helper.from_array(array, sparse.values.name)

@@ -1,15 +1,16 @@
-"""Operators whose tensors have the channels last, and what they are with channels first.
+"""Operators of onnxruntime's domains in terms of ONNX's: channels last, integer and fused.
 
-onnxruntime writes the domain ``com.ms.internal.nhwc`` for devices that compute so. Its
+onnxruntime writes the domain ``com.ms.internal.nhwc`` for devices with channels last. Its
 operators are ONNX's, at the same versions, but the first input and the first output are
-N x D1 x ... x Dn x C. Weights stay M x C/group x k1 x ... x kn, as the page of its Conv
-says. An ``activation``, with ``activation_params``, may follow.
+N x D1 x ... x Dn x C. Weights stay M x C/group x k1 x ... x kn, as in the text of its Conv.
+An ``activation``, with ``activation_params``, may follow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from npuconv.model import query
 
@@ -23,7 +24,7 @@ EVALUATOR = f"npuconv's evaluator of {DOMAIN}"  # nhwc_reference, in reports
 INTEGER_DOMAIN = "com.microsoft"  # of QLinearConv with channels_last, NhwcMaxPool
 GLOBAL_POOLS = ("GlobalMaxPool", "GlobalAveragePool")
 OPERATORS = (*query.CONVOLUTIONS, "MaxPool", "AveragePool", *GLOBAL_POOLS)
-# Every activation with the names of its parameters, in the order of activation_params.
+# The names of the parameters of each activation, in the order of activation_params.
 ACTIVATIONS: dict[str, tuple[str, ...]] = {
     "Relu": (),
     "Sigmoid": (),
@@ -34,35 +35,48 @@ ACTIVATIONS: dict[str, tuple[str, ...]] = {
 }
 FUSED = ("activation", "activation_params")
 _AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
+# (domain, operator) -> the float operator, and the index of the input that is its weight.
+_FLOAT_OPERATORS: dict[tuple[str, str], tuple[str, int]] = {
+    ("", "QLinearConv"): ("Conv", 3),
+    ("", "ConvInteger"): ("Conv", 1),
+    ("", "QLinearMatMul"): ("MatMul", 3),
+    ("", "MatMulInteger"): ("MatMul", 1),
+    ("com.microsoft", "QLinearConv"): ("Conv", 3),
+    ("com.microsoft", "FusedConv"): ("Conv", 1),
+    ("com.microsoft", "NhwcFusedConv"): ("Conv", 1),
+    ("com.microsoft", "QGemm"): ("Gemm", 3),
+    (DOMAIN, "Conv"): ("Conv", 1),
+    (DOMAIN, "ConvTranspose"): ("ConvTranspose", 1),
+}
 
 
 def is_nhwc(node: Node) -> bool:
-    """Return whether the domain of the node is ``DOMAIN``, whatever its operator."""
+    """Return whether the domain of the node is ``DOMAIN``."""
     return (node.domain or "") == DOMAIN
 
 
 def to_first(rank: int) -> list[int]:
-    """The perm of a Transpose that brings the channels to axis 1."""
+    """Return the perm of a Transpose that moves the channels to axis 1."""
     return [0, rank - 1, *range(1, rank - 1)]
 
 
 def to_last(rank: int) -> list[int]:
-    """The perm of a Transpose that brings the channels to the end."""
+    """Return the perm of a Transpose that moves the channels to the end."""
     return [0, *range(2, rank), 1]
 
 
 def channels_first(dims: Sequence[T]) -> tuple[T, ...]:
-    """The extents of a tensor after its channels came to axis 1."""
+    """Return the extents of a tensor with its channels moved to axis 1."""
     return tuple(dims[axis] for axis in to_first(len(dims)))
 
 
 def channels_last(dims: Sequence[T]) -> tuple[T, ...]:
-    """The extents of a tensor after its channels went to the end."""
+    """Return the extents of a tensor with its channels moved to the end."""
     return tuple(dims[axis] for axis in to_last(len(dims)))
 
 
 def holds_channels_last(tensor: Tensor) -> bool:
-    """Return whether a channels-last convolution, or its activation, makes an int8 tensor."""
+    """Return whether a channels-last convolution, or its activation, produces the tensor."""
     maker = query.producer(tensor)
     while maker is not None and maker.op in ("Relu", "Clip"):
         maker = query.producer(maker.inputs[0])
@@ -70,17 +84,17 @@ def holds_channels_last(tensor: Tensor) -> bool:
 
 
 def activation(node: Node) -> str:
-    """The activation that follows, '' where none does."""
+    """Return the activation of a node, or ''."""
     return str(query.attribute(node, "activation", "") or "")
 
 
 def parameters(node: Node) -> list[float]:
-    """The parameters of its activation."""
+    """Return the parameters of the activation of a node."""
     return [float(v) for v in query.attribute(node, "activation_params", None) or ()]
 
 
 def rank(node: Node) -> int | None:
-    """Number of dimensions: of the weights, else of the kernel, else of the input."""
+    """Return the rank: of the weights, else of the kernel, else of the input."""
     if node.op in query.CONVOLUTIONS and (found := query.rank(query.input_of(node, 1))):
         return found
     if kernel := query.attribute(node, "kernel_shape"):
@@ -89,7 +103,7 @@ def rank(node: Node) -> int | None:
 
 
 def in_channels(node: Node) -> int | None:
-    """Input channels: of the weights, else of the input."""
+    """Return the input channels: of the weights, else of the input."""
     weight = query.static_shape(query.input_of(node, 1))
     if weight is not None and node.op == "Conv":
         return weight[1] * int(query.attribute(node, "group", 1))
@@ -147,7 +161,7 @@ def _shape(node: Node) -> Iterator[str]:
 
 
 def _lengths(node: Node) -> Iterator[str]:
-    """Attributes of a wrong length, or too small, may end the process of a runtime."""
+    """Yield attributes of a wrong length, or too small: they may crash a runtime."""
     axes = (rank(node) or 2) - 2
     wanted = {"kernel_shape": axes, "strides": axes, "dilations": axes, "pads": 2 * axes}
     for name, length in {**wanted, "output_padding": axes}.items():
@@ -175,3 +189,48 @@ def _attributes(op: str, opset: int) -> set[str]:
     from onnx import defs
 
     return set(defs.get_schema(op, opset, "").attributes)
+
+
+@dataclass(frozen=True)
+class _TensorView:
+    """Name and shape of a tensor."""
+
+    name: str
+    shape: Any
+
+
+@dataclass(frozen=True)
+class _NodeView:
+    """Fields of a node that queries read; it belongs to no graph."""
+
+    op: str
+    inputs: list[Any]
+    outputs: list[Any]
+    attrs: dict[str, Any]
+    domain: str = ""
+
+
+def as_float(node: Node) -> Node:
+    """Return a read-only view of an integer or fused node as a float one, channels first.
+
+    Any other node is returned as it is. Scales are left out: the view serves to count
+    multiplications and to show convolutions.
+    """
+    domain = "" if query.is_standard(node) else node.domain
+    found = _FLOAT_OPERATORS.get((domain, node.op))
+    if found is None or len(node.inputs) <= found[1] or not node.outputs:
+        return node
+    op, weight = found
+    inputs = [_view(node, node.inputs[0]), node.inputs[weight]]
+    view = _NodeView(op, inputs, [_view(node, node.outputs[0])], dict(node.attrs))
+    return cast("Node", view)
+
+
+def _view(node: Node, tensor: Tensor) -> Any:
+    """Return the tensor with its channels at axis 1."""
+    last = is_nhwc(node) or node.op == "NhwcFusedConv"
+    last = last or bool(query.attribute(node, "channels_last", 0))
+    dims = query.shape(tensor)
+    if not last or dims is None or len(dims) < 3:
+        return tensor
+    return _TensorView(tensor.name, list(channels_first(dims)))

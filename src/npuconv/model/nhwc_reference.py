@@ -15,7 +15,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from onnx import helper
 from onnx.reference.op_run import OpRun
 
-from npuconv.model import geometry
+from npuconv.model import conv
 from npuconv.model.nhwc import DOMAIN
 
 Attrs = dict[str, Any]
@@ -123,7 +123,7 @@ def _windows(x: np.ndarray, kernel: Sequence[int], attrs: Attrs, fill: float) ->
     strides, dilations = _each(attrs, "strides", axes), _each(attrs, "dilations", axes)
     pads = _pads(x.shape[1:-1], kernel, strides, dilations, attrs)
     padded = np.pad(x, [(0, 0), *pads, (0, 0)], constant_values=fill)
-    reach = [geometry.effective_kernel(k, d) for k, d in zip(kernel, dilations, strict=True)]
+    reach = [conv.effective_kernel(k, d) for k, d in zip(kernel, dilations, strict=True)]
     beyond = [0] * axes
     if attrs.get("ceil_mode", 0):
         extents = zip(x.shape[1:-1], reach, strides, pads, strict=True)
@@ -156,7 +156,7 @@ def _pads(
     if mode in ("", "NOTSET"):
         return _written(attrs, len(kernel))
     found = zip(extents, kernel, strides, dilations, strict=True)
-    pairs = [geometry.conv_pads(mode, n, k, s, d) for n, k, s, d in found]
+    pairs = [conv.conv_pads(mode, n, k, s, d) for n, k, s, d in found]
     return [pair for pair in pairs if pair is not None]
 
 
@@ -173,7 +173,7 @@ def _transposed_pads(
     if mode == "NOTSET" and not wanted:
         return _written(attrs, axes), extra
     rows = zip(extents, kernel, strides, dilations, extra, wanted or [None] * axes, strict=True)
-    found = [geometry.transpose_pads(mode, n, k, s, d, o, out) for n, k, s, d, o, out in rows]
+    found = [conv.transpose_pads(mode, n, k, s, d, o, out) for n, k, s, d, o, out in rows]
     known = [triple for triple in found if triple is not None]
     return [(begin, end) for begin, end, _ in known], [more for *_, more in known]
 

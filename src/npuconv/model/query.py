@@ -1,4 +1,4 @@
-"""Questions about nodes and tensors. Imports neither onnx nor numpy, so rules may use it."""
+"""Queries on nodes and tensors. Imports neither onnx nor numpy, so that rules load fast."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ if TYPE_CHECKING:
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
 
+Pairs = tuple[tuple[int, int], ...]  # (begin, end) of every axis
+
 CONVOLUTIONS = ("Conv", "ConvTranspose")
 POOLS = ("MaxPool", "AveragePool", "LpPool")
 ALREADY_QUANTIZED = frozenset(
     {"QLinearConv", "ConvInteger", "QLinearMatMul", "MatMulInteger", "QuantizeLinear"}
 )
 STANDARD_DOMAINS = frozenset({"", "ai.onnx"})
-_LARGE = 2**19  # bytes of a tensor that may lie in a file
+_MAY_BE_MAPPED = 2**19  # bytes of a tensor that may lie in a file
 
 
 def is_constant(tensor: Tensor) -> bool:
@@ -30,17 +32,17 @@ def is_constant(tensor: Tensor) -> bool:
 
 
 def value(tensor: Tensor | None) -> np.ndarray | None:
-    """The values of a constant tensor, else None. Never write into the array."""
+    """Return the values of a constant tensor, else None. Never write into the array."""
     if tensor is None or not is_constant(tensor):
         return None
     array: np.ndarray = tensor.values
-    if array.nbytes > _LARGE:
+    if array.nbytes > _MAY_BE_MAPPED:
         mapped.look(array.nbytes)
     return array
 
 
 def input_of(node: Node, index: int) -> Tensor | None:
-    """Input ``index``, or None where it is missing or empty (an omitted optional)."""
+    """Return input ``index``, or None if it is missing or empty (an omitted optional)."""
     if index >= len(node.inputs):
         return None
     tensor = node.inputs[index]
@@ -48,12 +50,12 @@ def input_of(node: Node, index: int) -> Tensor | None:
 
 
 def constant_input(node: Node, index: int) -> np.ndarray | None:
-    """Values of input ``index`` if it is there and constant."""
+    """Return the values of input ``index`` if it exists and is constant."""
     return value(input_of(node, index))
 
 
 def scalar_input(node: Node, index: int) -> float | None:
-    """Input ``index`` as a number if it is a constant of one element."""
+    """Return input ``index`` as a number if it is a constant of one element."""
     array = constant_input(node, index)
     if array is None or array.size != 1 or array.dtype.kind not in "biuf":
         return None
@@ -61,25 +63,25 @@ def scalar_input(node: Node, index: int) -> float | None:
 
 
 def producer(tensor: Tensor) -> Node | None:
-    """The node that makes the tensor, or None for inputs and constants."""
+    """Return the node that produces the tensor, or None for inputs and constants."""
     return tensor.inputs[0] if tensor.inputs else None
 
 
 def consumers(tensor: Tensor) -> list[Node]:
-    """Every node that reads the tensor, also from inside a subgraph."""
+    """Return every node that reads the tensor, also inside subgraphs."""
     return list(tensor.outputs)
 
 
 def sole_consumer(model: Model, tensor: Tensor) -> Node | None:
-    """The one node that reads the tensor, if no output of the model does, nor a subgraph."""
+    """Return the only reader of a tensor that is no output of the model, outside of subgraphs."""
     if len(tensor.outputs) != 1 or model.is_output(tensor):
         return None
-    # What a branch reads may not run at all: nothing of it can be taken out of it.
+    # A branch may not run, so that no node of it can move out of it.
     return tensor.outputs[0] if model.is_top_level(tensor.outputs[0]) else None
 
 
 def shape(tensor: Tensor | None) -> tuple[int | str | None, ...] | None:
-    """The shape, with names for symbolic dimensions; None where the rank is unknown."""
+    """Return the shape, with names for symbolic dimensions; None if the rank is unknown."""
     return dimensions(None if tensor is None else tensor.shape)
 
 
@@ -87,12 +89,12 @@ def dimensions(dims: Iterable[Any] | None) -> tuple[int | str | None, ...] | Non
     """Return a shape as numbers, names and None (not known); None if there is no shape."""
     if dims is None:
         return None
-    # Nearly all are numbers, and every pass asks for shapes: a call for each would be felt.
+    # Nearly all are numbers: a call for each would slow down every pass.
     return tuple([d if type(d) is int and d > 0 else _dim(d) for d in dims])
 
 
 def static_shape(tensor: Tensor | None) -> tuple[int, ...] | None:
-    """The shape if every dimension is a known number, else None."""
+    """Return the shape if every dimension is a known number, else None."""
     dims = shape(tensor)
     if dims is None or any(not isinstance(d, int) for d in dims):
         return None
@@ -100,13 +102,13 @@ def static_shape(tensor: Tensor | None) -> tuple[int, ...] | None:
 
 
 def rank(tensor: Tensor | None) -> int | None:
-    """Number of dimensions, if known."""
+    """Return the number of dimensions, if known."""
     dims = shape(tensor)
     return None if dims is None else len(dims)
 
 
 def attribute(node: Node, name: str, default: Any = None) -> Any:
-    """An attribute as ONNX names it, or the default."""
+    """Return an attribute by ONNX's name, or the default."""
     return node.attrs.get(name, default)
 
 
@@ -116,17 +118,17 @@ def is_standard(node: Node) -> bool:
 
 
 def qualified(node: Node) -> str:
-    """Operator with its domain where that is not the standard one."""
+    """Return the operator, with its domain if that is not the standard one."""
     return node.op if is_standard(node) else f"{node.domain}.{node.op}"
 
 
 def dtype_name(tensor: Tensor | None) -> str:
-    """The element type as numpy calls it, or ''."""
+    """Return numpy's name of the element type, or ''."""
     dtype = getattr(tensor, "dtype", None)
     return "" if dtype is None else _name_of(dtype)
 
 
-@lru_cache(maxsize=64)  # numpy works a name out anew each time
+@lru_cache(maxsize=64)  # numpy computes the name at each call
 def _name_of(dtype: Any) -> str:
     if isinstance(dtype, int):  # a type numpy has no name for stays ONNX's number
         from onnx import TensorProto
@@ -146,6 +148,59 @@ def _dim(dim: Any) -> int | str | None:
 def matches(name: str, pattern: str) -> bool:
     """Return whether a name equals a pattern, or matches it.
 
-    Names may contain brackets, which a pattern reads as a set of letters.
+    Names may contain brackets, which a pattern reads as a set of characters.
     """
     return name == pattern or fnmatchcase(name, pattern)
+
+
+def pad_amounts(node: Node) -> Pairs | None:
+    """Return (begin, end) of every axis of a Pad node, or None if they are not constant.
+
+    Pad-1 calls them ``paddings``, Pad-2 has an attribute, Pad-11 an input, Pad-18 ``axes``.
+    """
+    flat = _flat_amounts(node)
+    if flat is None or len(flat) % 2:
+        return None
+    half = len(flat) // 2
+    pairs = tuple(zip(flat[:half], flat[half:], strict=True))
+    return _on_all_axes(node, pairs)
+
+
+def pad_fill(node: Node) -> float | None:
+    """Return the fill value of a Pad node in mode ``constant``; None if it is computed."""
+    if input_of(node, 2) is not None:
+        return scalar_input(node, 2)
+    return float(attribute(node, "value", 0.0))
+
+
+def pad_mode(node: Node) -> str:
+    """Return the mode of a Pad node: constant, reflect, edge or wrap."""
+    return str(attribute(node, "mode", "constant"))
+
+
+def pads_with_zero(node: Node) -> bool:
+    """Return whether a Pad node pads with the constant 0."""
+    return pad_mode(node) == "constant" and pad_fill(node) == 0
+
+
+def _flat_amounts(node: Node) -> list[int] | None:
+    written = attribute(node, "pads", attribute(node, "paddings"))
+    if written is not None:
+        return [int(v) for v in written]
+    array = constant_input(node, 1)
+    return None if array is None else [int(v) for v in array.reshape(-1)]
+
+
+def _on_all_axes(node: Node, pairs: Pairs) -> Pairs | None:
+    if input_of(node, 3) is None:
+        return pairs
+    axes, count = constant_input(node, 3), rank(node.inputs[0])
+    if axes is None or count is None or axes.size != len(pairs):
+        return None
+    places = [int(axis) for axis in axes.reshape(-1)]
+    if any(not -count <= axis < count for axis in places):
+        return None
+    result = [(0, 0)] * count
+    for axis, pair in zip(places, pairs, strict=True):
+        result[axis] = pair
+    return tuple(result)

@@ -1,35 +1,51 @@
-"""A Model becomes a ModelProto again, with everything graph-surgeon dropped put back."""
+"""Conversion of a Model to a ModelProto, and of that to a file.
+
+Fields that graph-surgeon drops are put back. A model of more than 2 GB has its weights in a
+second file, named after its content, so that a model always has the weights that belong to it.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+import glob
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 from google.protobuf.message import EncodeError
+from numpy.typing import NDArray
 from onnx import helper
 from onnx_graphsurgeon.exporters.onnx_exporter import OnnxExporter
 
-from npuconv import files
+from npuconv import files, mapped
 from npuconv.errors import OutputError
-from npuconv.model import outside, protos, query, skeleton, store
+from npuconv.model import query, skeleton, store
 from npuconv.model.core import Model
+from npuconv.model.proto import node_proto
 from npuconv.model.types import Node, Tensor
 
 # onnxruntime 1.20 of November 2024 loads IR 10 and opset 21 at most.
 MAX_IR = 10
 MAX_OPSET = 21
 
+_PAGE = 4096  # bytes: tensors of a file of weights begin on a page, so that runtimes can map them
+_MIN_EXTERNAL = 1024  # bytes of a tensor in such a file
+_DIGITS = 16  # of its digest, in its name
+_CHUNK = 8 * 2**20  # bytes written at a time
+
+Tensors = Sequence[onnx.TensorProto]
+
 
 def to_proto(model: Model, metadata: Mapping[str, str] | None = None) -> onnx.ModelProto:
-    """The model as ONNX.
+    """Return the model as ONNX.
 
     Args:
         model: the model.
-        metadata: entries added to ``metadata_props``; a key that is there is replaced.
+        metadata: entries of ``metadata_props`` to add or replace.
     """
     proto = helper.make_model(
         _graph(model),
@@ -47,21 +63,18 @@ def to_proto(model: Model, metadata: Mapping[str, str] | None = None) -> onnx.Mo
 
 
 def ir_version(source: int, opset: int) -> int:
-    """An IR version that holds the opset and that older runtimes load."""
+    """Return an IR version that allows the opset and that older runtimes load."""
     needed = helper.OP_SET_ID_VERSION_MAP.get(("ai.onnx", opset), MAX_IR)
     return int(max(needed, min(max(source, 4), MAX_IR)))
 
 
 def to_bytes(proto: onnx.ModelProto) -> bytes:
-    """The same model gives the same bytes (map fields would not, otherwise)."""
+    """Serialize a model; map fields in a fixed order, so that equal models have equal bytes."""
     return bytes(proto.SerializeToString(deterministic=True))
 
 
 def save(proto: onnx.ModelProto, path: str | Path) -> None:
-    """Write a model whole or not at all.
-
-    What does not fit into one file of 2 GB goes into a second beside it. That is named
-    after its content, so that at any moment the model has the weights that belong to it.
+    """Write a model atomically; weights that exceed one file go into a second beside it.
 
     Raises:
         OutputError: the destination cannot be written.
@@ -77,22 +90,75 @@ def save(proto: onnx.ModelProto, path: str | Path) -> None:
 
 
 def _write_weights(proto: onnx.ModelProto, path: Path) -> onnx.ModelProto:
-    """The model as it goes into its file; its weights go into another if they must."""
-    if store.size(proto) <= store.INLINE:
+    """Write weights that exceed one file; return the model without these."""
+    if store.size(proto) <= store.MAX_INLINE:
         return store.whole(proto)
-    tensors = outside.tensors_of(proto)
-    name = outside.name_of(path, tensors)
-    files.write(path.with_name(name), outside.pieces(tensors))
-    return outside.referring(proto, name)
+    tensors = [t for t in proto.graph.initializer if _is_moved(t)]
+    digest = hashlib.sha256()
+    for piece in _pieces(tensors):
+        digest.update(piece)
+    name = f"{path.name}.{digest.hexdigest()[:_DIGITS]}.data"
+    files.write(path.with_name(name), _pieces(tensors))
+    return _with_references(proto, name)
 
 
 def _drop_weights(proto: onnx.ModelProto, path: Path) -> None:
-    """Remove weights of a model that was here before."""
+    """Remove files of weights of earlier versions of the model."""
     used = {e.value for t in proto.graph.initializer for e in t.external_data}
-    for old in outside.all_of(path):
+    for old in path.parent.glob(f"{glob.escape(path.name)}.{'[0-9a-f]' * _DIGITS}.data"):
         if old.name not in used:
             with contextlib.suppress(OSError):
                 old.unlink()
+
+
+def _with_references(proto: onnx.ModelProto, name: str) -> onnx.ModelProto:
+    """Return the model with its weights in a file of that name, without copying a byte of them."""
+    made = onnx.ModelProto()
+    _copy_fields(proto, made, "graph")
+    _copy_fields(proto.graph, made.graph, "initializer")
+    offset = 0
+    for tensor in proto.graph.initializer:
+        new = made.graph.initializer.add()
+        if not _is_moved(tensor):
+            new.CopyFrom(tensor)
+            continue
+        size, place = _raw_bytes(tensor).size, Path(name)
+        new.CopyFrom(
+            store.reference(tensor.name, tensor.data_type, tensor.dims, place, offset, size)
+        )
+        new.external_data[0].value = name
+        offset += -(-size // _PAGE) * _PAGE
+    return made
+
+
+def _copy_fields(source: Any, into: Any, excluded: str) -> None:
+    for field, value in source.ListFields():
+        if field.name == excluded:
+            continue
+        if field.type == field.TYPE_MESSAGE or hasattr(value, "extend"):
+            getattr(into, field.name).MergeFrom(value)
+        else:
+            setattr(into, field.name, value)
+
+
+def _is_moved(tensor: onnx.TensorProto) -> bool:
+    return store.is_stored(tensor) or len(tensor.raw_data) >= _MIN_EXTERNAL
+
+
+def _pieces(tensors: Tensors) -> Iterator[Any]:
+    """Yield the content of a file of weights."""
+    for tensor in tensors:
+        flat = _raw_bytes(tensor)
+        for start in range(0, flat.size, _CHUNK):
+            mapped.look(_CHUNK)
+            yield flat[start : start + _CHUNK].data
+        yield bytes(-flat.size % _PAGE)
+
+
+def _raw_bytes(tensor: onnx.TensorProto) -> NDArray[np.uint8]:
+    if store.is_stored(tensor):
+        return store.array(tensor).reshape(-1).view(np.uint8)
+    return np.frombuffer(tensor.raw_data, np.uint8)
 
 
 def _graph(model: Model) -> onnx.GraphProto:
@@ -101,7 +167,7 @@ def _graph(model: Model) -> onnx.GraphProto:
         [_node(model, node) for node in graph.nodes],
         graph.name,
         [OnnxExporter.export_value_info_proto(t, True) for t in graph.inputs],
-        [_output_info(t) for t in graph.outputs],
+        [OnnxExporter.export_value_info_proto(t, t.dtype is not None) for t in graph.outputs],
         [_initializer(model, t) for t in _initializers(model)],
         doc_string=graph.doc_string,
         value_info=[skeleton.value_info(t) for t in _known(model)],
@@ -120,9 +186,9 @@ def _initializers(model: Model) -> list[Tensor]:
 
 
 def _initializer(model: Model, tensor: Tensor) -> onnx.TensorProto:
-    """A constant with its values, or with the place where they are."""
+    """Return a constant with its values, or with their place in a file."""
     kept, values = model.store, getattr(tensor, "_values", None)
-    if isinstance(values, np.ndarray) and values.dtype.kind in "OSU":  # text that was looked at
+    if isinstance(values, np.ndarray) and values.dtype.kind in "OSU":  # loaded text
         return onnx.numpy_helper.from_array(values.astype(object), tensor.name)
     if kept is None or not isinstance(values, np.ndarray) or tensor.export_dtype != values.dtype:
         return OnnxExporter.export_tensor_proto(tensor)
@@ -131,21 +197,12 @@ def _initializer(model: Model, tensor: Tensor) -> onnx.TensorProto:
 
 
 def _known(model: Model) -> list[Tensor]:
-    """Shapes worth writing down; none where a subgraph may contradict them.
+    """Return tensors of known shape; none in a model with subgraphs.
 
-    A branch of an If that is never taken need not fit the shapes its neighbours have.
+    A branch of an If that is never taken may contradict the shapes around it.
     """
     nested = any(path for _, path in model.walk())
     return [] if nested else skeleton.typed(model.graph)
-
-
-def _output_info(tensor: Tensor) -> onnx.ValueInfoProto:
-    return OnnxExporter.export_value_info_proto(tensor, tensor.dtype is not None)
-
-
-def node_proto(node: Node) -> onnx.NodeProto:
-    """A node as ONNX, by itself."""
-    return protos.node_proto(node)
 
 
 def _node(model: Model, node: Node) -> onnx.NodeProto:

@@ -1,4 +1,9 @@
-"""Shape inference, without moving weights: values above a few hundred elements stay out."""
+"""Shape inference by ONNX on a graph without weights, and correction of wrong results.
+
+ONNX counts a last window of a pool with ``ceil_mode`` that starts beyond the input, which no
+runtime does, and reads SAME of a ConvTranspose in another way than the operator's text
+(``in * stride``).
+"""
 
 from __future__ import annotations
 
@@ -8,22 +13,25 @@ import numpy as np
 import onnx
 
 from npuconv.errors import UsageError
-from npuconv.model import extents, query
-from npuconv.model.core import Model, subgraphs
-from npuconv.model.protos import Found, Types
+from npuconv.model import query
+from npuconv.model.conv import SAME, Window, pool_output, transpose_output, window
+from npuconv.model.core import Model, subgraphs, with_inner
+from npuconv.model.proto import TensorType, Types
 from npuconv.model.skeleton import skeleton
 from npuconv.model.types import Node, Tensor
 
+Dims = list[int | str | None]
+
 
 def fix_inputs(model: Model, shapes: dict[str, tuple[int, ...]]) -> None:
-    """Give the model's inputs the shapes the user asked for.
+    """Set the shapes of the model's inputs.
 
     Args:
-        model: the model to change; shapes inferred so far are forgotten where it does.
+        model: the model to change; a change drops all inferred shapes.
         shapes: by input name.
 
     Raises:
-        UsageError: no such input, wrong rank, or a contradiction to a fixed dimension.
+        UsageError: an unknown input, a wrong rank, or a contradiction to a fixed dimension.
     """
     inputs, changed = {t.name: t for t in model.graph.inputs}, False
     for name, dims in shapes.items():
@@ -34,7 +42,7 @@ def fix_inputs(model: Model, shapes: dict[str, tuple[int, ...]]) -> None:
             )
         held = query.shape(inputs[name])
         _check_fits(name, held, dims)
-        if held != tuple(dims):  # else it stays the same graph, with all that it says of itself
+        if held != tuple(dims):
             inputs[name].shape, changed = list(dims), True
     if changed:
         forget(model)
@@ -55,7 +63,7 @@ def _check_fits(name: str, old: tuple[int | str | None, ...] | None, dims: tuple
 
 
 def forget(model: Model) -> None:
-    """Drop the shapes of everything but inputs, so that they are inferred anew."""
+    """Drop all shapes but those of inputs, so that they are inferred anew."""
     keep = {id(t) for t in model.graph.inputs}
     for node in model.nodes():
         for tensor in node.outputs:
@@ -64,34 +72,32 @@ def forget(model: Model) -> None:
 
 
 def infer(model: Model) -> str:
-    """Fill in shapes and types of all tensors, as far as ONNX can tell.
-
-    What stays unknown is unknown, and a rule that needs it says so.
+    """Infer shapes and types of all tensors, as far as ONNX can.
 
     Returns:
-        What is contradictory about the shapes, in ONNX's words; '' where nothing is.
+        The contradiction between shapes, in ONNX's words; '' if there is none.
     """
-    contradiction = _settle(model, model.nodes())
-    if contradiction:  # runtimes do not mind results that are not what the model says they are
+    contradiction = _infer_corrected(model, model.nodes())
+    if contradiction:  # runtimes ignore stated shapes of results
         forget(model)
-        contradiction = _settle(model, model.nodes())
+        contradiction = _infer_corrected(model, model.nodes())
     return contradiction
 
 
-def infer_what_is_open(model: Model) -> None:
-    """The same where something is missing: after a pass, most of a graph is as it was.
+def infer_unknown(model: Model) -> None:
+    """Infer missing shapes and types: after a pass, most of a graph is unchanged.
 
-    A node is looked at again if an output of it has no type or an extent that is not a
-    number, together with what makes the integers it reads, which may be a shape.
+    Inference covers nodes with an output without a type or with an unknown extent, and the
+    producers of integers that these read, which may be a shape.
     """
-    nodes = _open(model)
+    nodes = _with_unknown_outputs(model)
     if any(subgraphs(node) for node in nodes):
         nodes = model.nodes()
     if nodes:
-        _settle(model, nodes)
+        _infer_corrected(model, nodes)
 
 
-def _open(model: Model) -> list[Node]:
+def _with_unknown_outputs(model: Model) -> list[Node]:
     wanted: set[int] = set()
     for node in reversed(model.nodes()):
         if id(node) in wanted or not all(map(_is_known, node.outputs)):
@@ -105,27 +111,27 @@ def _is_known(tensor: Tensor) -> bool:
 
 
 def _may_be_shape(tensor: Tensor) -> bool:
-    if isinstance(tensor.dtype, int):  # bfloat16 and the like, which numpy has no name for
+    if isinstance(tensor.dtype, int):  # bfloat16 and other types without a numpy name
         return False
     return tensor.dtype is None or np.dtype(tensor.dtype).kind in "iub"
 
 
-def _settle(model: Model, nodes: Sequence[Node]) -> str:
-    """Until ONNX's answers about these nodes need no correction any more."""
+def _infer_corrected(model: Model, nodes: Sequence[Node]) -> str:
+    """Infer, and correct wrong shapes until no correction is left; return the contradiction."""
     contradiction = _infer(model, nodes, frozenset())
     settled: set[int] = set()
-    while found := extents.mistakes(model, settled):  # all of a round: inference looks at all
+    while found := wrong_shapes(model, settled):
         for node, shape in found:
             settled.add(id(node))
-            _forget_behind(node)
+            _forget_downstream(node)
             node.outputs[0].shape = shape
         nodes = model.nodes()
         contradiction = _infer(model, nodes, settled)
     return contradiction
 
 
-def _forget_behind(node: Node) -> None:
-    """Drop the shapes of everything that depends on a node."""
+def _forget_downstream(node: Node) -> None:
+    """Drop the shapes of all tensors that depend on a node."""
     waiting, seen = [node], {id(node)}
     while waiting:
         for tensor in waiting.pop().outputs:
@@ -136,7 +142,7 @@ def _forget_behind(node: Node) -> None:
 
 
 def _infer(model: Model, nodes: Sequence[Node], settled: Collection[int]) -> str:
-    """Once, as ONNX does it; nodes that are settled keep the shapes they have."""
+    """Infer once with ONNX; settled nodes keep their shapes. Return the contradiction."""
     inferred, contradiction = _inferred(skeleton(model, nodes, settled))
     if inferred is None:
         return contradiction
@@ -152,7 +158,7 @@ def _infer(model: Model, nodes: Sequence[Node], settled: Collection[int]) -> str
 
 
 def _inferred(proto: onnx.ModelProto) -> tuple[onnx.ModelProto | None, str]:
-    """Strictly if possible; otherwise as far as it goes, with the reason why not strictly."""
+    """Infer strictly if possible, else leniently; return the result and the strict error."""
     try:
         return onnx.shape_inference.infer_shapes(proto, strict_mode=True, data_prop=True), ""
     except Exception as error:  # InferenceError, and ValueErrors of old versions
@@ -165,7 +171,7 @@ def _inferred(proto: onnx.ModelProto) -> tuple[onnx.ModelProto | None, str]:
         return None, reason
 
 
-def _update(tensor: Tensor, found: Found) -> None:
+def _update(tensor: Tensor, found: TensorType) -> None:
     if tensor.dtype is None:
         tensor.dtype = found.dtype
     if found.shape is None or (found.exact and tensor.shape == found.shape):
@@ -174,6 +180,80 @@ def _update(tensor: Tensor, found: Found) -> None:
     if old is None or new is None or len(old) != len(new):
         tensor.shape = list(found.shape)
         return
-    # A number beats a name, a name beats nothing, whoever said it.
+    # Of two statements take the number before the name, the name before none.
     pairs = zip(old, new, strict=True)
     tensor.shape = [b if isinstance(b, int) or a is None else a for a, b in pairs]
+
+
+def wrong_shapes(model: Model, settled: set[int]) -> list[tuple[Node, Dims]]:
+    """Return nodes whose inferred output shape is wrong, with the right one.
+
+    Nodes downstream of these are left out: their shapes must be inferred anew first.
+
+    Args:
+        model: with inferred shapes.
+        settled: ids of nodes that have been corrected.
+    """
+    found: list[tuple[Node, Dims]] = []
+    downstream: set[int] = set()  # ids of tensors
+    for node in model.nodes():
+        if downstream and any(id(t) in downstream for one in with_inner(node) for t in one.inputs):
+            downstream.update(map(id, node.outputs))
+        elif (right := None if id(node) in settled else _corrected(node)) is not None:
+            found.append((node, right))
+            downstream.update(map(id, node.outputs))
+    return found
+
+
+def _corrected(node: Node) -> Dims | None:
+    """Return the right shape of a node's output; None if it has it, or none is known."""
+    if node.op not in ("ConvTranspose", *query.POOLS):
+        return None
+    if node.op != "ConvTranspose" and not query.attribute(node, "ceil_mode", 0):
+        return None
+    right = _shape(node)
+    return None if right == list(query.shape(node.outputs[0]) or ()) else right
+
+
+def _shape(node: Node) -> Dims | None:
+    """Return the output's shape with the extents that can be computed, if its rank is known."""
+    win, dims = window(node), query.shape(node.outputs[0])
+    if win is None or win.kernel is None or dims is None or win.axes != len(dims) - 2:
+        return None
+    if not _is_valid(win):
+        return None
+    found = [_extent(win, axis) for axis in range(win.axes)]
+    kept = [dims[axis + 2] if e is None else e for axis, e in enumerate(found)]
+    return [*dims[:2], *kept]
+
+
+def _is_valid(win: Window) -> bool:
+    """Return whether lengths and values of the attributes are valid; rules report the others."""
+    lengths = {len(win.strides), len(win.dilations), len(win.output_padding)}
+    return lengths == {win.axes} and min(win.strides) > 0 and min(win.dilations) > 0
+
+
+def _extent(win: Window, axis: int) -> int | None:
+    extent = win.extent(axis)
+    if extent is None or win.kernel is None:
+        return None
+    parts = (extent, win.kernel[axis], win.strides[axis], win.dilations[axis])
+    if win.op == "ConvTranspose":
+        found = _transposed(win, axis, parts)
+    else:
+        found = _pooled(win, axis, parts)
+    return found if found > 0 else None
+
+
+def _transposed(win: Window, axis: int, parts: tuple[int, int, int, int]) -> int:
+    if win.output_shape:
+        return win.output_shape[axis]
+    if win.auto_pad in SAME:
+        return parts[0] * win.strides[axis]
+    return transpose_output(*parts, win.pads[axis], win.output_padding[axis])
+
+
+def _pooled(win: Window, axis: int, parts: tuple[int, int, int, int]) -> int:
+    if win.auto_pad in SAME:
+        return -(-parts[0] // win.strides[axis])
+    return pool_output(*parts, win.pads[axis], ceil=True)

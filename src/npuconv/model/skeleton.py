@@ -1,4 +1,10 @@
-"""Input of shape inference: a graph, or part of one, without its weights."""
+"""Input of ONNX's shape inference: a graph, or part of one, without its weights.
+
+Nodes that inference gets wrong (onnx 1.23.2) are replaced by others of the same output shape:
+SAME beside explicit pads of zero; ConvTranspose with SAME, whose output padding it adds, and
+with an output_shape smaller than its input, of which it loses the rank; and operators that
+it does not know before opset 7.
+"""
 
 from __future__ import annotations
 
@@ -9,50 +15,56 @@ import onnx
 from onnx import helper
 
 from npuconv.model import query
+from npuconv.model.conv import SAME, Window, effective_kernel, window
 from npuconv.model.core import Model, subgraphs
-from npuconv.model.plain import is_misread, plain
-from npuconv.model.plain import opset as plain_opset
-from npuconv.model.protos import Types, write_node
+from npuconv.model.proto import Types, write_node
 from npuconv.model.types import Graph, Node, Tensor
 
-# Shapes, axes, pads and scales are short; anything longer is data, not a shape.
-SMALL = 512
+MAX_SHAPE_VALUES = 512  # elements: shapes, axes and pads are shorter; anything longer is data
+# Before opset 7 these have the shape of their first input, whatever they broadcast.
+_SHAPE_OF_FIRST_INPUT = frozenset({
+    "Add", "BatchNormalization", "Clip", "Div", "Elu", "HardSigmoid", "InstanceNormalization",
+    "LeakyRelu", "LRN", "Mul", "PRelu", "Pow", "Relu", "Selu", "Sigmoid", "Softplus", "Sub", "Tanh",
+})  # fmt: skip
+_FIRST_NUMPY_BROADCAST = 7  # opset
+_FIRST_PAD_PADS = 2  # opset since which Pad has an attribute ``pads``
+_CHANGED_IN_OPSET_2 = frozenset({"GlobalLpPool", "LpPool", "Split"})  # besides Pad
 
 
 def skeleton(
     model: Model, nodes: Sequence[Node] | None = None, settled: Collection[int] = ()
 ) -> onnx.ModelProto:
-    """The model with long constants turned into inputs: same shapes, no weights.
+    """Return the model with long constants turned into inputs: same shapes, no weights.
 
     Args:
         model: the model.
-        nodes: which of its nodes, in order; all of them by default. What they read and do
-            not make is an input.
-        settled: ids of nodes that are left out; what they make is an input as well.
+        nodes: of the model, in order; all of them by default. Tensors that they read but
+            do not produce are inputs.
+        settled: ids of nodes that are left out; their outputs are inputs as well.
     """
     nodes = model.nodes() if nodes is None else nodes
     proto, types = onnx.ModelProto(), Types()
     out = proto.graph
     out.name = "skeleton"
-    for tensor in _fed(model, nodes):
+    for tensor in _inputs(model, nodes):
         types.write(tensor, out.input.add())
     _write_constants(nodes, types, out)
     for node in nodes:
         if id(node) not in settled:
-            _write_plainly(node, model.opset, out)
+            _write_node(node, model.opset, out)
             continue
         for tensor in node.outputs:
             types.write(tensor, out.input.add())
     _write_types(model, nodes, settled, types, out)
-    proto.opset_import.append(helper.make_opsetid("", plain_opset(model.opset, nodes)))
+    proto.opset_import.append(helper.make_opsetid("", _opset(model.opset, nodes)))
     others = model.graph.import_domains or ()
     proto.opset_import.extend([o for o in others if o.domain not in query.STANDARD_DOMAINS])
     proto.ir_version = max(model.header.ir_version, 4)
     return proto
 
 
-def _fed(model: Model, nodes: Sequence[Node]) -> list[Tensor]:
-    """The inputs of the graph, and what the nodes read from nodes that are left out."""
+def _inputs(model: Model, nodes: Sequence[Node]) -> list[Tensor]:
+    """Return the inputs of the graph, and tensors read from nodes that are left out."""
     fed = {t.name: t for t in model.graph.inputs}
     if len(nodes) < len(model.graph.nodes):
         made = {id(node) for node in nodes}
@@ -63,7 +75,7 @@ def _fed(model: Model, nodes: Sequence[Node]) -> list[Tensor]:
 
 def _write_constants(nodes: Iterable[Node], types: Types, out: onnx.GraphProto) -> None:
     for constant in _constants(nodes):
-        if math.prod(constant.shape) > SMALL:
+        if math.prod(constant.shape) > MAX_SHAPE_VALUES:
             types.write(constant, out.input.add())
         else:
             types.write_constant(constant, out.initializer.add())
@@ -86,14 +98,14 @@ def _write_types(
             types.write(tensor, out.value_info.add())
 
 
-def _write_plainly(node: Node, source: int, out: onnx.GraphProto) -> None:
+def _write_node(node: Node, source: int, out: onnx.GraphProto) -> None:
     write_node(node, out.node.add())
-    if is_misread(node, source):
-        out.node.extend(plain(node, out.node.pop(), source))
+    if _is_misread(node, source):
+        out.node.extend(_substitutes(node, out.node.pop(), source))
 
 
 def typed(graph: Graph, nodes: Iterable[Node] | None = None) -> list[Tensor]:
-    """Tensors made inside the graph whose type and shape are known, outputs left out."""
+    """Return inner tensors of known type and shape, without outputs."""
     outputs = {id(t) for t in graph.outputs}
     return [
         t
@@ -104,14 +116,14 @@ def typed(graph: Graph, nodes: Iterable[Node] | None = None) -> list[Tensor]:
 
 
 def value_info(tensor: Tensor) -> onnx.ValueInfoProto:
-    """Name, type and shape of a tensor, as far as they are known."""
+    """Return name, type and shape of a tensor, as far as they are known."""
     info = onnx.ValueInfoProto()
     Types().write(tensor, info)
     return info
 
 
 def constants(graph: Graph) -> list[Tensor]:
-    """Every constant a node of the graph reads, also from inside subgraphs, once."""
+    """Return every constant a node of the graph reads, also inside subgraphs, once."""
     return _constants(graph.nodes)
 
 
@@ -130,3 +142,79 @@ def _read_by(node: Node) -> list[Tensor]:
         own = {id(t) for n in inner.nodes for t in n.outputs}
         read += [t for n in inner.nodes for t in _read_by(n) if id(t) not in own]
     return read
+
+
+def _opset(source: int, nodes: Sequence[Node]) -> int:
+    """Return the opset to infer shapes in: inference does not know Pad-1."""
+    if source < _FIRST_PAD_PADS and not any(n.op in _CHANGED_IN_OPSET_2 for n in nodes):
+        return _FIRST_PAD_PADS
+    return source
+
+
+def _is_misread(node: Node, source: int) -> bool:
+    """Return whether shape inference may be wrong about a node, or not know it."""
+    if source < _FIRST_NUMPY_BROADCAST:
+        return True
+    if node.op not in query.CONVOLUTIONS + query.POOLS:
+        return False
+    return any(node.attrs.get(name) for name in ("auto_pad", "output_shape"))
+
+
+def _substitutes(node: Node, proto: onnx.NodeProto, source: int) -> list[onnx.NodeProto]:
+    """Return the nodes that replace a node in shape inference."""
+    if not query.is_standard(node):
+        return [proto]
+    if source < _FIRST_NUMPY_BROADCAST and node.op in _SHAPE_OF_FIRST_INPUT and len(proto.input):
+        return [helper.make_node("Identity", proto.input[:1], proto.output[:1], name=proto.name)]
+    if source < _FIRST_PAD_PADS and node.op == "Pad":
+        for attribute in proto.attribute:
+            attribute.name = "pads" if attribute.name == "paddings" else attribute.name
+    win = window(node)
+    if win is None or not _is_consistent(win) or not _is_replaced(win):
+        return [proto]
+    if win.op != "ConvTranspose":
+        _without(proto, "pads")
+        return [proto]
+    return _with_one_cell(win, proto) if win.output_shape else _with_pads(win, proto)
+
+
+def _is_consistent(win: Window) -> bool:
+    """Return whether the attributes are as long as the kernel; rules report the others."""
+    parts = (win.strides, win.dilations, win.output_padding)
+    return win.kernel is not None and all(len(part) == len(win.kernel) for part in parts)
+
+
+def _is_replaced(win: Window) -> bool:
+    forbidden = win.auto_pad != "NOTSET" and any(pair != (0, 0) for pair in win.pads)
+    return not forbidden and (win.auto_pad != "NOTSET" or win.output_shape is not None)
+
+
+def _without(proto: onnx.NodeProto, *names: str) -> None:
+    kept = [a for a in proto.attribute if a.name not in names]
+    del proto.attribute[:]
+    proto.attribute.extend(kept)
+
+
+def _with_pads(win: Window, proto: onnx.NodeProto) -> list[onnx.NodeProto]:
+    """Return a node with explicit pads: stride times the extent for SAME, none for VALID."""
+    assert win.kernel is not None
+    _without(proto, "auto_pad", "pads", "output_padding")
+    reaches = map(effective_kernel, win.kernel, win.dilations)
+    extra = list(win.output_padding)
+    if win.auto_pad in SAME:
+        totals = [r + e - s for r, e, s in zip(reaches, extra, win.strides, strict=True)]
+        pads = [max(total, 0) for total in totals] + [0] * len(totals)
+        extra = [e - min(total, 0) for e, total in zip(extra, totals, strict=True)]
+        proto.attribute.append(helper.make_attribute("pads", pads))
+    proto.attribute.append(helper.make_attribute("output_padding", extra))
+    return [proto]
+
+
+def _with_one_cell(win: Window, proto: onnx.NodeProto) -> list[onnx.NodeProto]:
+    """Return a node with its output_shape and an input of one cell, which inference accepts."""
+    _without(proto, "auto_pad", "pads", "output_shape")
+    proto.attribute.append(helper.make_attribute("output_shape", list(win.output_shape or ())))
+    cell = f"{proto.output[0]}/one cell"
+    first = helper.make_node("GlobalMaxPool", [proto.input[0]], [cell])
+    proto.input[0] = cell
+    return [first, proto]

@@ -1,9 +1,9 @@
-"""Weights of a model that is too large to be held: they stay in files, and are mapped.
+"""Weights of a large model: they stay in files, which are memory-mapped.
 
-Graphs and protos hold views of the files instead, so that a model of gigabytes is copied,
-run and written in the memory of its largest layers. What passes make anew goes into files
-of our own, in a folder that is removed with the store; the next process that needs such a
-folder removes what a killed one has left.
+Graphs and protos hold views of the files, so that a model of gigabytes is copied, run and
+written in the memory of its largest layers. New weights go into scratch files, in a folder
+that is removed with the store. A file of a large model is parsed without its large tensors:
+a parsed message cannot free the memory of one field.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ import os
 import tempfile
 import threading
 import weakref
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Iterator, Set
 from functools import cache
+from mmap import mmap
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
+from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
@@ -30,14 +32,17 @@ from npuconv import mapped, scratch
 from npuconv.errors import OutputError
 
 Array = NDArray[Any]
-LARGE = 256 * 2**20  # bytes of a model; its tensors beyond the next are not held
-TENSOR = 2**20  # bytes; what is smaller is held anyway
-INLINE = 1_900_000_000  # bytes of weights that one protobuf of 2 GB surely holds
-ROOT = os.sep  # what locations in protos are relative to
-_PLAIN = "biuf"  # kinds of numpy types whose bytes are those of ONNX
-_SEGMENT = 64 * 2**20  # bytes of a file of ours; each costs a file handle
+LARGE_MODEL = 256 * 2**20  # bytes of a model whose large tensors stay in files
+LARGE_TENSOR = 2**20  # bytes of such a tensor; smaller ones are held in memory
+MAX_INLINE = 1_900_000_000  # bytes of weights that fit into one protobuf of 2 GB
+ROOT = os.sep  # the folder that locations in protos are relative to
+_PLAIN_KINDS = "biuf"  # of numpy types whose bytes are those of ONNX
+_SCRATCH_FILE = 64 * 2**20  # bytes of a scratch file; each costs a file handle
 _MMAP_THRESHOLD = -3  # number of the option in malloc.h
-_ALIGNED = 64  # bytes: a line of the cache, and the widest vectors
+_ALIGNMENT = 64  # bytes: a cache line, and the widest vectors
+# Field numbers in onnx.proto: ModelProto.graph, GraphProto.initializer, TensorProto.raw_data.
+_GRAPH, _INITIALIZER, _RAW_DATA = 7, 5, 9
+_VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5  # wire types of protobuf
 _stores: weakref.WeakSet[Store] = weakref.WeakSet()
 
 
@@ -48,22 +53,22 @@ class Store:
         self._maps: list[tuple[int, int, mapped.Map]] = []  # first and last address
         self._by_path: dict[Path, mapped.Map] = {}
         self._folder: Path | None = None
-        self._end = self._size = 0  # of what is used of the last file of ours, and of it
+        self._end = self._size = 0  # bytes used, and all bytes, of the last scratch file
         self._last = Path()
-        _give_back()
-        self._lock = threading.RLock()  # layers are solved side by side
+        _return_freed_memory()
+        self._lock = threading.RLock()  # layers are solved in parallel
         _stores.add(self)
 
     @property
     def paths(self) -> Set[Path]:
-        """The files that it has mapped."""
+        """Mapped files."""
         return self._by_path.keys()
 
     def view(self, path: str | Path, offset: int, dtype: Any, shape: Iterable[int]) -> Array:
-        """An array that lies in a file; read only.
+        """Return a read-only array that lies in a file.
 
         Args:
-            path: the file; not to be changed while it is used.
+            path: the file, which must not change meanwhile.
             offset: of the first byte.
             dtype: a type whose bytes are the same in a file of ONNX.
             shape: of the array.
@@ -76,19 +81,23 @@ class Store:
         return np.frombuffer(memory, dtype, math.prod(dims), offset).reshape(dims)
 
     def open(self, tensor: onnx.TensorProto) -> Array:
-        """The values of an initializer that lies in a file."""
+        """Return the values of an initializer that lies in a file."""
         path, offset, size = _place(tensor)
         mapped.look(size)
         dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type)
         return self.view(path, offset, dtype, tensor.dims)
 
     def keep(self, array: Array) -> Array:
-        """The same array in a file, if it is worth it.
+        """Return the same array in a file; a small one as it is.
 
         Raises:
-            OutputError: there is no room for it.
+            OutputError: the folder for temporary files is full or not writable.
         """
-        if array.nbytes < TENSOR or array.dtype.kind not in _PLAIN or self._where(array):
+        if (
+            array.nbytes < LARGE_TENSOR
+            or array.dtype.kind not in _PLAIN_KINDS
+            or self._where(array)
+        ):
             return array
         try:
             with self._lock:
@@ -101,15 +110,14 @@ class Store:
         return self.view(path, offset, array.dtype, array.shape)
 
     def tensor(self, name: str, array: Array) -> onnx.TensorProto | None:
-        """An initializer that says where the array is; None for one that is in memory."""
-        place = self._where(array)
-        if place is None:
+        """Return an initializer that refers to the array's file; None for one in memory."""
+        if (place := self._where(array)) is None:
             return None
         code = helper.np_dtype_to_tensor_dtype(array.dtype)
-        return reference(name, code, array.shape, place[0], place[1], array.nbytes)
+        return reference(name, code, array.shape, *place, array.nbytes)
 
     def _where(self, array: Array) -> tuple[Path, int] | None:
-        """File and offset of an array, if it lies in one in the way that ONNX reads it."""
+        """Return file and offset of an array that lies in a file in ONNX's order, else None."""
         first = array.__array_interface__["data"][0]
         if not array.flags.c_contiguous or not array.flags.aligned:
             return None
@@ -125,8 +133,8 @@ class Store:
         self._maps.append((start, start + len(one.memory), one))
 
     def _write(self, array: Array) -> tuple[Path, int]:
-        """Append an array to the files of ours."""
-        start = -(-self._end // _ALIGNED) * _ALIGNED
+        """Append an array to the scratch files."""
+        start = -(-self._end // _ALIGNMENT) * _ALIGNMENT
         if start + array.nbytes > self._size:
             start = self._add_file(array.nbytes)
         with self._last.open("r+b") as stream:
@@ -135,11 +143,11 @@ class Store:
         self._end = start + array.nbytes
         return self._last, start
 
-    def _add_file(self, least: int) -> int:
+    def _add_file(self, size: int) -> int:
         if self._folder is None:
             self._folder = scratch.folder(self)
         self._last = self._folder / str(len(self._by_path))
-        self._size = max(least, _SEGMENT)
+        self._size = max(size, _SCRATCH_FILE)
         with self._last.open("xb") as stream:
             stream.truncate(self._size)  # takes no room on the disk yet
         self._map(self._last)
@@ -149,7 +157,7 @@ class Store:
 def reference(
     name: str, code: int, dims: Iterable[int], path: Path, offset: int, size: int
 ) -> onnx.TensorProto:
-    """An initializer whose bytes lie in a file."""
+    """Return an initializer whose bytes lie in a file."""
     made = onnx.TensorProto(name=name, data_type=code, dims=dims)
     made.data_location = onnx.TensorProto.EXTERNAL
     place = {"location": os.path.relpath(path, ROOT), "offset": str(offset), "length": str(size)}
@@ -169,18 +177,18 @@ def has_stored(proto: onnx.ModelProto) -> bool:
 
 
 @cache
-def _give_back() -> None:
-    """Let the C library return what is freed of large arrays to the system at once.
+def _return_freed_memory() -> None:
+    """Let the C library return freed memory of large arrays to the system at once.
 
-    glibc learns to keep blocks of up to 32 MB for itself, which are many copies of a layer.
+    glibc would keep freed blocks of up to 32 MB, which are many copies of a layer.
     """
     with contextlib.suppress(OSError, AttributeError):  # another C library
-        ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, TENSOR)
+        ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, LARGE_TENSOR)
 
 
 def initializer(name: str, array: Array) -> onnx.TensorProto:
-    """The array as an initializer, by reference where it lies in a file."""
-    if array.nbytes >= TENSOR:
+    """Return the array as an initializer, by reference if it lies in a file."""
+    if array.nbytes >= LARGE_TENSOR:
         for one in list(_stores):
             if (found := one.tensor(name, array)) is not None:
                 return found
@@ -188,13 +196,13 @@ def initializer(name: str, array: Array) -> onnx.TensorProto:
 
 
 def of(proto: onnx.ModelProto) -> Store | None:
-    """The store that holds weights of the model; None where they are all in memory."""
+    """Return the store that holds weights of the model; None if all are in memory."""
     paths = {_place(t)[0] for t in proto.graph.initializer if is_stored(t)}
     return next((s for s in list(_stores) if paths & s.paths), None) if paths else None
 
 
 def array(tensor: onnx.TensorProto) -> Array:
-    """The values of an initializer, wherever they are. Never write into the array."""
+    """Return the values of an initializer, in memory or a file. Never write into the array."""
     if not is_stored(tensor):
         return numpy_helper.to_array(tensor)
     path = _place(tensor)[0]
@@ -202,14 +210,14 @@ def array(tensor: onnx.TensorProto) -> Array:
 
 
 def _place(tensor: onnx.TensorProto) -> tuple[Path, int, int]:
-    """File, offset and length."""
+    """Return file, offset and length."""
     entries = {entry.key: entry.value for entry in tensor.external_data}
     path = Path(ROOT, entries["location"])
     return path, int(entries.get("offset", 0)), int(entries.get("length", 0))
 
 
 def size(proto: onnx.ModelProto) -> int:
-    """Bytes of all initializers."""
+    """Return the bytes of all initializers."""
     return sum(
         _place(t)[2] if is_stored(t) else len(t.raw_data) or t.ByteSize()
         for t in proto.graph.initializer
@@ -230,8 +238,8 @@ def digest(proto: onnx.ModelProto) -> bytes:
 
 
 def whole(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with all its weights in it, if one file can hold them."""
-    if not has_stored(proto) or size(proto) > INLINE:
+    """Return the model with all its weights in it, if one file can hold them."""
+    if not has_stored(proto) or size(proto) > MAX_INLINE:
         return proto
     made = onnx.ModelProto()
     made.CopyFrom(proto)
@@ -241,3 +249,113 @@ def whole(proto: onnx.ModelProto) -> onnx.ModelProto:
         tensor.ClearField("data_location")
         tensor.raw_data = values.tobytes()
     return made
+
+
+class _Field(NamedTuple):
+    number: int
+    start: int  # of its tag
+    value: int  # first byte
+    end: int
+
+
+def without_large_tensors(data: mmap, path: Path) -> bytes:
+    """Return a serialized model whose large initializers are references to their file.
+
+    Initializers that numpy cannot view in place stay, for the parser to read or refuse.
+
+    Args:
+        data: the file.
+        path: where it is.
+
+    Raises:
+        ValueError: the bytes are no protobuf message.
+    """
+    return _rewritten(data, 0, len(data), path, (_GRAPH, _INITIALIZER))
+
+
+def _rewritten(data: mmap, start: int, end: int, path: Path, inner: tuple[int, ...]) -> bytes:
+    """Return a message without the tensors below its nested fields of numbers ``inner``."""
+    pieces, copied = [], start
+    for field in _fields(data, start, end):
+        if field.number != inner[0] or field.end - field.value < LARGE_TENSOR:
+            continue
+        if len(inner) > 1:
+            made = _rewritten(data, field.value, field.end, path, inner[1:])
+        else:
+            made = _own_reference(data, field, path)
+        if made:
+            pieces += [data[copied : field.start], _varint(inner[0] << 3 | _BYTES)]
+            pieces += [_varint(len(made)), made]
+            copied = field.end
+    return b"".join([*pieces, data[copied:end]])
+
+
+def _own_reference(data: mmap, field: _Field, path: Path) -> bytes:
+    """Return a reference to an initializer; no bytes if it must stay."""
+    found = [f for f in _fields(data, field.value, field.end) if f.number == _RAW_DATA]
+    if len(found) != 1:
+        return b""
+    raw = found[0]
+    size = raw.end - raw.value
+    tensor = onnx.TensorProto()
+    try:
+        tensor.ParseFromString(data[field.value : raw.start] + data[raw.end : field.end])
+    except DecodeError:
+        return b""
+    if tensor.data_location or not can_map(tensor, size):
+        return b""
+    made = reference(tensor.name, tensor.data_type, tensor.dims, path, raw.value, size)
+    return bytes(made.SerializeToString(deterministic=True))
+
+
+def can_map(tensor: onnx.TensorProto, size: int) -> bool:
+    """Return whether a tensor is large, has ``size`` bytes, and numpy can view them in place."""
+    if min(tensor.dims, default=0) < 0 or size < LARGE_TENSOR:
+        return False
+    try:
+        dtype = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type))
+    except (KeyError, TypeError):
+        return False
+    same = helper.np_dtype_to_tensor_dtype(dtype) == tensor.data_type
+    return same and dtype.kind in _PLAIN_KINDS and math.prod(tensor.dims) * dtype.itemsize == size
+
+
+def _fields(data: mmap, start: int, end: int) -> Iterator[_Field]:
+    position = start
+    while position < end:
+        tag, value = _read_varint(data, position, end)
+        kind = tag & 7
+        if kind == _VARINT:
+            stop = _read_varint(data, value, end)[1]
+        elif kind == _BYTES:
+            size, value = _read_varint(data, value, end)
+            stop = value + size
+        elif kind in (_EIGHT, _FOUR):
+            stop = value + (8 if kind == _EIGHT else 4)
+        else:
+            raise ValueError("no such wire type")
+        if stop > end:
+            raise ValueError("a field is longer than its message")
+        yield _Field(tag >> 3, position, value, stop)
+        position = stop
+
+
+def _read_varint(data: mmap, position: int, end: int) -> tuple[int, int]:
+    found = shift = 0
+    while position < end and shift < 64:
+        byte = data[position]
+        position += 1
+        found |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return found, position
+        shift += 7
+    raise ValueError("a number without an end")
+
+
+def _varint(number: int) -> bytes:
+    made = bytearray()
+    while number > 0x7F:
+        made.append(number & 0x7F | 0x80)
+        number >>= 7
+    made.append(number)
+    return bytes(made)

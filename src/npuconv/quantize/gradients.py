@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from onnx import helper
 
 from npuconv.model import store
-from npuconv.model.proto_names import reads
+from npuconv.model.proto import reads
 
 OLDEST_OPSET = 13  # from here on ReduceSum takes its axes as an input
 _REDUCE_AXES_AS_INPUT = 18

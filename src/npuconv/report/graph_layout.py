@@ -12,7 +12,7 @@ Sizes are pixels at 100 %.
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
@@ -79,27 +79,11 @@ def arrange(boxes: int, edges: Sequence[Edge]) -> Layers:
     return layers
 
 
-def _levels(boxes: int, edges: Sequence[Edge]) -> list[int]:
-    """Return the longest path to each box; one without inputs stands right above its reader."""
-    level, reached = [0] * boxes, [False] * boxes
-    nearest: dict[int, int] = {}
-    listed = sorted(edges, key=lambda edge: edge[1])
-    for source, target in listed:
-        level[target] = max(level[target], level[source] + 1)
-        reached[target] = True
-    for source, target in listed:
-        nearest[source] = min(nearest.get(source, level[target]), level[target])
-    for box, below in nearest.items():
-        if not reached[box]:
-            level[box] = below - 1
-    return level
-
-
 def _build(boxes: int, edges: Sequence[Edge]) -> Layers:
-    level = _levels(boxes, edges)
     readers: dict[int, list[int]] = {}
     for source, target in edges:
         readers.setdefault(source, []).append(target)
+    level = _levels(boxes, readers)
     spans = [max(level[t] for t in found) - level[s] - 1 for s, found in readers.items()]
     longest = _MAX_SPAN if sum(spans) > _MAX_SLOTS else len(edges) + boxes
     layers = Layers(boxes, [], level, [[] for _ in level], [[] for _ in level])
@@ -111,6 +95,18 @@ def _build(boxes: int, edges: Sequence[Edge]) -> Layers:
     for slot, at in enumerate(layers.level):
         layers.rows[at].append(slot)
     return layers
+
+
+def _levels(boxes: int, readers: Mapping[int, Sequence[int]]) -> list[int]:
+    """Return the longest path to each box; one without inputs stands right above its reader."""
+    level = [0] * boxes
+    for box in range(boxes):
+        for reader in readers.get(box, ()):
+            level[reader] = max(level[reader], level[box] + 1)
+    reached = {reader for found in readers.values() for reader in found}
+    for box in readers.keys() - reached:
+        level[box] = min(level[reader] for reader in readers[box]) - 1
+    return level
 
 
 def _lead(layers: Layers, source: int, targets: list[int]) -> None:
@@ -153,19 +149,14 @@ def _order(layers: Layers) -> None:
     layers.rows = best
 
 
-def _places(layers: Layers) -> list[float]:
-    places = [0.0] * len(layers.level)
-    for row in layers.rows:
-        for place, slot in enumerate(row):
-            places[slot] = float(place)
-    return places
+def _places(layers: Layers) -> dict[int, float]:
+    return {slot: float(place) for row in layers.rows for place, slot in enumerate(row)}
 
 
-def _sort(row: list[int], neighbours: list[list[int]], places: list[float]) -> None:
+def _sort(row: list[int], neighbours: list[list[int]], places: dict[int, float]) -> None:
     wanted = {slot: _mean([places[n] for n in neighbours[slot]], places[slot]) for slot in row}
     row.sort(key=lambda slot: (wanted[slot], places[slot]))
-    for place, slot in enumerate(row):
-        places[slot] = float(place)
+    places.update((slot, float(place)) for place, slot in enumerate(row))
 
 
 def _mean(numbers: Sequence[float], default: float) -> float:
@@ -315,8 +306,8 @@ def _lines(layers: Layers, row: int) -> int:
 
 def _fit(layers: Layers, cuts: Sequence[int]) -> float:
     """Return the scale at which the drawing fits the window, reduced for each column."""
-    sheet = _Columns(layers, cuts)
-    scale = min(_WINDOW[0] / sheet.width, _WINDOW[1] / sheet.height)
+    folded = _Columns(layers, cuts)
+    scale = min(_WINDOW[0] / folded.width, _WINDOW[1] / folded.height)
     return float(scale * _COLUMN_COST ** len(cuts))
 
 
@@ -327,7 +318,11 @@ class _Columns:
         self.layers = layers
         self.column = [at for at, (a, b) in enumerate(pairwise(cuts)) for _ in range(a, b)]
         self.first = [cuts[column] for column in self.column]
-        self.lanes = self._lanes(cuts[1:-1])
+        # By first layer of a column, the slots that lead to it, each with its lane.
+        self.lanes = {
+            cut: {s: at for at, s in enumerate(s for s in layers.rows[cut - 1] if layers.below[s])}
+            for cut in cuts[1:-1]
+        }
         most = max((len(lanes) for lanes in self.lanes.values()), default=0)
         self.top = _MARGIN + _LANE * (most + 1)
         self.rows = max(b - a for a, b in pairwise(cuts))
@@ -336,20 +331,13 @@ class _Columns:
         self.width = round(self._place(cuts))
         self.height = 2 * self.top + (self.rows - 1) * _PITCH + HEIGHT
 
-    def _lanes(self, cuts: Sequence[int]) -> dict[int, dict[int, int]]:
-        """Return, by first layer of a column, the slots that lead to it, each with its lane."""
-        rows, below = self.layers.rows, self.layers.below
-        return {
-            cut: {s: at for at, s in enumerate(s for s in rows[cut - 1] if below[s])}
-            for cut in cuts
-        }
-
     def _place(self, cuts: Sequence[int]) -> float:
         """Put the columns side by side; return the width of all."""
         right = float(_MARGIN)
         for first, last in pairwise(cuts):
-            ends = [self._ends(row) for row in self.layers.rows[first:last]]
-            low, high = min(e[0] for e in ends), max(e[1] for e in ends)
+            rows = self.layers.rows[first:last]
+            low = min(self._left(row[0]) for row in rows)
+            high = max(self._left(row[-1]) + self.layers.width(row[-1]) for row in rows)
             self.shift.append(right - low)
             right += high - low + _MARGIN
             if last in self.lanes:
@@ -357,11 +345,8 @@ class _Columns:
                 right += _LANE * len(self.lanes[last]) + _MARGIN
         return right
 
-    def _ends(self, row: Sequence[int]) -> tuple[float, float]:
-        layers = self.layers
-        first, last = row[0], row[-1]
-        low = layers.x[first] - layers.width(first) / 2
-        return low, layers.x[last] + layers.width(last) / 2
+    def _left(self, slot: int) -> float:
+        return self.layers.x[slot] - self.layers.width(slot) / 2
 
     def drawing(self) -> Drawing:
         """Return the drawing: the positions of all boxes and the paths of all lines."""
@@ -396,24 +381,21 @@ class _Columns:
 
     def _step(self, upper: int, lower: int) -> str:
         """Return the path from the bottom of a slot to the top of one in the next layer."""
-        (x1, y1), (x2, y2) = (
-            (self._x(upper), self._y(upper) + HEIGHT),
-            (self._x(lower), self._y(lower)),
-        )
+        x1, y1, x2, y2 = self._line(upper, lower)
         level = self.layers.level[lower]
-        if level in self.lanes:
-            return self._around(upper, level, y1, x2, y2)
+        if level in self.lanes:  # below the column, up between the two, and down into the next
+            lane = _LANE * (self.lanes[level][upper] + 1)
+            across = round(self.gutter[level]) + lane
+            return f"V{y1 + lane + 4}H{across}V{y2 - lane - 4}H{x2}V{y2}"
         if x1 == x2:
             return f"V{y2}"
         middle = (y1 + y2) // 2
         return f"C{x1} {middle} {x2} {middle} {x2} {y2}"
 
-    def _around(self, upper: int, level: int, y1: int, x2: int, y2: int) -> str:
-        """Return the path below the column, up between the two, and down into the next."""
-        lane = _LANE * (self.lanes[level][upper] + 1)
-        return f"V{y1 + lane + 4}H{round(self.gutter[level]) + lane}V{y2 - lane - 4}H{x2}V{y2}"
-
     def _far(self, source: int, target: int) -> str:
-        x1, y1 = self._x(source), self._y(source) + HEIGHT
-        x2, y2 = self._x(target), self._y(target)
+        x1, y1, x2, y2 = self._line(source, target)
         return f"M{x1} {y1}C{x1} {y1 + _PITCH} {x2} {y2 - _PITCH} {x2} {y2}"
+
+    def _line(self, upper: int, lower: int) -> tuple[int, int, int, int]:
+        """Return x and y of the bottom of a slot, and of the top of another."""
+        return self._x(upper), self._y(upper) + HEIGHT, self._x(lower), self._y(lower)

@@ -122,7 +122,7 @@ def _sections(report: Report) -> dict[str, object]:
         "Unknown": [group for group in hidden if group.severity is not Severity.NOTE],
         "Notes": [group for group in hidden if group.severity is Severity.NOTE],
         "Accepted by the baseline": groups.accepted(report),
-        "What the converter removed": groups.removed(report),
+        "Removed by the converter": groups.removed(report),
     }
     return {"open": shown, "folded": [(title, each) for title, each in folded.items() if each]}
 
@@ -142,15 +142,10 @@ def some(values: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class LayerBar:
-    """SQNR of one layer, and the share of the noise that its rounding adds.
-
-    Attributes:
-        layer: the layer.
-        largest_share: the largest share of the noise among all layers.
-    """
+    """SQNR of one layer, and the share of the noise that its rounding adds."""
 
     layer: LayerQuant
-    largest_share: float = 1.0
+    largest_share: float = 1.0  # of the noise, among all layers
 
     @property
     def share(self) -> str:
@@ -217,26 +212,15 @@ class Bar:
 
 @dataclass(frozen=True)
 class RangeBar:
-    """The observed range and the int8 range of one tensor, on one track.
+    """The observed range and the int8 range of one tensor, on one track."""
 
-    Attributes:
-        name: of the tensor, or of the layer of the weights.
-        observed: bar of the values observed; of weights, of all channels.
-        int8: bar of the values that int8 holds; of weights, of the narrowest channel.
-        zero: position of 0, in per cent.
-        low: the lowest value observed.
-        high: the highest value observed.
-        clipped: share of the values; None if an activation clips them anyway.
-        note: more about it.
-    """
-
-    name: str
-    observed: Bar
-    int8: Bar
-    zero: float
-    low: str
+    name: str  # of the tensor, or of the layer of the weights
+    observed: Bar  # of weights, of all channels
+    int8: Bar  # of weights, of the narrowest channel
+    zero: float  # position, in per cent
+    low: str  # the lowest value observed
     high: str
-    clipped: float | None
+    clipped: float | None  # share of the values; None if an activation clips them anyway
     note: str
 
     @property

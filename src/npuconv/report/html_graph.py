@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from npuconv.report import words
 from npuconv.report.escape import visible
-from npuconv.report.graph_layout import BOX, HEIGHT, arrange, draw
+from npuconv.report.graph_layout import BOX, HEIGHT, Drawing, arrange, draw
 from npuconv.report.groups import group_by, kind
 from npuconv.report.terminal import cells, elide
 from npuconv.schemas.report import FindingInfo, LayerQuant, NodeInfo, Report, TensorQuant
@@ -144,35 +144,20 @@ def _join(same: list[Box]) -> Box:
 
 @dataclass(frozen=True)
 class Card:
-    """A box in its place, with the details that are shown when it is picked.
-
-    Attributes:
-        box: the box.
-        x: its left end, in pixels at 100 %.
-        y: its top.
-        brief: the operator alone, shown where the drawing is small.
-        title: the operation, cut to the box.
-        name: the name, cut to the box.
-        worst: kind of the most severe open finding; empty without one.
-        count: number of open findings.
-        macs_shade: 0 for no MACs, up to 5 for the largest number of a box.
-        noise_shade: 0 for no noise in the outputs, up to 5 for all of it.
-        rows: label and text of each detail.
-        findings: kind and text of each finding, the most severe first.
-    """
+    """A box in its place, with the details that are shown when it is picked."""
 
     box: Box
-    x: int
-    y: int
-    brief: str
-    title: str
+    x: int  # of its left end, in pixels at 100 %
+    y: int  # of its top
+    brief: str  # the operator alone, shown where the drawing is small
+    title: str  # cut to the box, as the name
     name: str
-    worst: str
-    count: int
-    macs_shade: int
-    noise_shade: int
-    rows: tuple[Row, ...]
-    findings: tuple[Row, ...]
+    worst: str  # kind of the most severe open finding; empty without one
+    count: int  # of open findings
+    macs_shade: int  # 0 for no MACs, up to 5 for the largest number of a box
+    noise_shade: int  # 0 for no noise in the outputs, up to 5 for all of it
+    rows: tuple[Row, ...]  # label and text of each detail
+    findings: tuple[Row, ...]  # kind and text of each, the most severe first
 
     @property
     def data(self) -> dict[str, object]:
@@ -188,13 +173,10 @@ class Card:
 
 @dataclass(frozen=True)
 class Picture:
-    """The graph as the page draws it; sizes in pixels at 100 %, lines as SVG paths."""
+    """The graph as the page draws it."""
 
-    width: int
-    height: int
+    drawing: Drawing
     cards: tuple[Card, ...]
-    paths: dict[int, str]
-    far: tuple[str, ...]
     edges: tuple[tuple[int, int], ...]
     box: tuple[int, int] = (BOX, HEIGHT)
 
@@ -221,7 +203,7 @@ def picture(report: Report) -> Picture | None:
     cards = tuple(
         details.card(box, place, most_macs) for box, place in zip(boxes, drawing.boxes, strict=True)
     )
-    return Picture(drawing.width, drawing.height, cards, drawing.paths, drawing.far, edges)
+    return Picture(drawing, cards, edges)
 
 
 class _Details:

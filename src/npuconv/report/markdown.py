@@ -200,7 +200,7 @@ def _removed(report: Report) -> list[str]:
         for group in groups.removed(report)
         for one in group.findings
     ]
-    return folded(f"{count(len(lines), 'finding')} rewritten away", lines)
+    return folded(f"{count(len(lines), 'finding')} removed by the converter", lines)
 
 
 def _plan(report: Report) -> list[str]:
@@ -219,7 +219,7 @@ def _plan(report: Report) -> list[str]:
         f"### Plan: {count(len(report.plan), 'node')} rewritten",
         table(head, map(_plan_row, found[:_MAX_LINES]), right=2),
         f"... and {count(hidden, 'more node')}." if hidden else "",
-        *folded("What else was considered", choices),
+        *folded("Alternatives considered", choices),
     ]
 
 
@@ -285,7 +285,7 @@ def _unknown_limits(report: Report) -> list[str]:
         for one in report.unknown_limits
     ]
     head = ("limit", "the model needs", "nodes", "for example", "source", "assumed")
-    return ["### Unknown limits", table(head, rows, columns=(2,))]
+    return ["### Undocumented limits", table(head, rows, columns=(2,))]
 
 
 def _quantization(report: Report) -> list[str]:
@@ -294,7 +294,7 @@ def _quantization(report: Report) -> list[str]:
         synthetic = ", **accuracy is unproven**" if quant.synthetic else ""
         line = f"Format {code(quant.format)}, method {code(quant.method)}, "
         blocks += ["### Quantization", f"{line}{text(words.calibrated_on(quant))}{synthetic}."]
-        blocks += [f"**Budget**: {words.bought(quant.budget)}."] if quant.budget else []
+        blocks += [f"**Budget**: {words.extra_macs(quant.budget)}."] if quant.budget else []
         padding = quant.host_padding
         blocks += [f"**Host padding**: {words.padded(padding)}."] if padding else []
     elif report.calibration is not None:

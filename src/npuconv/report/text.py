@@ -316,7 +316,7 @@ def _unknown_limits(report: Report, view: View) -> Block:
     limits = report.unknown_limits
     if not limits:
         return []
-    lines = view.title("Unknown limits: ask the hardware's owner")
+    lines = view.title("Undocumented limits (confirm with the vendor)")
     rows = [
         (one.limit, ", ".join(one.values), str(one.nodes), words.document(one.source))
         for one in limits
@@ -325,7 +325,7 @@ def _unknown_limits(report: Report, view: View) -> Block:
     if rows:
         lines += view.table(("limit", "the model needs", "nodes", "source"), rows, right=(2,))
     assumed = "; ".join(f"{one.limit} {one.assumption}" for one in limits if one.assumption)
-    return lines + (view.hang(f"Assumed meanwhile: {assumed}") if assumed else [])
+    return lines + (view.hang(f"Assumptions: {assumed}") if assumed else [])
 
 
 def _quantization(report: Report, view: View) -> Block:
@@ -336,7 +336,7 @@ def _quantization(report: Report, view: View) -> Block:
             return []
         return view.title("Calibration") + view.hang(assumed.sentence, "  ", "  ")
     parts = [f"format {quant.format}", f"method {quant.method}", words.calibrated_on(quant)]
-    parts += [words.bought(quant.budget)] if quant.budget is not None else []
+    parts += [words.extra_macs(quant.budget)] if quant.budget is not None else []
     parts += [words.padded(quant.host_padding)] if quant.host_padding is not None else []
     text = ", ".join(parts) + ("; accuracy is unproven" if quant.synthetic else "")
     return view.title("Quantization") + view.hang(text, "  ", "  ")

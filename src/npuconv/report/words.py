@@ -128,7 +128,7 @@ def traffic(device: Device) -> str:
     """Return ``2 subgraphs on the device; per inference 3.0 KiB to it and 12.5 KiB back``."""
     there, back = device.to_device.bytes, device.to_host.bytes
     if there is None and back is None:
-        moved = "how many bytes cross is unknown (dynamic shape)"
+        moved = "bytes per inference unknown (dynamic shape)"
     else:
         moved = f"per inference {size(there)} to it and {size(back)} back"
     return f"{count(len(device.subgraphs), 'subgraph')} on the device; {moved}"
@@ -233,16 +233,16 @@ def calibrated_on(quantization: Quantization) -> str:
     return f"{count(quantization.samples, kind)} ({quantization.source})"
 
 
-def bought(budget: Budget) -> str:
+def extra_macs(budget: Budget) -> str:
     """Return the extra MACs that were spent on accuracy, and the gain."""
     what = [count(len(budget.repeated), "layer")] if budget.repeated else []
     if budget.channels:
         copies = sum(one.copies for one in budget.channels)
         what.append(f"{count(copies, 'channel')} of {count(len(budget.channels), 'tensor')}")
     if not what:
-        return f"nothing bought: {_why_nothing(budget)}"
+        return f"no extra MACs: {_why_nothing(budget)}"
     gain = f"{sqnr(budget.before_db, None)} -> {sqnr(budget.simulated_db, None)} simulated"
-    where = ", before what saturates the outputs" if budget.unsaturated else ""
+    where = ", before the final Softmax or Sigmoid" if budget.unsaturated else ""
     cost = f"{budget.extra_percent:.1f} % more MACs"
     return f"{' and '.join(what)} repeated for {cost}: {gain}{where}"
 
@@ -250,14 +250,14 @@ def bought(budget: Budget) -> str:
 def _why_nothing(budget: Budget) -> str:
     goal, before = budget.min_sqnr_db, budget.before_db
     if goal is not None and before is not None and before >= goal:
-        return f"{before:.1f} dB reach the {goal:g} dB asked for"
-    return f"nothing for {budget.max_extra_percent:g} % more MACs makes it better"
+        return f"{before:.1f} dB reach the goal of {goal:g} dB"
+    return f"no repetition for {budget.max_extra_percent:g} % more MACs improves it"
 
 
 def padded(price: HostPadding) -> str:
     """Return the number of tensors that the host pads, their traffic and the gain."""
     if not price.tensors:
-        return "nothing crosses to be padded: it would not pay, or not fit --max-extra-bytes"
+        return "no tensor padded on the host: no gain, or more bytes than --max-extra-bytes"
     what = f"{count(len(price.tensors), 'tensor')} padded on the host"
     if price.extra_bytes is not None:
         more = "" if price.extra_percent is None else f" ({price.extra_percent:.0f} %)"

@@ -35,12 +35,10 @@ class BatchJob(Part):
     exit_code: int = Field(description="0 converted, 2 failed, 70 bug, 1 everything else")
     message: str = Field(description="headline of its report, or the error")
     by_severity: dict[Severity, int] | None = Field(
-        None, description="findings; null where it has no report"
+        None, description="findings; null without a report"
     )
     sqnr_db: float | None = Field(None, description="null: not measured, or exact")
-    synthetic: bool = Field(
-        False, description="calibrated on synthetic inputs: its accuracy is unproven"
-    )
+    synthetic: bool = Field(False, description="calibrated on synthetic inputs")
     files: tuple[JobFile, ...] = ()
     _report: Report | None = PrivateAttr(None)
     _unchanged: bool = PrivateAttr(False)

@@ -14,6 +14,7 @@ from npuconv.diagnostics import Severity, Status
 
 SCHEMA_VERSION = 1
 Placement = Literal["device", "host", "undocumented"]
+Shape = tuple[int | str | None, ...] | None
 
 
 class Part(BaseModel):
@@ -34,9 +35,7 @@ class TensorSpec(Part):
 
     name: str
     dtype: str
-    shape: tuple[int | str | None, ...] | None = Field(
-        description="a name is a symbolic dimension, null one of unknown size"
-    )
+    shape: Shape = Field(description="a name is a symbolic dimension, null one of unknown size")
 
 
 class ModelInfo(Part):
@@ -73,7 +72,7 @@ class Summary(Part):
     headline: str = Field(description="one sentence for people")
     warnings: tuple[str, ...] = Field((), description="reasons not to trust the result as it is")
     not_judged: tuple[str, ...] = Field(
-        (), description="of a check: options whose effect only a conversion shows"
+        (), description="of a check: options that only a conversion can judge"
     )
     exit_code: int
     by_severity: dict[Severity, int]
@@ -141,7 +140,7 @@ class Rewrite(Part):
     before: str
     after: str
     max_abs_difference: float | None = Field(
-        description="largest difference of the outputs on the same inputs; null: not measured"
+        description="largest difference of the outputs; null: not measured"
     )
     reference: str = Field(description="runtime of the original: onnxruntime, onnx.reference, ...")
     note: str = ""
@@ -187,7 +186,7 @@ class NodeInfo(Part):
     form: str = Field("", description="operator with its main attributes: `Conv 3x3, stride 2`")
     inputs: tuple[str, ...] = Field((), description="tensors it reads, constants left out")
     outputs: tuple[str, ...] = Field((), description="tensors it makes")
-    shape: tuple[int | str | None, ...] | None = Field(None, description="of its first output")
+    shape: Shape = Field(None, description="of its first output")
 
 
 class Port(Part):
@@ -275,14 +274,10 @@ class Budget(Part):
     max_extra_percent: float = Field(description="of the device's MACs before")
     extra_macs: int
     extra_percent: float = Field(description="of the device's MACs before")
-    before_db: float | None = Field(
-        description="SQNR without the extra MACs, simulated on the samples of the allocation"
-    )
-    simulated_db: float | None = Field(
-        description="SQNR with the extra MACs, simulated; the measured one is under accuracy"
-    )
+    before_db: float | None = Field(description="SQNR without the extra MACs, simulated")
+    simulated_db: float | None = Field(description="SQNR with the extra MACs, simulated")
     unsaturated: bool = Field(
-        False, description="both are of the inputs of a final Softmax, Sigmoid or the like"
+        False, description="both are of the inputs of a final Softmax or Sigmoid"
     )
     repeated: tuple[Repeated, ...] = ()
     channels: tuple[Channels, ...] = ()
@@ -309,10 +304,10 @@ class TensorQuant(Part):
     minimum: float
     maximum: float
     lowest: float | None = Field(
-        None, description="the smallest number that int8 holds, of the channel with the lowest"
+        None, description="smallest value of int8, of the channel with the lowest"
     )
     highest: float | None = Field(
-        None, description="the largest number that int8 holds, of the channel with the highest"
+        None, description="largest value of int8, of the channel with the highest"
     )
     clip_fraction: float = Field(
         description="share of the calibration values beyond the range; 0 where a Relu or Clip "
@@ -339,12 +334,8 @@ class LayerQuant(Part):
     cosine: float | None
     note: str = ""
     rounding: str = Field("", description="method by which the weights were rounded")
-    alone_db: float | None = Field(
-        None, description="SQNR of the outputs if this layer alone is rounded"
-    )
-    noise_share: float | None = Field(
-        None, description="share, 0..1, of the noise in the outputs that its rounding makes"
-    )
+    alone_db: float | None = Field(None, description="SQNR of the outputs if only this is rounded")
+    noise_share: float | None = Field(None, description="0..1, of the noise in the outputs")
     weights: WeightQuant | None = None
 
 
@@ -370,9 +361,7 @@ class Quantization(Part):
     tensors: tuple[TensorQuant, ...] = ()
     layers: tuple[LayerQuant, ...] = ()
     budget: Budget | None = None
-    host_padding: HostPadding | None = Field(
-        None, description="null unless the host may pad outputs of the device"
-    )
+    host_padding: HostPadding | None = Field(None, description="null unless the host may pad")
 
 
 class PartAccuracy(Part):
@@ -380,27 +369,21 @@ class PartAccuracy(Part):
 
     name: str
     sqnr_db: float | None = Field(
-        description="null: exact where the cosine is a number, else zeros or not finite"
-    )
-    cosine: float | None
-
-
-class OutputAccuracy(Part):
-    """Accuracy of one output of the int8 model against the float model."""
-
-    name: str
-    sqnr_db: float | None = Field(
         description="10 log10(sum f^2 / sum (f-q)^2); null: exact where the cosine is a number, "
         "else zeros or not finite"
     )
     cosine: float | None
+
+
+class OutputAccuracy(PartAccuracy):
+    """Accuracy of one output of the int8 model against the float model."""
+
     top1_agreement: float | None = Field(
         description="share of positions with the same largest class; null where nothing tells "
         "which axis has the classes: neither a Softmax nor the shape [N, C]"
     )
     parts: tuple[PartAccuracy, ...] = Field(
-        (),
-        description="tensors of several kinds that it is concatenated from, as boxes and scores",
+        (), description="tensors that it is concatenated from, as boxes and scores"
     )
 
 
@@ -423,16 +406,12 @@ class Accuracy(Part):
     top1_agreement: float | None
     outputs: tuple[OutputAccuracy, ...]
     interval_db: tuple[float, float] | None = Field(
-        None,
-        description="lowest and highest SQNR of all outputs that is expected on as many new "
-        "samples, with a probability of 80 %; null without any error",
+        None, description="80 % interval of the SQNR on as many new samples; null without any error"
     )
     median_db: float | None = Field(None, description="of the SQNR of single samples")
     worst_sample: WorstSample | None = None
     worst_output: str | None = Field(None, description="the one with the lowest SQNR of several")
-    unsaturated_db: float | None = Field(
-        None, description="SQNR before a final Softmax, Sigmoid or the like; null without one"
-    )
+    unsaturated_db: float | None = Field(None, description="SQNR before a final Softmax or Sigmoid")
     notes: tuple[str, ...] = Field((), description="reasons why the figure says less")
 
 

@@ -41,7 +41,7 @@ class VerifiedOutput(Errors):
         "tells which axis has the classes"
     )
     parts: tuple[VerifiedPart, ...] = Field(
-        (), description="tensors of several kinds that it is concatenated from, as boxes and scores"
+        (), description="tensors that it is concatenated from, as boxes and scores"
     )
 
 
@@ -76,9 +76,9 @@ class VerifyReport(Part):
     total: Errors = Field(description="errors of all values of all outputs")
     outputs: tuple[VerifiedOutput, ...]
     layers: tuple[VerifiedLayer, ...] = ()
-    layer_samples: int = Field(description="number of samples on which the layers were compared")
+    layer_samples: int = Field(description="samples on which the layers were compared")
     unmatched: tuple[str, ...] = Field(
-        (), description="layers of the int8 model without a counterpart in the float model"
+        (), description="layers of the int8 model that the float model lacks"
     )
     labelled: Labelled | None = None
     min_sqnr_db: float | None = None

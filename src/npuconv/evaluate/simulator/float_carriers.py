@@ -11,7 +11,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from npuconv.model.proto_names import all_names, reads
+from npuconv.model.proto import all_names, reads
 
 Array = NDArray[Any]
 EIGHT_BITS: dict[int, tuple[int, int]] = {

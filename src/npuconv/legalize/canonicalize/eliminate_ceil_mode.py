@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import query
-from npuconv.model.conv import Window, window
-from npuconv.model.geometry import SAME, conv_output, pool_output
+from npuconv.model.conv import SAME, Window, conv_output, pool_output, window
 
 if TYPE_CHECKING:
     from npuconv.legalize.context import PassContext

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.replace import eliminate
-from npuconv.model import pad
+from npuconv.model import query
 
 if TYPE_CHECKING:
     from npuconv.legalize.context import PassContext
@@ -25,5 +25,5 @@ def eliminate_pad(model: Model, ctx: PassContext) -> int:
 
 
 def _is_noop(node: Node) -> bool:
-    amounts = pad.amounts(node)
+    amounts = query.pad_amounts(node)
     return amounts is not None and all(a == (0, 0) for a in amounts)

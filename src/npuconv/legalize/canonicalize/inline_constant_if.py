@@ -47,7 +47,7 @@ def _inline(model: Model, node: Node, key: str) -> None:
 
 def _rename(model: Model, node: Node, branch: Graph) -> None:
     """Names of a branch are its own: another branch, or the model, may have the same."""
-    from npuconv.model.order import with_inner
+    from npuconv.model.core import with_inner
 
     outside = {id(t) for one in model.nodes() for t in (*one.inputs, *one.outputs)}
     outside |= {id(t) for t in model.graph.inputs}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.layout import transpose
 from npuconv.legalize.tools.replace import activate
-from npuconv.model import edit, geometry, nhwc, query
+from npuconv.model import conv, edit, nhwc, query
 from npuconv.model.conv import resolved_pads, window
 
 if TYPE_CHECKING:
@@ -103,8 +103,8 @@ def _out_extent(
     if extent is None:
         return None
     if op == "ConvTranspose":
-        return geometry.transpose_output(extent, kernel, stride, dilation, pads, extra)
-    return geometry.conv_output(extent, kernel, stride, dilation, pads)
+        return conv.transpose_output(extent, kernel, stride, dilation, pads, extra)
+    return conv.conv_output(extent, kernel, stride, dilation, pads)
 
 
 def _out_channels(node: Node) -> int | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.match import added_pads, pad_obstacle, takes_pads
-from npuconv.model import edit, pad, query
+from npuconv.model import edit, query
 from npuconv.model.conv import Pairs, flat_pads, window
 
 if TYPE_CHECKING:
@@ -36,11 +36,11 @@ def _spatial(model: Model, ctx: PassContext, node: Node) -> Pairs | None:
     """The amounts of the spatial axes if folding is at all possible."""
     if not any(map(takes_pads, query.consumers(node.outputs[0]))):
         return None
-    amounts = pad.amounts(node)
+    amounts = query.pad_amounts(node)
     reason = ""
     if amounts is None:
         reason = "its amounts are computed at run time"
-    elif not pad.is_zero_fill(node):
+    elif not query.pads_with_zero(node):
         reason = f"it fills with {_filling(node)}, not with constant 0"
     elif any(a != (0, 0) for a in amounts[:2]):
         reason = "it pads batch or channels"
@@ -53,7 +53,7 @@ def _spatial(model: Model, ctx: PassContext, node: Node) -> Pairs | None:
 
 
 def _filling(node: Node) -> str:
-    mode = pad.mode(node)
+    mode = query.pad_mode(node)
     return "another value" if mode == "constant" else f"mode {mode!r}"
 
 

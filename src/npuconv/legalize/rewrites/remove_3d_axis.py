@@ -8,8 +8,8 @@ from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.conv_forms import refuses_rank
 from npuconv.legalize.tools.layout import reshape, transpose
 from npuconv.model import edit, query
+from npuconv.model.axis_removal import Removal, obstacles, output_extent, removal
 from npuconv.model.conv import window
-from npuconv.model.removable import Removal, obstacles, output_extent, removal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from npuconv.legalize.context import PassContext
+    from npuconv.model.axis_removal import Removal
     from npuconv.model.conv import Window
     from npuconv.model.core import Model
-    from npuconv.model.removable import Removal
     from npuconv.model.types import Node, Tensor
 
 MOST_AXES = 2

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from npuconv.legalize.region import shorter_output
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import query
-from npuconv.model.conv import Window, flat_pads, resolved_pads, window
-from npuconv.model.geometry import SAME, effective_kernel
+from npuconv.model.conv import SAME, Window, effective_kernel, flat_pads, resolved_pads, window
 
 if TYPE_CHECKING:
     from npuconv.legalize.context import PassContext

@@ -14,8 +14,7 @@ from npuconv.legalize.tools.as_conv import (
     obstacle,
 )
 from npuconv.model import edit, query
-from npuconv.model.conv import window
-from npuconv.model.geometry import effective_kernel
+from npuconv.model.conv import effective_kernel, window
 
 if TYPE_CHECKING:
     from npuconv.legalize.context import PassContext

@@ -11,8 +11,7 @@ from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.conv_forms import objections
 from npuconv.legalize.tools.layout import reshape, transpose
 from npuconv.model import edit, query
-from npuconv.model.conv import flat_pads, window
-from npuconv.model.geometry import effective_kernel
+from npuconv.model.conv import effective_kernel, flat_pads, window
 from npuconv.partition.costs import Cost
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.match import pad_obstacle, takes_pads
-from npuconv.model import edit, pad, query
+from npuconv.model import edit, query
 from npuconv.model.conv import Pairs, flat_pads
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def split_pad(model: Model, ctx: PassContext) -> int:
 
 
 def _split(model: Model, ctx: PassContext, node: Node) -> int:
-    amounts = pad.amounts(node)
+    amounts = query.pad_amounts(node)
     dims = query.shape(node.inputs[0])
     if amounts is None or (dims is not None and len(dims) != len(amounts)):
         return 0
@@ -46,14 +46,14 @@ def _split(model: Model, ctx: PassContext, node: Node) -> int:
             return _crop(model, ctx, node, amounts)
         ctx.refuse(model, node, reason)
         return 0
-    if pad.is_zero_fill(node) and any(map(any, amounts[:2])) and any(map(any, amounts[2:])):
+    if query.pads_with_zero(node) and any(map(any, amounts[:2])) and any(map(any, amounts[2:])):
         return _part(model, ctx, node, amounts)
     return 0
 
 
 def _cannot_crop(node: Node, amounts: Pairs, dims: tuple[int | str | None, ...] | None) -> str:
     """Return why negative amounts are not the same as a Slice, or ''."""
-    mode = pad.mode(node)
+    mode = query.pad_mode(node)
     if mode != "constant" and any(min(pair) < 0 < max(pair) for pair in amounts):
         return f"it crops one end of an axis and fills the other with mode {mode!r}"
     for axis, (pair, extent) in enumerate(zip(amounts, dims or (), strict=False)):

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.legalize.tools.layout import is_identity, squeeze, transpose, unsqueeze, widened
 from npuconv.model import edit
-from npuconv.model.conv import Pairs, Window, flat_pads
-from npuconv.model.geometry import conv_output
+from npuconv.model.conv import Pairs, Window, conv_output, flat_pads
 
 if TYPE_CHECKING:
     import numpy as np

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from npuconv.legalize.tools.match import BROADCASTING, UNARY
-from npuconv.model import edit, pad, query
+from npuconv.model import edit, query
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -217,7 +217,7 @@ def _pads(node: Node) -> list[int] | None:
     """Return the amounts of a Pad that names no axes, if they are constant."""
     if query.input_of(node, 3) is not None:
         return None
-    pairs = pad.amounts(node)
+    pairs = query.pad_amounts(node)
     return None if pairs is None else [b for b, _ in pairs] + [e for _, e in pairs]
 
 

@@ -10,7 +10,7 @@ from onnx import defs, helper, version_converter
 
 from npuconv.model import edit, query, skeleton
 from npuconv.model.core import subgraphs
-from npuconv.model.save import node_proto
+from npuconv.model.proto import node_proto
 from npuconv.model.types import Graph, Variable
 
 if TYPE_CHECKING:
@@ -262,7 +262,7 @@ def _keep_asymmetric(node: Node, converted: onnx.ModelProto) -> None:
 
 
 def _is_small(tensor: Tensor) -> bool:
-    return int(tensor.values.size) <= skeleton.SMALL
+    return int(tensor.values.size) <= skeleton.MAX_SHAPE_VALUES
 
 
 _LEGACY_BROADCAST = frozenset(

@@ -16,7 +16,7 @@ from onnx import helper
 
 from npuconv.legalize.tools import shape_elements as scalars
 from npuconv.model import query
-from npuconv.model.skeleton import SMALL
+from npuconv.model.skeleton import MAX_SHAPE_VALUES
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
@@ -103,7 +103,7 @@ def _position(axis: int, rank: int) -> int:
 
 
 def _small(shape: Sequence[int]) -> list[int]:
-    if any(d < 0 for d in shape) or math.prod(shape) > SMALL:
+    if any(d < 0 for d in shape) or math.prod(shape) > MAX_SHAPE_VALUES:
         raise UnknownError
     return list(shape)
 

@@ -22,7 +22,7 @@ from npuconv.legalize.region import capture
 from npuconv.legalize.tools.shape_elements import INT64, Element, Extent, Symbol, multiply
 from npuconv.legalize.tools.shape_operators import OPERATORS, Partial, UnknownError, as_elements
 from npuconv.model import query
-from npuconv.model.skeleton import SMALL
+from npuconv.model.skeleton import MAX_SHAPE_VALUES
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
@@ -61,7 +61,7 @@ class Facts:
             return self.of(tensor)
         array, dtype = query.value(tensor), tensor.dtype
         dims = query.static_shape(tensor) if array is None else array.shape
-        if dims is None or math.prod(dims) > SMALL:
+        if dims is None or math.prod(dims) > MAX_SHAPE_VALUES:
             return None
         # A type that numpy has no name for is ONNX's number.
         if dtype is None or isinstance(dtype, int) or np.dtype(dtype).kind not in "iufb":
@@ -98,7 +98,7 @@ def evaluate(model: Model) -> Facts:
         elif node.op in OPERATORS and any(id(t) in facts.tensors for t in node.inputs):
             results = _results(facts, node)
         for tensor, part in zip(node.outputs, results, strict=False):
-            if part is not None and not part.blank and part.elements.size <= SMALL:
+            if part is not None and not part.blank and part.elements.size <= MAX_SHAPE_VALUES:
                 facts.tensors[id(tensor)] = (tensor, part)
     return facts
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.model import query
-from npuconv.model.conv import window
-from npuconv.model.geometry import SAME, effective_kernel, transpose_output
+from npuconv.model.conv import SAME, effective_kernel, transpose_output, window
 from npuconv.rules import SLIDING, Example, Violation, rule
 from npuconv.rules.attributes import contradictions
 

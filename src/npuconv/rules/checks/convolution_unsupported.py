@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.model import nhwc, query
+from npuconv.model.axis_removal import obstacles
 from npuconv.model.conv import window
-from npuconv.model.removable import obstacles
 from npuconv.rules import Example, Violation, is_convolution, rule
 
 if TYPE_CHECKING:

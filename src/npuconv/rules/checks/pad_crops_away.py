@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from npuconv.model import pad, query
+from npuconv.model import query
 from npuconv.rules import Example, Violation, rule
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def pad_crops_away(node: Node, ctx: RuleContext) -> Iterator[Violation]:
         Repair the amounts, or give the input's real shape with --input-shape.
     """
     del ctx
-    amounts, dims = pad.amounts(node), query.shape(node.inputs[0])
+    amounts, dims = query.pad_amounts(node), query.shape(node.inputs[0])
     for axis, (pair, extent) in enumerate(zip(amounts or (), dims or (), strict=False)):
         if isinstance(extent, int) and extent + sum(pair) <= 0:
             values = {"axis": axis, "extent": extent, "cropped": -sum(pair)}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.diagnostics import Severity
-from npuconv.model import pad, query
+from npuconv.model import query
 from npuconv.rules import Example, Violation, rule
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def pad_not_foldable(node: Node, ctx: RuleContext) -> Iterator[Violation]:
         with zero padding.
     """
     reader = _reader(node, ctx)
-    amounts = pad.amounts(node)
+    amounts = query.pad_amounts(node)
     if reader is None or ctx.operator(node) is not None or _is_foldable(node, amounts):
         return
     limit = ctx.limits(reader).get("pad_value")
@@ -106,13 +106,13 @@ def _is_foldable(node: Node, amounts: Pairs | None) -> bool:
         return False
     if not any(max(pair) > 0 for pair in amounts):
         return True
-    return pad.is_zero_fill(node) and not any(max(pair) > 0 for pair in amounts[:2])
+    return query.pads_with_zero(node) and not any(max(pair) > 0 for pair in amounts[:2])
 
 
 def _task(node: Node) -> str:
-    value = pad.fill(node)
+    value = query.pad_fill(node)
     number = "a number computed at run time" if value is None else f"{value:g}"
-    return _FILLS.get(pad.mode(node), f"fill with {number}")
+    return _FILLS.get(query.pad_mode(node), f"fill with {number}")
 
 
 def _amounts(amounts: Pairs | None) -> str:
@@ -141,7 +141,7 @@ def _size(node: Node, amounts: Pairs | None) -> str:
 def _value(node: Node, amounts: Pairs | None) -> str:
     if amounts is None:
         return "pads = ?"
-    if pad.mode(node) != "constant":
-        return f"mode={pad.mode(node)}"
-    value = pad.fill(node)
+    if query.pad_mode(node) != "constant":
+        return f"mode={query.pad_mode(node)}"
+    value = query.pad_fill(node)
     return "value = ?" if value is None else f"value={value:g}"

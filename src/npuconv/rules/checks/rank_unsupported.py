@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from npuconv.model.axis_removal import obstacles
 from npuconv.model.conv import window
-from npuconv.model.removable import obstacles
 from npuconv.rules import SLIDING, Example, Violation, rule
 
 if TYPE_CHECKING:

@@ -7,8 +7,9 @@ import pytest
 from google.protobuf.message import EncodeError
 from onnx import TensorProto, helper
 
+from npuconv import limits
 from npuconv.errors import InternalError, ModelError
-from npuconv.model import edit, verify
+from npuconv.model import edit, load, shapes, validate
 from support.asserts import read
 from support.builders import Net, digits
 
@@ -21,7 +22,7 @@ def model():
 def broken(model):
     """The bug that a pass is said to have."""
     with pytest.raises(InternalError) as caught:
-        verify.check_model(model, after="some-pass")
+        validate.check_model(model, after="some-pass")
     assert caught.value.exit_code == 70
     assert "pass 'some-pass'" in str(caught.value)
     return str(caught.value)
@@ -29,7 +30,7 @@ def broken(model):
 
 def test_a_sound_model(model):
     """Nothing is wrong with a model as it was read."""
-    verify.check_model(model, after="nothing")
+    validate.check_model(model, after="nothing")
 
 
 def test_a_node_without_an_origin(model):
@@ -64,7 +65,7 @@ def test_constant_outputs_and_omitted_inputs(model):
 
     edit.set_input(model.nodes()[0], 2, edit.constant(model, "c", np.zeros(1)))
     model.graph.outputs.append(edit.constant(model, "also", np.zeros(1)))
-    verify.check_model(model, after="nothing")
+    validate.check_model(model, after="nothing")
 
 
 def test_subgraphs_are_checked():
@@ -79,7 +80,7 @@ def test_subgraphs_are_checked():
     net = Net(x=(1, 4)).op("Relu")
     cond = net.constant(np.asarray(True))
     model = read(net.op("If", cond, then_branch=branch("Neg"), else_branch=branch("Abs")).model())
-    verify.check_model(model, after="nothing")
+    validate.check_model(model, after="nothing")
     inner = model.nodes("If")[0].attrs["then_branch"]
     inner.nodes[0].inputs[0] = edit.variable(model, "loose")
     assert "reads 'loose' before it is made" in broken(model)
@@ -89,11 +90,11 @@ def test_experimental_operators_print_nothing(capfd):
     """ONNX's checker prints a warning about them; our own checks do without it."""
     model = digits()
     model.graph.node[0].op_type = "ImageScaler"
-    verify.check_proto(model, "m")
+    validate.check_proto(model, "m")
     assert capfd.readouterr() == ("", "")
     model.graph.node[0].input[0] = "nowhere"
     with pytest.raises(ModelError, match="nowhere"):
-        verify.check_proto(model, "m")
+        validate.check_proto(model, "m")
 
 
 class TooLarge:
@@ -110,10 +111,10 @@ class TooLarge:
 def test_a_model_over_two_gigabytes():
     """ONNX's checker cannot take it whole; our own checks stand."""
     graph = digits().graph
-    verify.check_proto(TooLarge(graph), "m")
+    validate.check_proto(TooLarge(graph), "m")
     graph.node[0].input[0] = "nowhere"
     with pytest.raises(ModelError, match="nowhere"):
-        verify.check_proto(TooLarge(graph), "m")
+        validate.check_proto(TooLarge(graph), "m")
 
 
 def test_sparse_initializers_are_known():
@@ -124,13 +125,21 @@ def test_sparse_initializers_are_known():
     sparse = onnx.SparseTensorProto(values=values)
     graph.initializer.remove(values)
     graph.sparse_initializer.append(sparse)
-    verify.check_proto(TooLarge(graph), "m")
+    validate.check_proto(TooLarge(graph), "m")
 
 
-def test_a_checker_without_words():
-    """An error of the checker without a text is still an error."""
-    assert verify._sentence(ValueError(" \n ")) == "the checker gives no reason"
-    assert verify._sentence(ValueError("\n first \nsecond")) == "first\nsecond"
+@pytest.mark.parametrize(
+    ("text", "shown"), [(" \n ", "the checker gives no reason"), ("\n first \nsecond", "first")]
+)
+def test_the_reason_of_the_checker(monkeypatch, text, shown):
+    """The message has its first line that is not empty; an empty text is still an error."""
+
+    def check_model(_proto):
+        raise onnx.checker.ValidationError(text)
+
+    monkeypatch.setattr(onnx.checker, "check_model", check_model)
+    with pytest.raises(ModelError, match=f"not valid ONNX: {shown}$"):
+        validate.check_proto(digits(), "m")
 
 
 @pytest.mark.parametrize(
@@ -149,4 +158,16 @@ def test_an_operator_that_the_opset_does_not_have(op, name, message):
     """Which node it is, and whether a later opset would help."""
     proto = Net(opset=7, x=(1, 4)).op(op, name=name).model()
     with pytest.raises(ModelError, match=message):
-        verify.check_proto(proto, "m.onnx")
+        validate.check_proto(proto, "m.onnx")
+
+
+def test_results_of_a_run():
+    """A tensor that no file holds may be too large as well."""
+    model = load.load(Net(x=(1, 3, 600, 600)).conv("x", (4, 3, 1, 1)).model())
+    shapes.infer(model)
+    validate.check_tensor_sizes(model)
+    with (
+        limits.applied(limits.Limits(tensor_mib=5)),
+        pytest.raises(ModelError, match="result 't0'"),
+    ):
+        validate.check_tensor_sizes(model)

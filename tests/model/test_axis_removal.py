@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from npuconv.model.axis_removal import obstacles, output_extent, removal
 from npuconv.model.conv import Window, window
-from npuconv.model.removable import obstacles, output_extent, removal
 from support.asserts import read
 from support.builders import Net
 

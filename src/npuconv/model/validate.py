@@ -1,29 +1,45 @@
-"""Is a graph well formed: of a proto before it is read, of a Model after every pass."""
+"""Validity of a proto before it is imported, and of a Model after every pass."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable
 
+import numpy as np
 import onnx
 from google.protobuf.message import EncodeError
 
+from npuconv import limits
 from npuconv.errors import InternalError, ModelError
 from npuconv.model import query, store
 from npuconv.model.core import Model, subgraphs
 from npuconv.model.types import Graph, Tensor
+from npuconv.model.untrusted import MAX_AXES, check_shape
+
+_UNKNOWN = re.compile(
+    r"No Op registered for (\S+) with domain_version of (\d+)(?:[\s\S]* Name: (.*) OpType:)?"
+)
+# Faults for the checker, but not for any runtime: interface tensors without a shape, and
+# initializers that a model of IR 3 does not list among its inputs.
+_HARMLESS = ("Field 'shape' of 'type' is required", "in initializer but not in graph input")
+_NO_REASON = "the checker gives no reason"
+_EXPERIMENTAL = frozenset(
+    {"ATen", "Affine", "ConstantFill", "Crop", "DynamicSlice", "GRUUnit", "GivenTensorFill"}
+    | {"ImageScaler", "ParametricSoftplus", "Scale", "ScaledTanh"}
+)
 
 
 def check_proto(proto: onnx.ModelProto, name: str) -> None:
-    """Names and order of a model somebody else wrote; ``claims`` has seen to its tensors.
+    """Check names, order and operators of a model; ``untrusted`` has checked its tensors.
 
     Raises:
-        ModelError: names the first node or tensor that is wrong, and why.
+        ModelError: names the first faulty node or tensor, and the fault.
     """
     _check_graph(proto.graph, frozenset(), name)
     if any(node.op_type in _EXPERIMENTAL for node in proto.graph.node):
-        return  # the checker would print a warning about them where results go
+        return  # the checker would print a warning about them to stdout
     fault = _fault(proto)
     if any(text in fault for text in _HARMLESS):
         fault = _fault(_repaired(proto))
@@ -33,14 +49,11 @@ def check_proto(proto: onnx.ModelProto, name: str) -> None:
         raise ModelError(f"{name}: not valid ONNX: {fault.splitlines()[0]}")
 
 
-_UNKNOWN = re.compile(
-    r"No Op registered for (\S+) with domain_version of (\d+)(?:[\s\S]* Name: (.*) OpType:)?"
-)
-
-
 def _unknown_operator(name: str, op: str, opset: str, node: str | None) -> ModelError:
-    """The error of a node whose operator its domain does not have."""
-    first = min((s.since_version for s in _versions(op)), default=0)
+    """Return the error of a node whose operator is not in its domain."""
+    schemas = onnx.defs.get_all_schemas_with_history()
+    versions = (s.since_version for s in schemas if s.name == op and s.domain == "")
+    first = min(versions, default=0)
     hint = f"it is there since opset {first}: export the model anew with that or a later one"
     if not first:
         hint = "an operator of your own needs a domain of its own; else look for a misspelt name"
@@ -49,25 +62,20 @@ def _unknown_operator(name: str, op: str, opset: str, node: str | None) -> Model
     )
 
 
-def _versions(op: str) -> Iterable[onnx.defs.OpSchema]:
-    schemas = onnx.defs.get_all_schemas_with_history()
-    return (s for s in schemas if s.name == op and s.domain == "")
-
-
 def _fault(proto: onnx.ModelProto) -> str:
-    if store.has_stored(proto):  # the checker would read them, and knows no such places
+    if store.has_stored(proto):  # the checker would read the files, and does not know their places
         proto = _without_weights(proto)
     try:
         onnx.checker.check_model(proto)
     except onnx.checker.ValidationError as error:
-        return _sentence(error)
+        return "\n".join(filter(None, map(str.strip, str(error).splitlines()))) or _NO_REASON
     except (EncodeError, ValueError):
-        pass  # over 2 GB: the checker cannot serialize it; our own checks stand
+        pass  # over 2 GB: the checker cannot serialize it; our own checks have passed
     return ""
 
 
 def _without_weights(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy whose weights in files, which have been looked at, are empty."""
+    """Return a copy in which weights in files are empty."""
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
     for tensor in filter(store.is_stored, copy.graph.initializer):
@@ -77,13 +85,8 @@ def _without_weights(proto: onnx.ModelProto) -> onnx.ModelProto:
     return copy
 
 
-# What the checker minds and every runtime loads: interface tensors whose shape the exporter
-# left out, and initializers that a model of IR 3 does not list among its inputs.
-_HARMLESS = ("Field 'shape' of 'type' is required", "in initializer but not in graph input")
-
-
 def _repaired(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy without the harmless faults, to see whether there are others."""
+    """Return a copy without the harmless faults, to find others."""
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
     copy.ir_version = max(copy.ir_version, 4)
@@ -129,14 +132,8 @@ def _missing(tensor: str, made: dict[str, onnx.NodeProto]) -> str:
     return f"reads {tensor!r}, which no node makes and which is no input or initializer"
 
 
-_EXPERIMENTAL = frozenset(
-    {"ATen", "Affine", "ConstantFill", "Crop", "DynamicSlice", "GRUUnit", "GivenTensorFill"}
-    | {"ImageScaler", "ParametricSoftplus", "Scale", "ScaledTanh"}
-)
-
-
 def check_model(model: Model, *, after: str) -> None:
-    """Check what holds after every pass: order, single assignment, origins.
+    """Check the invariants of a graph: order, single assignment, origins.
 
     Raises:
         InternalError: the pass ``after`` broke the graph.
@@ -177,6 +174,26 @@ def _made_twice(graph: Graph) -> Iterable[str]:
         yield from (f"tensor {name!r} is made twice" for name in twice)
 
 
-def _sentence(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return "\n".join(lines) or "the checker gives no reason"
+def check_tensor_sizes(model: Model) -> None:
+    """Refuse a model with an input or result that is larger than a tensor may be.
+
+    Unknown extents count as 1.
+
+    Raises:
+        ModelError: names the tensor and its shape.
+    """
+    limit = limits.present().tensor_mib * 2**20
+    for tensor in model.graph.inputs:
+        _check_tensor_size(tensor, f"{model.name}: input {tensor.name!r}", limit)
+    for node in model.nodes():
+        for tensor in node.outputs:
+            _check_tensor_size(tensor, f"{model.name}: result {tensor.name!r}", limit)
+
+
+def _check_tensor_size(tensor: Tensor, where: str, limit: int) -> None:
+    dims, dtype = query.shape(tensor) or (), tensor.dtype
+    fixed = [dim for dim in dims if isinstance(dim, int) and dim > 1]
+    # A type that numpy has no name for is a number here, of 2 bytes (bfloat16).
+    size = 2 if isinstance(dtype, int) else int(np.dtype(dtype or np.float32).itemsize)
+    if len(dims) > MAX_AXES or math.prod(fixed) * size > limit:
+        check_shape([dim if isinstance(dim, int) else 1 for dim in dims], where, size)

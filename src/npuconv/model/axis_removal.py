@@ -1,8 +1,8 @@
 """Removal of one axis of a convolution of three or more axes.
 
-An axis can be removed if the output has one cell along it: its inputs become channels. It
-can also be removed if the kernel has one cell along it: it becomes part of the batch, or is
-merged with a neighbour of the same kind.
+If the output has one cell along an axis, its input cells become channels. If the kernel has
+one cell along it, the axis becomes part of the batch, or is merged with a neighbour of the
+same kind.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from npuconv.model.geometry import conv_output, transpose_output
+from npuconv.model.conv import conv_output, transpose_output
 
 if TYPE_CHECKING:
     from npuconv.model.conv import Window
@@ -31,9 +31,9 @@ class Removal:
 
 
 def removal(win: Window) -> Removal | None:
-    """The best way to be rid of one axis, None if there is none.
+    """Return the cheapest removal of one axis, or None.
 
-    Channels cost nothing, merging is one Reshape, a batch takes Transposes as well.
+    Channels are free, a merge is one Reshape, a batch takes Transposes as well.
     """
     axes = range(win.axes or 0)
     found = [r for axis in axes if (r := _as_channels(win, axis))]
@@ -60,7 +60,7 @@ def _described(win: Window, axis: int) -> str:
 
 
 def output_extent(win: Window, axis: int) -> int | None:
-    """Cells of the output along an axis whose pads are explicit."""
+    """Return the output extent along an axis with explicit pads, if known."""
     extent = win.extent(axis)
     if extent is None or win.kernel is None or win.auto_pad != "NOTSET" or win.output_shape:
         return None
@@ -79,7 +79,7 @@ def _as_channels(win: Window, axis: int) -> Removal | None:
 
 
 def _pairs(win: Window, axis: int) -> list[tuple[int, int | None]]:
-    """(cell, tap) of everything that the one output cell is a sum of."""
+    """Return (cell, tap) of every term of the sum in the only output cell."""
     extent, begin, dilation = win.extent(axis) or 0, win.pads[axis][0], win.dilations[axis]
     taps = range(win.kernel[axis] if win.kernel else 0)
     if win.op == "ConvTranspose":

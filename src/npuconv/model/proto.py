@@ -1,0 +1,333 @@
+"""Conversion between ONNX protos and graph-surgeon's nodes and tensors, and walks over protos.
+
+The results are those of graph-surgeon's importer and exporter, several times faster: their
+constructors go through every list again for each of its elements, and their helpers copy
+every part and look up the type of every attribute anew. Rare parts (subgraphs, tensors as
+attributes, functions) are still left to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import onnx
+from google.protobuf.message import Message
+from onnx import AttributeProto, helper
+from onnx_graphsurgeon.exporters.onnx_exporter import OnnxExporter, dtype_to_onnx
+from onnx_graphsurgeon.importers.onnx_importer import OnnxImporter
+from onnx_graphsurgeon.ir.tensor import LazyValues
+from onnx_graphsurgeon.util.misc import SynchronizedList
+
+from npuconv.model import query
+from npuconv.model.types import Constant, Graph, Node, Tensor, Variable
+
+Dims = tuple[int | str | None, ...]
+_Tensors = dict[str, Tensor]  # by name
+_RAW_KINDS = "biuf"  # of numpy types whose bytes are those of ONNX's raw_data
+
+
+def reads(node: onnx.NodeProto) -> Iterator[str]:
+    """Yield the names of tensors that a node reads, itself or in its subgraphs."""
+    yield from node.input
+    for graph in inner_graphs(node):
+        yield from (output.name for output in graph.output)
+        for inner in graph.node:
+            yield from reads(inner)
+
+
+def all_names(graph: onnx.GraphProto) -> Iterator[str]:
+    """Yield every name of a tensor in a graph and its subgraphs."""
+    yield from (t.name for t in graph.initializer)
+    yield from (v.name for v in (*graph.input, *graph.output, *graph.value_info))
+    for node in graph.node:
+        yield from (*node.input, *node.output)
+        for inner in inner_graphs(node):
+            yield from all_names(inner)
+
+
+def inner_graphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """Yield the graphs that the attributes of a node hold."""
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def import_graph(proto: onnx.ModelProto) -> Graph:
+    """Return the graph of a model without sparse initializers.
+
+    Args:
+        proto: has passed ``validate.check_proto``.
+
+    Returns:
+        Nodes in the order of the proto; values are loaded on first use.
+    """
+    source = _copied(proto.graph)
+    tensors = _known(source)
+    initializers = {tensor.name for tensor in source.initializer}
+    inputs = [_tensor(info, tensors) for info in source.input if info.name not in initializers]
+    outputs = [_tensor(info, tensors) for info in source.output]
+    opset, domains = OnnxImporter.get_opset(proto), OnnxImporter.get_import_domains(proto)
+    return Graph(
+        nodes=[_node(node, tensors, opset, domains) for node in source.node],
+        inputs=inputs,
+        outputs=outputs,
+        name=source.name,
+        doc_string=source.doc_string,
+        producer_name=proto.producer_name,
+        producer_version=proto.producer_version,
+        opset=opset,
+        import_domains=domains,
+        functions=[OnnxImporter.import_function(f, opset, domains) for f in proto.functions],
+        ir_version=proto.ir_version,
+    )
+
+
+def _copied(graph: onnx.GraphProto) -> onnx.GraphProto:
+    """Return a copy of a graph with branches: the exporter names the constants in these."""
+    if not any(part.HasField("g") for node in graph.node for part in node.attribute):
+        return graph
+    made = onnx.GraphProto()
+    made.CopyFrom(graph)
+    return made
+
+
+def _known(source: onnx.GraphProto) -> _Tensors:
+    """Return constants, and tensors with a stated type; two statements complete each other."""
+    tensors: _Tensors = {}
+    for initializer in source.initializer:
+        if initializer.name not in tensors:
+            tensors[initializer.name] = _constant(initializer)
+    for info in source.value_info:
+        known = tensors.get(info.name)
+        stated = OnnxImporter.import_tensor(info)
+        if known is None:
+            tensors[info.name] = stated
+        elif not query.is_constant(known):
+            known.dtype, known.shape = known.dtype or stated.dtype, known.shape or stated.shape
+    return tensors
+
+
+def _tensor(info: onnx.ValueInfoProto, tensors: _Tensors) -> Tensor:
+    if info.name not in tensors:
+        tensors[info.name] = OnnxImporter.import_tensor(info)
+    return tensors[info.name]
+
+
+def _constant(proto: onnx.TensorProto) -> Constant:
+    made = Constant.__new__(Constant)
+    # Not by ``__setattr__``, which would look for lists that do not exist yet.
+    part = made.__dict__
+    part["name"], part["_values"], part["_export_dtype"] = proto.name, LazyValues(proto), None
+    part["data_location"] = int(proto.data_location) if proto.HasField("data_location") else None
+    part["inputs"], part["outputs"] = _list(made, "outputs"), _list(made, "inputs")
+    return made
+
+
+def _variable(name: str) -> Variable:
+    made = Variable.__new__(Variable)
+    part = made.__dict__
+    part["name"], part["dtype"], part["shape"], part["type"] = name, None, None, "tensor_type"
+    part["inputs"], part["outputs"] = _list(made, "outputs"), _list(made, "inputs")
+    return made
+
+
+def _list(owner: Tensor | Node, field: str, items: Iterable[Any] = ()) -> Any:
+    """Return a list that graph-surgeon synchronizes with ``field`` of its elements."""
+    made = SynchronizedList.__new__(SynchronizedList)
+    list.extend(made, items)
+    made.parent_obj, made.field_name = owner, field
+    return made
+
+
+def _node(proto: onnx.NodeProto, tensors: _Tensors, opset: int, domains: Any) -> Node:
+    made = Node.__new__(Node)
+    part = made.__dict__
+    part["op"], part["name"] = proto.op_type, proto.name
+    part["domain"] = proto.domain if proto.HasField("domain") else None
+    if (attrs := _attributes(proto)) is None:
+        attrs = dict(OnnxImporter.import_attributes(proto.attribute, {}, tensors, opset, domains))
+    part["attrs"] = attrs
+    inputs = [tensors.get(name) or _unknown(name, tensors) for name in proto.input]
+    outputs = [tensors.get(name) or _unknown(name, tensors) for name in proto.output]
+    part["inputs"], part["outputs"] = _list(made, "outputs", inputs), _list(made, "inputs", outputs)
+    for tensor in inputs:
+        list.append(tensor.outputs, made)
+    for tensor in outputs:
+        list.append(tensor.inputs, made)
+    return made
+
+
+def _unknown(name: str, tensors: _Tensors) -> Tensor:
+    """Return a new tensor without type; each one without a name is a separate tensor."""
+    found = _variable(name)
+    if name:
+        tensors[name] = found
+    return found
+
+
+_READERS: dict[int, Any] = {
+    AttributeProto.INT: lambda a: a.i,
+    AttributeProto.INTS: lambda a: list(a.ints),
+    AttributeProto.FLOAT: lambda a: a.f,
+    AttributeProto.FLOATS: lambda a: list(a.floats),
+    AttributeProto.STRING: lambda a: a.s.decode(),
+}
+
+
+def _attributes(proto: onnx.NodeProto) -> dict[str, Any] | None:
+    """Return the attributes by name; None if one is neither numbers nor text."""
+    found = {}
+    for attribute in proto.attribute:
+        read = _READERS.get(attribute.type)
+        if read is None or attribute.ref_attr_name:
+            return None
+        found[attribute.name] = read(attribute)
+    return found
+
+
+def node_proto(node: Node) -> onnx.NodeProto:
+    """Return a node as a proto."""
+    proto = onnx.NodeProto()
+    write_node(node, proto)
+    return proto
+
+
+def write_node(node: Node, into: onnx.NodeProto) -> None:
+    """Write a node into an empty proto."""
+    into.op_type = node.op
+    into.input.extend([t.name for t in node.inputs])
+    into.output.extend([t.name for t in node.outputs])
+    if node.name:
+        into.name = node.name
+    if node.domain is not None:
+        into.domain = node.domain
+    for key, value in node.attrs.items():
+        _write_attribute(key, value, into.attribute.add())
+
+
+class NodeCopy(NamedTuple):
+    """A cheap copy of a node, for nodes of which few become protos.
+
+    Attributes are numbers, strings and tuples of int; all others are protos.
+    """
+
+    op: str
+    name: str
+    domain: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attrs: dict[str, Any]
+
+    def write(self, into: onnx.NodeProto, prefix: str = "") -> None:
+        """Write the node into an empty proto, with a prefix to all names."""
+        into.op_type, into.name, into.domain = self.op, prefix + self.name, self.domain
+        into.input.extend([prefix + name if name else "" for name in self.inputs])
+        into.output.extend([prefix + name if name else "" for name in self.outputs])
+        for key, value in self.attrs.items():
+            _write_attribute(key, value, into.attribute.add())
+
+
+def copy_node(node: Node) -> NodeCopy:
+    """Return a copy of the node as it is now; later changes of the node do not affect it."""
+    inputs, outputs = [t.name for t in node.inputs], [t.name for t in node.outputs]
+    attrs = {key: _frozen(key, value) for key, value in node.attrs.items()}
+    return NodeCopy(node.op, node.name, node.domain or "", tuple(inputs), tuple(outputs), attrs)
+
+
+def _frozen(name: str, value: Any) -> Any:
+    kind = type(value)
+    if kind is list and set(map(type, value)) == {int}:
+        return tuple(value)
+    if kind in (int, float, str):
+        return value
+    proto = AttributeProto()
+    _write_attribute(name, value, proto)
+    return proto
+
+
+def _write_attribute(name: str, value: Any, into: AttributeProto) -> None:
+    kind = type(value)
+    if kind is int:
+        into.name, into.i, into.type = name, value, AttributeProto.INT
+    elif kind is AttributeProto:
+        into.CopyFrom(value)
+    elif kind in (list, tuple) and set(map(type, value)) <= {int}:
+        # An empty list has no type; empty lists of ONNX's own operators are of integers.
+        into.name, into.type = name, AttributeProto.INTS
+        into.ints.extend(value)
+    elif kind is float:
+        into.name, into.f, into.type = name, value, AttributeProto.FLOAT
+    elif kind is str:
+        into.name, into.s, into.type = name, value.encode(), AttributeProto.STRING
+    else:
+        # The exporter gives a tensor its name, and the tensor may be the caller's own.
+        own = deepcopy(value) if isinstance(value, Message | Constant) else value
+        into.CopyFrom(OnnxExporter.export_attributes({name: own})[0])
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """Type and shape of a tensor, as a proto states them."""
+
+    dtype: Any = None
+    shape: list[int | str | None] | None = None
+    dims: Dims | None = None  # the shape, None for unknown extents
+
+    @property
+    def exact(self) -> bool:
+        """Return whether the shape is known as written, without a 0 for "unknown"."""
+        return self.shape is not None and self.dims == tuple(self.shape)
+
+
+class Types:
+    """Types of tensors as protos, each made once: many tensors have the same."""
+
+    def __init__(self) -> None:
+        self._codes: dict[Any, int] = {}
+        self._types: dict[Any, onnx.TypeProto] = {}
+        self._found: dict[bytes, TensorType] = {}
+
+    def read(self, info: onnx.ValueInfoProto) -> TensorType:
+        """Return type and shape of a tensor; both unknown for a sequence or optional."""
+        if not info.type.HasField("tensor_type"):
+            return TensorType()
+        key = info.type.SerializeToString()
+        if key not in self._found:
+            tensor = OnnxImporter.import_tensor(info)
+            self._found[key] = TensorType(tensor.dtype, tensor.shape, query.shape(tensor))
+        return self._found[key]
+
+    def code(self, dtype: Any) -> int:
+        """Return ONNX's number of an element type."""
+        if dtype not in self._codes:
+            self._codes[dtype] = int(dtype_to_onnx(dtype))
+        return self._codes[dtype]
+
+    def write(self, tensor: Tensor, into: onnx.ValueInfoProto) -> None:
+        """Write name, type and shape of a tensor, as far as they are known."""
+        into.name = tensor.name
+        if tensor.dtype is not None:
+            into.type.CopyFrom(self.proto(tensor.dtype, query.shape(tensor)))
+
+    def proto(self, dtype: Any, dims: Dims | None) -> onnx.TypeProto:
+        """Return the shared proto of a type and shape; copy it before use."""
+        key = (dtype, dims)
+        if key not in self._types:
+            self._types[key] = helper.make_tensor_type_proto(self.code(dtype), dims)
+        return self._types[key]
+
+    def write_constant(self, tensor: Constant, into: onnx.TensorProto) -> None:
+        """Write a constant with its values."""
+        # Reading ``values`` loads them, and the exporter writes only unloaded strings.
+        is_raw = getattr(tensor.dtype, "kind", "") in _RAW_KINDS
+        values = tensor.values if is_raw else None
+        if values is None or tensor.export_dtype != values.dtype:
+            into.CopyFrom(OnnxExporter.export_tensor_proto(tensor))
+            return
+        into.name, into.data_type = tensor.name, self.code(values.dtype)
+        into.dims.extend(values.shape)
+        into.raw_data = values.tobytes()

@@ -1,0 +1,382 @@
+"""Checks on an untrusted model, before any later step reads it.
+
+They cover sizes, nesting, text, tensors and attributes: everything that could make a later
+step allocate, recurse or run without end. No check is quadratic, and none allocates a size
+only because the model claims it. ``external_data`` checks the places of external data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from graphlib import CycleError, TopologicalSorter
+
+import onnx
+from onnx import TensorProto
+
+from npuconv import limits
+from npuconv.errors import ModelError
+from npuconv.model.proto import inner_graphs
+
+MAX_AXES = 64  # of a numpy array
+_WINDOW_ATTRIBUTES = frozenset(
+    {"strides", "dilations", "kernel_shape", "pads", "output_padding", "output_shape", "group"}
+)
+_WINDOW_BOUND = 2**31  # elements: sums and products of smaller numbers fit into 64 bits
+_MIB = 2**20
+# The field of values that are not in raw_data; ``int32_data`` for all other types.
+_VALUE_FIELDS: dict[int, str] = {
+    TensorProto.FLOAT: "float_data",
+    TensorProto.COMPLEX64: "float_data",
+    TensorProto.DOUBLE: "double_data",
+    TensorProto.COMPLEX128: "double_data",
+    TensorProto.INT64: "int64_data",
+    TensorProto.UINT32: "uint64_data",
+    TensorProto.UINT64: "uint64_data",
+    TensorProto.STRING: "string_data",
+}
+_COMPLEX = (TensorProto.COMPLEX64, TensorProto.COMPLEX128)
+_PER_BYTE = {"UINT4": 2, "INT4": 2, "FLOAT4E2M1": 2, "UINT2": 4, "INT2": 4}
+_PACKED = {
+    getattr(TensorProto, kind): count
+    for kind, count in _PER_BYTE.items()
+    if hasattr(TensorProto, kind)
+}
+# ONNX's shape inference computes the values of short lists, which may be shapes. Lengths are
+# upper bounds, in elements.
+MAX_LIST = 1 << 20  # a list that inference may compute; shapes have ten
+_READ_CONSTANT = 512  # a constant whose values inference reads
+_OTHER_LIST = 64  # the result of an operator whose values inference does not compute
+_COMPUTED = frozenset(
+    {"Add", "Cast", "Concat", "Gather", "Identity", "Max", "Min", "Mul", "Reshape", "Slice"}
+    | {"Squeeze", "Sub", "Transpose", "Unsqueeze"}
+)
+
+_Key = tuple[str, str]  # domain and name of a function
+Nodes = Iterable[onnx.NodeProto]
+Graphs = Sequence[tuple[onnx.GraphProto, int]]  # with their depth of nesting
+
+
+def check(proto: onnx.ModelProto, name: str) -> list[TensorProto]:
+    """Refuse a model that exceeds a limit or contradicts itself.
+
+    Args:
+        proto: as it was parsed.
+        name: for messages.
+
+    Returns:
+        Every tensor of the model that may have its data in another file.
+
+    Raises:
+        ModelError: names the limit, or the contradiction.
+    """
+    graphs = list(_graphs(proto.graph))
+    tensors: list[TensorProto] = []
+    try:
+        _check_text(proto, graphs)
+        _check_size(proto, graphs, name)
+        for graph, depth in graphs:
+            tensors += _check_graph(graph, name, inside=depth > 0)
+        for function in proto.functions:
+            tensors += (found := list(_in_nodes(function.node)))
+            for tensor in found:
+                check_tensor(tensor, name)
+            _check_attributes(function.node, name, inside=True)
+    except UnicodeDecodeError:
+        raise ModelError(f"{name}: holds a name that is not UTF-8 text") from None
+    check_concat_growth(proto, name)
+    return tensors
+
+
+def _check_text(proto: onnx.ModelProto, graphs: Graphs) -> None:
+    """Check all names: later steps use them as text, but protobuf accepts any bytes.
+
+    Raises:
+        UnicodeDecodeError: a name is not UTF-8.
+    """
+    names: list[str | bytes] = [proto.producer_name, proto.producer_version, proto.domain]
+    names += [proto.doc_string, *(o.domain for o in proto.opset_import)]
+    names += [text for entry in proto.metadata_props for text in (entry.key, entry.value)]
+    for graph, _ in graphs:
+        infos = (*graph.input, *graph.output, *graph.value_info)
+        names += [graph.name, graph.doc_string, *(info.name for info in infos)]
+        names += [d.dim_param for i in infos for d in i.type.tensor_type.shape.dim]
+        names += [tensor.name for tensor in graph.initializer]
+        names += _names_of(graph.node)
+    for function in proto.functions:
+        names += [function.name, function.domain, *function.input, *function.output]
+        names += _names_of(function.node)
+    if bytes not in set(map(type, names)):
+        return
+    for text in names:
+        if isinstance(text, bytes):  # protobuf gives bytes for text that cannot be decoded
+            text.decode("utf-8")
+            raise UnicodeDecodeError("utf-8", text, 0, 1, "not text")
+
+
+def _names_of(nodes: Nodes) -> list[str | bytes]:
+    found: list[str | bytes] = []
+    for node in nodes:
+        found += (node.name, node.op_type, node.domain, node.doc_string)
+        found += node.input
+        found += node.output
+        found += [attribute.name for attribute in node.attribute]
+    return found
+
+
+def _check_size(proto: onnx.ModelProto, graphs: Graphs, name: str) -> None:
+    limit = limits.present()
+    depth = max(depth for _, depth in graphs)
+    if depth > limit.depth:
+        text = f"{name}: has subgraphs {depth} deep, over {limit.depth}"
+        raise ModelError(text, hint=limits.hint("depth"))
+    count = sum(len(graph.node) for graph, _ in graphs)
+    if proto.functions:
+        count += _called(proto, graphs, name, limit.nodes)
+    if count > limit.nodes:
+        text = f"{name}: has {count} nodes, over {limit.nodes}"
+        raise ModelError(text, hint=limits.hint("nodes"))
+
+
+def _graphs(graph: onnx.GraphProto, depth: int = 0) -> Iterator[tuple[onnx.GraphProto, int]]:
+    """Yield a graph and all graphs inside of it with their depth of nesting."""
+    yield graph, depth
+    for node in graph.node:
+        for inner in inner_graphs(node):
+            yield from _graphs(inner, depth + 1)
+
+
+def _called(proto: onnx.ModelProto, graphs: Graphs, name: str, limit: int) -> int:
+    """Return the number of nodes that all function calls expand to.
+
+    Raises:
+        ModelError: a function calls itself.
+    """
+    functions = {(f.domain, f.name): f.node for f in proto.functions}
+    calls = {
+        key: Counter(key for key in map(_key, n) if key in functions)
+        for key, n in functions.items()
+    }
+    sizes: dict[_Key, int] = {}
+    try:
+        for key in TopologicalSorter(calls).static_order():
+            inside = sum(times * sizes[one] for one, times in calls[key].items())
+            sizes[key] = min(len(functions[key]) + inside, limit + 1)
+    except CycleError as error:
+        _, op = min(error.args[1])
+        raise ModelError(f"{name}: function {op!r} calls itself") from None
+    return sum(sizes.get(_key(node), 0) for graph, _ in graphs for node in graph.node)
+
+
+def _key(node: onnx.NodeProto) -> _Key:
+    return node.domain, node.op_type
+
+
+def _check_graph(graph: onnx.GraphProto, name: str, inside: bool) -> list[TensorProto]:
+    """Check everything in a graph but its subgraphs; return its tensors."""
+    tensors = list(graph.initializer)
+    for sparse in graph.sparse_initializer:
+        tensors += (sparse.values, sparse.indices)
+    tensors += _in_nodes(graph.node)
+    for tensor in tensors:
+        check_tensor(tensor, name)
+    for sparse in graph.sparse_initializer:
+        check_sparse(sparse, name)
+    for info in (*graph.input, *graph.output, *graph.value_info):
+        _check_info(info, name)
+    _check_attributes(graph.node, name, inside)
+    return tensors
+
+
+def _in_nodes(nodes: Nodes) -> Iterator[TensorProto]:
+    for node in nodes:
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield attribute.t
+            yield from attribute.tensors
+
+
+def _check_attributes(nodes: Nodes, name: str, inside: bool) -> None:
+    """Check the attributes of nodes; ``inside``: in a subgraph or function, never checked later."""
+    for node in nodes:
+        for attribute in node.attribute:
+            if attribute.HasField("sparse_tensor"):
+                check_sparse(attribute.sparse_tensor, name)
+            if fault := _attribute_fault(attribute, inside):
+                where = f"{name}: node {node.name or node.op_type!r}"
+                raise ModelError(f"{where}: attribute {attribute.name!r} {fault}")
+
+
+def _attribute_fault(attribute: onnx.AttributeProto, inside: bool) -> str:
+    if attribute.ref_attr_name:  # its value comes with the call, whose attributes are checked
+        return "" if inside else "refers to one of a function that is not there"
+    if attribute.name in _WINDOW_ATTRIBUTES and any(
+        abs(value) >= _WINDOW_BOUND for value in (attribute.i, *attribute.ints)
+    ):
+        return (
+            f"is {shown(attribute.ints or [attribute.i])}: over {_WINDOW_BOUND}, beyond any runtime"
+        )
+    if inside and attribute.type == onnx.AttributeProto.INTS and not attribute.ints:
+        return "is an empty list"
+    return ""
+
+
+def check_tensor(tensor: TensorProto, name: str) -> None:
+    """Refuse a tensor whose shape, type and values contradict each other.
+
+    Raises:
+        ModelError: names the claim and the content.
+        UnicodeDecodeError: a string is not UTF-8.
+    """
+    where = f"{name}: tensor {tensor.name!r}"
+    if tensor.HasField("segment"):
+        raise ModelError(f"{where} is one segment of a tensor, which is not read")
+    size = _item_size(tensor, where)
+    count = check_shape(tensor.dims, where, size)
+    if tensor.data_location == TensorProto.EXTERNAL:
+        return
+    if tensor.HasField("raw_data"):
+        _check_bytes(tensor, where)
+    else:
+        _check_values(tensor, where, count)
+
+
+def byte_size(tensor: TensorProto) -> int:
+    """Return the bytes of the values, by shape and type."""
+    count = math.prod(tensor.dims)
+    if tensor.data_type in _PACKED:
+        return -(-count // _PACKED[tensor.data_type])
+    return count * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+
+
+def check_shape(dims: Iterable[int], where: str, size: int = 1) -> int:
+    """Return the number of elements of a shape.
+
+    Args:
+        dims: extents.
+        where: start of the message.
+        size: bytes of an element.
+
+    Raises:
+        ModelError: the shape is impossible, or larger than a tensor may be.
+    """
+    shape = tuple(dims)
+    fault, hint = _shape_fault(shape, size, limits.present().tensor_mib)
+    if fault:
+        raise ModelError(f"{where} {fault}", hint=hint)
+    return math.prod(shape)
+
+
+@lru_cache(maxsize=4096)  # a network has few different shapes
+def _shape_fault(shape: tuple[int, ...], size: int, limit: int) -> tuple[str, str]:
+    """Return the fault of a shape and a hint; empty strings if there is no fault."""
+    if len(shape) > MAX_AXES:
+        return f"has {len(shape)} axes, over {MAX_AXES}", ""
+    if min(shape, default=0) < 0:
+        return f"says shape {list(shape)}", ""
+    # numpy limits the other extents also of an array without elements.
+    total = math.prod(max(dim, 1) for dim in shape) * size
+    if total > limit * _MIB:
+        text = f"says shape {shown(shape)}: {total / _MIB:,.0f} MiB, over {limit}"
+        return text, limits.hint("tensor_mib")
+    return "", ""
+
+
+def check_sparse(sparse: onnx.SparseTensorProto, name: str) -> None:
+    """Refuse indices outside of the shape, and a shape that is too large when dense.
+
+    Raises:
+        ModelError: names the fault.
+    """
+    where = f"{name}: sparse tensor {sparse.values.name!r}"
+    check_shape(sparse.dims, where, _item_size(sparse.values, where))
+    check_tensor(sparse.values, name)
+    check_tensor(sparse.indices, name)
+    external = (sparse.values.data_location, sparse.indices.data_location)
+    if TensorProto.EXTERNAL in external or sparse.indices.data_type != TensorProto.INT64:
+        raise ModelError(f"{where}: its places are no integers, or lie in a file")
+    places, shape = onnx.numpy_helper.to_array(sparse.indices), list(sparse.dims)
+    flat = places.ndim == 1
+    if not flat and (places.ndim != 2 or places.shape[1] != len(shape)):
+        raise ModelError(f"{where}: its places have shape {list(places.shape)}")
+    if len(places) != math.prod(sparse.values.dims):
+        raise ModelError(f"{where}: {len(places)} places for {list(sparse.values.dims)} values")
+    ends = [math.prod(shape)] if flat else shape
+    if places.size and (places.min() < 0 or (places.reshape(len(places), -1).max(0) >= ends).any()):
+        raise ModelError(f"{where}: a place lies outside of shape {shown(shape)}")
+
+
+def _check_info(info: onnx.ValueInfoProto, name: str) -> None:
+    """Refuse an input, output or intermediate result that is no tensor, or too large."""
+    kind = info.type
+    if kind.HasField("map_type") or kind.HasField("sparse_tensor_type"):
+        raise ModelError(f"{name}: {info.name!r} is no tensor; only tensors are read")
+    fixed = [d.dim_value for d in kind.tensor_type.shape.dim if d.dim_value > 0]
+    check_shape(fixed, f"{name}: {info.name!r}", _size_of(kind.tensor_type.elem_type) or 1)
+
+
+def _item_size(tensor: TensorProto, where: str) -> int:
+    size = _size_of(tensor.data_type)
+    if not size:
+        raise ModelError(f"{where} has unknown type {tensor.data_type}")
+    return size
+
+
+@lru_cache(maxsize=64)
+def _size_of(kind: int) -> int:
+    """Return the bytes of an element in memory; 0 for an unknown type."""
+    if kind == TensorProto.STRING:
+        return 8
+    try:
+        return int(onnx.helper.tensor_dtype_to_np_dtype(kind).itemsize)
+    except (KeyError, ValueError, TypeError):
+        return 0
+
+
+def _check_bytes(tensor: TensorProto, where: str) -> None:
+    if tensor.data_type == TensorProto.STRING:
+        raise ModelError(f"{where}: text cannot be given as bytes")
+    wanted, held = byte_size(tensor), len(tensor.raw_data)
+    if wanted != held:
+        text = f"{where} says shape {shown(tensor.dims)} ({wanted} bytes)"
+        raise ModelError(f"{text} but holds {held} bytes")
+
+
+def _check_values(tensor: TensorProto, where: str, count: int) -> None:
+    values = getattr(tensor, _VALUE_FIELDS.get(tensor.data_type, "int32_data"))
+    wanted = 2 * count if tensor.data_type in _COMPLEX else count
+    if tensor.data_type in _PACKED:
+        wanted = -(-count // _PACKED[tensor.data_type])
+    if len(values) != wanted:
+        text = f"{where} says shape {shown(tensor.dims)} ({wanted} values)"
+        raise ModelError(f"{text} but holds {len(values)}")
+    for text in tensor.string_data:
+        text.decode("utf-8")
+
+
+def shown(shape: Iterable[int]) -> str:
+    """Return a shape as text of at most 80 characters."""
+    text = str(list(shape))
+    return text if len(text) <= 80 else f"{text[:60]}...]"
+
+
+def check_concat_growth(proto: onnx.ModelProto, name: str) -> None:
+    """Refuse a model that concatenates a list with itself over and over.
+
+    ONNX's shape inference would compute the list: sixty such nodes take it years.
+
+    Raises:
+        ModelError: names the node.
+    """
+    lengths = {t.name: min(math.prod(t.dims), _READ_CONSTANT) for t in proto.graph.initializer}
+    for node in proto.graph.node:
+        if node.op_type not in _COMPUTED:
+            continue
+        read = [lengths.get(one, _OTHER_LIST) for one in node.input]
+        length = sum(read) if node.op_type == "Concat" else max(read, default=0)
+        if length > MAX_LIST:
+            where = f"{name}: node {node.name or node.op_type!r}"
+            raise ModelError(f"{where} joins a list of up to {length} elements")
+        lengths.update(dict.fromkeys(node.output, length))
