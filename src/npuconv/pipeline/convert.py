@@ -22,10 +22,8 @@ from npuconv.model import save, store
 from npuconv.pipeline import findings, prepare
 from npuconv.quantize.budget import spend_budget
 from npuconv.quantize.calibrate import calibrate
-from npuconv.quantize.fake_quant import quant_points
-from npuconv.quantize.host_padding import pad_between_layers
-from npuconv.quantize.host_prep import prepare_host
-from npuconv.quantize.output_error import logits
+from npuconv.quantize.fake_quant import logits, quant_points
+from npuconv.quantize.host_prep import pad_between_layers, prepare_host
 from npuconv.quantize.oversampling import Oversampled
 from npuconv.quantize.ranges import choose_encodings
 from npuconv.quantize.rounding import round_weights
@@ -323,7 +321,7 @@ def _measure(
     model: onnx.ModelProto,
     data: prepare.CalibrationData,
     same: str,
-    layers: list[matching.Layer],
+    layers: list[matching.LayerPair],
 ) -> tuple[schema.Accuracy, tuple[schema.LayerQuant, ...], tuple[str, ...]]:
     """Measure the error of outputs and layers on the samples held out.
 
