@@ -21,7 +21,7 @@ from npuconv.evaluate.interval import Powers, expected, pooled_db, sentences
 from npuconv.evaluate.matching import LayerPair, exact, numbers
 from npuconv.evaluate.simulator import as_float
 from npuconv.model import store
-from npuconv.quantize.output_error import leaves, logits
+from npuconv.quantize.fake_quant import leaves, logits
 from npuconv.samples.feeds import spread
 from npuconv.schemas import report as schema
 

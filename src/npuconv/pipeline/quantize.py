@@ -30,10 +30,8 @@ from npuconv.pipeline.preflight import (
 from npuconv.quantize import sensitivity
 from npuconv.quantize.budget import spend_budget
 from npuconv.quantize.calibrate import Progress, calibrate
-from npuconv.quantize.fake_quant import quant_points
-from npuconv.quantize.host_padding import pad_between_layers
-from npuconv.quantize.host_prep import prepare_host
-from npuconv.quantize.output_error import logits
+from npuconv.quantize.fake_quant import logits, quant_points
+from npuconv.quantize.host_prep import pad_between_layers, prepare_host
 from npuconv.quantize.oversampling import Oversampled
 from npuconv.quantize.ranges import choose_encodings
 from npuconv.quantize.rounding import round_weights
