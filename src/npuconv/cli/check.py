@@ -109,7 +109,7 @@ def _check_all(
     that the samples do not fit: they may fit another.
     """
     from npuconv.model.load import display_name
-    from npuconv.pipeline.entry import check_with
+    from npuconv.pipeline.check import check_with
 
     expected: tuple[type[Exception], ...] = (ModelError,)
     if len(paths) > 1:

@@ -50,7 +50,7 @@ def convert(
     get made-up numbers, and accuracy is unproven. Exit code 0: done; 1: findings stand against
     it, no model is written.
     """
-    from npuconv.pipeline.entry import convert_with
+    from npuconv.pipeline.convert import convert_with
 
     options = collect(config, flags)
     destination = Path(output) if output is not None else _beside(Path(model), SUFFIX)

@@ -12,7 +12,7 @@ from npuconv.cli.guard import guarded, limited
 from npuconv.cli.options import parse_shapes
 from npuconv.errors import UsageError
 from npuconv.report.escape import visible
-from npuconv.report.terminal import Paint, View, cells, hang
+from npuconv.report.terminal import View, cells, hang
 from npuconv.report.words import size
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def inspect(
 
 def as_text(found: Inspection, *, color: bool, verbose: bool, width: int) -> str:
     """Return the text of an inspection: totals, convolutions, and every node when verbose."""
-    view = View(Paint(color), verbose, width)
+    view = View(color, verbose, width)
     blocks = [_head(found, view)]
     if found.convolutions:
         blocks += [_attributes(found, view), _convolutions(found, view)]
