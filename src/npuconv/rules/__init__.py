@@ -47,7 +47,7 @@ class Violation:
     values: dict[str, Any] = field(default_factory=dict)
     value: str = ""  # what the model has, for the report's column
     limit: str = ""  # what is allowed
-    source: str = ""  # who says so
+    source: str = ""  # place in the target file and document it cites
     fix: str = ""  # instead of the rule's own advice
     node: Any = None  # for a model rule: the node it is about
     status: Status = Status.REMAINING
