@@ -241,6 +241,20 @@ def _note(path: Path) -> None:
         found.append(path)
 
 
+def make_folder(path: str | Path) -> Path:
+    """Make a folder and those above it where they are missing; return its path.
+
+    Raises:
+        OutputError: it cannot be made.
+    """
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be made: {error.strerror}") from None
+    return folder
+
+
 def check_folder(path: str | Path) -> None:
     """Refuse a folder that cannot be made, before any work is done for it.
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from npuconv.evaluate.matching import Layer as StoredLayer
+from npuconv.evaluate.matching import LayerPair
 from npuconv.model import nhwc, query
 
 if TYPE_CHECKING:
-    from npuconv.legalize.legal import Legalized
+    from npuconv.emit.context import EmitContext
+    from npuconv.legalize.legal import LegalModel
+    from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
     from npuconv.quantize.oversampling import Oversampled
 
@@ -23,26 +25,26 @@ class Layer(NamedTuple):
     node: str  # its name in the float model
 
 
-def layers_of(work: Legalized) -> list[Layer]:
+def layers_of(legal: LegalModel) -> list[Layer]:
     """Every device convolution with the tensor that is its layer's result."""
-    labels = [work.model.label(conv) for conv in work.plan.device]
+    labels = [legal.model.label(conv) for conv in legal.plan.device]
     total, number = Counter(labels), Counter[str]()
     rows = []
-    for conv, label in zip(work.plan.device, labels, strict=True):
+    for conv, label in zip(legal.plan.device, labels, strict=True):
         number[label] += 1
         part = f" ({number[label]} of {total[label]})" if total[label] > 1 else ""
-        rows.append(Layer(label + part, label, _result(work, conv).name, conv.name))
+        rows.append(Layer(label + part, label, _result(legal, conv).name, conv.name))
     return rows
 
 
-def _result(work: Legalized, conv: Node) -> Tensor:
+def _result(legal: LegalModel, conv: Node) -> Tensor:
     """A layer ends behind its activation: what that cuts off is no loss.
 
-    A pool in between takes the largest of what there is, so the order of the two is the same.
+    A max pool in between does not matter: it and a clip may change places.
     """
     found = tensor = conv.outputs[0]
-    while (reader := query.sole_consumer(work.model, tensor)) is not None:
-        if reader.op not in ("Relu", "Clip", "MaxPool") or not work.plan.is_passthrough(reader):
+    while (reader := query.sole_consumer(legal.model, tensor)) is not None:
+        if reader.op not in ("Relu", "Clip", "MaxPool") or not legal.plan.is_passthrough(reader):
             break
         tensor = reader.outputs[0]
         if reader.op != "MaxPool":
@@ -50,22 +52,25 @@ def _result(work: Legalized, conv: Node) -> Tensor:
     return found
 
 
-def stored(work: Legalized, layers: list[Layer], made_again: Oversampled) -> list[StoredLayer]:
+def stored(
+    model: Model, ctx: EmitContext, layers: list[Layer], oversampled: Oversampled
+) -> list[LayerPair]:
     """Return where the layers' results are in the converted model, in the order of the layers.
 
     Args:
-        work: what was converted.
+        model: the emitted graph.
+        ctx: of the passes that emitted it.
         layers: of the float model.
-        made_again: layers and channels that are made several times.
+        oversampled: layers and channels that are made several times.
     """
-    ctx, encodings = work.ctx, made_again.state.encodings
-    times = {one.node: sum(conv for _, _, conv in one.copies) for one in made_again.repeated}
-    channels = {t: one.index for one in made_again.duplicated for t in one.path.tensors}
-    made = {t.name: t for node in work.model.nodes() for t in node.outputs}
+    encodings = oversampled.state.encodings
+    times = {one.node: sum(conv for _, _, conv in one.copies) for one in oversampled.repeated}
+    channels = {t: one.index for one in oversampled.duplicated for t in one.path.tensors}
+    made = {t.name: t for node in model.nodes() for t in node.outputs}
     last = {name for name, t in made.items() if nhwc.holds_channels_last(t)}
-    several = {old: new for one in made_again.duplicated for new, old in one.old.items()}
+    several = {old: new for one in oversampled.duplicated for new, old in one.old.items()}
     found = [
-        StoredLayer(
+        LayerPair(
             name=shown,
             tensor=tensor,
             stored=ctx.stored[own],
@@ -78,7 +83,7 @@ def stored(work: Legalized, layers: list[Layer], made_again: Oversampled) -> lis
         for shown, label, tensor, _ in layers
         if (own := several.get(tensor, tensor)) in ctx.stored
     ] + [
-        StoredLayer(
+        LayerPair(
             name=layer.shown,
             tensor=layer.tensor,
             stored=layer.tensor,  # the mean of the copies, which the host takes in float

@@ -11,7 +11,7 @@ from npuconv.config import Preprocess
 from npuconv.errors import CalibrationError
 
 Floats = NDArray[np.float32]
-_IMAGE_CHANNELS = (1, 3, 4)
+IMAGE_CHANNELS = (1, 3, 4)
 RANGE_SLACK = 0.02  # of the range: interpolation overshoots, and (pixel - 127) / 128 is usual too
 MIN_RANGE_SHARE = 0.4  # of the range of a normalization that samples fill
 
@@ -71,10 +71,11 @@ def guess(values: Floats) -> Normalization | None:
     It has the narrowest range that holds them and that they fill well; None if there is none.
     """
     low, high = float(values.min()), float(values.max())
-    for item, (least, most) in _RANGES:
-        slack = RANGE_SLACK * (most - least)
-        inside = least - slack <= low and high <= most + slack
-        if inside and high - low > MIN_RANGE_SHARE * (most - least) and (low < 0) == (least < 0):
+    for item, (lowest, highest) in _RANGES:
+        width = highest - lowest
+        slack = RANGE_SLACK * width
+        inside = lowest - slack <= low and high <= highest + slack
+        if inside and high - low > MIN_RANGE_SHARE * width and (low < 0) == (lowest < 0):
             return item
     return None
 
@@ -94,7 +95,7 @@ def image_axis(shape: tuple[int, ...]) -> int | None:
     if len(shape) != 4:
         return None
     for axis, others in ((1, (2, 3)), (3, (1, 2))):
-        if shape[axis] in _IMAGE_CHANNELS and min(shape[k] for k in others) > max(_IMAGE_CHANNELS):
+        if shape[axis] in IMAGE_CHANNELS and min(shape[k] for k in others) > max(IMAGE_CHANNELS):
             return axis
     return None
 
