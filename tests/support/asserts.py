@@ -12,6 +12,7 @@ import npuconv
 from npuconv import executor
 from npuconv.config import Options
 from npuconv.diagnostics import Finding
+from npuconv.emit.context import EmitContext
 from npuconv.legalize import manager as _manager
 from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import PASSES
@@ -22,6 +23,7 @@ from npuconv.rules import engine
 from npuconv.rules.context import RuleContext
 from npuconv.schemas.report import FindingInfo
 from npuconv.target import Target
+from support.builders import Net
 
 
 @cache
@@ -37,9 +39,9 @@ def read(proto: onnx.ModelProto) -> Model:
     return model
 
 
-def context(**options: Any) -> PassContext:
-    """A pass context for the built-in target, with verification on."""
-    return PassContext(builtin(), Options(**options))
+def context(**options: Any) -> EmitContext:
+    """A context for passes of any phase and the built-in target, with verification on."""
+    return EmitContext(builtin(), Options(**options))
 
 
 def run_pass(name: str, model: Model, ctx: PassContext | None = None) -> int:
@@ -47,6 +49,16 @@ def run_pass(name: str, model: Model, ctx: PassContext | None = None) -> int:
     item = PASSES.get(name)
     assert item is not None, name
     return _manager.run_pass(model, item, ctx or context())
+
+
+def refusals(
+    name: str, model: onnx.ModelProto | Net, ctx: PassContext | None = None
+) -> list[tuple[str, str]]:
+    """Run a pass that must not fire; return node and reason of each of its refusals."""
+    proto = model.model() if isinstance(model, Net) else model
+    ctx = ctx or context()
+    assert run_pass(name, read(proto), ctx) == 0
+    return [(r.node, r.reason) for r in ctx.refusals]
 
 
 def apply_pass(name: str, model: Model, ctx: PassContext, *arguments: Any) -> Any:
