@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from npuconv.evaluate.matching import LayerPair
 from npuconv.model import nhwc, query
 
 if TYPE_CHECKING:
-    from npuconv.legalize.legal import Legalized
+    from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
+    from npuconv.partition import Plan
     from npuconv.quantize.oversampling import Oversampled
 
 
@@ -23,26 +25,26 @@ class Layer(NamedTuple):
     node: str  # its name in the float model
 
 
-def layers_of(work: Legalized) -> list[Layer]:
+def layers_of(model: Model, plan: Plan) -> list[Layer]:
     """Return every device convolution with the tensor that is its layer's result."""
-    labels = [work.model.label(conv) for conv in work.plan.device]
+    labels = [model.label(conv) for conv in plan.device]
     total, number = Counter(labels), Counter[str]()
     rows = []
-    for conv, label in zip(work.plan.device, labels, strict=True):
+    for conv, label in zip(plan.device, labels, strict=True):
         number[label] += 1
         part = f" ({number[label]} of {total[label]})" if total[label] > 1 else ""
-        rows.append(Layer(label + part, label, _result(work, conv).name, conv.name))
+        rows.append(Layer(label + part, label, _result(model, plan, conv).name, conv.name))
     return rows
 
 
-def _result(work: Legalized, conv: Node) -> Tensor:
+def _result(model: Model, plan: Plan, conv: Node) -> Tensor:
     """Return the end of a layer, behind its activation: clipping there is no loss.
 
     A max pool in between does not matter: it and a clip may change places.
     """
     found = tensor = conv.outputs[0]
-    while (reader := query.sole_consumer(work.model, tensor)) is not None:
-        if reader.op not in ("Relu", "Clip", "MaxPool") or not work.plan.is_passthrough(reader):
+    while (reader := query.sole_consumer(model, tensor)) is not None:
+        if reader.op not in ("Relu", "Clip", "MaxPool") or not plan.is_passthrough(reader):
             break
         tensor = reader.outputs[0]
         if reader.op != "MaxPool":
@@ -50,33 +52,41 @@ def _result(work: Legalized, conv: Node) -> Tensor:
     return found
 
 
-def stored(work: Legalized, layers: list[Layer], oversampled: Oversampled) -> list[LayerPair]:
+def layer_pairs(
+    model: Model,
+    layers: list[Layer],
+    oversampled: Oversampled,
+    stored: Mapping[str, str],
+    notes: Mapping[str, str],
+) -> list[LayerPair]:
     """Return where the layers' results are in the converted model, in the order of the layers.
 
     Args:
-        work: the converted model and its passes' notes.
+        model: the converted model.
         layers: of the float model.
         oversampled: layers and channels that are made several times.
+        stored: name of the int8 tensor by float tensor.
+        notes: by label of a layer.
     """
-    ctx, encodings = work.ctx, oversampled.state.encodings
+    encodings = oversampled.state.encodings
     times = {one.node: sum(conv for _, _, conv in one.copies) for one in oversampled.repeated}
     channels = {t: one.index for one in oversampled.duplicated for t in one.path.tensors}
-    made = {t.name: t for node in work.model.nodes() for t in node.outputs}
+    made = {t.name: t for node in model.nodes() for t in node.outputs}
     last = {name for name, t in made.items() if nhwc.holds_channels_last(t)}
     several = {old: new for one in oversampled.duplicated for new, old in one.old.items()}
     found = [
         LayerPair(
             name=shown,
             tensor=tensor,
-            stored=ctx.stored[own],
+            stored=stored[own],
             scale=encodings[own].scales,
             zero_point=encodings[own].zeros,
-            note=ctx.notes.get(label, "") or _copied(channels.get(own, ())),
-            channels_last=ctx.stored[own] in last,
+            note=notes.get(label, "") or _copied(channels.get(own, ())),
+            channels_last=stored[own] in last,
             channels=channels.get(own, ()),
         )
         for shown, label, tensor, _ in layers
-        if (own := several.get(tensor, tensor)) in ctx.stored
+        if (own := several.get(tensor, tensor)) in stored
     ] + [
         LayerPair(
             name=layer.shown,

@@ -14,7 +14,7 @@ from npuconv.calibration.workers import one_thread_each
 from npuconv.errors import InternalError, ModelError
 from npuconv.evaluate import matching
 from npuconv.evaluate.comparison import Comparison, Measured, summed_up
-from npuconv.evaluate.layers import layers_of, stored
+from npuconv.evaluate.layers import layer_pairs, layers_of
 from npuconv.evaluate.matching import LayerPair
 from npuconv.legalize import manager as _manager
 from npuconv.legalize.described import describe
@@ -136,7 +136,8 @@ def _with_samples(
     if _settle(work, graph):
         float_proto = save.to_proto(work.model)
     judge(work, float_proto, used, seen.statistics, state)
-    tensors, layers = tensor_rows(work.plan, state, seen.statistics), layers_of(work)
+    tensors = tensor_rows(work.plan, state, seen.statistics)
+    layers = layers_of(work.model, work.plan)
     weights = weight_rows(work, state)
     made, budget = _spend(work, graph, state, seen, (used, kept))
     if made.graph is not graph:
@@ -146,7 +147,7 @@ def _with_samples(
     _hand_over(work, made.state)
     _run(work, form)
     proto = save.to_proto(work.model, _metadata(work))
-    ends = stored(work, layers, made)
+    ends = layer_pairs(work.model, layers, made, work.ctx.stored, work.ctx.notes)
     found, rows = _compare(work, float_proto, proto, held_out, ends)
     same = notices.sameness(samples)
     doubt = notices.doubt_db(same, kept is not None, chosen)
