@@ -1,7 +1,7 @@
-"""Evaluates com.ms.internal.nhwc in numpy, since no runtime on a CPU does.
+"""Evaluator of com.ms.internal.nhwc in numpy: no runtime on a CPU has it.
 
-Written from the operator texts, with the channels at the end throughout: nothing is
-transposed and no other evaluator is asked, so that it can judge a rewrite that does both.
+Written from the operator texts, with the channels last throughout: it transposes nothing and
+uses no other evaluator, so that it can check a rewrite that does both.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Pairs = list[tuple[int, int]]
 
 
 def evaluate(op: str, inputs: Sequence[np.ndarray | None], attrs: Attrs) -> np.ndarray:
-    """The result of one operator of the domain.
+    """Return the result of one operator of the domain.
 
     Args:
         op: the operator.
@@ -36,7 +36,7 @@ def evaluate(op: str, inputs: Sequence[np.ndarray | None], attrs: Attrs) -> np.n
     compute = _OPERATORS[op]
     x = inputs[0]
     assert x is not None, "X is required"
-    # Sums in double precision: the comparison is to show the error of the other side.
+    # Sums in double precision: the comparison shows the error of the other side only.
     wide = [None if i is None else i.astype(np.float64) for i in inputs]
     return _activate(compute(wide, attrs), attrs).astype(x.dtype)
 
@@ -56,7 +56,7 @@ _ACTIVATIONS: dict[str, Callable[..., np.ndarray]] = {
     "Sigmoid": lambda y: 1 / (1 + np.exp(-y)),
     "Tanh": np.tanh,
     "LeakyRelu": lambda y, alpha: np.where(y < 0, alpha * y, y),
-    # The lower bound first: ONNX's Clip gives the upper one where they are crossed.
+    # The lower bound first: with crossed bounds ONNX's Clip gives the upper one.
     "Clip": lambda y, low, high: np.minimum(np.maximum(y, low), high),
     "HardSigmoid": lambda y, alpha, beta: np.clip(alpha * y + beta, 0, 1),
 }
@@ -73,7 +73,7 @@ def _conv(inputs: list[Any], attrs: Attrs) -> np.ndarray:
 
 
 def _conv_transpose(inputs: list[Any], attrs: Attrs) -> np.ndarray:
-    """Every input cell adds its multiple of the kernel to the output."""
+    """Add the multiple of the kernel by every input cell to the output."""
     x, w, bias = (*inputs, None)[:3]
     axes, kernel = w.ndim - 2, w.shape[2:]
     strides, dilations = _each(attrs, "strides", axes), _each(attrs, "dilations", axes)
@@ -92,7 +92,7 @@ def _conv_transpose(inputs: list[Any], attrs: Attrs) -> np.ndarray:
 
 
 def _mix(x: np.ndarray, w: np.ndarray, maps: int) -> np.ndarray:
-    """Channels into maps, C x M/group, in as many groups as there must be."""
+    """Multiply the channels of every group by its weights, C x M/group."""
     group = maps // w.shape[1]
     parts = zip(np.split(x, group, axis=-1), np.split(w, group), strict=True)
     return np.concatenate([a @ b for a, b in parts], axis=-1)
@@ -107,7 +107,7 @@ def _max_pool(inputs: list[Any], attrs: Attrs) -> np.ndarray:
 
 
 def _average_pool(inputs: list[Any], attrs: Attrs) -> np.ndarray:
-    """Cells that ceil_mode alone reaches never count; padded ones where it is asked for."""
+    """Average without cells that only ceil_mode reaches; pads count with count_include_pad."""
     x, kernel = inputs[0], attrs["kernel_shape"]
     inner = tuple(range(x.ndim, x.ndim + len(kernel)))
     total = _windows(x, kernel, attrs, 0.0).sum(axis=inner)
@@ -128,7 +128,7 @@ def _windows(x: np.ndarray, kernel: Sequence[int], attrs: Attrs, fill: float) ->
     if attrs.get("ceil_mode", 0):
         extents = zip(x.shape[1:-1], reach, strides, pads, strict=True)
         beyond = [_beyond(n, e, s, pair) for n, e, s, pair in extents]
-    # Neither data nor padding: nothing for a maximum, and no cell for a mean.
+    # Neither data nor padding: no effect on a maximum, and no cell of a mean.
     empty = -np.inf if fill == -np.inf else 0.0
     ends = [(0, 0), *((0, more) for more in beyond), (0, 0)]
     padded = np.pad(padded, ends, constant_values=empty)
@@ -138,7 +138,7 @@ def _windows(x: np.ndarray, kernel: Sequence[int], attrs: Attrs, fill: float) ->
 
 
 def _beyond(extent: int, reach: int, stride: int, pads: tuple[int, int]) -> int:
-    """Cells that rounding up needs at the end; a window must begin before the end padding."""
+    """Return the cells that ceil_mode adds; a window must begin before the end padding."""
     count = -(-(extent + sum(pads) - reach) // stride)
     if count * stride >= extent + pads[0]:
         count -= 1
