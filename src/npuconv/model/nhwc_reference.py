@@ -76,8 +76,8 @@ def _conv_transpose(inputs: list[Any], attrs: Attrs) -> np.ndarray:
     """Add the multiple of the kernel by every input cell to the output."""
     x, w, bias = (*inputs, None)[:3]
     axes, kernel = w.ndim - 2, w.shape[2:]
-    strides, dilations = _each(attrs, "strides", axes), _each(attrs, "dilations", axes)
-    pads, extra = _transposed_pads(x.shape[1:-1], kernel, strides, dilations, attrs)
+    strides, dilations = _steps(attrs, axes)
+    pads, extra = _transposed_pads(x.shape[1:-1], kernel, attrs)
     extents = zip(x.shape[1:-1], strides, kernel, dilations, extra, strict=True)
     full = [(n - 1) * s + (k - 1) * d + 1 + o for n, s, k, d, o in extents]
     maps = w.shape[1] * int(attrs.get("group", 1))
@@ -120,8 +120,8 @@ def _average_pool(inputs: list[Any], attrs: Attrs) -> np.ndarray:
 def _windows(x: np.ndarray, kernel: Sequence[int], attrs: Attrs, fill: float) -> np.ndarray:
     """Return the input window of every kernel position: N x out... x C x kernel..."""
     axes = len(kernel)
-    strides, dilations = _each(attrs, "strides", axes), _each(attrs, "dilations", axes)
-    pads = _pads(x.shape[1:-1], kernel, strides, dilations, attrs)
+    strides, dilations = _steps(attrs, axes)
+    pads = _pads(x.shape[1:-1], kernel, attrs)
     padded = np.pad(x, [(0, 0), *pads, (0, 0)], constant_values=fill)
     reach = [conv.effective_kernel(k, d) for k, d in zip(kernel, dilations, strict=True)]
     beyond = [0] * axes
@@ -145,34 +145,25 @@ def _beyond(extent: int, reach: int, stride: int, pads: tuple[int, int]) -> int:
     return max(count * stride + reach - extent - sum(pads), 0)
 
 
-def _pads(
-    extents: Sequence[int],
-    kernel: Sequence[int],
-    strides: Sequence[int],
-    dilations: Sequence[int],
-    attrs: Attrs,
-) -> Pairs:
-    mode = _text(attrs.get("auto_pad"))
+def _pads(extents: Sequence[int], kernel: Sequence[int], attrs: Attrs) -> Pairs:
+    mode, axes = _text(attrs.get("auto_pad")), len(kernel)
     if mode in ("", "NOTSET"):
-        return _written(attrs, len(kernel))
-    found = zip(extents, kernel, strides, dilations, strict=True)
-    pairs = [conv.conv_pads(mode, n, k, s, d) for n, k, s, d in found]
+        return _written(attrs, axes)
+    rows = zip(extents, kernel, *_steps(attrs, axes), strict=True)
+    pairs = [conv.conv_pads(mode, n, k, s, d) for n, k, s, d in rows]
     return [pair for pair in pairs if pair is not None]
 
 
 def _transposed_pads(
-    extents: Sequence[int],
-    kernel: Sequence[int],
-    strides: Sequence[int],
-    dilations: Sequence[int],
-    attrs: Attrs,
+    extents: Sequence[int], kernel: Sequence[int], attrs: Attrs
 ) -> tuple[Pairs, list[int]]:
     mode, axes = _text(attrs.get("auto_pad")) or "NOTSET", len(kernel)
     extra = list(attrs.get("output_padding") or [0] * axes)
     wanted = list(attrs.get("output_shape") or [])[-axes:]
     if mode == "NOTSET" and not wanted:
         return _written(attrs, axes), extra
-    rows = zip(extents, kernel, strides, dilations, extra, wanted or [None] * axes, strict=True)
+    steps = _steps(attrs, axes)
+    rows = zip(extents, kernel, *steps, extra, wanted or [None] * axes, strict=True)
     found = [conv.transpose_pads(mode, n, k, s, d, o, out) for n, k, s, d, o, out in rows]
     known = [triple for triple in found if triple is not None]
     return [(begin, end) for begin, end, _ in known], [more for *_, more in known]
@@ -183,8 +174,10 @@ def _written(attrs: Attrs, axes: int) -> Pairs:
     return list(zip(flat[:axes], flat[axes:], strict=True))
 
 
-def _each(attrs: Attrs, name: str, axes: int) -> list[int]:
-    return [int(v) for v in attrs.get(name) or [1] * axes]
+def _steps(attrs: Attrs, axes: int) -> tuple[list[int], list[int]]:
+    """Return strides and dilations."""
+    strides, dilations = (attrs.get(name) or [1] * axes for name in ("strides", "dilations"))
+    return list(map(int, strides)), list(map(int, dilations))
 
 
 def _text(value: Any) -> str:

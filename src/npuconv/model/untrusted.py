@@ -47,9 +47,7 @@ _PACKED = {
 }
 # ONNX's shape inference computes the values of short lists, which may be shapes.
 MAX_LIST = 1 << 20  # elements of a list that inference may compute; shapes have ten
-_OTHER_LIST = (
-    64  # elements, assumed of the result of an operator whose values inference does not compute
-)
+_OTHER_LIST = 64  # elements assumed of the result of an operator that it does not compute
 _COMPUTED = frozenset(
     {"Add", "Cast", "Concat", "Gather", "Identity", "Max", "Min", "Mul", "Reshape", "Slice"}
     | {"Squeeze", "Sub", "Transpose", "Unsqueeze"}
