@@ -24,9 +24,8 @@ from npuconv.model import save
 from npuconv.pipeline import preflight
 from npuconv.quantize import sensitivity
 from npuconv.quantize.calibrate import calibrate
-from npuconv.quantize.fake_quant import QuantPoint, quant_points
+from npuconv.quantize.fake_quant import OutputError, QuantPoint, logits, quant_points
 from npuconv.quantize.host_prep import prepare_host
-from npuconv.quantize.output_error import OutputError, logits
 from npuconv.quantize.ranges import choose_encodings
 from npuconv.quantize.rounding import round_weights
 from npuconv.quantize.settings import SENSITIVITY

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from npuconv import catalog
 from npuconv import json_schemas as schemas
 from npuconv.config import Options, Preprocess, Selection
+from npuconv.legalize.registry import PASSES, Phase
 from npuconv.target import Target, builtin_names
 from npuconv.target.limit import Limit
 from npuconv.target.relation import Relation
@@ -35,6 +36,7 @@ def pages() -> dict[Path, str]:
         REFERENCE / "options.md": _options(),
         REFERENCE / "errors.md": _errors(),
         REFERENCE / "targets.md": _targets(),
+        ROOT / "docs" / "writing_passes.md": _phases(),
     }
     for name in schemas.NAMES:
         text = schemas.make(name)
@@ -63,6 +65,20 @@ def _passes() -> str:
     table = "\n".join(["| phase | name | |", "|---|---|---|", *rows])
     body = "\n".join(catalog.explain(e["name"], "markdown") for e in catalog.passes())
     return f"{NOTE}# Passes\n\n{table}\n\n{body}"
+
+
+def _phases() -> str:
+    """The guide to passes, with the table of phases between its two comments."""
+    text = (ROOT / "docs" / "writing_passes.md").read_text("utf-8")
+    start, end = "<!-- phases -->\n", "<!-- /phases -->"
+    homes: dict[str, str] = {}
+    for item in PASSES:
+        package = item.function.__module__.rpartition(".")[0].removeprefix("npuconv.")
+        homes[item.phase] = package.replace(".", "/")
+    rows = [f"| `{phase.name}` | {phase.purpose} | `{homes[phase]}` |" for phase in Phase]
+    table = "\n".join(["| phase | purpose | package |", "|---|---|---|", *rows])
+    head, _, rest = text.partition(start)
+    return f"{head}{start}{table}\n{end}{rest.partition(end)[2]}"
 
 
 def _options() -> str:

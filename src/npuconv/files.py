@@ -1,8 +1,13 @@
-"""Files appear whole or not at all: written beside their destination, then renamed.
+"""Files that are written whole or not at all, mapped files, and temporary folders.
 
-A process may be killed at any moment, and two may write the same file: a reader finds the
-old content or the new. What a killed process leaves is a hidden ``.NAME.PID.part`` beside
-the destination, which the next process that writes into the folder removes.
+A file is written beside its destination, then renamed. A process may be killed at any moment,
+and two may write the same file: a reader finds the old content or the new. A killed process
+leaves a hidden ``.NAME.PID.part`` beside the destination, which the next process that writes
+into the folder removes; likewise its temporary folders.
+
+Pages of a mapped file count as memory of the process once they were read, although the system
+may take them back at any time. So that a whole model is never counted, the pages of all files
+are released each time that ``MAX_MAPPED_BYTES`` have been read.
 """
 
 from __future__ import annotations
@@ -10,9 +15,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
+import mmap
 import os
 import re
+import shutil
 import stat
+import tempfile
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -27,16 +36,20 @@ except ImportError:  # not on Windows: there the system refuses to remove what i
     fcntl = None  # type: ignore[assignment]
 
 _PART = re.compile(r"\..*\.(\d+)\.part", re.DOTALL)
-_LONGEST = 180  # bytes of a name that leave room for what is added to it
+MAX_NAME_BYTES = 180  # of a file name, so that a process number and .part can be added
+MAX_MAPPED_BYTES = 64 * 2**20  # read of mapped files until their pages are released
+_TEMPORARY = "npuconv-weights"
 _numbers = itertools.count()
 _swept: set[Path] = set()  # folders that this process has looked through
 _written: ContextVar[list[Path] | None] = ContextVar("written", default=None)
 _waiting: ContextVar[_Set | None] = ContextVar("waiting", default=None)
+_mapped: weakref.WeakSet[MappedFile] = weakref.WeakSet()
+_mapped_bytes = 0  # read since the pages were released
 
 
 @dataclass
 class _Set:
-    """Files that are complete, and have yet to get their names."""
+    """Complete files that are not renamed yet."""
 
     parts: list[tuple[Path, Path]] = field(default_factory=list)
     afterwards: list[Callable[[], None]] = field(default_factory=list)
@@ -78,7 +91,7 @@ def together() -> Iterator[None]:
 
 
 def afterwards(action: Callable[[], None]) -> None:
-    """Do something once the files of the present set have their names."""
+    """Call a function once the files of the present set have their names."""
     held = _waiting.get()
     assert held is not None, "only inside together()"
     held.afterwards.append(action)
@@ -120,7 +133,7 @@ def _stage(target: Path, pieces: Iterable[Any]) -> Path:
     part = next(path for name in names if not os.path.lexists(path := target.with_name(name)))
     try:
         with part.open("xb") as stream:
-            hold(stream)  # says that somebody still works on it
+            hold(stream)  # marks the file as being written
             stream.writelines(pieces)
             stream.flush()
             os.fsync(stream.fileno())
@@ -134,13 +147,13 @@ def _stage(target: Path, pieces: Iterable[Any]) -> Path:
 
 
 def _short(name: str) -> str:
-    if len(os.fsencode(name)) <= _LONGEST:
+    if len(os.fsencode(name)) <= MAX_NAME_BYTES:
         return name
     return hashlib.sha256(os.fsencode(name)).hexdigest()[:32]
 
 
 def _name(held: _Set) -> None:
-    """Give all files of a set their names, and see to it that the disk knows them."""
+    """Rename all files of a set, and write their folders to the disk."""
     targets = {path: Path(os.path.realpath(path)) for _, path in held.parts}
     folders = sorted({target.parent for target in targets.values()})
     with contextlib.ExitStack() as stack:
@@ -194,7 +207,7 @@ def hold(file: IO[bytes] | int, *, wait: bool = True) -> bool:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what killed processes have left of files they were writing, once a process."""
+    """Remove the unfinished files of killed processes, once a process."""
     if folder in _swept:
         return
     _swept.add(folder)
@@ -209,7 +222,7 @@ def _sweep(folder: Path) -> None:
 
 def is_alive(pid: int) -> bool:
     """Return whether there is a process with that number."""
-    import psutil  # only where something is left, which is hardly ever
+    import psutil  # rarely needed
 
     return bool(psutil.pid_exists(pid))
 
@@ -226,6 +239,20 @@ def _note(path: Path) -> None:
     found = _written.get()
     if found is not None and path not in found:
         found.append(path)
+
+
+def make_folder(path: str | Path) -> Path:
+    """Make a folder and those above it where they are missing; return its path.
+
+    Raises:
+        OutputError: it cannot be made.
+    """
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be made: {error.strerror}") from None
+    return folder
 
 
 def check_folder(path: str | Path) -> None:
@@ -263,3 +290,71 @@ def check_writable(path: str | Path) -> None:
         raise OutputError(f"{path}: the folder {str(target.parent)!r} does not exist")
     if not os.access(target.parent, os.W_OK) and not _is_special(target):
         raise OutputError(f"{path}: the folder {str(target.parent)!r} is not writable")
+
+
+class MappedFile:
+    """A file, or its first part, to be read as memory.
+
+    Args:
+        path: the file.
+        length: bytes of it; 0 for all.
+    """
+
+    def __init__(self, path: str | Path, length: int = 0) -> None:
+        self.path = Path(path).absolute()
+        with self.path.open("rb") as stream:
+            self.memory = mmap.mmap(stream.fileno(), length, access=mmap.ACCESS_READ)
+        _mapped.add(self)
+
+    def release(self) -> None:
+        """Give its pages back to the system; they are read again when needed."""
+        if hasattr(self.memory, "madvise"):
+            self.memory.madvise(mmap.MADV_DONTNEED)
+
+
+def count_mapped(size: int) -> None:
+    """Count bytes that are about to be read from mapped files."""
+    global _mapped_bytes
+    _mapped_bytes += size
+    if _mapped_bytes > MAX_MAPPED_BYTES:
+        release_mapped()
+        _mapped_bytes = size
+
+
+def release_mapped() -> None:
+    """Give the pages of all mapped files back to the system."""
+    for one in list(_mapped):
+        one.release()
+
+
+def temporary_folder(owner: object) -> Path:
+    """Make a folder below TMPDIR; it is removed with its owner, or with the process.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    home = Path(tempfile.gettempdir())
+    for old in sorted(home.glob(f"{_TEMPORARY}-*-*")):
+        with contextlib.suppress(OSError, ValueError):
+            _remove_if_orphaned(old)
+    made = Path(tempfile.mkdtemp(prefix=f"{_TEMPORARY}-{os.getpid()}-", dir=home))
+    handle = os.open(made, os.O_RDONLY)
+    hold(handle)  # until the handle is closed, also by the end of the process
+    weakref.finalize(owner, _remove, made, handle)
+    return made
+
+
+def _remove(made: Path, handle: int) -> None:
+    shutil.rmtree(made, ignore_errors=True)
+    os.close(handle)
+
+
+def _remove_if_orphaned(old: Path) -> None:
+    if old.stat().st_uid != os.getuid() or is_alive(int(old.name.split("-")[2])):
+        return
+    handle = os.open(old, os.O_RDONLY)
+    try:
+        if hold(handle, wait=False):  # a process of another container may hold it
+            shutil.rmtree(old, ignore_errors=True)
+    finally:
+        os.close(handle)

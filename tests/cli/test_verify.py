@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 import npuconv
-from npuconv.evaluate.matching import KEY, Layer, record
+from npuconv.evaluate.matching import KEY, LayerPair, record
 from support.builders import Net
 from support.int8_pairs import float_model, integer_model, samples
 
@@ -115,8 +115,8 @@ def test_labels(cli, pair, folder):
 def test_worst_first(cli, pair):
     """Ten layers, with -v all; those that are not compared are counted, with -v named."""
     model = integer_model()
-    layers = [Layer(f"n{k:02}", "r", "r/int8", 0.04 * (1 + k / 20)) for k in range(12)]
-    layers.append(Layer("gone", "nowhere", "r/int8", 1.0))
+    layers = [LayerPair(f"n{k:02}", "r", "r/int8", 0.04 * (1 + k / 20)) for k in range(12)]
+    layers.append(LayerPair("gone", "nowhere", "r/int8", 1.0))
     model.metadata_props.add(key=KEY, value=record(layers))
     onnx.save(model, "q.onnx")
     short, full = cli(*pair).out, cli(*pair, "-v").out

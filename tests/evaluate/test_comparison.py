@@ -11,7 +11,7 @@ import pytest
 from npuconv.arithmetic.encoding import quantize
 from npuconv.errors import ModelError
 from npuconv.evaluate.comparison import Comparison, Stats, summed_up
-from npuconv.evaluate.matching import Layer, exact, numbers
+from npuconv.evaluate.matching import LayerPair, exact, numbers
 from npuconv.executor import RuntimeRefusedError
 from npuconv.samples import Samples
 from support.builders import Net, images
@@ -52,7 +52,10 @@ def test_layers_with_the_channels_last():
     net = Net(x=X).op("Mul", "x", "x", to="y").op("Transpose", perm=[0, 2, 3, 1], to="l")
     scale, zero = net.constant(np.float32(0.01)), net.constant(np.int8(0))
     model = net.op("QuantizeLinear", "l", scale, zero, to="q").output("y").model()
-    right, wrong = Layer("a", "y", "q", 0.01, channels_last=True), Layer("b", "y", "q", 0.01)
+    right, wrong = (
+        LayerPair("a", "y", "q", 0.01, channels_last=True),
+        LayerPair("b", "y", "q", 0.01),
+    )
     found = per_layer(model, model, [right, wrong], images(*X))
     assert found[0].sqnr_db > 35
     assert found[1].sqnr_db < 10
@@ -119,8 +122,8 @@ def rounded(step):
 def test_per_layer():
     """The int8 tensor is compared with the float one it stands for."""
     step = 1 / 127
-    layers = [Layer("first", "t0", "q", step, note="a note")]
-    layers.append(Layer("gone", "t0", "not_there", step))
+    layers = [LayerPair("first", "t0", "q", step, note="a note")]
+    layers.append(LayerPair("gone", "t0", "not_there", step))
     float_model = Net(x=X).op("Identity", "x").op("Neg", "t0", to="y").model()
     x = images(*X)
     (row,) = per_layer(float_model, rounded(step), layers, x)
@@ -142,28 +145,28 @@ def test_scales_and_zero_points_of_channels():
     scales, zeros = np.asarray([0.01, 0.02, 0.1, 1.0]), np.asarray([0, 10, -128, 5])
     stored = np.random.default_rng(0).integers(-128, 128, X).astype(np.int8)
     wanted = (stored - zeros.reshape(-1, 1, 1)) * scales.reshape(-1, 1, 1)
-    first, last = (Layer("a", "y", "q", scales, zeros, channels_last=x) for x in (False, True))
+    first, last = (LayerPair("a", "y", "q", scales, zeros, channels_last=x) for x in (False, True))
     np.testing.assert_allclose(numbers(first, stored), wanted, rtol=1e-6)
     np.testing.assert_allclose(numbers(last, np.moveaxis(stored, 1, -1)), wanted, rtol=1e-6)
-    same = Layer("a", "y", "q", scales[:1], zeros[1])
+    same = LayerPair("a", "y", "q", scales[:1], zeros[1])
     np.testing.assert_allclose(numbers(same, stored), (stored.astype(int) - 10) * 0.01, rtol=1e-6)
 
 
 def test_channels_that_are_stored_several_times():
     """Their mean is compared with the one of the float model; what is not stored with nothing."""
     values = np.arange(2 * 4 * 3, dtype=np.int8).reshape(2, 4, 3)
-    layer = Layer("a", "y", "q", 2.0, channels=(0, 2, 2, 0))
+    layer = LayerPair("a", "y", "q", 2.0, channels=(0, 2, 2, 0))
     wanted = np.stack([values[:, [0, 3]].mean(axis=1), values[:, [1, 2]].mean(axis=1)], axis=1)
     np.testing.assert_allclose(numbers(layer, values), 2 * wanted)
     np.testing.assert_array_equal(exact(layer, values), values[:, [0, 2]])
-    whole = Layer("a", "y", "q", 2.0)
+    whole = LayerPair("a", "y", "q", 2.0)
     np.testing.assert_array_equal(exact(whole, values), values)
 
 
 def test_other_channels_than_are_noted():
     """The metadata are of another model."""
-    more = Layer("a", "y", "q", 2.0, channels=(0, 4))
-    deeper = Layer("a", "y", "q", 2.0, axis=9, channels=(0,))
+    more = LayerPair("a", "y", "q", 2.0, channels=(0, 4))
+    deeper = LayerPair("a", "y", "q", 2.0, axis=9, channels=(0,))
     given = (numbers, np.zeros((1, 4, 2), np.int8)), (exact, np.zeros((1, 4, 2)))
     for layer, (use, values) in itertools.product((more, deeper), given):
         with pytest.raises(ModelError, match="layer 'a'") as caught:
@@ -225,10 +228,10 @@ def test_an_output_that_only_int8_makes_infinite():
 @pytest.mark.parametrize(
     "layer",
     [
-        Layer("odd", "y", "q", [0.1, 0.2, 0.3]),
-        Layer("odd", "y", "q", 0.1, [1, 2, 3]),
-        Layer("odd", "y", "q", [0.1] * 4, [1, 2]),
-        Layer("odd", "y", "q", [0.1, 0.2], axis=7),
+        LayerPair("odd", "y", "q", [0.1, 0.2, 0.3]),
+        LayerPair("odd", "y", "q", 0.1, [1, 2, 3]),
+        LayerPair("odd", "y", "q", [0.1] * 4, [1, 2]),
+        LayerPair("odd", "y", "q", [0.1, 0.2], axis=7),
     ],
 )
 def test_scales_that_do_not_fit(layer):
@@ -247,7 +250,9 @@ def test_an_output_that_is_a_layer():
     after = Net(x=X).op("Relu", "x", to="y").model()
     for info in (*after.graph.input, *after.graph.output):
         info.type.tensor_type.elem_type = 3  # int8
-    both = Comparison(before, after, {"x": 1 / 127, "y": 1 / 127}, [Layer("a", "y", "y", 1 / 127)])
+    both = Comparison(
+        before, after, {"x": 1 / 127, "y": 1 / 127}, [LayerPair("a", "y", "y", 1 / 127)]
+    )
     found = both.measure(samples(), layer_samples=3)
     assert found.layers[0].sqnr_db == pytest.approx(found.total.sqnr_db)
     assert 35 < found.total.sqnr_db < 60

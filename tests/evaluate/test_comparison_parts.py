@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from npuconv.evaluate.comparison import MOST_PARTS, parts_of
+from npuconv.evaluate.comparison import MAX_PARTS, parts_of
 from support.builders import Net
 
 
@@ -40,7 +40,7 @@ def test_one_tensor_is_no_part():
 
 def test_very_many_parts_tell_nobody_anything():
     """As of a model that handles every anchor by itself."""
-    assert parts_of(levels(MOST_PARTS), levels(MOST_PARTS)) == {}
+    assert parts_of(levels(MAX_PARTS), levels(MAX_PARTS)) == {}
 
 
 def test_the_same_over_and_over():

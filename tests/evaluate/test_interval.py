@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from npuconv.evaluate import interval
-from npuconv.evaluate.interval import FEW, INTERVAL, Powers, expected, pooled_db, sentences
+from npuconv.evaluate.interval import INTERVAL, MIN_SAMPLES, Powers, expected, pooled_db, sentences
 
 
 def drawn(count: int, spread_db: float, seed: int = 0, mean_db: float = 30.0) -> list[Powers]:
@@ -91,5 +91,5 @@ def test_doubts():
     low, high = expected(drawn(8, 1.0))
     assert expected(drawn(8, 1.0), doubt_db=6.0) == (low - 6, high)
     assert "one sample" in sentences(drawn(1, 0.0))[0]
-    assert str(FEW - 1) in sentences(drawn(FEW - 1, 0.0))[0]
-    assert sentences(drawn(FEW, 0.0)) == ()
+    assert str(MIN_SAMPLES - 1) in sentences(drawn(MIN_SAMPLES - 1, 0.0))[0]
+    assert sentences(drawn(MIN_SAMPLES, 0.0)) == ()

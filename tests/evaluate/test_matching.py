@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from npuconv.errors import ModelError
-from npuconv.evaluate.matching import KEY, Layer, match, record, scales
+from npuconv.evaluate.matching import KEY, LayerPair, match, record, scales
 from support.int8_pairs import Y_STEP, explicit_model, float_model, integer_model
 
 ODD = [
@@ -58,7 +58,7 @@ def test_a_relu_in_the_saturation():
 
 def test_what_convert_noted_wins():
     """Scales of channels are in no graph; what is noted is read as it was written."""
-    noted = Layer(
+    noted = LayerPair(
         "mine",
         "c",
         "c/int8",
@@ -77,7 +77,10 @@ def test_what_convert_noted_wins():
 
 def test_channels_come_back_as_they_were():
     """And are not noted where each is its own."""
-    layers = [Layer("a", "c", "c/int8", 1.0, channels=(0, 0)), Layer("b", "c", "c/int8", 1.0)]
+    layers = [
+        LayerPair("a", "c", "c/int8", 1.0, channels=(0, 0)),
+        LayerPair("b", "c", "c/int8", 1.0),
+    ]
     assert ["channels" in one for one in json.loads(record(layers))] == [True, False]
     model = integer_model()
     model.metadata_props.add(key=KEY, value=record(layers))
@@ -86,7 +89,7 @@ def test_channels_come_back_as_they_were():
 
 def test_one_number_where_all_are_the_same():
     """And what is as usual is not written."""
-    plain = Layer("n", "t", "s", np.full(3, 0.1, np.float32), np.zeros(3, np.int32))
+    plain = LayerPair("n", "t", "s", np.full(3, 0.1, np.float32), np.zeros(3, np.int32))
     (entry,) = json.loads(record([plain]))
     assert entry == {"name": "n", "tensor": "t", "stored": "s", "scale": 0.1, "zero_point": 0}
 
@@ -94,7 +97,10 @@ def test_one_number_where_all_are_the_same():
 def test_layers_that_only_the_int8_model_has():
     """Their names are told, they are not compared."""
     model = integer_model()
-    there, gone = Layer("a", "nowhere", "c/int8", 1.0), Layer("b", "c", "no such tensor", 1.0)
+    there, gone = (
+        LayerPair("a", "nowhere", "c/int8", 1.0),
+        LayerPair("b", "c", "no such tensor", 1.0),
+    )
     model.metadata_props.add(key=KEY, value=record([there, gone]))
     found = match(float_model(), model)
     assert (found.layers, found.unmatched) == ((), ("a",))

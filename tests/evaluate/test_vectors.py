@@ -13,8 +13,7 @@ import pytest
 import npuconv
 from npuconv.arithmetic.device import IntegerConv, accumulate, by_float, by_shift, convolve
 from npuconv.errors import CalibrationError, ModelError, OutputError, TargetError, UsageError
-from npuconv.evaluate.device_layers import device_layers
-from npuconv.evaluate.vectors import vectors
+from npuconv.evaluate.vectors import device_layers, vectors
 from npuconv.target import Target
 from support.builders import Net, digits, images
 from support.int8_layers import needs_exact_runtime, random_case

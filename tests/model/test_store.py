@@ -14,7 +14,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import npuconv
-from npuconv import executor, scratch
+from npuconv import executor, files
 from npuconv.errors import ModelError, OutputError
 from npuconv.model import load, query, save, store
 from support.builders import Net, digits
@@ -103,7 +103,7 @@ def test_converted_to_the_same(path, tmp_path, monkeypatch, form):
 
 
 def test_a_result_that_is_too_large_for_one_file(path, tmp_path, monkeypatch):
-    """The result refers to files that live as long as it does; saving writes them beside the model."""
+    """The result refers to files that live as long as it; saving puts them beside the model."""
     monkeypatch.setattr(store, "MAX_INLINE", 0)
     found = npuconv.convert(path, format="float")
     assert store.has_stored(found.model)
@@ -167,7 +167,7 @@ def test_no_room(monkeypatch):
 
 def test_what_a_killed_process_left_goes(tmp_path, monkeypatch):
     """The folder of a process that is gone; not that of one that lives."""
-    monkeypatch.setattr(scratch.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(files.tempfile, "gettempdir", lambda: str(tmp_path))
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
     old = tmp_path / f"npuconv-weights-{process.pid}-x"
@@ -177,7 +177,7 @@ def test_what_a_killed_process_left_goes(tmp_path, monkeypatch):
         folder.mkdir()
     (old / "0").write_bytes(b"weights")
     owner = store.Store()
-    made = scratch.folder(owner)
+    made = files.temporary_folder(owner)
     assert sorted(tmp_path.iterdir()) == sorted([made, mine, strange])
 
 
@@ -252,11 +252,9 @@ def test_a_place_in_a_stranger_s_model(tmp_path):
 
 def test_pages_are_given_back(path):
     """Pages of mapped files are released, and read again on access."""
-    from npuconv import mapped
-
     values = [t for n in load.load(path).nodes() for t in n.inputs if query.is_constant(t)]
     before = [query.value(t).tolist() for t in values]
-    mapped.look(mapped.BUDGET + 1)
+    files.count_mapped(files.MAX_MAPPED_BYTES + 1)
     assert [query.value(t).tolist() for t in values] == before
 
 

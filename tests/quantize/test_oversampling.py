@@ -10,11 +10,9 @@ import pytest
 
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.model import load, query
-from npuconv.quantize.dither import offsets, real_weights
-from npuconv.quantize.fake_quant import quant_points
+from npuconv.quantize.fake_quant import OutputError, quant_points
 from npuconv.quantize.hessian import Hessian
-from npuconv.quantize.output_error import OutputError
-from npuconv.quantize.oversampling import Oversampled, Purchase, oversample
+from npuconv.quantize.oversampling import Oversampled, Repeats, offsets, oversample, real_weights
 from npuconv.quantize.rounding import nearest, round_weights
 from npuconv.quantize.state import DeviceGraph, QuantState
 from support.asserts import context, read, same_numbers
@@ -29,7 +27,7 @@ X = (1, 3, 12, 12)
 
 @dataclass
 class Case:
-    """A quantized graph, and what a purchase is made with."""
+    """A quantized graph, and what a repeats is made with."""
 
     graph: DeviceGraph
     state: QuantState
@@ -37,11 +35,11 @@ class Case:
     feeds: Feeds
     proto: onnx.ModelProto
 
-    def made(self, purchase: Purchase, known: QuantState | None = None) -> Oversampled:
+    def made(self, repeats: Repeats, known: QuantState | None = None) -> Oversampled:
         """What a copy of the model becomes."""
         graph = replace(self.graph, ctx=context())
         graph = graph.replanned(load.load(self.proto))
-        return oversample(graph, self.state, self.hessians, purchase, self.feeds, known)
+        return oversample(graph, self.state, self.hessians, repeats, self.feeds, known)
 
     def noise(self, made: Oversampled | None = None) -> float:
         """Of all roundings."""
@@ -86,15 +84,15 @@ def mobile() -> Case:
     return case(proto, {n: alike(0.2 if n in (first, "made") else 1.0) for n in inner})
 
 
-def test_a_purchase_of_nothing(row: Case):
+def test_a_repeats_of_nothing(row: Case):
     """Graph and state are as they were."""
-    made = row.made(Purchase())
+    made = row.made(Repeats())
     assert made.state is row.state
     assert (made.repeated, made.duplicated) == ((), ())
     assert made.graph.proto().graph.node == row.proto.graph.node
-    assert not Purchase()
-    assert Purchase({"a": 2})
-    assert Purchase({}, {"t": (0, 1, 1)})
+    assert not Repeats()
+    assert Repeats({"a": 2})
+    assert Repeats({}, {"t": (0, 1, 1)})
 
 
 # Layers
@@ -103,7 +101,7 @@ def test_a_purchase_of_nothing(row: Case):
 def test_layers_that_run_several_times(row: Case):
     """The more often, the less noise."""
     names = ("first", "second", "third")
-    twice, often = (row.made(Purchase(dict.fromkeys(names, count))) for count in (2, 4))
+    twice, often = (row.made(Repeats(dict.fromkeys(names, count))) for count in (2, 4))
     for made in (twice, often):
         assert [one.node for one in made.repeated] == ["first", "second", "third"]
         assert set(made.state.encodings) > set(row.state.encodings)
@@ -113,7 +111,7 @@ def test_layers_that_run_several_times(row: Case):
 
 def test_copies_are_stored_like_their_layer(row: Case):
     """And each reads an input that is moved by its share of a step."""
-    made = row.made(Purchase({"first": 3}))
+    made = row.made(Repeats({"first": 3}))
     (one,) = made.repeated
     scales = row.state.encodings["x"].scales.astype(np.float64)
     for shift, by in zip(one.shifts, offsets(3), strict=True):
@@ -133,7 +131,7 @@ def test_what_moves_a_copy_is_taken_back():
     weight, bias = rng.uniform(0.2, 1, (4, 3, 3, 3)), rng.normal(size=4)
     net.op("Conv", "x", net.constant(weight), net.constant(bias), name="first").op("Sigmoid")
     own = case(net.model())
-    made = own.made(Purchase({"first": 3}))
+    made = own.made(Repeats({"first": 3}))
     source, result = own.state.encodings["x"], made.state.encodings["t0"]
     names = [name for name, _, is_conv in made.repeated[0].copies if is_conv]
     for name, by in zip(names, offsets(3), strict=True):
@@ -145,7 +143,7 @@ def test_what_moves_a_copy_is_taken_back():
 
 def test_weights_of_copies_have_a_finer_mean(row: Case):
     """What one of them loses, the others make up for."""
-    made = row.made(Purchase({"first": 3}))
+    made = row.made(Repeats({"first": 3}))
     names = [name for name, _, is_conv in made.repeated[0].copies if is_conv]
     source = row.state.encodings["x"]
     weight = query.constant_input(row.graph.plan.device[0], 1)
@@ -156,16 +154,16 @@ def test_weights_of_copies_have_a_finer_mean(row: Case):
 
 def test_an_input_that_the_device_makes_stays_where_it_is(row: Case):
     """Its integers are what they are; copies differ in weights and outputs."""
-    (one,) = row.made(Purchase({"second": 2})).repeated
+    (one,) = row.made(Repeats({"second": 2})).repeated
     assert one.shifts == []
-    assert row.noise(row.made(Purchase({"second": 2}))) < row.noise()
+    assert row.noise(row.made(Repeats({"second": 2}))) < row.noise()
 
 
 def test_what_is_known_is_not_worked_out_again(row: Case):
-    """The same purchase on the model itself: only the graph is changed."""
-    purchase = Purchase({"first": 2}, {"made": (*range(8), 1)})
-    first = row.made(purchase)
-    again = row.made(purchase, known=first.state)
+    """The same repeats on the model itself: only the graph is changed."""
+    repeats = Repeats({"first": 2}, {"made": (*range(8), 1)})
+    first = row.made(repeats)
+    again = row.made(repeats, known=first.state)
     assert again.state is first.state
     for one, other in zip(first.repeated, again.repeated, strict=True):
         for shift, same in zip(one.shifts, other.shifts, strict=True):
@@ -183,7 +181,7 @@ def mobile_first(mobile: Case) -> str:
 
 
 def bought(mobile: Case, index: tuple[int, ...] = INDEX) -> Oversampled:
-    return mobile.made(Purchase({}, {mobile_first(mobile): index}))
+    return mobile.made(Repeats({}, {mobile_first(mobile): index}))
 
 
 def test_the_model_computes_what_it_did(mobile: Case):
@@ -246,7 +244,7 @@ def test_rows_that_are_no_copies_stay(mobile: Case):
 def test_channels_that_the_host_makes(row: Case):
     """It moves the copies itself."""
     name = row.graph.plan.device[2].inputs[0].name
-    made = row.made(Purchase({}, {name: (*range(8), 2, 5)}))
+    made = row.made(Repeats({}, {name: (*range(8), 2, 5)}))
     (one,) = made.duplicated
     scales = row.state.encodings[name].scales.astype(np.float64)
     by = one.shift.values.reshape(-1)
@@ -260,10 +258,10 @@ def test_two_paths_that_meet_in_one_layer(row: Case):
     other = row.graph.plan.device[1].outputs[0].name
     index = (*range(8), 0)
     first = row.graph.plan.device[0].outputs[0].name
-    made = row.made(Purchase({}, {first: index, other: index}))
+    made = row.made(Repeats({}, {first: index, other: index}))
     assert len(made.duplicated) == 2
     moved = made.state.bias_offsets["second"]
-    alone = row.made(Purchase({}, {first: index})).state.bias_offsets["second"]
+    alone = row.made(Repeats({}, {first: index})).state.bias_offsets["second"]
     assert moved.shape == (9,)
     np.testing.assert_allclose(moved[1:8], alone[1:], atol=1e-6)
     step = float(row.state.encodings[other].scales[0])
@@ -273,7 +271,7 @@ def test_two_paths_that_meet_in_one_layer(row: Case):
 def test_copies_of_a_layer_lie_between_copies_of_channels(row: Case):
     """Where a channel is there twice, half a step apart, the layer is moved by half as much."""
     name = row.graph.plan.device[2].inputs[0].name
-    made = row.made(Purchase({"third": 2}, {name: (*range(8), 2)}))
+    made = row.made(Repeats({"third": 2}, {name: (*range(8), 2)}))
     (one,) = made.repeated
     scales = row.state.encodings[name].scales[[*range(8), 2]].astype(np.float64)
     share = np.asarray([1, 1, 0.5, 1, 1, 1, 1, 1, 0.5])
@@ -284,7 +282,7 @@ def test_copies_of_a_layer_lie_between_copies_of_channels(row: Case):
 def test_layers_that_have_copies_of_channels_run_several_times(mobile: Case):
     """Both are less than either."""
     name = mobile_first(mobile)
-    both = mobile.made(Purchase({"mixed": 2, "first": 2}, {name: INDEX}))
+    both = mobile.made(Repeats({"mixed": 2, "first": 2}, {name: INDEX}))
     assert [one.node for one in both.repeated] == ["first", "mixed"]
     assert [one.index for one in both.duplicated] == [INDEX]
     assert mobile.noise(both) < mobile.noise(bought(mobile))

@@ -186,11 +186,11 @@ def test_one_scale_for_all_weights_of_a_layer():
 
 def test_some_rows_of_a_large_layer_at_once(monkeypatch):
     """A model whose weights lie in files is rounded part by part, to the same integers."""
-    monkeypatch.setattr(rounding, "ROUNDING", replace(ROUNDING, clearly=1e9))  # the last tried
+    monkeypatch.setattr(rounding, "ROUNDING", replace(ROUNDING, error_left=1e9))  # the last tried
     graph, hessians, state = encoded(layers())
     whole = round_weights(graph, hessians, state, ("bias-correction",))
     monkeypatch.setattr(
-        rounding, "ROUNDING", replace(ROUNDING, clearly=1e9, weights_at_once=5 * 27)
+        rounding, "ROUNDING", replace(ROUNDING, error_left=1e9, weights_at_once=5 * 27)
     )
     graph.model.store = Store()
     parts = round_weights(graph, hessians, state, ("bias-correction",))

@@ -8,11 +8,11 @@ import pytest
 
 from npuconv.arithmetic.encoding import scales_for
 from npuconv.arithmetic.grid import Grid
-from npuconv.quantize.range_margin import with_margin
 from npuconv.quantize.ranges import choose
 from npuconv.quantize.scale_constraints import (
     ConstraintsOf,
     ScaleConstraints,
+    with_margin,
 )
 from npuconv.quantize.settings import RANGES
 from support.asserts import context, read
@@ -43,7 +43,7 @@ def test_a_slot_for_every_channel():
     """With its extremes, and a spread of its values within them."""
     found = of(image().model())
     x, a = found["x"], found["a"]
-    assert (x.count, a.count) == (3, 4)
+    assert (len(x.slots), len(a.slots)) == (3, 4)
     assert x.values.shape[0] == 3
     assert x.values.shape[1] <= RANGES.values
     assert np.all(x.values.min(axis=1) >= x.lows)
@@ -76,8 +76,8 @@ def test_a_carried_pad_fixes_the_zero_point():
 def test_an_int8_output_of_the_model():
     """One scale says it, and zero point 0."""
     found = of(image().model(), io="int8")
-    assert (found["a"].count, found["a"].centred.tolist()) == (1, [True])
-    assert (found["x"].count, found["x"].centred.tolist()) == (1, [True])
+    assert (len(found["a"].slots), found["a"].centred.tolist()) == (1, [True])
+    assert (len(found["x"].slots), found["x"].centred.tolist()) == (1, [True])
 
 
 def test_a_relu_that_saturation_replaces():
@@ -113,7 +113,7 @@ def test_an_upper_bound_is_a_cap(high: float):
 def test_no_cap_where_the_clip_has_integers_for_bounds():
     """What is read before it goes beyond."""
     found = of(clip(image(), 0.5).output("a", "t1").model())["a"]
-    assert (found.count, found.caps.tolist()) == (1, [np.inf])
+    assert (len(found.slots), found.caps.tolist()) == (1, [np.inf])
     assert found.highs[0] > 0.5
 
 

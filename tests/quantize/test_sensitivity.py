@@ -10,8 +10,7 @@ import pytest
 
 from npuconv import executor
 from npuconv.arithmetic.encoding import Encoding
-from npuconv.quantize.fake_quant import QuantPoint, fake_quantized, quant_points
-from npuconv.quantize.output_error import logits
+from npuconv.quantize.fake_quant import QuantPoint, fake_quantized, logits, quant_points
 from npuconv.quantize.sensitivity import Sensitivity, measure
 from npuconv.quantize.state import QuantState
 from support.asserts import context, read

@@ -31,7 +31,7 @@ _START = 'exec "$@" 3<&"$ORDERS" 4>&"$ANSWERS"'
 
 
 def find() -> str:
-    """The browser's path; empty where there is none."""
+    """Return the path of the browser; empty if there is none."""
     return next((path for name in NAMES if (path := shutil.which(name))), "")
 
 
@@ -111,11 +111,11 @@ class Chromium:
 
     @property
     def requests(self) -> list[str]:
-        """Everything that the page has asked for, itself left out."""
+        """Requests of the page, without that of itself."""
         return [url for url in self._requests[1:] if not url.startswith("data:")]
 
     def run(self, script: str) -> Any:
-        """What an expression comes to; promises are waited for."""
+        """Return the value of an expression; wait for promises."""
         done = self.call(
             "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
         )
@@ -123,7 +123,7 @@ class Chromium:
         return done["result"].get("value")
 
     def press(self, key: str) -> None:
-        """A key of the keyboard; one letter also types it."""
+        """Press a key; one letter also types it."""
         text = {"text": key} if len(key) == 1 else {}
         self.call("Input.dispatchKeyEvent", type="keyDown", key=key, **text)
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key)
@@ -133,21 +133,21 @@ class Chromium:
         self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **more)
 
     def click(self, x: float, y: float) -> None:
-        """A click with the left button."""
+        """Click with the left button."""
         for kind in ("mousePressed", "mouseReleased"):
             self.mouse(kind, x, y, button="left", clickCount=1)
 
     def picture(self, *, whole: bool = False) -> bytes:
-        """A PNG of what is in view, or of the whole page."""
+        """Return a PNG of the view, or of the whole page."""
         taken = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         return base64.b64decode(taken["data"])
 
     def pdf(self) -> bytes:
-        """The page printed."""
+        """Return the page as PDF."""
         return base64.b64decode(self.call("Page.printToPDF", printBackground=True)["data"])
 
     def call(self, method: str, *, browser: bool = False, **parameters: Any) -> dict[str, Any]:
-        """One order of the protocol, and its answer."""
+        """Send one command of the protocol; return its answer."""
         self._number += 1
         order = {"id": self._number, "method": method, "params": parameters}
         if self._session and not browser:
@@ -184,6 +184,6 @@ class Chromium:
 
 @contextmanager
 def started() -> Iterator[Chromium]:
-    """A browser for a while."""
+    """Start a browser; stop it at the end."""
     with Chromium() as browser:
         yield browser

@@ -28,19 +28,19 @@ def clean() -> Report:
 
 @pytest.fixture
 def make() -> Callable[..., Report]:
-    """Makes a report; keyword arguments replace its parts."""
+    """Make a report; keyword arguments replace its parts."""
     return make_report
 
 
 @pytest.fixture
 def summary() -> Callable[..., Summary]:
-    """Makes a summary; keyword arguments replace its parts."""
+    """Make a summary; keyword arguments replace its parts."""
     return make_summary
 
 
 @pytest.fixture
 def one() -> Callable[..., FindingInfo]:
-    """Makes a finding; keyword arguments replace its parts."""
+    """Make a finding; keyword arguments replace its parts."""
     return finding
 
 
@@ -52,7 +52,7 @@ def evil() -> tuple[str, ...]:
 
 @pytest.fixture
 def snapshot() -> Callable[[str, str], None]:
-    """Compares a text with a file; NPUCONV_UPDATE_SNAPSHOTS=1 writes the file instead."""
+    """Compare a text with a file; NPUCONV_UPDATE_SNAPSHOTS=1 writes the file instead."""
 
     def check(name: str, text: str) -> None:
         path = SNAPSHOTS / name

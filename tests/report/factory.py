@@ -147,7 +147,7 @@ def rewrite(pass_name: str, **values: Any) -> Rewrite:
 
 
 def refusal(pass_name: str, **values: Any) -> Refusal:
-    """One rewrite that nearly happened."""
+    """A rewrite that was considered but not done."""
     return Refusal.model_validate({"pass": pass_name, **values})
 
 
@@ -392,7 +392,7 @@ def make_summary(**changes: Any) -> Summary:
 
 
 def make_clean() -> Report:
-    """A report of a model that has nothing to say."""
+    """A report without findings."""
     summary = make_summary(
         verdict="converted",
         headline="every node is within the limits",

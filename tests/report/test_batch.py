@@ -24,7 +24,7 @@ FORMS = ("text", "json", "html", "markdown", "sarif", "junit", "github")
 
 
 def job(name="npu-int8/face", status="converted", code=0, message="fine", report=None, **others):
-    """One job; with a report it has findings."""
+    """Make one job; with a report it has findings."""
     made = BatchJob(
         name=name,
         model=f"models/{name}.onnx",
@@ -41,7 +41,7 @@ def job(name="npu-int8/face", status="converted", code=0, message="fine", report
 
 
 def make(*jobs):
-    """The report of some jobs."""
+    """Make the report of some jobs."""
     code = int(any(one.exit_code for one in jobs))
     statuses = {one.status for one in jobs}
     counts = {status: sum(one.status == status for one in jobs) for status in sorted(statuses)}
@@ -60,7 +60,7 @@ def good():
 
 @pytest.fixture
 def mixed():
-    """One of each kind."""
+    """One job of each kind."""
     return make(
         job(report=make_clean()),
         job("my-chip/face", "refused", 1, "2 errors", make_report()),
@@ -70,7 +70,7 @@ def mixed():
 
 
 def test_text(good, mixed):
-    """A verdict, a line for each job, and the causes."""
+    """The text has a verdict, a line for each job, and the causes of failure."""
     text = render_batch(good, "text")
     assert text.startswith("DONE  jobs.yaml: 1 jobs\n")
     assert re.search(r"npu-int8/face +npu-int8 +converted +0 +\d+ +\d+ +31\.2 dB", text)
@@ -83,14 +83,14 @@ def test_text(good, mixed):
 
 
 def test_what_is_unproven():
-    """A number measured on made-up inputs is not shown as if it counted."""
+    """An SQNR measured on synthetic inputs is shown as unproven."""
     text = render_batch(make(job(sqnr_db=31.25, synthetic=True)), "text")
     assert "unproven" in text
     assert "31.2" not in text
 
 
 def test_text_shows(good):
-    """Colours, and the files when asked for."""
+    """Colours and files are shown when asked for."""
     assert "\x1b[" in text.render_batch(good, color=True)
     shown = text.render_batch(good, verbose=True)
     assert "  build/npu-int8/face.npu.report.html\n" in shown
@@ -98,7 +98,7 @@ def test_text_shows(good):
 
 
 def test_json(mixed):
-    """Every job with its code; findings are in the reports beside the models."""
+    """The JSON has every job with its exit code, without findings."""
     data = json.loads(render_batch(mixed, "json"))
     assert [one["exit_code"] for one in data["jobs"]] == [0, 1, 1, 1]
     assert data["summary"]["by_status"] == {
@@ -122,7 +122,7 @@ def test_html(good, mixed):
 
 
 def test_markdown(mixed):
-    """A table, and the causes."""
+    """The Markdown has a table, and the causes of failure."""
     text = render_batch(mixed, "markdown")
     assert text.startswith("## ❌ `jobs.yaml`: 4 jobs\n")
     assert "| `crash` | `models/crash.onnx` | npu-int8 | crashed | - | - | - | - |" in text
@@ -131,7 +131,7 @@ def test_markdown(mixed):
 
 @pytest.mark.parametrize("form", ["text", "html", "markdown"])
 def test_paths_of_models(form):
-    """Shown where the names of the jobs do not tell them."""
+    """Paths of models are shown unless the names of the jobs contain them."""
     vague, clear = job("npu-int8/model"), job("npu-int8/nets/face")
     vague = vague.model_copy(update={"model": "nets/face.onnx"})
     clear = clear.model_copy(update={"model": "nets/face.onnx"})
@@ -140,7 +140,7 @@ def test_paths_of_models(form):
 
 
 def test_counts_are_those_of_check(mixed):
-    """What is open is no warning."""
+    """The counts of a job are those of its report; unknown limits are no warnings."""
     number = tally(mixed.jobs[1].report)
     counts = (number.error, number.warning, number.unknown)
     assert batch_row(mixed.jobs[1])[3:6] == tuple(map(str, counts))
@@ -148,7 +148,7 @@ def test_counts_are_those_of_check(mixed):
 
 
 def test_html_cards(good):
-    """On a narrow screen each cell says what it is."""
+    """Each cell has a label, for narrow screens."""
     page = render_batch(good, "html")
     assert '<td data-label="SQNR">31.2 dB</td>' in page
     assert '<td data-label="result" class="good">converted</td>' in page
@@ -169,7 +169,7 @@ def test_junit(good, mixed):
 
 
 def test_junit_is_what_jenkins_reads(good, mixed):
-    """Its schema takes no number of skipped cases on the root."""
+    """The document conforms to the schema of Jenkins."""
     schema = etree.XMLSchema(etree.parse(SCHEMAS / "junit-10.xsd"))
     for one in (good, mixed):
         schema.assertValid(etree.fromstring(render_batch(one, "junit").encode()))
@@ -200,7 +200,7 @@ def test_github(good, mixed):
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("evil", EVIL)
 def test_names_do_not_break_out(form, evil):
-    """Whatever a file is called, and whatever a crash has said."""
+    """Hostile names of files and messages of crashes are escaped in every format."""
     text = render_batch(make(job(evil, "crashed", 1, evil), job(evil, report=make_clean())), form)
     assert text.endswith("\n")
     assert "\x1b" not in text
@@ -215,18 +215,18 @@ def test_names_do_not_break_out(form, evil):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_same_bytes(form, mixed):
-    """Twice the same."""
+    """The same batch gives the same bytes."""
     assert render_batch(mixed, form) == render_batch(mixed, form)
 
 
 def test_no_such_format(good):
-    """Said with those there are."""
+    """An unknown format is a usage error."""
     with pytest.raises(UsageError, match="no report format 'pdf'"):
         render_batch(good, "pdf")
 
 
 def test_severities_are_counted(mixed):
-    """Errors and warnings of the jobs that have a report."""
+    """The jobs with a report have the number of errors."""
     found = mixed.jobs[1].by_severity
     assert found is not None
     assert found[Severity.ERROR] > 0

@@ -1,4 +1,4 @@
-"""Where boxes go: lines lead down, nothing overlaps, few lines cross, and it is quick."""
+"""Layout of graphs: lines lead down, nothing overlaps, few lines cross."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from npuconv.report.graph_layout import BOX, HEIGHT, arrange, draw
 
 @st.composite
 def graphs(draw_from: st.DrawFn) -> tuple[int, list[tuple[int, int]]]:
-    """A number of boxes, and edges that go from lower to higher ones."""
+    """Draw a number of boxes, and edges that go from lower to higher ones."""
     count = draw_from(st.integers(0, 24))
     pairs = [(a, b) for b in range(count) for a in range(b)]
     chosen = st.lists(st.sampled_from(pairs), unique=True, max_size=40) if pairs else st.just([])
@@ -58,14 +58,14 @@ def test_nothing_overlaps(graph: tuple[int, list[tuple[int, int]]]) -> None:
 
 
 def test_a_chain_is_straight() -> None:
-    """What follows a box stands right below it."""
+    """The reader of a box stands right below it."""
     layers = arrange(4, [(0, 1), (1, 2), (2, 3)])
     assert layers.level == [0, 1, 2, 3]
     assert len(set(layers.x)) == 1
 
 
 def test_residual_blocks_do_not_drift() -> None:
-    """A line beside a box moves what follows neither to the left nor to the right."""
+    """A line beside a box does not shift the boxes below it."""
     edges = [e for b in range(0, 30, 3) for e in ((b, b + 1), (b + 1, b + 2), (b, b + 2))]
     edges += [(b + 2, b + 3) for b in range(0, 27, 3)]
     layers = arrange(30, edges)
@@ -86,7 +86,7 @@ def test_inputs_stand_above_their_readers() -> None:
 
 
 def test_long_lines_of_large_graphs(monkeypatch) -> None:
-    """Where there would be too many slots, long lines take none and are drawn all the same."""
+    """Long lines of a graph with too many slots take none, and are drawn."""
     monkeypatch.setattr(graph_layout, "_MAX_SLOTS", 10)
     edges = [(at, at + 1) for at in range(60)] + [(0, 60)]
     layers = arrange(61, edges)
@@ -105,7 +105,7 @@ def test_tall_graphs_are_folded() -> None:
 
 
 def test_columns_part_where_few_lines_pass() -> None:
-    """A block with parallel branches is not torn apart where a cut beside it will do."""
+    """A block with parallel branches is not cut if a cut beside it is possible."""
     edges = list(pairwise(range(40)))
     edges += [(18, 21), (18, 22), (19, 22)]
     cuts = graph_layout._cut(arrange(40, edges), 2)
@@ -113,6 +113,6 @@ def test_columns_part_where_few_lines_pass() -> None:
 
 
 def test_no_graph() -> None:
-    """Nothing is drawn of nothing."""
+    """An empty graph gives an empty drawing."""
     drawing = draw(arrange(0, []))
     assert (drawing.boxes, drawing.paths) == ((), {})

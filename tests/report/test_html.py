@@ -10,6 +10,7 @@ from npuconv.schemas.report import (
     LayerQuant,
     Quantization,
     Repeated,
+    Report,
     TensorQuant,
     WeightQuant,
 )
@@ -34,7 +35,7 @@ def layer(name, sqnr, **more):
 
 
 def test_profile_keeps_the_order_of_the_network():
-    """Those that were not measured are left out; an exact one fills the bar."""
+    """Layers that were not measured are left out; an exact one fills the bar."""
     rows = [layer("b", 30.0), layer("a", 6.0), layer("n", None, cosine=None), layer("e", None)]
     bars = html.profile(quantized(layers=rows))
     assert [bar.layer.name for bar in bars] == ["b", "a", "e"]
@@ -44,7 +45,7 @@ def test_profile_keeps_the_order_of_the_network():
 
 
 def test_noise_beside_the_largest():
-    """The list shows the share itself, the chart how it compares."""
+    """The list shows the share of the noise, the chart relates it to the largest."""
     rows = [layer("a", 30.0, noise_share=0.1), layer("b", 30.0, noise_share=0.4)]
     bars = html.profile(quantized(layers=rows))
     assert [bar.noise for bar in bars] == ["10.0", "40.0"]
@@ -54,14 +55,14 @@ def test_noise_beside_the_largest():
 
 
 def test_nothing_was_quantized():
-    """No bars."""
+    """A report without quantization has no bars."""
     report = report_of([], quantization=None)
     assert html.profile(report) == ()
     assert html.tensor_ranges(report) == html.weight_ranges(report) == ()
 
 
 def test_a_clipped_range():
-    """What was seen reaches beyond what int8 holds, and comes first."""
+    """A tensor that is clipped comes first; its observed range exceeds that of int8."""
     whole = tensor("whole", lowest=-1.0, highest=3.0)
     cut = tensor("cut", lowest=-1.0, highest=1.0, clip_fraction=0.02)
     first, second = html.tensor_ranges(quantized([whole, cut]))
@@ -72,13 +73,13 @@ def test_a_clipped_range():
 
 
 def test_an_unclipped_tensor_of_a_wider_group():
-    """The range seen is that of all tensors of one scale; nothing of this one is cut off."""
+    """A tensor that is not clipped stays inside the range of int8."""
     (bar,) = html.tensor_ranges(quantized([tensor(lowest=-1.0, highest=1.0)]))
     assert bar.observed == bar.int8
 
 
 def test_what_the_activation_cuts_off():
-    """In front of a Relu a share beyond the range means nothing."""
+    """A tensor in front of a Relu shows no clipped share."""
     nodes = [node("a", ["image"], "t"), node("r", ["t"], "boxes", "Relu")]
     (bar,) = html.tensor_ranges(quantized([tensor(clip_fraction=0.5)], nodes=nodes))
     assert (bar.clip, bar.clipped) == ("-", None)
@@ -86,7 +87,7 @@ def test_what_the_activation_cuts_off():
 
 
 def test_weights():
-    """All channels, and the one that is narrowest."""
+    """The bars of weights are those of all channels and of the narrowest one."""
     weights = WeightQuant(
         minimum=-2.0, maximum=1.0, channels=8, smallest_reach=0.5, clip_fraction=0.0
     )
@@ -99,20 +100,20 @@ def test_weights():
 
 
 def test_all_zero():
-    """A tensor of zeros has a track, too."""
+    """A tensor of zeros has a track."""
     (bar,) = html.tensor_ranges(quantized([tensor(minimum=0.0, maximum=0.0)]))
     assert (bar.zero, bar.observed.width) == (0.0, 0.0)
 
 
 def test_long_lists_of_values():
-    """The ends of a list, and how long it is."""
+    """A long list shows its ends and its length."""
     assert html.some(["1", "2"]) == "1, 2"
     shown = html.some([str(at) for at in range(30)])
     assert shown == "0, 1, 2, 3, 4, 5, 6, 7 ... 29 (30 values)"
 
 
 def test_a_budget_is_told():
-    """What precision has cost, layer by layer."""
+    """The page shows the extra MACs, layer by layer."""
     budget = Budget(
         max_extra_percent=20.0, extra_macs=1_500_000, extra_percent=12.5, before_db=18.0,
         simulated_db=24.5, repeated=(Repeated(node="/a", times=2, extra_macs=1_500_000),),
@@ -123,3 +124,22 @@ def test_a_budget_is_told():
     assert "1.5 M more MACs on the device (12.5 % of those before)" in page
     assert "SQNR 18.0 dB without, 24.5 dB with it" in page
     assert "Repeated layers (1)" in page
+
+
+def test_html_bars_stay_inside(report: Report) -> None:
+    """A layer's bar is at most as long as its track, and can always be seen."""
+    assert report.quantization is not None
+    layer = report.quantization.layers[0]
+    bars = [
+        html.LayerBar(layer.model_copy(update={"sqnr_db": decibel}))
+        for decibel in (-9.0, 30.0, 99.0)
+    ]
+    assert [bar.share for bar in bars] == ["1.0", "50.0", "100.0"]
+
+
+def test_html_has_every_node(report: Report) -> None:
+    """The page has the nodes of a group one by one, folded away."""
+    page = html.render(report)
+    assert page.count('<code class="n">/encoder/2/Conv</code>') == 2
+    assert "Node by node" in page
+    assert page.count("split (chosen): 1.2 M MACs") == 5

@@ -73,7 +73,7 @@ def type_in(browser: Chromium, text: str) -> None:
 @pytest.mark.parametrize(("width", "height"), WIDTHS)
 @pytest.mark.parametrize("dark", [False, True])
 def test_nothing_is_cut(browser, show, width, height, dark):
-    """Nothing sticks out or is cut off, on a screen and on a phone, whatever the names."""
+    """No element sticks out or is cut off, on a screen and on a phone."""
     nodes = [node(name, ["image"], f"t{at}") for at, name in enumerate(EVIL)]
     show(make_report(nodes=tuple(nodes)), width=width, height=height, dark=dark)
     browser.run("document.querySelectorAll('details').forEach(one => { one.open = true; })")
@@ -90,7 +90,7 @@ def test_several_reports(browser, show, graph, width, height):
 
 
 def test_names_are_text(browser, show):
-    """A node that is called like a script shows as its name, and does not run."""
+    """A node named like a script shows as its name, and does not run."""
     nodes = [node(name, ["image"], f"t{at}") for at, name in enumerate((ATTACK, *EVIL))]
     show(report_of(nodes, findings=(finding(ATTACK),)))
     assert browser.run("document.querySelectorAll('main script:not([type])').length") == 0
@@ -101,7 +101,7 @@ def test_names_are_text(browser, show):
 
 
 def test_search(browser, show, graph):
-    """Rows that do not match go, folds with hits open, nodes light up; empty: as before."""
+    """Search hides rows that do not match, opens folds with hits and marks nodes."""
     show(graph)
     rows = browser.run(HIDDEN)
     folds = "[...document.querySelectorAll('details')].filter(one => one.open).length"
@@ -163,7 +163,7 @@ def test_graph_by_keyboard(browser, show, graph):
 
 
 def test_graph_by_mouse(browser, show, graph):
-    """A click on a node tells about it; a drag moves, and picks nothing; the wheel zooms."""
+    """A click on a node shows its card; a drag moves, and picks nothing; the wheel zooms."""
     show(graph)
     browser.run("document.querySelector('.canvas').scrollIntoView({block: 'center'})")
     place = "(one => [one.left + one.width / 2, one.top + one.height / 2])"
@@ -183,14 +183,14 @@ def test_graph_by_mouse(browser, show, graph):
 
 
 def test_a_name_leads_to_its_node(browser, show, graph):
-    """In tables, names of nodes of the graph are links into it."""
+    """Names of nodes in tables are links into the graph."""
     show(graph)
     browser.run("[...document.querySelectorAll('code.go')].pop().click()")
     assert not browser.run("document.querySelector('.about').hidden")
 
 
 def test_colours(browser, show, graph):
-    """Boxes by MACs; what was picked stays picked."""
+    """Boxes are coloured by MACs; a picked one stays picked."""
     show(graph)
     browser.run("document.querySelector('[data-do=next]').click()")
     browser.run(
@@ -204,7 +204,7 @@ def test_colours(browser, show, graph):
 
 
 def test_dark(browser, show, graph):
-    """Dark where the reader's system is."""
+    """The page is dark if the system is."""
     colours = []
     for dark in (False, True):
         show(graph, dark=dark)
@@ -215,7 +215,7 @@ def test_dark(browser, show, graph):
 
 
 def test_print(browser, show, graph):
-    """A PDF; the picture is whole on it, whatever was in view."""
+    """The printed page has the whole graph, whatever was in view."""
     show(graph)
     browser.run("document.querySelector('[data-do=in]').click()")
     assert browser.pdf().startswith(b"%PDF")
@@ -224,7 +224,7 @@ def test_print(browser, show, graph):
 
 
 def test_a_thousand_nodes(browser, show):
-    """A large graph loads, and answers while it is moved."""
+    """A large graph loads, and responds while it is moved."""
     page = render(report_of(chain(1000)), "html")
     assert len(page) < 3_000_000
     show(page)
@@ -236,7 +236,7 @@ def test_a_thousand_nodes(browser, show):
 
 
 def test_without_scripts(browser, show, graph):
-    """The page says everything without its script, too, but for what only that can do."""
+    """The page shows all content without its script."""
     show(graph, scripts=False)
     assert browser.run("document.querySelectorAll('.box').length") == 62
     assert browser.run("document.querySelectorAll('[data-ready]').length") == 0

@@ -14,7 +14,7 @@ def titles(nodes):
 
 
 def test_boxes_and_edges():
-    """Inputs, nodes and outputs, and what leads from one to another."""
+    """Inputs, nodes and outputs are boxes, and tensors the edges between them."""
     report = report_of([node("a", ["image"], "t"), node("b", ["t"], "boxes", "Sigmoid")])
     boxes = boxes_of(report)
     assert [box.name for box in boxes] == ["image", "a", "b", "boxes"]
@@ -23,7 +23,7 @@ def test_boxes_and_edges():
 
 
 def test_activations_share_a_box():
-    """The device applies them to the output, so they are no box of their own."""
+    """Activations that the device fuses share the box of their convolution."""
     nodes = [node("a", ["image"], "t", form="Conv 3x3"), node("r", ["t"], "boxes", "Relu")]
     assert titles(nodes) == ["input", "Conv 3x3 + Relu", "output"]
     report = report_of(nodes)
@@ -32,7 +32,7 @@ def test_activations_share_a_box():
 
 
 def test_activations_that_do_not():
-    """One on the host, one behind a tensor that others read, one behind an output."""
+    """Activations on the host, of a shared tensor or of an output have their own box."""
     host = [node("a", ["image"], "t"), node("r", ["t"], "boxes", "Relu", placement="host")]
     assert titles(host) == ["input", "Conv", "Relu", "output"]
     read = [node("a", ["image"], "t"), node("r", ["t"], "u", "Relu"), node("b", ["t", "u"], "v")]
@@ -44,7 +44,7 @@ def test_activations_that_do_not():
 
 
 def test_parts_side_by_side_share_a_box():
-    """A grouped convolution that was split is one box, and leads to what joins it."""
+    """The parts of a grouped convolution that was split are one box."""
     parts = [node("g", [f"s{at}"], f"p{at}") for at in range(4)]
     split = node("g", ["image"], "s0", "Split", outputs=tuple(f"s{at}" for at in range(4)))
     join = node("g", [f"p{at}" for at in range(4)], "boxes", "Concat")
@@ -55,7 +55,7 @@ def test_parts_side_by_side_share_a_box():
 
 
 def test_unknown_macs():
-    """Where one is not known, neither is the sum."""
+    """Unknown MACs of one node make the sum unknown."""
     boxes = boxes_of(report_of([node("a", ["image"], "t", macs=None)]))
     assert boxes[1].macs is None
 
@@ -67,7 +67,7 @@ def test_reports_without_a_graph():
 
 
 def test_what_is_said_of_a_box():
-    """Findings, costs and accuracy stand with the node that they are about."""
+    """The card of a node has its findings, costs and accuracy."""
     layer = LayerQuant(name="a (1 of 2)", sqnr_db=12.0, cosine=0.9, noise_share=0.5)
     tensor = TensorQuant(
         name="t", scale=0.5, zero_point=0, minimum=-1, maximum=2, clip_fraction=0.25
@@ -90,7 +90,7 @@ def test_what_is_said_of_a_box():
 
 
 def test_many_findings_are_cut():
-    """A box tells a few, the worst first, and how many more there are."""
+    """A card lists a few findings, the most severe first, and the number of others."""
     found = tuple(finding("a", message=f"value {at}") for at in range(20))
     note = finding("a", severity="note", message="a note")
     drawn = picture(report_of([node("a", ["image"], "t")], findings=(note, *found)))
@@ -100,7 +100,7 @@ def test_many_findings_are_cut():
 
 
 def test_long_names_are_cut_in_boxes_only():
-    """The box shows what fits; the card of the box tells all."""
+    """A long name is cut in the box, and complete on its card."""
     name = "/backbone" * 20
     card = picture(report_of([node(name, ["image"], "t", form="Conv 3x3, stride 2x2, group 4")]))
     assert len(card.cards[1].name) <= 26
@@ -109,14 +109,14 @@ def test_long_names_are_cut_in_boxes_only():
 
 
 def test_a_thousand_nodes():
-    """A deep network is drawn, all of it, with every box in its own place."""
+    """A deep network is drawn with every box in a place of its own."""
     drawn = picture(report_of(chain(1000)))
     assert len(drawn.cards) == 1002
     assert len({(card.x, card.y) for card in drawn.cards}) == 1002
 
 
 def test_the_layer_of_a_box():
-    """Its weights, and a tensor with a scale for each channel."""
+    """The card has the range of the weights, and the scales of all channels."""
     weights = WeightQuant(
         minimum=-0.5, maximum=0.25, channels=8, smallest_reach=0.1, clip_fraction=0.0
     )
@@ -137,7 +137,7 @@ def test_the_layer_of_a_box():
 
 
 def test_what_was_rewritten_is_told_last():
-    """It counts for nothing, but explains what the node is."""
+    """A rewritten finding is listed last, and not counted."""
     gone = finding("a", status="rewritten", message="was odd")
     drawn = picture(report_of([node("a", ["image"], "t")], findings=(gone, finding("a"))))
     assert [kind for kind, _ in drawn.cards[1].findings] == ["error", "rewritten"]
@@ -145,7 +145,7 @@ def test_what_was_rewritten_is_told_last():
 
 
 def test_pages_of_very_many_nodes_have_no_graphs(monkeypatch):
-    """Several reports with more nodes than a browser likes are shown without."""
+    """A page of several reports with very many nodes has no graphs."""
     report = report_of(chain(30))
     assert html.render_many([report, report]).count("data-graph>") == 2
     monkeypatch.setattr(html, "_MAX_NODES", 50)
@@ -154,7 +154,7 @@ def test_pages_of_very_many_nodes_have_no_graphs(monkeypatch):
 
 
 def test_what_a_baseline_accepts_is_a_note():
-    """It is told, and marks nothing."""
+    """An accepted finding is listed as a note, and does not mark the box."""
     drawn = picture(report_of([node("a", ["image"], "t")], findings=(finding("a", accepted=True),)))
     assert (drawn.cards[1].worst, drawn.cards[1].count) == ("", 0)
     assert drawn.cards[1].findings[0][0] == "note"

@@ -1,7 +1,8 @@
-"""What holds for every format, and the snapshots of what people and machines read."""
+"""Properties of every format, and snapshots of all of them."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from npuconv.errors import UsageError
-from npuconv.report import FORMATS, format_of, render, render_many
+from npuconv.report import FORMATS, format_of, html, markdown, render, render_many, text
 from npuconv.schemas.report import Report
 
 SUFFIXES = {
@@ -27,7 +28,7 @@ Snapshot = Callable[[str, str], None]
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_snapshots(name: str, report: Report, clean: Report, snapshot: Snapshot) -> None:
-    """Every format looks as it did when somebody last looked at it."""
+    """Every format equals its snapshot."""
     suffix = SUFFIXES[name]
     snapshot(f"refused.{suffix}", render(report, name))
     snapshot(f"clean.{suffix}", render(clean, name))
@@ -58,7 +59,7 @@ def test_no_hidden_characters(name: str, report: Report) -> None:
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_no_ci_commands(name: str, report: Report) -> None:
-    """No line of any format is a workflow command, but those that ``github`` is made of."""
+    """No line of any format but ``github`` is a workflow command."""
     lines = [line.strip() for line in render(report, name).splitlines()]
     forged = [line for line in lines if line.startswith("::")]
     assert len(forged) == (7 if name == "github" else 0)
@@ -104,3 +105,22 @@ def test_import_is_cheap() -> None:
         " & set(sys.modules); sys.exit(str(bad) if bad else 0)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("render", [text.render, html.render, markdown.render])
+def test_no_plan_no_section(clean: Report, render: Callable[[Report], str]) -> None:
+    """A model that needs no rewrite has no plan, and one that was not placed no device."""
+    shown = render(clean)
+    assert "Plan" not in shown
+    assert "subgraph" not in shown
+
+
+@pytest.mark.parametrize("render", [html.render, markdown.render])
+def test_other_formats_have_it_too(report: Report, render: Callable[[Report], str]) -> None:
+    """HTML and Markdown show nodes, forms, traffic and shares."""
+    shown = re.sub(r"&gt;|&#62;", ">", render(report))
+    assert "Split + 4 Conv 1x3 + Concat" in shown
+    assert "split (chosen): 3.6 M MACs, 13.8 KiB, 6.0 KiB moved" in shown
+    assert "1.2 M -> 9.4 M" in shown
+    assert "12.0 % before rewriting, 99.2 % after" in shown
+    assert "10 subgraphs" in shown

@@ -51,7 +51,7 @@ def many(report: Report, clean: Report, make: Make, one: One) -> list[Report]:
 
 
 def test_sarif(many: list[Report]):
-    """One report, several, none."""
+    """Documents of one report, several and none conform to the schema."""
     for each in many:
         check_sarif(sarif.render(each))
     assert len(check_sarif(sarif.render_many(many * 10))["runs"]) == 1
@@ -59,7 +59,7 @@ def test_sarif(many: list[Report]):
 
 
 def test_junit(many: list[Report]):
-    """One report, several, none."""
+    """Documents of one report, several and none conform to the schema."""
     for each in many:
         check_junit(junit.render(each))
     check_junit(junit.render_many(many))
@@ -67,7 +67,7 @@ def test_junit(many: list[Report]):
 
 
 def test_a_log_that_is_wrong_is_found(clean: Report):
-    """Or the tests above would say nothing."""
+    """The schemas reject documents that are wrong."""
     log = json.loads(sarif.render(clean))
     log["runs"][0]["results"] = [{"ruleId": "SHP001"}]
     assert not SARIF.is_valid(log)
@@ -75,7 +75,7 @@ def test_a_log_that_is_wrong_is_found(clean: Report):
 
 
 def test_real_models():
-    """With the rules' own words, as markdown too."""
+    """Reports of real models conform, with the texts of the rules."""
     bad = Net(x=(1, 4, 8, 8, 8)).conv("x", (4, 4, 3, 3, 3), name="volume").model()
     reports = [npuconv.check(bad), npuconv.check(digits())]
     (run,) = check_sarif(sarif.render_many(reports))["runs"]
@@ -88,7 +88,7 @@ def test_real_models():
 
 
 def test_a_rule_is_explained_by_its_own_severity(make: Make, one: One):
-    """Not by that of the finding, which options may have changed."""
+    """A rule has its own severity, not that of a finding, which options may change."""
     info = RuleInfo(
         code="KRN001", name="n", severity=Severity.ERROR, summary="S.", checks="C.", why="W.",
         fix="F.",
@@ -103,7 +103,7 @@ def test_a_rule_is_explained_by_its_own_severity(make: Make, one: One):
 
 
 def test_what_is_accepted_is_suppressed(make: Make, one: One):
-    """And stands behind what is not."""
+    """An accepted finding is suppressed, and comes last."""
     findings = (one("/a", accepted=True), one("/b"))
     (run,) = check_sarif(sarif.render(make(findings=findings)))["runs"]
     first, second = run["results"]

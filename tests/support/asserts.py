@@ -22,6 +22,7 @@ from npuconv.rules import engine
 from npuconv.rules.context import RuleContext
 from npuconv.schemas.report import FindingInfo
 from npuconv.target import Target
+from support.builders import Net
 
 
 @cache
@@ -47,6 +48,16 @@ def run_pass(name: str, model: Model, ctx: PassContext | None = None) -> int:
     item = PASSES.get(name)
     assert item is not None, name
     return _manager.run_pass(model, item, ctx or context())
+
+
+def refusals(
+    name: str, model: onnx.ModelProto | Net, ctx: PassContext | None = None
+) -> list[tuple[str, str]]:
+    """Run a pass that must not fire; return node and reason of each of its refusals."""
+    proto = model.model() if isinstance(model, Net) else model
+    ctx = ctx or context()
+    assert run_pass(name, read(proto), ctx) == 0
+    return [(r.node, r.reason) for r in ctx.refusals]
 
 
 def apply_pass(name: str, model: Model, ctx: PassContext, *arguments: Any) -> Any:

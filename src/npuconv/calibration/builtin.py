@@ -12,7 +12,7 @@ from npuconv.config import Preprocess
 from npuconv.errors import UsageError
 from npuconv.model import query
 from npuconv.samples import InputSpec, open_samples, pictures
-from npuconv.samples.normalizations import asked_for
+from npuconv.samples.normalizations import IMAGE_CHANNELS, asked_for
 from npuconv.samples.synthetic import image_layout, reads_images
 from npuconv.schemas import report as schema
 
@@ -145,7 +145,7 @@ def _usual_inputs(model: Model) -> list[InputSpec]:
         dims = query.shape(tensor)
         kind = "float32" if tensor.dtype is None else tensor.dtype
         if dims is not None and len(dims) == 4:
-            channels = 3 if dims[3] in (1, 3, 4) and dims[1] not in (1, 3, 4) else 1
+            channels = 3 if dims[3] in IMAGE_CHANNELS and dims[1] not in IMAGE_CHANNELS else 1
             dims = tuple(
                 d if isinstance(d, int) and d > 0 else 1 if axis in (0, channels) else USUAL_SIDE
                 for axis, d in enumerate(dims)

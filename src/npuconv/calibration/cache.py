@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from npuconv import files
 from npuconv.arithmetic.statistics import Statistics, capacity
-from npuconv.errors import OutputError
 from npuconv.executor import RUNTIME
 from npuconv.model import store
 from npuconv.samples.archive import UNREADABLE
@@ -53,12 +52,8 @@ class Cache:
     """
 
     def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
+        self.folder = files.make_folder(folder)
         self.notes: list[str] = []
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise OutputError(f"{folder}: cannot be made: {error.strerror}") from None
 
     def store(
         self, model: onnx.ModelProto, tensors: Mapping[str, int | None], total: int | None

@@ -46,70 +46,38 @@ class NormalizationSettings:
     """Odds and thresholds, set on the 40 models of ``python benchmarks/normalization.py``.
 
     Odds are natural logarithms; a trade-off between wrong guesses and guesses not called clear.
-
-    Attributes:
-        clear_share: share of all odds, 0..1, from which on a normalization is no guess.
-        reason_margin: odds by which evidence for another may exceed that of a reason named.
-        pictures: shown to the first layer.
-        pixels: of all pictures together, roughly; a large one shows as much as several.
-        windows: of all pictures that the first layer looks at.
-        max_row: weights of a row of the first layer; larger rows cost too much.
-        text_aspect: width by height of a line of text.
-        text_signed: odds of -1..1 for lines of text.
-        grey_unit: odds of 0..1 for grey images.
-        grey_color_mean: the same of normalizations with the mean of colours.
-        image_output_unit: odds of 0..1 for models that make images.
-        yolo_unit: the same for inputs named as exporters of YOLO do.
-        metadata: odds of a range that the metadata says.
-        scales_up: odds of 0..1 where the model multiplies its input to 0..255.
-        scales_up_centred: the same of centred ranges up to 1.
-        scales_raw: odds of 0..255 where the model scales such pixels.
-        takes_off_mean: odds of 0..1 where the model takes off such a mean.
-        finite: odds of a normalization whose values the first layer can take.
-        training: odds for each unit of loss against BatchNormalization.
-        max_training_loss: loss beyond which all are equally wrong.
-        bias: odds by ``log(1 + d^2)`` of the distance of biases from their usual size.
-        bias_usual: logarithm of that size beside the spread of the output.
-        bias_width: logarithm of a distance that counts.
-        small_bias: lowest odds by small biases, which may just be small.
-        min_channels: of a first layer whose biases show a mean pixel.
-        bias_correlation: between biases and sums of weights, from which on it counts.
-        unit_mean: mean pixels of 0..1.
-        raw_mean: mean pixels of 0..255.
-        mean_pixel: odds of the range of a mean pixel in the biases.
-        no_mean_pixel: odds of ranges that are not centred, without one.
     """
 
-    clear_share: float = 0.8
-    reason_margin: float = 0.7
-    pictures: int = 8
-    pixels: int = 2**21
-    windows: int = 2**14
-    max_row: int = 2048
-    text_aspect: int = 3
-    text_signed: float = 1.2
-    grey_unit: float = 1.5
-    grey_color_mean: float = -2.0
-    image_output_unit: float = 1.5
-    yolo_unit: float = 0.7
-    metadata: float = 12.0
-    scales_up: float = 6.0
-    scales_up_centred: float = 4.0
-    scales_raw: float = 8.0
-    takes_off_mean: float = 6.0
-    finite: float = 9.0
-    training: float = -4.0
-    max_training_loss: float = 20.0
-    bias: float = -1.5
-    bias_usual: float = 0.4
-    bias_width: float = 1.2
-    small_bias: float = -2.0
-    min_channels: int = 4
-    bias_correlation: float = 0.3
-    unit_mean: tuple[float, float] = (0.15, 1)
-    raw_mean: tuple[float, float] = (30, 220)
-    mean_pixel: float = 2.0
-    no_mean_pixel: float = -1.5
+    clear_share: float = 0.8  # share of all odds, 0..1, from which on a normalization is no guess
+    reason_margin: float = 0.7  # odds by which a reason named may speak more for another
+    pictures: int = 8  # shown to the first layer
+    pixels: int = 2**21  # of all pictures together, roughly; a large one shows as much as several
+    windows: int = 2**14  # of all pictures that the first layer looks at
+    max_row: int = 2048  # weights of a row of the first layer; larger rows cost too much
+    text_aspect: int = 3  # width by height of a line of text
+    text_signed: float = 1.2  # odds of -1..1 for lines of text
+    grey_unit: float = 1.5  # odds of 0..1 for grey images
+    grey_color_mean: float = -2.0  # the same of normalizations with the mean of colours
+    image_output_unit: float = 1.5  # odds of 0..1 for models that make images
+    yolo_unit: float = 0.7  # the same for inputs named as exporters of YOLO do
+    metadata: float = 12.0  # odds of a range that the metadata says
+    scales_up: float = 6.0  # odds of 0..1 where the model multiplies its input to 0..255
+    scales_up_centred: float = 4.0  # the same of centred ranges up to 1
+    scales_raw: float = 8.0  # odds of 0..255 where the model scales such pixels
+    takes_off_mean: float = 6.0  # odds of 0..1 where the model takes off such a mean
+    finite: float = 9.0  # odds of a normalization whose values the first layer can take
+    training: float = -4.0  # odds for each unit of loss against BatchNormalization
+    max_training_loss: float = 20.0  # loss beyond which all are equally wrong
+    bias: float = -1.5  # odds by ``log(1 + d^2)`` of the distance of biases from their usual size
+    bias_usual: float = 0.4  # logarithm of that size beside the spread of the output
+    bias_width: float = 1.2  # logarithm of a distance that counts
+    small_bias: float = -2.0  # lowest odds by small biases, which may just be small
+    min_channels: int = 4  # of a first layer whose biases show a mean pixel
+    bias_correlation: float = 0.3  # between biases and sums of weights, from which on it counts
+    unit_mean: tuple[float, float] = (0.15, 1)  # mean pixels of 0..1
+    raw_mean: tuple[float, float] = (30, 220)  # mean pixels of 0..255
+    mean_pixel: float = 2.0  # odds of the range of a mean pixel in the biases
+    no_mean_pixel: float = -1.5  # odds of ranges that are not centred, without one
 
 
 NORMALIZATION = NormalizationSettings()

@@ -67,7 +67,7 @@ def _diff(
     models: tuple[str, ...], given: dict[str, tuple[int, ...]], form: str, no_color: bool
 ) -> None:
     from npuconv.cli.side_by_side import show
-    from npuconv.comparison import compare
+    from npuconv.inspection import compare
 
     before, after = models
     found = compare(before, after, given)

@@ -9,8 +9,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from npuconv.comparison import Comparison, Match
-    from npuconv.inspection import Inspection
+    from npuconv.inspection import Comparison, Inspection, Match
 
 _LABELS = 14  # columns of what stands before the two models, with the gaps
 _NARROWEST = 20  # columns of a path

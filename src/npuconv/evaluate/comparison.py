@@ -18,10 +18,10 @@ from npuconv.arithmetic.encoding import dequantize, quantize
 from npuconv.arithmetic.metrics import ErrorStats, rounded
 from npuconv.calibration.workers import in_order
 from npuconv.evaluate.interval import Powers, expected, pooled_db, sentences
-from npuconv.evaluate.matching import Layer, exact, numbers
+from npuconv.evaluate.matching import LayerPair, exact, numbers
 from npuconv.evaluate.simulator import as_float
 from npuconv.model import store
-from npuconv.quantize.output_error import leaves, logits
+from npuconv.quantize.fake_quant import leaves, logits
 from npuconv.samples.feeds import spread
 from npuconv.schemas import report as schema
 
@@ -32,7 +32,7 @@ Array = NDArray[Any]
 _NORMALIZING = frozenset({"Softmax", "LogSoftmax"})
 _PASSING = frozenset({"Identity", "Cast"})
 _BY_AXIS = 13  # opset since which these normalize along one axis
-MOST_PARTS = 16  # of an output; of what has more, such as every anchor by itself, nobody reads them
+MAX_PARTS = 16  # of an output; with more, such as one for every anchor, the rows are of no use
 
 
 class Stats(ErrorStats):
@@ -56,14 +56,14 @@ class Stats(ErrorStats):
 
 @dataclass
 class Measured:
-    """Errors over some samples: of the outputs, of what they are put together from, of layers.
+    """Errors over some samples: of outputs, of the parts concatenated to them, of layers.
 
     Attributes:
         outputs: by name.
         total: all outputs together.
-        parts: by output, of the tensors that it is put together from.
+        parts: by output, of the tensors that are concatenated to it.
         layers: in the order of ``Comparison.layers``.
-        samples: how many were compared.
+        samples: number compared.
         powers: of every sample, all outputs together.
         unsaturated: the same before a final Softmax, Sigmoid or the like; empty without one.
     """
@@ -84,16 +84,16 @@ class Measured:
 
 
 class Comparison:
-    """Both models, loaded once, with the outputs of all layers to look at.
+    """Both models, loaded once, with the outputs of all layers.
 
     The int8 model runs as float arithmetic that gives the same integers, which is faster;
-    that the runtime takes it as it is, is tried on the first sample.
+    the first sample also goes through the model as it is written.
 
     Args:
         float_model: the legalized float model.
         int8_model: the converted model.
         scales: of inputs and outputs of the converted model that are int8 themselves.
-        layers: what to compare besides the outputs.
+        layers: tensors to compare besides the outputs.
 
     Raises:
         executor.RuntimeRefusedError: one of the models does not load.
@@ -104,24 +104,24 @@ class Comparison:
         float_model: onnx.ModelProto,
         int8_model: onnx.ModelProto,
         scales: Mapping[str, float] | None = None,
-        layers: Sequence[Layer] = (),
+        layers: Sequence[LayerPair] = (),
     ) -> None:
         made = {o for n in int8_model.graph.node for o in n.output}
         self.layers = [layer for layer in layers if layer.stored in made]
         self._scales = dict(scales or {})
         self._outputs = [o.name for o in float_model.graph.output]
         self._axes = class_axes(float_model)
-        # The same integers as floats are four times as many bytes.
-        as_it_is = store.has_stored(int8_model)
-        self._parts = {} if as_it_is else parts_of(float_model, int8_model)
-        self._unsaturated = [] if as_it_is else before_saturation(float_model, int8_model)
+        # Weights as floats are four times as many bytes.
+        is_large = store.has_stored(int8_model)
+        self._parts = {} if is_large else parts_of(float_model, int8_model)
+        self._unsaturated = [] if is_large else before_saturation(float_model, int8_model)
         parts = [name for names in self._parts.values() for name in names]
         self._within = _unique((*parts, *self._unsaturated))
         self._tensors = _unique(layer.tensor for layer in self.layers)
         self._stored_as = _unique(layer.stored for layer in self.layers)
         watched = _unique((*self._within, *self._tensors))
         stored = _unique((*self._within, *self._stored_as))
-        seen = executor.with_outputs if as_it_is else as_float
+        seen = executor.with_outputs if is_large else as_float
         before, after = executor.with_outputs(float_model, watched), seen(int8_model, stored)
         # Samples run beside each other, so each has one core.
         self._written, self._before, self._after = (
@@ -178,7 +178,7 @@ class Comparison:
         return old, (self._after.run(stored, wanted) if wanted else {}) | written
 
     def _add(self, found: Measured, old: Mapping[str, Array], new: Mapping[str, Array]) -> None:
-        """Add one sample; a part counts where it is float in both models."""
+        """Add one sample; a part counts where it has the same type in both models."""
         whole = [name for name in found.outputs if _comparable(old[name], new[name])]
         for name in whole:
             found.outputs[name].update(old[name], new[name])
@@ -210,7 +210,7 @@ class Comparison:
         return {n: quantize(v, scales[n]) if n in scales else v for n, v in feed.items()}
 
     def _real(self, values: Mapping[str, Array]) -> dict[str, Array]:
-        """Return what outputs stand for."""
+        """Return outputs as real numbers."""
         scales = self._scales
         return {n: dequantize(v, scales[n]) if n in scales else v for n, v in values.items()}
 
@@ -220,7 +220,7 @@ def _unique(names: Iterable[str]) -> list[str]:
 
 
 def _comparable(old: object, new: object) -> bool:
-    """Numbers, and as many: not text, and not as many boxes as each model happens to find."""
+    """Return whether both are numbers, and equally many: no text, no lists of found boxes."""
     arrays = isinstance(old, np.ndarray) and isinstance(new, np.ndarray)
     return arrays and old.dtype.kind in "biuf" and old.size == new.size  # type: ignore[attr-defined]
 
@@ -255,13 +255,13 @@ def parts_of(before: onnx.ModelProto, after: onnx.ModelProto) -> dict[str, tuple
     found = {}
     for output in before.graph.output:
         names = tuple(name for name in leaves(output.name, makers) if name in there)
-        if 1 < len(names) <= MOST_PARTS:
+        if 1 < len(names) <= MAX_PARTS:
             found[output.name] = names
     return found
 
 
 def before_saturation(before: onnx.ModelProto, after: onnx.ModelProto) -> list[str]:
-    """Return what goes into the final Softmax, Sigmoid or the like of every output.
+    """Return the input of the final Softmax, Sigmoid or the like of every output.
 
     Args:
         before: the float model.
@@ -272,14 +272,10 @@ def before_saturation(before: onnx.ModelProto, after: onnx.ModelProto) -> list[s
         converted model does not have all of them.
     """
     names = [output.name for output in logits(before).graph.output]
-    outputs = {name for output in before.graph.output for name in _shown(output.name, before)}
+    makers = {made: node for node in before.graph.node for made in node.output if made}
+    outputs = {name for output in before.graph.output for name in leaves(output.name, makers)}
     there = {name for node in after.graph.node for name in node.output}
     return names if not outputs.issuperset(names) and there.issuperset(names) else []
-
-
-def _shown(name: str, model: onnx.ModelProto) -> Iterable[str]:
-    makers = {made: node for node in model.graph.node for made in node.output if made}
-    return leaves(name, makers)
 
 
 def class_axes(model: onnx.ModelProto) -> dict[str, int]:
@@ -297,26 +293,22 @@ def class_axes(model: onnx.ModelProto) -> dict[str, int]:
             node = makers.get(node.input[0])
         if node is None or node.op_type not in _NORMALIZING:
             continue
-        axis = _axis(node, -1 if opset >= _BY_AXIS else 1)
+        given = [int(helper.get_attribute_value(a)) for a in node.attribute if a.name == "axis"]
+        axis = (*given, -1 if opset >= _BY_AXIS else 1)[0]
         rank = len(output.type.tensor_type.shape.dim)
         if opset >= _BY_AXIS or axis in (-1, rank - 1):
             found[output.name] = axis
     return found
 
 
-def _axis(node: onnx.NodeProto, default: int) -> int:
-    given = [a for a in node.attribute if a.name == "axis"]
-    return int(helper.get_attribute_value(given[0])) if given else default
-
-
 def summed_up(
     found: Measured, held_out: bool, numbers: Sequence[int] = (), doubt_db: float = 0.0
 ) -> schema.Accuracy:
-    """Outputs, what they are put together from, and all of them together.
+    """Sum up the accuracy of outputs, of their parts, and of all together.
 
     Args:
         found: errors over all samples.
-        held_out: whether they were kept from calibration.
+        held_out: whether the samples were kept from calibration.
         numbers: of the samples in the data; by default from 0.
         doubt_db: by which new samples may be worse for reasons that these do not show.
     """
@@ -337,15 +329,16 @@ def summed_up(
         outputs=outputs,
         interval_db=None if interval is None else (round(interval[0], 1), round(interval[1], 1)),
         median_db=rounded(statistics.median(db for db, _ in known), 2) if known else None,
-        worst_sample=None
-        if worst is None
-        else schema.WorstSample(
-            number=numbers[worst[1]] if numbers else worst[1], sqnr_db=round(worst[0], 2)
-        ),
+        worst_sample=_sample(*worst, numbers) if worst else None,
         worst_output=min(rows)[1] if len(rows) > 1 else None,
         unsaturated_db=rounded(pooled_db(found.unsaturated), 2) if found.unsaturated else None,
         notes=sentences(found.powers, found.unsaturated),
     )
+
+
+def _sample(sqnr_db: float, place: int, numbers: Sequence[int]) -> schema.WorstSample:
+    number = numbers[place] if numbers else place
+    return schema.WorstSample(number=number, sqnr_db=round(sqnr_db, 2))
 
 
 def _output(name: str, stats: ErrorStats, parts: Mapping[str, ErrorStats]) -> schema.OutputAccuracy:

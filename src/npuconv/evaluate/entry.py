@@ -1,4 +1,4 @@
-"""verify: two models on the same samples, whole and layer by layer."""
+"""Verification: the error of an int8 model against a float model, whole and layer by layer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from npuconv.errors import ModelError
 from npuconv.evaluate import matching
 from npuconv.evaluate.comparison import Comparison, Measured, Stats
 from npuconv.evaluate.labels import Score, check_scores, others, read_labels
-from npuconv.evaluate.matching import Layer
+from npuconv.evaluate.matching import LayerPair
 from npuconv.evaluate.pairs import (
     Opened,
     check_interface,
@@ -86,7 +86,7 @@ def verify(
 
 @dataclass(frozen=True)
 class _Work:
-    """Both models and what they run on."""
+    """Both models, their samples and labels."""
 
     before: Opened
     after: Opened
@@ -96,7 +96,7 @@ class _Work:
     progress: Progress
 
     def run(self) -> tuple[Measured, tuple[schema.VerifiedLayer, ...]]:
-        """Compare everything, and count what is classified rightly.
+        """Compare outputs and layers, and count the samples classified rightly.
 
         Raises:
             ModelError: one of the models does not run.
@@ -107,12 +107,14 @@ class _Work:
             both = Comparison(*models, scales, self.matches.layers)
             measured = both.measure(self.samples, self._see, layer_samples=LAYER_SAMPLES)
         except executor.RuntimeRefusedError as error:
-            raise ModelError(f"{self._guilty()}: onnxruntime does not run it: {error}") from None
+            raise ModelError(
+                f"{self._failing_model()}: onnxruntime does not run it: {error}"
+            ) from None
         return measured, tuple(map(_layer, both.layers, measured.layers))
 
     @cached_property
     def _batch(self) -> int:
-        """Number of rows of the source that a sample holds."""
+        """Return the number of rows of the source that a sample holds."""
         return len(np.atleast_1d(next(iter(self.samples[0].values()))))
 
     def _see(self, number: int, old: Feed, new: Feed) -> None:
@@ -123,8 +125,8 @@ class _Work:
             self.score.add(rows(self.samples, number, self._batch), (old[name], new[name]))
         self.progress("comparing", number + 1, len(self.samples))
 
-    def _guilty(self) -> str:
-        """The model that does not run; the float model is tried alone."""
+    def _failing_model(self) -> str:
+        """Return the name of the model that does not run, by running the float model alone."""
         try:
             executor.Session(self.before.proto).run(self.samples[0])
         except executor.RuntimeRefusedError:
@@ -139,11 +141,13 @@ def _report(
     warnings: tuple[str, ...],
     min_sqnr: float | None,
 ) -> schema.VerifyReport:
-    samples = work.samples
+    from npuconv.version import __version__
+
+    samples, sqnr = work.samples, measured.total.sqnr_db
     return schema.VerifyReport(
-        tool=Tool(version=_version()),
-        float_model=_model(work.before),
-        int8_model=_model(work.after),
+        tool=Tool(version=__version__),
+        float_model=schema.VerifiedModel(path=work.before.name, sha256=work.before.sha256),
+        int8_model=schema.VerifiedModel(path=work.after.name, sha256=work.after.sha256),
         samples=len(samples),
         source=samples.description,
         synthetic=samples.synthetic,
@@ -158,12 +162,8 @@ def _report(
         unmatched=work.matches.unmatched,
         labelled=_labelled(work.score, work.before) if work.score is not None else None,
         min_sqnr_db=min_sqnr,
-        passed=_passed(measured.total, min_sqnr),
+        passed=min_sqnr is None or (sqnr is not None and sqnr >= min_sqnr),
     )
-
-
-def _model(opened: Opened) -> schema.VerifiedModel:
-    return schema.VerifiedModel(path=opened.name, sha256=opened.sha256)
 
 
 def _errors(stats: Stats) -> dict[str, float | None]:
@@ -181,7 +181,7 @@ def _output(name: str, stats: Stats, within: Mapping[str, Stats]) -> schema.Veri
     return schema.VerifiedOutput(name=name, top1_agreement=agreement, parts=parts, **_errors(stats))
 
 
-def _layer(layer: Layer, stats: Stats) -> schema.VerifiedLayer:
+def _layer(layer: LayerPair, stats: Stats) -> schema.VerifiedLayer:
     return schema.VerifiedLayer(
         name=layer.name, tensor=layer.tensor, note=layer.note, **_errors(stats)
     )
@@ -197,19 +197,9 @@ def _labelled(score: Score, before: Opened) -> schema.Labelled:
     )
 
 
-def _passed(total: Stats, wanted: float | None) -> bool:
-    return wanted is None or (total.sqnr_db is not None and total.sqnr_db >= wanted)
-
-
 def _warnings(samples: Samples, assumed: str, measured: Measured) -> tuple[str, ...]:
     found = [SYNTHETIC] if samples.synthetic else []
     found += [assumed] if assumed else []
     if measured.total.cosine is None:
         found.append("an output is all zeros or not finite")
     return (*found, *samples.notes)
-
-
-def _version() -> str:
-    from npuconv.version import __version__
-
-    return __version__

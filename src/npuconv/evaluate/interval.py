@@ -1,4 +1,4 @@
-"""The SQNR that is to be expected on as many new samples, with a probability of 80 %.
+"""Interval of the SQNR to be expected on as many new samples, with a probability of 80 %.
 
 The SQNR of all samples together is 10 log10 of a ratio of two means, of the signals' power and
 of the errors'. To first order its variance is that of ``S/mean(S) - N/mean(N)`` over the number
@@ -76,7 +76,7 @@ class IntervalSettings:
 
 INTERVAL = IntervalSettings()
 _TINY = 1e-9
-FEW = 4  # fewer samples than these show next to nothing of the spread
+MIN_SAMPLES = 4  # fewer show next to nothing of the spread
 
 
 def pooled_db(powers: Sequence[Powers]) -> float | None:
@@ -141,7 +141,7 @@ def _quantile(probability: float, count: int) -> float:
 
 
 def sentences(powers: Sequence[Powers], unsaturated: Sequence[Powers] = ()) -> tuple[str, ...]:
-    """Return what a reader should know of the figure before trusting it."""
+    """Return the limits of the figure: saturation, and too few samples."""
     figure, inner = pooled_db(powers), pooled_db(unsaturated) if unsaturated else None
     found = []
     if figure is not None and inner is not None and abs(inner - figure) > INTERVAL.hidden_db:
@@ -149,7 +149,7 @@ def sentences(powers: Sequence[Powers], unsaturated: Sequence[Powers] = ()) -> t
             f"outputs saturate: before that the SQNR is {inner:.1f} dB, and the figure of the "
             "outputs hangs on the few samples that are not clear"
         )
-    if 0 < len(powers) < FEW:
+    if 0 < len(powers) < MIN_SAMPLES:
         number = "one sample" if len(powers) == 1 else f"{len(powers)} samples"
         found.append(f"measured on {number}: new ones may differ by more")
     return tuple(found)

@@ -1,9 +1,9 @@
-"""Classes of samples: read from a file, put in the order of the samples, counted."""
+"""Labels: classes of samples, read from a file in the order of the samples, and accuracy."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -16,12 +16,12 @@ from npuconv.samples.reading import IMAGES, list_directory, read_file, read_list
 
 Labels = NDArray[np.int64]
 _KEYS = ("y", "labels")  # of an .npz
-_MOST = 100_000_000  # labels
-_NAMED = 5  # missing files that a message names
+MAX_LABELS = 100_000_000
+MAX_NAMED = 5  # missing files in a message
 
 
 def read_labels(path: str | Path, data: str | Path | None) -> Labels:
-    """The class of every sample of ``data``, in its order.
+    """Read the class of every sample of ``data``, in its order.
 
     Args:
         path: .npy; .npz with the key ``y`` or ``labels``; for images a .tsv or .csv with a
@@ -60,7 +60,7 @@ def others(notes: Sequence[str], path: str | Path | None, data: str | Path | Non
 
 
 def _without_labels(note: str) -> str:
-    """The note less the first name that labels may have; empty where no other is in it."""
+    """Take the name of the labels out of a note; return an empty text if no other is left."""
     names = note.removeprefix(IGNORED).split(", ")
     used = next((repr(key) for key in _KEYS if repr(key) in names), "")
     left = [name for name in names if name != used]
@@ -77,8 +77,8 @@ def _from_array(file: Path) -> Labels:
         names = ", ".join(arrays)
         raise CalibrationError(f"{file}: no array named 'y' or 'labels', but {names}")
     found: Any = arrays[key]
-    if found.size > _MOST:
-        raise CalibrationError(f"{file}: has {found.size} labels, over {_MOST}")
+    if found.size > MAX_LABELS:
+        raise CalibrationError(f"{file}: has {found.size} labels, over {MAX_LABELS}")
     found = np.asarray(found[:] if found.ndim else found)
     values = np.asarray(found).reshape(-1) if found.ndim in (0, 1) else np.squeeze(found)
     if values.ndim != 1 or values.dtype.kind not in "iub":
@@ -90,7 +90,7 @@ def _from_array(file: Path) -> Labels:
 
 
 def _images(data: Path) -> list[Path]:
-    """The image files that samples come from; empty for arrays."""
+    """List the image files that samples come from; empty for arrays."""
     if data.is_dir():
         return [f for f in list_directory(data)[0] if f.suffix.lower() in IMAGES]
     if data.suffix.lower() == ".txt":
@@ -99,11 +99,15 @@ def _images(data: Path) -> list[Path]:
 
 
 def _table(file: Path) -> dict[str, int]:
-    """File name -> class; a first line without a number is a heading."""
+    """Read a class by file name; a first line without a number is a heading."""
     text = read_text(file)
     separator = "," if file.suffix.lower() == ".csv" else "\t"
     found: dict[str, int] = {}
-    for number, row in enumerate(_rows(file, text, separator), 1):
+    try:
+        rows = list(csv.reader(text.splitlines(), delimiter=separator))
+    except csv.Error as error:  # a line of a hundred thousand characters
+        raise CalibrationError(f"{file}: {error}") from None
+    for number, row in enumerate(rows, 1):
         if not row or row[0].startswith("#"):
             continue
         try:
@@ -121,19 +125,12 @@ def _table(file: Path) -> dict[str, int]:
     return found
 
 
-def _rows(file: Path, text: str, separator: str) -> Iterator[list[str]]:
-    try:
-        yield from csv.reader(text.splitlines(), delimiter=separator)
-    except csv.Error as error:  # a line of a hundred thousand characters
-        raise CalibrationError(f"{file}: {error}") from None
-
-
 def _in_order(file: Path, table: dict[str, int], images: Sequence[Path]) -> Labels:
     lines = _Names(file, table, images)
     found = [lines.of(image) for image in images]
     missing = [image.name for image, name in zip(images, found, strict=True) if name is None]
     if missing:
-        some = ", ".join(missing[:_NAMED]) + (", ..." if len(missing) > _NAMED else "")
+        some = ", ".join(missing[:MAX_NAMED]) + (", ..." if len(missing) > MAX_NAMED else "")
         raise CalibrationError(
             f"{file}: no class for {len(missing)} of {len(images)} files: {some}"
         )
@@ -196,22 +193,16 @@ class Score:
 
     @property
     def shares(self) -> tuple[int, float, float]:
-        """Samples, and the share that each model gets right."""
+        """Return the number of samples, and the share that each model gets right."""
         count = max(self._seen, 1)
         return self._seen, self._right[0] / count, self._right[1] / count
 
 
 class _Names:
-    """The file names of a table: paths as far as they go, else names that are there once.
-
-    Args:
-        file: the table, for messages; what it names may be relative to it.
-        names: what its lines begin with.
-        images: all that classes are wanted for.
-    """
+    """File names of a table: matched by path as far as it goes, else by unique name."""
 
     def __init__(self, file: Path, names: Iterable[str], images: Sequence[Path]) -> None:
-        self._file = file
+        self._file = file  # its names may be relative to it
         self._lines: dict[str, list[str]] = {}
         for name in names:
             self._lines.setdefault(PurePath(name).name, []).append(name)
@@ -220,7 +211,7 @@ class _Names:
             self._images.setdefault(image.name, set()).add(image.absolute())
 
     def of(self, image: Path) -> str | None:
-        """The line about an image; None where there is none.
+        """Return the name of the line about an image; None where there is none.
 
         Raises:
             CalibrationError: several files have this name, and the table does not say which.

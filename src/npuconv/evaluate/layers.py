@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from npuconv.evaluate.matching import Layer as StoredLayer
+from npuconv.evaluate.matching import LayerPair
 from npuconv.model import nhwc, query
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class Layer(NamedTuple):
 
 
 def layers_of(work: Legalized) -> list[Layer]:
-    """Every device convolution with the tensor that is its layer's result."""
+    """Return every device convolution with the tensor that is its layer's result."""
     labels = [work.model.label(conv) for conv in work.plan.device]
     total, number = Counter(labels), Counter[str]()
     rows = []
@@ -36,9 +36,9 @@ def layers_of(work: Legalized) -> list[Layer]:
 
 
 def _result(work: Legalized, conv: Node) -> Tensor:
-    """A layer ends behind its activation: what that cuts off is no loss.
+    """Return the end of a layer, behind its activation: clipping there is no loss.
 
-    A pool in between takes the largest of what there is, so the order of the two is the same.
+    A max pool in between does not matter: it and a clip may change places.
     """
     found = tensor = conv.outputs[0]
     while (reader := query.sole_consumer(work.model, tensor)) is not None:
@@ -50,22 +50,22 @@ def _result(work: Legalized, conv: Node) -> Tensor:
     return found
 
 
-def stored(work: Legalized, layers: list[Layer], made_again: Oversampled) -> list[StoredLayer]:
+def stored(work: Legalized, layers: list[Layer], oversampled: Oversampled) -> list[LayerPair]:
     """Return where the layers' results are in the converted model, in the order of the layers.
 
     Args:
-        work: what was converted.
+        work: the converted model and its passes' notes.
         layers: of the float model.
-        made_again: layers and channels that are made several times.
+        oversampled: layers and channels that are made several times.
     """
-    ctx, encodings = work.ctx, made_again.state.encodings
-    times = {one.node: sum(conv for _, _, conv in one.copies) for one in made_again.repeated}
-    channels = {t: one.index for one in made_again.duplicated for t in one.path.tensors}
+    ctx, encodings = work.ctx, oversampled.state.encodings
+    times = {one.node: sum(conv for _, _, conv in one.copies) for one in oversampled.repeated}
+    channels = {t: one.index for one in oversampled.duplicated for t in one.path.tensors}
     made = {t.name: t for node in work.model.nodes() for t in node.outputs}
     last = {name for name, t in made.items() if nhwc.holds_channels_last(t)}
-    several = {old: new for one in made_again.duplicated for new, old in one.old.items()}
+    several = {old: new for one in oversampled.duplicated for new, old in one.old.items()}
     found = [
-        StoredLayer(
+        LayerPair(
             name=shown,
             tensor=tensor,
             stored=ctx.stored[own],
@@ -78,7 +78,7 @@ def stored(work: Legalized, layers: list[Layer], made_again: Oversampled) -> lis
         for shown, label, tensor, _ in layers
         if (own := several.get(tensor, tensor)) in ctx.stored
     ] + [
-        StoredLayer(
+        LayerPair(
             name=layer.shown,
             tensor=layer.tensor,
             stored=layer.tensor,  # the mean of the copies, which the host takes in float

@@ -23,7 +23,7 @@ from npuconv.errors import ModelError
 
 KEY = "npuconv.layers"  # of the model's metadata
 _PREFIX = "npuconv.scale."  # of the names of inputs and outputs there
-# What quantizers append to the name of a float tensor to call its integers.
+# Endings that quantizers append to the name of a float tensor to call its integers.
 _ENDINGS = ("/int8", "_quantized", "_QuantizeLinear_Output")
 _ACTIVATIONS = ("Relu", "Clip")
 _LAYERS = {"Conv", "ConvTranspose", "Gemm", "MatMul", "QLinearConv", "QLinearMatMul", "QGemm"}
@@ -31,7 +31,7 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Layer:
+class LayerPair:
     """Output of one layer: its tensors in both models, with scale and layout."""
 
     name: str  # the user's own name of the convolution
@@ -45,7 +45,7 @@ class Layer:
     channels: tuple[int, ...] = ()  # the float model's, that each is; all their own if empty
 
 
-def numbers(layer: Layer, stored: Array) -> Array:
+def numbers(layer: LayerPair, stored: Array) -> Array:
     """Return the dequantized output of a layer, in the layout of the float model.
 
     A channel that is stored several times is read as the mean of its copies.
@@ -56,30 +56,11 @@ def numbers(layer: Layer, stored: Array) -> Array:
     if layer.channels_last and stored.ndim > 1:
         stored = np.moveaxis(stored, -1, 1)
     _check_fits(layer, stored)
-    return _means(layer, _dequantized(layer, stored))
-
-
-def exact(layer: Layer, values: Array) -> Array:
-    """The same of the float model's output: the channels that the converted model has.
-
-    Raises:
-        ModelError: it has other channels than are noted.
-    """
-    held = sorted(set(layer.channels))
-    if held and held[-1] >= _channels(layer, values):
-        raise _odd(layer, f"{layer.tensor!r} has {list(values.shape)} values in the float model")
-    return np.take(values, held, layer.axis) if held else values
-
-
-def _dequantized(layer: Layer, stored: Array) -> Array:
-    if np.size(layer.scale) == 1 and np.size(layer.zero_point) == 1:
-        one = np.reshape(layer.scale, ()), np.reshape(layer.zero_point, ())
-        return np.asarray(dequantize(stored, *one))
-    return np.asarray(dequantize(stored, layer.scale, layer.zero_point, layer.axis))
-
-
-def _means(layer: Layer, values: Array) -> Array:
-    """One channel for each that the float model has, and the converted model too."""
+    axis = None if np.size(layer.scale) == np.size(layer.zero_point) == 1 else layer.axis
+    scale, zero = (
+        np.reshape(part, ()) if axis is None else part for part in (layer.scale, layer.zero_point)
+    )
+    values = np.asarray(dequantize(stored, scale, zero, axis))
     if not layer.channels:
         return values
     places = np.asarray(layer.channels)
@@ -87,29 +68,41 @@ def _means(layer: Layer, values: Array) -> Array:
     return np.stack([each.mean(axis=layer.axis) for each in own], axis=layer.axis)
 
 
-def _check_fits(layer: Layer, stored: Array) -> None:
+def exact(layer: LayerPair, values: Array) -> Array:
+    """Return the channels of the float model's output that the converted model has.
+
+    Raises:
+        ModelError: it has other channels than are noted.
+    """
+    held = sorted(set(layer.channels))
+    if held and held[-1] >= _channels(layer, values):
+        raise _misfit(layer, f"{layer.tensor!r} has {list(values.shape)} values in the float model")
+    return np.take(values, held, layer.axis) if held else values
+
+
+def _check_fits(layer: LayerPair, stored: Array) -> None:
     counts = {np.size(layer.scale), np.size(layer.zero_point)} - {1}
     counts |= {len(layer.channels)} - {0}
     # The mean of copies is float.
     if stored.dtype.kind not in "iuf" or counts - {_channels(layer, stored)}:
-        raise _odd(
+        raise _misfit(
             layer,
             f"{layer.stored!r} is {stored.dtype} of shape {list(stored.shape)}, but has "
             f"{max(counts, default=1)} scales in the int8 model",
         )
 
 
-def _channels(layer: Layer, values: Array) -> int:
+def _channels(layer: LayerPair, values: Array) -> int:
     return values.shape[layer.axis] if 0 <= layer.axis < values.ndim else 0
 
 
-def _odd(layer: Layer, what: str) -> ModelError:
+def _misfit(layer: LayerPair, what: str) -> ModelError:
     hint = "its metadata does not fit it: convert the model again"
     return ModelError(f"layer {layer.name!r}: {what}", hint=hint)
 
 
-def record(layers: Iterable[Layer]) -> str:
-    """The layers of a converted model, for its metadata."""
+def record(layers: Iterable[LayerPair]) -> str:
+    """Write the layers of a converted model for its metadata."""
     return json.dumps([_entry(layer) for layer in layers], separators=(",", ":"))
 
 
@@ -118,7 +111,7 @@ _Zero = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 
 
 class _Entry(BaseModel):
-    """A layer as it is noted."""
+    """Layer as noted in the metadata."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
@@ -137,7 +130,7 @@ _ENTRIES = TypeAdapter(list[_Entry])
 _SCALE = TypeAdapter(_Scale)
 
 
-def _entry(layer: Layer) -> dict[str, Any]:
+def _entry(layer: LayerPair) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "name": layer.name,
         "tensor": layer.tensor,
@@ -151,7 +144,7 @@ def _entry(layer: Layer) -> dict[str, Any]:
 
 
 def _plain(values: list[Any]) -> Any:
-    """One number where all are the same."""
+    """Return one number where all are the same."""
     return values[0] if len(set(values)) == 1 else values
 
 
@@ -159,7 +152,7 @@ def _plain(values: list[Any]) -> Any:
 class Matches:
     """Layers that both models have, and those of the int8 model that only it has."""
 
-    layers: tuple[Layer, ...]
+    layers: tuple[LayerPair, ...]
     unmatched: tuple[str, ...]
 
 
@@ -185,20 +178,17 @@ def match(float_model: onnx.ModelProto, int8_model: onnx.ModelProto) -> Matches:
     )
 
 
-def _recorded(text: str) -> list[Layer]:
+def _recorded(text: str) -> list[LayerPair]:
     """Return the layers that npuconv recorded; none if the record is edited or too old to read."""
     try:
-        return [_layer(entry) for entry in _ENTRIES.validate_json(text)]
+        entries = (entry.model_dump() for entry in _ENTRIES.validate_json(text))
+        return [LayerPair(**{**one, "channels": tuple(one["channels"])}) for one in entries]
     except ValueError:
         return []
 
 
-def _layer(entry: _Entry) -> Layer:
-    return Layer(**{**entry.model_dump(), "channels": tuple(entry.channels)})
-
-
-def _inferred(model: onnx.ModelProto) -> Iterator[Layer]:
-    """Integer tensors that end a layer, with the scale that stands in the graph."""
+def _inferred(model: onnx.ModelProto) -> Iterator[LayerPair]:
+    """Yield integer tensors that end a layer, with the scale in the graph."""
     graph = _Graph(model)
     for node in model.graph.node:
         if node.op_type not in _LAYERS:
@@ -215,11 +205,11 @@ def _inferred(model: onnx.ModelProto) -> Iterator[Layer]:
         if scale is not None:
             axis = _axis(reader)
             zeros = np.zeros((), np.int8) if zero is None else zero
-            yield Layer(node.name or last, _float_name(stored), stored, scale, zeros, axis=axis)
+            yield LayerPair(node.name or last, _float_name(stored), stored, scale, zeros, axis=axis)
 
 
-def _behind_activation(layer: Layer, floats: _Graph) -> Layer:
-    """A layer whose zero point is the least integer has its Relu in its saturation."""
+def _behind_activation(layer: LayerPair, floats: _Graph) -> LayerPair:
+    """End a layer behind its Relu where its zero point is the least integer: it saturates."""
     zeros = np.asarray(layer.zero_point)
     reader = floats.sole_reader(layer.tensor)
     follows = reader is not None and reader.op_type in _ACTIVATIONS
@@ -240,12 +230,12 @@ class _Graph:
                 self._readers.setdefault(name, []).append(node)
 
     def sole_reader(self, name: str, op: str = "") -> onnx.NodeProto | None:
-        """The only node that reads a tensor; of those of one operator, if asked for."""
+        """Return the only node that reads a tensor, of one operator if given; else None."""
         readers = [n for n in self._readers.get(name, []) if op in ("", n.op_type)]
         return readers[0] if len(readers) == 1 else None
 
     def after_activation(self, node: onnx.NodeProto) -> str:
-        """A layer ends behind its activation: what that cuts off is no loss."""
+        """Return the end of a layer, behind its activation: clipping there is no loss."""
         reader = self.sole_reader(node.output[0])
         follows = reader is not None and reader.op_type in _ACTIVATIONS
         return reader.output[0] if reader is not None and follows else node.output[0]
@@ -257,12 +247,12 @@ def _axis(node: onnx.NodeProto | None) -> int:
 
 
 def _float_name(stored: str) -> str:
-    """The float tensor that integers of this name stand for."""
+    """Return the float tensor that integers of this name stand for."""
     return next((stored.removesuffix(e) for e in _ENDINGS if stored.endswith(e)), stored)
 
 
 def scales(model: onnx.ModelProto, name: str = "the model") -> Mapping[str, float]:
-    """Scales of int8 inputs and outputs, as ``convert --io int8`` notes them.
+    """Return the scales of int8 inputs and outputs, as ``convert --io int8`` notes them.
 
     Args:
         model: with the notes in its metadata.
@@ -272,14 +262,13 @@ def scales(model: onnx.ModelProto, name: str = "the model") -> Mapping[str, floa
         ModelError: what is noted is no scale.
     """
     entries = {e.key: e.value for e in model.metadata_props if e.key.startswith(_PREFIX)}
-    return {key.removeprefix(_PREFIX): _scale(name, key, text) for key, text in entries.items()}
-
-
-def _scale(name: str, key: str, text: str) -> float:
-    try:
-        return _SCALE.validate_python(float(text))
-    except ValueError:
-        raise ModelError(
-            f"{name}: its metadata says {key} = {text[:40]!r}, which is no scale",
-            hint="somebody has changed it: convert the model again",
-        ) from None
+    found = {}
+    for key, text in entries.items():
+        try:
+            found[key.removeprefix(_PREFIX)] = _SCALE.validate_python(float(text))
+        except ValueError:
+            raise ModelError(
+                f"{name}: its metadata says {key} = {text[:40]!r}, which is no scale",
+                hint="somebody has changed it: convert the model again",
+            ) from None
+    return found

@@ -1,4 +1,4 @@
-"""Two models that belong together, and samples for both."""
+"""Loading of a float/int8 pair of models, and of the samples to run both on."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from npuconv.samples import Samples, Source
 
 SAMPLES = 64  # unless more are asked for, or there are labels
-_ALL = 2**31
+_NO_LIMIT = 2**31
 _INTEGER = query.ALREADY_QUANTIZED | {"DequantizeLinear", "DynamicQuantizeLinear"}
 
 
 @dataclass(frozen=True)
 class Opened:
-    """A model as it is, with what a report calls it."""
+    """A model as it is, with its name and digest for reports."""
 
     proto: onnx.ModelProto
     name: str
@@ -38,10 +38,14 @@ class Opened:
 
     @property
     def inputs(self) -> dict[str, tuple[int | None, ...]]:
-        """Shapes by name; None where an extent is open."""
+        """Return shapes by name; None where an extent is open."""
         constants = {t.name for t in self.proto.graph.initializer}
         infos = [i for i in self.proto.graph.input if i.name not in constants]
-        return {i.name: _dims(i.type.tensor_type) for i in infos}
+        return {
+            i.name: tuple(d.dim_value if d.dim_value > 0 else None for d in dims)
+            for i in infos
+            for dims in [i.type.tensor_type.shape.dim]
+        }
 
     @property
     def outputs(self) -> list[str]:
@@ -50,7 +54,7 @@ class Opened:
 
 
 def open_model(source: str | Path | onnx.ModelProto) -> Opened:
-    """A model, checked and otherwise untouched.
+    """Open a model, checked and otherwise untouched.
 
     Raises:
         ModelError: not a valid model.
@@ -63,14 +67,17 @@ def open_model(source: str | Path | onnx.ModelProto) -> Opened:
 
 
 def check_order(before: Opened, after: Opened) -> tuple[str, ...]:
-    """The float model is the first; a warning where the second is a float model, too.
+    """Check that the float model is the first; warn where the second is a float model, too.
 
     Raises:
         UsageError: the first is quantized and the second is not.
     """
-    if _is_quantized(after.proto):
+    quantized = [
+        any(n.op_type in _INTEGER for n in one.proto.graph.node) for one in (before, after)
+    ]
+    if quantized[1]:
         return ()
-    if _is_quantized(before.proto):
+    if quantized[0]:
         raise UsageError(
             f"{after.name}: has no int8 node, and {before.name} has: are the two swapped?",
             hint="give the float model first",
@@ -78,23 +85,15 @@ def check_order(before: Opened, after: Opened) -> tuple[str, ...]:
     return (f"{after.name} has no int8 node: this compares two float models",)
 
 
-def _is_quantized(proto: onnx.ModelProto) -> bool:
-    return any(node.op_type in _INTEGER for node in proto.graph.node)
-
-
 def check_interface(before: Opened, after: Opened) -> None:
-    """Both take and give tensors of the same names.
+    """Check that both models have inputs and outputs of the same names.
 
     Raises:
-        ModelError: they do not.
+        ModelError: they have not.
     """
     pairs = (
         ("inputs", list(before.inputs), list(after.inputs)),
-        (
-            "outputs",
-            before.outputs,
-            after.outputs,
-        ),
+        ("outputs", before.outputs, after.outputs),
     )
     for what, ours, theirs in pairs:
         if set(ours) != set(theirs):
@@ -112,13 +111,13 @@ def choose_samples(
     limit: int | None,
     labels: Labels | None,
 ) -> tuple[Samples, str]:
-    """Samples for both models, and what was assumed to make them.
+    """Return samples for both models, and the extents assumed for them.
 
     Args:
         pair: the float model, whose inputs are float, and the other, which may fix extents.
-        data: where they come from; None for made up ones.
+        data: their source; None for made-up ones.
         options: of which preprocessing, input shapes and the seed count.
-        limit: how many at most; None: some, or all where there are labels.
+        limit: number at most; None: some, or all where there are labels.
         labels: one for each sample of the source.
 
     Raises:
@@ -133,13 +132,13 @@ def choose_samples(
     fixed = {n: tuple(map(int, dims)) for n, dims in after.inputs.items() if dims and all(dims)}  # type: ignore[arg-type]
     shapes.fix_inputs(model, {**fixed, **options.input_shape})
     specs, assumed = sample_inputs(model, before.proto, data)
-    wanted = _ALL if data is not None else (limit or SAMPLES)
+    wanted = _NO_LIMIT if data is not None else (limit or SAMPLES)
     found = open_samples(data, specs, options.preprocess, limit=wanted, seed=options.seed)
-    count = limit if limit is not None else SAMPLES
+    usual = SAMPLES
     if labels is not None:
         _check_count(found, labels, specs[0].batch)
-        count = limit if limit is not None else len(found)
-    places = spread(len(found), count)
+        usual = len(found)
+    places = spread(len(found), usual if limit is None else limit)
     return replace(found, indices=tuple(found.indices[k] for k in places)), assumed
 
 
@@ -157,7 +156,3 @@ def _check_count(samples: Samples, labels: Labels, batch: int) -> None:
             f"{len(labels)} labels, but {len(samples)} samples in {samples.description}"
             + (f" of {batch} rows each" if batch > 1 else "")
         )
-
-
-def _dims(kind: onnx.TypeProto.Tensor) -> tuple[int | None, ...]:
-    return tuple(d.dim_value if d.dim_value > 0 else None for d in kind.shape.dim)

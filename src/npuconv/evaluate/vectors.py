@@ -1,4 +1,4 @@
-"""vectors: integers in and out of every layer on the device, to test hardware with."""
+"""Test vectors for hardware: integers in and out of every layer on the device."""
 
 from __future__ import annotations
 
@@ -13,22 +13,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
+from onnx import helper, numpy_helper
 
 from npuconv import executor, files
+from npuconv.arithmetic import device as requantize
+from npuconv.arithmetic.device import IntegerConv, convolve
 from npuconv.arithmetic.encoding import quantize
 from npuconv.config import make_options
-from npuconv.errors import CalibrationError, ModelError, OutputError, TargetError, UsageError
-from npuconv.evaluate.device_layers import DeviceLayer, device_layers, shifts
+from npuconv.errors import CalibrationError, ModelError, TargetError, UsageError
 from npuconv.evaluate.matching import scales as boundary_scales
 from npuconv.evaluate.pairs import Opened, choose_samples, open_model
 from npuconv.executor import with_outputs
+from npuconv.model.conv import SAME
 from npuconv.model.query import matches
 from npuconv.target import Target
+from npuconv.target.description import Requantize
 
 if TYPE_CHECKING:
     from npuconv.samples import Samples, Source
-    from npuconv.target.description import Requantize
 
 Array = NDArray[Any]
 Progress = Callable[[str, int, int], None]
@@ -50,7 +54,7 @@ class Vectors:
 
     @property
     def mismatches(self) -> dict[str, int]:
-        """Layers whose integers onnxruntime makes otherwise, and how many of them."""
+        """Count the integers that differ in onnxruntime, by layer; layers without any left out."""
         rows = self.manifest["layers"]
         return {row["name"]: row["mismatches"] for row in rows if row["mismatches"]}
 
@@ -70,7 +74,7 @@ def vectors(
 
     Args:
         model: an integer model, as ``convert`` writes it.
-        directory: where to; made if it does not exist.
+        directory: destination; made if it does not exist.
         data: samples, as ``convert`` takes them.
         layers: a pattern of names, ``*`` and ``?`` allowed.
         samples: how many.
@@ -85,7 +89,7 @@ def vectors(
     chosen = _chosen(opened, layers)
     chip = _target(opened, target)
     found, _ = choose_samples((opened, opened), data, make_options(options), samples, None)
-    folder = _folder(directory)
+    folder = files.make_folder(directory)
     rows = []
     values = _run(opened, chosen, found)
     for number, (layer, name) in enumerate(zip(chosen, _file_names(chosen), strict=True)):
@@ -98,7 +102,7 @@ def vectors(
 
 
 def _chosen(opened: Opened, pattern: str) -> list[DeviceLayer]:
-    """The layers that are asked for."""
+    """Return the layers whose names match the pattern."""
     there = list(device_layers(opened.proto))
     if not there:
         raise ModelError(
@@ -112,7 +116,7 @@ def _chosen(opened: Opened, pattern: str) -> list[DeviceLayer]:
 
 
 def _target(opened: Opened, name: str | None) -> Target:
-    """The device asked for, or the one that the model is for; the built-in one if neither."""
+    """Return the device of the option, or else of the model, or else the built-in one."""
     noted = {entry.key: entry.value for entry in opened.proto.metadata_props}
     if name is not None:
         return Target.load(name)
@@ -120,15 +124,6 @@ def _target(opened: Opened, name: str | None) -> Target:
         return Target.load(noted.get("npuconv.target", "npu-int8"))
     except TargetError as error:
         raise TargetError(f"{opened.name}: {error.message}", hint="give --target") from None
-
-
-def _folder(directory: str | Path) -> Path:
-    folder = Path(directory)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"{directory}: cannot be made: {error.strerror}") from None
-    return folder
 
 
 def _run(opened: Opened, layers: list[DeviceLayer], samples: Samples) -> dict[str, Array]:
@@ -152,7 +147,7 @@ def _run(opened: Opened, layers: list[DeviceLayer], samples: Samples) -> dict[st
 
 
 def _joined(name: str, values: list[Array]) -> Array:
-    """One sample after the other, which takes samples of one size."""
+    """Concatenate samples, which must have one size."""
     for value in values:
         if value.shape[1:] != values[0].shape[1:]:
             raise CalibrationError(
@@ -203,7 +198,7 @@ def _attributes(layer: DeviceLayer) -> dict[str, Any]:
 
 
 def _numbers(values: Array) -> Any:
-    """Decimals that stand for the same float32; one for a scalar."""
+    """Return decimals that stand for the same float32; one for a scalar."""
     if values.dtype.kind != "f":
         return values.tolist()
     listed = [float(str(value)) for value in values.reshape(-1)]
@@ -215,12 +210,13 @@ def _manifest(
 ) -> dict[str, Any]:
     from npuconv.version import __version__
 
+    how = chip.activations.requantize
     return {
         "schema_version": SCHEMA_VERSION,
         "tool": {"name": "npuconv", "version": __version__},
         "model": {"path": opened.name, "sha256": opened.sha256},
         "target": {"name": chip.name, "sha256": chip.sha256},
-        "requantize": _shown(chip.activations.requantize),
+        "requantize": how.model_dump() if how.kind == "shift" else {"kind": how.kind},
         "padding": "the stored integer 0",
         "samples": len(samples),
         "source": samples.description,
@@ -228,19 +224,15 @@ def _manifest(
     }
 
 
-def _shown(how: Requantize) -> dict[str, Any]:
-    return how.model_dump() if how.kind == "shift" else {"kind": how.kind}
-
-
 def _as_json(manifest: dict[str, Any]) -> str:
-    """One line for each layer, so that people can read and search it."""
+    """Return JSON with one line for each layer, which people can read and search."""
     head = json.dumps({k: v for k, v in manifest.items() if k != "layers"}, indent=1)
     rows = ",\n".join(f"  {json.dumps(row)}" for row in manifest["layers"])
     return f'{head[:-2]},\n "layers": [\n{rows}\n ]\n}}\n'
 
 
 def _file_names(layers: list[DeviceLayer]) -> Iterator[str]:
-    """``003_features_dw.npz``: in order, and safe on any system."""
+    """Yield names such as ``003_features_dw.npz``: in order, and safe on any system."""
     for number, layer in enumerate(layers):
         stem = re.sub(r"[^\w.-]+", "_", layer.name, flags=re.ASCII).strip("._")[:80]
         yield f"{number:03}_{stem}.npz" if stem else f"{number:03}.npz"
@@ -257,3 +249,103 @@ def _npz(arrays: dict[str, NDArray[Any]]) -> bytes:
             entry.compress_type, entry.create_system = zipfile.ZIP_DEFLATED, 3  # on any system
             archive.writestr(entry, part.getvalue())
     return stream.getvalue()
+
+
+@dataclass(frozen=True)
+class DeviceLayer:
+    """One QLinearConv.
+
+    Attributes:
+        name: of the node.
+        source: tensor that it reads.
+        result: tensor that it makes.
+        layer: weights, bias and attributes.
+        scales: ``x_scale``, ``w_scale``, ``y_scale``, float32.
+        zeros: ``x_zero_point``, ``w_zero_point``, ``y_zero_point``.
+        channels_last: how both tensors lie.
+    """
+
+    name: str
+    source: str
+    result: str
+    layer: IntegerConv
+    scales: dict[str, Array]
+    zeros: dict[str, Array]
+    channels_last: bool
+
+    @property
+    def factors(self) -> Array:
+        """Factors that the accumulators are multiplied by, float32 [M]."""
+        found = requantize.float_factors(*self.scales.values())
+        return np.array(np.broadcast_to(found, len(self.layer.weight)))
+
+    def run(self, x: Array, how: Requantize) -> Array:
+        """Return the output of the device for an input, both in the layout of the model.
+
+        Raises:
+            ModelError: a factor cannot be expressed by the shifts of the device.
+        """
+        x_zero, w_zero, y_zero = self.zeros.values()
+        first = np.moveaxis(x, -1, 1) if self.channels_last else x
+        made = convolve(self.layer, first, self._requantize(how, y_zero), int(x_zero), w_zero)
+        return np.moveaxis(made, 1, -1) if self.channels_last else made
+
+    def _requantize(self, how: Requantize, zero: Array) -> Any:
+        if how.kind == "float":
+            return lambda total: requantize.by_float(total, self.factors, zero)
+        found = shifts(self, how)
+        return lambda total: requantize.by_shift(
+            total, found.multiplier, found.shift, zero, how.rounding
+        )
+
+
+def shifts(layer: DeviceLayer, how: Requantize) -> requantize.Shifts:
+    """Return the multipliers and shifts of a layer.
+
+    Raises:
+        ModelError: a factor is too large or too small for them.
+    """
+    return requantize.shifts(layer.factors, bits=how.multiplier_bits, max_shift=how.max_shift)
+
+
+def device_layers(model: onnx.ModelProto) -> Iterator[DeviceLayer]:
+    """Yield every QLinearConv with constant parameters, in the order of the model.
+
+    Raises:
+        ModelError: one that is padded as no model of ``convert`` is.
+    """
+    constants = {t.name: t for t in model.graph.initializer}
+    for number, node in enumerate(model.graph.node):
+        named = node.op_type == "QLinearConv"
+        if named and all(name in constants or not name for name in node.input[1:]):
+            values = [numpy_helper.to_array(constants[n]) if n else None for n in node.input[1:]]
+            yield _layer(node, number, values)
+
+
+def _layer(node: onnx.NodeProto, number: int, values: list[Any]) -> DeviceLayer:
+    x_scale, x_zero, weight, w_scale, w_zero, y_scale, y_zero, *bias = values
+    attrs = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    return DeviceLayer(
+        node.name or f"QLinearConv_{number}",
+        node.input[0],
+        node.output[0],
+        _convolution(attrs, weight, bias[0] if bias else None),
+        {"x_scale": x_scale, "w_scale": w_scale, "y_scale": y_scale},
+        {"x_zero_point": x_zero, "w_zero_point": w_zero, "y_zero_point": y_zero},
+        bool(attrs.get("channels_last", 0)),
+    )
+
+
+def _convolution(attrs: dict[str, Any], weight: Array, bias: Array | None) -> IntegerConv:
+    axes = weight.ndim - 2
+    ones = [1] * axes
+    if attrs.get("auto_pad", b"").decode() in SAME:
+        raise ModelError("a QLinearConv has auto_pad; the device takes explicit pads only")
+    return IntegerConv(
+        weight,
+        bias,
+        list(attrs.get("strides", ones)),
+        list(attrs.get("dilations", ones)),
+        list(attrs.get("pads", [0] * 2 * axes)),
+        int(attrs.get("group", 1)),
+    )

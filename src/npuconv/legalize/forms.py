@@ -24,7 +24,7 @@ class Form:
     chosen: bool = False
 
     def total(self, target: Target) -> float | None:
-        """Its cost on the target; None where a dimension is not known."""
+        """Return its cost on the target; None where a dimension is not known."""
         if self.cost.macs is None:
             return None
         parts = (self.cost.macs, self.cost.weight_bytes, self.cost.convolutions)
@@ -32,7 +32,7 @@ class Form:
 
 
 def choose(target: Target, options: Options, forms: Sequence[Form]) -> tuple[Form, ...]:
-    """The same forms, with the one to take marked: the preferred, else the cheapest legal.
+    """Return the forms with the best one marked: the preferred, else the cheapest legal.
 
     Where costs cannot be told, or are equal, the first legal one is taken.
     """
@@ -46,5 +46,5 @@ def choose(target: Target, options: Options, forms: Sequence[Form]) -> tuple[For
 
 
 def chosen(forms: Sequence[Form]) -> Form | None:
-    """The form that is marked; None where none is legal."""
+    """Return the form that is marked; None where none is legal."""
     return next((form for form in forms if form.chosen), None)

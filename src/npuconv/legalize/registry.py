@@ -24,14 +24,22 @@ PassFunction = Callable[..., Any]
 
 
 class Phase(StrEnum):
-    """The stages of a model's way through the house, in order."""
+    """The phases of a conversion, in order, each with its purpose."""
 
-    CANONICALIZE = "canonicalize"  # same meaning, one spelling, whatever the target
-    LEGALIZE = "legalize"  # make it fit the target
-    HOST_PREP = "host-prep"  # what the host does to tensors before the device gets them
-    OVERSAMPLE = "oversample"  # what a budget of multiplications buys
-    QUANTIZE = "quantize"  # float becomes int8 with explicit conversions
-    LOWER = "lower"  # conversions are absorbed into integer operators
+    purpose: str
+
+    def __new__(cls, value: str, purpose: str = "") -> Phase:
+        """Make a phase of its name and purpose."""
+        phase = str.__new__(cls, value)
+        phase._value_, phase.purpose = value, purpose
+        return phase
+
+    CANONICALIZE = "canonicalize", "one spelling for each meaning, whatever the target"
+    LEGALIZE = "legalize", "fit the model to the target"
+    HOST_PREP = "host-prep", "prepare tensors on the host before the device gets them"
+    OVERSAMPLE = "oversample", "spend a budget of extra multiplications on accuracy"
+    QUANTIZE = "quantize", "turn float into int8 with explicit conversions"
+    LOWER = "lower", "absorb conversions into integer operators"
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import onnx
 import onnx.inliner
 from google.protobuf.message import DecodeError, EncodeError
 
-from npuconv import mapped
+from npuconv import files
 from npuconv.errors import ModelError
 from npuconv.model import external_data, store, untrusted, validate
 from npuconv.model.core import Header, Model, NodeMeta, subgraphs
@@ -60,7 +60,7 @@ def _read_large(path: Path) -> tuple[onnx.ModelProto, str] | None:
     try:
         if not path.is_file() or path.stat().st_size < store.LARGE_MODEL:
             return None
-        data = store.without_large_tensors(mapped.Map(path).memory, path.resolve())
+        data = store.without_large_tensors(files.MappedFile(path).memory, path.resolve())
         with path.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
     except (OSError, ValueError):

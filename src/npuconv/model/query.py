@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from npuconv import mapped
+from npuconv import files
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,7 +37,7 @@ def value(tensor: Tensor | None) -> np.ndarray | None:
         return None
     array: np.ndarray = tensor.values
     if array.nbytes > _MAY_BE_MAPPED:
-        mapped.look(array.nbytes)
+        files.count_mapped(array.nbytes)
     return array
 
 

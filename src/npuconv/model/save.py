@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from onnx import helper
 from onnx_graphsurgeon.exporters.onnx_exporter import OnnxExporter
 
-from npuconv import files, mapped
+from npuconv import files
 from npuconv.errors import OutputError
 from npuconv.model import query, skeleton, store
 from npuconv.model.core import Model
@@ -150,7 +150,7 @@ def _pieces(tensors: Tensors) -> Iterator[Any]:
     for tensor in tensors:
         flat = _raw_bytes(tensor)
         for start in range(0, flat.size, _CHUNK):
-            mapped.look(_CHUNK)
+            files.count_mapped(_CHUNK)
             yield flat[start : start + _CHUNK].data
         yield bytes(-flat.size % _PAGE)
 

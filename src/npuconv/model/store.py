@@ -28,7 +28,7 @@ from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
-from npuconv import mapped, scratch
+from npuconv import files
 from npuconv.errors import OutputError
 
 Array = NDArray[Any]
@@ -50,8 +50,8 @@ class Store:
     """Memory-mapped files with the large tensors of one model."""
 
     def __init__(self) -> None:
-        self._maps: list[tuple[int, int, mapped.Map]] = []  # first and last address
-        self._by_path: dict[Path, mapped.Map] = {}
+        self._maps: list[tuple[int, int, files.MappedFile]] = []  # first and last address
+        self._by_path: dict[Path, files.MappedFile] = {}
         self._folder: Path | None = None
         self._end = self._size = 0  # bytes used, and all bytes, of the last scratch file
         self._last = Path()
@@ -83,7 +83,7 @@ class Store:
     def open(self, tensor: onnx.TensorProto) -> Array:
         """Return the values of an initializer that lies in a file."""
         path, offset, size = _place(tensor)
-        mapped.look(size)
+        files.count_mapped(size)
         dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type)
         return self.view(path, offset, dtype, tensor.dims)
 
@@ -127,7 +127,7 @@ class Store:
         return None
 
     def _map(self, path: Path, length: int = 0) -> None:
-        one = mapped.Map(path, length)
+        one = files.MappedFile(path, length)
         self._by_path[path] = one
         start = np.frombuffer(one.memory, np.uint8).__array_interface__["data"][0]
         self._maps.append((start, start + len(one.memory), one))
@@ -145,7 +145,7 @@ class Store:
 
     def _add_file(self, size: int) -> int:
         if self._folder is None:
-            self._folder = scratch.folder(self)
+            self._folder = files.temporary_folder(self)
         self._last = self._folder / str(len(self._by_path))
         self._size = max(size, _SCRATCH_FILE)
         with self._last.open("xb") as stream:

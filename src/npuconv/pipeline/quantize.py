@@ -15,7 +15,7 @@ from npuconv.errors import InternalError, ModelError
 from npuconv.evaluate import matching
 from npuconv.evaluate.comparison import Comparison, Measured, summed_up
 from npuconv.evaluate.layers import layers_of, stored
-from npuconv.evaluate.matching import Layer
+from npuconv.evaluate.matching import LayerPair
 from npuconv.legalize import manager as _manager
 from npuconv.legalize.described import describe
 from npuconv.legalize.registry import Phase
@@ -30,10 +30,8 @@ from npuconv.pipeline.preflight import (
 from npuconv.quantize import sensitivity
 from npuconv.quantize.budget import spend_budget
 from npuconv.quantize.calibrate import Progress, calibrate
-from npuconv.quantize.fake_quant import quant_points
-from npuconv.quantize.host_padding import pad_between_layers
-from npuconv.quantize.host_prep import prepare_host
-from npuconv.quantize.output_error import logits
+from npuconv.quantize.fake_quant import logits, quant_points
+from npuconv.quantize.host_prep import pad_between_layers, prepare_host
 from npuconv.quantize.oversampling import Oversampled
 from npuconv.quantize.ranges import choose_encodings
 from npuconv.quantize.rounding import round_weights
@@ -247,7 +245,7 @@ def _compare(
     float_proto: onnx.ModelProto,
     proto: onnx.ModelProto,
     samples: Samples,
-    layers: list[Layer],
+    layers: list[LayerPair],
 ) -> tuple[Measured, tuple[schema.LayerQuant, ...]]:
     """Measure the error of outputs and layers."""
     start = time.perf_counter()

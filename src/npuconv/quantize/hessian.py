@@ -189,7 +189,9 @@ def gather(
 
 def _wanted(layer: Windows, samples: int) -> int:
     """Return how many windows of one sample are taken."""
-    total = min(max(HESSIAN.windows_per_weight * layer.length, HESSIAN.fewest), HESSIAN.most)
+    total = min(
+        max(HESSIAN.windows_per_weight * layer.length, HESSIAN.fewest_windows), HESSIAN.most_windows
+    )
     return -(-total // samples)
 
 

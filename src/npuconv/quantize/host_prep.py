@@ -1,14 +1,20 @@
 """Host preparation: what the host does to tensors before the device gets them.
 
-The host pads what it makes, so that the device need not fill with its stored 0 and any zero
-point will do; and it moves inputs that lie on a grid, as pixels do, so that int8 holds them
-exactly. Decided once, before calibration, on a few samples.
+The host pads the tensors it makes, so that the device need not fill with its stored 0 and any
+zero point will do; and it offsets inputs that lie on a grid, as pixels do, so that int8 holds
+them exactly. ``prepare_host`` decides that once, before calibration, on a few samples.
+
+``pad_between_layers`` does the same for tensors of the device, where the outputs gain enough for
+the crossing: a padded convolution reads its input with zero point 0, and behind a Relu that
+leaves half of the levels unused. Half the step is a quarter of the error, and what the error of
+each tensor does to the outputs is measured by gradients.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,18 +26,23 @@ from npuconv.arithmetic import grid
 from npuconv.arithmetic.encoding import scales_for
 from npuconv.arithmetic.grid import Grid
 from npuconv.calibration.inputs import apply_affine, path_from_input
-from npuconv.legalize import manager as _manager
+from npuconv.legalize import manager
 from npuconv.model import query
 from npuconv.partition import readers
 from npuconv.partition.channels import CHANNELS
+from npuconv.partition.crossings import int8_bytes, traffic
+from npuconv.quantize.ranges import choose_encodings
 from npuconv.quantize.rewrites.align_input import align_input
 from npuconv.quantize.rewrites.pad_on_host import pad_on_host
+from npuconv.quantize.rounding import round_weights
 from npuconv.quantize.settings import HOST_PADDING, PROBE
 
 if TYPE_CHECKING:
     from npuconv.config import Options
     from npuconv.model.types import Node, Tensor
-    from npuconv.quantize.state import DeviceGraph
+    from npuconv.quantize.calibrate import Calibration
+    from npuconv.quantize.sensitivity import Sensitivity
+    from npuconv.quantize.state import DeviceGraph, QuantState
     from npuconv.samples import Feed, Samples
 
 Array = NDArray[Any]
@@ -41,11 +52,11 @@ Doubles = NDArray[np.float64]
 def prepare_host(
     graph: DeviceGraph, samples: Samples, without: Collection[str] = ()
 ) -> tuple[DeviceGraph, dict[str, Grid]]:
-    """Let the host pad and move tensors where that leaves smaller steps.
+    """Let the host pad and offset tensors where that makes steps smaller.
 
     Args:
         graph: a legal float model; changed in place.
-        samples: a few of them are looked at.
+        samples: a few of them are run.
         without: steps that are left out: ``host-padding``, ``input-grid``.
 
     Returns:
@@ -54,7 +65,7 @@ def prepare_host(
     feeds = list(samples[: PROBE.samples])
     grids = {} if "input-grid" in without else _grids(graph, feeds)
     wanted = set[str]() if "host-padding" in without else _to_pad(graph, feeds, grids)
-    if wanted and _manager.apply(graph.model, pad_on_host, graph.ctx, graph.plan, wanted):
+    if wanted and manager.apply(graph.model, pad_on_host, graph.ctx, graph.plan, wanted):
         graph = graph.replanned()
     free = {
         name: convs
@@ -63,14 +74,14 @@ def prepare_host(
     }
     offsets = {name: grids[convs[0].name].offsets for name, convs in free.items()}
     moved = {n: by for n, by in offsets.items() if not grids[free[n][0].name].is_aligned}
-    if moved and _manager.apply(graph.model, align_input, graph.ctx, graph.plan, moved):
+    if moved and manager.apply(graph.model, align_input, graph.ctx, graph.plan, moved):
         graph = graph.replanned()
-    # The pass may have refused: then calibration sees no whole steps.
+    # Where the pass refused, calibration finds values off the grid.
     return graph, {convs[0].inputs[0].name: grids[convs[0].name] for convs in free.values()}
 
 
 def pads(conv: Node) -> tuple[int, ...]:
-    """Return what a convolution pads with; nothing where that is 0 on all sides."""
+    """Return the pads of a convolution; () where they are 0 on all sides."""
     amounts = tuple(int(p) for p in query.attribute(conv, "pads", ()) or ())
     return amounts if any(amounts) else ()
 
@@ -79,11 +90,11 @@ def _to_pad(graph: DeviceGraph, feeds: Sequence[Feed], grids: Mapping[str, Grid]
     """Return the tensors of the host whose padding by the host makes steps smaller."""
     found = padded_tensors(graph, internal=False)
     made = {t.name for node in (*graph.plan.device, *graph.plan.passthrough) for t in node.outputs}
-    seen = _probe(graph.proto(), found, feeds) if found else {}
+    probed = _probe(graph.proto(), found, feeds) if found else {}
     return {
         name
-        for name, (lows, highs, shape) in seen.items()
-        if growth(shape, found[name][0]) <= HOST_PADDING.growth
+        for name, (lows, highs, shape) in probed.items()
+        if growth(shape, found[name][0]) <= HOST_PADDING.largest_growth
         and (gain(lows, highs) >= HOST_PADDING.gain_db or found[name][0].name in grids)
         # Between int8 tensors one integer is put around all channels: 0, or the lowest.
         and not (name in made and lows.min() < 0)
@@ -91,7 +102,7 @@ def _to_pad(graph: DeviceGraph, feeds: Sequence[Feed], grids: Mapping[str, Grid]
 
 
 def gain(lows: Doubles, highs: Doubles) -> float:
-    """Return by how many dB steps are smaller if the zero point is free, mean of channels."""
+    """Return the dB by which steps shrink with a free zero point, mean of channels."""
     fixed = np.ones(len(lows), bool)
     centred, free = (scales_for(lows, highs, flags)[0] for flags in (fixed, ~fixed))
     live = (highs > 0) | (lows < 0)
@@ -103,8 +114,7 @@ def padded_tensors(graph: DeviceGraph, *, internal: bool) -> dict[str, list[Node
 
     Args:
         graph: a legal float model.
-        internal: those that the device makes itself, and that would have to cross for it; or
-            all others.
+        internal: whether they are those that the device makes and that would have to cross.
     """
     found = {}
     for name, convs in readers(graph.plan).items() if graph.has_host else ():
@@ -117,8 +127,8 @@ def padded_tensors(graph: DeviceGraph, *, internal: bool) -> dict[str, list[Node
 
 
 def _may_cross(graph: DeviceGraph, padded: Sequence[Node]) -> bool:
-    """Return whether a padded tensor may cross beside the same without pads."""
-    if asked(graph.options) in ("auto", "all"):
+    """Return whether a padded tensor may cross while other nodes read it without pads."""
+    if padding_option(graph.options) in ("auto", "all"):
         return True
     known, placement = {id(conv) for conv in padded}, graph.plan.placement
     reading = query.consumers(padded[0].inputs[0])
@@ -126,27 +136,27 @@ def _may_cross(graph: DeviceGraph, padded: Sequence[Node]) -> bool:
 
 
 def _may_pad(graph: DeviceGraph, reader: Node) -> bool:
-    """Return whether the user lets the host pad what it reads."""
-    chosen = asked(graph.options)
+    """Return whether the options let the host pad the input of a convolution."""
+    chosen = padding_option(graph.options)
     if query.producer(reader.inputs[0]) is None:  # integers that the user gives are not the host's
         return chosen != "never" and graph.options.io != "int8"
     return chosen in (("auto", "all") if _is_internal(graph, reader) else ("auto", "host", "all"))
 
 
 def _is_internal(graph: DeviceGraph, reader: Node) -> bool:
-    """Return whether the device makes what it reads, and it need not cross."""
+    """Return whether the device makes the input of a convolution."""
     maker = query.producer(reader.inputs[0])
     return maker is not None and graph.plan.placement[id(maker)] == "device"
 
 
-def asked(options: Options) -> str:
-    """Return what the host may pad: with a budget of bytes also what the device makes."""
+def padding_option(options: Options) -> str:
+    """Return ``pad_on_host``; a budget of bytes includes tensors of the device."""
     wanted = options.pad_on_host
     return "auto" if wanted == "host" and options.max_extra_bytes else wanted
 
 
 def growth(shape: Sequence[int | str | None], conv: Node) -> float:
-    """Return how many times as many bytes a tensor has with the pads of a convolution."""
+    """Return the factor by which the pads of a convolution enlarge a tensor."""
     around, half = pads(conv), len(pads(conv)) // 2
     spatial = [(k, n) for k, n in enumerate(shape[2:]) if isinstance(n, int)]
     padded = [n + around[k] + around[k + half] for k, n in spatial]
@@ -159,12 +169,12 @@ def _probe(
     """Run samples; return the extremes of every channel, 0 among them, and the last shape.
 
     Returns:
-        By tensor; nothing where the model cannot be run: calibration says why.
+        By tensor; nothing where the model cannot be run, which calibration reports.
     """
     given = {value.name for value in proto.graph.input}
     inner = [name for name in names if name not in given]
     session = executor.Session(executor.with_outputs(proto, inner)) if inner else None
-    seen: dict[str, tuple[Doubles, Doubles, tuple[int, ...]]] = {}
+    found: dict[str, tuple[Doubles, Doubles, tuple[int, ...]]] = {}
     for feed in feeds:
         try:
             made = {**feed, **(session.run(feed, inner) if session else {})}
@@ -173,19 +183,18 @@ def _probe(
         for name in names:
             values = made[name]
             axes = tuple(axis for axis in range(values.ndim) if axis != CHANNELS)
-            # Where a tensor has no values, 0 is all there is.
             lows = values.min(axes, initial=0).astype(np.float64)
             highs = values.max(axes, initial=0).astype(np.float64)
-            if name in seen:
-                lows, highs = np.minimum(lows, seen[name][0]), np.maximum(highs, seen[name][1])
-            seen[name] = lows, highs, values.shape
-    return seen
+            if name in found:
+                lows, highs = np.minimum(lows, found[name][0]), np.maximum(highs, found[name][1])
+            found[name] = lows, highs, values.shape
+    return found
 
 
 def _grids(graph: DeviceGraph, feeds: Sequence[Feed]) -> dict[str, Grid]:
-    """Return the grid of what comes from the outside, by the convolution that reads it."""
+    """Return the grids of tensors that are inputs of the model, by the convolution behind them."""
     found: dict[str, Grid] = {}
-    # Where there is no host, or the user gives integers, nothing can be moved.
+    # Without a host, or with integer inputs, no offset can be added.
     if graph.has_host and graph.options.io != "int8":
         for convs in readers(graph.plan).values():
             one = _grid(convs[0].inputs[0], feeds)
@@ -195,7 +204,7 @@ def _grids(graph: DeviceGraph, feeds: Sequence[Feed]) -> dict[str, Grid]:
 
 
 def _grid(tensor: Tensor, feeds: Sequence[Feed]) -> Grid | None:
-    """Return the grid of a tensor that is an input of the model, moved and scaled at most."""
+    """Return the grid of a tensor that is an input of the model, scaled and offset at most."""
     name, path = path_from_input(tensor)
     arrays = [apply_affine(np.asarray(feed[name]), path) for feed in feeds if name in feed]
     if not arrays or any(a is None or a.ndim < 2 for a in arrays):
@@ -204,6 +213,107 @@ def _grid(tensor: Tensor, feeds: Sequence[Feed]) -> Grid | None:
 
 
 def _rows(array: Array) -> Doubles:
-    """Return the values of every channel, not too many of them."""
+    """Return a bounded number of values of every channel."""
     rows = np.moveaxis(array, 1, 0).reshape(array.shape[1], -1)
     return rows[:, :: max(1, rows.shape[1] // PROBE.channel_values)].astype(np.float64)
+
+
+def pad_between_layers(
+    graph: DeviceGraph,
+    calibration: Calibration,
+    state: QuantState,
+    found: Sensitivity | None,
+    without: Collection[str] = (),
+) -> tuple[DeviceGraph, Calibration, QuantState, Sensitivity | None]:
+    """Let tensors of the device cross to be padded by the host.
+
+    Args:
+        graph: a legal float model; changed in place.
+        calibration: statistics and Hessians.
+        state: how it is quantized.
+        found: contributions to the error of the outputs; None where they are unknown.
+        without: steps that are left out.
+
+    Returns:
+        The graph, statistics, state and sensitivity, with those of the padded tensors.
+    """
+    chosen = set() if "host-padding" in without else _chosen(graph, calibration, state, found)
+    before = {conv.name: conv.inputs[0].name for conv in graph.plan.device}
+    if not chosen or not manager.apply(graph.model, pad_on_host, graph.ctx, graph.plan, chosen):
+        return graph, calibration, state, found
+    graph = graph.replanned()
+    now = {conv.inputs[0].name: before[conv.name] for conv in graph.plan.device}
+    padded = {new: old for new, old in now.items() if new != old}
+    # Zeros around a tensor change no extremes, and the windows contain them anyway.
+    old_stats = calibration.statistics
+    stats = {new: replace(old_stats[old], name=new) for new, old in padded.items()}
+    calibration = replace(calibration, statistics=old_stats | stats)
+    groups = [g for g in graph.plan.groups if not set(padded).isdisjoint(g.tensors)]
+    new = choose_encodings(graph, calibration, {}, without, groups)
+    state = replace(
+        state,
+        encodings={**state.encodings, **new.encodings},
+        methods={**state.methods, **new.methods},
+    )
+    readers = {c.name for c in graph.plan.device if c.inputs[0].name in new.encodings}
+    state = round_weights(graph, calibration.hessians, state, without, readers)
+    return graph, calibration, state, found and found.restepped(new.encodings)
+
+
+def _chosen(
+    graph: DeviceGraph, calibration: Calibration, state: QuantState, found: Sensitivity | None
+) -> set[str]:
+    could = _candidates(graph, calibration, state)
+    if not could or (found is None and padding_option(graph.options) != "all"):
+        return set()
+    powers = {} if found is None else found.activations
+    total = max(sum(powers.values()), 1e-30)
+    shares = {name: powers.get(name, 0.0) / total for name in could}
+    wanted = set(could)
+    if padding_option(graph.options) != "all":
+        wanted = {name for name in could if shares[name] >= HOST_PADDING.smallest_share}
+    chosen = _within_budget(graph, {name: could[name] for name in wanted}, shares)
+    # A budget of bytes may be spent for any gain.
+    granted = padding_option(graph.options) == "all" or graph.options.max_extra_bytes is not None
+    return chosen if granted or _gain_enough(sum(shares[n] for n in chosen), total) else set()
+
+
+def _candidates(
+    graph: DeviceGraph, calibration: Calibration, state: QuantState
+) -> dict[str, int | None]:
+    """Return tensors whose steps get smaller, and the bytes that would cross for each."""
+    stats, could = calibration.statistics, dict[str, int | None]()
+    for name, convs in padded_tensors(graph, internal=True).items():
+        own, dims = stats.get(name), query.shape(convs[0].inputs[0])
+        # Between int8 tensors one integer is put around all channels: 0, or the lowest.
+        if own is None or dims is None or own.lows.min() < 0 or state.encodings[name].zeros.any():
+            continue
+        smaller = gain(own.lows.astype(float), own.highs.astype(float)) >= HOST_PADDING.gain_db
+        larger = growth(dims, convs[0])
+        if smaller and larger <= HOST_PADDING.largest_growth:
+            size = int8_bytes(convs[0].inputs[0])  # to the host, and back with the pads
+            could[name] = None if size is None else size + round(size * larger)
+    return could
+
+
+def _within_budget(
+    graph: DeviceGraph, sizes: Mapping[str, int | None], shares: Mapping[str, float]
+) -> set[str]:
+    """Return the tensors with the largest error per byte that fit the budget of bytes."""
+    percent = graph.options.max_extra_bytes
+    if percent is None:
+        return set(sizes)
+    left, chosen = (traffic(graph.model, graph.plan) or 0) * percent / 100, set[str]()
+    known = {name: size for name, size in sizes.items() if size is not None}
+    for name in sorted(known, key=lambda name: (-shares[name] / max(known[name], 1), name)):
+        if known[name] <= left:
+            left -= known[name]
+            chosen.add(name)
+    return chosen
+
+
+def _gain_enough(share: float, total: float) -> bool:
+    """Return whether tensors with this share of the error improve the outputs enough."""
+    left = 1 - 0.75 * share  # half the step is a quarter of the error
+    enough = -10 * math.log10(left) >= HOST_PADDING.output_gain_db
+    return enough and total > 10 ** (-HOST_PADDING.sufficient_db / 10)

@@ -1,4 +1,10 @@
-"""Oversampling: layers that run, and channels that are made, several times, each rounded anew."""
+"""Oversampling: layers and channels that are computed several times, each copy dithered.
+
+Copy j of k has its input offset by part of a step, so that the k roundings of a value lie side
+by side and their mean is a rounding to steps k times as fine. The weights of each copy compensate
+the errors of those before it, and the outputs are offset like the inputs. The common error of all
+copies is then 1/k of the error of one.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +16,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from npuconv.arithmetic.layer import RoundedWeights
-from npuconv.legalize import manager as _manager
+from npuconv.arithmetic.layer import RoundedWeights, per_weight, unfolded
+from npuconv.legalize import manager
 from npuconv.model import query
 from npuconv.partition.channel_paths import parameters
 from npuconv.quantize import hessian as hessians_of
-from npuconv.quantize.dither import copies, offsets, places, with_input_moved, with_output_moved
 from npuconv.quantize.rewrites.repeat_channels import Duplicated, repeat_channels
 from npuconv.quantize.rewrites.repeat_convolution import Repeated, repeat_convolution
 from npuconv.quantize.rounding import nearest, solve
@@ -34,7 +39,7 @@ _WHOLE = np.ones(1)  # of a step
 
 
 @dataclass(frozen=True)
-class Purchase:
+class Repeats:
     """Layers and channels that are repeated.
 
     Attributes:
@@ -59,7 +64,7 @@ class Oversampled:
         graph: planned anew.
         state: with the encodings and weights of all copies.
         repeated: layers that run several times.
-        duplicated: channels that are made several times.
+        duplicated: channels that are computed several times.
     """
 
     graph: DeviceGraph
@@ -79,30 +84,30 @@ def oversample(
     graph: DeviceGraph,
     state: QuantState,
     hessians: Mapping[str, Hessian],
-    purchase: Purchase,
+    repeats: Repeats,
     samples: Samples,
     known: QuantState | None = None,
 ) -> Oversampled:
-    """Make channels and layers several times, and round every copy as it should be.
+    """Compute channels and layers several times, and round every copy.
 
     Args:
         graph: a legal float model; changed in place.
         state: how it is quantized.
         hessians: of its convolutions, by node name.
-        purchase: what is made several times.
-        samples: on which the windows of widened layers are seen.
-        known: the state of a copy of the graph with the same purchase: nothing is rounded again.
+        repeats: layers and channels to repeat.
+        samples: for the Hessians of layers that read more channels.
+        known: the state of a copy of the graph with the same repeats, whose weights are taken.
 
     Raises:
         CalibrationError: the model does not run on the samples.
     """
-    found = _duplicate(graph, state, hessians, purchase.channels, samples, known)
+    found = _duplicate(graph, state, hessians, repeats.channels, samples, known)
     graph, state, duplicated, hessians = found
-    spaces: dict[str, Doubles] = {}  # how far apart copies of channels lie, in steps
+    spaces: dict[str, Doubles] = {}  # distance between copies of channels, in steps
     for one in duplicated:
         times = np.bincount(one.index)[list(one.index)]
         spaces |= dict.fromkeys(one.path.tensors, 1.0 / times)
-    graph, state, repeated = _repeat(graph, state, hessians, purchase.layers, spaces, known)
+    graph, state, repeated = _repeat(graph, state, hessians, repeats.layers, spaces, known)
     return Oversampled(graph, known or state, tuple(repeated), tuple(duplicated))
 
 
@@ -120,7 +125,7 @@ def _repeat(
     if not counts:
         return graph, state, []
     layers = {conv.name: _Layer.of(conv) for conv in graph.plan.device if conv.name in counts}
-    made = _manager.apply(graph.model, repeat_convolution, graph.ctx, graph.plan, counts)
+    made = manager.apply(graph.model, repeat_convolution, graph.ctx, graph.plan, counts)
     nodes = {node.name: node for node in graph.model.nodes()}
     encodings, weights = dict(state.encodings), dict(state.weights)
     for one in made:
@@ -136,9 +141,9 @@ def _repeat(
         first = state.weights.get(one.node)
         each = copies(layer.weight, layer.bias, source, hessians[one.node], len(names), first)
         for name, rounded, by in zip(names, each, offsets(len(names)), strict=True):
-            moved = with_input_moved(rounded, source, layer.group, by * read)
+            moved = with_input_offset(rounded, source, layer.group, by * read)
             own = moved if one.shifts else rounded
-            weights[name] = with_output_moved(own, result, -by * makes)
+            weights[name] = with_output_offset(own, result, -by * makes)
     return graph.replanned(), replace(state, encodings=encodings, weights=weights), made
 
 
@@ -168,7 +173,7 @@ class _Layer:
 def _encode_copies(
     one: Repeated, nodes: Mapping[str, Node], encodings: dict[str, Encoding]
 ) -> None:
-    """Store the tensors of copies like the one they are copies of."""
+    """Give the tensors of copies the encodings of the original."""
     for name, made, is_conv in one.copies:
         encodings[made] = encodings[one.output if is_conv else one.result]
         if is_conv:
@@ -195,7 +200,7 @@ def _duplicate(
 ) -> tuple[DeviceGraph, QuantState, list[Duplicated], Mapping[str, Hessian]]:
     if not wanted:
         return graph, state, [], hessians
-    made = _manager.apply(graph.model, repeat_channels, graph.ctx, graph.plan, wanted)
+    made = manager.apply(graph.model, repeat_channels, graph.ctx, graph.plan, wanted)
     graph = graph.replanned()
     encodings = dict(state.encodings)
     for one in made:
@@ -204,7 +209,7 @@ def _duplicate(
         encodings |= found | {pick: encodings[old] for pick, old in picks}
     state = replace(state, encodings=encodings)
     for one in (one for one in made if one.shift is not None):
-        by = places(one.index) * encodings[one.path.tensor.name].scales.astype(np.float64)
+        by = offsets_of(one.index) * encodings[one.path.tensor.name].scales.astype(np.float64)
         one.shift.values = by.reshape(one.shift.shape).astype(np.float32)
     if known is not None:
         return graph, state, made, hessians
@@ -222,7 +227,7 @@ def _hessians(
     known: Mapping[str, Hessian],
     samples: Samples,
 ) -> dict[str, Hessian]:
-    """Return also those of layers that read more channels now."""
+    """Return the Hessians, with those of layers that read more channels now."""
     found = dict(known)
     for one in made:
         for conv in (node for node in one.path.between if node.op == "Conv"):
@@ -236,7 +241,7 @@ def _hessians(
 
 
 def _with_rows_for_copies(state: QuantState, one: Duplicated) -> QuantState:
-    """Add rows for the copies to what is known of layers, as far as they do not have them."""
+    """Add rows for the copies to weights and bias offsets that do not have them yet."""
     count, index = max(one.index) + 1, list(one.index)
     weights, moved = dict(state.weights), dict(state.bias_offsets)
     for conv in one.path.row_layers:
@@ -255,10 +260,10 @@ def _dithered(
 ) -> QuantState:
     """Round the convolutions along channels some of which are copies.
 
-    The bias of what makes copies moves them apart, that of what reads them takes it back.
+    The bias of layers that make copies offsets them, that of their readers compensates it.
 
     Args:
-        path: the channels, from where they are made to where they are mixed.
+        path: the channels, from the layer that makes them to those that mix them.
         index: the source channel of each, [C].
         hessians: of the windows of every convolution.
         state: with encodings of every tensor; weights of channels that are no copies stay.
@@ -273,15 +278,15 @@ def _dithered(
         weight, bias = parameters(conv)
         target = weight.astype(np.float32), (bias + by).astype(np.float32)
         encoding, hessian = state.encodings[source], hessians[conv.name]
-        if mixes:  # it reads copies, which is news to all of its weights
+        if mixes:  # all of its weights are shared among copies now
             own = solve(*target, encoding, hessian)[0] or nearest(*target, encoding, 1)
         else:
             own = _rows_of_copies(*target, encoding, hessian, index, weights.get(conv.name))
         made = own
         if source in apart:
-            made = with_input_moved(made, encoding, hessian.groups, apart[source])
+            made = with_input_offset(made, encoding, hessian.groups, apart[source])
         if result in apart:
-            made = with_output_moved(made, state.encodings[result], apart[result])
+            made = with_output_offset(made, state.encodings[result], apart[result])
         weights[conv.name] = made
         moved[conv.name] = by + made.bias.astype(np.float64) - own.bias
     shifts = {t: by * state.encodings[t].scales.astype(np.float64) for t, by in apart.items()}
@@ -294,8 +299,8 @@ def _dithered(
 
 
 def _offsets_along(path: ChannelPath, index: Sequence[int]) -> dict[str, Doubles]:
-    """Return where the channels of each tensor lie within a step."""
-    found = {path.tensor.name: places(index)}
+    """Return the offset of each channel of each tensor within a step."""
+    found = {path.tensor.name: offsets_of(index)}
     for node in path.between:
         turn = -1 if node.op == "Conv" else 1  # so that errors of two layers do not add up
         found[node.outputs[0].name] = turn * found[node.inputs[0].name]
@@ -310,7 +315,7 @@ def _rows_of_copies(
     index: Sequence[int],
     known: RoundedWeights | None,
 ) -> RoundedWeights:
-    """Round the rows of each copied channel so that they make up for each other."""
+    """Round the rows of each copied channel so that they compensate each other."""
     group, which = hessian.groups, np.asarray(index)
     first = known or nearest(weight, bias, source, group)
     steps, scales, made = first.weight.copy(), first.scales.copy(), first.bias.copy()
@@ -321,11 +326,96 @@ def _rows_of_copies(
     for count, channels in by_count.items():
         rows = [np.flatnonzero(which == channel) for channel in channels]
         alone = RoundedWeights(steps[channels], scales[channels], made[channels])
-        seen, own = hessian, source
+        moments, own = hessian, source
         if group > 1:
-            seen, own = hessian.take(channels), source.take(channels)
-        each = copies(weight[channels], bias[channels], own, seen, count, alone)
+            moments, own = hessian.take(channels), source.take(channels)
+        each = copies(weight[channels], bias[channels], own, moments, count, alone)
         for number, one in enumerate(each):
             at = [row[number] for row in rows]
             steps[at], scales[at], made[at] = one.weight, one.scales, one.bias
     return RoundedWeights(steps, scales, made)
+
+
+def offsets(count: int) -> Doubles:
+    """Return the offsets of copies within a step: float64 [count], evenly spread around 0."""
+    return (2 * np.arange(count) + 1 - count) / (2 * count)
+
+
+def offsets_of(index: Sequence[int]) -> Doubles:
+    """Return the offset of each channel within a step, different for copies: float64 [C].
+
+    Args:
+        index: the source channel of each.
+    """
+    found, which = np.zeros(len(index)), np.asarray(index)
+    for channel in set(index):
+        own = np.flatnonzero(which == channel)
+        found[own] = offsets(len(own))
+    return found
+
+
+def with_input_offset(
+    rounded: RoundedWeights, source: Encoding, group: int, by: float | Doubles
+) -> RoundedWeights:
+    """Return the layer for an input that is larger by some steps, with a bias to match.
+
+    Where the device pads with 0, a border of the result keeps the difference; the mean of the
+    copies, whose offsets add up to 0, does not.
+
+    Args:
+        rounded: the layer.
+        source: encoding of its input.
+        group: of the convolution.
+        by: steps, one number or one for each channel.
+    """
+    weight = real_weights(rounded, source, group)
+    steps = per_weight(source.scales.astype(np.float64) * by, weight.shape, group)
+    return _with_bias(rounded, -(weight * steps).reshape(len(weight), -1).sum(axis=1))
+
+
+def with_output_offset(
+    rounded: RoundedWeights, result: Encoding, by: float | Doubles
+) -> RoundedWeights:
+    """Return the layer with an output that is larger by some of its steps."""
+    steps = np.broadcast_to(result.scales.astype(np.float64), rounded.bias.shape)
+    return _with_bias(rounded, by * steps)
+
+
+def _with_bias(rounded: RoundedWeights, extra: Doubles) -> RoundedWeights:
+    return replace(rounded, bias=np.asarray(rounded.bias + extra, np.float32))
+
+
+def real_weights(rounded: RoundedWeights, source: Encoding, group: int) -> Doubles:
+    """Return the numbers that integer weights stand for, in the shape of the weights."""
+    scales = rounded.scales.astype(np.float64).reshape(-1, *[1] * (rounded.weight.ndim - 1))
+    return unfolded(rounded.weight * scales, source, group).astype(np.float64)
+
+
+def copies(
+    weight: NDArray[np.float32],
+    bias: NDArray[np.float32] | None,
+    source: Encoding,
+    hessian: Hessian,
+    count: int,
+    first: RoundedWeights | None = None,
+) -> list[RoundedWeights]:
+    """Return weights and biases of every copy; their sums are near ``count`` times the given ones.
+
+    Args:
+        weight: float [M,C/g,...].
+        bias: float [M] or None.
+        source: encoding of the input.
+        hessian: of the windows of the input.
+        count: how many copies.
+        first: weights of the original layer; None: rounded to nearest.
+    """
+    group, zeros = hessian.groups, np.zeros(len(weight), np.float32)
+    own = zeros if bias is None else np.asarray(bias, np.float32)
+    found = [first or nearest(weight, own, source, group)]
+    for number in range(2, count + 1):
+        lacking = number * weight - sum(real_weights(r, source, group) for r in found)
+        rest = number * own - sum(r.bias for r in found)
+        target = np.asarray(lacking, np.float32), np.asarray(rest, np.float32)
+        solved, _ = solve(*target, source, hessian)
+        found.append(solved or nearest(*target, source, group))
+    return found

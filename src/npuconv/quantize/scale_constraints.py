@@ -1,4 +1,15 @@
-"""Constraints on the scales of a group of int8 tensors."""
+"""Constraints on the scales of a group of int8 tensors, with range margins for unseen samples.
+
+A new sample exceeds the largest of the calibrated ones by about as much as the largest exceeds
+the second: for values with a Pareto tail both log gaps have the same distribution (A. Renyi,
+"On the theory of order statistics", 1953). So the extremes of all channels of a tensor grow by
+the median, over its channels, of the ratio of the two largest.
+
+A channel with few active values gets part of the way, in the logarithm, to the range of the
+channels that the same layer makes: with n independent values, the weight of the others
+is ``1 / (1 + n / 300)``. Values of one sample are correlated, so those of a map count as the
+length of its side.
+"""
 
 from __future__ import annotations
 
@@ -13,23 +24,25 @@ from numpy.typing import NDArray
 from npuconv.arithmetic import grid
 from npuconv.model import query
 from npuconv.partition.channels import CUTTING, upper_bound
-from npuconv.quantize.range_margin import with_margin
-from npuconv.quantize.settings import RANGES
+from npuconv.quantize.settings import MARGIN, RANGES
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from npuconv.arithmetic.grid import Grid
     from npuconv.arithmetic.statistics import Statistics
     from npuconv.partition import Group, Plan
     from npuconv.partition.channels import Channels
     from npuconv.quantize.state import DeviceGraph
 
+
 Doubles = NDArray[np.float64]
-Ends = tuple[Doubles, Doubles]
+Extremes = tuple[Doubles, Doubles]
 
 
 @dataclass
 class ScaleConstraints:
-    """One group of int8 tensors: its K slots, their values, and what is asked of them.
+    """One group of int8 tensors: its K slots, their values and constraints.
 
     A slot is a set of channels that must share a scale.
 
@@ -40,9 +53,9 @@ class ScaleConstraints:
         highs: largest values [K], with a margin.
         values: some of the values [K,P].
         centred: zero point must be 0 [K].
-        caps: no value above this may be let through [K]: the upper bound of a Clip.
-        samples: the sample that each of these values is of [P], the same for all slots; None
-            where it is not, or where a sample has one.
+        caps: upper bound of a Clip, which no value may exceed [K].
+        samples: the sample that each of these values is of [P]; None where slots have values of
+            different samples, or each value is of its own sample.
         exact: lows and highs under which all values are integers, each [K]; None where there
             are none.
     """
@@ -55,21 +68,16 @@ class ScaleConstraints:
     centred: NDArray[np.bool_]
     caps: Doubles
     samples: NDArray[np.int64] | None = None
-    exact: Ends | None = None
-
-    @property
-    def count(self) -> int:
-        """Number of slots, K."""
-        return len(self.slots)
+    exact: Extremes | None = None
 
 
 class ConstraintsOf:
-    """The constraints of every group, made when they are asked for.
+    """Function from a group to its constraints.
 
     Args:
         graph: a legal float model.
-        stats: of the ends of every group.
-        grids: of tensors whose values may be whole steps.
+        stats: of the outputs of every group.
+        grids: of tensors whose values may lie on a grid.
         without: steps that are left out: ``range-margin``, ``input-grid``.
     """
 
@@ -93,34 +101,34 @@ class ConstraintsOf:
     def __call__(self, group: Group) -> ScaleConstraints:
         """Return the constraints of one group of the plan."""
         margins = (self._has_margins, group.tensors[0] in self._made)
-        found = _seen(group, self.channels, self._stats, *margins)
+        found = _observed(group, self.channels, self._stats, *margins)
         _constrain(found, group, self.channels, self._padded, self._filled, self._cutting)
         found.exact = _exact(found, group, self._stats, self._grids)
         return found
 
 
 def _padded(plan: Plan) -> set[str]:
-    """Tensors next to which a convolution puts stored zeros."""
+    """Return the tensors that a convolution pads with stored zeros."""
     return {c.inputs[0].name for c in plan.device if any(query.attribute(c, "pads", ()) or ())}
 
 
 def _filled(plan: Plan) -> set[str]:
-    """Tensors next to which a carried Pad puts one integer, for all channels."""
+    """Return the tensors that a passthrough Pad pads with one integer for all channels."""
     pads = [node for node in plan.passthrough if node.op == "Pad"]
     return {t.name for node in pads for t in (node.inputs[0], *node.outputs)}
 
 
-def _seen(
+def _observed(
     group: Group, channels: Channels, stats: Mapping[str, Statistics], margin: bool, tails: bool
 ) -> ScaleConstraints:
-    """Return what the samples have shown of a group.
+    """Return the extremes and values of a group, without constraints.
 
     Args:
         group: of tensors.
         channels: which channels share a scale.
-        stats: of its ends.
+        stats: of its outputs.
         margin: whether its ranges get a margin.
-        tails: whether that margin heeds the tails of its values.
+        tails: whether that margin includes the tails of its values.
     """
     members: dict[int, list[tuple[Statistics, int]]] = {}
     for name in group.tensors:
@@ -132,7 +140,8 @@ def _seen(
     slots = sorted(members)
     rows, count = [members[s] for s in slots], len(members)
     wide = {
-        name: _ends(stats[name], channels.families(name), margin, tails) for name in group.outputs
+        name: _extremes(stats[name], channels.families(name), margin, tails)
+        for name in group.outputs
     }
     lows = [min((float(wide[s.name][0][c]) for s, c in row), default=0.0) for row in rows]
     highs = [max((float(wide[s.name][1][c]) for s, c in row), default=0.0) for row in rows]
@@ -142,7 +151,7 @@ def _seen(
     )
 
 
-def _ends(stats: Statistics, families: Sequence[int], margin: bool, tails: bool) -> Ends:
+def _extremes(stats: Statistics, families: Sequence[int], margin: bool, tails: bool) -> Extremes:
     if margin:
         return with_margin(stats, families, tails=tails)
     return stats.lows.astype(np.float64), stats.highs.astype(np.float64)
@@ -150,10 +159,10 @@ def _ends(stats: Statistics, families: Sequence[int], margin: bool, tails: bool)
 
 def _values(rows: list[list[tuple[Statistics, int]]]) -> NDArray[np.float32]:
     """Return as many values of every slot, spread over its members; a 0 where there are none."""
-    most = max((sum(s.values.shape[1] for s, _ in row) for row in rows), default=1)
-    width = max(1, min(most, RANGES.values))
+    longest = max((sum(s.values.shape[1] for s, _ in row) for row in rows), default=1)
+    width = max(1, min(longest, RANGES.values))
     tensors = {id(s): s for row in rows for s, _ in row}
-    if most and len(tensors) == 1 and all(len(row) == 1 for row in rows):  # nearly always
+    if longest and len(tensors) == 1 and all(len(row) == 1 for row in rows):  # nearly always
         (only,) = tensors.values()
         return only.values[[row[0][1] for row in rows]][:, _places(only.values.shape[1], width)]
     result = np.zeros((len(rows), width), np.float32)
@@ -166,7 +175,7 @@ def _values(rows: list[list[tuple[Statistics, int]]]) -> NDArray[np.float32]:
 
 
 def _samples(rows: list[list[tuple[Statistics, int]]]) -> NDArray[np.int64] | None:
-    """Return the sample that each value is of, where all slots have them of the same."""
+    """Return the sample of each value, if it is the same for all slots."""
     tensors = list({id(s): s for row in rows for s, _ in row}.values())
     every = [np.repeat(s.numbers, s.widths) for s in tensors]
     if not every or not every[0].size or any(len(row) != 1 for row in rows):
@@ -179,7 +188,7 @@ def _samples(rows: list[list[tuple[Statistics, int]]]) -> NDArray[np.int64] | No
 
 @lru_cache(maxsize=64)
 def _places(length: int, width: int) -> NDArray[np.intp]:
-    """Return which of so many values are taken, evenly spread; some twice where they are few."""
+    """Return the evenly spread positions of ``width`` of so many values; some twice if few."""
     return np.linspace(0, length - 1, width).astype(np.intp)
 
 
@@ -192,7 +201,7 @@ def _constrain(
     cutting: Mapping[str, float],
 ) -> None:
     place = {slot: k for k, slot in enumerate(found.slots)}
-    cut, fill = np.zeros(found.count, bool), np.zeros(found.count, bool)
+    cut, fill = np.zeros(len(found.slots), bool), np.zeros(len(found.slots), bool)
     for name in group.tensors:
         at = [place[slot] for slot in channels.slots(name)]
         if name in padded:
@@ -202,9 +211,9 @@ def _constrain(
         if name in cutting:
             cut[at] = True
             found.caps[at] = np.minimum(found.caps[at], cutting[name])
-    # What a Relu cuts off is cut off by saturation if 0 is the lowest integer. Where it is
-    # not, for one channel, the Relu stays, and needs zero point 0 in all of them.
-    # The same holds for what a Pad fills with: one integer for all channels.
+    # Saturation replaces a Relu if 0 is the lowest integer. Where it is not, for one channel,
+    # the Relu stays, and needs zero point 0 in all of them.
+    # The same holds for a Pad, which fills all channels with one integer.
     for alike in (fill, cut, fill):
         if np.any(alike & (found.centred | (found.lows < 0))):
             found.centred |= alike
@@ -215,19 +224,93 @@ def _exact(
     group: Group,
     stats: Mapping[str, Statistics],
     grids: Mapping[str, Grid],
-) -> Ends | None:
-    """Return ranges under which int8 holds every value that was seen: those of pixels.
+) -> Extremes | None:
+    """Return ranges under which int8 holds every value on the grid exactly, as those of pixels.
 
-    Only a group of a single tensor with a slot for each channel can have them, and only if no
-    value is off the grid.
+    Only a group of a single tensor with a slot for each channel has them, and only if no value
+    is off the grid.
     """
     own = grids.get(group.name)
-    if own is None or len(group.tensors) > 1 or len(own.steps) != found.count:
+    if own is None or len(group.tensors) > 1 or len(own.steps) != len(found.slots):
         return None
-    seen, lows, highs = stats[group.name], found.lows.copy(), found.highs.copy()
-    on = grid.keep(seen.values, own.steps, -own.offsets) & ~found.centred
-    ends = {k: grid.covering(seen.lows[k], seen.highs[k], own.steps[k]) for k in np.where(on)[0]}
-    held = {k: pair for k, pair in ends.items() if pair is not None}
-    for k, pair in held.items():
-        lows[k], highs[k] = pair
-    return (lows, highs) if held else None
+    observed, lows, highs, exact = stats[group.name], found.lows.copy(), found.highs.copy(), False
+    on_grid = grid.keep(observed.values, own.steps, -own.offsets) & ~found.centred
+    for k in np.flatnonzero(on_grid):
+        pair = grid.covering(observed.lows[k], observed.highs[k], own.steps[k])
+        if pair is not None:
+            (lows[k], highs[k]), exact = pair, True
+    return (lows, highs) if exact else None
+
+
+def with_margin(
+    stats: Statistics, families: Sequence[int] = (), *, tails: bool = True
+) -> tuple[Doubles, Doubles]:
+    """Return extremes with a margin where a channel has few active values.
+
+    Clipping a large value costs more than coarse steps do. This holds for both extremes: a logit
+    that is negative in all samples belongs to a class without a sample.
+
+    Args:
+        stats: of the tensor.
+        families: a number for each channel, equal for those that one layer makes; all are
+            of one family where they are not given.
+        tails: whether the two largest samples predict a new one. Not for tensors of the host,
+            which are often bounded or on a grid.
+
+    Returns:
+        float64 lows and highs [C]; an extreme of 0 stays, because an activation cuts it off.
+    """
+    lows, highs = -stats.lows.astype(np.float64), stats.highs.astype(np.float64)
+    if tails and stats.samples >= MARGIN.samples_for_tails:
+        lows *= _tail_ratio(lows, -stats.second_lows.astype(np.float64))
+        highs *= _tail_ratio(highs, stats.second_highs.astype(np.float64))
+    weight = weight_of_family(stats)
+    if weight.max(initial=0.0) < MARGIN.smallest_weight or stats.channels == 1:
+        return -lows, highs
+    which = np.unique(families or np.zeros(stats.channels), return_inverse=True)[1]
+    floor = MARGIN.silent_share * np.maximum(lows, highs)
+    below, above = _largest_of_family(lows, which), _largest_of_family(highs, which)
+    return -_towards(lows, floor, below, weight), _towards(highs, floor, above, weight)
+
+
+def _tail_ratio(largest: Doubles, second: Doubles) -> float:
+    """Return the median, over channels, of the ratio of the two largest; 1 where nothing is."""
+    live = (largest > 0) & (second > 0)
+    ratios = largest[live] / second[live]
+    return min(float(np.median(ratios)), MARGIN.largest_tail_ratio) if live.any() else 1.0
+
+
+def weight_of_family(stats: Statistics) -> Doubles:
+    """Return the weight of the other channels for each one [C]: 1 without values, towards 0.
+
+    Of a channel that is silent in most places only the active ones count.
+    """
+    each = stats.count / max(stats.samples, 1) * _active(stats)
+    return np.asarray(
+        1 / (1 + stats.samples * np.sqrt(each) / MARGIN.half_weight_values), np.float64
+    )
+
+
+def _active(stats: Statistics) -> Doubles:
+    """Return the share of a channel's values [C] that are not silent."""
+    if not stats.values.size:
+        return np.ones(stats.channels)
+    silent = MARGIN.silent_share * np.maximum(-stats.lows, stats.highs)
+    return np.asarray((np.abs(stats.values) > silent[:, None]).mean(axis=1), np.float64)
+
+
+def _towards(own: Doubles, floor: Doubles, largest: Doubles, weight: Doubles) -> Doubles:
+    """Go part of the way, in the logarithm, to the largest of the family.
+
+    An extreme of 0 counts as ``floor``, if others of the family are above 0.
+    """
+    wide = np.maximum(np.maximum(own, floor), 1e-30) ** (1 - weight) * largest**weight
+    inside = np.clip(wide, own, np.maximum(largest, own))  # powers are not exact
+    return np.where(largest > 0, inside, own)
+
+
+def _largest_of_family(own: Doubles, which: NDArray[np.intp]) -> Doubles:
+    """Return the largest extreme of its family for each channel [C]."""
+    largest = np.zeros(int(which.max()) + 1)
+    np.maximum.at(largest, which, own)
+    return np.asarray(largest[which], np.float64)

@@ -20,8 +20,9 @@ from onnx import TensorProto, helper, shape_inference
 
 from npuconv import executor
 from npuconv.calibration.workers import in_order
+from npuconv.quantize.adjoints import ADJOINTS
 from npuconv.quantize.fake_quant import add_constant, rounding_nodes
-from npuconv.quantize.gradients import OLDEST_OPSET, Shape, Tape
+from npuconv.quantize.gradients import OLDEST_OPSET, Shape, Tape, backward
 from npuconv.samples.feeds import spread
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ def _build(
     if any(at not in shapes for at, _ in errors):
         return None
     first = len(made.graph.node)
-    gradients, seeds = tape.backward(outputs, [at for at, _ in errors], floats)
+    gradients, seeds = backward(tape, outputs, [at for at, _ in errors], floats, ADJOINTS)
     behind = list(made.graph.node)[first:]
     del made.graph.node[first:]
     signal = [
@@ -251,10 +252,10 @@ def _error(
     offsets = state.tensor_offsets.get(source)
     if offsets is not None:
         along = offsets.reshape(-1, *[1] * (len(tape.shapes[source]) - 2))
-        moved = tape.add("Add", [source, tape.constant(along)])
+        moved = tape.add("Add", source, tape.constant(along))
     rounded = f"{stem}/rounded"
     tape.graph.node.extend(rounding_nodes(tape.graph, point.encoding, moved, rounded, stem))
-    return source, tape.add("Sub", [rounded, moved])
+    return source, tape.add("Sub", rounded, moved)
 
 
 def _weight_error(
@@ -283,12 +284,12 @@ def _weight_error(
 
 def _weigh(tape: Tape, end: str, seed: str, *, normalized: bool) -> str:
     """Make the seed of an end from random signs; return the power that the end counts."""
-    squares, axes = tape.add("Mul", [end, end]), list(range(len(tape.shapes[end])))
+    squares, axes = tape.add("Mul", end, end), list(range(len(tape.shapes[end])))
     power = tape.reshape(tape.reduce("ReduceSum", squares, axes, keepdims=False), [1])
     if not normalized:
         tape.graph.node.append(helper.make_node("Identity", [_signs(end)], [seed]))
         return power
-    length = tape.add("Sqrt", [tape.add("Max", [power, tape.constant([1e-30])])])
+    length = tape.add("Sqrt", tape.add("Max", power, tape.constant([1e-30])))
     tape.graph.node.append(helper.make_node("Div", [_signs(end), length], [seed]))
     return tape.constant([1.0])
 
@@ -299,7 +300,7 @@ def _product(tape: Tape, gradient: str | None, at: str, error: str) -> str:
     if gradient is None:
         return tape.constant(np.zeros(_channels(shape)))
     axes = [k for k in range(len(shape)) if k != 1 or len(shape) < 2]
-    product = tape.add("Mul", [gradient, error])
+    product = tape.add("Mul", gradient, error)
     summed = tape.reduce("ReduceSum", product, axes, keepdims=False) if axes else product
     return tape.reshape(summed, [_channels(shape)])
 

@@ -15,11 +15,11 @@ STEPS: tuple[str, ...] = get_args(Step)  # each can be left out: --without
 
 @dataclass(frozen=True)
 class ProbeSettings:
-    """The few samples that are looked at before calibration.
+    """Samples that are run before calibration.
 
     Attributes:
-        samples: run; signs of channels and coarse steps show on a handful.
-        channel_values: of one channel and sample, looked at for a grid.
+        samples: number; a few show signs of channels and coarse steps.
+        channel_values: of one channel and sample, searched for a grid.
     """
 
     samples: int = 4
@@ -33,18 +33,18 @@ class HostPaddingSettings:
     Attributes:
         gain_db: mean over channels by which steps must become smaller. A tensor of only
             positive values gains 6.
-        growth: times as many bytes of the tensor may cross.
-        least_share: of the error of all activations: a tensor of the device that makes less
-            does not cross (``--pad-on-host auto``).
-        output_gain_db: what all tensors that cross must bring together.
-        plenty_db: SQNR of the outputs at which nothing need cross.
+        largest_growth: factor by which pads may enlarge a tensor.
+        smallest_share: of the error of all activations, below which a tensor of the device does
+            not cross (``--pad-on-host auto``).
+        output_gain_db: by which all tensors that cross must improve the outputs together.
+        sufficient_db: SQNR of the outputs from which on no tensor crosses.
     """
 
     gain_db: float = 1.0
-    growth: float = 3.0
-    least_share: float = 0.02
+    largest_growth: float = 3.0
+    smallest_share: float = 0.02
     output_gain_db: float = 1.0
-    plenty_db: float = 38.0
+    sufficient_db: float = 38.0
 
 
 @dataclass(frozen=True)
@@ -52,18 +52,19 @@ class MarginSettings:
     """Range margins for unseen samples.
 
     Attributes:
-        enough: independent values after which half of a channel's own range is believed.
-        least: weight below which no channel gets a margin.
-        silent: share of a channel's range; samples that reach less far are all alike.
-        fewest: samples, below which nothing is known of tails.
-        most: times as large as was seen, at most, for the sake of a tail.
+        half_weight_values: independent values after which a channel's own range and that of its
+            family weigh the same.
+        smallest_weight: of the family, below which no channel gets a margin.
+        silent_share: of a channel's range; values below it are silent.
+        samples_for_tails: samples, below which tails are unknown.
+        largest_tail_ratio: factor of an observed extreme, at most, for a tail.
     """
 
-    enough: float = 300.0
-    least: float = 0.02
-    silent: float = 0.02
-    fewest: int = 3
-    most: float = 1.2
+    half_weight_values: float = 300.0
+    smallest_weight: float = 0.02
+    silent_share: float = 0.02
+    samples_for_tails: int = 3
+    largest_tail_ratio: float = 1.2
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class RangeSettings:
     """Choice of ranges.
 
     Attributes:
-        values: of one channel, on which clipping is judged.
+        values: of one channel, on which clipping errors are measured.
         bins: of the histogram for percentile and entropy.
         percentile: percent of the values that are not clipped.
         shrinks: shares of a range that mse tries.
@@ -85,17 +86,17 @@ class RangeSettings:
 
 @dataclass(frozen=True)
 class CorrelatedSettings:
-    """Errors that a whole sample shares.
+    """Rounding errors that a whole sample shares.
 
     Attributes:
-        weight: how much more they count than others; between 10 and 100 little changes.
-        least: share of the error, weighed, below which a channel is left as it is.
-        factors: multiples of a step that are tried. A large value is on the grid again after a
-            small change, a small one after a large one, so the first lie closest.
+        weight: of them relative to other errors; results are flat between 10 and 100.
+        smallest_share: of the error, weighed, below which a channel keeps its scale.
+        factors: multiples of a step, in the order of the search; denser near 1, because a small
+            change moves a large value by a whole step.
     """
 
     weight: float = 30.0
-    least: float = 0.2
+    smallest_share: float = 0.2
     factors: tuple[float, ...] = tuple(1.0 + 0.06 * (k / 14) ** 2 for k in range(1, 15))
 
 
@@ -104,20 +105,20 @@ class HessianSettings:
     """Windows of convolutions.
 
     Attributes:
-        samples: run; as many windows are taken of few samples as of many.
-        block: values of a window whose products are kept; those of different blocks are not.
-        fewest: windows of a layer, all samples together.
-        most: the same, at most.
-        windows_per_weight: windows for each weight of a row, between these two.
-        held_out_every: every so many-th sample judges roundings instead.
+        samples: that are run; the number of windows does not depend on it.
+        block: values of a window whose products are kept.
+        fewest_windows: of a layer, all samples together, at least.
+        most_windows: of a layer, at most.
+        windows_per_weight: of a row, between these two.
+        held_out_every: interval of the samples on which roundings are compared.
         held_out_windows: of each layer.
-        largest_kernel: values; a larger kernel is a mean, whose weights round as they are.
+        largest_kernel: values; larger kernels are means, which round to nearest.
     """
 
     samples: int = 12
     block: int = 256
-    fewest: int = 1024
-    most: int = 4096
+    fewest_windows: int = 1024
+    most_windows: int = 4096
     windows_per_weight: int = 4
     held_out_every: int = 4
     held_out_windows: int = 256
@@ -130,10 +131,10 @@ class RoundingSettings:
 
     Attributes:
         damping: of the mean square of the inputs, added to each of them, at least.
-        panel: columns after whose rounding those behind them are updated.
-        few_weights: of a row; so few are tried with several step sizes.
+        panel: columns that are rounded before those behind them are updated.
+        few_weights: of a row, up to which several step sizes are tried.
         steps: sizes tried, as multiples of the smallest that reaches the largest weight.
-        clearly: of the error must be left, for another rounding to be taken.
+        error_left: share of the error, at most, that another rounding must leave to be taken.
         weights_at_once: bound of the working memory, weights times sizes.
     """
 
@@ -141,7 +142,7 @@ class RoundingSettings:
     panel: int = 32
     few_weights: int = 64
     steps: tuple[float, ...] = tuple(1.0 + 0.1 * k / 15 for k in range(16))
-    clearly: float = 0.995
+    error_left: float = 0.995
     weights_at_once: int = 2**20
 
 
@@ -150,7 +151,7 @@ class SensitivitySettings:
     """Sensitivity by random vectors (``benchmarks/sensitivity.py`` compares with brute force).
 
     Attributes:
-        probes: random vectors, each for a sample of its own.
+        probes: random vectors, each with its own sample.
     """
 
     probes: int = 4
@@ -161,12 +162,13 @@ class BudgetSettings:
     """Extra multiplications for accuracy.
 
     Attributes:
-        unbounded_percent: limit where only ``--min-sqnr`` is given.
-        most_copies: of a layer or channel; four leave a sixteenth of the error.
-        channel_reserve: times as much as a layer a channel must bring per multiplication.
+        unbounded_percent: extra multiplications, where only ``--min-sqnr`` is given.
+        most_copies: of a layer or channel; four copies leave a sixteenth of the error.
+        channel_reserve: ratio of gains per multiplication from which on a channel is preferred to
+            a layer.
         probes: random vectors, on which errors are estimated.
         evaluation_samples: on which a purchase is checked, at most.
-        caution: of the error that is allowed, aimed at after an estimate was too good.
+        caution: share of the allowed error to aim at after an optimistic estimate.
         tries: purchases that are checked.
     """
 

@@ -1,4 +1,4 @@
-"""Names from a model are untrusted: what must not reach a terminal, a log or a document."""
+"""Escaping of untrusted text, such as names in a model, for terminals, logs and documents."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _COMMAND = re.compile(r"(?<!\S)::|##(?=\w*\[)")
 
 
 def is_hidden(char: str) -> bool:
-    """True for a character that acts on the reader's screen, or shows as nothing.
+    """Return True for a character that acts on a terminal, or that is invisible.
 
     These are controls (ANSI sequences begin with one), bidi overrides, line separators, lone
     surrogates, which UTF-8 cannot hold, what XML forbids, and every blank but the space.
@@ -19,7 +19,7 @@ def is_hidden(char: str) -> bool:
 
 
 def visible(text: str) -> str:
-    r"""The text on one line, with every control or invisible character as ``\xNN``."""
+    r"""Return the text on one line, with every control or invisible character as ``\xNN``."""
     if text.isprintable():
         return text
     return "".join(_code(char) if is_hidden(char) else char for char in text)
@@ -30,11 +30,11 @@ def plain(text: str) -> str:
     return _COMMAND.sub(lambda hit: _code(hit[0][0]) + hit[0][1:], visible(text))
 
 
-def shortened(text: str, most: int) -> str:
-    """The text with its middle left out, where it is longer than anybody reads."""
-    if len(text) <= most:
+def shortened(text: str, length: int) -> str:
+    """Return the text with its middle left out if it is longer than ``length`` characters."""
+    if len(text) <= length:
         return text
-    return f"{text[: most * 2 // 3]} ... {text[-most // 3 :]}"
+    return f"{text[: length * 2 // 3]} ... {text[-length // 3 :]}"
 
 
 def _code(char: str) -> str:

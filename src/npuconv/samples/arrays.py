@@ -81,7 +81,7 @@ def pick(label: str, names: Sequence[str], inputs: Sequence[InputSpec]) -> dict[
         raise CalibrationError(
             f"{label}: no array named {', '.join(map(repr, missing))};"
             f" found {', '.join(map(repr, names)) or 'none'}",
-            hint=_hint_on_name(missing, names, UNNAMED),
+            hint=_hint_on_name(missing, names),
         )
     return found
 
@@ -267,13 +267,7 @@ def _fits(values: Array, dtype: np.dtype[Any]) -> bool:
 
 
 def _hint_on_shape(shape: tuple[int, ...], spec: InputSpec, *, complete: bool) -> str:
-    """Return a hint on how to make an array of another shape fit.
-
-    Args:
-        shape: of the array.
-        spec: the input it is for.
-        complete: the array is to be one complete input, not samples one after the other.
-    """
+    """Return a hint on how to make an array of this shape fit an input."""
     lengths = spec.lengths
     for order in (_TO_FIRST, _TO_LAST):
         if len(shape) == len(lengths) == len(order) and matches(
@@ -286,10 +280,6 @@ def _hint_on_shape(shape: tuple[int, ...], spec: InputSpec, *, complete: bool) -
         return "one sample without a batch axis: give x[None]"
     if complete:
         return "each dict is one complete input; many samples go into one dict of arrays"
-    return _hint_on_extents(shape, lengths)
-
-
-def _hint_on_extents(shape: tuple[int, ...], lengths: tuple[int | None, ...]) -> str:
     each = [n for n in lengths[1:] if n is not None]
     known = len(each) == len(lengths) - 1 and bool(each)
     deeper = len(shape) > len(lengths) and matches(shape[1 - len(lengths) :], lengths[1:])
@@ -298,12 +288,12 @@ def _hint_on_extents(shape: tuple[int, ...], lengths: tuple[int | None, ...]) ->
     return "the first axis counts samples"
 
 
-def _hint_on_name(missing: Sequence[str], found: Sequence[str], unnamed: str) -> str:
-    """Return a hint on how to name the arrays that are there."""
-    if list(found) == [unnamed]:
+def _hint_on_name(missing: Sequence[str], found: Sequence[str]) -> str:
+    """Return a hint on how to name the arrays of a source."""
+    if list(found) == [UNNAMED]:
         each = ", ".join(f"{name}=..." for name in missing)
-        kept = all(name.isidentifier() for name in missing)
-        return f"save them by name: np.savez(file, {each if kept else '**{name: array}'})"
+        is_python = all(name.isidentifier() for name in missing)
+        return f"save them by name: np.savez(file, {each if is_python else '**{name: array}'})"
     close = difflib.get_close_matches(missing[0], found, n=1, cutoff=0.5)
     if close:
         return f"rename {close[0]!r} to {missing[0]!r}"

@@ -7,13 +7,12 @@ Mean, standard deviation and layout come later, so models that differ in those s
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
 import json
 import struct
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -26,7 +25,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from npuconv import files as atomic
 from npuconv import limits
 from npuconv.config import Preprocess
-from npuconv.errors import CalibrationError, OutputError
+from npuconv.errors import CalibrationError
 from npuconv.samples.archive import UNREADABLE
 from npuconv.samples.feeds import Feed, InputSpec, Samples, choose
 from npuconv.samples.normalizations import Floats, mean_and_std
@@ -292,12 +291,9 @@ class Cache:
     """
 
     def __init__(self, folder: str | Path, how: object) -> None:
-        self._folder = Path(folder) / _FOLDER
+        atomic.make_folder(folder)
+        self._folder = atomic.make_folder(Path(folder) / _FOLDER)
         self._how = json.dumps([FORMAT, PIL.__version__, how]).encode()
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise OutputError(f"{folder}: cannot be made: {error.strerror}") from None
 
     def get(self, file: Path, decode: Callable[[], Pixels]) -> Pixels:
         """Return the pixels of an image file; decoded by one process, though many may ask at once.
@@ -312,7 +308,8 @@ class Cache:
         found = _read(path)
         if found is not None:
             return found
-        with _locked(self._folder / f"{path.stem[:2]}.lock"):
+        with (self._folder / f"{path.stem[:2]}.lock").open("ab") as lock:
+            atomic.hold(lock)
             found = _read(path)
             if found is None:
                 found = decode()
@@ -328,16 +325,3 @@ def _read(path: Path) -> Pixels | None:
     except UNREADABLE:
         return None
     return found if isinstance(found, np.ndarray) and found.dtype == np.uint8 else None
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold a lock among processes; the system releases that of one that dies."""
-    try:
-        import fcntl
-    except ImportError:  # not on this system: an image may be decoded twice, no more
-        yield
-        return
-    with path.open("ab") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        yield

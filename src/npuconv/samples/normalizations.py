@@ -11,7 +11,7 @@ from npuconv.config import Preprocess
 from npuconv.errors import CalibrationError
 
 Floats = NDArray[np.float32]
-_IMAGE_CHANNELS = (1, 3, 4)
+IMAGE_CHANNELS = (1, 3, 4)
 RANGE_SLACK = 0.02  # of the range: interpolation overshoots, and (pixel - 127) / 128 is usual too
 MIN_RANGE_SHARE = 0.4  # of the range of a normalization that samples fill
 
@@ -94,7 +94,7 @@ def image_axis(shape: tuple[int, ...]) -> int | None:
     if len(shape) != 4:
         return None
     for axis, others in ((1, (2, 3)), (3, (1, 2))):
-        if shape[axis] in _IMAGE_CHANNELS and min(shape[k] for k in others) > max(_IMAGE_CHANNELS):
+        if shape[axis] in IMAGE_CHANNELS and min(shape[k] for k in others) > max(IMAGE_CHANNELS):
             return axis
     return None
 

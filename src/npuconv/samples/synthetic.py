@@ -14,10 +14,9 @@ from npuconv.config import Preprocess
 from npuconv.errors import CalibrationError
 from npuconv.samples import pictures
 from npuconv.samples.feeds import Array, Feed, InputSpec, Samples
-from npuconv.samples.normalizations import SIGNED, Normalization, asked_for
+from npuconv.samples.normalizations import IMAGE_CHANNELS, SIGNED, Normalization, asked_for
 
 SAMPLES = 32
-_CHANNELS = (1, 3, 4)
 MIN_SIDE = 8  # pixels of an image
 MIN_GREY_SIDE = 16  # of a grey one that is not square: a narrow one is rather a spectrum
 
@@ -108,7 +107,7 @@ def _image_layout(shape: tuple[int, ...]) -> str | None:
     for layout, channels, sides in (("nchw", 1, shape[2:]), ("nhwc", 3, shape[1:3])):
         is_grey = shape[channels] == 1 and sides[0] != sides[1]
         least = MIN_GREY_SIDE if is_grey else MIN_SIDE
-        if shape[channels] in _CHANNELS and min(sides) >= least:
+        if shape[channels] in IMAGE_CHANNELS and min(sides) >= least:
             return layout
     return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from support.asserts import context, read, run_pass, same_numbers
+from support.asserts import context, read, refusals, run_pass, same_numbers
 from support.builders import Net
 
 NAME = "fold-pad"
@@ -60,13 +60,6 @@ SILENT = [
     lambda: image().pad(AROUND, 1.5).conv().model(),
     lambda: image().pad([0, 0, 2, 2, 0, 0, -1, 0]).conv().model(),
 ]
-
-
-def reasons(net: Net) -> list[tuple[str, str]]:
-    """What the pass says where it must not fire."""
-    model, ctx = read(net.model()), context()
-    assert run_pass(NAME, model, ctx) == 0
-    return [(r.node, r.reason) for r in ctx.refusals]
 
 
 def test_the_pads_add_up():
@@ -126,13 +119,13 @@ def test_it_stays_for_those_that_cannot_take_it():
 )
 def test_pads_that_are_no_zeros_around_an_image(pads, value, attrs, reason):
     """They stay, and say why."""
-    assert reasons(image().pad(pads, value, **attrs).conv()) == [("pad0", reason)]
+    assert refusals(NAME, image().pad(pads, value, **attrs).conv()) == [("pad0", reason)]
 
 
 def test_pads_of_channels():
     """The convolution reads the added channels."""
     net = image().pad([0, 1, 0, 0, 0, 0, 0, 0]).conv(weight=(4, 4, 3, 3))
-    assert reasons(net) == [("pad0", "it pads batch or channels")]
+    assert refusals(NAME, net) == [("pad0", "it pads batch or channels")]
 
 
 def test_amounts_computed_at_run_time():
@@ -141,7 +134,7 @@ def test_amounts_computed_at_run_time():
     net.inputs += Net(a=(8,)).inputs
     net.inputs[1].type.tensor_type.elem_type = 7
     net.op("Pad", "x", "a", name="pad").conv()
-    assert reasons(net) == [("pad", "its amounts are computed at run time")]
+    assert refusals(NAME, net) == [("pad", "its amounts are computed at run time")]
 
 
 @pytest.mark.parametrize(
@@ -154,30 +147,32 @@ def test_amounts_computed_at_run_time():
 )
 def test_pools_that_cannot_take_it(net, reason):
     """onnxruntime refuses a pool whose pads are as large as its kernel."""
-    assert reasons(net) == [("pad0", f"'averagepool1' (AveragePool) {reason}")]
+    assert refusals(NAME, net) == [("pad0", f"'averagepool1' (AveragePool) {reason}")]
 
 
 def test_a_pool_that_does_not_count_padded_cells():
     """Its average is over fewer cells at the edge."""
     net = image().pad(AROUND).op("AveragePool", kernel_shape=[4, 4])
-    assert reasons(net) == [("pad0", "'averagepool1' (AveragePool) does not count padded cells")]
+    assert refusals(NAME, net) == [
+        ("pad0", "'averagepool1' (AveragePool) does not count padded cells")
+    ]
 
 
 def test_auto_pad_comes_first():
     """SAME depends on the padded extent."""
     net = image().pad(AROUND).conv(auto_pad="SAME_UPPER")
-    assert reasons(net) == [("pad0", "'conv1' (Conv) still has auto_pad=SAME_UPPER")]
+    assert refusals(NAME, net) == [("pad0", "'conv1' (Conv) still has auto_pad=SAME_UPPER")]
 
 
 def test_a_pad_of_a_weight_stays():
     """A convolution that reads it as its weight has no such pads."""
     net = Net(x=(1, 3, 8, 8), w=(4, 3, 3, 3))
     net.op("Pad", "w", net.constant(np.array([0, 0, 1, 1, 0, 0, 1, 1]))).op("Conv", "x", "t0")
-    assert reasons(net) == [("pad0", "'conv1' (Conv) reads it as a weight")]
+    assert refusals(NAME, net) == [("pad0", "'conv1' (Conv) reads it as a weight")]
 
 
 def test_a_convolution_of_another_domain_is_none():
     """Its axes may be in another order."""
     net = image().pad(AROUND)
     net.op("Conv", net.last, net.random(4, 3, 3, 3), domain="com.ms.internal.nhwc")
-    assert reasons(net) == []
+    assert refusals(NAME, net) == []

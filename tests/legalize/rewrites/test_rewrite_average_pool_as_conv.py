@@ -8,7 +8,7 @@ import pytest
 from npuconv.config import Options
 from npuconv.legalize.context import PassContext
 from npuconv.model import query
-from support.asserts import context, read, run_pass, same_numbers
+from support.asserts import context, read, refusals, run_pass, same_numbers
 from support.builders import Net
 from support.target_files import chip
 
@@ -62,13 +62,6 @@ SILENT = [
 
 def ops(model: object) -> list[str]:
     return [node.op for node in model.nodes()]  # type: ignore[attr-defined]
-
-
-def reasons(proto: object, ctx: PassContext | None = None) -> list[tuple[str, str]]:
-    """What the pass says where it must not fire."""
-    model, ctx = read(proto), ctx or context()
-    assert run_pass(NAME, model, ctx) == 0
-    return [(r.node, r.reason) for r in ctx.refusals]
 
 
 def test_the_weights_are_one_over_the_number_of_cells():
@@ -138,13 +131,13 @@ BORDER = "padded cells do not count, so it divides by another number at the bord
 )
 def test_near_misses(build, reason):
     """They say why."""
-    assert reasons(build()) == [("pool", reason)]
+    assert refusals(NAME, build()) == [("pool", reason)]
 
 
 def test_a_window_larger_than_its_input():
     """With a stride onnxruntime averages what there is; a convolution would refuse it."""
     model = pool([3, 1], x=(1, C, 2, 8), strides=[3, 1]).model()
-    ((node, reason),) = reasons(model)
+    ((node, reason),) = refusals(NAME, model)
     assert node == "pool"
     assert reason.startswith("its window is larger than its input")
 
@@ -163,21 +156,21 @@ def test_half_precision():
     """None of the device."""
     net = whole()
     net.inputs[0].type.tensor_type.elem_type = 10
-    assert reasons(net.model()) == [("pool", "it computes in float16")]
+    assert refusals(NAME, net.model()) == [("pool", "it computes in float16")]
 
 
 def test_what_the_device_does_not_take():
     """Its own words."""
     ctx = PassContext(chip(kernel_h={"max": 8}), Options())
-    ((_, reason),) = reasons(whole().model(), ctx)
+    ((_, reason),) = refusals(NAME, whole().model(), ctx)
     assert reason.startswith("kernel_h is 9")
 
 
 def test_only_where_asked_for_and_needed():
     """Not without --offload, and not where the target has the operator."""
     listed = chip(also={"operators": {"AveragePool": {}, "Conv": {}}})
-    assert reasons(pool().model(), context(offload=False)) == []
-    assert reasons(pool().model(), PassContext(listed, Options())) == []
+    assert refusals(NAME, pool().model(), context(offload=False)) == []
+    assert refusals(NAME, pool().model(), PassContext(listed, Options())) == []
 
 
 def test_what_it_costs():

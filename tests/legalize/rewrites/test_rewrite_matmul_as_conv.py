@@ -12,7 +12,7 @@ from npuconv.config import Options
 from npuconv.legalize.context import PassContext
 from npuconv.model import query
 from npuconv.model.core import Model
-from support.asserts import context, read, run_pass, same_numbers
+from support.asserts import context, read, refusals, run_pass, same_numbers
 from support.builders import Net
 from support.target_files import chip
 
@@ -108,13 +108,6 @@ def rewritten(proto: onnx.ModelProto, ctx: PassContext | None = None) -> Model:
 
 def ops(model: Model) -> list[str]:
     return [node.op for node in model.nodes()]
-
-
-def reasons(proto: onnx.ModelProto, ctx: PassContext | None = None) -> list[tuple[str, str]]:
-    """What the pass says where it must not fire."""
-    model, ctx = read(proto), ctx or context()
-    assert run_pass(NAME, model, ctx) == 0
-    return [(r.node, r.reason) for r in ctx.refusals]
 
 
 def on(target: object, **options: object) -> PassContext:
@@ -220,21 +213,23 @@ def test_rows_become_the_width_where_the_batch_is_limited():
 def test_the_reason_is_that_of_the_better_form():
     """Neither is legal."""
     target = chip(in_n={"equals": 1}, in_w={"max": 2})
-    ((node, reason),) = reasons(gemm().model(), on(target))
+    ((node, reason),) = refusals(NAME, gemm().model(), on(target))
     assert (node, reason.split(",")[0]) == ("gemm", "in_n is 3")
 
 
 def test_too_many_channels():
     """A limit of the device."""
-    ((_, reason),) = reasons(gemm().model(), on(chip(in_c={"max": 4})))
+    ((_, reason),) = refusals(NAME, gemm().model(), on(chip(in_c={"max": 4})))
     assert reason.startswith("in_c is 6")
 
 
 def test_only_where_asked_for_and_needed():
     """Not without --offload, and not where the target has the operator, or no Conv."""
-    assert reasons(gemm().model(), context(offload=False)) == []
-    assert reasons(gemm().model(), on(chip(also={"operators": {"Gemm": {}, "Conv": {}}}))) == []
-    assert reasons(gemm().model(), on(chip("Relu"))) == []
+    assert refusals(NAME, gemm().model(), context(offload=False)) == []
+    assert (
+        refusals(NAME, gemm().model(), on(chip(also={"operators": {"Gemm": {}, "Conv": {}}}))) == []
+    )
+    assert refusals(NAME, gemm().model(), on(chip("Relu"))) == []
 
 
 @pytest.mark.parametrize(
@@ -248,17 +243,17 @@ def test_only_where_asked_for_and_needed():
 )
 def test_products_that_are_no_convolution(build, reason):
     """They say why."""
-    assert reasons(build()) == [("matmul", reason)]
+    assert refusals(NAME, build()) == [("matmul", reason)]
 
 
 def test_two_computed_operands_are_no_near_miss():
     """Attention has no weights."""
-    assert reasons(SILENT[0]()) == []
+    assert refusals(NAME, SILENT[0]()) == []
 
 
 def test_an_old_opset():
     """Squeeze and Unsqueeze had their axes as attributes."""
-    ((_, reason),) = reasons(SILENT[5]())
+    ((_, reason),) = refusals(NAME, SILENT[5]())
     assert reason == "opset 11 has no Unsqueeze that reads its axes"
 
 
@@ -268,16 +263,16 @@ def test_other_types(dtype, number):
     net = Net(x=(ROWS, K))
     net.inputs[0].type.tensor_type.elem_type = number
     net.op("MatMul", "x", net.constant(np.ones((K, M), dtype)), name="matmul")
-    assert reasons(net.model()) == [("matmul", f"it computes in {np.dtype(dtype).name}")]
+    assert refusals(NAME, net.model()) == [("matmul", f"it computes in {np.dtype(dtype).name}")]
 
 
 def test_a_rank_that_is_not_known():
     """Nothing can be said of its rows."""
     net = matmul((ROWS, K), (K, M))
     net.inputs[0].type.tensor_type.ClearField("shape")
-    model, ctx = read(net.output("t0").model()), context()
-    assert run_pass(NAME, model, ctx) == 0
-    assert [r.reason for r in ctx.refusals] == ["the rank of its input is not known"]
+    assert [reason for _, reason in refusals(NAME, net.output("t0"))] == [
+        "the rank of its input is not known"
+    ]
 
 
 def test_shared_weights():

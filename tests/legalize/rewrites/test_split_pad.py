@@ -8,7 +8,7 @@ import pytest
 from npuconv.legalize import manager as _manager
 from npuconv.legalize.registry import Phase
 from npuconv.model import query
-from support.asserts import context, read, run_pass, same_numbers
+from support.asserts import context, read, refusals, run_pass, same_numbers
 from support.builders import Net
 
 NAME = "split-pad"
@@ -152,9 +152,7 @@ def test_what_grows_around_the_image_is_folded(build, ops, pads):
 )
 def test_near_misses(build, reason):
     """They stay, and say why."""
-    model, ctx = read(build()), context()
-    assert run_pass(NAME, model, ctx) == 0
-    assert [(r.node, r.reason) for r in ctx.refusals] == [("pad0", reason)]
+    assert refusals(NAME, build()) == [("pad0", reason)]
 
 
 def test_extents_nobody_knows_are_not_guessed():

@@ -10,9 +10,9 @@ from npuconv.config import Options
 from npuconv.diagnostics import Status
 from npuconv.legalize.legal import Legalized, legalize
 from npuconv.model import query
-from npuconv.quantize.budget import ChannelSet, Spent
-from npuconv.quantize.output_error import Error
-from npuconv.quantize.oversampling import Oversampled, Purchase
+from npuconv.quantize.budget import ChannelSet, BudgetResult
+from npuconv.quantize.fake_quant import Error
+from npuconv.quantize.oversampling import Oversampled, Repeats
 from npuconv.report.builder.budget_rows import LIMIT_UNKNOWN, budget_report, renew_needs
 from npuconv.rules import RULES
 
@@ -22,23 +22,23 @@ AGAIN = (*range(CHANNELS), 5, 5)
 # The budget
 
 
-def rows(purchase: Purchase, after: float = 0.5, **options: object):
+def rows(repeats: Repeats, after: float = 0.5, **options: object):
     """Of a network of two layers."""
     work = legalize(loud("HardSwish"), Options(**options))
     sets = [ChannelSet("followed", 32, (), ("mixed",), (1,))]
     sets += [ChannelSet("made", 32, ("first",), (), (0,)), ChannelSet("x", 3, (), ("first",), ())]
-    layers = dict.fromkeys(purchase.layers, 700)
-    channels = dict.fromkeys(purchase.channels, 25)
+    layers = dict.fromkeys(repeats.layers, 700)
+    channels = dict.fromkeys(repeats.channels, 25)
     noise = Error((1.0,), (100.0,)), Error((after,), (100.0,))
     own = {one.tensor: one for one in sets}
     made = Oversampled(None, None)
-    return budget_report(work, Spent(made, purchase, layers, channels, own, 2000, *noise, True))
+    return budget_report(work, BudgetResult(made, repeats, layers, channels, own, 2000, *noise, True))
 
 
 def test_what_was_bought_by_the_users_names():
     """Layers and tensors in the order of the model."""
     index = {"followed": (*range(32), 7), "made": AGAIN}
-    found = rows(Purchase({"mixed": 2, "first": 3}, index), max_extra_macs=80)
+    found = rows(Repeats({"mixed": 2, "first": 3}, index), max_extra_macs=80)
     assert [(r.node, r.times, r.extra_macs) for r in found.repeated] == [
         ("first", 3, 700), ("mixed", 2, 700),
     ]  # fmt: skip
@@ -53,7 +53,7 @@ def test_what_was_bought_by_the_users_names():
 
 def test_nothing_bought():
     """As much as there was, under the limit that goes with a goal."""
-    found = rows(Purchase(), after=1.0, min_sqnr=12.5)
+    found = rows(Repeats(), after=1.0, min_sqnr=12.5)
     assert (found.repeated, found.channels, found.extra_percent) == ((), (), 0)
     assert (found.max_extra_percent, found.min_sqnr_db) == (100, 12.5)
     assert found.before_db == found.simulated_db
@@ -61,7 +61,7 @@ def test_nothing_bought():
 
 def test_no_noise_is_no_number():
     """Infinitely many dB are not written."""
-    assert rows(Purchase(), after=0.0).simulated_db is None
+    assert rows(Repeats(), after=0.0).simulated_db is None
 
 
 # Limits that nobody knows

@@ -1,4 +1,4 @@
-"""An int8 model as float arithmetic that gives the same integers, several times as fast.
+"""Simulator: an int8 model as float arithmetic with the same integers, several times as fast.
 
 A runtime's int8 kernels for ordinary processors are slow, and those of processors without
 the right instructions even saturate on the way. Float32 holds every integer up to 2**24
@@ -6,10 +6,10 @@ exactly, so a convolution of integers that stays below that gives the same sum i
 whatever the order it is added up in; the steps after it are spelled out, as the int8
 operators are defined. Where a sum could be larger, the input channels are taken in parts.
 
-``twins``        every 8-bit tensor and the float tensor that holds the same integers
-``convolution``  QLinearConv
-``conversions``  QuantizeLinear and DequantizeLinear
-``carried``      operators that only move or compare integers
+``float_carriers``  every 8-bit tensor and the float tensor that holds the same integers
+``convolution``     QLinearConv
+``conversions``     QuantizeLinear and DequantizeLinear
+``passthrough``     operators that only move or compare integers
 """
 
 from __future__ import annotations
@@ -18,31 +18,30 @@ from collections.abc import Callable, Iterable
 
 import onnx
 
-from npuconv.evaluate.simulator import conversions, convolution
-from npuconv.evaluate.simulator import passthrough as carried
-from npuconv.evaluate.simulator.float_carriers import Twins
+from npuconv.evaluate.simulator import conversions, convolution, passthrough
+from npuconv.evaluate.simulator.float_carriers import FloatCarriers
 
 __all__ = ["as_float"]
 
 _OLDEST = 11  # has Round, and Clip with its bounds as inputs
 _STANDARD = ("", "ai.onnx")
 
-# Each writes a node anew, or says that it cannot.
-Handler = Callable[[Twins, onnx.NodeProto], bool]
+# Rewrites a node, or returns False where it cannot.
+Handler = Callable[[FloatCarriers, onnx.NodeProto], bool]
 _HANDLERS: dict[tuple[str, str], Handler] = {
     ("", "QLinearConv"): convolution.rewrite,
     ("com.microsoft", "QLinearConv"): convolution.rewrite,
     ("", "QuantizeLinear"): conversions.quantize,
     ("", "DequantizeLinear"): conversions.dequantize,
-    ("com.microsoft", "NhwcMaxPool"): carried.pool_channels_last,
-    **{("", op): carried.rewrite for op in carried.DATA_INPUTS},
+    ("com.microsoft", "NhwcMaxPool"): passthrough.pool_channels_last,
+    **{("", op): passthrough.rewrite for op in passthrough.DATA_INPUTS},
 }
 
 
 def as_float(model: onnx.ModelProto, watch: Iterable[str] = ()) -> onnx.ModelProto:
-    """The model with float tensors that hold the integers in place of its 8-bit tensors.
+    """Replace the 8-bit tensors of a model by float tensors that hold the same integers.
 
-    What is not known here stays as it is, between casts.
+    Other operators stay as they are, between casts.
 
     Args:
         model: a quantized model; not changed. Any other comes back as it is.
@@ -52,15 +51,12 @@ def as_float(model: onnx.ModelProto, watch: Iterable[str] = ()) -> onnx.ModelPro
     Returns:
         A model with the same inputs and outputs, for running only: it is no smaller.
     """
-    twins = Twins(model)
-    handlers = _HANDLERS if _opset(model) >= _OLDEST else {}
+    carriers = FloatCarriers(model)
+    opset = max((o.version for o in model.opset_import if o.domain in _STANDARD), default=1)
+    handlers = _HANDLERS if opset >= _OLDEST else {}
     for node in model.graph.node:
         domain = "" if node.domain in _STANDARD else node.domain
         handler = handlers.get((domain, node.op_type))
-        if handler is None or not handler(twins, node):
-            twins.keep(node)
-    return twins.finish(watch)
-
-
-def _opset(model: onnx.ModelProto) -> int:
-    return max((o.version for o in model.opset_import if o.domain in _STANDARD), default=1)
+        if handler is None or not handler(carriers, node):
+            carriers.keep(node)
+    return carriers.finish(watch)

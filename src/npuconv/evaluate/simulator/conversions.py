@@ -7,84 +7,86 @@ import onnx
 from onnx import TensorProto, helper
 
 from npuconv.arithmetic.encoding import dequantize as real_numbers
-from npuconv.evaluate.simulator.float_carriers import EIGHT_BITS, Array, Twins, stored_as
+from npuconv.evaluate.simulator.float_carriers import EIGHT_BITS, Array, FloatCarriers, stored_as
 
 _FOLDABLE = ("int8", "uint8", "int32")
 
 
-def quantize(twins: Twins, node: onnx.NodeProto) -> bool:
+def quantize(carriers: FloatCarriers, node: onnx.NodeProto) -> bool:
     """Divide, round half to even, add the zero point, saturate.
 
     A multiplication by the reciprocal would differ by an ulp, and so at ties.
     """
-    scale, zero = _qparams(twins, node)
+    scale, zero = _qparams(carriers, node)
     dtype = _dtype(zero)
     source, result = node.input[0], node.output[0]
-    is_float = twins.dtype(source) in (0, TensorProto.FLOAT)
-    shape = _along(twins, node, scale)
+    is_float = carriers.dtype(source) in (0, TensorProto.FLOAT)
+    shape = _scale_shape(carriers, node, scale)
     if scale is None or zero is None or dtype not in EIGHT_BITS or not is_float or shape is None:
         return False
-    divisor = twins.add(f"{result}/scale", scale.reshape(shape))
-    last = twins.step("Div", [source, divisor], f"{result}/quotient")
-    last = twins.step("Round", [last], f"{result}/rounded")
-    store(twins, last, result, zero.reshape(shape) if zero.ndim else zero, dtype)
+    divisor = carriers.add(f"{result}/scale", scale.reshape(shape))
+    last = carriers.step("Div", [source, divisor], f"{result}/quotient")
+    last = carriers.step("Round", [last], f"{result}/rounded")
+    store(carriers, last, result, zero.reshape(shape) if zero.ndim else zero, dtype)
     return True
 
 
-def store(twins: Twins, rounded: str, result: str, zero: Array, dtype: int) -> None:
-    """Whole numbers become the twin of an 8-bit tensor: zero point added, saturated."""
+def store(carriers: FloatCarriers, rounded: str, result: str, zero: Array, dtype: int) -> None:
+    """Turn whole numbers into the carrier of an 8-bit tensor: add the zero point, saturate."""
     stored = stored_as(dtype)
     if zero.any():
-        point = twins.add(f"{result}/zero_point", zero.astype(np.float32))
-        rounded = twins.step("Add", [rounded, point], f"{result}/moved")
-    clip(twins, rounded, stored.low, stored.high, twins.new_twin(result, stored))
+        point = carriers.add(f"{result}/zero_point", zero.astype(np.float32))
+        rounded = carriers.step("Add", [rounded, point], f"{result}/moved")
+    clip(carriers, rounded, stored.low, stored.high, carriers.new_carrier(result, stored))
 
 
-def clip(twins: Twins, source: str, low: int, high: int, result: str) -> None:
+def clip(carriers: FloatCarriers, source: str, low: int, high: int, result: str) -> None:
     """Append a Clip."""
-    bounds = [twins.shared(np.float32(low)), twins.shared(np.float32(high))]
-    twins.emit("Clip", [source, *bounds], [result])
+    bounds = [carriers.shared(np.float32(low)), carriers.shared(np.float32(high))]
+    carriers.emit("Clip", [source, *bounds], [result])
 
 
-def dequantize(twins: Twins, node: onnx.NodeProto) -> bool:
+def dequantize(carriers: FloatCarriers, node: onnx.NodeProto) -> bool:
     """Subtract the zero point, multiply by the scale; of a constant at once."""
-    scale, zero = _qparams(twins, node)
+    scale, zero = _qparams(carriers, node)
     source, result = node.input[0], node.output[0]
     if scale is None or zero is None:
         return False
-    value = twins.constant(source)
+    value = carriers.constant(source)
     if value is not None and value.dtype.name in _FOLDABLE:
-        twins.fold(result, real_numbers(value, scale, zero, _axis(node) if scale.ndim else None))
+        carriers.fold(result, real_numbers(value, scale, zero, _axis(node) if scale.ndim else None))
         return True
-    shape = _along(twins, node, scale)
+    shape = _scale_shape(carriers, node, scale)
     if _dtype(zero) not in EIGHT_BITS or shape is None:
         return False
-    last = twins.twin(source)
+    last = carriers.carrier(source)
     if zero.any():
         point = zero.astype(np.float32)
         point = point.reshape(shape) if zero.ndim else point
-        last = twins.step("Sub", [last, twins.add(f"{result}/zero_point", point)], f"{result}/0")
-    factor = twins.add(f"{result}/scale", scale.reshape(shape))
-    twins.emit("Mul", [last, factor], [result])
+        last = carriers.step(
+            "Sub", [last, carriers.add(f"{result}/zero_point", point)], f"{result}/0"
+        )
+    factor = carriers.add(f"{result}/scale", scale.reshape(shape))
+    carriers.emit("Mul", [last, factor], [result])
     return True
 
 
-def _qparams(twins: Twins, node: onnx.NodeProto) -> tuple[Array | None, Array | None]:
-    """Scale and zero point, as scalars where there is one for all; None if not constant."""
+def _qparams(carriers: FloatCarriers, node: onnx.NodeProto) -> tuple[Array | None, Array | None]:
+    """Return scale and zero point, as scalars where there is one for all; None if not constant."""
     blocked = any(a.name == "block_size" and a.i for a in node.attribute)
-    scale = twins.constant(node.input[1])
+    scale = carriers.constant(node.input[1])
     given = len(node.input) > 2 and node.input[2]
-    zero = twins.constant(node.input[2]) if given else _default_zero(twins, node)
+    zero = carriers.constant(node.input[2]) if given else _default_zero(carriers, node)
     if blocked or scale is None or zero is None or scale.dtype != np.float32:
         return None, None
     scale = scale.reshape(()) if scale.size == 1 else scale
     return scale, zero.reshape(()) if zero.size == 1 else zero
 
 
-def _default_zero(twins: Twins, node: onnx.NodeProto) -> Array | None:
-    """0 of the type of the integers; that of QuantizeLinear is uint8 unless it says so."""
+def _default_zero(carriers: FloatCarriers, node: onnx.NodeProto) -> Array | None:
+    """Return 0 of the type of the integers; QuantizeLinear makes uint8 by default."""
     if node.op_type == "DequantizeLinear":
-        value, stored = twins.constant(node.input[0]), twins.stored(node.input[0])
+        value, stored = carriers.constant(node.input[0]), carriers.stored(node.input[0])
         if value is not None:
             return np.zeros((), value.dtype)
         dtype = stored.dtype if stored else 0
@@ -102,11 +104,13 @@ def _axis(node: onnx.NodeProto) -> int:
     return next((int(a.i) for a in node.attribute if a.name == "axis"), 1)
 
 
-def _along(twins: Twins, node: onnx.NodeProto, scale: Array | None) -> tuple[int, ...] | None:
-    """Shape in which the scales run along their axis; None if the rank is unknown."""
+def _scale_shape(
+    carriers: FloatCarriers, node: onnx.NodeProto, scale: Array | None
+) -> tuple[int, ...] | None:
+    """Return the shape with the scales along their axis; None if the rank is unknown."""
     if scale is None or scale.ndim == 0:
         return ()
-    axis, rank = _axis(node), twins.rank(node.input[0])
+    axis, rank = _axis(node), carriers.rank(node.input[0])
     if axis >= 0 and rank is None:
         return None
     behind = -axis - 1 if axis < 0 else int(rank or 0) - axis - 1

@@ -1,4 +1,4 @@
-"""QLinearConv as a float convolution of integers, and the steps that follow it."""
+"""QLinearConv as a float convolution of integers, and the steps behind it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from onnx import TensorProto, helper
 
 from npuconv.arithmetic.device import float_factors
 from npuconv.evaluate.simulator.conversions import clip, store
-from npuconv.evaluate.simulator.float_carriers import EIGHT_BITS, Array, Twins, stored_as
+from npuconv.evaluate.simulator.float_carriers import EIGHT_BITS, Array, FloatCarriers, stored_as
 from npuconv.evaluate.simulator.passthrough import TO_FIRST, TO_LAST
 
-EXACT = 2**24  # float32 holds every integer up to this
+MAX_EXACT = 2**24  # float32 holds every integer up to this
 _CONSTANTS = range(1, 8)  # of QLinearConv's inputs: all but the data and the bias
 
 
@@ -39,35 +39,35 @@ class _Layer:
         return (-1, *[1] * (self.weight.ndim - 2))
 
 
-def rewrite(twins: Twins, node: onnx.NodeProto) -> bool:
-    """Conv on floats that hold integers, times the factor, rounded, saturated."""
-    layer = _read(twins, node)
-    parts = _parts(layer, *_span(twins, node.input[0], layer)) if layer else None
+def rewrite(carriers: FloatCarriers, node: onnx.NodeProto) -> bool:
+    """Convolve floats that hold integers, multiply by the factor, round, saturate."""
+    layer = _read(carriers, node)
+    parts = _parts(layer, *_span(carriers, node.input[0], layer)) if layer else None
     if layer is None or parts is None:
         return False
     result = node.output[0]
     last = bool(layer.attrs.pop("channels_last", 0))
-    source = twins.twin(node.input[0])
+    source = carriers.carrier(node.input[0])
     if last:
-        source = twins.step("Transpose", [source], f"{result}/first", perm=TO_FIRST)
+        source = carriers.step("Transpose", [source], f"{result}/first", perm=TO_FIRST)
     if layer.x_zero:
-        zero = twins.shared(np.float32(layer.x_zero))
-        source = twins.step("Sub", [source, zero], f"{result}/centred")
-    total = _accumulate(twins, layer, source, result, parts)
-    factor = twins.add(f"{result}/factor", layer.factors.reshape(layer.column))
-    scaled = twins.step("Mul", [total, factor], f"{result}/scaled")
+        zero = carriers.shared(np.float32(layer.x_zero))
+        source = carriers.step("Sub", [source, zero], f"{result}/centred")
+    total = _accumulate(carriers, layer, source, result, parts)
+    factor = carriers.add(f"{result}/factor", layer.factors.reshape(layer.column))
+    scaled = carriers.step("Mul", [total, factor], f"{result}/scaled")
     if last:
-        scaled = twins.step("Transpose", [scaled], f"{result}/last", perm=TO_LAST)
-    rounded = twins.step("Round", [scaled], f"{result}/rounded")
-    store(twins, rounded, result, layer.y_zero, layer.y_dtype)
+        scaled = carriers.step("Transpose", [scaled], f"{result}/last", perm=TO_LAST)
+    rounded = carriers.step("Round", [scaled], f"{result}/rounded")
+    store(carriers, rounded, result, layer.y_zero, layer.y_dtype)
     return True
 
 
-def _read(twins: Twins, node: onnx.NodeProto) -> _Layer | None:
-    """The layer; None where something is not constant, or not in 8 bits."""
-    values = [twins.constant(node.input[i]) for i in _CONSTANTS]
+def _read(carriers: FloatCarriers, node: onnx.NodeProto) -> _Layer | None:
+    """Return the layer; None where a parameter is not constant, or not in 8 bits."""
+    values = [carriers.constant(node.input[i]) for i in _CONSTANTS]
     has_bias = len(node.input) > 8 and bool(node.input[8])
-    bias = twins.constant(node.input[8]) if has_bias else None
+    bias = carriers.constant(node.input[8]) if has_bias else None
     found = [value for value in values if value is not None]
     if len(found) < len(values) or (has_bias and bias is None):
         return None
@@ -91,14 +91,14 @@ def _read(twins: Twins, node: onnx.NodeProto) -> _Layer | None:
     )
 
 
-def _span(twins: Twins, source: str, layer: _Layer) -> tuple[int, int]:
-    """Least and greatest number that is multiplied; padding is 0."""
-    stored = twins.stored(source) or stored_as(layer.x_dtype)
+def _span(carriers: FloatCarriers, source: str, layer: _Layer) -> tuple[int, int]:
+    """Return the least and the greatest number that is multiplied; padding is 0."""
+    stored = carriers.stored(source) or stored_as(layer.x_dtype)
     return min(stored.low - layer.x_zero, 0), max(stored.high - layer.x_zero, 0)
 
 
 def _parts(layer: _Layer, low: int, high: int) -> list[tuple[int, int]] | None:
-    """Ranges of input channels whose products float32 adds up exactly in any order.
+    """Return ranges of input channels whose products float32 adds up exactly in any order.
 
     Every partial sum lies between that of all negative and that of all positive products.
 
@@ -119,7 +119,7 @@ def _parts(layer: _Layer, low: int, high: int) -> list[tuple[int, int]] | None:
 
 def _fits(up: Array, down: Array) -> bool:
     """Return whether float32 holds the sums over all of these channels exactly."""
-    return max(up.sum(1).max(), down.sum(1).max()) <= EXACT
+    return max(up.sum(1).max(), down.sum(1).max()) <= MAX_EXACT
 
 
 def _greedy(up: Array, down: Array) -> list[tuple[int, int]] | None:
@@ -134,35 +134,37 @@ def _greedy(up: Array, down: Array) -> list[tuple[int, int]] | None:
 
 
 def _accumulate(
-    twins: Twins, layer: _Layer, source: str, result: str, parts: list[tuple[int, int]]
+    carriers: FloatCarriers, layer: _Layer, source: str, result: str, parts: list[tuple[int, int]]
 ) -> str:
-    """The accumulator as float32, the bias in it."""
+    """Return the accumulator as float32, with the bias."""
     if not parts:
-        return _at_once(twins, layer, source, result)
+        return _at_once(carriers, layer, source, result)
     sums = []
     for start, stop in parts:
-        piece = source if len(parts) == 1 else _channels(twins, source, start, stop)
-        weight = twins.add(f"{result}/weight", layer.weight[:, start:stop].astype(np.float32))
-        made = twins.step("Conv", [piece, weight], f"{result}/part", **layer.attrs)
-        sums.append(twins.step("Cast", [made], f"{result}/int32", to=TensorProto.INT32))
+        piece = source if len(parts) == 1 else _channels(carriers, source, start, stop)
+        weight = carriers.add(f"{result}/weight", layer.weight[:, start:stop].astype(np.float32))
+        made = carriers.step("Conv", [piece, weight], f"{result}/part", **layer.attrs)
+        sums.append(carriers.step("Cast", [made], f"{result}/int32", to=TensorProto.INT32))
     bias = layer.bias.astype(np.int32).reshape(layer.column)
-    total = twins.add(f"{result}/bias", bias)
+    total = carriers.add(f"{result}/bias", bias)
     for one in sums:
-        total = twins.step("Add", [one, total], f"{result}/sum")
-    return twins.step("Cast", [total], f"{result}/accumulator", to=TensorProto.FLOAT)
+        total = carriers.step("Add", [one, total], f"{result}/sum")
+    return carriers.step("Cast", [total], f"{result}/accumulator", to=TensorProto.FLOAT)
 
 
-def _at_once(twins: Twins, layer: _Layer, source: str, result: str) -> str:
-    inputs = [source, twins.add(f"{result}/weight", layer.weight.astype(np.float32))]
+def _at_once(carriers: FloatCarriers, layer: _Layer, source: str, result: str) -> str:
+    inputs = [source, carriers.add(f"{result}/weight", layer.weight.astype(np.float32))]
     if layer.has_bias:
-        inputs.append(twins.add(f"{result}/bias", layer.bias.astype(np.float32)))
-    made = twins.step("Conv", inputs, f"{result}/sum", **layer.attrs)
+        inputs.append(carriers.add(f"{result}/bias", layer.bias.astype(np.float32)))
+    made = carriers.step("Conv", inputs, f"{result}/sum", **layer.attrs)
     # Cuts nothing off, but keeps onnxruntime from multiplying the factor into the weights.
-    kept = twins.fresh(f"{result}/accumulator")
-    clip(twins, made, -EXACT, EXACT, kept)
-    return kept
+    total = carriers.fresh(f"{result}/accumulator")
+    clip(carriers, made, -MAX_EXACT, MAX_EXACT, total)
+    return total
 
 
-def _channels(twins: Twins, source: str, start: int, stop: int) -> str:
-    bounds = [twins.add("emulate/channel", np.asarray([n], np.int64)) for n in (start, stop, 1)]
-    return twins.step("Slice", [source, *bounds], f"{source}/part")
+def _channels(carriers: FloatCarriers, source: str, start: int, stop: int) -> str:
+    bounds = [
+        carriers.add("simulator/channel", np.asarray([n], np.int64)) for n in (start, stop, 1)
+    ]
+    return carriers.step("Slice", [source, *bounds], f"{source}/part")

@@ -1,4 +1,4 @@
-"""Every 8-bit tensor of a model and the float tensor, its twin, that holds the same integers."""
+"""Float carriers: float tensors that hold the integers of the 8-bit tensors of a model."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ class Stored:
 
 
 def stored_as(dtype: int) -> Stored:
-    """Any integers of an 8-bit type."""
+    """Return the range of all integers of an 8-bit type."""
     return Stored(dtype, *EIGHT_BITS[dtype])
 
 
-class Twins:
+class FloatCarriers:
     """A model that is being written anew, node by node in its order.
 
-    A tensor exists as integers under its own name, as floats under its twin's, or both:
-    what is missing is made by a Cast when it is asked for.
+    A tensor exists as integers under its own name, as floats under its carrier's, or both:
+    the missing one is made by a Cast when it is asked for.
 
     Args:
         model: read, not changed.
@@ -54,7 +54,7 @@ class Twins:
         self._infos = {v.name: v for v in (*graph.value_info, *graph.output, *graph.input)}
         self._inferred = False
         self._known: dict[str, Stored] = {}
-        self._twins: dict[str, str] = {}
+        self._carriers: dict[str, str] = {}
         self._shared: dict[float, str] = {}
         self._made = {v.name for v in graph.input} | set(self._initializers)
         self._made |= {t.values.name for t in graph.sparse_initializer}
@@ -65,35 +65,28 @@ class Twins:
             self._declare(info.name, info.type.tensor_type.elem_type)
 
     def constant(self, name: str) -> Array | None:
-        """The value of an initializer or of a Constant node; None for any other tensor."""
+        """Return the value of an initializer or of a Constant node; None for any other tensor."""
         if name not in self._values and name in self._initializers:
             self._values[name] = numpy_helper.to_array(self._initializers[name])
         return self._values.get(name)
 
     def dtype(self, name: str) -> int:
-        """Element type as the model declares it; 0 where it does not."""
+        """Return the element type as the model declares it; 0 where it does not."""
         info = self._infos.get(name)
         return int(info.type.tensor_type.elem_type) if info is not None else 0
 
     def rank(self, name: str) -> int | None:
-        """Number of axes; None if even inference does not know it."""
-        if not self._declares_rank(name) and not self._inferred:
-            self._infer()
+        """Return the number of axes; None if even shape inference does not know it."""
         info = self._infos.get(name)
-        if info is None or not self._declares_rank(name):
+        if info is not None and info.type.tensor_type.HasField("shape"):
+            return len(info.type.tensor_type.shape.dim)
+        if self._inferred:
             return None
-        return len(info.type.tensor_type.shape.dim)
-
-    def _declares_rank(self, name: str) -> bool:
-        info = self._infos.get(name)
-        return info is not None and info.type.tensor_type.HasField("shape")
-
-    def _infer(self) -> None:
         self._inferred = True
-        inferred = onnx.shape_inference.infer_shapes(self._source).graph
-        for info in (*inferred.value_info, *inferred.output):
-            if info.type.tensor_type.HasField("shape"):
-                self._infos[info.name] = info
+        graph = onnx.shape_inference.infer_shapes(self._source).graph
+        infos = (*graph.value_info, *graph.output)
+        self._infos |= {i.name: i for i in infos if i.type.tensor_type.HasField("shape")}
+        return self.rank(name)
 
     def stored(self, name: str) -> Stored | None:
         """Return type and range of an 8-bit tensor; None for one of another or unknown type."""
@@ -102,46 +95,46 @@ class Twins:
             return known
         return Stored(known.dtype, int(value.min()), int(value.max()))
 
-    def twin(self, name: str) -> str:
-        """Name of the float tensor that holds the integers of ``name``."""
-        if name not in self._twins:
+    def carrier(self, name: str) -> str:
+        """Return the name of the float tensor that holds the integers of ``name``."""
+        if name not in self._carriers:
             value = self.constant(name)
             if value is not None:
-                self._twins[name] = self.add(f"{name}/float", value.astype(np.float32))
+                self._carriers[name] = self.add(f"{name}/float", value.astype(np.float32))
             else:
-                self._twins[name] = self.fresh(f"{name}/float")
-                self.emit("Cast", [name], [self._twins[name]], to=TensorProto.FLOAT)
-        return self._twins[name]
+                self._carriers[name] = self.fresh(f"{name}/float")
+                self.emit("Cast", [name], [self._carriers[name]], to=TensorProto.FLOAT)
+        return self._carriers[name]
 
-    def new_twin(self, name: str, stored: Stored) -> str:
-        """Name for the twin of a tensor that is about to be made as floats."""
+    def new_carrier(self, name: str, stored: Stored) -> str:
+        """Return a name for the carrier of a tensor that is about to be made as floats."""
         self._known[name] = stored
-        self._twins[name] = self.fresh(f"{name}/float")
-        return self._twins[name]
+        self._carriers[name] = self.fresh(f"{name}/float")
+        return self._carriers[name]
 
     def add(self, stem: str, values: Array) -> str:
-        """A new initializer; returns its name."""
+        """Add an initializer; return its name."""
         name = self.fresh(stem)
         self._added.append(numpy_helper.from_array(np.asarray(values), name))
         return name
 
     def shared(self, value: np.float32) -> str:
-        """A number that many nodes read, as an initializer; returns its name."""
+        """Add a number that many nodes read as an initializer, once; return its name."""
         if value.item() not in self._shared:
-            self._shared[value.item()] = self.add(f"emulate/{value:g}", np.asarray(value))
+            self._shared[value.item()] = self.add(f"simulator/{value:g}", np.asarray(value))
         return self._shared[value.item()]
 
     def fold(self, name: str, values: Array) -> None:
-        """A tensor that turns out to be a constant."""
+        """Make a tensor a constant."""
         self._added.append(numpy_helper.from_array(np.asarray(values), name))
         self._made.add(name)
 
     def emit(self, op: str, inputs: list[str], outputs: list[str], **attrs: Any) -> None:
-        """Append a node of ONNX's own."""
+        """Append a standard node."""
         self.append(helper.make_node(op, inputs, outputs, **attrs))
 
     def step(self, op: str, inputs: list[str], stem: str, **attrs: Any) -> str:
-        """Append a node with one new output; returns its name."""
+        """Append a node with one new output; return its name."""
         name = self.fresh(stem)
         self.emit(op, inputs, [name], **attrs)
         return name
@@ -168,12 +161,12 @@ class Twins:
             self._known.setdefault(name, stored_as(dtype))
 
     def _integers(self, name: str) -> None:
-        if name in self._made or name not in self._twins:
+        if name in self._made or name not in self._carriers:
             return
-        self.emit("Cast", [self._twins[name]], [name], to=self._known[name].dtype)
+        self.emit("Cast", [self._carriers[name]], [name], to=self._known[name].dtype)
 
     def fresh(self, stem: str) -> str:
-        """A name that the model does not have, made from ``stem``."""
+        """Return a name that the model does not have, made from ``stem``."""
         name, number = stem, 0
         while name in self._names:
             number += 1
@@ -182,7 +175,7 @@ class Twins:
         return name
 
     def finish(self, watch: Iterable[str]) -> onnx.ModelProto:
-        """The model as it is now, with ``watch`` as further outputs."""
+        """Return the model with ``watch`` as further outputs."""
         outputs = [info.name for info in self._source.graph.output]
         wanted = [*outputs, *dict.fromkeys(name for name in watch if name not in outputs)]
         for name in wanted:
@@ -192,8 +185,8 @@ class Twins:
         graph = model.graph
         graph.node.extend(self._nodes)
         read = {name for node in self._nodes for name in reads(node)} | set(wanted)
-        kept = [t for t in self._source.graph.initializer if t.name in read]
-        graph.initializer.extend([*kept, *(t for t in self._added if t.name in read)])
+        old = [t for t in self._source.graph.initializer if t.name in read]
+        graph.initializer.extend([*old, *(t for t in self._added if t.name in read)])
         graph.value_info.extend(v for v in self._source.graph.value_info if v.name in self._made)
         extra = [name for name in wanted[len(outputs) :] if name in self._made]
         graph.output.extend(helper.make_empty_tensor_value_info(name) for name in extra)
@@ -201,7 +194,7 @@ class Twins:
 
 
 def _header(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model without what is written anew."""
+    """Return the model without nodes and initializers."""
     source, copy = model.graph, onnx.ModelProto()
     copy.ir_version, copy.producer_name = model.ir_version, model.producer_name
     copy.opset_import.extend(model.opset_import)

@@ -46,7 +46,7 @@ def _inline(model: Model, node: Node, key: str) -> None:
 
 
 def _rename(model: Model, node: Node, branch: Graph) -> None:
-    """Names of a branch are its own: another branch, or the model, may have the same."""
+    """Give nodes and tensors of a branch names that nothing else in the model has."""
     from npuconv.model.core import with_inner
 
     outside = {id(t) for one in model.nodes() for t in (*one.inputs, *one.outputs)}

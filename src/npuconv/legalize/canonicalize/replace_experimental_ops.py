@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # Mul and Add broadcast as numpy does from here on.
 _BROADCASTING = 7
+TO_THE_END = 2**63 - 1  # the end of a Slice, whatever the extent
 
 
 @model_pass(Phase.CANONICALIZE, after=("name-nodes",), infers=True)
@@ -67,29 +68,17 @@ def _scale_and_shift(
 
 
 def _crop(model: Model, node: Node) -> None:
-    """``border`` is left, top, right, bottom; ``scale``, if there, is height and width."""
-    import numpy as np
-
+    """Slice: ``border`` is left, top, right, bottom; ``scale``, if there, height and width."""
     left, top, right, bottom = node.attrs.get("border", [0, 0, 0, 0])
     size = node.attrs.get("scale")
-    to_the_end = int(np.iinfo(np.int64).max)
-    ends = (
-        [top + size[0], left + size[1]] if size else [-bottom or to_the_end, -right or to_the_end]
-    )
-    _slice(model, node, [top, left], ends, [2, 3])
-
-
-def _slice(model: Model, node: Node, starts: list[int], ends: list[int], axes: list[int]) -> None:
-    import numpy as np
-
-    values = {"starts": starts, "ends": ends, "axes": axes}
+    ends = [-bottom or TO_THE_END, -right or TO_THE_END]
+    if size:
+        ends = [top + size[0], left + size[1]]
+    values = {"starts": [top, left], "ends": ends, "axes": [2, 3]}
     inputs: list[Tensor] = [node.inputs[0]]
     attrs = values if model.opset < 10 else {}  # Slice-10 turned its attributes into inputs
     if not attrs:
-        inputs += [
-            edit.constant(model, f"{node.name}/{name}", np.asarray(value, np.int64))
-            for name, value in values.items()
-        ]
+        inputs += [edit.integers(model, f"{node.name}/{k}", v) for k, v in values.items()]
     result = node.outputs[0]
     edit.disconnect(node)
     edit.add_node(model, "Slice", inputs, [result], origin=[node], attrs=attrs)

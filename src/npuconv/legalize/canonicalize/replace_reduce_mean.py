@@ -80,7 +80,7 @@ def _is_of_squares(node: Node) -> bool:
 
 
 def _axes(node: Node) -> tuple[int, ...]:
-    """The axes, counted from the front; none where they are not known, or all are meant."""
+    """Return the axes, counted from the front; none where all are meant or they are unknown."""
     axes = query.attribute(node, "axes")
     if axes is None:
         axes = query.constant_input(node, 1)

@@ -59,7 +59,7 @@ def _rewrite(model: Model, ctx: PassContext, node: Node) -> str:
 
 
 def _complete(node: Node) -> None:
-    """Note what the node itself says of its tensors: ONNX's inference does not know it."""
+    """Note types and extents of its tensors: ONNX's inference does not know the operator."""
     source, result = node.inputs[0], node.outputs[0]
     rank = nhwc.rank(node) or 0
     if source.dtype is None and len(node.inputs) > 1:
@@ -72,14 +72,14 @@ def _complete(node: Node) -> None:
 
 
 def _note(tensor: Tensor, dims: Sequence[int | str | None]) -> None:
-    """A number beats a name, a name beats nothing."""
+    """Note extents: a number replaces a name, a name replaces None."""
     old = query.shape(tensor) or (None,) * len(dims)
     pairs = zip(old, dims, strict=True)
     tensor.shape = [b if isinstance(b, int) or a is None else a for a, b in pairs]
 
 
 def _out_extents(node: Node, axes: int) -> list[int | None]:
-    """Spatial extents of the result, as far as they follow from attributes and input."""
+    """Return spatial extents of the result, as far as attributes and input tell them."""
     if node.op in nhwc.GLOBAL_POOLS:
         return [1] * axes
     win = window(node)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     Places = NDArray[np.int64]  # for each value of a tensor, where it was before the shuffle
 
-CHANNELS, LEAST_RANK = 1, 3
-LONGEST, LARGEST = 16, 2**22  # nodes of a shuffle, and values of a tensor, that are followed
+CHANNELS, MIN_RANK = 1, 3
+MAX_NODES, MAX_VALUES = 16, 2**22  # of a shuffle that is followed: bound time and memory
 _SHAPING = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 _MOVING = _SHAPING | {"Transpose", "Gather"}
 
@@ -72,13 +72,13 @@ def _is_worse(ctx: PassContext, nodes: list[Node]) -> bool:
 
 
 def _shuffle(model: Model, start: Node) -> _Walk | None:
-    """The shuffle that starts here; None where it is none, or leaves all as it is."""
+    """Return the shuffle that starts here; None where it is none, or has no effect."""
     import numpy as np
 
     source = start.inputs[0]
     batch = _has_batch(source)
     dims = _extents(source, batch=batch)
-    if dims is None or len(dims) < LEAST_RANK or math.prod(dims) > LARGEST:
+    if dims is None or len(dims) < MIN_RANK or math.prod(dims) > MAX_VALUES:
         return None
     if not _may_be_one(model, start, dims, batch=batch):
         return None  # most Reshapes: where their values go need not be worked out
@@ -96,7 +96,7 @@ def _may_be_one(model: Model, start: Node, dims: tuple[int, ...], *, batch: bool
     while waiting:
         node, count = waiting.pop(), count + 1
         found = _extents(node.outputs[0], batch=batch)
-        if node.op not in _MOVING or found is None or count > LONGEST:
+        if node.op not in _MOVING or found is None or count > MAX_NODES:
             return False
         if _is_like(found, dims):
             continue
@@ -113,7 +113,7 @@ def _is_like(found: tuple[int, ...], dims: tuple[int, ...]) -> bool:
 
 
 class _Walk:
-    """Goes through nodes that only move values, until whole channels come out.
+    """Walk through nodes that only move values, until whole channels come out.
 
     Attributes:
         nodes: those it has passed.
@@ -128,7 +128,7 @@ class _Walk:
     def passes(self, node: Node, tensor: Tensor, places: Places) -> bool:
         """Follow a node and all behind it; False where it ends otherwise than in channels."""
         moved = _moved(node, tensor, places, batch=self._batch)
-        if moved is None or len(self.nodes) == LONGEST:
+        if moved is None or len(self.nodes) == MAX_NODES:
             return False
         self.nodes.append(node)
         result, order = node.outputs[0], _order(moved, self._dims)
@@ -162,21 +162,19 @@ def _extents(tensor: Tensor, *, batch: bool) -> tuple[int, ...] | None:
 
 
 def _moved(node: Node, tensor: Tensor, places: Places, *, batch: bool) -> Places | None:
-    """The places behind a node that only moves values, those of each sample of a batch alike."""
+    """Return the places behind a node that only moves values, of each sample of a batch alike."""
     if not query.is_standard(node) or len(node.outputs) != 1 or node.inputs[0] is not tensor:
         return None
     dims = _extents(node.outputs[0], batch=batch)
     if dims is None:
         return None
-    if node.op in _SHAPING:
-        # As many values as in a sample: so what is not known is the batch again.
-        moved = places.reshape(dims) if math.prod(dims) == places.size else None
+    moved = None
+    if node.op in _SHAPING and math.prod(dims) == places.size:
+        moved = places.reshape(dims)  # as many values as in a sample: the batch is unchanged
     elif node.op == "Transpose":
         moved = _transposed(node, places, batch=batch)
     elif node.op == "Gather":
         moved = _gathered(node, places, batch=batch)
-    else:
-        moved = None
     return moved if moved is not None and moved.shape == dims else None
 
 
@@ -202,7 +200,7 @@ def _gathered(node: Node, places: Places, *, batch: bool) -> Places | None:
 
 
 def _order(places: Places, dims: tuple[int, ...]) -> list[int] | None:
-    """The channels that the tensor is made of; None where it is not made of whole ones."""
+    """Return the source channels of a tensor; None where it is not made of whole ones."""
     import numpy as np
 
     if not places.size or not _is_like(places.shape, dims):

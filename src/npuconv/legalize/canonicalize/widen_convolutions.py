@@ -52,7 +52,7 @@ def _is_narrow(node: Node) -> bool:
 
 
 def _half(node: Node) -> str:
-    """The half precision that a node computes in, or ''; not of one whose type is set apart."""
+    """Return the half precision that a node computes in, or ''."""
     from npuconv.model.core import subgraphs
 
     if not query.is_standard(node) or any(subgraphs(node)) or _TYPED & set(node.attrs):
@@ -108,7 +108,7 @@ def _constant(model: Model, tensor: Tensor) -> Tensor:
 
 
 def _cast(model: Model, node: Node, tensor: Tensor, wide: Wide) -> Tensor:
-    """The tensor in float32, cast for the first node that asks."""
+    """Return the tensor in float32, cast once for all its readers."""
     import numpy as np
     import onnx
 

@@ -49,5 +49,5 @@ def _write(model: Model, ctx: PassContext, node: Node) -> int:
 
 
 def _keeps_aspect(node: Node) -> bool:
-    """Sizes are no sizes then, but bounds."""
+    """Return whether sizes are only bounds."""
     return str(query.attribute(node, "keep_aspect_ratio_policy", "stretch")) != "stretch"

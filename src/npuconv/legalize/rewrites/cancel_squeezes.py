@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
 
-LOOK_AHEAD = 64  # nodes between a Squeeze and the Unsqueeze that it may meet
+MAX_SEARCHED = 64  # nodes behind a Squeeze among which an Unsqueeze is looked for: bounds time
 _OPPOSITE = {"Squeeze": "Unsqueeze", "Unsqueeze": "Squeeze"}
-_FUSED = ("Relu", "Clip")  # worth standing right behind a convolution
+_FUSED = ("Relu", "Clip")  # the device applies them to the output of a convolution
 
 
 @model_pass(Phase.LEGALIZE, after=("rewrite-1d-as-2d",))
@@ -50,7 +50,7 @@ def cancel_squeezes(model: Model, ctx: PassContext) -> int:
 
 
 def _cancel(model: Model, ctx: PassContext, node: Node) -> int:
-    """Two that undo each other; the first stays where something else reads it."""
+    """Remove two that undo each other; the first stays where something else reads it."""
     first = query.producer(node.inputs[0]) if len(node.inputs) else None
     if first is None or first.op != _OPPOSITE[node.op] or not query.is_standard(first):
         return 0
@@ -77,20 +77,14 @@ def _move(model: Model, ctx: PassContext, node: Node) -> int:
     makers = {id(m): m for t in node.inputs if (m := query.producer(t)) and is_squeeze(m, axes)}
     result = node.outputs[0]
     before, after = f"Squeeze before {node.op}", f"Squeeze behind {node.op}"
-    with ctx.rewrite(
-        model,
-        [*makers.values(), node],
-        before,
-        after,
-        outputs=[result],
-        modulus=1 if _is_position_free(node) else None,
-    ):
+    nodes, modulus = [*makers.values(), node], 1 if _is_position_free(node) else None
+    with ctx.rewrite(model, nodes, before, after, outputs=[result], modulus=modulus):
         _lift(model, node, axes)
     return 1
 
 
 def _squeezed(node: Node) -> Axes | None:
-    """The axes that the Squeezes before a node take out, if they all take out the same."""
+    """Return the axes that the Squeezes before a node remove, if all remove the same."""
     makers = [query.producer(t) for t in data_inputs(node)]
     found = {squeezed_axes(m) for m in makers if m is not None and m.op == "Squeeze"}
     return found.pop() if len(found) == 1 else None
@@ -125,7 +119,7 @@ def _pays(node: Node, axes: Axes) -> bool:
 def _meets(start: Node, axes: Axes) -> bool:
     """Return whether ``start`` leads to an Unsqueeze of these axes through movable nodes."""
     stack, seen = [start], {id(start)}
-    while stack and len(seen) < LOOK_AHEAD:
+    while stack and len(seen) < MAX_SEARCHED:
         for tensor in stack.pop().outputs:
             for reader in query.consumers(tensor):
                 if is_unsqueeze(reader, axes):
@@ -151,7 +145,7 @@ def _lift(model: Model, node: Node, axes: Axes) -> None:
 
 
 def _lifted(model: Model, node: Node, tensor: Tensor, axes: Axes) -> Tensor:
-    """The tensor with the axes it would have if nothing had been squeezed."""
+    """Return the tensor with the axes it would have if nothing had been squeezed."""
     array = query.value(tensor)
     if array is not None and array.ndim:
         rank = query.rank(node.outputs[0]) or array.ndim
@@ -166,7 +160,7 @@ def _lifted(model: Model, node: Node, tensor: Tensor, axes: Axes) -> Tensor:
 
 
 def _axis_behind(node: Node, axes: Axes) -> int:
-    """The axis of a Concat once the axes are back in."""
+    """Return the axis of a Concat once the axes are back in."""
     rank = query.rank(node.outputs[0]) or 0
     kept = [axis for axis in range(rank + len(axes)) if axis not in axes]
     return kept[int(node.attrs["axis"]) % rank]

@@ -33,7 +33,7 @@ def fold_pad(model: Model, ctx: PassContext) -> int:
 
 
 def _spatial(model: Model, ctx: PassContext, node: Node) -> Pairs | None:
-    """The amounts of the spatial axes if folding is at all possible."""
+    """Return the amounts of the spatial axes, if any reader could take them."""
     if not any(map(takes_pads, query.consumers(node.outputs[0]))):
         return None
     amounts = query.pad_amounts(node)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.conv_forms import refuses_rank
-from npuconv.legalize.tools.layout import reshape, transpose
+from npuconv.legalize.tools.layout import inverse, reshape, transpose
 from npuconv.model import edit, query
 from npuconv.model.axis_removal import Removal, obstacles, output_extent, removal
 from npuconv.model.conv import window
@@ -22,12 +22,8 @@ if TYPE_CHECKING:
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
 
-MOST_AXES = 2
-_WAYS = {
-    "channels": "its cells are channels",
-    "merge": "merged with the axis before",
-    "batch": "its cells are a batch",
-}
+MAX_AXES = 2  # spatial axes of a convolution that every target here takes
+_BY_AXIS = ("kernel_shape", "strides", "dilations", "output_padding")
 
 
 @model_pass(Phase.LEGALIZE, after=("resolve-auto-pad", "fold-pad"), infers=True)
@@ -46,128 +42,112 @@ def remove_3d_axis(model: Model, ctx: PassContext) -> int:
 
 def _remove(model: Model, ctx: PassContext, node: Node) -> int:
     rank = query.rank(query.input_of(node, 1))
-    if rank is not None and rank <= MOST_AXES + 2:
-        return 0  # nearly all; what follows takes longer
+    if rank is not None and rank <= MAX_AXES + 2:
+        return 0  # nearly all; the rest takes longer
     win = window(node)
-    if win is None or win.axes is None or win.axes <= MOST_AXES or not refuses_rank(ctx, win):
+    if win is None or win.axes is None or win.axes <= MAX_AXES or not refuses_rank(ctx, win):
         return 0
     way = removal(win)
-    reason = _obstacle(node)
-    if way is None:
-        reason = "no axis can go: " + "; ".join(obstacles(win))
-    if reason or way is None:
+    if way is None or query.constant_input(node, 1) is None:
+        reason = "its weights are not constant"
+        if way is None:
+            reason = "no axis can go: " + "; ".join(obstacles(win))
         ctx.refuse(model, node, reason)
         return 0
+    remove, text = _WAYS[way.how]
     before = f"{node.op} of {win.axes} axes, kernel {'x'.join(map(str, win.kernel or ()))}"
-    after = f"{node.op} of {win.axes - 1} axes: axis {way.axis + 2} goes, {_WAYS[way.how]}"
+    after = f"{node.op} of {win.axes - 1} axes: axis {way.axis + 2} goes, {text}"
     with ctx.rewrite(model, [node], before, after, exact=_exact(win, way)):
-        _replace(model, node, way)
+        result = remove(model, node, win, way)
+        edit.hand_over(result, node.outputs[0])
+        edit.disconnect(node)
     return 1
 
 
 def _exact(win: Window, way: Removal) -> set[int]:
-    """Axes whose extents the Reshapes contain: what is measured must have them."""
+    """Return the axes whose extents the Reshapes contain, which the measurement must keep."""
     axis, last = way.axis + 2, 2 + (win.axes or 0)
     others = {a for a in range(2, last) if a != axis}
     if way.how == "merge":
         return {axis - 1} | {a for a in others if a > axis}
-    if way.how == "batch":
-        return others if win.input and isinstance(win.input[0], int) else others | {axis}
+    if way.how == "batch" and win.input and isinstance(win.input[0], int):
+        return others
     return others | {axis}
 
 
-def _obstacle(node: Node) -> str:
-    if query.constant_input(node, 1) is None:
-        return "its weights are not constant"
-    return ""
-
-
-def _replace(model: Model, node: Node, way: Removal) -> None:
-    take_out = {"channels": _to_channels, "merge": _merge, "batch": _to_batch}
-    take_out[way.how](model, node, way)
-
-
-_LISTS = ("kernel_shape", "strides", "dilations", "output_padding")
-
-
-def _to_channels(model: Model, node: Node, way: Removal) -> None:
+def _to_channels(model: Model, node: Node, win: Window, way: Removal) -> Tensor:
     """Turn the cells that the one output cell reads along the axis into channels."""
-    axis = way.axis + 2
-    source = _selected(model, node, way)
+    axis, dims, source = way.axis + 2, _dims(node, win), node.inputs[0]
+    if way.cells != tuple(range(dims[axis])):
+        cells = edit.integers(model, f"{node.name}/cells", way.cells)
+        source = edit.insert(model, "Gather", [source, cells], origin=[node], attrs={"axis": axis})
     if len(way.cells) == 1:
         axes = edit.integers(model, f"{node.name}/axis", [axis])
         source = edit.insert(model, "Squeeze", [source, axes], origin=[node])
     else:
-        source = _channels_of(model, node, source, axis, len(way.cells))
-    weight = query.constant_input(node, 1)
-    assert weight is not None
-    edit.set_input(node, 1, edit.constant(model, node.inputs[1].name, _taps(weight, node, way)))
-    result = _run(model, node, source, way.axis)
+        source = _channels_of(model, node, source, dims, axis, dims[1] * len(way.cells))
+    result = _convolve(model, node, source, way.axis, _taps(_weight(node), node.op, way))
     axes = edit.integers(model, f"{node.name}/axis", [axis])
-    _finish(node, edit.insert(model, "Unsqueeze", [result, axes], origin=[node]))
+    return edit.insert(model, "Unsqueeze", [result, axes], origin=[node])
 
 
-def _selected(model: Model, node: Node, way: Removal) -> Tensor:
-    """The cells along the axis that are read at all."""
-    source, axis = node.inputs[0], way.axis + 2
-    if way.cells == tuple(range(_dims(node)[axis])):
-        return source
-    cells = edit.integers(model, f"{node.name}/cells", way.cells)
-    return edit.insert(model, "Gather", [source, cells], origin=[node], attrs={"axis": axis})
-
-
-def _channels_of(model: Model, node: Node, source: Tensor, axis: int, count: int) -> Tensor:
-    """N, C, ..., D, ... -> N, C * D, ... with whatever extents are unknown."""
-    dims = _dims(node)
+def _channels_of(
+    model: Model, node: Node, source: Tensor, dims: list[int], axis: int, channels: int
+) -> Tensor:
+    """Insert N, C, ..., D, ... -> N, C * D, ... with extents that may be unknown."""
     rest = [a for a in range(2, len(dims)) if a != axis]
     if all(dims[a] for a in rest):
         source = transpose(model, node, source, [0, 1, axis, *rest])
-        return reshape(model, node, source, [0, dims[1] * count, *(dims[a] for a in rest)])
+        return reshape(model, node, source, [0, channels, *(dims[a] for a in rest)])
     source = transpose(model, node, source, [0, *rest, 1, axis])
-    source = reshape(model, node, source, [0] * (1 + len(rest)) + [dims[1] * count])
+    source = reshape(model, node, source, [0] * (1 + len(rest)) + [channels])
     last = len(rest) + 1
     return transpose(model, node, source, [0, last, *range(1, last)])
 
 
-def _taps(weight: np.ndarray, node: Node, way: Removal) -> np.ndarray:
-    """Weights whose taps along the axis are input channels."""
+def _taps(weight: np.ndarray, op: str, way: Removal) -> np.ndarray:
+    """Return weights whose taps along the axis are input channels."""
     import numpy as np
 
     first = np.moveaxis(weight, way.axis + 2, 2)  # (O, I/g, k, ...) or (I, O/g, k, ...)
     blank = np.zeros_like(first[:, :, 0])
     each = [blank if tap is None else first[:, :, tap] for tap in way.taps]
-    channel = 0 if node.op == "ConvTranspose" else 1
+    channel = 0 if op == "ConvTranspose" else 1
     stacked = np.stack(each, axis=channel + 1)
     shape = list(blank.shape)
     shape[channel] *= len(each)
     return np.ascontiguousarray(stacked.reshape(shape))
 
 
-def _merge(model: Model, node: Node, way: Removal) -> None:
-    """The axis and the one before it are one: every cell is multiplied alike."""
+def _merge(model: Model, node: Node, win: Window, way: Removal) -> Tensor:
+    """Merge the axis with the one before it: every cell is multiplied alike."""
     _pad_before(model, node, (way.axis - 1, way.axis))
-    axis, dims, out = way.axis + 2, _dims(node), _out(node)
+    axis, dims, out = way.axis + 2, _dims(node, win), _output_dims(win)
     leading = [0] * (axis - 1)  # as they are
     source = reshape(model, node, node.inputs[0], [*leading, -1, *dims[axis + 1 :]])
-    _drop_kernel_axis(model, node, way.axis)
-    result = _run(model, node, source, way.axis)
-    _finish(node, reshape(model, node, result, [*leading, out[axis - 1], -1, *out[axis + 1 :]]))
+    result = _convolve(model, node, source, way.axis, _weight(node).squeeze(axis))
+    return reshape(model, node, result, [*leading, out[axis - 1], -1, *out[axis + 1 :]])
 
 
-def _to_batch(model: Model, node: Node, way: Removal) -> None:
-    """The cells along the axis are so many samples."""
+def _to_batch(model: Model, node: Node, win: Window, way: Removal) -> Tensor:
+    """Turn the cells along the axis into samples."""
     _pad_before(model, node, (way.axis,))
-    axis, dims, out = way.axis + 2, _dims(node), _out(node)
+    axis, dims, out = way.axis + 2, _dims(node, win), _output_dims(win)
     rest = [a for a in range(1, len(dims)) if a != axis]
-    source = _strided(model, node, axis)
-    source = transpose(model, node, source, [0, axis, *rest])
+    order = [0, axis, *rest]
+    source = transpose(model, node, _strided(model, node, axis), order)
     source = reshape(model, node, source, [-1, *(dims[a] for a in rest)])
-    _drop_kernel_axis(model, node, way.axis)
-    result = _run(model, node, source, way.axis)
+    result = _convolve(model, node, source, way.axis, _weight(node).squeeze(axis))
     apart = [dims[0], -1] if dims[0] else [-1, out[axis]]
     result = reshape(model, node, result, [*apart, *(out[a] for a in rest)])
-    order = [0, axis, *rest]  # where each axis came from
-    _finish(node, transpose(model, node, result, [order.index(a) for a in range(len(dims))]))
+    return transpose(model, node, result, inverse(tuple(order)))
+
+
+_WAYS = {
+    "channels": (_to_channels, "its cells are channels"),
+    "merge": (_merge, "merged with the axis before"),
+    "batch": (_to_batch, "its cells are a batch"),
+}
 
 
 def _pad_before(model: Model, node: Node, axes: Sequence[int]) -> None:
@@ -190,32 +170,26 @@ def _pad_before(model: Model, node: Node, axes: Sequence[int]) -> None:
 
 
 def _strided(model: Model, node: Node, axis: int) -> Tensor:
-    """A stride over an axis with one tap only leaves cells out."""
-    import numpy as np
-
+    """Return the cells that a stride over an axis with one tap reads."""
     step = int(query.attribute(node, "strides", [1] * axis)[axis - 2])
     if step == 1:
         return node.inputs[0]
-    parts = [[0], [np.iinfo(np.int64).max], [axis], [step]]
-    names = ("starts", "ends", "axes", "steps")
-    pairs = zip(names, parts, strict=True)
-    tensors = [edit.integers(model, f"{node.name}/{name}", values) for name, values in pairs]
+    parts = {"starts": 0, "ends": 2**63 - 1, "axes": axis, "steps": step}
+    tensors = [edit.integers(model, f"{node.name}/{name}", [v]) for name, v in parts.items()]
     return edit.insert(model, "Slice", [node.inputs[0], *tensors], origin=[node])
 
 
-def _drop_kernel_axis(model: Model, node: Node, axis: int) -> None:
-    import numpy as np
-
+def _weight(node: Node) -> np.ndarray:
     weight = query.constant_input(node, 1)
     assert weight is not None
-    flat = np.squeeze(weight, axis + 2)
-    edit.set_input(node, 1, edit.constant(model, node.inputs[1].name, flat))
+    return weight
 
 
-def _run(model: Model, node: Node, source: Tensor, axis: int) -> Tensor:
-    """The convolution without the axis: of the same kind, over ``source``."""
+def _convolve(model: Model, node: Node, source: Tensor, axis: int, weight: np.ndarray) -> Tensor:
+    """Insert the convolution without the axis: of the same kind, over ``source``."""
+    edit.set_input(node, 1, edit.constant(model, node.inputs[1].name, weight))
     attrs = dict(node.attrs)
-    for name in _LISTS:
+    for name in _BY_AXIS:
         if attrs.get(name):
             attrs[name] = [v for i, v in enumerate(attrs[name]) if i != axis]
     if pads := attrs.get("pads"):
@@ -225,22 +199,13 @@ def _run(model: Model, node: Node, source: Tensor, axis: int) -> Tensor:
     return edit.insert(model, node.op, inputs, origin=[node], attrs=attrs, name=node.name)
 
 
-def _finish(node: Node, result: Tensor) -> None:
-    edit.hand_over(result, node.outputs[0])
-    edit.disconnect(node)
+def _dims(node: Node, win: Window) -> list[int]:
+    """Return the extents of the input, 0 where not known; the weights tell the channels."""
+    dims = [d if isinstance(d, int) else 0 for d in query.shape(node.inputs[0]) or ()]
+    return [win.in_channels or 0 if axis == 1 else d for axis, d in enumerate(dims)]
 
 
-def _dims(node: Node) -> list[int]:
-    """Extents of the input, 0 where not known; channels are, as the weights tell them."""
-    win, dims = window(node), query.shape(node.inputs[0]) or ()
-    channels = win.in_channels if win is not None else None
-    known = [d if isinstance(d, int) else 0 for d in dims]
-    return [channels or 0 if axis == 1 else d for axis, d in enumerate(known)]
-
-
-def _out(node: Node) -> list[int]:
-    """Extents of the output, worked out: inference may not have told them."""
-    win = window(node)
-    assert win is not None
+def _output_dims(win: Window) -> list[int]:
+    """Return the extents of the output, computed: inference may not know them."""
     spatial = [output_extent(win, axis) or 0 for axis in range(win.axes or 0)]
     return [0, win.out_channels or 0, *spatial]

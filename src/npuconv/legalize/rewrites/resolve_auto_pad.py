@@ -36,7 +36,9 @@ def _resolve(model: Model, ctx: PassContext, node: Node) -> int:
     if not (query.attribute(node, "auto_pad") or query.attribute(node, "output_shape")):
         return 0
     win = window(node)
-    if win is None or win.kernel is None or not _asks(win):
+    if win is None or win.kernel is None:
+        return 0
+    if win.auto_pad == "NOTSET" and win.output_shape is None:
         return 0
     # Beside output_shape alone pads are ignored, as the text says.
     if win.auto_pad != "NOTSET" and any(pair != (0, 0) for pair in win.pads):
@@ -47,30 +49,28 @@ def _resolve(model: Model, ctx: PassContext, node: Node) -> int:
         ctx.refuse(model, node, f"the extent of spatial axis {found} is not known")
         return 0
     if win.op == "ConvTranspose" and not any(map(any, win.pads)):
-        node.attrs.pop("pads", None)  # zeros mean nothing, but no judge takes them beside auto_pad
+        node.attrs.pop("pads", None)  # zeros mean nothing, but no runtime takes them with auto_pad
     pads, extra = found
     before = f"auto_pad={win.auto_pad}"
     if win.output_shape:
         before += f", output_shape={list(win.output_shape)}"
-    unjudged = _has_no_judge(win)
+    unmeasurable = _why_not_measurable(win)
     shorter = shorter_output(win)
-    modulus = _modulus(win) if shorter is None else 1
+    # Pads depend on the input extent only modulo the stride; output_shape goes with one extent.
+    modulus = None if win.output_shape else math.lcm(*win.strides)
+    modulus = modulus if shorter is None else 1
     with ctx.rewrite(
-        model, [node], before, _after(pads, extra), modulus=modulus, measure=not unjudged
+        model, [node], before, _after(pads, extra), modulus=modulus, measure=not unmeasurable
     ) as record:
         _write(node, win, pads, extra)
         if shorter is not None and record.old is not None:
             record.old.set_last("output_shape", shorter)
-        if unjudged:
-            record.reference, record.note = "not measured", unjudged
+        if unmeasurable:
+            record.reference, record.note = "not measured", unmeasurable
     return 1
 
 
-def _asks(win: Window) -> bool:
-    return win.auto_pad != "NOTSET" or win.output_shape is not None
-
-
-def _has_no_judge(win: Window) -> str:
+def _why_not_measurable(win: Window) -> str:
     """Return why no runtime computes the original as ONNX defines it, or ''."""
     if win.auto_pad not in SAME or win.kernel is None:
         return ""
@@ -82,11 +82,6 @@ def _has_no_judge(win: Window) -> str:
     if slack > (1 if win.op == "Conv" else 0):
         return "onnxruntime pads by less than nothing where a stride is larger than its kernel"
     return ""
-
-
-def _modulus(win: Window) -> int | None:
-    """Pads depend on the input extent only modulo the stride; output_shape goes with one."""
-    return None if win.output_shape else math.lcm(*win.strides)
 
 
 def _after(pads: tuple[tuple[int, int], ...], extra: tuple[int, ...]) -> str:

@@ -19,13 +19,12 @@ from npuconv.model.conv import window
 
 if TYPE_CHECKING:
     from npuconv.legalize.context import PassContext
-    from npuconv.model.conv import Window
     from npuconv.model.core import Model
     from npuconv.model.types import Node
 
 RANK = 3
 GLOBAL_POOLS = ("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
-# What each axis has two of, and what stands for "nothing happens here" on the new one.
+# Attributes with a value for each axis, and the neutral value for the new axis.
 _ATTRIBUTES = {"kernel_shape": 1, "strides": 1, "dilations": 1, "output_padding": 0}
 
 
@@ -57,7 +56,7 @@ def _is_one_dimensional(node: Node) -> bool:
 
 
 def _wanted(ctx: PassContext, node: Node) -> bool:
-    """A convolution that the target takes in rank 3 is left alone."""
+    """Return whether the target refuses a convolution of rank 3."""
     win = window(node)
     if win is None or ctx.target.operator("Conv") is None:
         return False
@@ -66,7 +65,7 @@ def _wanted(ctx: PassContext, node: Node) -> bool:
 
 
 def _between(node: Node) -> bool:
-    """A pool of one axis with an inserted axis on either side."""
+    """Return whether a node is a pool of one axis with an inserted axis on either side."""
     if len(node.outputs) != 1 or not _is_one_dimensional(node):
         return False
     maker = query.producer(node.inputs[0])
@@ -76,16 +75,13 @@ def _between(node: Node) -> bool:
 
 def _rewrite(model: Model, ctx: PassContext, node: Node) -> int:
     win = window(node)
-    kernel = win.kernel[0] if win is not None and win.kernel else None
-    after = f"{node.op} on an inserted axis" + (f", kernel 1x{kernel}" if kernel else "")
+    before, after = f"{node.op} of one axis", f"{node.op} on an inserted axis"
+    if win is not None and win.kernel:
+        before, after = f"{before}, kernel {win.kernel[0]}", f"{after}, kernel 1x{win.kernel[0]}"
     modulus = None if win is not None and win.auto_pad != "NOTSET" else 1
-    with ctx.rewrite(model, [node], _text(node, win), after, modulus=modulus):
+    with ctx.rewrite(model, [node], before, after, modulus=modulus):
         _replace(model, node)
     return 1
-
-
-def _text(node: Node, win: Window | None) -> str:
-    return f"{node.op} of one axis" + (f", kernel {win.kernel[0]}" if win and win.kernel else "")
 
 
 def _replace(model: Model, node: Node) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     Dims = tuple[int | str | None, ...]
 
 GLOBAL = "GlobalAveragePool"
+_UNKNOWN_CHANNELS = "the number of its channels is not known"
 
 
 @model_pass(Phase.LEGALIZE, after=("fold-pad", "resolve-auto-pad"), infers=True)
@@ -80,24 +81,24 @@ def _convolution(model: Model, ctx: PassContext, node: Node) -> ConvForm | str:
 
 
 def _of_whole(dims: Dims, seen: Dims) -> Window | str:
-    """The convolution whose kernel is as large as its input."""
+    """Return the convolution whose kernel is as large as its input."""
     kernel = tuple(d for d in seen[2:] if isinstance(d, int))
     if len(kernel) < len(seen[2:]):
         axis = next(i for i, d in enumerate(dims[2:]) if not isinstance(d, int))
         return f"the extent of spatial axis {axis} is not known"
-    channels = _channels(dims)
-    if isinstance(channels, str):
-        return channels
-    return considered((channels, 1, *kernel), seen, group=channels)
+    if not isinstance(dims[1], int):
+        return _UNKNOWN_CHANNELS
+    return considered((dims[1], 1, *kernel), seen, group=dims[1])
 
 
 def _of_kernel(node: Node, dims: Dims, seen: Dims) -> Window | str:
-    """The convolution that slides as the pool does; one spatial axis is the width."""
-    pool, channels = window(node), _channels(dims)
+    """Return the convolution with the windows of the pool; one spatial axis is the width."""
+    pool, channels = window(node), dims[1]
     if pool is None or pool.kernel is None or len(pool.kernel) != len(dims) - 2:
         return "its kernel does not fit its input"
-    reason = channels if isinstance(channels, str) else _obstacle(node, pool)
-    if reason or isinstance(channels, str):
+    if not isinstance(channels, int):
+        return _UNKNOWN_CHANNELS
+    if reason := _obstacle(node, pool):
         return reason
     missing = len(seen) - len(dims)
     ones = (1,) * missing
@@ -111,10 +112,6 @@ def _of_kernel(node: Node, dims: Dims, seen: Dims) -> Window | str:
     )
 
 
-def _channels(dims: Dims) -> int | str:
-    return dims[1] if isinstance(dims[1], int) else "the number of its channels is not known"
-
-
 def _obstacle(node: Node, pool: Window) -> str:
     """Return why the pool is not an average of equally many cells everywhere, or ''."""
     if pool.auto_pad != "NOTSET":
@@ -122,29 +119,20 @@ def _obstacle(node: Node, pool: Window) -> str:
     padded = any(pair != (0, 0) for pair in pool.pads)
     if padded and not query.attribute(node, "count_include_pad", 0):
         return "padded cells do not count, so it divides by another number at the border"
-    if any(_overhangs(pool, axis) for axis in range(len(pool.strides))):
+    assert pool.kernel is not None
+    # Cells that are left behind the first window, for each axis.
+    reaches = map(effective_kernel, pool.kernel, pool.dilations)
+    left = [
+        None if (extent := pool.extent(axis)) is None else extent + sum(pads) - reach
+        for axis, (pads, reach) in enumerate(zip(pool.pads, reaches, strict=True))
+    ]
+    if any(cells is not None and cells < 0 for cells in left):
         return "its window is larger than its input, of which runtimes average what is there"
-    if query.attribute(node, "ceil_mode", 0):
-        return next(filter(None, (_rounding(pool, axis) for axis in range(len(pool.strides)))), "")
-    return ""
-
-
-def _overhangs(pool: Window, axis: int) -> bool:
-    assert pool.kernel is not None
-    extent = pool.extent(axis)
-    reach = effective_kernel(pool.kernel[axis], pool.dilations[axis])
-    return extent is not None and extent + sum(pool.pads[axis]) < reach
-
-
-def _rounding(pool: Window, axis: int) -> str:
-    """Return why ``ceil_mode`` matters on this axis, or ''."""
-    assert pool.kernel is not None
-    stride, extent = pool.strides[axis], pool.extent(axis)
-    if stride == 1:
-        return ""
-    if extent is None:
-        return f"it rounds up, and the extent of spatial axis {axis} is not known"
-    reach = effective_kernel(pool.kernel[axis], pool.dilations[axis])
-    if (extent + sum(pool.pads[axis]) - reach) % stride:
-        return f"it rounds the extent of spatial axis {axis} up"
+    for axis, (cells, stride) in enumerate(zip(left, pool.strides, strict=True)):
+        if stride == 1 or not query.attribute(node, "ceil_mode", 0):
+            continue
+        if cells is None:
+            return f"it rounds up, and the extent of spatial axis {axis} is not known"
+        if cells % stride:
+            return f"it rounds the extent of spatial axis {axis} up"
     return ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
@@ -24,6 +24,18 @@ if TYPE_CHECKING:
     from npuconv.model.types import Node, Tensor
 
 
+@dataclass(frozen=True)
+class Product:
+    """``weight`` applied to one axis of ``source``: all that a 1x1 convolution needs."""
+
+    source: Tensor
+    weight: np.ndarray  # float32, M x K
+    channels: int  # the axis of the result that has M elements, counted from the end
+    layouts: tuple[Layout, ...]  # the ways to see it as a convolution, the best first
+    factor: float = 1.0  # of the addend
+    addend: Tensor | None = None
+
+
 @model_pass(Phase.LEGALIZE, infers=True)
 def rewrite_matmul_as_conv(model: Model, ctx: PassContext) -> int:
     """Turn products with a constant matrix into 1x1 convolutions.
@@ -40,20 +52,78 @@ def rewrite_matmul_as_conv(model: Model, ctx: PassContext) -> int:
 
 
 def _rewrite(model: Model, ctx: PassContext, node: Node) -> int:
-    if constant_operand(node) is None or not ctx.offloads(node):
+    constants = [index for index in (0, 1) if query.constant_input(node, index) is not None]
+    if len(constants) != 1 or not ctx.offloads(node):
         return 0
-    found = product(node)
+    found = _product(node, constants[0])
     if isinstance(found, str):
         ctx.refuse(model, node, found)
         return 0
     if not found.weight.size:
         return 0
-    convolution = _convolution(model, ctx, found)
-    if isinstance(convolution, str):
-        ctx.refuse(model, node, convolution)
+    form = _convolution(model, ctx, found)
+    if isinstance(form, str):
+        ctx.refuse(model, node, form)
         return 0
-    _replace(model, ctx, node, found, convolution)
+    _replace(model, ctx, node, found, form)
     return 1
+
+
+def _product(node: Node, constant: int) -> Product | str:
+    """Return the product of a node whose operand ``constant`` is one, or why it is no Conv."""
+    array, source = query.constant_input(node, constant), node.inputs[1 - constant]
+    assert array is not None
+    rank = query.rank(source)
+    if rank is None:
+        return "the rank of its input is not known"
+    while array.ndim > 2 and array.shape[0] == 1 and array.ndim <= rank:
+        array = array[0]
+    if array.ndim > 2:
+        return f"its constant of shape {array.shape} is a batch of matrices"
+    if array.ndim < 2 or rank < 2:
+        return "one of its operands is a vector"
+    if node.op == "Gemm":
+        return _gemm(node, constant, array, source)
+    if rank > 4:
+        return f"its input has rank {rank}"
+    if constant == 1:
+        return Product(source, array.T, -1, _RIGHT.get(rank) or _of_matrix(1, 1))
+    return Product(source, array, -2, _LEFT.get(rank) or _of_matrix(0, 0))
+
+
+# Layouts of a tensor of rank 3 or 4 whose product is with a constant on its right or left.
+_RIGHT = {3: (Layout((0, 2, 1), (2,), (0, 2, 1)),), 4: (Layout((0, 3, 1, 2), (), (0, 2, 3, 1)),)}
+_LEFT = {3: (Layout((0, 1, 2), (2,), (0, 1, 2)),), 4: (Layout((0, 2, 1, 3), (), (0, 2, 1, 3)),)}
+
+
+def _gemm(node: Node, constant: int, array: np.ndarray, source: Tensor) -> Product:
+    """Return the product of ``alpha * A' * B' + beta * C``; a prime may be a transpose."""
+    turned = [bool(query.attribute(node, name, 0)) for name in ("transA", "transB")]
+    # Weights are M x K: B the other way round, A as it is.
+    weight = array.T if turned[constant] != (constant == 1) else array
+    alpha, beta = (float(query.attribute(node, name, 1.0)) for name in ("alpha", "beta"))
+    reduced = int(turned[1 - constant] != (constant == 1))
+    return Product(
+        source,
+        weight if alpha == 1.0 else (weight.astype("float64") * alpha).astype(array.dtype),
+        -1 if constant == 1 else -2,
+        _of_matrix(reduced, constant),
+        beta,
+        query.input_of(node, 2) if beta else None,
+    )
+
+
+def _of_matrix(reduced: int, channels: int) -> tuple[Layout, ...]:
+    """Return the layouts of a matrix, fewest Transposes first.
+
+    Args:
+        reduced: the axis of the source that is summed over.
+        channels: the axis of the result that takes its place.
+    """
+    same, swapped = (0, 1), (1, 0)
+    rows_as_batch = Layout(same if reduced else swapped, (2, 3), same if channels else swapped)
+    rows_as_width = Layout(swapped if reduced else same, (0, 2), swapped if channels else same)
+    return tuple(sorted((rows_as_batch, rows_as_width), key=lambda layout: layout.transposes))
 
 
 def _convolution(model: Model, ctx: PassContext, found: Product) -> ConvForm | str:
@@ -73,25 +143,22 @@ def _convolution(model: Model, ctx: PassContext, found: Product) -> ConvForm | s
     return reason
 
 
-def _replace(
-    model: Model, ctx: PassContext, node: Node, found: Product, convolution: ConvForm
-) -> None:
-    """Put the convolution there, with the addends that it can take."""
-    from dataclasses import replace
-
+def _replace(model: Model, ctx: PassContext, node: Node, found: Product, form: ConvForm) -> None:
+    """Insert the convolution, with the addends that it can take."""
     rank = query.rank(found.source) or 0
-    bias, rest = _addend(found, rank)
-    behind = _bias_behind(model, node, found, rank) if rest is None else None
-    nodes = [node] if behind is None else [node, behind[0]]
-    if behind is not None:
-        bias = behind[1] if bias is None else bias + behind[1]
+    bias, rest, nodes = None, found.addend, [node]
+    if rest is not None and (values := _bias(query.value(rest), found, rank)) is not None:
+        bias, rest = values * found.factor, None
+    if rest is None and (add := _add_behind(model, node, found, rank)) is not None:
+        nodes.append(add[0])
+        bias = add[1] if bias is None else bias + add[1]
     if bias is not None:
-        convolution = replace(convolution, bias=bias.astype(found.weight.dtype))
-    before, after = " + ".join(n.op for n in nodes), convolution.text()
+        form = replace(form, bias=bias.astype(found.weight.dtype))
+    before = " + ".join(n.op for n in nodes)
     # A small K would not fit the weights, so the extents are the real ones.
-    with ctx.rewrite(model, nodes, before, after, modulus=None):
+    with ctx.rewrite(model, nodes, before, form.text(), modulus=None):
         edit.inherit(model, node, *nodes[1:])
-        result = convolve(model, node, convolution)
+        result = convolve(model, node, form)
         if rest is not None:
             result = _add(model, node, result, found, rest)
         edit.hand_over(result, nodes[-1].outputs[0])
@@ -99,30 +166,33 @@ def _replace(
             edit.disconnect(each)
 
 
-def _addend(found: Product, rank: int) -> tuple[np.ndarray | None, Tensor | None]:
-    """The addend of a Gemm: as bias, or as what must be added behind."""
-    array = query.value(found.addend)
-    if array is None:
-        return None, found.addend
-    bias = per_output(array, found, rank)
-    return (None, found.addend) if bias is None else (bias * found.factor, None)
+def _bias(array: np.ndarray | None, found: Product, rank: int) -> np.ndarray | None:
+    """Return a constant as one value per output channel; None where it varies otherwise."""
+    if array is None or array.ndim > rank or array.dtype != found.weight.dtype:
+        return None
+    aligned = (1,) * (rank - array.ndim) + array.shape
+    count = found.weight.shape[0]
+    others = [d for axis, d in enumerate(aligned) if axis != rank + found.channels]
+    if any(d != 1 for d in others) or array.size not in (1, count):
+        return None
+    values = array.reshape(-1).astype("float64")
+    return values if values.size == count else values.repeat(count)
 
 
-def _bias_behind(
+def _add_behind(
     model: Model, node: Node, found: Product, rank: int
 ) -> tuple[Node, np.ndarray] | None:
-    """An Add per output channel that alone reads the product, and what it adds."""
+    """Return an Add per output channel that alone reads the product, and its constant."""
     add = query.sole_consumer(model, node.outputs[0])
     if add is None or add.op != "Add" or not any(add is n for n in model.nodes("Add")):
         return None
     arrays = (query.constant_input(add, index) for index in (0, 1))
-    array = next((a for a in arrays if a is not None), None)
-    bias = None if array is None else per_output(array, found, rank)
+    bias = _bias(next((a for a in arrays if a is not None), None), found, rank)
     return None if bias is None else (add, bias)
 
 
 def _add(model: Model, node: Node, result: Tensor, found: Product, rest: Tensor) -> Tensor:
-    """``result + beta * rest``, on the host."""
+    """Insert ``result + beta * rest``, on the host."""
     if found.factor != 1.0:
         array, stem = query.value(rest), f"{model.label(node)}/beta"
         factor = found.weight.dtype.type(found.factor)
@@ -132,105 +202,3 @@ def _add(model: Model, node: Node, result: Tensor, found: Product, rest: Tensor)
             beta, dims = edit.constant(model, stem, factor), query.shape(rest)
             rest = edit.insert(model, "Mul", [rest, beta], origin=[node], shape=dims)
     return edit.insert(model, "Add", [result, rest], origin=[node], shape=result.shape)
-
-
-SAME, SWAPPED = (0, 1), (1, 0)
-AS_BATCH, AS_WIDTH = (2, 3), (0, 2)  # what a matrix gets, that its rows are one or the other
-
-
-@dataclass(frozen=True)
-class Product:
-    """``weight`` applied to one axis of ``source``: all that a 1x1 convolution needs."""
-
-    source: Tensor
-    weight: np.ndarray  # float32, M x K
-    channels: int  # the axis of the result that has M elements, counted from the end
-    layouts: tuple[Layout, ...]  # the ways to see it as a convolution, the best first
-    factor: float = 1.0  # what the addend is multiplied by
-    addend: Tensor | None = None
-
-
-def constant_operand(node: Node) -> int | None:
-    """Return the index of the constant operand, 0 or 1; None where both or neither are."""
-    known = [query.constant_input(node, index) is not None for index in (0, 1)]
-    return known.index(True) if sum(known) == 1 else None
-
-
-def product(node: Node) -> Product | str:
-    """The product of a node with one constant operand, or why it is no convolution."""
-    constant = constant_operand(node)
-    assert constant is not None, "asked for before"
-    array, source = query.constant_input(node, constant), node.inputs[1 - constant]
-    assert array is not None
-    rank = query.rank(source)
-    if rank is None:
-        return "the rank of its input is not known"
-    while array.ndim > 2 and array.shape[0] == 1 and array.ndim <= rank:
-        array = array[0]
-    if array.ndim > 2:
-        return f"its constant of shape {array.shape} is a batch of matrices"
-    if array.ndim < 2 or rank < 2:
-        return "one of its operands is a vector"
-    if node.op == "Gemm":
-        return _gemm(node, constant, array, source)
-    return _matmul(constant, array, source, rank)
-
-
-def _gemm(node: Node, constant: int, array: np.ndarray, source: Tensor) -> Product:
-    """``alpha * A' * B' + beta * C``, where a prime may be a transpose."""
-    turned = [bool(query.attribute(node, name, 0)) for name in ("transA", "transB")]
-    # Weights are M x K: B the other way round, A as it is.
-    weight = array.T if turned[constant] != (constant == 1) else array
-    alpha, beta = (float(query.attribute(node, name, 1.0)) for name in ("alpha", "beta"))
-    reduced = 0 if turned[1 - constant] else 1
-    if constant == 0:
-        reduced = 1 - reduced
-    return Product(
-        source,
-        weight if alpha == 1.0 else (weight.astype("float64") * alpha).astype(array.dtype),
-        -1 if constant == 1 else -2,
-        _of_matrix(reduced, 1 if constant == 1 else 0),
-        beta,
-        query.input_of(node, 2) if beta else None,
-    )
-
-
-def _matmul(constant: int, array: np.ndarray, source: Tensor, rank: int) -> Product | str:
-    if rank > 4:
-        return f"its input has rank {rank}"
-    if constant == 1:
-        layouts = {
-            3: (Layout((0, 2, 1), (2,), (0, 2, 1)),),
-            4: (Layout((0, 3, 1, 2), (), (0, 2, 3, 1)),),
-        }
-        return Product(source, array.T, -1, layouts.get(rank) or _of_matrix(1, 1))
-    layouts = {
-        3: (Layout((0, 1, 2), (2,), (0, 1, 2)),),
-        4: (Layout((0, 2, 1, 3), (), (0, 2, 1, 3)),),
-    }
-    return Product(source, array, -2, layouts.get(rank) or _of_matrix(0, 0))
-
-
-def _of_matrix(reduced: int, channels: int) -> tuple[Layout, ...]:
-    """The layouts of a matrix, fewest Transposes first.
-
-    Args:
-        reduced: the axis of the source that is summed over.
-        channels: the axis of the result that takes its place.
-    """
-    as_batch = Layout(SAME if reduced else SWAPPED, AS_BATCH, SAME if channels else SWAPPED)
-    as_width = Layout(SWAPPED if reduced else SAME, AS_WIDTH, SWAPPED if channels else SAME)
-    return tuple(sorted((as_batch, as_width), key=lambda layout: layout.transposes))
-
-
-def per_output(array: np.ndarray, found: Product, rank: int) -> np.ndarray | None:
-    """A constant as one value per output channel; None where it varies otherwise."""
-    if array.ndim > rank or array.dtype != found.weight.dtype:
-        return None
-    aligned = (1,) * (rank - array.ndim) + array.shape
-    count = found.weight.shape[0]
-    others = [d for axis, d in enumerate(aligned) if axis != rank + found.channels]
-    if any(d != 1 for d in others) or array.size not in (1, count):
-        return None
-    values = array.reshape(-1).astype("float64")
-    return values if values.size == count else values.repeat(count)

@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING
 
 from npuconv.legalize.forms import choose, chosen
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.tools.conv_forms import group_forms, refuses_group
+from npuconv.legalize.tools.conv_forms import (
+    constants_obstacle,
+    group_forms,
+    refuses_group,
+    with_channels,
+)
 from npuconv.model import edit, query
 from npuconv.model.conv import window
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy as np
 
     from npuconv.legalize.context import PassContext
@@ -59,37 +62,27 @@ def _rewrite(model: Model, ctx: PassContext, node: Node) -> int:
     if best is None:
         ctx.refuse(model, node, "; ".join(f"{f.name}: {f.obstacle}" for f in forms))
         return 0
-    parts, channels = win.group, win.in_channels
-    split = best.name == "split"
-    after = f"{parts} Conv + Concat" if split else "Conv with zeros between the groups"
-    before = f"Conv, group {parts} of {channels} channels"
+    replace, after = _split, f"{win.group} Conv + Concat"
+    if best.name == "dense":
+        replace, after = _make_dense, "Conv with zeros between the groups"
+    before = f"Conv, group {win.group} of {win.in_channels} channels"
     with ctx.rewrite(model, [node], before, after) as record:
         record.forms = forms
-        _replace(model, node, win, split=split)
+        replace(model, node, win)
     return 1
 
 
 def _obstacle(node: Node, win: Window) -> str:
     if win.kernel is None or win.weight is None or win.in_channels is None:
         return "the extents of its weights are not known"
-    if query.constant_input(node, 1) is None:
-        return "its weights are not constant"
-    if query.input_of(node, 2) is not None and query.constant_input(node, 2) is None:
-        return "its bias is not constant"
+    if reason := constants_obstacle(node):
+        return reason
     if win.weight[0] % win.group:
         return f"{win.weight[0]} output channels do not divide into {win.group} groups"
     return ""
 
 
-def _replace(model: Model, node: Node, win: Window, *, split: bool) -> None:
-    if split:
-        _split(model, node, win)
-    else:
-        _make_dense(model, node, win)
-
-
 def _make_dense(model: Model, node: Node, win: Window) -> None:
-    """Write zeros for what the groups leave out."""
     array = query.constant_input(node, 1)
     assert array is not None
     edit.set_input(node, 1, edit.constant(model, node.inputs[1].name, dense(array, win.group)))
@@ -97,7 +90,7 @@ def _make_dense(model: Model, node: Node, win: Window) -> None:
 
 
 def dense(array: np.ndarray, group: int) -> np.ndarray:
-    """Block-diagonal weights.
+    """Return block-diagonal weights.
 
     Args:
         array: O x I/group x kernel.
@@ -117,29 +110,24 @@ def dense(array: np.ndarray, group: int) -> np.ndarray:
 
 
 def _split(model: Model, node: Node, win: Window) -> None:
-    """One convolution for each group, between a Split and a Concat."""
-    parts = _slices(model, node, win)
+    """Put one convolution for each group between a Split and a Concat."""
+    source, each = node.inputs[0], (win.in_channels or 0) // win.group
+    parts = [
+        edit.variable(model, f"{node.name}/group_{number}", dtype=source.dtype)
+        for number in range(win.group)
+    ]
+    for part in parts:
+        dims = with_channels(win.input, each)
+        part.shape = None if dims is None else list(dims)
+    sizes = edit.integers(model, f"{node.name}/split", [each] * win.group)
+    attrs = {"axis": 1}
+    edit.add_node(model, "Split", [source, sizes], parts, origin=[node], attrs=attrs)
     results = [_convolve(model, node, win, number, part) for number, part in enumerate(parts)]
     result = edit.insert(
         model, "Concat", results, origin=[node], shape=win.output, attrs={"axis": 1}
     )
     edit.hand_over(result, node.outputs[0])
     edit.disconnect(node)
-
-
-def _slices(model: Model, node: Node, win: Window) -> list[Tensor]:
-    source = node.inputs[0]
-    each = (win.in_channels or 0) // win.group
-    parts = [
-        edit.variable(model, f"{node.name}/group_{number}", dtype=source.dtype)
-        for number in range(win.group)
-    ]
-    for part in parts:
-        part.shape = _with_channels(win.input, each)
-    sizes = edit.integers(model, f"{node.name}/split", [each] * win.group)
-    attrs = {"axis": 1}
-    edit.add_node(model, "Split", [source, sizes], parts, origin=[node], attrs=attrs)
-    return parts
 
 
 def _convolve(model: Model, node: Node, win: Window, number: int, part: Tensor) -> Tensor:
@@ -152,13 +140,7 @@ def _convolve(model: Model, node: Node, win: Window, number: int, part: Tensor) 
     if bias is not None:
         inputs.append(edit.constant(model, f"{stem}/bias", bias[rows]))
     attrs = {**node.attrs, "group": 1}
-    shape = _with_channels(win.output, outputs)
+    shape = with_channels(win.output, outputs)
     return edit.insert(
         model, "Conv", inputs, origin=[node], shape=shape, attrs=attrs, name=f"{stem}/Conv"
     )
-
-
-def _with_channels(
-    dims: Sequence[int | str | None] | None, channels: int
-) -> list[int | str | None] | None:
-    return None if dims is None else [dims[0], channels, *dims[2:]]

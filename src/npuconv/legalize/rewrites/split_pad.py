@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from npuconv.model.core import Model
     from npuconv.model.types import Node
 
-# From here on amounts are an input, as the bounds of a Slice are.
-OPSET = 11
-TO_THE_END = 2**63 - 1
+OPSET = 11  # the opset since which amounts are an input, as the bounds of a Slice are
+TO_THE_END = 2**63 - 1  # the end of a Slice, whatever the extent
 
 
 @model_pass(Phase.LEGALIZE, after=("resolve-auto-pad",), infers=True)
@@ -106,7 +105,7 @@ def _write(model: Model, node: Node, amounts: Pairs) -> None:
 
 
 def _part(model: Model, ctx: PassContext, node: Node, amounts: Pairs) -> int:
-    """A Pad of batch and channels, and after it one that every reader can take."""
+    """Split into a Pad of batch and channels and one that every reader can take."""
     readers = query.consumers(node.outputs[0])
     if not any(map(takes_pads, readers)):
         return 0

@@ -1,1 +1,1 @@
-"""Tools that passes share: match, replace, fold, infer."""
+"""Tools that several passes share: match, replace, layout, convolutions, shapes, opsets."""

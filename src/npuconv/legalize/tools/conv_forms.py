@@ -1,4 +1,4 @@
-"""The forms a convolution of several groups can take where the target refuses the groups."""
+"""Limits of a target on rank and groups of a convolution, and the forms groups can take."""
 
 from __future__ import annotations
 
@@ -7,14 +7,27 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.forms import Form
+from npuconv.model import query
 from npuconv.model.facts import of_window
 from npuconv.partition.costs import Cost
 
 if TYPE_CHECKING:
     from npuconv.legalize.context import PassContext
     from npuconv.model.conv import Window
+    from npuconv.model.types import Node
 
-MOST_PARTS = 256  # more convolutions than that for one are no answer
+    Dims = tuple[int | str | None, ...]
+
+MAX_PARTS = 256  # convolutions one is split into at most: more cost more than they save
+
+
+def refuses_rank(ctx: PassContext, win: Window) -> bool:
+    """Return whether a known limit of the target's Conv excludes the rank of this one."""
+    conv = ctx.target.operator("Conv")
+    if conv is None or win.axes is None:
+        return False
+    rank = conv.limits_for(win.mode).get("rank")
+    return rank is not None and rank.allows(win.axes + 2, {}) is False
 
 
 def refuses_group(ctx: PassContext, win: Window) -> bool:
@@ -28,9 +41,13 @@ def refuses_group(ctx: PassContext, win: Window) -> bool:
     return any(limits[n].allows(facts.get(n), facts) is False for n in about if n in limits)
 
 
-def group_forms(ctx: PassContext, win: Window) -> list[Form]:
-    """Split and dense, each with its cost and what the target says against it."""
-    return [_split(ctx, win), _dense(ctx, win)]
+def constants_obstacle(node: Node) -> str:
+    """Return why weights or bias of a convolution cannot be rewritten, or ''."""
+    if query.constant_input(node, 1) is None:
+        return "its weights are not constant"
+    if query.input_of(node, 2) is not None and query.constant_input(node, 2) is None:
+        return "its bias is not constant"
+    return ""
 
 
 def objections(ctx: PassContext, win: Window) -> list[str]:
@@ -41,58 +58,42 @@ def objections(ctx: PassContext, win: Window) -> list[str]:
     return [] if any(not f.obstacle for f in forms) else [f.obstacle for f in forms]
 
 
-def _split(ctx: PassContext, win: Window) -> Form:
-    """One convolution for each group; what it reads and makes is moved."""
-    one = _part(win)
-    objections = ctx.objections(one)
-    if win.group > MOST_PARTS:
-        objections.append(f"it would take {win.group} convolutions")
-    cost = Cost(win.macs, win.parameters(), win.group)
-    return Form("split", cost, _cells(win.input) + _cells(win.output), _first(objections))
+def group_forms(ctx: PassContext, win: Window) -> list[Form]:
+    """Return the forms split (a convolution for each group) and dense (one over all channels).
 
-
-def _dense(ctx: PassContext, win: Window) -> Form:
-    """One convolution over all channels."""
+    Each has its cost and the first objection of the target.
+    """
     assert win.weight is not None
-    whole = replace(
-        win, group=1, weight=(win.weight[0], win.weight[1] * win.group, *win.weight[2:])
-    )
-    cost = Cost(whole.macs, whole.parameters(), 1)
-    return Form("dense", cost, 0, _first(ctx.objections(whole)))
-
-
-def _part(win: Window) -> Window:
-    assert win.weight is not None
-    outputs = win.weight[0] // win.group
-    return replace(
+    outputs, inputs = win.weight[0] // win.group, win.weight[1]
+    part = replace(
         win,
         group=1,
         weight=(outputs, *win.weight[1:]),
-        input=_with_channels(win.input, win.weight[1]),
-        output=_with_channels(win.output, outputs),
+        input=with_channels(win.input, inputs),
+        output=with_channels(win.output, outputs),
     )
+    whole = replace(win, group=1, weight=(win.weight[0], inputs * win.group, *win.weight[2:]))
+    against = ctx.objections(part)
+    if win.group > MAX_PARTS:
+        against.append(f"it would take {win.group} convolutions")
+    cost = Cost(win.macs, win.parameters(), win.group)
+    moved = elements(win.input) + elements(win.output)
+    return [
+        Form("split", cost, moved, next(iter(against), "")),
+        Form(
+            "dense",
+            Cost(whole.macs, whole.parameters(), 1),
+            obstacle=next(iter(ctx.objections(whole)), ""),
+        ),
+    ]
 
 
-def _with_channels(
-    dims: tuple[int | str | None, ...] | None, channels: int
-) -> tuple[int | str | None, ...] | None:
+def with_channels(dims: Dims | None, channels: int) -> Dims | None:
+    """Return a shape with another number of channels."""
     return None if dims is None else (dims[0], channels, *dims[2:])
 
 
-def _cells(dims: tuple[int | str | None, ...] | None) -> int:
-    """Elements of one sample; 0 where an extent is not known."""
+def elements(dims: Dims | None) -> int:
+    """Return the elements of one sample; 0 where an extent is not known."""
     known = [d for d in (dims or ())[1:] if isinstance(d, int)]
     return math.prod(known) if dims is not None and len(known) == len(dims) - 1 else 0
-
-
-def _first(texts: list[str]) -> str:
-    return texts[0] if texts else ""
-
-
-def refuses_rank(ctx: PassContext, win: Window) -> bool:
-    """Return whether a known limit of the target's Conv excludes the rank of this one."""
-    conv = ctx.target.operator("Conv")
-    if conv is None or win.axes is None:
-        return False
-    rank = conv.limits_for(win.mode).get("rank")
-    return rank is not None and rank.allows(win.axes + 2, {}) is False

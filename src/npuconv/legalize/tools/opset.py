@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import onnx
@@ -11,7 +10,7 @@ from onnx import defs, helper, version_converter
 from npuconv.model import edit, query, skeleton
 from npuconv.model.core import subgraphs
 from npuconv.model.proto import node_proto
-from npuconv.model.types import Graph, Variable
+from npuconv.model.types import Constant, Graph, Variable
 
 if TYPE_CHECKING:
     from npuconv.legalize.context import PassContext
@@ -48,25 +47,21 @@ _RENAMED = {"mean": "input_mean", "var": "input_var"}
 
 
 def _extends(older: defs.OpSchema, newer: defs.OpSchema, node: Node) -> bool:
-    names = [_RENAMED.get(i.name, i.name) for i in newer.inputs]
-    if [_RENAMED.get(i.name, i.name) for i in older.inputs] != names[: len(older.inputs)]:
+    names, old_names = ([_RENAMED.get(i.name, i.name) for i in s.inputs] for s in (newer, older))
+    if old_names != names[: len(old_names)]:
         return False
     if len(older.outputs) > len(newer.outputs) and len(node.outputs) > len(newer.outputs):
         return False
-    used = set(node.attrs)
-    if any(_kind(older, name) is None or _kind(older, name) != _kind(newer, name) for name in used):
-        return False
-    unused = [name for name, a in older.attributes.items() if name not in used and not a.required]
+    for name in node.attrs:
+        old, new = older.attributes.get(name), newer.attributes.get(name)
+        if old is None or new is None or old.type != new.type:
+            return False
+    shared = set(older.attributes) & set(newer.attributes) - set(node.attrs)
     return all(
-        name not in newer.attributes
+        older.attributes[name].required
         or _default(older.attributes[name]) == _default(newer.attributes[name])
-        for name in unused
+        for name in shared
     )
-
-
-def _kind(schema: defs.OpSchema, name: str) -> Any:
-    attribute = schema.attributes.get(name)
-    return None if attribute is None else attribute.type
 
 
 def _default(attribute: defs.OpSchema.Attribute) -> Any:
@@ -74,35 +69,34 @@ def _default(attribute: defs.OpSchema.Attribute) -> Any:
     return helper.get_attribute_value(value) if value.name else None
 
 
-@dataclass
-class _Plan:
-    """A node and the nodes of the newer opset that take its place."""
-
-    node: Node
-    graph: Graph
-    proto: onnx.ModelProto
-
-
 def raise_to(model: Model, ctx: PassContext, target: int) -> int:
     """Convert every node that needs it, or none.
 
     Returns:
-        How many nodes were converted, plus one for the opset itself; 0 if one cannot be.
+        Number of converted nodes, plus one for the opset itself; 0 if one cannot be converted.
     """
-    plans: list[_Plan] = []
+    plans: list[tuple[Graph, Node, onnx.ModelProto]] = []
     for graph, node in _all_nodes(model.graph):
         if reads_the_same(node, model.opset, target):
             continue
         try:
-            plans.append(_Plan(node, graph, _convert(node, model.opset, target)))
+            plans.append((graph, node, _convert(node, model.opset, target)))
         except Exception as error:  # the converter's failures have no common base
             reason = str(error).strip().splitlines()[0] if str(error).strip() else "no reason given"
             model.obstacle = f"{node.op} at {model.label(node)!r}: {reason}"
             ctx.refuse(model, node, f"opset {model.opset} -> {target}: {reason}")
             return 0
     source = model.opset
-    for plan in plans:
-        _apply(model, ctx, plan, source, target)
+    for graph, node, proto in plans:
+        after = " + ".join(n.op_type for n in proto.graph.node)
+        measure = graph is model.graph and not is_legacy_broadcast(node, source)
+        with ctx.rewrite(
+            model, [node], f"{node.op} of opset {source}", f"{after} of {target}",
+            modulus=None, measure=measure,
+        ):  # fmt: skip
+            model.graph.opset = target  # the new region is of the new opset, ...
+            _splice(model, graph, node, proto.graph)
+        model.graph.opset = source  # ... and the next old one of the old
     with ctx.rewrite(model, [], f"opset {source}", f"opset {target}", measure=False):
         model.graph.opset = target
     return len(plans) + 1
@@ -117,41 +111,28 @@ def _all_nodes(graph: Graph) -> list[tuple[Graph, Node]]:
     return found
 
 
-def _apply(model: Model, ctx: PassContext, plan: _Plan, source: int, target: int) -> None:
-    node = plan.node
-    after = " + ".join(n.op_type for n in plan.proto.graph.node)
-    top_level = plan.graph is model.graph
-    with ctx.rewrite(
-        model, [node], f"{node.op} of opset {source}", f"{after} of {target}",
-        modulus=None, measure=top_level and not is_legacy_broadcast(node, source),
-    ):  # fmt: skip
-        model.graph.opset = target  # the new region is of the new opset, ...
-        _splice(model, plan)
-    model.graph.opset = source  # ... and the next old one of the old
-
-
-def _splice(model: Model, plan: _Plan) -> None:
-    node, proto = plan.node, plan.proto.graph
+def _splice(model: Model, graph: Graph, node: Node, proto: onnx.GraphProto) -> None:
+    """Put the nodes of ``proto`` in the place of ``node``."""
     tensors: dict[str, Tensor] = {t.name: t for t in (*node.inputs, *node.outputs) if t.name}
     for initializer in proto.initializer:
         if initializer.name not in tensors:
             array = onnx.numpy_helper.to_array(initializer)
             tensors[initializer.name] = edit.constant(model, f"{node.name}/constant", array)
     edit.disconnect_outputs(node)
-    position = next(i for i, n in enumerate(plan.graph.nodes) if n is node)
+    position = next(i for i, n in enumerate(graph.nodes) if n is node)
     for new in proto.node:
         inputs = [_tensor(model, tensors, name, node) for name in new.input]
         outputs = [_tensor(model, tensors, name, node) for name in new.output]
         attrs = {a.name: _attribute(a) for a in new.attribute}
         added = edit.add_node(
-            model, new.op_type, inputs, outputs, origin=[node], attrs=attrs, graph=plan.graph
+            model, new.op_type, inputs, outputs, origin=[node], attrs=attrs, graph=graph
         )
-        plan.graph.nodes.pop()
-        plan.graph.nodes.insert(position, added)
+        graph.nodes.pop()
+        graph.nodes.insert(position, added)
         position += 1
     edit.disconnect(node)
-    if plan.graph is not model.graph:
-        del plan.graph.nodes[position]
+    if graph is not model.graph:
+        del graph.nodes[position]
 
 
 def _tensor(model: Model, tensors: dict[str, Tensor], name: str, node: Node) -> Tensor:
@@ -167,14 +148,12 @@ def _attribute(attribute: onnx.AttributeProto) -> Any:
     if isinstance(value, bytes):
         return value.decode()
     if isinstance(value, onnx.TensorProto):
-        from npuconv.model.types import Constant
-
         return Constant(value.name, onnx.numpy_helper.to_array(value))
     return value
 
 
 def _convert(node: Node, source: int, target: int) -> onnx.ModelProto:
-    """The node alone through ONNX's version converter.
+    """Convert a node alone by ONNX's version converter.
 
     Args:
         node: the node, which is not changed.
@@ -194,15 +173,15 @@ def _convert(node: Node, source: int, target: int) -> onnx.ModelProto:
     if node.op == "PRelu":
         raise ValueError("its slope ran along the channels before opset 7")
     read = {t.name: t for t in node.inputs if t.name}
-    small = [t for t in read.values() if query.is_constant(t) and _is_small(t)]
-    names = {t.name for t in small}
+    constants = [t for t in read.values() if query.is_constant(t)]
+    small = [t for t in constants if t.values.size <= skeleton.MAX_SHAPE_VALUES]
     proto, source = _helped(node_proto(node), source)
     graph = helper.make_graph(
         [proto],
         "one",
         [skeleton.value_info(t) for t in read.values()],
         [skeleton.value_info(t) for t in node.outputs if t.name],
-        [onnx.numpy_helper.from_array(t.values, t.name) for t in small if t.name in names],
+        [onnx.numpy_helper.from_array(t.values, t.name) for t in small],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", source)], ir_version=7)
     converted = version_converter.convert_version(model, target)
@@ -213,7 +192,7 @@ def _convert(node: Node, source: int, target: int) -> onnx.ModelProto:
 
 
 def _helped(proto: onnx.NodeProto, source: int) -> tuple[onnx.NodeProto, int]:
-    """The same node in a form, and an opset, that the converter can start from."""
+    """Return the node in a form, and an opset, that the converter can start from."""
     dropped = ""
     if proto.op_type == "Gemm" and source < 7:
         dropped, source = "broadcast", 7  # which needs no attribute for it any more
@@ -231,7 +210,7 @@ def _helped(proto: onnx.NodeProto, source: int) -> tuple[onnx.NodeProto, int]:
 
 
 def _check_shapes(node: Node, converted: onnx.ModelProto) -> None:
-    """The converter is not always right, and runtimes do not run every old operator."""
+    """Raise ValueError where the converter changed a shape: not every old operator can be run."""
     inferred = onnx.shape_inference.infer_shapes(converted, data_prop=True).graph
     made = {info.name: info for info in (*inferred.output, *inferred.value_info)}
     for tensor in node.outputs:
@@ -245,7 +224,7 @@ def _check_shapes(node: Node, converted: onnx.ModelProto) -> None:
 
 
 def _keep_asymmetric(node: Node, converted: onnx.ModelProto) -> None:
-    """Before opset 11 cell i of a resized tensor showed ``i / scale``; the default changed."""
+    """Write the coordinates of opset 10 out: cell i is cell ``i / scale`` of the input."""
     scales = query.constant_input(node, len(node.inputs) - 1) if len(node.inputs) > 1 else None
     scales = node.attrs.get("scales") if scales is None else scales
     if scales is None:
@@ -261,10 +240,6 @@ def _keep_asymmetric(node: Node, converted: onnx.ModelProto) -> None:
     new.attribute.extend(kept)
 
 
-def _is_small(tensor: Tensor) -> bool:
-    return int(tensor.values.size) <= skeleton.MAX_SHAPE_VALUES
-
-
 _LEGACY_BROADCAST = frozenset(
     {"Add", "Sub", "Mul", "Div", "Pow", "And", "Or", "Xor", "Equal", "Greater", "Less"}
 )
@@ -276,7 +251,7 @@ def is_legacy_broadcast(node: Node, opset: int) -> bool:
 
 
 def _convert_broadcast(node: Node) -> onnx.ModelProto:
-    """The node with its second operand shaped so that numpy's broadcasting does the same.
+    """Reshape the second operand of a node so that numpy's broadcasting does the same.
 
     ONNX's version converter gets the rank of the operand wrong (1.23.2: a [4] along axis 1
     of a [1, 4, 7, 7] becomes [4, 1, 1, 1]), and no runtime runs the original to tell.

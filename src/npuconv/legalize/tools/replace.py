@@ -1,10 +1,10 @@
-"""Helpers of passes that remove a node whose output equals its input."""
+"""Removal of nodes without effect, and activations as nodes of their own."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from npuconv.legalize import region as _region
+from npuconv.legalize.region import identity
 from npuconv.model import edit, nhwc, query
 
 if TYPE_CHECKING:
@@ -12,9 +12,11 @@ if TYPE_CHECKING:
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
 
+_CLIP_WITH_INPUTS = 11  # the opset since which the bounds of a Clip are inputs
+
 
 def eliminate(model: Model, ctx: PassContext, node: Node, before: str) -> int:
-    """Take ``node`` out, measured.
+    """Remove a node whose output equals its first input, measured.
 
     Returns:
         1, or 0 where it cannot go because it copies an input or constant to an output.
@@ -22,22 +24,17 @@ def eliminate(model: Model, ctx: PassContext, node: Node, before: str) -> int:
     if not edit.can_bypass(model, node):
         ctx.refuse(model, node, "it copies an input or a shared tensor to an output of the model")
         return 0
-    source, result = node.inputs[0], node.outputs[0]
+    source, outputs = node.inputs[0], [node.outputs[0]]
     # A Reshape holds for its own extents only, so they must not be made smaller.
-    with ctx.rewrite(
-        model, [node], before, "nothing", outputs=[result], modulus=None
-    ) as record:  # fmt: skip
+    with ctx.rewrite(model, [node], before, "nothing", outputs=outputs, modulus=None) as record:
         if record.old is not None:
-            record.new = _region.identity(record.old, source.name)
+            record.new = identity(record.old, source.name)
         edit.bypass(model, node)
     return 1
 
 
-_CLIP_WITH_INPUTS = 11
-
-
 def activate(model: Model, node: Node, tensor: Tensor) -> Tensor:
-    """Append the activation that ``node`` names, which must have one.
+    """Append the activation that a fused ``node`` names, which must have one.
 
     Returns:
         The result.

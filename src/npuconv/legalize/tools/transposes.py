@@ -241,7 +241,7 @@ class _Piece:
 
     @property
     def _added(self) -> int:
-        """Number of Transposes that the change puts in."""
+        """Return the number of Transposes that the change puts in."""
         return len(self.sources) - len(self.before) + len(self.stay)
 
     def _leaves(self, tensor: Tensor, inside: set[int]) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from npuconv.diagnostics import Status
 from npuconv.legalize.selection import wanted
 from npuconv.partition.crossings import traffic
-from npuconv.quantize.host_prep import asked
+from npuconv.quantize.host_prep import padding_option
 from npuconv.quantize.settings import BUDGET
 from npuconv.rules import engine
 from npuconv.rules.context import RuleContext
@@ -19,8 +19,8 @@ from npuconv.schemas import report as schema
 if TYPE_CHECKING:
     from npuconv.config import Options
     from npuconv.legalize.legal import Legalized
-    from npuconv.quantize.budget import Spent
-    from npuconv.quantize.output_error import Error
+    from npuconv.quantize.budget import BudgetResult
+    from npuconv.quantize.fake_quant import Error
     from npuconv.quantize.sensitivity import Sensitivity
     from npuconv.quantize.state import DeviceGraph, QuantState
 
@@ -51,7 +51,7 @@ class Crossing:
         return cls(graph.options, frozenset(state.encodings), crossing, power)
 
 
-def budget_report(work: Legalized, spent: Spent) -> schema.Budget:
+def budget_report(work: Legalized, spent: BudgetResult) -> schema.Budget:
     """Return the part of the report about a budget, by the user's own names.
 
     Args:
@@ -70,10 +70,10 @@ def budget_report(work: Legalized, spent: Spent) -> schema.Budget:
         unsaturated=spent.is_before_saturation,
         repeated=tuple(
             schema.Repeated(
-                node=label, times=spent.purchase.layers[name], extra_macs=spent.layer_macs[name]
+                node=label, times=spent.repeats.layers[name], extra_macs=spent.layer_macs[name]
             )
             for name, label in labels.items()
-            if name in spent.purchase.layers
+            if name in spent.repeats.layers
         ),
         channels=_channels(spent, labels),
     )
@@ -89,7 +89,7 @@ def padding_report(before: Crossing, after: Crossing) -> schema.HostPadding | No
     Returns:
         None where nothing may cross for it.
     """
-    if asked(before.options) not in ("auto", "all"):
+    if padding_option(before.options) not in ("auto", "all"):
         return None
     unknown = before.bytes is None or after.bytes is None
     extra = None if unknown else (after.bytes or 0) - (before.bytes or 0)
@@ -102,16 +102,16 @@ def padding_report(before: Crossing, after: Crossing) -> schema.HostPadding | No
     )
 
 
-def _channels(spent: Spent, labels: dict[str, str]) -> tuple[schema.Channels, ...]:
+def _channels(spent: BudgetResult, labels: dict[str, str]) -> tuple[schema.Channels, ...]:
     """Return tensors some of whose channels are duplicated, in the order of the model."""
     order = {name: place for place, name in enumerate(labels)}
-    bought = [spent.sets[tensor] for tensor in spent.purchase.channels]
+    bought = [spent.sets[tensor] for tensor in spent.repeats.channels]
     return tuple(
         schema.Channels(
             tensor=one.tensor,
             layers=tuple(dict.fromkeys(labels[name] for name in one.layers)),
             channels=one.count,
-            copies=len(spent.purchase.channels[one.tensor]) - one.count,
+            copies=len(spent.repeats.channels[one.tensor]) - one.count,
             extra_macs=spent.channel_macs[one.tensor],
         )
         for one in sorted(bought, key=lambda one: order[one.layers[0]])

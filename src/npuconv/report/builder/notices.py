@@ -12,7 +12,7 @@ from npuconv.evaluate.interval import INTERVAL
 from npuconv.legalize.registry import Phase
 from npuconv.legalize.selection import fails, is_blocking, wanted
 from npuconv.model import query
-from npuconv.quantize.host_prep import asked
+from npuconv.quantize.host_prep import padding_option
 from npuconv.rules.engine import all_rules
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def not_judged(options: Options, crossing: int | None = None) -> tuple[str, ...]
     codes = ", ".join(rule.code for rule in counting if not goal or rule.code != _MEASURED)
     if codes:
         found.append(f"{codes}, which count by your options: only convert runs all samples")
-    if asked(options) in ("auto", "all"):
+    if padding_option(options) in ("auto", "all"):
         found.append(f"{_crossings(options, crossing)}: only convert decides what crosses for it")
     return tuple(found)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from npuconv.arithmetic.statistics import Statistics
-from npuconv.quantize.range_margin import unseen, with_margin
+from npuconv.quantize.scale_constraints import weight_of_family, with_margin
 from npuconv.quantize.settings import MARGIN
 
 
@@ -55,22 +55,24 @@ def test_more_samples_give_a_smaller_margin():
     """As fast as independent values come in; those of a map count as its side."""
     reach = [with_margin(seen([0, 0], [1, 4], samples=n))[1][0] for n in (1, 8, 64, 512)]
     assert reach == sorted(reach, reverse=True)
-    assert unseen(seen([-1], [1], samples=int(MARGIN.enough), each=1)) == pytest.approx(0.5)
-    assert unseen(seen([-1], [1], samples=10, each=900)) == pytest.approx(0.5)
+    assert weight_of_family(
+        seen([-1], [1], samples=int(MARGIN.half_weight_values), each=1)
+    ) == pytest.approx(0.5)
+    assert weight_of_family(seen([-1], [1], samples=10, each=900)) == pytest.approx(0.5)
 
 
 def test_silence_shows_nothing():
     """Of a channel that is zero in three places of four, a map counts as half of its side."""
     stats = seen([0, -1], [1, 1], samples=10, each=900)
     stats.values = np.float32([[0, 0.01, 0, 1], [-1, 0.5, 0.25, 1]])
-    assert unseen(stats) == pytest.approx([1 / (1 + 0.5), 0.5])
+    assert weight_of_family(stats) == pytest.approx([1 / (1 + 0.5), 0.5])
 
 
 def test_where_no_values_are_kept_the_extremes_are_all_there_is():
     """As of a tensor without elements; nothing is divided by nothing."""
     stats = seen([-1, -2], [1, 4], samples=1, each=1)
     stats.values = np.zeros((2, 0), np.float32)
-    assert unseen(stats) == pytest.approx(1 / (1 + 1 / MARGIN.enough))
+    assert weight_of_family(stats) == pytest.approx(1 / (1 + 1 / MARGIN.half_weight_values))
 
 
 def test_a_channel_that_was_nearly_always_silent_may_reach_as_far_as_the_others():
@@ -131,7 +133,7 @@ def test_one_channel_has_a_tail_too():
 def test_there_is_an_end_to_it():
     """One sample that is an outlier does not decide how wide steps are."""
     assert with_margin(tailed([100, 1], [1, 0.01]))[1].tolist() == pytest.approx(
-        [100 * MARGIN.most, MARGIN.most]
+        [100 * MARGIN.largest_tail_ratio, MARGIN.largest_tail_ratio]
     )
 
 

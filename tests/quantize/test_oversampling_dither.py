@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npuconv.arithmetic.encoding import Encoding
-from npuconv.quantize.dither import (
+from npuconv.quantize.hessian import Hessian
+from npuconv.quantize.oversampling import (
     copies,
     offsets,
-    places,
+    offsets_of,
     real_weights,
-    with_input_moved,
-    with_output_moved,
+    with_input_offset,
+    with_output_offset,
 )
-from npuconv.quantize.hessian import Hessian
 from npuconv.quantize.rounding import nearest
 
 RNG = np.random.default_rng(0)
@@ -91,7 +91,7 @@ def test_a_layer_without_a_bias():
 
 def test_copies_of_a_channel_lie_apart():
     """Those that have none lie where they are."""
-    found = places([0, 1, 2, 1, 1, 0])
+    found = offsets_of([0, 1, 2, 1, 1, 0])
     assert found.tolist() == pytest.approx([-0.25, -1 / 3, 0, 0, 1 / 3, 0.25])
 
 
@@ -100,7 +100,7 @@ def test_a_shift_of_the_input_is_in_the_bias(shape, group):
     """Unpadded, the layer computes what it did."""
     weight, bias, source, _ = layer(shape, group)
     rounded = nearest(weight, bias, source, group)
-    moved = with_input_moved(rounded, source, group, 0.25)
+    moved = with_input_offset(rounded, source, group, 0.25)
     by = 0.25 * source.scales.astype(np.float64)
     rows = (
         real_weights(rounded, source, group)
@@ -115,7 +115,7 @@ def test_a_lift_of_the_output_is_a_share_of_its_steps():
     """One for each channel, or one for all."""
     rounded = nearest(*layer(*SHAPES[0])[:2], encoding(6), 1)
     result = encoding(4)
-    lifted = with_output_moved(rounded, result, 0.5)
+    lifted = with_output_offset(rounded, result, 0.5)
     assert np.allclose(lifted.bias - rounded.bias, result.scales / 2, atol=1e-6)
-    plain = with_output_moved(rounded, Encoding.plain(0.5), -0.5)
+    plain = with_output_offset(rounded, Encoding.plain(0.5), -0.5)
     assert np.allclose(plain.bias - rounded.bias, -0.25)

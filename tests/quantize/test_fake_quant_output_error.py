@@ -7,8 +7,7 @@ import onnx
 import pytest
 
 from npuconv import executor
-from npuconv.quantize.fake_quant import QuantPoint, quant_points
-from npuconv.quantize.output_error import Error, OutputError, logits
+from npuconv.quantize.fake_quant import Error, OutputError, QuantPoint, logits, quant_points
 from npuconv.quantize.state import QuantState
 from support.asserts import context, read
 from support.builders import Net

@@ -9,10 +9,9 @@ import pytest
 from onnx import numpy_helper
 
 import npuconv
-from npuconv.quantize import host_padding, sensitivity
-from npuconv.quantize.fake_quant import quant_points
-from npuconv.quantize.host_padding import pad_between_layers
-from npuconv.quantize.output_error import OutputError, logits
+from npuconv.quantize import host_prep, sensitivity
+from npuconv.quantize.fake_quant import OutputError, logits, quant_points
+from npuconv.quantize.host_prep import pad_between_layers
 from npuconv.quantize.ranges import choose_encodings
 from npuconv.quantize.settings import HOST_PADDING
 from npuconv.quantize.state import DeviceGraph, QuantState
@@ -104,14 +103,14 @@ def test_not_where_outputs_are_good_enough():
     points = quant_points(graph, state)
     judge = OutputError(graph.proto(), feeds)
     own = [point for point in points if point.tensor == "made"]
-    assert judge.of(points).sqnr_db > HOST_PADDING.plenty_db
+    assert judge.of(points).sqnr_db > HOST_PADDING.sufficient_db
     assert sum(judge.of(own).noise) > 0.3 * sum(judge.of(points).noise)
 
 
 def test_not_where_all_that_cross_bring_too_little(monkeypatch):
     """What crosses costs time, whatever it is."""
     most = replace(HOST_PADDING, output_gain_db=7.0)  # more than half the steps could
-    monkeypatch.setattr(host_padding, "HOST_PADDING", most)
+    monkeypatch.setattr(host_prep, "HOST_PADDING", most)
     assert padded(net()) == []
 
 

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npuconv.quantize.calibrate import Calibration
-from npuconv.quantize.correlated_error import fitted
-from npuconv.quantize.ranges import choose_encodings
+from npuconv.quantize.ranges import choose_encodings, with_less_correlated_error
 from npuconv.quantize.scale_constraints import ConstraintsOf, ScaleConstraints
 from npuconv.quantize.settings import CORRELATED
 from support.asserts import context, read
@@ -46,14 +45,14 @@ def full(value: float, seed: int = 0, share: float = 0.7) -> np.ndarray:
 def plain(found: ScaleConstraints) -> tuple[np.ndarray, np.ndarray]:
     """Scales that reach just as far as the values, and zero points."""
     scales = (found.highs / 127).astype(np.float32)
-    return scales, np.zeros(found.count, np.int32)
+    return scales, np.zeros(len(found.slots), np.int32)
 
 
 def shared(found: ScaleConstraints, scales: np.ndarray) -> np.ndarray:
     """Mean square over samples of the mean error of each [K]."""
     steps = scales[:, None].astype(float)
     errors = np.clip(np.rint(found.values / steps), -128, 127) * steps - found.values
-    return np.square(errors.reshape(found.count, SAMPLES, EACH).mean(axis=2)).mean(axis=1)
+    return np.square(errors.reshape(len(found.slots), SAMPLES, EACH).mean(axis=2)).mean(axis=1)
 
 
 @pytest.mark.parametrize("at", [20.5, 60.5, 110.5])
@@ -61,7 +60,7 @@ def test_a_background_between_two_steps(at):
     """Half a step off, all of it; a step that is a little wider holds it nearly exactly."""
     found = group(np.stack([full(at / 127), full(at / 127, seed=1)]))
     before, zeros = plain(found)
-    after = fitted(found, before, zeros)
+    after = with_less_correlated_error(found, before, zeros)
     assert np.all(after > before)
     assert np.all(after <= before * np.float32(CORRELATED.factors[-1]))
     assert np.all(shared(found, after) < 0.05 * shared(found, before))
@@ -73,14 +72,16 @@ def test_several_backgrounds():
     each = [np.where(rng.random(EACH) < 0.8, rng.random(), rng.random(EACH)) for _ in range(8)]
     found = group(np.concatenate(each)[None])
     before, zeros = plain(found)
-    assert shared(found, fitted(found, before, zeros)) < 0.7 * shared(found, before)
+    assert shared(found, with_less_correlated_error(found, before, zeros)) < 0.7 * shared(
+        found, before
+    )
 
 
 def test_samples_without_a_background():
     """What is unlike has unlike errors: nothing to win, and the steps stay."""
     found = group(np.random.default_rng(1).normal(size=(4, EACH * SAMPLES)))
     before, zeros = plain(group(np.abs(found.values)))
-    moved = fitted(found, before, zeros) != before
+    moved = with_less_correlated_error(found, before, zeros) != before
     assert moved.mean() < 0.5
 
 
@@ -88,7 +89,7 @@ def test_a_bound_of_a_clip_stays():
     """No step may reach beyond it."""
     found = group(full(60.5 / 127)[None], caps=np.ones(1))
     before, zeros = plain(found)
-    assert fitted(found, before, zeros) == before
+    assert with_less_correlated_error(found, before, zeros) == before
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -98,7 +99,7 @@ def test_it_is_never_worse(seed):
     found = group(np.abs(rng.normal(size=(3, EACH * SAMPLES))).round(int(rng.integers(3))))
     before, zeros = plain(found)
     before = np.maximum(before, np.float32(1e-6))
-    after = fitted(found, before, zeros)
+    after = with_less_correlated_error(found, before, zeros)
     assert np.all(after >= before)
 
     def cost(scales: np.ndarray) -> np.ndarray:
@@ -114,9 +115,9 @@ def test_without_samples_scales_stay():
     """Where slots have values of different samples, nothing is known of what they share."""
     found = group(full(60.5 / 127)[None])
     before, zeros = plain(found)
-    assert fitted(found, before, zeros) != before
+    assert with_less_correlated_error(found, before, zeros) != before
     found.samples = None
-    assert fitted(found, before, zeros) is before
+    assert with_less_correlated_error(found, before, zeros) is before
 
 
 # From calibration to encodings

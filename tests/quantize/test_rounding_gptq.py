@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from npuconv.errors import InternalError
-from npuconv.quantize import gptq
-from npuconv.quantize.gptq import Factor, damping, factorize, rounded, rounded_to_best_steps
+from npuconv.quantize import rounding
+from npuconv.quantize.rounding import Factor, damping, factorize, gptq, gptq_with_best_steps
 from npuconv.quantize.settings import ROUNDING
 
 
@@ -39,7 +39,7 @@ def both(seed: int, length: int) -> tuple[float, float]:
     products = correlated(rng, length)
     weight = rng.normal(size=(1, 8, length))
     scales = np.abs(weight).max(axis=2) / 7
-    steps, _ = rounded(weight, scales, factorize(products, ROUNDING.damping))
+    steps, _ = gptq(weight, scales, factorize(products, ROUNDING.damping))
     return error(weight, nearest(weight, scales), scales, products), error(
         weight, steps, scales, products
     )
@@ -64,7 +64,7 @@ def test_whole_numbers_of_seven_bits(seed: int, length: int, groups: int) -> Non
     products[:, :, dead] = 0
     weight = rng.normal(size=(groups, 3, length))
     scales = np.abs(weight).max(axis=2) / 127
-    steps, _ = rounded(weight, scales, factorize(products, ROUNDING.damping))
+    steps, _ = gptq(weight, scales, factorize(products, ROUNDING.damping))
     assert np.array_equal(steps, np.rint(steps))
     assert np.abs(steps).max() <= 127
 
@@ -75,7 +75,7 @@ def test_independent_inputs_are_rounded_to_the_nearest() -> None:
     scales = np.abs(weight).max(axis=2) / 127
     products = np.broadcast_to(np.eye(70), (2, 70, 70)) * np.linspace(1, 5, 70)
     assert np.array_equal(
-        rounded(weight, scales, factorize(products, 0.1))[0], nearest(weight, scales)
+        gptq(weight, scales, factorize(products, 0.1))[0], nearest(weight, scales)
     )
 
 
@@ -86,7 +86,7 @@ def test_what_is_lost_is_told(length: int) -> None:
     products = correlated(rng, length)
     weight = rng.normal(size=(1, 5, length))
     scales = np.abs(weight).max(axis=2) / 20
-    steps, lost = rounded(weight, scales, factorize(products, 0.05))
+    steps, lost = gptq(weight, scales, factorize(products, 0.05))
     damped = products + 0.05 * np.diagonal(products, axis1=1, axis2=2).mean() * np.eye(length)
     off = weight - steps * scales[:, :, None]
     assert np.allclose(lost, np.einsum("gmk,gkl,gml->gm", off, damped, off))
@@ -110,7 +110,7 @@ def test_products_of_any_size(size: float) -> None:
     by = factorize(correlated(np.random.default_rng(0), 6) * size, ROUNDING.damping)
     assert np.isfinite(by.upper).all()
     weight = np.random.default_rng(1).normal(size=(1, 2, 6))
-    assert np.abs(rounded(weight, np.full((1, 2), 0.01), by)[0]).max() <= 127
+    assert np.abs(gptq(weight, np.full((1, 2), 0.01), by)[0]).max() <= 127
 
 
 def test_products_that_float32_left_a_little_negative() -> None:
@@ -153,7 +153,7 @@ def case(
 
 
 def lost(weight: np.ndarray, scales: np.ndarray, by: Factor) -> np.ndarray:
-    return rounded(weight, scales, by)[1]
+    return gptq(weight, scales, by)[1]
 
 
 @settings(max_examples=30)
@@ -161,9 +161,9 @@ def lost(weight: np.ndarray, scales: np.ndarray, by: Factor) -> np.ndarray:
 def test_never_more_than_the_smallest_step_loses(seed: int, length: int):
     """That is one of the tries; and the largest weight is always reached."""
     weight, smallest, by = case(seed, length)
-    scales, steps = rounded_to_best_steps(weight, smallest, [slice(0, length)], [by])
+    scales, steps = gptq_with_best_steps(weight, smallest, [slice(0, length)], [by])
     assert (lost(weight, scales, by) <= lost(weight, smallest, by) * (1 + 1e-9)).all()
-    assert np.array_equal(steps, rounded(weight, scales, by)[0])
+    assert np.array_equal(steps, gptq(weight, scales, by)[0])
     assert (scales >= smallest).all()
     assert (scales <= 1.1001 * smallest).all()
 
@@ -173,7 +173,7 @@ def test_a_fraction_is_left_of_depthwise_weights():
     pairs = []
     for seed in range(20):
         weight, smallest, by = case(seed, 9, groups=8, outputs=1)
-        scales, _ = rounded_to_best_steps(weight, smallest, [slice(0, 9)], [by])
+        scales, _ = gptq_with_best_steps(weight, smallest, [slice(0, 9)], [by])
         pairs.append((lost(weight, smallest, by).sum(), lost(weight, scales, by).sum()))
     assert sum(new for _, new in pairs) < 0.5 * sum(old for old, _ in pairs)
 
@@ -181,20 +181,20 @@ def test_a_fraction_is_left_of_depthwise_weights():
 def test_many_weights_take_the_smallest_step():
     """There some fit badly whatever the step."""
     weight, smallest, by = case(0, ROUNDING.few_weights + 1)
-    scales, steps = rounded_to_best_steps(
+    scales, steps = gptq_with_best_steps(
         weight, smallest, [slice(0, ROUNDING.few_weights + 1)], [by]
     )
     assert np.array_equal(scales, smallest)
-    assert np.array_equal(steps, rounded(weight, smallest, by)[0])
+    assert np.array_equal(steps, gptq(weight, smallest, by)[0])
 
 
 @pytest.mark.parametrize("room", [1, 100, 250])
 def test_as_many_tries_at_once_as_there_is_room_for(monkeypatch, room: int):
     """The result is the same."""
     weight, smallest, by = case(1, 12)
-    whole = rounded_to_best_steps(weight, smallest, [slice(0, 12)], [by])
-    monkeypatch.setattr(gptq, "ROUNDING", replace(ROUNDING, weights_at_once=room))
-    parts = rounded_to_best_steps(weight, smallest, [slice(0, 12)], [by])
+    whole = gptq_with_best_steps(weight, smallest, [slice(0, 12)], [by])
+    monkeypatch.setattr(rounding, "ROUNDING", replace(ROUNDING, weights_at_once=room))
+    parts = gptq_with_best_steps(weight, smallest, [slice(0, 12)], [by])
     assert all(np.array_equal(one, other) for one, other in zip(whole, parts, strict=True))
 
 
@@ -203,7 +203,7 @@ def test_what_blocks_lose_is_added_up():
     weight, smallest, _ = case(2, 24)
     blocks = [slice(0, 12), slice(12, 24)]
     by = [case(seed, 12)[2] for seed in (3, 4)]
-    scales, steps = rounded_to_best_steps(weight, smallest, blocks, by)
+    scales, steps = gptq_with_best_steps(weight, smallest, blocks, by)
 
     def both(sizes: np.ndarray) -> np.ndarray:
         return sum(lost(weight[:, :, b], sizes, one) for b, one in zip(blocks, by, strict=True))
@@ -211,4 +211,4 @@ def test_what_blocks_lose_is_added_up():
     assert (both(scales) <= both(smallest) * (1 + 1e-9)).all()
     assert both(scales).sum() < both(smallest).sum()
     for block, one in zip(blocks, by, strict=True):
-        assert np.array_equal(steps[:, :, block], rounded(weight[:, :, block], scales, one)[0])
+        assert np.array_equal(steps[:, :, block], gptq(weight[:, :, block], scales, one)[0])

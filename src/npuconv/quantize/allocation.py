@@ -1,0 +1,219 @@
+"""Greedy allocation of extra multiplications to layers and channels that run several times.
+
+The candidate that removes most estimated error for each multiplication comes first, until the
+limit or the goal is reached. A candidate is a layer once more, a layer with all that read it on
+the device (the error of the tensor between them only goes if both repeat), or one channel once
+more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from npuconv.quantize.oversampling import Repeats
+from npuconv.quantize.settings import BUDGET
+
+Doubles = NDArray[np.float64]
+Candidate = tuple[str, ...] | int  # layers that run once more, or a channel set: one channel more
+# Remaining error of an output if k copies round it, as a power of k: their inputs differ, so
+# their roundings are neither equal nor independent. Dithered inputs: k * k.
+_OUTPUT, _INPUT = -1.5, -2.0
+
+
+@dataclass(frozen=True)
+class NoiseTerm:
+    """Error of one rounding, and the layers that reduce it by repeating.
+
+    Attributes:
+        channels: error of the outputs by channel of the rounded tensor, float64 [C].
+        maker: layer whose weights or output are rounded; "" where the host makes the tensor.
+        readers: layers on the device that read the tensor; () for weights.
+        is_output: whether its maker rounds it, and the host again where the maker repeats.
+    """
+
+    channels: Doubles
+    maker: str
+    readers: tuple[str, ...] = ()
+    is_output: bool = False
+
+    def share_left(self, counts: Mapping[str, int]) -> float:
+        """Return the remaining share of the error if layers run that often."""
+        if not self.maker:
+            return self._read(counts)
+        own = counts.get(self.maker, 1)
+        if not self.is_output:
+            return float(own**_INPUT)
+        return 1.0 if own == 1 else float(own**_OUTPUT + self._read(counts))
+
+    def _read(self, counts: Mapping[str, int]) -> float:
+        if not self.readers:
+            return 0.0
+        return sum(counts.get(r, 1) ** _INPUT for r in self.readers) / len(self.readers)
+
+
+@dataclass(frozen=True)
+class ChannelSet:
+    """Channels each of which may be computed several times.
+
+    Attributes:
+        tensor: name of the first tensor that has them.
+        count: C.
+        rows: layers that compute one channel more with each copy.
+        columns: layers that read one channel more with each copy.
+        terms: numbers of the noise terms of these channels.
+    """
+
+    tensor: str
+    count: int
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    terms: tuple[int, ...]
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """Layers that grow with each copy."""
+        return (*self.rows, *self.columns)
+
+
+@dataclass
+class Allocator:
+    """Greedy allocation of extra multiplications.
+
+    Attributes:
+        terms: all errors.
+        macs: multiplications of each layer that may run several times.
+        sets: channels that may be computed several times, of such layers.
+        fits: whether a layer may have so many more rows and columns.
+        repeats_layers: whether layers may run several times, which needs a host for the mean.
+        spent: multiplications that are allocated.
+    """
+
+    terms: Sequence[NoiseTerm]
+    macs: Mapping[str, int]
+    sets: Sequence[ChannelSet] = ()
+    fits: Callable[[str, int, int], bool] = lambda *_: True
+    repeats_layers: bool = True
+    spent: float = 0.0
+    _counts: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Start without repeats."""
+        self._times = [np.ones(one.count, np.int64) for one in self.sets]
+        self._channels = [term.channels.copy() for term in self.terms]
+        self._costs = {name: float(size) for name, size in self.macs.items()}
+        self._rows, self._columns = Counter[str](), Counter[str]()
+        self._terms_of = self._candidates()
+        self._touching: dict[int, list[Candidate]] = {}
+        for candidate, numbers in self._terms_of.items():
+            for number in numbers:
+                self._touching.setdefault(number, []).append(candidate)
+        self._gains = {candidate: self._gain(candidate) for candidate in self._terms_of}
+        self.left = sum(float(t.channels.sum()) for t in self.terms)
+
+    def _candidates(self) -> dict[Candidate, list[int]]:
+        """Return every candidate, and the numbers of the terms that it reduces."""
+        of: dict[str, list[int]] = {}
+        for number, term in enumerate(self.terms):
+            for name in {term.maker, *term.readers}:
+                of.setdefault(name, []).append(number)
+        joint = {(t.maker, *t.readers) for t in self.terms if t.is_output and t.readers}
+        both = sorted(tuple(dict.fromkeys(candidate)) for candidate in joint)
+        singles = [(name,) for name in self.macs]
+        layers = [s for s in (*singles, *both) if all(name in self.macs for name in s)]
+        found: dict[Candidate, list[int]] = {
+            candidate: sorted({number for name in candidate for number in of.get(name, ())})
+            for candidate in (layers if self.repeats_layers else ())
+        }
+        return found | {place: list(one.terms) for place, one in enumerate(self.sets)}
+
+    def allocate(self, limit: float, goal: float = 0.0) -> Repeats:
+        """Take the best candidate for each multiplication until the limit or goal is reached.
+
+        Args:
+            limit: multiplications, in all.
+            goal: error to reach.
+        """
+        while self.left > goal:
+            rates = ((self._rate(candidate), candidate) for candidate in self._terms_of)
+            best = max(
+                (pair for pair in rates if pair[0] > 0 and self._fits(pair[1], limit)),
+                key=lambda pair: pair[0],
+                default=None,
+            )
+            if best is None:
+                break
+            self._take(best[1])
+        index = {
+            one.tensor: (*range(one.count), *np.repeat(np.arange(one.count), times - 1).tolist())
+            for one, times in zip(self.sets, self._times, strict=True)
+            if (times > 1).any()
+        }
+        return Repeats(dict(self._counts), index)
+
+    def _rate(self, candidate: Candidate) -> float:
+        """Return the error that a multiplication removes, weighed."""
+        rate = self._gains[candidate][0] / self._mac_cost(candidate)
+        # Repeating a layer also reduces errors that are not estimated.
+        return rate if isinstance(candidate, tuple) else rate / BUDGET.channel_reserve
+
+    def _gain(self, candidate: Candidate) -> tuple[float, int]:
+        """Return the error that a candidate removes, and its channel."""
+        if isinstance(candidate, tuple):
+            after = self._counts | {name: self._counts.get(name, 1) + 1 for name in candidate}
+            parts = ((self.terms[k], self._channels[k].sum()) for k in self._terms_of[candidate])
+            return sum(
+                float(own) * (t.share_left(self._counts) - t.share_left(after)) for t, own in parts
+            ), 0
+        times = self._times[candidate].astype(np.float64)
+        less = np.where(times < BUDGET.most_copies, 1 - (times / (times + 1)) ** 2, 0.0)
+        parts = ((self.terms[k], self._channels[k]) for k in self._terms_of[candidate])
+        gains = less * sum(own * term.share_left(self._counts) for term, own in parts)
+        best = int(np.argmax(gains))
+        return float(gains[best]), best
+
+    def _mac_cost(self, candidate: Candidate) -> float:
+        if isinstance(candidate, tuple):
+            return sum(self._costs[name] / self._counts.get(name, 1) for name in candidate) or 1e-9
+        there = int(self._times[candidate].sum())
+        return sum(self._costs[name] for name in self.sets[candidate].layers) / there or 1e-9
+
+    def _fits(self, candidate: Candidate, limit: float) -> bool:
+        if self.spent + self._mac_cost(candidate) > limit:
+            return False
+        if isinstance(candidate, tuple):
+            return all(self._counts.get(name, 1) < BUDGET.most_copies for name in candidate)
+        rows, columns = Counter(self.sets[candidate].rows), Counter(self.sets[candidate].columns)
+        return all(
+            self.fits(n, self._rows[n] + rows[n], self._columns[n] + columns[n])
+            for n in {**rows, **columns}
+        )
+
+    def _take(self, candidate: Candidate) -> None:
+        (gain, channel), price = self._gains[candidate], self._mac_cost(candidate)
+        self.left, self.spent = self.left - gain, self.spent + price
+        if isinstance(candidate, tuple):
+            for name in candidate:
+                times = self._counts.get(name, 1)
+                self._counts[name] = times + 1
+                self._costs[name] *= (times + 1) / times
+        else:
+            self._duplicate(candidate, channel)
+        for other in {o for number in self._terms_of[candidate] for o in self._touching[number]}:
+            self._gains[other] = self._gain(other)
+
+    def _duplicate(self, place: int, channel: int) -> None:
+        one, times = self.sets[place], self._times[place]
+        more = (int(times.sum()) + 1) / int(times.sum())
+        share = float((times[channel] / (times[channel] + 1)) ** 2)
+        times[channel] += 1
+        for number in one.terms:
+            self._channels[number][channel] *= share
+        for name in one.layers:
+            self._costs[name] *= more
+        self._rows.update(one.rows)
+        self._columns.update(one.columns)

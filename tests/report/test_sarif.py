@@ -1,0 +1,61 @@
+"""The findings as SARIF."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from npuconv.report import sarif
+from npuconv.schemas.report import FindingInfo, Report
+
+Make = Callable[..., Report]
+One = Callable[..., FindingInfo]
+
+
+def test_sarif_is_well_formed(report: Report, clean: Report) -> None:
+    """Each result points at its rule, its node and its model; several models are one run."""
+    model = clean.model.model_copy(update={"path": "other.onnx"})
+    other = clean.model_copy(update={"model": model})
+    log = json.loads(sarif.render_many([other, report]))
+    assert log["version"] == "2.1.0"
+    (run,) = log["runs"]
+    rules = run["tool"]["driver"]["rules"]
+    assert [rule["id"] for rule in rules] == sorted(rule["id"] for rule in rules)
+    assert len(run["artifacts"]) == 2
+    for result in run["results"]:
+        assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
+        assert result["level"] in {"error", "warning", "note"}
+        place = result["locations"][0]["physicalLocation"]["artifactLocation"]
+        assert place == {"uri": report.model.path, "index": 1}
+    assert {result["properties"]["status"] for result in run["results"]} == {"remaining", "unknown"}
+
+
+def test_sarif_names_the_nodes(report: Report, evil: tuple[str, ...]) -> None:
+    """Logical locations carry the user's own names, unchanged."""
+    results = json.loads(sarif.render(report))["runs"][0]["results"]
+    names = {
+        place["name"]
+        for result in results
+        for place in result["locations"][0].get("logicalLocations", ())
+    }
+    assert set(evil) <= names
+
+
+def _prints(log: str) -> list[str]:
+    results = json.loads(log)["runs"][0]["results"]
+    return [one["partialFingerprints"]["primaryLocationLineHash"] for one in results]
+
+
+def test_sarif_fingerprints(make: Make, one: One) -> None:
+    """Fingerprints differ between findings, and do not depend on wording or order."""
+    twice = (one("/a"), one("/a"), one("/b"))
+    prints = _prints(sarif.render(make(findings=twice)))
+    assert len(set(prints)) == 3
+    reworded = one("/b", message="other words", value="12")
+    assert _prints(sarif.render(make(findings=(reworded,)))) == prints[2:]
+
+
+def test_sarif_message_has_no_links(make: Make, one: One) -> None:
+    """Neither a link nor a placeholder can be made of a message."""
+    log = json.loads(sarif.render(make(findings=(one(message="[x](1) {0}"),))))
+    assert log["runs"][0]["results"][0]["message"]["text"] == "/stem/Conv: [x] (1) {{0}}"
