@@ -21,7 +21,7 @@ from recipes.zoo import Entry, read_entries
 from npuconv.config import Options
 from npuconv.legalize.legal import legalize
 from npuconv.model import save
-from npuconv.pipeline import preflight
+from npuconv.pipeline import prepare
 from npuconv.quantize import sensitivity
 from npuconv.quantize.calibrate import calibrate
 from npuconv.quantize.fake_quant import OutputError, QuantPoint, logits, quant_points
@@ -41,9 +41,9 @@ MODELS = (
 def examine(entry: Entry) -> str:
     """Return one line of the table."""
     shapes = dict(_pair(text) for text in entry.arguments if "=" in text)
-    work, source = legalize(entry.model, Options(input_shape=shapes)), str(entry.calib)
-    samples = preflight.open_calibration(work, save.to_proto(work.model), source).samples
-    graph, grids = prepare_host(preflight.device_graph(work), samples)
+    legal, source = legalize(entry.model, Options(input_shape=shapes)), str(entry.calib)
+    samples = prepare.open_calibration(legal, save.to_proto(legal.model), source).samples
+    graph, grids = prepare_host(prepare.device_graph(legal), samples)
     proto = graph.proto()
     seen = calibrate(graph, proto, samples, lambda *_: None)
     state = choose_encodings(graph, seen, grids)

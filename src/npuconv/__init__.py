@@ -30,7 +30,8 @@ if TYPE_CHECKING:
         UsageError,
     )
     from npuconv.evaluate.entry import verify
-    from npuconv.pipeline import Conversion, check, convert
+    from npuconv.pipeline.check import check
+    from npuconv.pipeline.convert import Conversion, convert
     from npuconv.schemas.batch import BatchReport
     from npuconv.schemas.report import Report
     from npuconv.schemas.verify import VerifyReport
@@ -39,9 +40,9 @@ if TYPE_CHECKING:
 
 _HOME = {
     "BatchReport": "npuconv.schemas.batch",
-    "Conversion": "npuconv.pipeline",
-    "check": "npuconv.pipeline",
-    "convert": "npuconv.pipeline",
+    "Conversion": "npuconv.pipeline.convert",
+    "check": "npuconv.pipeline.check",
+    "convert": "npuconv.pipeline.convert",
     "Report": "npuconv.schemas.report",
     "run_batch": "npuconv.batch.entry",
     "Target": "npuconv.target",

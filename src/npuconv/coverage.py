@@ -11,7 +11,7 @@ from typing import Any, Literal
 from npuconv.config import make_options
 from npuconv.diagnostics import Severity
 from npuconv.errors import ModelError
-from npuconv.pipeline.entry import check_with
+from npuconv.pipeline.check import check_with
 from npuconv.report.groups import Group, standing
 from npuconv.report.words import device_share, total_macs
 from npuconv.schemas.report import Report

@@ -109,10 +109,10 @@ def _calibration(
     from npuconv.legalize.legal import legalize
 
     try:
-        work = legalize(source, Options(input_shape=input_shape, verify=False))
-        if not work.plan.device:
+        legal = legalize(source, Options(input_shape=input_shape, verify=False))
+        if not legal.plan.device:
             return ""
-        return choose_builtin(work.model, work.options.preprocess, work.ctx.expected).sentence
+        return choose_builtin(legal.model, legal.options.preprocess, legal.ctx.expected).sentence
     except NpuconvError:  # what stands against it is for check to say
         return ""
 

@@ -1,4 +1,4 @@
-"""What a model without data is calibrated on, and what is said of it."""
+"""Builtin data: the choice of samples for a model without data, and its sentences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHAPE = (1, 3, 32, 32)
 
 @pytest.fixture(params=[True, False], ids=["photographs", "made"])
 def photographs(request, monkeypatch):
-    """Whether there are photographs."""
+    """Run with photographs and without."""
     if not request.param:
         monkeypatch.setattr(pictures, "folder", lambda: None)
     elif not pictures.are_photographs():
@@ -35,7 +35,7 @@ def convert(net: Net, **options):
 
 
 def test_a_normalization_that_is_given(photographs):
-    """It is taken as it is, and nothing is guessed."""
+    """A given normalization is used as it is."""
     report, said = convert(image(), preprocess={"preset": "imagenet"})
     assert "imagenet (given)" in said
     assert report.calibration.certainty == "given"
@@ -50,7 +50,7 @@ def test_a_normalization_that_is_given(photographs):
 
 @pytest.mark.usefixtures("photographs")
 def test_a_guess():
-    """The verdict says that it is one, and how to give the right one."""
+    """The report says that the normalization is a guess, and how to give the right one."""
     report, said = convert(image())
     assert report.calibration.certainty == "guessed"
     assert "a guess" in said
@@ -63,7 +63,7 @@ def test_a_guess():
 
 @pytest.mark.usefixtures("photographs")
 def test_without_a_guess():
-    """Pictures, and no normalization that anybody knows."""
+    """With --preprocess none the normalization is reported as unknown."""
     report, said = convert(image(), preprocess={"preset": "none"})
     assert report.calibration.certainty == "unknown"
     assert "unknown" in said
@@ -72,7 +72,7 @@ def test_without_a_guess():
 
 @pytest.mark.parametrize("preset", ["unit", "none", None])
 def test_made_up_pictures_say_what_to_install(monkeypatch, preset):
-    """In one line, whatever else is to be said."""
+    """One warning names the package to install and any other doubt."""
     monkeypatch.setattr(pictures, "folder", lambda: None)
     report, _ = convert(image(), preprocess={"preset": preset})
     assert any("npuconv[photos]" in warning for warning in report.summary.warnings)
@@ -80,7 +80,7 @@ def test_made_up_pictures_say_what_to_install(monkeypatch, preset):
 
 @pytest.mark.parametrize("shape", [(1, 16000), (1, 1, 40), (1, 64, 8, 8), (1, 1, 49, 10)])
 def test_models_that_read_no_images(shape):
-    """Numbers are made up, and accuracy is unproven."""
+    """Other inputs get made-up numbers, and accuracy is reported as unproven."""
     net = Net(x=shape)
     if len(shape) == 2:
         net.op("Reshape", "x", net.constant(np.asarray([1, 1, -1])), to="r")
@@ -96,20 +96,20 @@ def test_models_that_read_no_images(shape):
 
 @pytest.mark.parametrize(("channels", "told"), [(1, ""), (4, "the fourth channel is brightness")])
 def test_other_channels(channels, told):
-    """A sentence where something is assumed of them."""
+    """The sentence names an assumption about channels."""
     report, said = convert(image((1, channels, 32, 32)), preprocess={"preset": "unit"})
     assert said.endswith(told) if told else "channel" not in said
     assert report.calibration.certainty == "given"
 
 
 def test_an_unknown_size():
-    """A usual one is taken, and said."""
+    """A usual size is taken for open extents, and reported."""
     report, _ = convert(image(("N", 3, "h", "w")), preprocess={"preset": "unit"})
     assert any(w.startswith("input shape assumed") for w in report.summary.warnings)
 
 
 def test_check_says_what_convert_would_take():
-    """In the report, so that it is in the log of a CI."""
+    """The report of check holds the same choice."""
     proto = image().model()
     checked, done = npuconv.check(proto), npuconv.convert(proto).report
     assert checked.calibration == done.calibration
@@ -118,14 +118,14 @@ def test_check_says_what_convert_would_take():
 
 
 def test_only_one_of_two():
-    """A mean says nothing without a deviation."""
+    """A mean without a standard deviation is refused, and the other way round."""
     for call in (npuconv.check, npuconv.convert):
         with pytest.raises(npuconv.UsageError, match="--mean without --std"):
             call(image().model(), preprocess={"mean": (0.5,)})
 
 
 def test_channels_last_and_turned_round():
-    """BGR and NHWC are heeded; the same pictures in another order."""
+    """BGR and NHWC give the same pictures in another order."""
     net = Net(x=(1, 32, 32, 3)).op("Transpose", perm=[0, 3, 1, 2], to="t").conv("t", (8, 3, 3, 3))
     rgb, _ = convert(net, preprocess={"preset": "unit"})
     bgr, _ = convert(net, preprocess={"preset": "unit", "color": "bgr"})
@@ -135,6 +135,6 @@ def test_channels_last_and_turned_round():
 
 
 def test_the_same_bytes():
-    """From run to run."""
+    """Two runs write the same bytes."""
     first, second = (npuconv.convert(image().model()).model.SerializeToString() for _ in range(2))
     assert first == second

@@ -1,4 +1,4 @@
-"""The cache: the same bytes with and without it, and nothing in it is trusted."""
+"""The cache: the same bytes with and without it, and damaged files ignored."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def assert_equal(one, two):
 
 @pytest.fixture
 def runs(monkeypatch):
-    """Numbers of the first samples of all runs of the model."""
+    """Record the first sample of every run of the model."""
     seen = []
     run = runner.Runner.run
 
@@ -57,17 +57,17 @@ class Sized:
         self.items, self.length = items, length
 
     def __len__(self):
-        """Of the whole, also where it is interrupted."""
+        """Return the number of all samples, also where the source is interrupted."""
         return self.length
 
     def __iter__(self):
-        """One sample after the other."""
+        """Yield one sample after the other."""
         return iter(self.items)
 
 
 @pytest.mark.parametrize("count", [1, 16, 35])
 def test_the_second_time_nothing_runs(tmp_path, runs, count):
-    """And what comes out is the same to the bit, as without a cache."""
+    """The second time all comes from the cache, equal to the bit."""
     without = collect(digits(), TENSORS, feeds(count))
     first = collect(digits(), TENSORS, feeds(count), cache=Cache(tmp_path))
     runs.clear()
@@ -80,7 +80,7 @@ def test_the_second_time_nothing_runs(tmp_path, runs, count):
 
 
 def test_an_interrupted_run_goes_on(tmp_path, runs):
-    """What was done is kept, part by part; the result is that of a run in one go."""
+    """Finished parts are kept, and the result equals that of one run."""
     samples = feeds(50)
     stopped = Sized(interrupted(samples, 40), 50)
     with pytest.raises(KeyboardInterrupt):
@@ -92,7 +92,7 @@ def test_an_interrupted_run_goes_on(tmp_path, runs):
 
 
 def test_progress_goes_on_too(tmp_path):
-    """A sample from the cache is a sample done."""
+    """A sample from the cache counts as done."""
     done = []
     for _ in range(2):
         done.clear()
@@ -103,7 +103,7 @@ def test_progress_goes_on_too(tmp_path):
 
 
 def test_a_sample_that_changed(tmp_path, runs):
-    """Its part is run again, the others are not."""
+    """Only the part of a changed sample runs again."""
     samples = feeds(40)
     collect(digits(), TENSORS, samples, cache=Cache(tmp_path))
     samples[20] = feeds(1, start=99)[0]
@@ -114,7 +114,7 @@ def test_a_sample_that_changed(tmp_path, runs):
 
 
 def test_fewer_samples_than_before(tmp_path, runs):
-    """Half of a part is not in the cache."""
+    """A stored part with more samples is not used."""
     collect(digits(), TENSORS, (feed for feed in feeds(20)), cache=Cache(tmp_path))
     runs.clear()
     fewer = collect(digits(), TENSORS, (feed for feed in feeds(18)), cache=Cache(tmp_path))
@@ -123,7 +123,7 @@ def test_fewer_samples_than_before(tmp_path, runs):
 
 
 def test_more_samples_than_before(tmp_path, runs):
-    """A short last part is not taken for the beginning of a longer one."""
+    """A short last part is not used as the beginning of a longer one."""
     collect(digits(), TENSORS, (feed for feed in feeds(20)), cache=Cache(tmp_path))
     runs.clear()
     longer = collect(digits(), TENSORS, (feed for feed in feeds(30)), cache=Cache(tmp_path))
@@ -140,7 +140,7 @@ def test_more_samples_than_before(tmp_path, runs):
     ],
 )
 def test_another_question(tmp_path, runs, model, tensors):
-    """Another axis, another order, another model: nothing of it is known."""
+    """Another axis, order or model finds no stored part."""
     collect(digits(), TENSORS, feeds(3), cache=Cache(tmp_path))
     runs.clear()
     collect(model, tensors, feeds(3), cache=Cache(tmp_path))
@@ -154,7 +154,7 @@ def plain_array():
 
 
 def spoil(change):
-    """A function that rewrites the arrays of a file."""
+    """Return a function that rewrites the arrays of a file."""
 
     def apply(path):
         with np.load(path) as archive:
@@ -166,7 +166,7 @@ def spoil(change):
 
 
 def flipped(mark, offset, value):
-    """A function that changes a byte behind every such mark, as those of a zip's headers."""
+    """Return a function that changes a byte behind every such mark, as those of a zip's headers."""
 
     def apply(path):
         data = bytearray(path.read_bytes())
@@ -217,7 +217,7 @@ def other(key, value):
     ],
 )
 def test_a_damaged_file(tmp_path, runs, damage):
-    """It is ignored with a note, and written anew."""
+    """A damaged file is ignored with a note, and written anew."""
     good = collect(digits(), TENSORS, feeds(3), cache=Cache(tmp_path))
     (path,) = tmp_path.iterdir()
     damage(path)
@@ -233,7 +233,7 @@ def test_a_damaged_file(tmp_path, runs, damage):
 
 
 def test_a_file_under_another_name(tmp_path):
-    """A part cannot be passed off as another."""
+    """A renamed part is ignored."""
     collect(digits(), TENSORS, feeds(3), cache=Cache(tmp_path))
     (path,) = tmp_path.iterdir()
     path.rename(path.with_name(path.name.replace("-000000-", "-000016-")))
@@ -243,7 +243,7 @@ def test_a_file_under_another_name(tmp_path):
 
 
 def test_samples_are_not_kept_because_of_the_cache(tmp_path):
-    """A part of them at most: no more than three parts' worth is alive at any time."""
+    """No more than three parts' worth of samples is alive at any time."""
     alive = [0, 0]
 
     class Counted(np.ndarray):
@@ -263,7 +263,7 @@ def test_samples_are_not_kept_because_of_the_cache(tmp_path):
 
 
 def test_errors_are_not_kept(tmp_path):
-    """A sample that is not finite is one the next time as well."""
+    """A sample that is not finite is an error again the next time."""
     samples = feeds(20)
     samples[18]["x"][:] = np.nan
     for _ in range(2):
@@ -273,19 +273,19 @@ def test_errors_are_not_kept(tmp_path):
 
 
 def test_a_folder_that_cannot_be():
-    """A file is in its place."""
+    """A file in the place of the folder is refused."""
     with pytest.raises(OutputError, match="cannot be made"):
         Cache(__file__)
 
 
 def test_a_new_folder(tmp_path):
-    """It is made, with those above it."""
+    """The folder is made, with those above it."""
     collect(digits(), TENSORS, feeds(2), cache=Cache(tmp_path / "a" / "b"))
     assert list((tmp_path / "a" / "b").glob("*.npz"))
 
 
 def test_fingerprints():
-    """Of names, types, shapes and bytes; not of how the bytes lie in memory."""
+    """Fingerprints cover names, types, shapes and bytes, not the memory layout."""
     x = images(2, 3)
     same = [{"x": x}, {"x": x.copy()}, {"x": np.asfortranarray(x)}]
     others = [{"y": x}, {"x": x.reshape(3, 2)}, {"x": x.view(np.int32)}, {"x": x + 1}, {}]

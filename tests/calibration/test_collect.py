@@ -35,7 +35,7 @@ def feeds(count, *shape):
 
 
 def everything(model, names, samples):
-    """All values of tensors, from a run that keeps them all."""
+    """Return all values of tensors, from a run that keeps them all."""
     watched = onnx.ModelProto()
     watched.CopyFrom(model)
     inputs = {i.name for i in model.graph.input}
@@ -68,7 +68,7 @@ def assert_equal(one, two):
 @pytest.mark.parametrize("opset", [11, 13, 17, 18, 21])
 @pytest.mark.parametrize("batch", [1, "n"])
 def test_against_numpy(opset, batch):
-    """Channels in front, behind and in the middle; inputs, and everything together."""
+    """Channels in front, behind and in the middle, inputs, and all together equal numpy's."""
     net = Net(opset=opset, x=(batch, 3, 6, 5)).conv("x", (4, 3, 3, 3)).op("Relu")
     net.op("Transpose", perm=[0, 2, 3, 1]).op("Neg").op("Flatten", axis=1)
     model = net.model()
@@ -92,7 +92,7 @@ def test_against_numpy(opset, batch):
 @pytest.mark.parametrize("count", [2, 3, 17, 33])
 @pytest.mark.parametrize("moved", [0.0, 3.0])
 def test_the_next_to_largest_of_samples(count, moved):
-    """Of their extremes, one of each; also where all values have one sign."""
+    """Second extremes come from another sample; also where all values have one sign."""
     rng = np.random.default_rng(count)
     amounts = rng.lognormal(0, 1, count)
     samples = [{"x": images(1, 3, 4, 4, seed=k) * np.float32(a)} for k, a in enumerate(amounts)]
@@ -109,7 +109,7 @@ def test_the_next_to_largest_of_samples(count, moved):
 
 @pytest.mark.parametrize("count", [2, 16, 17])
 def test_a_sample_that_is_far_from_all_others(count):
-    """It is the largest, and none of its values is the next, however samples are divided."""
+    """One outlying sample gives the extreme, and no second extreme, however samples are divided."""
     samples = feeds(count, 1, 3, 4, 4)
     samples[-1] = {"x": samples[-1]["x"] + np.float32(100)}
     found = collect(Net(x=(1, 3, 4, 4)).op("Neg").model(), {"x": 1, "t0": 1}, samples)
@@ -119,7 +119,7 @@ def test_a_sample_that_is_far_from_all_others(count):
 
 
 def test_one_sample_has_no_next_to_largest():
-    """Nothing is known of it."""
+    """One sample has no second extremes."""
     found = collect(Net(x=(1, 3, 4, 4)).op("Neg").model(), {"x": 1}, feeds(1, 1, 3, 4, 4))["x"]
     assert (found.second_highs < found.highs).all()
     assert (found.second_lows > found.lows).all()
@@ -150,7 +150,7 @@ def test_values_are_bounded_and_from_everywhere(shape):
 
 
 def test_samples_without_a_length():
-    """A generator works: the first samples give more at first, and it does not show."""
+    """A generator gives the same statistics as a list."""
     samples = feeds(40, 1, 1, 8, 8)
     known = collect(digits(), {"t0": 1, "t3": 1}, samples)
     unknown = collect(digits(), {"t0": 1, "t3": 1}, (feed for feed in samples))
@@ -163,14 +163,14 @@ def test_samples_without_a_length():
 
 
 def test_the_same_samples_give_the_same_bytes():
-    """Twice, and with another number of samples waiting."""
+    """Runs are equal to the bit, also with another number of waiting samples."""
     samples = feeds(20, 1, 1, 8, 8)
     tensors = {"x": 1, "t0": 1, "t9": None}
     assert_equal(collect(digits(), tensors, samples), collect(digits(), tensors, samples))
 
 
 def test_memory_does_not_grow_with_the_samples():
-    """Sixty-four take no more than sixteen, but for the reader's and the workers' lead."""
+    """64 samples take no more memory than 16, but for those that are read ahead."""
     model = Net(x=("n", 1, 256, 256)).op("Neg").model()
 
     def peak(count):
@@ -187,7 +187,7 @@ def test_memory_does_not_grow_with_the_samples():
 
 
 def test_shapes_that_differ_from_sample_to_sample():
-    """Heights and widths may; a channel is what counts."""
+    """Heights and widths may differ between samples."""
     model = Net(x=(1, 2, "h", "w")).op("Relu").model()
     samples = [{"x": images(1, 2, 4 + k % 3, 7, seed=k)} for k in range(20)]
     own = collect(model, {"t0": 1}, samples)["t0"]
@@ -197,7 +197,7 @@ def test_shapes_that_differ_from_sample_to_sample():
 
 @pytest.mark.parametrize("after", [1, 16])
 def test_channels_that_differ(after):
-    """No statistics by channel then, and the tensor is named."""
+    """Different numbers of channels are an error that names the tensor."""
     model = Net(x=(1, "c", 4, 4)).op("Relu").model()
     samples = [{"x": images(1, 3 if k < after else 2, 4, 4)} for k in range(after + 1)]
     with pytest.raises(CalibrationError, match="'t0' has not as many channels"):
@@ -205,7 +205,7 @@ def test_channels_that_differ(after):
 
 
 def test_shapes_that_depend_on_the_data():
-    """The number of ones decides how long a tensor is."""
+    """A tensor may be as long as the number of ones in the data."""
     net = Net(x=(1, 12)).op("NonZero")
     cast(net, onnx.TensorProto.FLOAT).op("Transpose", perm=[1, 0])
     samples = [{"x": np.asarray([[1.0] * k + [0.0] * (12 - k)], np.float32)} for k in (3, 7, 7, 2)]
@@ -224,25 +224,25 @@ def test_other_types_are_seen_as_float():
 
 
 def test_an_old_file_format():
-    """Version 3 does not know constants that are no inputs."""
+    """IR version 3, in which every initializer is an input, is supported."""
     model = Net(ir_version=3, x=(1, 2, 3, 3)).op("Relu").model()
     assert collect(model, {"t0": 1}, feeds(2, 1, 2, 3, 3))["t0"].samples == 2
 
 
 def test_nothing_asked():
-    """No tensors, no statistics; the samples are not read."""
+    """Without tensors there are no statistics, and no sample is read."""
     assert collect(digits(), {}, feeds(1, 1, 1, 8, 8)) == {}
 
 
 def test_progress():
-    """Said for each sample, however they are run."""
+    """Progress is called for each sample, however they are run."""
     done = []
     collect(digits(), {"x": 1}, feeds(19, 1, 1, 8, 8), progress=lambda: done.append(1))
     assert len(done) == 19
 
 
 def test_the_model_is_not_changed():
-    """The taps are put into a copy."""
+    """Taps are inserted into a copy."""
     model = digits()
     before = model.SerializeToString()
     collect(model, {"t0": 1}, feeds(1, 1, 1, 8, 8))
@@ -252,7 +252,7 @@ def test_the_model_is_not_changed():
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("broken", [0, 1, 6, 18])
 def test_values_that_are_not_finite(value, broken):
-    """The sample and the tensor are named, also when samples were run together."""
+    """The error names sample and tensor, also when samples were run together."""
     samples = feeds(20, 1, 1, 8, 8)
     samples[broken]["x"][0, 0, 3, 3] = value
     with pytest.raises(CalibrationError, match=f"sample {broken}: .*tensor 'x'") as caught:
@@ -261,34 +261,34 @@ def test_values_that_are_not_finite(value, broken):
 
 
 def test_not_finite_inside():
-    """A tensor that overflows on the way is named, not the input."""
+    """The error names the tensor that overflows, not the input."""
     model = Net(x=(1, 4)).op("Exp", to="grown").op("Neg").model()
     with pytest.raises(CalibrationError, match="tensor 'grown'"):
         collect(model, {"x": 1, "grown": 1}, [{"x": np.full((1, 4), 100, np.float32)}])
 
 
 def test_squares_that_overflow():
-    """1e30 is a value like any other; its square in float32 is not."""
+    """1e30 is allowed, though its square overflows in float32."""
     model = Net(x=(1, 2)).op("Neg").model()
     own = collect(model, {"x": 1}, [{"x": np.asarray([[1e30, 2]], np.float32)}])["x"]
     assert np.allclose(own.squares, [1e60, 4])
 
 
 def test_samples_that_do_not_fit():
-    """The runtime's refusal is the user's matter, in one line."""
+    """The runtime's refusal becomes a CalibrationError of one line."""
     with pytest.raises(CalibrationError, match="does not run on the samples") as caught:
         collect(digits(), {"x": 1}, [{"x": images(1, 1, 7, 7)}])
     assert "\n" not in str(caught.value)
 
 
 def test_no_samples():
-    """Nothing seen, nothing to say."""
+    """No samples are an error."""
     with pytest.raises(CalibrationError, match="no samples"):
         collect(digits(), {"x": 1}, [])
 
 
 def test_a_source_that_fails():
-    """Its error is what the user sees."""
+    """An error of the source is raised as it is."""
 
     def broken():
         yield from feeds(3, 1, 1, 8, 8)
@@ -302,7 +302,7 @@ TENSORS = {"x": 1, "t0": 1, "t3": None}
 
 
 def samples(count: int, *, broken: int = -1) -> Samples:
-    """Images for ``digits``."""
+    """Return images for ``digits``."""
 
     def load(k: int):
         return {"x": images(1, 1, 8, 8, seed=k) * (np.nan if k == broken else 1)}
@@ -312,13 +312,13 @@ def samples(count: int, *, broken: int = -1) -> Samples:
 
 @pytest.fixture(autouse=True)
 def _as_before():
-    """What a process is told holds until it is told otherwise."""
+    """Reset the block of this process after the test."""
     yield
     share(None)
 
 
 def make(folder, model, tensors, feeds, block):
-    """What a process with a block does."""
+    """Make the parts of a block."""
     share(folder, block)
     with pytest.raises(Collected):
         gather(model, tensors, feeds)
@@ -326,7 +326,7 @@ def make(folder, model, tensors, feeds, block):
 
 
 def gather(model, tensors, feeds, named=None):
-    """What a conversion does."""
+    """Collect as a conversion does."""
     return collect_shared(model, tensors, feeds, progress=lambda: None, cache=shared_cache(named))
 
 
@@ -344,7 +344,7 @@ def test_blocks_are_whole_parts_of_all(total, of):
 @settings(max_examples=12)
 @given(st.integers(17, 70), st.permutations(range(5)), st.integers(1, 5))
 def test_the_same_to_the_bit(tmp_path_factory, total, order, of):
-    """However many processes there are, and whichever is first: nothing is left to run."""
+    """However many processes there are, and in any order, nothing is left to run."""
     folder, feeds = tmp_path_factory.mktemp("parts"), samples(total)
     for number in (n for n in order if n < of):
         make(folder, digits(), TENSORS, feeds, Block(number, of))
@@ -357,7 +357,7 @@ def test_the_same_to_the_bit(tmp_path_factory, total, order, of):
 
 
 def test_a_block_that_is_missing(tmp_path):
-    """Whoever converts makes what is not there; a block made again is not made twice."""
+    """A missing block is made by the conversion; a block is not made twice."""
     feeds = samples(70)
     make(tmp_path, digits(), TENSORS, feeds, Block(1, 3))
     before = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
@@ -368,7 +368,7 @@ def test_a_block_that_is_missing(tmp_path):
 
 
 def test_the_first_sample_decides_for_all_blocks(tmp_path):
-    """A batch mixes these samples, which the first does not show: nor may any other."""
+    """The size of a batch depends on the first sample alone, in every block."""
     net = Net(x=("n", 3, 8, 8))
     net.op("Sub", "x", net.op("ReduceMean", "x", axes=[0], keepdims=1).last)
     model, tensors = net.model(), {"t1": 1}
@@ -385,7 +385,7 @@ def test_the_first_sample_decides_for_all_blocks(tmp_path):
 
 
 def test_a_sample_that_breaks_it(tmp_path):
-    """The same is said as without blocks; those before are there."""
+    """The error is the same as without blocks, and parts before it are stored."""
     feeds = samples(40, broken=20)
     make(tmp_path, digits(), TENSORS, feeds, Block(0, 2))
     share(tmp_path, Block(1, 2))
@@ -401,13 +401,13 @@ def test_a_sample_that_breaks_it(tmp_path):
     ("tensors", "count"), [({}, 40), (TENSORS, PART)], ids=["no tensors", "one part"]
 )
 def test_nothing_to_do(tmp_path, tensors, count):
-    """A process with a block stops all the same."""
+    """A process with a block stops also where there is no part to make."""
     make(tmp_path, digits(), tensors, samples(count), Block(0, 2))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_where_parts_are(tmp_path):
-    """Where the process is told, else where the conversion names, else nowhere."""
+    """Parts are in the folder of the process, else in that of the conversion, else nowhere."""
     assert shared_cache(None) is None
     assert isinstance(shared_cache(tmp_path / "a"), Cache)
     share(tmp_path / "b")

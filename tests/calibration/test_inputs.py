@@ -1,4 +1,4 @@
-"""Which extents samples get where the model leaves them open."""
+"""Inputs for samples: extents where the model leaves them open."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ def shape_of(built, source=None):
 
 
 def test_fixed_inputs():
-    """Nothing is assumed; a symbolic batch is not worth a sentence."""
+    """Nothing is assumed of fixed inputs, nor reported of a symbolic batch."""
     assert shape_of(Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3))) == ((1, 3, 8, 8), "")
     assert shape_of(Net(x=("N", 3, 8, 8)).conv("x", (4, 3, 3, 3))) == (("N", 3, 8, 8), "")
 
 
 def test_samples_know_their_own_shape():
-    """With samples of the user nothing is assumed either."""
+    """With the user's samples no extent is assumed."""
     net = Net(x=(1, 3, "h", "w")).conv("x", (4, 3, 3, 3))
     assert shape_of(net, images(1, 3, 8, 8)) == ((1, 3, "h", "w"), "")
 
 
 def test_height_and_width():
-    """The most common extents that the model runs on are taken, and it is said."""
+    """The most common extents that the model runs on are taken and reported."""
     shape, sentence = shape_of(Net(x=("N", 3, "h", "w")).conv("x", (4, 3, 3, 3)))
     assert shape == (1, 3, 224, 224)
     assert sentence == "input shape assumed for the synthetic inputs: x=1,3,224,224"
 
 
 def test_the_first_that_runs():
-    """Extents that the model refuses are passed over."""
+    """Extents that the model refuses are skipped."""
     net = Net(x=(1, 3, "h", "w"), other=(1, 3, 48, 320)).op("Add", "x", "other")
     shape, _ = shape_of(net.conv("", (4, 3, 3, 3)))
     assert shape == (1, 3, 48, 320)
@@ -58,7 +58,7 @@ def test_one_open_axis():
 
 
 def test_nothing_runs():
-    """Where no candidate runs, the model is left to say what it wants."""
+    """Where no candidate runs, the inputs stay as they are."""
     net = Net(x=(1, 3, "h", "w"), other=(1, 3, 7, 5)).op("Concat", "x", "other", axis=1)
     assert shape_of(net.conv("", (4, 6, 1, 1))) == ((1, 3, "h", "w"), "")
 
@@ -83,7 +83,7 @@ def test_types():
 
 
 def test_unknown_rank():
-    """Nothing can be filled in where not even the rank is known."""
+    """An input of unknown rank stays as it is."""
     net = Net(x=(1, 3, "h", "w"), y=(1, 3)).conv("x", (4, 3, 3, 3))
     model = read(net.model())
     proto = save.to_proto(model)
@@ -105,7 +105,7 @@ def test_the_report_says_what_was_assumed():
 
 
 def test_a_batch_that_is_not_the_first_axis():
-    """A state of a recurrent layer has it second; it is one there too."""
+    """A batch on the second axis, as of a recurrent state, becomes 1 too."""
     net = Net(x=("batch", 3, 8, 8), state=(2, "batch", 3, 8, 8)).conv("x", (4, 3, 3, 3))
     net.output().op("Identity", "state").output()
     specs, _ = wanted(net)
@@ -116,14 +116,14 @@ def test_a_batch_that_is_not_the_first_axis():
 
 
 def test_sound():
-    """One long axis, where no image extent is long enough for the kernel."""
+    """One long axis is taken where no image extent suits the kernel."""
     net = Net(x=("N", 1, "t")).conv("x", (4, 1, 400), strides=[160])
     assert shape_of(net)[0] == (1, 1, 512)
 
 
 @pytest.mark.parametrize("kind", [TensorProto.BFLOAT16, TensorProto.FLOAT8E4M3FN])
 def test_a_type_that_numpy_does_not_have(kind):
-    """No array can be given for such an input: the model is to blame, and says which."""
+    """An input of a type without a numpy type is an error that names it."""
     proto = Net(x=(1, 3, 8, 8)).op("Cast", to="f").conv("f", (4, 3, 3, 3)).model()
     proto.graph.node[0].attribute.append(helper.make_attribute("to", TensorProto.FLOAT))
     proto.graph.input[0].type.tensor_type.elem_type = kind

@@ -25,7 +25,7 @@ def found(net: Net, producer: str = "pytorch", shape=(1, *SIZE), name: str = "x"
 
 
 def trained(on: Normalization) -> Net:
-    """A convolution and a BatchNormalization that holds what it puts out for pictures."""
+    """Return a convolution and a BatchNormalization with its statistics for pictures."""
     pixels = np.stack([draw(SIZE, "nchw", k) for k in range(8)])
     x = normalized(pixels, "nchw", on)
     weight = np.random.default_rng(0).normal(size=(16, 3, 1, 1)).astype(np.float32)
@@ -40,7 +40,7 @@ def trained(on: Normalization) -> Net:
 
 @pytest.mark.parametrize("on", [RAW, UNIT, SIGNED, IMAGENET, CENTRED], ids=lambda one: one.name)
 def test_batch_normalization_tells(on):
-    """It holds mean and deviation of training, whatever is usual."""
+    """The statistics of training outweigh the habits of the framework."""
     one = found(trained(on))
     assert one.normalization == on
     assert one.is_clear
@@ -56,7 +56,7 @@ def plain(bias: np.ndarray, weight: np.ndarray | None = None) -> Net:
 
 @pytest.mark.parametrize(("size", "numbers"), [(150.0, True), (0.7, False)])
 def test_the_size_of_biases_tells_the_scale(size, numbers):
-    """They are of the size of what the layer puts out."""
+    """Biases are of the size of the layer's output."""
     bias = np.random.default_rng(2).normal(size=32) * size
     one = found(plain(bias))
     assert (one.normalization in (RAW, CENTRED)) == numbers
@@ -64,7 +64,7 @@ def test_the_size_of_biases_tells_the_scale(size, numbers):
 
 @pytest.mark.parametrize(("mean", "wanted"), [(0.45, UNIT), (115.0, RAW)])
 def test_biases_take_off_the_mean_pixel(mean, wanted):
-    """Where pixels are not centred."""
+    """Biases show the mean pixel where pixels are not centred."""
     rng = np.random.default_rng(3)
     weight = rng.normal(0.1, 1, size=(32, 3, 3, 3)) / 5
     bias = -mean * weight.sum(axis=(1, 2, 3)) + mean * rng.normal(size=32) / 10
@@ -75,7 +75,7 @@ def test_biases_take_off_the_mean_pixel(mean, wanted):
 
 @pytest.mark.parametrize(("scale", "wanted"), [(1 / 255, RAW), (1 / 127.5, RAW), (255.0, UNIT)])
 def test_a_model_that_scales_its_input(scale, wanted):
-    """Then it takes what it scales: pixels, or what becomes pixels."""
+    """A model that scales its input takes pixels, or makes them."""
     net = Net(x=(1, *SIZE))
     net.op("Mul", "x", net.constant(np.float32(scale))).op("Relu")
     one = found(net.conv("", (8, 3, 3, 3)))
@@ -84,7 +84,7 @@ def test_a_model_that_scales_its_input(scale, wanted):
 
 
 def test_the_habits_of_frameworks():
-    """Without biases and statistics there is nothing else to go by, and that is a guess."""
+    """Without biases and statistics the habits decide, and the result is a guess."""
     net = Net(x=(1, *SIZE))
     net.op("Conv", "x", net.constant(np.ones((8, 3, 3, 3), np.float32)))
     by = {p: found(net, producer=p) for p in ("tf2onnx", "caffe2", "pytorch", "PaddlePaddle")}
@@ -98,7 +98,7 @@ def test_the_habits_of_frameworks():
 
 
 def test_what_the_model_looks_like():
-    """Grey images are in 0..1, and so are those of models that make images; lines are signed."""
+    """Grey images and models that make images want 0..1; lines of text -1..1."""
     grey = Net(x=(1, 1, 28, 28)).conv("x", (8, 1, 3, 3))
     assert found(grey, shape=(1, 1, 28, 28)).normalization == UNIT
     wide = Net(x=(1, 3, 32, 256)).conv("x", (8, 3, 3, 3))
@@ -109,7 +109,7 @@ def test_what_the_model_looks_like():
 
 
 def test_metadata():
-    """What the file says counts for more than habits."""
+    """Metadata outweighs habits."""
     net = Net(x=(1, *SIZE)).conv("x", (8, 3, 3, 3))
     proto = net.model()
     proto.metadata_props.add(key="Image.NominalPixelRange", value="NominalRange_0_255")
@@ -121,7 +121,7 @@ def test_metadata():
 
 
 def test_shares():
-    """They are of all candidates together, and the same every time."""
+    """Shares are of all candidates together, and the same every time."""
     one, again = (found(plain(np.ones(8))) for _ in range(2))
     assert 1 / len(KNOWN) <= one.share <= 1
     assert one == again

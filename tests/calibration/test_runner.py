@@ -1,4 +1,4 @@
-"""How many samples are run together, and that it does not show in the numbers."""
+"""Runs: how many samples a run takes, and equal numbers whatever it takes."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def small(batch):
 
 
 def test_a_small_model_takes_many():
-    """Where its first axis is open."""
+    """A small model with an open batch runs several samples at once."""
     feed = {"x": images(1, 3, 8, 8)}
     assert settled(small("n"), {"x": 1, "t0": 1}, feed) == runner.MAX_BATCH
     assert settled(small(1), {"x": 1, "t0": 1}, feed) == 1
 
 
 def test_a_large_model_takes_one(monkeypatch):
-    """There a batch saves nothing and costs memory."""
+    """A large model runs samples one by one."""
     feed = {"x": images(1, 3, 8, 8)}
     size = (3 + 4) * 64 - 4 * (64 - 36)  # x and t0, which is 6 by 6
     for room, batch in [(size, 1), (2 * size, 2), (7 * size, 4), (99 * size, 8)]:
@@ -39,39 +39,39 @@ def test_a_large_model_takes_one(monkeypatch):
 
 
 def test_samples_that_see_each_other():
-    """A mean over the batch makes two samples something else than two times one."""
+    """A mean over the batch forbids batches."""
     net = Net(x=("n", 3, 8, 8)).op("ReduceMean", axes=[0], keepdims=1).op("Sub", "x", "t0")
     assert settled(net.model(), {"t1": 1}, {"x": images(1, 3, 8, 8)}) == 1
 
 
 def test_a_tensor_without_samples():
-    """A tensor that does not grow with the batch cannot be cut."""
+    """A tensor that does not grow with the batch forbids batches."""
     net = Net(x=("n", 3, 8, 8)).op("ReduceMax", axes=[0], keepdims=1)
     assert settled(net.model(), {"t0": 1}, {"x": images(1, 3, 8, 8)}) == 1
 
 
 def test_a_tensor_that_is_as_large_for_two():
-    """It could be cut in two, but what would the halves be?"""
+    """So does one of the same size for two samples, though it could be cut."""
     net = Net(x=("n", 3, 8, 8)).op("ReduceMax", axes=[0], keepdims=1)
     net.op("Concat", "t0", "t0", axis=0)
     assert settled(net.model(), {"t1": 1}, {"x": images(1, 3, 8, 8)}) == 1
 
 
 def test_a_model_that_refuses_two():
-    """A shape written into the model says one."""
+    """So does a fixed shape inside the model."""
     net = Net(x=("n", 3, 4, 4)).reshape([1, 48]).op("Relu")
     assert settled(net.model(), {"t0": 1}, {"x": images(1, 3, 4, 4)}) == 1
 
 
 def test_inputs_that_do_not_share_the_batch():
-    """One of them has a fixed first axis: the samples go one by one."""
+    """So does an input with a fixed first axis."""
     net = Net(x=("n", 3, 4, 4), y=(1, 3, 4, 4)).op("Add", "x", "y")
     feed = {"x": images(1, 3, 4, 4), "y": images(1, 3, 4, 4)}
     assert settled(net.model(), {"t0": 1}, feed) == 1
 
 
 def test_values_that_are_not_finite_are_not_compared():
-    """They are an error a moment later, of the sample that has them."""
+    """Values that are not finite forbid batches; running the sample is then an error."""
     feed = {"x": np.full((1, 3, 8, 8), np.nan, np.float32)}
     assert settled(small("n"), {"x": 1}, feed) == 1
 
@@ -109,7 +109,7 @@ def test_only_samples_of_one_shape_are_run_together():
 
 @pytest.mark.parametrize("first", [0, 16, 160])
 def test_parts_know_their_place(first):
-    """A part that another machine ran fits behind those before it."""
+    """A part made by another process fits behind those before it."""
     samples = [{"x": images(1, 3, 8, 8, seed=k)} for k in range(16)]
     part = Part(Runner(small("n"), {"x": 1}, None), first)
     for feed in samples:
@@ -121,7 +121,7 @@ def test_parts_know_their_place(first):
 
 
 def test_shapes_are_remembered_but_not_all(monkeypatch):
-    """A set of pictures of every size does not fill the memory."""
+    """The number of remembered layouts is bounded."""
     monkeypatch.setattr(runner, "MAX_LAYOUTS", 2)
     model = Net(x=(1, 1, "h", 4)).op("Relu").model()
     found = Runner(model, {"t0": 1}, None)

@@ -16,7 +16,7 @@ from support.builders import Net, digits
 
 @pytest.mark.parametrize("opset", [11, 13, 18, 21])
 def test_it_is_a_valid_model(opset):
-    """By ONNX's own inference, and its outputs are ours alone."""
+    """The tapped model passes ONNX's checker, and has no other outputs."""
     model = Net(opset=opset, x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3)).op("Relu").model()
     tapped = taps.insert_taps(model, ["x", "t1"])
     inferred = onnx.shape_inference.infer_shapes(tapped, check_type=True, strict_mode=True)
@@ -27,7 +27,7 @@ def test_it_is_a_valid_model(opset):
 
 
 def test_taps_stand_behind_what_they_watch():
-    """So a tensor is read while it is in the cache, and is let go."""
+    """Taps are right behind their tensors, which stay in the processor's cache."""
     tapped = taps.insert_taps(digits(), ["x", "t0"])
     made = {name: place for place, node in enumerate(tapped.graph.node) for name in node.output}
     first = min(place for name, place in made.items() if name == "t0")
@@ -41,7 +41,7 @@ def test_taps_stand_behind_what_they_watch():
 
 
 def test_shapes_around_the_channels():
-    """What is before and behind them, for each sample."""
+    """The layout has the extents before and behind the channels, for each sample."""
     shapes = [[6, 3, 5, 7], [2, 5, 7, 3], [4, 9], [], [2, 8]]
     layout = make_layout(shapes, [1, 3, None, None, -1], 1)
     assert layout.before.tolist() == [6, 70, 1, 1, 2]
@@ -54,7 +54,7 @@ def test_shapes_around_the_channels():
 
 
 def test_what_cannot_be_cut_into_samples():
-    """Channels first, or an odd number of rows."""
+    """Channels in front, or an odd number of rows, cannot be cut into samples."""
     assert make_layout([[3, 8]], [0], 2) is None
     assert make_layout([[5, 8]], [1], 2) is None
 
@@ -66,7 +66,7 @@ def test_what_cannot_be_cut_into_samples():
     st.integers(1, 4),
 )
 def test_picks_are_as_many_as_wanted(extents, number, samples, together):
-    """At most the sample's share, at least one, and what numpy's slice gives."""
+    """A selection has at least one value, at most the sample's share, and equals a slice."""
     before, channels, behind = extents
     layout = make_layout([[together * before, channels, behind]], [1], together)
     picks = select(layout, number, samples)
@@ -88,13 +88,13 @@ def test_picks_are_as_many_as_wanted(extents, number, samples, together):
 
 
 def test_everything_of_a_small_tensor():
-    """No value is passed over where all may stay."""
+    """All values of a small tensor are selected."""
     picks = select(make_layout([[1, 4, 7, 9]], [1], 1), 5, 16)
     assert picks.plan.tolist() == [1, 1, 4, 63, 0, 0, 1, 1]
 
 
 def test_starts_differ():
-    """From sample to sample, so that other places are seen."""
+    """The first value differs from sample to sample."""
     layout = make_layout([[1, 1, 300, 300]], [1], 1)
     starts = {int(select(layout, number, 64).starts[0, 0, 1]) for number in range(64)}
     assert len(starts) == 64

@@ -39,7 +39,7 @@ def run(proto, array: np.ndarray) -> trials.NormalizationTrials | None:
 
 @pytest.mark.parametrize("item", ALL, ids=lambda item: item.name)
 def test_a_normalization_is_recognized_by_its_range(item):
-    """And undone, with the colours on either axis."""
+    """The range tells the normalization, which can be undone on either axis."""
     assert guess(item.apply(PIXELS, 1)) == item
     np.testing.assert_allclose(item.undo(item.apply(PIXELS, 1), 1), PIXELS, atol=1e-3)
     last = PIXELS.transpose(0, 2, 3, 1)
@@ -48,7 +48,7 @@ def test_a_normalization_is_recognized_by_its_range(item):
 
 @pytest.mark.parametrize("values", [[-300.0, 300.0], [0.0, 0.0], [0.0, 1e9], [-1.0, -0.5]])
 def test_other_ranges_say_nothing(values):
-    """Nor do those that hardly fill one."""
+    """Ranges that hold none of the usual ones well give no normalization."""
     assert guess(np.asarray(values, np.float32)) is None
 
 
@@ -58,12 +58,12 @@ def test_other_ranges_say_nothing(values):
      ((1, 3, 8), None), ((1, 8, 8, 3, 1), None), ((1, 3, 1, 8), None)],
 )  # fmt: skip
 def test_images_have_one_three_or_four_channels(shape, axis):
-    """First or last, beside two longer axes."""
+    """Images have 1, 3 or 4 channels, first or last, beside two longer axes."""
     assert image_axis(shape) == axis
 
 
 def test_what_is_given_comes_first():
-    """Then what could be meant instead."""
+    """The normalization of the samples comes first, then the candidates."""
     found = run(Net(x=("N", 3, 16, 16)).conv("x").model(), PIXELS / 255)
     assert found is not None
     assert found.given == UNIT
@@ -72,7 +72,7 @@ def test_what_is_given_comes_first():
 
 
 def test_a_model_that_makes_images():
-    """As many colours, and not smaller."""
+    """An output with as many colours and at least the extents is an image."""
     net = Net(x=("N", 3, 16, 16)).conv("x", (3, 3, 3, 3), pads=[1, 1, 1, 1])
     found = run(net.model(), PIXELS / 255)
     assert found is not None
@@ -85,16 +85,16 @@ def test_a_model_that_makes_images():
     lambda: Net(x=("N", 3, 16, 16)).pad([0, 0, 1, 1, 0, 0, 1, 1]).conv().model(),
 ])  # fmt: skip
 def test_what_may_stand_before_the_first_convolution(build):
-    """Order, padding, scale and offset."""
+    """Order, padding, scale and offset may stand before the first convolution."""
     assert run(build(), PIXELS) is not None
 
 
 def test_sound_is_no_image():
-    """Nothing is tried then."""
+    """Nothing is tried on sound."""
     sound = np.linspace(-1, 1, 4 * 1 * 64, dtype=np.float32).reshape(4, 1, 64)
     assert run(Net(x=("N", 1, 64)).conv("x", (4, 1, 3)).model(), sound) is None
 
 
 def test_other_ranges_are_not_tried():
-    """Nobody knows what they were made from."""
+    """Nothing is tried on samples of an unknown range."""
     assert run(Net(x=("N", 3, 16, 16)).conv("x").model(), PIXELS * 7) is None

@@ -21,14 +21,14 @@ from npuconv.calibration.workers import (
 
 @pytest.fixture(params=[1, 2, MAX_WORKERS + 1])
 def room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Cores that there are."""
+    """Return the number of workers, for several numbers of cores."""
     monkeypatch.setattr(executor, "cores", lambda: request.param)
     return min(request.param, MAX_WORKERS)
 
 
 @pytest.mark.usefixtures("room")
 def test_results_are_in_the_order_of_the_items() -> None:
-    """Also where the first takes longest."""
+    """Results keep the order of the items where the first takes longest."""
 
     def work(item: int) -> int:
         time.sleep(0.02 if item == 0 else 0)
@@ -39,7 +39,7 @@ def test_results_are_in_the_order_of_the_items() -> None:
 
 @pytest.mark.usefixtures("room")
 def test_an_error_comes_in_its_turn() -> None:
-    """After the results before it."""
+    """An error is raised after the results before it."""
 
     def work(item: int) -> int:
         if item == 3:
@@ -53,7 +53,7 @@ def test_an_error_comes_in_its_turn() -> None:
 
 
 def test_no_more_items_are_taken_than_are_worked_on(room: int) -> None:
-    """Memory must not grow with the samples."""
+    """No more items are taken than there are workers."""
     taken, lock = 0, threading.Lock()
     most = 0
 
@@ -70,7 +70,7 @@ def test_no_more_items_are_taken_than_are_worked_on(room: int) -> None:
 
 
 def test_what_is_abandoned_does_not_run_on(room: int) -> None:
-    """When the caller stops listening, nothing is at work afterwards."""
+    """No work goes on after the caller has stopped listening."""
     begun, ended = [], []
 
     def work(item: int) -> int:
@@ -87,7 +87,7 @@ def test_what_is_abandoned_does_not_run_on(room: int) -> None:
 
 
 def test_matrix_products_on_one_thread() -> None:
-    """Only within the statement, and with it again: what they are does not depend on cores."""
+    """BLAS uses one thread within the statement, and as many as before behind it."""
     blas = [one for one in threadpool_info() if one["user_api"] == "blas"]
     with one_thread_each():
         inside = [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
@@ -103,13 +103,13 @@ def readers():
 
 @pytest.mark.parametrize("count", [0, 1, 2, 50])
 def test_the_same_items(count):
-    """All of them, in order."""
+    """All items come in their order."""
     assert list(read_ahead(range(count))) == list(range(count))
     assert not readers()
 
 
 def test_it_is_not_far_ahead():
-    """No more are made than may wait, and the one that is being put."""
+    """The number of items read ahead is bounded."""
     made = []
 
     def source():
@@ -140,7 +140,7 @@ def test_it_is_ahead():
 
 
 def test_errors_of_the_source_come_in_their_turn():
-    """After what was read before them, with their own type."""
+    """An error of the source is raised after the items before it."""
 
     def source():
         yield 1
@@ -154,7 +154,7 @@ def test_errors_of_the_source_come_in_their_turn():
 
 
 def test_a_caller_that_fails():
-    """The thread ends with it."""
+    """The thread ends when the caller fails."""
 
     def listen():
         with contextlib.closing(read_ahead(range(100))) as items:

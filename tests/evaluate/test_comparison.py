@@ -1,4 +1,4 @@
-"""How far one model is from another: whole and layer by layer."""
+"""Comparison: the error of outputs, their parts, and layers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ import pytest
 
 from npuconv.arithmetic.encoding import quantize
 from npuconv.errors import ModelError
-from npuconv.evaluate.comparison import Comparison, Stats, summed_up
+from npuconv.evaluate.comparison import (
+    MAX_PARTS,
+    Comparison,
+    Stats,
+    class_axes,
+    parts_of,
+    summed_up,
+)
 from npuconv.evaluate.matching import LayerPair, exact, numbers
 from npuconv.executor import RuntimeRefusedError
 from npuconv.samples import Samples
@@ -24,7 +31,7 @@ def samples(count=3):
 
 
 def scaled(factor, outputs=("y",)):
-    """y = x * factor; z = -x, always right."""
+    """Return a model with y = x * factor and z = -x."""
     net = Net(x=X)
     net.op("Mul", "x", net.constant(float(factor)), to="y").op("Neg", "x", to="z")
     return net.output(*outputs).model()
@@ -41,14 +48,14 @@ def per_layer(before, after, layers, x):
 
 
 def test_equal_models():
-    """No error: no number of decibels, and a cosine of 1."""
+    """Equal models have no SQNR and a cosine of 1."""
     found = compared(scaled(2), scaled(2), held_out=True)
     assert (found.sqnr_db, found.cosine) == (None, 1.0)
     assert (found.samples, found.held_out) == (3, True)
 
 
 def test_layers_with_the_channels_last():
-    """They are compared as what they are, not as they lie."""
+    """Layers with the channels last are compared in the layout of the float model."""
     net = Net(x=X).op("Mul", "x", "x", to="y").op("Transpose", perm=[0, 2, 3, 1], to="l")
     scale, zero = net.constant(np.float32(0.01)), net.constant(np.int8(0))
     model = net.op("QuantizeLinear", "l", scale, zero, to="q").output("y").model()
@@ -62,7 +69,7 @@ def test_layers_with_the_channels_last():
 
 
 def test_a_known_error():
-    """A tenth too much is an error of 20 dB, in the same direction."""
+    """Values 10 % too large have an SQNR of 20 dB and a cosine of 1."""
     found = compared(scaled(1), scaled(1.1))
     assert found.sqnr_db == pytest.approx(20, abs=0.01)
     assert found.cosine == pytest.approx(1)
@@ -70,7 +77,7 @@ def test_a_known_error():
 
 
 def test_outputs_are_told_apart():
-    """Each output has its own numbers; the whole is that of all values together."""
+    """Each output has its own error; the total is over all values together."""
     both = ("y", "z")
     found = compared(scaled(1, both), scaled(1.1, both))
     right = {o.name: o.sqnr_db for o in found.outputs}
@@ -81,7 +88,7 @@ def test_outputs_are_told_apart():
 
 
 def test_top_1():
-    """How often the largest score is the same one, where there is one output of scores."""
+    """Top-1 agreement is reported where there is one output of scores."""
 
     def scores(swap):
         net = Net(x=(1, 3))
@@ -95,7 +102,7 @@ def test_top_1():
 
 
 def test_int8_inputs_and_outputs():
-    """Where a model takes and gives int8, values are converted by their scales."""
+    """int8 inputs and outputs are converted by their scales."""
     float_model = Net(x=X).op("Relu", "x", to="y").model()
     int8_model = Net(x=X).op("Relu", "x", to="y").model()
     for info in (*int8_model.graph.input, *int8_model.graph.output):
@@ -112,7 +119,7 @@ def test_a_model_that_does_not_run():
 
 
 def rounded(step):
-    """y = x, of which q is the int8 form."""
+    """Return a model with y = x, and q, its int8 form."""
     net = Net(x=X)
     scale, zero = net.constant(float(step)), net.constant(np.asarray(0, np.int8))
     net.op("QuantizeLinear", "x", scale, zero, to="q").op("DequantizeLinear", "q", scale, zero)
@@ -120,7 +127,7 @@ def rounded(step):
 
 
 def test_per_layer():
-    """The int8 tensor is compared with the float one it stands for."""
+    """The int8 tensor is compared with its float tensor."""
     step = 1 / 127
     layers = [LayerPair("first", "t0", "q", step, note="a note")]
     layers.append(LayerPair("gone", "t0", "not_there", step))
@@ -136,12 +143,12 @@ def test_per_layer():
 
 
 def test_no_layers():
-    """Nothing to look at, nothing run."""
+    """Without layers no inner tensor is computed."""
     assert per_layer(scaled(1), scaled(1), [], images(*X)) == ()
 
 
 def test_scales_and_zero_points_of_channels():
-    """They run along the channels, also where those lie last in the converted model."""
+    """Scales run along the channels, also where these are last in the converted model."""
     scales, zeros = np.asarray([0.01, 0.02, 0.1, 1.0]), np.asarray([0, 10, -128, 5])
     stored = np.random.default_rng(0).integers(-128, 128, X).astype(np.int8)
     wanted = (stored - zeros.reshape(-1, 1, 1)) * scales.reshape(-1, 1, 1)
@@ -153,7 +160,7 @@ def test_scales_and_zero_points_of_channels():
 
 
 def test_channels_that_are_stored_several_times():
-    """Their mean is compared with the one of the float model; what is not stored with nothing."""
+    """The mean of copies is compared; channels that are not stored are left out."""
     values = np.arange(2 * 4 * 3, dtype=np.int8).reshape(2, 4, 3)
     layer = LayerPair("a", "y", "q", 2.0, channels=(0, 2, 2, 0))
     wanted = np.stack([values[:, [0, 3]].mean(axis=1), values[:, [1, 2]].mean(axis=1)], axis=1)
@@ -164,7 +171,7 @@ def test_channels_that_are_stored_several_times():
 
 
 def test_other_channels_than_are_noted():
-    """The metadata are of another model."""
+    """Metadata of another model is an error."""
     more = LayerPair("a", "y", "q", 2.0, channels=(0, 4))
     deeper = LayerPair("a", "y", "q", 2.0, axis=9, channels=(0,))
     given = (numbers, np.zeros((1, 4, 2), np.int8)), (exact, np.zeros((1, 4, 2)))
@@ -175,7 +182,7 @@ def test_other_channels_than_are_noted():
 
 
 def test_the_largest_error():
-    """Of all samples; none before the first."""
+    """The largest error is over all samples; None before the first."""
     stats = Stats()
     assert stats.max_abs_error is None
     stats.update([1.0, 2.0], [1.5, 2.0])
@@ -184,7 +191,7 @@ def test_the_largest_error():
 
 
 def boxes(factor: float, *, stored: bool) -> onnx.ModelProto:
-    """Three tensors in one output; the last may be an integer by the same name."""
+    """Return a model with three tensors in one output; the last may be an integer of that name."""
     net = Net(x=X).op("Neg", "x", to="a")
     net.op("Mul", "x", net.constant(np.float32(factor)), to="b")
     if not stored:
@@ -196,7 +203,7 @@ def boxes(factor: float, *, stored: bool) -> onnx.ModelProto:
 
 
 def test_parts_of_an_output():
-    """Those that are real numbers in both models; integers by the same name stand for others."""
+    """Only parts that are real numbers in both models are compared."""
     (output,) = compared(boxes(1.0, stored=False), boxes(1.1, stored=True)).outputs
     assert [part.name for part in output.parts] == ["a", "b"]
     assert output.parts[0].sqnr_db is None
@@ -204,7 +211,7 @@ def test_parts_of_an_output():
 
 
 def test_a_difference_from_what_is_no_number():
-    """It is without end, and does not vanish among others; what both have alike is none."""
+    """A NaN in one model is an infinite error; equal infinities are none."""
     stats = Stats()
     stats.update([1.0, np.inf, np.nan], [1.5, np.inf, 2.0])
     assert stats.max_abs_error == np.inf
@@ -214,7 +221,7 @@ def test_a_difference_from_what_is_no_number():
 
 
 def test_an_output_that_only_int8_makes_infinite():
-    """It has no number, and is known by name."""
+    """Such an output has no SQNR, and its name is in ``broken``."""
     net = Net(x=X)
     net.op("Mul", "x", net.constant(0.0)).op("Log", to="y").op("Abs", "x", to="z")
     broken = net.output("y", "z").model()
@@ -235,7 +242,7 @@ def test_an_output_that_only_int8_makes_infinite():
     ],
 )
 def test_scales_that_do_not_fit(layer):
-    """The metadata of a model may have been changed by anybody."""
+    """Edited metadata is an error."""
     net = Net(x=X).op("Relu", "x", to="y").op("Neg", "x", to="z")
     scale, zero = net.constant(0.1), net.constant(np.asarray(0, np.int8))
     net.op("QuantizeLinear", "y", scale, zero, to="q")
@@ -245,7 +252,7 @@ def test_scales_that_do_not_fit(layer):
 
 
 def test_an_output_that_is_a_layer():
-    """Its integers are compared as those of a layer, and what they stand for as an output."""
+    """An output that is a layer too is compared as both."""
     before = Net(x=X).op("Relu", "x", to="y").model()
     after = Net(x=X).op("Relu", "x", to="y").model()
     for info in (*after.graph.input, *after.graph.output):
@@ -256,3 +263,82 @@ def test_an_output_that_is_a_layer():
     found = both.measure(samples(), layer_samples=3)
     assert found.layers[0].sqnr_db == pytest.approx(found.total.sqnr_db)
     assert 35 < found.total.sqnr_db < 60
+
+
+@pytest.mark.parametrize(("given", "axis"), [({}, -1), ({"axis": 1}, 1)])
+@pytest.mark.parametrize("op", ["Softmax", "LogSoftmax"])
+def test_a_softmax_tells(op: str, given: dict[str, int], axis: int):
+    """A Softmax tells the axis, also behind an Identity."""
+    model = Net(x=(1, 3, 4, 4)).op(op, **given).op("Identity", to="y").model()
+    assert class_axes(model) == {"y": axis}
+
+
+def test_nothing_else_does():
+    """Other outputs have none, nor has a sum with a Softmax in it."""
+    net = Net(x=(1, 3, 4, 4)).op("Sigmoid", to="boxes").op("Softmax", "x", to="s")
+    model = net.op("Mul", "s", "boxes", to="y").output("boxes", "y").model()
+    assert class_axes(model) == {}
+
+
+@pytest.mark.parametrize(
+    ("shape", "given", "found"),
+    [
+        ((1, 10), {}, {"y": 1}),
+        ((1, 40, 10), {"axis": 2}, {"y": 2}),
+        ((1, 40, 10), {"axis": -1}, {"y": -1}),
+        ((1, 40, 10), {}, {}),
+    ],
+)
+def test_before_opset_13_only_the_last_axis_is_one(
+    shape: tuple[int, ...], given: dict[str, int], found: dict[str, int]
+):
+    """Before opset 13 later axes are normalized together: only the last is one."""
+    model = Net(opset=11, x=shape).op("Softmax", to="y", **given).model()
+    assert class_axes(model) == found
+
+
+def levels(count: int = 2):
+    """Return boxes and scores of several levels, as detectors end."""
+    net = Net(x=(1, 4, 4, 4))
+    for k in range(count):
+        net.op("Neg", "x", to=f"boxes{k}").op("Sigmoid", "x", to=f"scores{k}")
+        net.op("Concat", f"boxes{k}", f"scores{k}", axis=1, to=f"level{k}")
+        net.op("Reshape", f"level{k}", net.constant([1, 8, -1]), to=f"flat{k}")
+    net.op("Concat", *(f"flat{k}" for k in range(count)), axis=2)
+    return net.op("Transpose", perm=[0, 2, 1], to="y").model()
+
+
+def test_through_all_that_only_moves_numbers():
+    """Parts are found through operators that only move values, in the order of the output."""
+    found = parts_of(levels(), levels())
+    assert found == {"y": ("boxes0", "scores0", "boxes1", "scores1")}
+
+
+def test_what_the_converted_model_does_not_have_is_left_out():
+    """Names that the converted model lacks are left out."""
+    other = levels()
+    next(n for n in other.graph.node if "scores1" in n.output).output[0] = "renamed"
+    assert parts_of(levels(), other) == {"y": ("boxes0", "scores0", "boxes1")}
+
+
+def test_one_tensor_is_no_part():
+    """One tensor is no part, nor is an input of the model."""
+    whole = Net(x=(1, 4, 4, 4)).op("Neg", to="y").model()
+    assert parts_of(whole, whole) == {}
+    net = Net(x=(1, 4, 4, 4)).op("Neg", to="n").op("Concat", "n", "x", axis=1, to="y").model()
+    assert parts_of(net, net) == {}
+
+
+def test_very_many_parts_tell_nobody_anything():
+    """Outputs of more than ``MAX_PARTS`` tensors have no parts."""
+    assert parts_of(levels(MAX_PARTS), levels(MAX_PARTS)) == {}
+
+
+def test_the_same_over_and_over():
+    """Each tensor is visited once, however often it is joined to itself."""
+    net = Net(x=(1, 1, 1, 1)).op("Neg", "x", to="a").op("Abs", "x", to="b")
+    net.op("Concat", "a", "b", axis=1, to="c0")
+    for k in range(60):
+        net.op("Concat", f"c{k}", f"c{k}", axis=1, to=f"c{k + 1}")
+    model = net.output("c60").model()
+    assert parts_of(model, model) == {"c60": ("a", "b")}

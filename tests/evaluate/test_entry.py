@@ -1,4 +1,4 @@
-"""verify: an int8 model beside the float model it was made from."""
+"""verify: an int8 model against the float model it was made from."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.int8_pairs import explicit_model, float_model, integer_model, sampl
 
 @pytest.mark.parametrize("other", [integer_model, explicit_model])
 def test_whole_and_by_layer(other):
-    """Numbers are those of the models: they agree well, and not exactly."""
+    """The error of outputs and of layers is small, and not zero."""
     found = npuconv.verify(float_model(), other(), {"x": samples()})
     assert isinstance(found, npuconv.VerifyReport)
     assert (found.samples, found.synthetic, found.passed) == (4, False, True)
@@ -31,20 +31,20 @@ def test_whole_and_by_layer(other):
 
 
 def test_the_same_bytes():
-    """Nothing depends on the clock or on chance."""
+    """Two runs give the same report."""
     found = [npuconv.verify(float_model(), integer_model()).model_dump_json() for _ in range(2)]
     assert found[0] == found[1]
 
 
 def test_a_model_beside_itself():
-    """Any pair with the same inputs and outputs; no error at all."""
+    """A model has no error against itself."""
     found = npuconv.verify(float_model(), float_model(), {"x": samples()})
     assert (found.total.sqnr_db, found.total.cosine, found.total.max_abs_error) == (None, 1.0, 0.0)
     assert (found.layers, found.layer_samples, found.unmatched) == ((), 0, ())
 
 
 def test_swapped_models():
-    """Said before anything is run; two float models can be compared, and that is said, too."""
+    """Swapped models are refused before anything runs; two float models give a warning."""
     with pytest.raises(
         UsageError, match=r"has no int8 node.*are the two swapped\?.*float model first"
     ):
@@ -56,7 +56,7 @@ def test_swapped_models():
 
 
 def test_a_converted_model():
-    """Of convert itself, from the file to the layers."""
+    """A model that convert has written is compared layer by layer."""
     x = images(16, 1, 8, 8)
     result = npuconv.convert(digits(), calibration={"x": x})
     found = npuconv.verify(digits(), result.model, {"x": x})
@@ -65,14 +65,14 @@ def test_a_converted_model():
 
 
 def test_minimum():
-    """Missed or not; no minimum is never missed."""
+    """A missed minimum fails the report; without a minimum it passes."""
     pair = (float_model(), integer_model(), {"x": samples()})
     assert npuconv.verify(*pair, min_sqnr=10).passed
     assert not npuconv.verify(*pair, min_sqnr=100).passed
 
 
 def test_samples():
-    """64 at most, and as many as asked for; layers on a few."""
+    """By default 64 samples are compared, and layers on 8 of them."""
     pair = (float_model("N"), integer_model(batch="N"))
     many = {"x": samples(80)}
     found = npuconv.verify(*pair, many)
@@ -81,20 +81,20 @@ def test_samples():
 
 
 def test_made_up_samples():
-    """Are warned of."""
+    """Made-up samples give a warning."""
     found = npuconv.verify(float_model(), integer_model())
     assert found.synthetic
     assert any("made up" in text for text in found.warnings)
 
 
 def truth(x: np.ndarray) -> np.ndarray:
-    """What the float model says."""
+    """Return the classes that the float model gives."""
     session = npuconv.executor.Session(float_model())
     return np.asarray([session.run({"x": row[None]})["y"].argmax() for row in x])
 
 
 def test_labels(tmp_path):
-    """All samples count; a wrong label is wrong for both."""
+    """With labels all samples are compared; a wrong label counts for both models."""
     x = samples(70)
     labels = truth(x)
     labels[:7] = (labels[:7] + 1) % 4
@@ -106,7 +106,7 @@ def test_labels(tmp_path):
 
 
 def test_labels_of_some_samples(tmp_path):
-    """Those that belong to the samples that are used."""
+    """Labels follow the samples that are used."""
     x = samples(30)
     np.save(tmp_path / "l.npy", truth(x))
     found = npuconv.verify(
@@ -116,7 +116,7 @@ def test_labels_of_some_samples(tmp_path):
 
 
 def test_labels_that_do_not_fit(tmp_path):
-    """Too few, none to go with, or of another model."""
+    """Too few labels, labels without data, and classes of another model are refused."""
     np.save(tmp_path / "l.npy", np.zeros(3, np.int64))
     pair = (float_model(), integer_model())
     with pytest.raises(CalibrationError, match="3 labels, but 4 samples in arrays"):
@@ -129,7 +129,7 @@ def test_labels_that_do_not_fit(tmp_path):
 
 
 def test_batches_and_labels(tmp_path):
-    """Two rows make a sample, and have two labels."""
+    """A sample of two rows has two labels."""
     x = samples(6)
     np.save(tmp_path / "l.npy", truth(x))
     found = npuconv.verify(
@@ -139,7 +139,7 @@ def test_batches_and_labels(tmp_path):
 
 
 def test_models_that_do_not_belong_together():
-    """Said with the names of both."""
+    """Different inputs or outputs are an error that names both models."""
     other = Net(image=(1, 3, 6, 6)).op("Relu", to="y").model()
     with pytest.raises(ModelError, match="its inputs are image, those of test are x"):
         npuconv.verify(float_model(), other)
@@ -149,7 +149,7 @@ def test_models_that_do_not_belong_together():
 
 
 def test_a_model_that_does_not_run():
-    """The guilty one is named."""
+    """The error names the model that does not run."""
     broken = Net(x=(1, 3, 6, 6)).op("Thing", domain="com.example", to="y").model()
     broken.graph.name = "broken"
     for pair in ((float_model(), broken), (broken, float_model())):
@@ -158,13 +158,13 @@ def test_a_model_that_does_not_run():
 
 
 def test_extents_that_only_the_int8_model_has():
-    """Made-up samples have its shape."""
+    """Made-up samples take the extents of the int8 model."""
     found = npuconv.verify(float_model("N"), integer_model())
     assert found.total.sqnr_db > 10
 
 
 def test_paths(tmp_path):
-    """Files are called by name, with the digest of their bytes."""
+    """The report has file names and digests."""
     paths = [tmp_path / "f.onnx", tmp_path / "q.onnx"]
     for model, path in zip((float_model(), integer_model()), paths, strict=True):
         onnx.save(model, path)
@@ -175,7 +175,7 @@ def test_paths(tmp_path):
 
 
 def test_what_an_output_is_put_together_from():
-    """Large boxes and small scores in one tensor: each has numbers of its own."""
+    """Large boxes and small scores in one output have errors of their own."""
 
     def detector(error: float) -> onnx.ModelProto:
         net = Net(x=(1, 1, 4, 4)).op("Mul", "x", "x", to="square")

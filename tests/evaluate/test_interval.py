@@ -1,4 +1,4 @@
-"""Where the SQNR on new samples is expected."""
+"""Interval of the SQNR on new samples."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from npuconv.evaluate.interval import INTERVAL, MIN_SAMPLES, Powers, expected, p
 
 
 def drawn(count: int, spread_db: float, seed: int = 0, mean_db: float = 30.0) -> list[Powers]:
-    """Samples whose SQNR has this spread."""
+    """Return samples whose SQNR has this spread."""
     db = np.random.default_rng(seed).normal(mean_db, spread_db, count)
     return [Powers(1.0, float(10 ** (-one / 10))) for one in db]
 
 
 def test_sqnr_of_samples():
-    """Sums over sums; nothing where there is no error, or no signal."""
+    """The SQNR is a ratio of sums; None without an error, or without a signal."""
     assert Powers(100.0, 1.0).db == pytest.approx(20)
     assert pooled_db([Powers(100.0, 1.0), Powers(0.0, 1.0)]) == pytest.approx(17, abs=0.02)
     for one in (Powers(1.0, 0.0), Powers(0.0, 1.0), Powers(math.inf, 1.0), Powers(1.0, math.nan)):
@@ -27,14 +27,14 @@ def test_sqnr_of_samples():
 
 
 def test_samples_that_agree():
-    """The figure is inside; what is left is what no sample shows."""
+    """The figure is inside the interval, whose width is then that of ``INTERVAL``."""
     low, high = expected(drawn(16, 0.0))
     assert low == pytest.approx(30 - INTERVAL.down_db)
     assert high == pytest.approx(30 + INTERVAL.up_db)
 
 
 def test_more_samples_make_it_narrower():
-    """And fewer, or a larger spread, wider; one sample knows nothing of it."""
+    """Fewer samples, or a larger spread, widen it; so does a single sample."""
 
     def width(*arguments):
         low, high = expected(drawn(*arguments))
@@ -46,7 +46,7 @@ def test_more_samples_make_it_narrower():
 
 @pytest.mark.parametrize("count", [8, 16])
 def test_by_spread_alone_it_is_right_as_often_as_it_says(monkeypatch, count):
-    """Four in five of new sets of as many samples of the same kind."""
+    """Four in five new sets of as many samples of the same kind are inside."""
     bare = interval.IntervalSettings(below=0.9, above=0.9, down_db=0.0, up_db=0.0, tail_db=0.0)
     monkeypatch.setattr(interval, "INTERVAL", bare)
     inside = 0
@@ -57,13 +57,13 @@ def test_by_spread_alone_it_is_right_as_often_as_it_says(monkeypatch, count):
 
 
 def test_quantiles():
-    """Those of tables of Student's t."""
+    """Quantiles equal those of tables of Student's t."""
     for freedom, probability, wanted in [(7, 0.9, 1.415), (15, 0.9, 1.341), (3, 0.8, 0.978)]:
         assert interval._quantile(probability, freedom + 1) == pytest.approx(wanted, rel=0.005)
 
 
 def test_errors_of_few_samples():
-    """Where single samples make most of the error, some of their kind were missed."""
+    """Where few samples make most of the error, the interval reaches further down."""
 
     def reach(spread_db: float) -> float:
         sets = [drawn(8, spread_db, seed) for seed in range(20)]
@@ -75,7 +75,7 @@ def test_errors_of_few_samples():
 
 
 def test_outputs_that_saturate():
-    """The interval reaches to what they are before that; a sentence says so."""
+    """The interval reaches to the SQNR before saturation, and a sentence says so."""
     outputs, inner = drawn(8, 1.0, mean_db=67.0), drawn(8, 1.0, mean_db=33.0)
     low, high = expected(outputs, inner)
     assert low < 33 < 67 < high
@@ -87,7 +87,7 @@ def test_outputs_that_saturate():
 
 
 def test_doubts():
-    """They lower the lower end only; few samples are said."""
+    """Doubts lower only the lower end; too few samples give a sentence."""
     low, high = expected(drawn(8, 1.0))
     assert expected(drawn(8, 1.0), doubt_db=6.0) == (low - 6, high)
     assert "one sample" in sentences(drawn(1, 0.0))[0]

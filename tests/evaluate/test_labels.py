@@ -1,4 +1,4 @@
-"""Classes of samples: from arrays and from tables of file names."""
+"""Labels: classes of samples from arrays and from tables of file names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from npuconv.samples.arrays import IGNORED
 
 @pytest.fixture
 def pictures(tmp_path):
-    """Three images in a directory, named against their alphabet."""
+    """Return a directory of three images, with classes against their alphabet."""
     folder = tmp_path / "pictures"
     folder.mkdir()
     for name in ("b.png", "a.png", "c.jpg"):
@@ -24,7 +24,7 @@ def pictures(tmp_path):
 
 
 def test_arrays(tmp_path):
-    """.npy, and .npz under either name; a column is as good as a row."""
+    """Labels come from .npy, or .npz with either key, as a row or a column."""
     np.save(tmp_path / "l.npy", np.asarray([[3], [1]], np.uint8))
     assert read_labels(tmp_path / "l.npy", None).tolist() == [3, 1]
     for key in ("y", "labels"):
@@ -34,7 +34,7 @@ def test_arrays(tmp_path):
 
 @pytest.mark.parametrize(("suffix", "mark"), [("tsv", "\t"), ("csv", ",")])
 def test_tables(tmp_path, pictures, suffix, mark):
-    """In the order of the images, whatever that of the lines; with a heading or without."""
+    """Labels come in the order of the images, with a heading or without."""
     rows = [f"c.jpg{mark}7", f"pictures/a.png{mark}5", f"b.png{mark}6", f"other.png{mark}1"]
     for head in ([], [f"file{mark}class"], ["# a comment"]):
         path = tmp_path / f"l.{suffix}"
@@ -43,7 +43,7 @@ def test_tables(tmp_path, pictures, suffix, mark):
 
 
 def test_a_list_of_images(tmp_path, pictures):
-    """In the order of the list; one image is a list of one."""
+    """Labels come in the order of a list of images; one image is a list of one."""
     (tmp_path / "l.tsv").write_text("a.png\t5\nb.png\t6\n")
     (pictures / "list.txt").write_text("b.png\na.png\n")
     assert read_labels(tmp_path / "l.tsv", pictures / "list.txt").tolist() == [6, 5]
@@ -63,7 +63,7 @@ def test_a_list_of_images(tmp_path, pictures):
     ],
 )
 def test_files_that_cannot_be_used(tmp_path, pictures, name, content, message):
-    """Where, and what is wrong."""
+    """The error names the file, the line and the cause."""
     path = tmp_path / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(CalibrationError, match=re.escape(message)):
@@ -72,7 +72,7 @@ def test_files_that_cannot_be_used(tmp_path, pictures, name, content, message):
 
 @pytest.fixture
 def folders(tmp_path):
-    """Files of the same names in two folders, and a list of them."""
+    """Return two folders with files of the same names, and a list of them."""
     for name in ("a/0.png", "b/0.png", "b/1.png"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         Image.new("RGB", (4, 4)).save(tmp_path / name)
@@ -83,7 +83,7 @@ def folders(tmp_path):
 
 @pytest.mark.parametrize("top", ["", "./", "../{0}/"])
 def test_files_of_the_same_name(tmp_path, folders, top):
-    """The path tells them apart; a name alone does where there is one."""
+    """Paths tell equal names apart; a name alone is enough for a single file."""
     (tmp_path / "l.tsv").write_text(
         f"{top}b/0.png\t2\n{top}a/0.png\t1\n1.png\t3\n".format(tmp_path.name)
     )
@@ -92,21 +92,21 @@ def test_files_of_the_same_name(tmp_path, folders, top):
 
 @pytest.mark.parametrize("lines", ["0.png\t1", "b/0.png\t1", "x/0.png\t1\ny/0.png\t2"])
 def test_names_that_do_not_tell(tmp_path, folders, lines):
-    """No file gets the class of another one."""
+    """Ambiguous names are an error."""
     (tmp_path / "l.tsv").write_text(f"{lines}\nb/1.png\t3\n")
     with pytest.raises(CalibrationError, match=r"several files are called 0\.png.*of \S+a.0\.png"):
         read_labels(tmp_path / "l.tsv", folders)
 
 
 def test_missing_files(tmp_path, pictures):
-    """Said as the system says it."""
+    """The error of a missing file is the system's."""
     for name in ("no.npy", "no.tsv"):
         with pytest.raises(CalibrationError, match="No such file"):
             read_labels(tmp_path / name, pictures)
 
 
 def test_arrays_that_are_no_labels(tmp_path):
-    """Probabilities, a table, an archive without them."""
+    """Probabilities, tables, and archives without labels are refused."""
     np.save(tmp_path / "p.npy", np.asarray([0.1, 0.9]))
     with pytest.raises(CalibrationError, match="one integer for each sample, not float64"):
         read_labels(tmp_path / "p.npy", None)
@@ -120,14 +120,14 @@ def test_arrays_that_are_no_labels(tmp_path):
 
 @pytest.mark.parametrize("data", [None, "x.npz"])
 def test_file_names_for_arrays(tmp_path, data):
-    """Arrays have no file names."""
+    """A table of file names is refused for arrays."""
     (tmp_path / "l.tsv").write_text("a.png\t1\n")
     with pytest.raises(CalibrationError, match=r"names image files.*give \.npy"):
         read_labels(tmp_path / "l.tsv", data)
 
 
 def test_score():
-    """Row by row of a batch, for both models."""
+    """Every row of a batch is counted, for both models."""
     score = Score(np.asarray([0, 1, 2]))
     scores = np.asarray([[9, 1, 1], [1, 9, 1]], np.float32)
     score.add([0, 1], (scores, scores[::-1].reshape(2, 3, 1, 1)))
@@ -137,7 +137,7 @@ def test_score():
 
 @pytest.mark.parametrize("label", [3, -1])
 def test_a_label_that_is_no_class(label):
-    """As with models that have no class for the background."""
+    """A label outside the classes of the model is an error."""
     score = Score(np.asarray([label]))
     with pytest.raises(CalibrationError, match=f"label {label} is no class.*has 3"):
         score.add([0], (np.zeros((1, 3)),) * 2)
@@ -154,7 +154,7 @@ def test_a_label_that_is_no_class(label):
     ],
 )
 def test_an_output_without_a_batch(values, what):
-    """Rows of it are no samples."""
+    """An output without the batch in front is refused."""
     check_scores("y", np.zeros((2, 10)), 2)
     with pytest.raises(CalibrationError, match=f"output 'y' is {what} for a batch of 2.*classes"):
         check_scores("y", values, 2)
@@ -170,7 +170,7 @@ def test_an_output_without_a_batch(values, what):
     ],
 )
 def test_labels_beside_the_samples(tmp_path, note, left):
-    """An array that is read as labels is not ignored."""
+    """An array of labels in the file of the samples is not listed as ignored."""
     assert others([note], tmp_path / "a.npz", f"{tmp_path}/./a.npz") == left
     assert others([note], tmp_path / "b.npz", tmp_path / "a.npz") == [note]
     assert others([note], None, tmp_path / "a.npz") == [note]

@@ -1,4 +1,4 @@
-"""Which tensor of the int8 model is which of the float model."""
+"""Matching: tensors of the int8 model and those of the float model."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ ODD = [
 
 
 def entry(**odd):
-    """A note about one layer, with something odd in it."""
+    """Return the metadata of one layer, with some values replaced."""
     usual = {"name": "conv", "tensor": "c", "stored": "c/int8", "scale": 0.1, "zero_point": 0}
     return json.dumps([usual | odd])
 
 
 def test_by_name():
-    """A layer ends behind its Relu; its scale is that of the conversion that reads it."""
+    """A layer ends behind its Relu; its scale is that of the conversion behind it."""
     (layer,) = match(float_model(), integer_model()).layers
     assert (layer.name, layer.tensor, layer.stored) == ("conv", "r", "r/int8")
     assert (layer.scale, layer.zero_point) == (Y_STEP, 0)
@@ -45,19 +45,19 @@ def test_by_name():
 
 @pytest.mark.parametrize("ending", ["_quantized", "_QuantizeLinear_Output"])
 def test_names_of_others(ending):
-    """Of quantizers that people use."""
+    """Names of other quantizers are matched too."""
     (layer,) = match(float_model(), integer_model(ending)).layers
     assert (layer.tensor, layer.stored) == ("r", f"r{ending}")
 
 
 def test_a_relu_in_the_saturation():
-    """Where the zero point is the least integer, the float layer ends behind its Relu too."""
+    """Where the zero point is the least integer, the float layer ends behind its Relu."""
     (layer,) = match(float_model(), explicit_model()).layers
     assert (layer.tensor, layer.stored) == ("r", "c_QuantizeLinear_Output")
 
 
 def test_what_convert_noted_wins():
-    """Scales of channels are in no graph; what is noted is read as it was written."""
+    """The metadata of convert is read back as it was written, and comes first."""
     noted = LayerPair(
         "mine",
         "c",
@@ -76,7 +76,7 @@ def test_what_convert_noted_wins():
 
 
 def test_channels_come_back_as_they_were():
-    """And are not noted where each is its own."""
+    """Channels are read back; the usual ones are not written."""
     layers = [
         LayerPair("a", "c", "c/int8", 1.0, channels=(0, 0)),
         LayerPair("b", "c", "c/int8", 1.0),
@@ -88,14 +88,14 @@ def test_channels_come_back_as_they_were():
 
 
 def test_one_number_where_all_are_the_same():
-    """And what is as usual is not written."""
+    """Equal scales are written as one, and defaults not at all."""
     plain = LayerPair("n", "t", "s", np.full(3, 0.1, np.float32), np.zeros(3, np.int32))
     (entry,) = json.loads(record([plain]))
     assert entry == {"name": "n", "tensor": "t", "stored": "s", "scale": 0.1, "zero_point": 0}
 
 
 def test_layers_that_only_the_int8_model_has():
-    """Their names are told, they are not compared."""
+    """Layers of the int8 model alone are named as unmatched."""
     model = integer_model()
     there, gone = (
         LayerPair("a", "nowhere", "c/int8", 1.0),
@@ -110,28 +110,28 @@ def test_layers_that_only_the_int8_model_has():
     "text", ["", "{", "[1]", '[{"name": "x"}]', *(entry(**odd) for odd in ODD)]
 )
 def test_a_note_that_somebody_changed(text):
-    """Nothing is guessed from it."""
+    """Edited metadata gives no layers."""
     model = integer_model()
     model.metadata_props.add(key=KEY, value=text)
     assert match(float_model(), model).layers == ()
 
 
 def test_an_old_model_of_ours():
-    """It does not say its layers, and its names alone would mislead."""
+    """A model of an npuconv without that metadata gives no layers."""
     model = integer_model()
     model.metadata_props.add(key="npuconv.version", value="0.0.1")
     assert match(float_model(), model).layers == ()
 
 
 def test_scales_of_inputs_and_outputs():
-    """As ``--io int8`` notes them."""
+    """Scales of inputs and outputs are read as ``--io int8`` notes them."""
     model = integer_model()
     model.metadata_props.add(key="npuconv.scale.x", value="0.5")
     assert scales(model) == {"x": 0.5}
 
 
 def test_what_is_usual_is_taken():
-    """Else the tests of what is odd would show nothing."""
+    """Usual metadata is accepted."""
     model = integer_model()
     model.metadata_props.add(key=KEY, value=entry())
     assert len(match(float_model(), model).layers) == 1
@@ -139,7 +139,7 @@ def test_what_is_usual_is_taken():
 
 @pytest.mark.parametrize("text", ["abc", "", "nan", "inf", "-1", "0", "1e300"])
 def test_scales_that_are_none(text):
-    """Which of what model, and what to do."""
+    """The error names model and key, and what to do."""
     model = integer_model()
     model.metadata_props.add(key="npuconv.scale.x", value=text)
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""Integers in and out of every layer: what is written, and what is compared."""
+"""Test vectors: the files written, and the comparison with onnxruntime."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ DATA = {"x": samples()}
 
 @pytest.fixture
 def model(tmp_path):
-    """An integer model as a file."""
+    """Return an integer model as a file."""
     path = tmp_path / "m.onnx"
     onnx.save(integer_model(), path)
     return path
 
 
 def read(folder):
-    """The manifest, and the arrays of its only layer."""
+    """Read the manifest, and the arrays of its only layer."""
     manifest = json.loads((folder / "manifest.json").read_text())
     (row,) = manifest["layers"]
     with np.load(folder / row["file"]) as arrays:
@@ -40,7 +40,7 @@ def read(folder):
 
 @needs_exact_runtime
 def test_what_is_written(model, tmp_path):
-    """All that it takes to compute the output again."""
+    """The files hold all that it takes to compute the output again."""
     found = vectors(model, tmp_path / "v", DATA)
     manifest, row, a = read(tmp_path / "v")
     assert found.manifest == manifest
@@ -59,7 +59,7 @@ def test_what_is_written(model, tmp_path):
 
 
 def test_the_same_bytes(model, tmp_path):
-    """Also of the archives, which hold no time."""
+    """Two runs write the same bytes, also of the archives."""
     for name in ("a", "b"):
         vectors(model, tmp_path / name, DATA, samples=2)
     for path in (tmp_path / "a").iterdir():
@@ -69,13 +69,13 @@ def test_the_same_bytes(model, tmp_path):
 
 
 def test_samples_one_after_the_other(model, tmp_path):
-    """Along the first axis."""
+    """Samples are concatenated along the first axis."""
     vectors(model, tmp_path / "v", DATA, samples=3)
     assert read(tmp_path / "v")[2]["x"].shape == (3, 3, 6, 6)
 
 
 def layers_model(path, *names):
-    """Convolutions of these names, one after the other."""
+    """Return convolutions of these names, one after the other."""
     net = Net(x=(1, 2, 4, 4))
     scale, zero = net.constant(np.float32(0.1)), net.constant(np.int8(0))
     weight = net.constant(np.ones((2, 2, 1, 1), np.int8))
@@ -88,7 +88,7 @@ def layers_model(path, *names):
 
 
 def test_layers_by_pattern(tmp_path):
-    """Those whose names fit; files are safe to name and in order."""
+    """Layers are chosen by a pattern; file names are safe and in order."""
     model = layers_model(tmp_path / "m.onnx", "a/conv 1", "", "b", "../../up", "a/conv 2")
     found = vectors(model, tmp_path / "v", {"x": np.ones((1, 2, 4, 4), np.float32)})
     assert [row["file"] for row in found.manifest["layers"]] == [
@@ -101,14 +101,14 @@ def test_layers_by_pattern(tmp_path):
 
 
 def test_a_layer_whose_name_holds_brackets(tmp_path):
-    """A name is itself before it is a pattern."""
+    """A name is compared literally before it is taken as a pattern."""
     model = layers_model(tmp_path / "m.onnx", "a[0]", "a0")
     found = vectors(model, tmp_path / "v", None, layers="a[0]")
     assert [row["name"] for row in found.manifest["layers"]] == ["a[0]", "a0"]
 
 
 def test_samples_of_different_sizes(tmp_path):
-    """They cannot be written one after the other, and that is said."""
+    """Samples of different sizes are refused."""
     proto = onnx.load(layers_model(tmp_path / "m.onnx", "a"))
     for axis in (2, 3):
         proto.graph.input[0].type.tensor_type.shape.dim[axis].dim_param = f"d{axis}"
@@ -122,7 +122,7 @@ def test_samples_of_different_sizes(tmp_path):
 
 @needs_exact_runtime
 def test_what_the_device_does_otherwise_is_said(tmp_path):
-    """It fills with the stored 0; with a zero point of 5 and pads the runtime does not."""
+    """Integers that differ in onnxruntime are counted: pads beside a zero point of 5."""
     net = Net(x=(1, 1, 4, 4))
     scale, zero, point = (net.constant(v) for v in (np.float32(0.1), np.int8(0), np.int8(5)))
     weight = net.constant(np.full((1, 1, 3, 3), 50, np.int8))
@@ -137,7 +137,7 @@ def test_what_the_device_does_otherwise_is_said(tmp_path):
 
 
 def test_a_device_that_shifts(model, tmp_path):
-    """Multipliers and shifts are written, and the output is made with them."""
+    """Multipliers and shifts are written, and the output is computed with them."""
     shift = "requantize: {kind: shift, multiplier_bits: 4, rounding: half_up}"
     text = Target.load("npu-int8").yaml
     assert text.count("activations:\n") == 1
@@ -157,7 +157,7 @@ def test_a_device_that_shifts(model, tmp_path):
 
 @needs_exact_runtime
 def test_a_model_made_for_a_device_that_shifts(tmp_path):
-    """Its scales say integers and shifts, so runtime and device differ at ties alone."""
+    """With scales made for shifts, runtime and device differ at ties alone."""
     shift = "requantize: {kind: shift, multiplier_bits: 8, rounding: half_even}"
     text = Target.load("npu-int8").yaml.replace("activations:\n", f"activations:\n  {shift}\n")
     (chip := tmp_path / "chip.yaml").write_text(text)
@@ -172,7 +172,7 @@ def test_a_model_made_for_a_device_that_shifts(tmp_path):
 
 
 def ties(folder) -> int:
-    """Integers of all layers that lie in the middle between two others before rounding."""
+    """Count the integers of all layers in the middle between two others before rounding."""
     found = 0
     for row in json.loads((folder / "manifest.json").read_text())["layers"]:
         with np.load(folder / row["file"]) as a:
@@ -185,7 +185,7 @@ def ties(folder) -> int:
 
 
 def test_the_device_that_the_model_is_for(model, tmp_path):
-    """Is noted in it; one that is not known must be given."""
+    """The target is that of the metadata; an unknown one must be given."""
     proto = onnx.load(model)
     proto.metadata_props.add(key="npuconv.target", value="rknn")
     onnx.save(proto, model)
@@ -198,7 +198,7 @@ def test_the_device_that_the_model_is_for(model, tmp_path):
 
 @needs_exact_runtime
 def test_channels_last(tmp_path):
-    """Tensors lie as the model has them."""
+    """Tensors keep the layout of the model."""
     case = random_case(3, channels=4, y_zero=1)
     onnx.save(case.model(last=True), tmp_path / "m.onnx")
     x = {"x": np.moveaxis(case.x, 1, -1)[:1].astype(np.float32)}
@@ -215,21 +215,21 @@ def test_channels_last(tmp_path):
 
 
 def test_models_without_integer_convolutions(tmp_path):
-    """Say how to get one."""
+    """The error says how to get a model with QLinearConv."""
     onnx.save(float_model(), tmp_path / "f.onnx")
     with pytest.raises(ModelError, match=r"f\.onnx: has no QLinearConv.*--format qoperator"):
         vectors(tmp_path / "f.onnx", tmp_path / "v", DATA)
 
 
 def test_a_place_that_cannot_be_written(model, tmp_path):
-    """A file where the folder should be."""
+    """A file in the place of the folder is refused."""
     (tmp_path / "v").write_text("")
     with pytest.raises(OutputError, match=r"v: cannot be made"):
         vectors(model, tmp_path / "v", DATA)
 
 
 def test_auto_pad():
-    """Not of a model of ours."""
+    """auto_pad is refused, as convert writes none."""
     model = random_case(0).model()
     node = model.graph.node[0]
     node.attribute.append(onnx.helper.make_attribute("auto_pad", "SAME_UPPER"))

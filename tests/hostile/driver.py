@@ -57,7 +57,7 @@ def preload() -> None:
     import npuconv.cli.check
     import npuconv.cli.convert
     import npuconv.cli.verify
-    import npuconv.pipeline.quantize
+    import npuconv.pipeline.convert
     import npuconv.report.html
     import npuconv.report.junit
     import npuconv.report.sarif

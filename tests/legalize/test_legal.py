@@ -8,10 +8,13 @@ import npuconv
 from npuconv.config import Options
 from npuconv.diagnostics import Severity, Status
 from npuconv.errors import ModelError, UnsupportedModelError, UsageError
-from npuconv.legalize.legal import legalize
+from npuconv.legalize.legal import LIMIT_UNKNOWN, LegalModel, legalize
 from npuconv.legalize.selection import fails
 from npuconv.model import load
+from npuconv.rules import RULES
+from support.asserts import apply_pass
 from support.builders import Net, digits, images
+from support.loud_nets import CHANNELS, loud
 from support.zoo import ZOO
 
 X = (1, 4, 8, 8)
@@ -319,3 +322,50 @@ def test_a_code_no_rule_has(option):
     """A misspelt code would select or ignore nothing, quietly."""
     with pytest.raises(UsageError, match=r"begins with 'SHP02'.*did you mean SHP0"):
         legalize(digits(), Options(**{option: ("SHP02",)}))
+
+
+# Undocumented limits of a model with more channels
+
+AGAIN = (*range(CHANNELS), 5, 5)
+
+
+def before_and_after(options: Options | None = None) -> tuple[LegalModel, LegalModel]:
+    """A model before and after some of its channels are duplicated."""
+    legal = legalize(loud("Relu"), options or Options())
+    assert apply_pass("repeat-channels", legal.model, legal.ctx, legal.plan, {"made": AGAIN})
+    return legal, legal.with_plan(legal.make_plan(), more_channels=True)
+
+
+def needed(legal: LegalModel, name: str) -> tuple[int, ...]:
+    return next(need.values for need in legal.needs if need.name == name)
+
+
+def test_needs_follow_the_number_of_channels():
+    """In the list, and in the findings; nothing else is lost or there twice."""
+    before, after = before_and_after()
+    assert needed(before, "Conv.in_c") == (3, 32)
+    assert needed(after, "Conv.in_c") == (3, 34)
+    assert [(f.code, f.status) for f in after.findings.selected] == [
+        (f.code, f.status) for f in before.findings.selected
+    ]
+    every = after.findings.every
+    texts = [f.value for f in every if f.code == LIMIT_UNKNOWN and "Conv.in_c" in f.message]
+    assert texts == ["3, 34"]
+
+
+@pytest.mark.parametrize("unknown", ["pass", "fail"])
+def test_renewed_limits_keep_the_severity_of_the_options(unknown: str):
+    """Unknown limits that pass are not mentioned, and those that fail are errors, as before."""
+    before, after = before_and_after(Options(unknown=unknown))
+    assert [(f.code, f.severity) for f in after.findings.selected] == [
+        (f.code, f.severity) for f in before.findings.selected
+    ]
+
+
+def test_the_code_of_unknown_limits_is_that_of_the_rule():
+    """All findings of that code have the status unknown."""
+    assert next(rule.name for rule in RULES if rule.code == LIMIT_UNKNOWN) == "limit-unknown"
+    every = legalize(loud("Relu"), Options()).findings.every
+    found = [f for f in every if f.code == LIMIT_UNKNOWN]
+    assert found
+    assert all(f.status == Status.UNKNOWN for f in found)

@@ -36,8 +36,7 @@ def job(name="npu-int8/face", status="converted", code=0, message="fine", report
         by_severity=report.summary.by_severity if report else None,
         **others,
     )
-    made._report = report
-    return made
+    return made.with_report(report, unchanged=False)
 
 
 def make(*jobs):

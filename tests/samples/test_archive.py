@@ -1,4 +1,4 @@
-"""Arrays of an .npz, read row by row: the same samples as from an array, and no more held."""
+"""Arrays of an .npz, read row by row: equal to the whole array, with bounded memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SPEC = InputSpec("x", np.dtype("float32"), ("N", 3, 4, 4))
 
 
 def pack(path: Path, kind: int = zipfile.ZIP_DEFLATED, **arrays: Any) -> Path:
-    """An archive of arrays, or of the bytes of members."""
+    """Return an archive of arrays, or of the bytes of members."""
     with zipfile.ZipFile(path, "w", kind) as file:
         for name, array in arrays.items():
             stream = io.BytesIO(array if isinstance(array, bytes) else b"")
@@ -39,12 +39,12 @@ def pack(path: Path, kind: int = zipfile.ZIP_DEFLATED, **arrays: Any) -> Path:
 
 
 def read(source: Any, spec: InputSpec = SPEC, limit: int = 512) -> Samples:
-    """Samples of a source."""
+    """Open the samples of a source."""
     return open_samples(source, (spec,), Preprocess(), limit=limit)
 
 
 def refuse(path: Path, spec: InputSpec = SPEC) -> str:
-    """The one line with which a file is refused."""
+    """Return the message with which a file is refused."""
     with pytest.raises(CalibrationError) as caught:
         list(read(path, spec))
     assert path.name in str(caught.value)
@@ -53,13 +53,13 @@ def refuse(path: Path, spec: InputSpec = SPEC) -> str:
 
 
 def member(shape: str, data: bytes = b"", descr: str = "<f4") -> bytes:
-    """An .npy whose header says what it is told to."""
+    """Return an .npy whose header holds the given values."""
     text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}}}"
     return b"\x93NUMPY\x01\x00v\x00" + text.encode().ljust(117) + b"\n" + data
 
 
 def same(left: Samples, right: Samples) -> None:
-    """Equal samples, in the same order."""
+    """Assert equal samples, in the same order."""
     assert len(left) == len(right)
     assert left.indices == right.indices
     for a, b in zip(left, right, strict=True):
@@ -69,14 +69,14 @@ def same(left: Samples, right: Samples) -> None:
 
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So small that every array takes several."""
+    """Set steps so small that every array takes several."""
     monkeypatch.setattr(archive, "READ_BYTES", 100)
     monkeypatch.setattr(archive, "PIECE_BYTES", 700)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_samples_as_from_an_array(tmp_path: Path, kind: int) -> None:
-    """All, some, spread, apart, and twice."""
+    """Samples equal those of the array: all, some, split, and read twice."""
     path = pack(tmp_path / "a.npz", kind, x=X, y=X)
     assert isinstance(Archive(path)["x"], Streamed)
     for limit in (512, 7, 1):
@@ -93,7 +93,7 @@ def test_the_same_samples_as_from_an_array(tmp_path: Path, kind: int) -> None:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
 @given(st.lists(st.integers(0, 23), max_size=12), st.sampled_from(KINDS[:2]))
 def test_in_any_order(tmp_path: Path, order: list[int], kind: int) -> None:
-    """Whatever was read before."""
+    """The order of reading does not matter."""
     rows = Archive(pack(tmp_path / f"{kind}.npz", kind, x=X))["x"]
     for k in order:
         assert np.array_equal(rows[k], X[k])
@@ -111,14 +111,14 @@ def test_in_any_order(tmp_path: Path, order: list[int], kind: int) -> None:
     ],
 )
 def test_kinds_of_arrays(tmp_path: Path, array: np.ndarray) -> None:
-    """Orders of bytes and of axes, integers, flags, and rows of nothing."""
+    """Orders of bytes and axes, integers, flags, and empty rows are supported."""
     wanted = np.dtype("float32") if array.dtype.kind == "f" else array.dtype
     spec = InputSpec("x", wanted, ("N", *array.shape[1:]))
     same(read(pack(tmp_path / "a.npz", x=array), spec), read({"x": array}, spec))
 
 
 def test_several_threads(tmp_path: Path) -> None:
-    """They share the file, and do not disturb each other."""
+    """Several threads can read one file."""
     for kind in KINDS[:2]:
         samples = read(pack(tmp_path / f"{kind}.npz", kind, x=X))
         with ThreadPoolExecutor(4) as pool:
@@ -130,7 +130,7 @@ def test_several_threads(tmp_path: Path) -> None:
 def test_only_some_rows_are_held(
     tmp_path: Path, kind: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many there are."""
+    """Memory does not grow with the number of rows."""
     monkeypatch.undo()
     monkeypatch.setattr(archive, "PIECE_BYTES", 2**16)
     spec = InputSpec("x", np.dtype("float32"), ("N", 2**14))
@@ -146,7 +146,7 @@ def test_only_some_rows_are_held(
 
 
 def test_the_file_is_closed_in_the_end(tmp_path: Path) -> None:
-    """With the last of the samples; also one that is no archive."""
+    """The file is closed with the last of the samples, or at once if it is no archive."""
     stream = (found := Archive(pack(tmp_path / "a.npz", x=X))).stream
     rows = found["x"]
     del found
@@ -159,7 +159,7 @@ def test_the_file_is_closed_in_the_end(tmp_path: Path) -> None:
 
 
 def test_an_empty_archive(tmp_path: Path) -> None:
-    """It has no arrays."""
+    """An archive without arrays is refused."""
     assert "found none" in refuse(pack(tmp_path / "a.npz"))
 
 
@@ -181,7 +181,7 @@ def test_an_empty_archive(tmp_path: Path) -> None:
     ],
 )
 def test_members_that_lie(tmp_path: Path, content: bytes, words: str) -> None:
-    """What the header says is compared with what is there before anything is read."""
+    """A header that does not fit the data is refused before anything is read."""
     for kind in KINDS[:2]:
         assert words in refuse(pack(tmp_path / "a.npz", kind, x=content))
 
@@ -189,7 +189,7 @@ def test_members_that_lie(tmp_path: Path, content: bytes, words: str) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "int8"])
 @pytest.mark.parametrize("kind", KINDS[:2])
 def test_the_sum_is_checked(tmp_path: Path, kind: int, dtype: str) -> None:
-    """Also where every value would do."""
+    """The checksum is tested, also where every value would do."""
     numbers = np.random.default_rng(1).integers(-9, 9, (64, 64)).astype(dtype)
     path = pack(tmp_path / "a.npz", kind, x=numbers)
     data = bytearray(path.read_bytes())
@@ -199,13 +199,13 @@ def test_the_sum_is_checked(tmp_path: Path, kind: int, dtype: str) -> None:
 
 
 def _directory(data: bytes, place: int, number: int) -> bytes:
-    """The archive with a number of its directory changed."""
+    """Return the archive with a number of its directory changed."""
     start = data.index(b"PK\x01\x02") + place
     return data[:start] + struct.pack("<I", number) + data[start + 4 :]
 
 
 def test_a_directory_that_lies(tmp_path: Path) -> None:
-    """More bytes are promised than come, or fewer; the sum does not fit."""
+    """Wrong sizes and checksums in the directory are refused."""
     kept = pack(tmp_path / "a.npz", x=member("(99, 3, 4, 4)", bytes(X.nbytes))).read_bytes()
     (tmp_path / "a.npz").write_bytes(_directory(kept, 24, 2**31))
     assert "times as large as in the file" in refuse(tmp_path / "a.npz")
@@ -214,7 +214,7 @@ def test_a_directory_that_lies(tmp_path: Path) -> None:
 
 
 def test_rows_larger_than_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line."""
+    """Rows larger than the memory are an error of one line."""
 
     def full(*_: object) -> None:
         raise MemoryError
@@ -224,7 +224,7 @@ def test_rows_larger_than_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_encrypted(tmp_path: Path) -> None:
-    """There is nobody to ask for a password."""
+    """Encrypted archives are refused."""
     path = pack(tmp_path / "a.npz", x=X)
     data = bytearray(path.read_bytes())
     for place in (data.index(b"PK\x03\x04") + 6, data.index(b"PK\x01\x02") + 8):
@@ -235,7 +235,7 @@ def test_encrypted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", KINDS[:2])
 def test_a_file_that_is_cut_while_it_is_used(tmp_path: Path, kind: int) -> None:
-    """An error of the file, not of numpy."""
+    """A truncated file is an error that names it."""
     path = pack(tmp_path / "a.npz", kind, x=np.repeat(X, 64, axis=0))
     samples = read(path)
     with path.open("r+b") as file:
@@ -247,7 +247,7 @@ def test_a_file_that_is_cut_while_it_is_used(tmp_path: Path, kind: int) -> None:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
 @given(st.integers(0, 2000), st.integers(1, 255), st.booleans())
 def test_any_damage_is_told(tmp_path: Path, place: int, change: int, compress: bool) -> None:
-    """Or does not matter: never another exception, never another number."""
+    """Any changed byte is an error of the file, or does not change the values."""
     path = pack(tmp_path / "a.npz", KINDS[compress], x=X[:3])
     data = bytearray(path.read_bytes())
     data[place % len(data)] ^= change

@@ -22,17 +22,17 @@ X = RNG.normal(size=(6, 3, 4, 4)).astype(np.float32)
 
 
 def spec(name: str = "x", shape: Any = ("N", 3, 4, 4), dtype: str = "float32") -> InputSpec:
-    """One input of a model."""
+    """Return an input of a model."""
     return InputSpec(name, np.dtype(dtype), shape)
 
 
 def read(source: Any, *inputs: InputSpec, limit: int = 512, **keys: Any) -> Samples:
-    """Samples of a source for these inputs, or for x of [N, 3, 4, 4]."""
+    """Open samples of a source for these inputs, or for x of [N, 3, 4, 4]."""
     return open_samples(source, inputs or (spec(),), Preprocess(**keys), limit=limit)
 
 
 def refuse(source: Any, *inputs: InputSpec) -> str:
-    """The one line with which a source is refused."""
+    """Return the message with which a source is refused."""
     with pytest.raises(CalibrationError) as caught:
         read(source, *inputs)
     assert "\n" not in str(caught.value)
@@ -40,7 +40,7 @@ def refuse(source: Any, *inputs: InputSpec) -> str:
 
 
 def stacked(samples: Samples, name: str = "x") -> np.ndarray:
-    """All samples of one input, one after the other."""
+    """Return all samples of one input, one after the other."""
     return np.concatenate([feed[name] for feed in samples])
 
 
@@ -57,7 +57,7 @@ def test_rows_are_samples(batch: int | str | None) -> None:
 
 
 def test_fixed_batch_takes_rows_together() -> None:
-    """A fixed batch of 4 takes 4 rows; those left over are named."""
+    """A fixed batch of 4 takes 4 rows; a note names those left over."""
     samples = read({"x": X}, spec(shape=(4, 3, 4, 4)))
     assert [feed["x"].shape for feed in samples] == [(4, 3, 4, 4)]
     assert samples.notes == ("rows that do not fill a batch of 4 are ignored",)
@@ -132,7 +132,7 @@ def test_integers_must_fit(values: Any, dtype: str, fits: bool) -> None:
 
 
 def test_types_without_a_way() -> None:
-    """Floats into integers, text, and inputs that hold no numbers are refused."""
+    """Floats for integer inputs, text, and inputs that hold no numbers are refused."""
     assert "x.astype(np.int64)" in refuse({"x": [1.5]}, spec(shape=("N",), dtype="int64"))
     assert "are not numbers" in refuse({"x": ["a"]}, spec(shape=("N",)))
     assert "cannot be fed" in refuse({"x": [1]}, spec(shape=("N",), dtype="U4"))

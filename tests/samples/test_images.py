@@ -17,18 +17,18 @@ from npuconv.samples import InputSpec, Samples, images, open_samples
 
 
 def spec(shape: Any = (1, 3, 8, 8), dtype: str = "float32") -> InputSpec:
-    """An image input."""
+    """Return an image input."""
     return InputSpec("image", np.dtype(dtype), shape)
 
 
 def read(source: Any, *inputs: InputSpec, **keys: Any) -> Samples:
-    """Samples of images, 0..255 unless told otherwise."""
+    """Open samples of images, 0..255 by default."""
     keys = keys if {"preset", "mean", "std"} & keys.keys() else {"preset": "raw", **keys}
     return open_samples(source, inputs or (spec(),), Preprocess(**keys))
 
 
 def refuse(source: Any, *inputs: InputSpec, **keys: Any) -> str:
-    """The one line with which images are refused."""
+    """Return the message with which images are refused."""
     with pytest.raises(CalibrationError) as caught:
         list(read(source, *inputs, **keys))
     assert "\n" not in str(caught.value)
@@ -36,14 +36,14 @@ def refuse(source: Any, *inputs: InputSpec, **keys: Any) -> str:
 
 
 def save(path: Path, size: tuple[int, int] = (8, 8), color: Any = (10, 20, 30)) -> Path:
-    """A file with an image of one colour; size is height, width."""
+    """Write an image of one colour; size is height, width."""
     Image.new("RGB", size[::-1], color).save(path)
     return path
 
 
 @pytest.fixture
 def photo(tmp_path: Path) -> Path:
-    """One 8 x 8 image of colour 10, 20, 30."""
+    """Return an 8 x 8 image of colour 10, 20, 30."""
     return save(tmp_path / "photo.png")
 
 
@@ -216,13 +216,13 @@ def test_files_that_are_no_images(tmp_path: Path) -> None:
 
 
 def test_decompression_bombs(photo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More pixels than Pillow allows at all."""
+    """An image beyond Pillow's limit is refused."""
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
     assert "decompression bombs" in refuse(photo)
 
 
 def test_too_many_pixels(photo: Path) -> None:
-    """The limit is named, with the flag that raises it; one that is not reached is none."""
+    """The message names the limit and the flag that raises it."""
     with limits.applied(limits.Limits(image_pixels=10)):
         text = refuse(photo)
     assert "over 10" in text
@@ -267,7 +267,7 @@ UNIT = Preprocess(preset="unit")
 
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
-    """Three noisy images."""
+    """Return three noisy images."""
     folder = tmp_path / "photos"
     folder.mkdir()
     rng = np.random.default_rng(0)
@@ -279,7 +279,7 @@ def photos(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def count(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Which images were decoded."""
+    """Record the images that are decoded."""
     seen: list[Path] = []
     decode = images._pixels
 
@@ -296,7 +296,7 @@ def feeds(photos, preprocess=UNIT, spec=SPEC, **keywords):
 
 
 def test_the_same_numbers_once(photos, tmp_path, count):
-    """With and without, from the image and from the disk."""
+    """Pixels are equal with and without the cache, and decoded once."""
     plain = feeds(photos)
     assert len(count) == 3
     for _ in range(2):
@@ -306,7 +306,7 @@ def test_the_same_numbers_once(photos, tmp_path, count):
 
 
 def test_what_shares_pixels(photos, tmp_path, count):
-    """Mean, deviation and layout come later; sizes and colours do not."""
+    """Other means, deviations and layouts use the same pixels; other sizes and colours do not."""
     cache = tmp_path / "cache"
     feeds(photos, cache=cache)
     feeds(photos, Preprocess(preset="imagenet"), cache=cache)
@@ -319,7 +319,7 @@ def test_what_shares_pixels(photos, tmp_path, count):
 
 
 def test_another_image_of_that_name(photos, tmp_path, count):
-    """The content counts, not where it lies."""
+    """The content of the file counts, not its name."""
     feeds(photos, cache=tmp_path / "cache")
     Image.new("RGB", (30, 20), (9, 9, 9)).save(photos / "0.png")
     (photos / "1.png").rename(photos / "4.png")
@@ -329,7 +329,7 @@ def test_another_image_of_that_name(photos, tmp_path, count):
 
 
 def test_a_damaged_file_is_made_anew(photos, tmp_path, count):
-    """What cannot be read, or is no image, is not trusted."""
+    """A damaged file of the cache is written anew."""
     before = feeds(photos, cache=tmp_path / "cache")
     kept = sorted((tmp_path / "cache" / "images").glob("*.npy"))
     whole = kept[0].read_bytes()
@@ -345,7 +345,7 @@ def test_a_damaged_file_is_made_anew(photos, tmp_path, count):
 
 
 def test_the_size_is_checked_all_the_same(photos, tmp_path):
-    """Pixels from the cache of a model that takes another size."""
+    """Pixels from the cache must fit the input, too."""
     keys = Preprocess(preset="unit", resize=(8,))
     feeds(photos, keys, SPEC, cache=tmp_path)
     with pytest.raises(CalibrationError, match="images become 8x12"):
@@ -353,7 +353,7 @@ def test_the_size_is_checked_all_the_same(photos, tmp_path):
 
 
 def test_many_at_once(photos, tmp_path):
-    """Whoever asks first decodes; the others wait for it."""
+    """Of several processes one decodes an image, and the others wait for it."""
     kept = images.Cache(tmp_path / "cache", "how")
     calls: list[int] = []
 
@@ -368,7 +368,7 @@ def test_many_at_once(photos, tmp_path):
 
 
 def test_the_folder_of_a_process(photos, tmp_path, count):
-    """A worker says once where images are kept."""
+    """The folder of a process is used where a conversion names none."""
     images.keep_in(tmp_path / "shared")
     try:
         feeds(photos)
@@ -381,13 +381,13 @@ def test_the_folder_of_a_process(photos, tmp_path, count):
 
 
 def test_a_folder_that_cannot_be_made(tmp_path):
-    """Said with its name."""
+    """The error names the folder."""
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="file: cannot be made"):
         images.Cache(tmp_path / "file", "how")
 
 
 def test_without_locks(photos, tmp_path, monkeypatch):
-    """A system that has none decodes all the same."""
+    """A system without file locks decodes all the same."""
     monkeypatch.setitem(__import__("sys").modules, "fcntl", None)
     assert len(feeds(photos, cache=tmp_path / "cache")) == 3

@@ -1,4 +1,4 @@
-"""What people give by mistake, and the one line that tells them what to do."""
+"""Mistakes in the samples that users give, and the message for each."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ FOURS = Net(image=(4, 3, 16, 16)).conv("image", (4, 3, 3, 3)).model()
 
 
 def two() -> Any:
-    """A model with inputs a and b."""
+    """Return a model with inputs a and b."""
     net = Net(a=(1, 3, 8, 8), b=(1, 3, 8, 8)).conv("a", (4, 3, 3, 3), to="left")
     return net.conv("b", (4, 3, 3, 3), to="right").op("Add", "left", "right").model()
 
 
 def refuse(source: Any, model: Any = MODEL, **keys: Any) -> str:
-    """The line that convert refuses the samples with."""
+    """Return the message with which convert refuses samples."""
     with pytest.raises(CalibrationError) as caught:
         npuconv.convert(model, calibration=source, ignore=["OPS"], **keys)
     assert "\n" not in str(caught.value)
@@ -34,14 +34,14 @@ def refuse(source: Any, model: Any = MODEL, **keys: Any) -> str:
 
 
 def spoilt(value: float) -> np.ndarray:
-    """Doubles, one value of which is spoilt."""
+    """Return doubles with one value replaced."""
     wide = G.astype(np.float64)
     wide[5, 1, 2, 3] = value
     return wide
 
 
 def ragged() -> np.ndarray:
-    """Images of two sizes, as numpy keeps them."""
+    """Return images of two sizes, as numpy keeps them."""
     found = np.empty(2, object)
     found[0], found[1] = G[0], G[1][:, :5]
     return found
@@ -69,7 +69,7 @@ def ragged() -> np.ndarray:
     ],
 )
 def test_arrays(array: Any, words: list[str]) -> None:
-    """From the Python API, by name."""
+    """Arrays with wrong names, shapes, types or values are refused."""
     message = refuse({"image": array})
     assert "array 'image'" in message or "no samples" in message
     assert all(word in message for word in words), message
@@ -96,13 +96,13 @@ def test_arrays(array: Any, words: list[str]) -> None:
     ],
 )
 def test_other_things(source: Any, words: list[str]) -> None:
-    """What is no dict of arrays, or one with other names."""
+    """Values that are no dict of arrays are refused."""
     message = refuse(source)
     assert all(word in message for word in words), message
 
 
 def test_other_models() -> None:
-    """Channels last in the model, two inputs, a fixed batch."""
+    """Models with channels last, two inputs or a fixed batch get their own hints."""
     assert "channels come first: give x.transpose(0, 2, 3, 1)" in refuse({"image": G}, LAST)
     few = {"a": G[:4, :, :8, :8], "b": G[:3, :, :8, :8]}
     assert "different numbers of samples: 'a' 4, 'b' 3" in refuse(few, two())
@@ -135,7 +135,7 @@ def test_files(tmp_path: Path) -> None:
 
 
 def test_images(tmp_path: Path) -> None:
-    """A damaged one among good ones, no preprocessing, colours that do not fit."""
+    """Damaged images, a missing normalization and wrong colours are refused."""
     for k in range(5):
         Image.new("RGB", (20, 24), (10 * k, 0, 0)).save(tmp_path / f"{k}.png")
     folder, unit = str(tmp_path), {"preset": "unit"}
@@ -155,7 +155,7 @@ def test_images(tmp_path: Path) -> None:
 
 
 def test_what_is_taken() -> None:
-    """Other ways to give the same samples."""
+    """Other ways to give the same samples are accepted."""
     rows = [{"image": x[None]} for x in G]
     sources: list[Any] = [{"image": G}, G, rows, iter(rows), {"image": G.tolist()}, [*rows]]
     used = [npuconv.convert(MODEL, calibration=s).report.quantization for s in sources]
@@ -165,12 +165,12 @@ def test_what_is_taken() -> None:
 
 
 def test_one_sample_is_few() -> None:
-    """Nothing can be kept apart from one."""
+    """Of one sample none can be held out."""
     warnings = npuconv.convert(MODEL, calibration=G[:1]).report.summary.warnings
     assert any("too few samples to keep some apart" in text for text in warnings)
 
 
 def test_a_mistake_in_a_generator_is_its_own() -> None:
-    """What the user's own code raises is not made something else."""
+    """An error of the user's generator is raised as it is."""
     with pytest.raises(ZeroDivisionError):
         npuconv.convert(MODEL, calibration=(1 / 0 for _ in range(2)))

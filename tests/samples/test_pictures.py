@@ -17,7 +17,7 @@ has_photographs = pytest.mark.skipif(
 
 @pytest.fixture(params=["photographs", "made"])
 def either(request, monkeypatch):
-    """Photographs where they are installed, and without them."""
+    """Run with photographs, where they are installed, and without."""
     if request.param == "made":
         monkeypatch.setattr(pictures, "folder", lambda: None)
     elif not pictures.are_photographs():
@@ -28,7 +28,7 @@ def either(request, monkeypatch):
 @pytest.mark.parametrize(("size", "channels"), [((40, 64), 3), ((32, 32), 1), ((24, 20), 4)])
 @pytest.mark.usefixtures("either")
 def test_pixels(size, channels):
-    """As large as asked for, in 0..255, the same every time, another for every number."""
+    """Pictures have the size, are within 0..255, and depend on the number alone."""
     first, again, other = (picture(k, size, channels) for k in (0, 0, 1))
     assert first.shape == (*size, channels)
     assert first.dtype == np.float32
@@ -39,7 +39,7 @@ def test_pixels(size, channels):
 
 @pytest.mark.usefixtures("either")
 def test_neighbours_are_alike():
-    """As in photographs, unlike noise: most steps are small, and some are edges."""
+    """Most steps between neighbours are small and some are large, as in photographs."""
     steps = np.concatenate(
         [np.abs(np.diff(picture(k, (96, 96), 1)[..., 0], axis=1)).ravel() for k in range(6)]
     )
@@ -49,7 +49,7 @@ def test_neighbours_are_alike():
 
 @pytest.mark.usefixtures("either")
 def test_text_is_in_wide_pictures(monkeypatch):
-    """What is so wide is likely to read a line."""
+    """Wide pictures show text."""
     with_text = picture(0, (32, 256), 3)
     monkeypatch.setattr(pictures, "_write", lambda *_: None)
     assert not np.array_equal(picture(0, (32, 256), 3), with_text)
@@ -57,21 +57,21 @@ def test_text_is_in_wide_pictures(monkeypatch):
 
 @pytest.mark.usefixtures("either")
 def test_the_fourth_channel_is_brightness():
-    """What it is to a model is not known; a constant would have no range."""
+    """A fourth channel is brightness, which is not constant."""
     found = picture(2, (48, 48), 4)
     np.testing.assert_allclose(found[..., 3], picture(2, (48, 48), 1)[..., 0], atol=1)
 
 
 @has_photographs
 def test_photographs_are_files_of_the_package():
-    """All of them are there, and the package itself is not imported for them."""
+    """All files are in the package, which is not imported."""
     where = pictures.folder()
     assert where is not None
     assert all((where / name).exists() for name in pictures._FILES)
 
 
 def test_without_the_package(monkeypatch):
-    """There are none, and nothing breaks."""
+    """Without the package there are no photographs, and no error."""
     monkeypatch.setattr(pictures, "find_spec", lambda _: None)
     monkeypatch.setattr(pictures, "folder", pictures.folder.__wrapped__)  # nothing is kept
     assert pictures.folder() is None

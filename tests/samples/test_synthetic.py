@@ -15,7 +15,7 @@ from npuconv.samples import InputSpec, Samples, open_samples
 def made(
     shape: Any, dtype: str = "float32", *, limit: int = 512, seed: int = 0, **keys: Any
 ) -> Samples:
-    """Synthetic samples for one input x."""
+    """Return synthetic samples for one input x."""
     spec = InputSpec("x", np.dtype(dtype), shape)
     return open_samples(None, [spec], Preprocess(**keys), limit=limit, seed=seed)
 
@@ -29,7 +29,7 @@ def test_same_seed_same_numbers() -> None:
 
 
 def test_description() -> None:
-    """They say that they are synthetic, and are 32 unless fewer are wanted."""
+    """The description says synthetic; there are 32 samples, or the limit."""
     samples = made((1, 4))
     assert samples.synthetic
     assert samples.description == "synthetic, seed 0"
@@ -90,7 +90,7 @@ def test_integers_are_zero_or_one(dtype: str) -> None:
     ],
 )
 def test_open_shapes(shape: Any, message: str) -> None:
-    """A dimension that nobody gave is named with the option to give."""
+    """An open dimension is an error that names the option to give."""
     with pytest.raises(CalibrationError, match=message):
         made(shape)
 

@@ -12,6 +12,7 @@ import npuconv
 from npuconv import executor
 from npuconv.config import Options
 from npuconv.diagnostics import Finding
+from npuconv.emit.context import EmitContext
 from npuconv.legalize import manager as _manager
 from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import PASSES
@@ -38,9 +39,9 @@ def read(proto: onnx.ModelProto) -> Model:
     return model
 
 
-def context(**options: Any) -> PassContext:
-    """A pass context for the built-in target, with verification on."""
-    return PassContext(builtin(), Options(**options))
+def context(**options: Any) -> EmitContext:
+    """A context for passes of any phase and the built-in target, with verification on."""
+    return EmitContext(builtin(), Options(**options))
 
 
 def run_pass(name: str, model: Model, ctx: PassContext | None = None) -> int:

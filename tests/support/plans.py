@@ -12,7 +12,7 @@ import onnx
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.statistics import Statistics
 from npuconv.calibration.collect import collect
-from npuconv.legalize.context import PassContext
+from npuconv.emit.context import EmitContext
 from npuconv.model import save
 from npuconv.model.core import Model
 from npuconv.partition import make_plan
@@ -47,7 +47,7 @@ def random_feeds(model: Model, count: int = SAMPLES) -> Feeds:
     ]
 
 
-def planned(model: Model, ctx: PassContext | None = None) -> DeviceGraph:
+def planned(model: Model, ctx: EmitContext | None = None) -> DeviceGraph:
     """A legal float model as the steps of quantization take it."""
     ctx = ctx or context()
 
@@ -74,9 +74,9 @@ def calibrated(graph: DeviceGraph, feeds: Feeds) -> Calibration:
 
 
 def prepare(
-    model: Model, ctx: PassContext, plain: Mapping[str, float] = MappingProxyType({})
+    model: Model, ctx: EmitContext, plain: Mapping[str, float] = MappingProxyType({})
 ) -> DeviceGraph:
-    """Fill ``ctx.plan``, ``ctx.encodings`` and ``ctx.ends``, calibrated on random inputs.
+    """Set the plan and the encodings of ``ctx``, calibrated on random inputs.
 
     Ranges are those of the inputs, with nothing added.
 
@@ -86,16 +86,12 @@ def prepare(
         plain: scales of tensors that are to have one, and zero point 0.
     """
     graph = planned(model, ctx)
-    ctx.plan = graph.plan
-    if not ctx.plan.groups:
-        return graph
-    seen = Calibration(watch(graph, random_feeds(model)), {})
-    found = choose_encodings(graph, seen, {}, AS_SEEN).encodings
-    ctx.encodings = {**found, **{name: Encoding.plain(scale) for name, scale in plain.items()}}
-    ctx.ends = {
-        conv.name: (ctx.encodings[conv.inputs[0].name], ctx.encodings[conv.outputs[0].name])
-        for conv in ctx.plan.device
-    }
+    found: dict[str, Encoding] = {}
+    if graph.plan.groups:
+        seen = Calibration(watch(graph, random_feeds(model)), {})
+        found = dict(choose_encodings(graph, seen, {}, AS_SEEN).encodings)
+        found |= {name: Encoding.plain(scale) for name, scale in plain.items()}
+    ctx.use(graph.plan, found, {})
     return graph
 
 
@@ -123,7 +119,7 @@ def quantized(proto: onnx.ModelProto, feeds: Feeds = (), **options: object) -> Q
     return Quantized(graph, state, seen.hessians, feeds)
 
 
-def prepared(proto: onnx.ModelProto) -> tuple[Model, PassContext]:
+def prepared(proto: onnx.ModelProto) -> tuple[Model, EmitContext]:
     """A legal model that is planned and calibrated."""
     model, ctx = read(proto), context()
     prepare(model, ctx)
@@ -131,7 +127,7 @@ def prepared(proto: onnx.ModelProto) -> tuple[Model, PassContext]:
 
 
 def quantize(
-    model: Model, ctx: PassContext, plain: Mapping[str, float] = MappingProxyType({})
+    model: Model, ctx: EmitContext, plain: Mapping[str, float] = MappingProxyType({})
 ) -> None:
     """Prepare, and run the quantize passes."""
     prepare(model, ctx, plain)
@@ -144,7 +140,7 @@ def converted(
     *passes: str,
     plain: Mapping[str, float] = MappingProxyType({}),
     **options: object,
-) -> tuple[Model, PassContext, onnx.ModelProto]:
+) -> tuple[Model, EmitContext, onnx.ModelProto]:
     """The model after quantization and these passes, and the form with conversions."""
     model, ctx = read(proto), context(**options)
     quantize(model, ctx, plain)
@@ -154,6 +150,6 @@ def converted(
     return model, ctx, explicit
 
 
-def largest_step(ctx: PassContext) -> float:
+def largest_step(ctx: EmitContext) -> float:
     """The largest scale of any channel of any tensor."""
     return max(float(encoding.scales.max()) for encoding in ctx.encodings.values())

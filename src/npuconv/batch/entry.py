@@ -205,8 +205,7 @@ def _row(root: Path, job: Job, outcome: Outcome, unchanged: bool) -> BatchJob:
             for path, digest in sorted(outcome.files.items())
         ),
     )
-    row._report, row._unchanged = report, unchanged
-    return row
+    return row.with_report(report, unchanged=unchanged)
 
 
 def _report(file: Path, rows: tuple[BatchJob, ...]) -> BatchReport:

@@ -79,7 +79,7 @@ def _configure(place: Place, block: tuple[int, int] | None) -> None:
 
 def _convert(job: Job, send: Send) -> Outcome:
     from npuconv.errors import UnsupportedModelError
-    from npuconv.pipeline.entry import convert_with
+    from npuconv.pipeline.convert import convert_with
 
     Path(job.output).parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -96,7 +96,7 @@ def _calibrate(job: Job, send: Send) -> Outcome:
     """Calibrate a block of a job; the job itself reports findings that stop the conversion."""
     from npuconv.calibration.collect import Collected
     from npuconv.errors import UnsupportedModelError
-    from npuconv.pipeline.entry import convert_with
+    from npuconv.pipeline.convert import convert_with
 
     with contextlib.suppress(Collected, UnsupportedModelError):
         convert_with(job.model, job.options, job.options.calibration, _progress(send))

@@ -127,12 +127,12 @@ def _runs(proto: onnx.ModelProto, specs: list[InputSpec]) -> bool:
 
 
 def _sentence(before: list[InputSpec], after: list[InputSpec]) -> str:
-    shown = [
+    lengths = [
         f"{new.name}={','.join(str(d) for d in new.shape or ())}"
         for old, new in zip(before, after, strict=True)
         if _open_axes(old)
     ]
-    return f"input shape assumed for the synthetic inputs: {'; '.join(shown)}"
+    return f"input shape assumed for the synthetic inputs: {'; '.join(lengths)}"
 
 
 def first_convolution(model: Model) -> Node | None:

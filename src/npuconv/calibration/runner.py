@@ -60,7 +60,7 @@ class Runner:
         total: number of samples, None where it is not known.
 
     Attributes:
-        batch: samples a run takes; 0 until the first of them has shown it.
+        batch: samples a run takes; 0 until it was measured on the first.
     """
 
     def __init__(
@@ -228,7 +228,7 @@ class Part:
             lambda each: runner.run(*each)
         )
         self._results: list[RunResult] = []
-        self._kept: list[list[Kept]] = [[] for _ in runner.tensors]
+        self._selected: list[list[Kept]] = [[] for _ in runner.tensors]
         self._taken = 0
 
     def add(self, feed: Feed) -> None:
@@ -254,7 +254,7 @@ class Part:
         self._flush()
         self._keep(self._workers.rest())
         _check_channels(self._results, self._runner.tensors)
-        return _summarize(self._results, self._runner.tensors, self._kept, self._first)
+        return _summarize(self._results, self._runner.tensors, self._selected, self._first)
 
     def abandon(self) -> None:
         """Cancel the runs of this part and drop their results."""
@@ -268,8 +268,9 @@ class Part:
 
     def _keep(self, results: Iterable[RunResult]) -> None:
         for result in results:
-            for own, kept in zip(self._kept, result.selection.cut(result.values), strict=True):
-                own.append(kept)
+            tensors = result.selection.cut(result.values)
+            for own, selected in zip(self._selected, tensors, strict=True):
+                own.append(selected)
             self._results.append(replace(result, values=result.values[:0].copy()))
 
 
@@ -295,7 +296,7 @@ def _check_channels(results: Sequence[RunResult], tensors: Mapping[str, int | No
 def _summarize(
     results: Sequence[RunResult],
     tensors: Mapping[str, int | None],
-    kept: Sequence[list[Kept]],
+    selected: Sequence[list[Kept]],
     first: int,
 ) -> dict[str, Statistics]:
     layouts = [result.selection.layout for result in results]
@@ -306,13 +307,13 @@ def _summarize(
     found = {}
     for index, (name, axis) in enumerate(tensors.items()):
         own = slice(ends[index] - layouts[0].channels[index], ends[index])
-        some = thin(kept[index], first + samples)
-        kept[index].clear()  # while the next is put together, this is not there twice
+        values = thin(selected[index], first + samples)
+        selected[index].clear()  # while the next is put together, this is not there twice
         found[name] = Statistics(
             name=name, axis=axis, **{key: values[own] for key, values in reduced.items()},
-            squares=_squares(some.values, reduced["means"][own]), values=some.values,
+            squares=_squares(values.values, reduced["means"][own]), values=values.values,
             samples=samples, count=int(counts[:, index].sum()), first=first,
-            numbers=some.numbers, widths=some.widths,
+            numbers=values.numbers, widths=values.widths,
         )  # fmt: skip
     return found
 
@@ -327,21 +328,21 @@ def _reduced(results: Sequence[RunResult], counts: Integers, channels: Integers)
         np.concatenate([getattr(result, key) for result in results])
         for key in ("lows", "highs", "means")
     )
-    seen = np.repeat(counts > 0, channels, axis=1)
-    never = ~seen.any(axis=0)
+    has_values = np.repeat(counts > 0, channels, axis=1)
+    is_empty = ~has_values.any(axis=0)
     shares = np.repeat(counts / np.maximum(counts.sum(axis=0), 1), channels, axis=1)
-    low = np.where(never, 0, np.min(lows, axis=0))
-    high = np.where(never, 0, np.max(highs, axis=0))
+    low = np.where(is_empty, 0, np.min(lows, axis=0))
+    high = np.where(is_empty, 0, np.max(highs, axis=0))
     with np.errstate(invalid="ignore"):  # sums of values near the end of float32 may be infinite
-        mean = np.sum(shares * np.where(seen, means, 0), axis=0)
+        mean = np.sum(shares * np.where(has_values, means, 0), axis=0)
     # Sums in float32 may leave the bounds by their last bit, or overflow.
     mean = np.nan_to_num(mean, nan=0.0, posinf=np.inf, neginf=-np.inf).clip(low, high)
     if len(counts) == 1:
         seconds = np.full_like(lows[0], _LARGEST_FLOAT), np.full_like(highs[0], -_LARGEST_FLOAT)
     else:
         seconds = (
-            np.sort(np.where(seen, lows, 0), axis=0)[1],
-            np.sort(np.where(seen, highs, 0), axis=0)[-2],
+            np.sort(np.where(has_values, lows, 0), axis=0)[1],
+            np.sort(np.where(has_values, highs, 0), axis=0)[-2],
         )
     return {
         "lows": low, "highs": high, "means": mean,

@@ -1,6 +1,6 @@
 """A float model that gives statistics of its tensors instead of its outputs, and their layout.
 
-Each tensor is seen as [samples, before, channels, behind] and reduced where it lies, sample
+Each tensor is reshaped to [samples, before, channels, behind] and reduced where it lies, sample
 by sample; what leaves the runtime is one array per statistic, for all tensors together. The
 shapes come in from outside, because only a run tells all of them; so does the selection of the
 values that are kept.
@@ -105,24 +105,25 @@ def _taps(name: str, index: int, opset: int) -> list[onnx.NodeProto]:
     def node(op: str, inputs: list[str], kind: str, **attributes: Any) -> onnx.NodeProto:
         return helper.make_node(op, inputs, [_own(kind, index)], **attributes)
 
-    seen, form = _own("seen", index), _own("form", index)
-    some = [seen, _own("starts", index), f"{PREFIX}/ends", f"{PREFIX}/sliced", _own("steps", index)]
+    grouped, form = _own("grouped", index), _own("form", index)
+    starts, steps = _own("starts", index), _own("steps", index)
+    selection = [grouped, starts, f"{PREFIX}/ends", f"{PREFIX}/sliced", steps]
     zeros = {"allowzero": 1} if opset >= _ALLOWS_ZERO else {}
     return [
         node("Shape", [name], "shape"),
         node("Cast", [name], "cast", to=TensorProto.FLOAT),
         # A 0 is an extent: of what a detector that found nothing hands on.
-        node("Reshape", [_own("cast", index), form], "seen", **zeros),
+        node("Reshape", [_own("cast", index), form], "grouped", **zeros),
         *(part for kind in _REDUCTIONS for part in _reduce(kind, index, opset)),
-        node("Slice", some, "some"),
-        node("Reshape", [_own("some", index), f"{PREFIX}/flat"], VALUES),
+        node("Slice", selection, "selected"),
+        node("Reshape", [_own("selected", index), f"{PREFIX}/flat"], VALUES),
     ]
 
 
 def _reduce(kind: str, index: int, opset: int) -> Iterator[onnx.NodeProto]:
     """Yield a reduction behind, then one before the channels: both at once take twice as long."""
     op, half, own = _REDUCTIONS[kind], _own(f"{kind}/half", index), _own(kind, index)
-    steps = ((_own("seen", index), half, "behind", _BEHIND), (half, own, "before", _BEFORE))
+    steps = ((_own("grouped", index), half, "behind", _BEHIND), (half, own, "before", _BEFORE))
     for source, made, name, axis in steps:
         if opset < 18:
             yield helper.make_node(op, [source], [made], axes=[axis], keepdims=0)
@@ -232,8 +233,10 @@ class Selection:
         found = []
         for sample, start in zip(block, self.starts[:, index].tolist(), strict=True):
             (before, behind), (far, near) = start, self.steps[index].tolist()
-            some = sample[before::far, :, behind::near] if len(block) > 1 else sample
-            flat = some.transpose(1, 0, 2).reshape(block.shape[2], some.shape[0] * some.shape[2])
+            picked = sample[before::far, :, behind::near] if len(block) > 1 else sample
+            flat = picked.transpose(1, 0, 2).reshape(
+                block.shape[2], picked.shape[0] * picked.shape[2]
+            )
             found.append(flat.take(spread_order(flat.shape[1]), axis=1))
         widths = np.asarray([flat.shape[1] for flat in found], np.int64)
         numbers = np.arange(self.number, self.number + len(block))

@@ -100,7 +100,7 @@ def _check_all(
     do not fit: those of another may.
     """
     from npuconv.errors import CalibrationError, ModelError, UsageError
-    from npuconv.pipeline.entry import check_with
+    from npuconv.pipeline.check import check_with
     from npuconv.report import Unreadable
 
     expected: tuple[type[Exception], ...] = (ModelError,)

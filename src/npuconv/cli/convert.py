@@ -46,7 +46,7 @@ def convert(
     """
     from npuconv import files
     from npuconv.errors import UnsupportedModelError
-    from npuconv.pipeline.entry import convert_with
+    from npuconv.pipeline.convert import convert_with
 
     options = collect(config, flags)
     destination = _destination(model, output)

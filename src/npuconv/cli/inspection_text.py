@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npuconv.report.terminal import Paint, View, cells, hang
+from npuconv.report.terminal import View, cells, hang
 
 if TYPE_CHECKING:
     from npuconv.inspection import Convolution, Inspection
@@ -25,7 +25,7 @@ _STEPS = ("name", "operator", "output", "parameters", "MACs")
 
 def show(found: Inspection, *, color: bool, verbose: bool, width: int) -> str:
     """The whole, the attributes of the convolutions, and each; every node when verbose."""
-    view = View(Paint(color), verbose, width)
+    view = View(color, verbose, width)
     blocks = [_head(found, view)]
     if found.convolutions:
         blocks += [_attributes(found, view), _convolutions(found, view)]

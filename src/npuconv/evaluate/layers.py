@@ -9,7 +9,9 @@ from npuconv.evaluate.matching import LayerPair
 from npuconv.model import nhwc, query
 
 if TYPE_CHECKING:
-    from npuconv.legalize.legal import Legalized
+    from npuconv.emit.context import EmitContext
+    from npuconv.legalize.legal import LegalModel
+    from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
     from npuconv.quantize.oversampling import Oversampled
 
@@ -23,26 +25,26 @@ class Layer(NamedTuple):
     node: str  # its name in the float model
 
 
-def layers_of(work: Legalized) -> list[Layer]:
-    """Return every device convolution with the tensor that is its layer's result."""
-    labels = [work.model.label(conv) for conv in work.plan.device]
+def layers_of(legal: LegalModel) -> list[Layer]:
+    """Every device convolution with the tensor that is its layer's result."""
+    labels = [legal.model.label(conv) for conv in legal.plan.device]
     total, number = Counter(labels), Counter[str]()
     rows = []
-    for conv, label in zip(work.plan.device, labels, strict=True):
+    for conv, label in zip(legal.plan.device, labels, strict=True):
         number[label] += 1
         part = f" ({number[label]} of {total[label]})" if total[label] > 1 else ""
-        rows.append(Layer(label + part, label, _result(work, conv).name, conv.name))
+        rows.append(Layer(label + part, label, _result(legal, conv).name, conv.name))
     return rows
 
 
-def _result(work: Legalized, conv: Node) -> Tensor:
-    """Return the end of a layer, behind its activation: clipping there is no loss.
+def _result(legal: LegalModel, conv: Node) -> Tensor:
+    """A layer ends behind its activation: what that cuts off is no loss.
 
     A max pool in between does not matter: it and a clip may change places.
     """
     found = tensor = conv.outputs[0]
-    while (reader := query.sole_consumer(work.model, tensor)) is not None:
-        if reader.op not in ("Relu", "Clip", "MaxPool") or not work.plan.is_passthrough(reader):
+    while (reader := query.sole_consumer(legal.model, tensor)) is not None:
+        if reader.op not in ("Relu", "Clip", "MaxPool") or not legal.plan.is_passthrough(reader):
             break
         tensor = reader.outputs[0]
         if reader.op != "MaxPool":
@@ -50,18 +52,21 @@ def _result(work: Legalized, conv: Node) -> Tensor:
     return found
 
 
-def stored(work: Legalized, layers: list[Layer], oversampled: Oversampled) -> list[LayerPair]:
+def stored(
+    model: Model, ctx: EmitContext, layers: list[Layer], oversampled: Oversampled
+) -> list[LayerPair]:
     """Return where the layers' results are in the converted model, in the order of the layers.
 
     Args:
-        work: the converted model and its passes' notes.
+        model: the emitted graph.
+        ctx: of the passes that emitted it.
         layers: of the float model.
         oversampled: layers and channels that are made several times.
     """
-    ctx, encodings = work.ctx, oversampled.state.encodings
+    encodings = oversampled.state.encodings
     times = {one.node: sum(conv for _, _, conv in one.copies) for one in oversampled.repeated}
     channels = {t: one.index for one in oversampled.duplicated for t in one.path.tensors}
-    made = {t.name: t for node in work.model.nodes() for t in node.outputs}
+    made = {t.name: t for node in model.nodes() for t in node.outputs}
     last = {name for name, t in made.items() if nhwc.holds_channels_last(t)}
     several = {old: new for one in oversampled.duplicated for new, old in one.old.items()}
     found = [

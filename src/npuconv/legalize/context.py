@@ -15,13 +15,10 @@ from npuconv.partition.costs import Cost, cost
 if TYPE_CHECKING:
     import numpy as np
 
-    from npuconv.arithmetic.encoding import Encoding
-    from npuconv.arithmetic.layer import RoundedWeights
     from npuconv.config import Options
     from npuconv.model.conv import Window
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
-    from npuconv.partition import Plan
     from npuconv.target import Target
 
     Expected = tuple[np.ndarray, np.ndarray]  # mean and standard deviation of every channel
@@ -66,20 +63,25 @@ class RefusalRecord:
 
 @dataclass
 class PassContext:
-    """Handed to every pass of one conversion."""
+    """Target and options for every pass of one conversion, and records of what passes did.
+
+    Attributes:
+        target: the device.
+        options: of the run.
+        verify: whether rewrites are measured.
+        kept: labels of source nodes that stay float, on the host.
+        current: name of the pass that runs.
+        expected: mean and standard deviation of a tensor's channels in training, by tensor.
+        rewrites: in the order in which they were made.
+        refusals: in order, each once.
+    """
 
     target: Target
     options: Options
     verify: bool = True
-    kept: frozenset[str] = frozenset()  # labels of source nodes that stay float, on the host
+    kept: frozenset[str] = frozenset()
     current: str = ""
-    plan: Plan | None = None  # quantize and lower only
-    encodings: dict[str, Encoding] = field(default_factory=dict)  # by tensor; empty: weights only
-    ends: dict[str, tuple[Encoding, Encoding]] = field(default_factory=dict)  # by node name
-    rounded: dict[str, RoundedWeights] = field(default_factory=dict)  # by node name: weights tuned
-    notes: dict[str, str] = field(default_factory=dict)  # by node label, for the report
-    stored: dict[str, str] = field(default_factory=dict)  # float tensor -> its int8 form
-    expected: dict[str, Expected] = field(default_factory=dict)  # by tensor: as in training
+    expected: dict[str, Expected] = field(default_factory=dict)
     rewrites: list[RewriteRecord] = field(default_factory=list)
     refusals: dict[RefusalRecord, None] = field(default_factory=dict)
 

@@ -1,82 +1,115 @@
-"""Lint, canonicalize, legalize, lint again: what stays is remaining, what went is rewritten."""
+"""Legalization of a model for a target: lint, canonicalize, legalize, lint again, partition."""
 
 from __future__ import annotations
 
-import contextlib
-import time
-from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from npuconv import executor
-from npuconv.config import Options
 from npuconv.diagnostics import Finding, Severity, Status, sort_key
 from npuconv.errors import ModelError
-from npuconv.legalize import kept, planned, selection
-from npuconv.legalize import manager as _manager
+from npuconv.legalize import keep_float, manager, selection
 from npuconv.legalize.context import PassContext
-from npuconv.legalize.described import describe, tensor_spec
 from npuconv.legalize.findings import SWEEP, Tracker, explained
 from npuconv.legalize.registry import Pass, Phase
+from npuconv.legalize.selection import Findings
+from npuconv.legalize.source import SourceModel
 from npuconv.model import core, load, query, save, shapes, validate
 from npuconv.partition import Plan, make_plan
 from npuconv.rules import engine
 from npuconv.rules.context import NodeFacts, RuleContext
 from npuconv.rules.target_limits import Need, needs
 from npuconv.target import Target
+from npuconv.timings import Timings
 
 if TYPE_CHECKING:
     import onnx
 
-    from npuconv.baseline import Key
+    from npuconv.config import Options
     from npuconv.model.core import Model
-    from npuconv.schemas.report import Device, NodeInfo, Planned, TensorSpec
+
+LIMIT_UNKNOWN = "OPS005"
 
 
-@dataclass
-class Legalized:
-    """A model as legal as it gets, and everything there is to say about the way there."""
+@dataclass(frozen=True)
+class LegalModel:
+    """A model as legal as it gets, where each node runs, and what was found on the way.
+
+    Attributes:
+        model: the graph; steps that change it return a new plan with it.
+        target: the device.
+        options: of the run, with those for this model.
+        source: the model as it came.
+        ctx: rewrites and refusals of the passes, and statistics of the training.
+        findings: of all rules so far.
+        kept: source nodes that stay float: label -> pattern of the user.
+        blocked: names of convolutions that the device refuses.
+        plan: where each node runs.
+        needs: values that the model needs of undocumented limits.
+        facts: what rules have measured of nodes, for the next lint.
+    """
 
     model: Model
     target: Target
     options: Options
+    source: SourceModel
     ctx: PassContext
-    source: SourceInfo
-    findings: list[Finding] = field(default_factory=list)
-    every: list[Finding] = field(default_factory=list)  # also those the options leave out
-    listed: dict[Key, int] = field(default_factory=dict)  # what a baseline accepts of it
-    blocked: set[str] = field(default_factory=set)  # names of nodes kept off the device
-    kept: dict[str, str] = field(default_factory=dict)  # labels kept float, and by what
+    findings: Findings
+    kept: Mapping[str, str] = field(default_factory=dict)
+    blocked: frozenset[str] = frozenset()
     plan: Plan = field(default_factory=Plan)
-    needs: list[Need] = field(default_factory=list)
-    before: planned.Source = field(default_factory=planned.Source)
-    planned: tuple[Planned, ...] = ()
-    nodes: tuple[NodeInfo, ...] = ()
-    device: Device | None = None
-    timings: list[tuple[str, float]] = field(default_factory=list)
-    fact_cache: dict[Hashable, NodeFacts] = field(default_factory=dict)  # of the rules
+    needs: tuple[Need, ...] = ()
+    facts: dict[Hashable, NodeFacts] = field(default_factory=dict)
 
-    @contextlib.contextmanager
-    def timed(self, stage: str) -> Iterator[None]:
-        """Note the seconds of a stage."""
-        start = time.perf_counter()
-        yield
-        self.timings.append((stage, time.perf_counter() - start))
+    def rules(self, **evidence: Any) -> RuleContext:
+        """Return a context for rules.
+
+        Args:
+            evidence: ``plan``, ``evidence`` or ``measured`` of ``RuleContext``.
+        """
+        kept = frozenset(self.kept)
+        return RuleContext(
+            self.model, self.target, self.options, self.facts, kept_float=kept, **evidence
+        )
+
+    def make_plan(self, model: Model | None = None) -> Plan:
+        """Partition the graph as it is now, or that of another model."""
+        model = model or self.model
+        kept = keep_float.names(model, self.kept)
+        return make_plan(model, self.target, self.blocked, kept=kept)
+
+    def with_plan(self, plan: Plan, *, more_channels: bool = False) -> LegalModel:
+        """Return the model with another plan.
+
+        Args:
+            plan: of the graph, which steps for accuracy have changed.
+            more_channels: whether it now needs other values of undocumented limits.
+
+        Raises:
+            InternalError: a bug in a rule.
+        """
+        if not more_channels:
+            return replace(self, plan=plan)
+        # The cache of facts is of the graph as it was.
+        rules = replace(self, facts={}).rules()
+        found = engine.lint(rules, only=[LIMIT_UNKNOWN])
+        now = tuple(needs(rules))
+        return replace(
+            self, plan=plan, needs=now, findings=self.findings.renew(LIMIT_UNKNOWN, found)
+        )
 
 
-@dataclass(frozen=True)
-class SourceInfo:
-    """The model as it came, before anything is changed."""
+def legalize(
+    source: str | Path | onnx.ModelProto, options: Options, timings: Timings | None = None
+) -> LegalModel:
+    """Legalize a model: the first part of check and of convert.
 
-    ir_version: int
-    opset: dict[str, int]
-    inputs: tuple[TensorSpec, ...]
-    outputs: tuple[TensorSpec, ...]
-
-
-def legalize(source: str | Path | onnx.ModelProto, options: Options) -> Legalized:
-    """Legalize a model: all of check, and the first part of convert.
+    Args:
+        source: a path, or a model, which is not changed.
+        options: of the run.
+        timings: takes the seconds of loading and of each pass.
 
     Raises:
         ModelError: not a valid model.
@@ -84,64 +117,67 @@ def legalize(source: str | Path | onnx.ModelProto, options: Options) -> Legalize
         UsageError: an input shape that does not fit, or a code that no rule has.
         InternalError: a bug in a rule or pass.
     """
-    work, contradiction = _open(source, options)
-    rules = _rules(work)
+    timings = timings or Timings()
+    with timings.measured("load"):
+        legal, contradiction = _open(source, options)
+    rules = legal.rules()
     before = sorted(engine.lint(rules) + engine.lint(rules, at="source"), key=sort_key)
-    work.before = planned.look(work.model)
     if contradiction and not any(f.severity == Severity.ERROR for f in before):
-        _refuse_unless_it_runs(work.model, contradiction)
+        _refuse_unless_it_runs(legal.model, contradiction)
     # Nothing can be said of what a rewrite does to a node that means nothing; and what is wrong
     # with others, rewrites may mend.
     if malformed := engine.malformed(before):
-        tracker = Tracker(malformed)
-        work.before.settle(work.model, work.target, malformed)
-        _conclude(work, tracker, malformed, rules)
-        return work
+        legal.source.record_costs(legal.model, legal.target, malformed)
+        return _conclude(legal, Tracker(malformed), malformed, rules)
     tracker = Tracker(before)
-    _rewrite(work, tracker)
-    rules = _rules(work)
-    _conclude(work, tracker, engine.lint(rules), rules)
-    return work
+    _rewrite(legal, tracker, timings)
+    rules = legal.rules()
+    return _conclude(legal, tracker, engine.lint(rules), rules)
 
 
-def _open(source: str | Path | onnx.ModelProto, options: Options) -> tuple[Legalized, str]:
-    """The model as it came with all its shapes, and what is contradictory about these."""
-    start = time.perf_counter()
+def _open(source: str | Path | onnx.ModelProto, options: Options) -> tuple[LegalModel, str]:
+    """Return the model as it came, with its shapes, and what is contradictory about these."""
     selection.check_codes(options)
     target = Target.load(options.target)
     model = load.load(source)
-    info = _source_info(model)
+    info = SourceModel.of(model)
     name = selection.name_of(source, model.name)
     options = selection.for_model(options, name)
     shapes.fix_inputs(model, options.input_shape)
     contradiction = shapes.infer(model)
     validate.check_tensor_sizes(model)
-    work = Legalized(model, target, options, _context(target, options), info)
-    work.kept = kept.find(model, options.keep_float, target)
-    work.ctx.kept = frozenset(work.kept)
-    work.listed = selection.listed_in(options, name, target.name)
-    work.timings.append(("load", time.perf_counter() - start))
-    return work, contradiction
+    info.record_nodes(model)
+    kept = keep_float.find(model, options.keep_float, target)
+    ctx = PassContext(target, options, verify=options.verify, kept=frozenset(kept))
+    accepted = selection.listed_in(options, name, target.name)
+    findings = Findings(options, accepted)
+    return LegalModel(model, target, options, info, ctx, findings, kept), contradiction
 
 
-def _conclude(work: Legalized, tracker: Tracker, after: list[Finding], rules: RuleContext) -> None:
-    """Place every node, select the findings that are left, and describe both for the report."""
-    model, target = work.model, work.target
-    work.blocked = _blocked(model, after)
-    work.plan = make_plan(model, target, work.blocked, kept=kept.names(model, work.kept))
-    work.needs = needs(rules)
-    work.every = explained(tracker.merge(after, work.ctx.rewrites), work.ctx.refusals)
-    work.findings = selection.wanted(work.every, work.options, work.listed)
-    if not any(map(selection.is_blocking, work.findings)):
-        rules.plan = work.plan
-        work.every = sorted(work.every + engine.lint(rules, at="planned"), key=sort_key)
-        work.findings = selection.wanted(work.every, work.options, work.listed)
-    work.planned = planned.rows(work)
-    describe(work)
+def _conclude(
+    legal: LegalModel, tracker: Tracker, after: list[Finding], rules: RuleContext
+) -> LegalModel:
+    """Partition the graph, and add up the findings.
+
+    Args:
+        legal: the rewritten model.
+        tracker: knows which pass removed which finding.
+        after: findings that are left.
+        rules: context in which they were found.
+    """
+    model = legal.model
+    legal = replace(legal, blocked=_blocked(model, after), needs=tuple(needs(rules)))
+    legal = replace(legal, plan=legal.make_plan())
+    every = explained(tracker.merge(after, legal.ctx.rewrites), legal.ctx.refusals)
+    findings = legal.findings.add(every)
+    if not any(map(selection.is_blocking, findings.selected)):
+        rules.plan = legal.plan
+        findings = findings.add(engine.lint(rules, at="planned"))
+    return replace(legal, findings=findings)
 
 
 def _refuse_unless_it_runs(model: Model, contradiction: str) -> None:
-    """Shapes that contradict each other are the model's fault, if a runtime says so too."""
+    """Refuse a model whose shapes contradict each other, if a runtime refuses it too."""
     try:
         # Without its optimizer, which would compute constants of any size.
         executor.Session(save.to_proto(model), optimize=False)
@@ -149,48 +185,29 @@ def _refuse_unless_it_runs(model: Model, contradiction: str) -> None:
         raise ModelError(f"{model.name}: cannot be run: {contradiction}") from None
 
 
-def _context(target: Target, options: Options) -> PassContext:
-    return PassContext(target, options, verify=options.verify)
-
-
-def _rules(work: Legalized) -> RuleContext:
-    return RuleContext(
-        work.model, work.target, work.options, work.fact_cache, kept_float=work.ctx.kept
-    )
-
-
-def _source_info(model: Model) -> SourceInfo:
-    domains = {o.domain: int(o.version) for o in model.graph.import_domains or ()}
-    return SourceInfo(
-        model.header.ir_version,
-        {"": model.opset, **{d: v for d, v in sorted(domains.items()) if d}},
-        tuple(tensor_spec(t) for t in model.graph.inputs),
-        tuple(tensor_spec(t) for t in model.graph.outputs),
-    )
-
-
-def _rewrite(work: Legalized, tracker: Tracker) -> None:
+def _rewrite(legal: LegalModel, tracker: Tracker, timings: Timings) -> None:
     """Run the float phases; the tracker notes which finding went with which pass."""
 
     def after_pass(item: Pass, seconds: float) -> None:
-        work.timings.append((item.name, seconds))
-        tracker.step(item.name, _rules(work))
+        timings.add(item.name, seconds)
+        tracker.step(item.name, legal.rules())
 
-    if core.sweep(work.model):  # here, or the first pass that fires would get the credit
-        tracker.step(SWEEP, _rules(work))
-    for phase in (Phase.CANONICALIZE, Phase.LEGALIZE):
-        _manager.run_phase(work.model, phase, work.ctx, after_pass)
-        if phase == Phase.CANONICALIZE:
-            work.before.settle(work.model, work.target, tracker.open_errors())
-    if core.sweep(work.model):
-        tracker.step(SWEEP, _rules(work))
+    if core.sweep(legal.model):  # here, or the first pass that fires would get the credit
+        tracker.step(SWEEP, legal.rules())
+    manager.run_phase(legal.model, Phase.CANONICALIZE, legal.ctx, after_pass)
+    legal.source.record_costs(legal.model, legal.target, tracker.open_errors())
+    manager.run_phase(legal.model, Phase.LEGALIZE, legal.ctx, after_pass)
+    if core.sweep(legal.model):
+        tracker.step(SWEEP, legal.rules())
 
 
-def _blocked(model: Model, findings: list[Finding]) -> set[str]:
+def _blocked(model: Model, findings: list[Finding]) -> frozenset[str]:
+    """Return the names of convolutions with an error."""
     labels = {
         label
         for f in findings
         if f.severity == Severity.ERROR and f.status == Status.REMAINING
         for label in f.origin
     }
-    return {n.name for n in model.nodes(*query.CONVOLUTIONS) if model.label(n) in labels}
+    convolutions = model.nodes(*query.CONVOLUTIONS)
+    return frozenset(n.name for n in convolutions if model.label(n) in labels)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -92,6 +93,43 @@ def wanted(
     taken = {key for key, most in accepted.items() if 0 < number[key] <= most}
     marked = [_accept(f, _is_open(f) and _key(f) in taken) for f in chosen]
     return sorted(marked, key=sort_key)
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Findings of a model: all of them, and those that the options select.
+
+    Attributes:
+        options: select, ignore, severity and fail_on.
+        accepted: how many findings a baseline accepts, by code and node.
+        every: all there are.
+    """
+
+    options: Options
+    accepted: Mapping[baseline.Key, int] = field(default_factory=dict)
+    every: tuple[Finding, ...] = ()
+
+    @cached_property
+    def selected(self) -> list[Finding]:
+        """Findings that the options select, with their severities, worst first."""
+        return wanted(self.every, self.options, self.accepted)
+
+    @property
+    def refuse(self) -> bool:
+        """Return whether no legal model can be made, or findings reach ``fail_on``.
+
+        A baseline is about what fails a check; it makes no model legal.
+        """
+        return any(map(is_blocking, self.selected)) or fails(self.selected, self.options)
+
+    def add(self, found: Iterable[Finding]) -> Findings:
+        """Return these findings and others."""
+        return replace(self, every=(*self.every, *found))
+
+    def renew(self, code: str, found: Iterable[Finding]) -> Findings:
+        """Return the findings with those of one code that are unknown limits replaced."""
+        other = (f for f in self.every if f.code != code or f.status != Status.UNKNOWN)
+        return replace(self, every=(*other, *found))
 
 
 def _accept(finding: Finding, accepted: bool) -> Finding:

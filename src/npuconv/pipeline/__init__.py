@@ -1,12 +1,6 @@
-"""The one way through the house: load, lint, rewrite, lint again, quantize, emit, report.
+"""Check and convert: the order of all steps, each use case on a page.
 
-``entry``      check and convert, whole
-``quantize``   from the legal float model to int8: every step of ``npuconv.quantize`` in order
-``calibrated`` what calibration has shown, judged by rules
+``convert``   from a float model to int8
+``check``     what stands against a conversion
+``prepare``   checks of the float model and the samples that both make
 """
-
-from __future__ import annotations
-
-from npuconv.pipeline.entry import Conversion, check, convert
-
-__all__ = ["Conversion", "check", "convert"]

@@ -13,7 +13,6 @@ from npuconv.report.words import (
     change,
     count,
     device_share,
-    difference,
     percent,
     quantity,
     share,
@@ -185,15 +184,15 @@ class PassGroup:
     rewrites: tuple[Rewrite, ...]
 
     @property
-    def largest(self) -> float | None:
-        """The largest difference that was measured, or ``None``."""
-        measured = (one.max_abs_difference for one in self.rewrites)
-        return max((value for value in measured if value is not None), default=None)
-
-    @property
-    def unmeasured(self) -> int:
-        """Number of changes that were not measured."""
-        return sum(one.max_abs_difference is None for one in self.rewrites)
+    def difference(self) -> str:
+        """The largest difference that was measured, and how many changes were not measured."""
+        found = [one.max_abs_difference for one in self.rewrites]
+        measured = [value for value in found if value is not None]
+        if not measured:
+            return "not measured"
+        text = "0 (exact)" if max(measured) == 0 else f"{max(measured):.2g}"
+        missing = len(found) - len(measured)
+        return f"{text} ({missing} not measured)" if missing else text
 
     @property
     def references(self) -> str:
@@ -203,8 +202,7 @@ class PassGroup:
     @property
     def row(self) -> tuple[str, ...]:
         """The cells of the table of passes, under ``PASS_HEAD``."""
-        largest = difference(self.largest, self.unmeasured)
-        return self.name, str(len(self.rewrites)), largest, self.references
+        return self.name, str(len(self.rewrites)), self.difference, self.references
 
 
 def by_pass(report: Report) -> tuple[PassGroup, ...]:

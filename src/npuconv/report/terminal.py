@@ -20,28 +20,21 @@ _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", 
 
 
 @dataclass(frozen=True)
-class Paint:
-    """Adds ANSI styles, or does not."""
-
-    color: bool
-
-    def __call__(self, text: str, *styles: str) -> str:
-        """Return the text in the styles; unchanged without colour."""
-        if not self.color or not text:
-            return text
-        return f"\x1b[{';'.join(_STYLES[style] for style in styles)}m{text}\x1b[0m"
-
-
-@dataclass(frozen=True)
 class View:
     """Colour, level of detail and width of the text output.
 
     All texts that it lays out are escaped here.
     """
 
-    paint: Paint
+    color: bool
     verbose: bool
     width: int
+
+    def paint(self, text: str, *styles: str) -> str:
+        """Return the text in ANSI styles; unchanged without colour."""
+        if not self.color or not text:
+            return text
+        return f"\x1b[{';'.join(_STYLES[style] for style in styles)}m{text}\x1b[0m"
 
     def safe(self, text: str) -> str:
         """Return an untrusted text with hidden characters and CI commands escaped."""
@@ -68,9 +61,21 @@ class View:
         right: Iterable[int] = (),
         whole: Iterable[int] = (),
     ) -> Block:
-        """Return a table with a dimmed head; see ``table``."""
-        safe = [[self.safe(text) for text in row] for row in rows]
-        lines = table(head, safe, self.width, right=right, whole=whole)
+        """Lay out a table under its dimmed head, indented by two; long texts wrap inside columns.
+
+        Args:
+            head: the column titles.
+            rows: as many texts each as there are titles.
+            right: columns that are flush right.
+            whole: columns whose words stay whole, as long as others can shrink.
+
+        Returns:
+            Lines that fit the width, without trailing blanks.
+        """
+        body = [tuple(head), *(tuple(map(self.safe, row)) for row in rows)]
+        widths = _widths(body, self.width - 2, frozenset(whole))
+        flush = frozenset(right)
+        lines = [line for row in body for line in _row(row, widths, flush)]
         return [self.paint(lines[0], "dim"), *lines[1:]]
 
     def labelled(self, label: str, texts: Sequence[str], indent: int, limit: int = 3) -> Block:
@@ -118,32 +123,6 @@ def hang(text: str, width: int, *, first: str = "", rest: str = "") -> list[str]
     """Wrap the words behind ``first``, and on later lines behind ``rest``."""
     lines = wrap(text, width - max(cells(first), cells(rest)))
     return [(rest if at else first) + line for at, line in enumerate(lines)]
-
-
-def table(
-    head: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    width: int,
-    *,
-    right: Iterable[int] = (),
-    whole: Iterable[int] = (),
-) -> list[str]:
-    """Lay out a table under its head, indented by two; long texts wrap inside their column.
-
-    Args:
-        head: the column titles.
-        rows: as many texts each as there are titles.
-        width: columns of the terminal.
-        right: columns that are flush right.
-        whole: columns whose words stay whole, as long as others can shrink.
-
-    Returns:
-        Lines of at most ``width`` columns, without trailing blanks.
-    """
-    body = [tuple(head), *(tuple(row) for row in rows)]
-    widths = _widths(body, width - 2, frozenset(whole))
-    flush = frozenset(right)
-    return [line for row in body for line in _row(row, widths, flush)]
 
 
 def _row(row: Sequence[str], widths: Sequence[int], right: frozenset[int]) -> list[str]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from npuconv.diagnostics import Severity, Status
 from npuconv.report import Unreadable, groups, words
 from npuconv.report.groups import Entry, Group, PlanGroup
-from npuconv.report.terminal import LABEL_STYLE, Block, Paint, View, cells, elide
+from npuconv.report.terminal import LABEL_STYLE, Block, View, cells, elide
 from npuconv.report.words import count
 from npuconv.schemas.batch import BatchJob, BatchReport
 from npuconv.schemas.report import FindingInfo, Report
@@ -37,7 +37,7 @@ def render(report: Report, *, color: bool = False, verbose: bool = False, width:
     Returns:
         Text that ends in one newline.
     """
-    view = View(Paint(color), verbose, max(width, _NARROWEST))
+    view = View(color, verbose, max(width, _NARROWEST))
     return _join([_verdict(report, view), *(section(report, view) for section in _SECTIONS)])
 
 
@@ -57,11 +57,8 @@ def render_many(
         color: with ANSI styles.
         verbose: every report in full.
         width: columns of the terminal; at least 60 are used.
-
-    Returns:
-        Text that ends in one newline.
     """
-    view = View(Paint(color), verbose, max(width, _NARROWEST))
+    view = View(color, verbose, max(width, _NARROWEST))
     sections = _SECTIONS if verbose else _SECTIONS[:1]
     blocks: list[Block] = []
     for report in reports:
@@ -88,7 +85,7 @@ def render_batch(
         Text that ends in one newline.
     """
     del base
-    view = View(Paint(color), verbose, width)
+    view = View(color, verbose, width)
     label, style = ("DONE  ", "green") if batch.ok else ("NOT ALL DONE  ", "red")
     lines = view.hang(f"{batch.jobs_file}: {batch.summary.headline}", label, " " * len(label))
     verdict = [view.paint(line, "bold", style) for line in lines]

@@ -158,14 +158,6 @@ def subgraph_row(one: Subgraph) -> tuple[str, ...]:
     return (str(one.number), str(one.nodes), macs, one.first, one.last, read, written)
 
 
-def difference(largest: float | None, unmeasured: int = 0) -> str:
-    """Return the largest difference of some rewrites, and how many were not measured."""
-    if largest is None:
-        return "not measured"
-    text = "0 (exact)" if largest == 0 else f"{largest:.2g}"
-    return f"{text} ({unmeasured} not measured)" if unmeasured else text
-
-
 def sqnr(decibel: float | None, cosine: float | None) -> str:
     """Return a signal to quantization noise ratio; ``None`` with a cosine means no noise."""
     if decibel is None:
@@ -254,12 +246,12 @@ def _why_nothing(budget: Budget) -> str:
     return f"no repetition for {budget.max_extra_percent:g} % more MACs improves it"
 
 
-def padded(price: HostPadding) -> str:
+def padded(padding: HostPadding) -> str:
     """Return the number of tensors that the host pads, their traffic and the gain."""
-    if not price.tensors:
+    if not padding.tensors:
         return "no tensor padded on the host: no gain, or more bytes than --max-extra-bytes"
-    what = f"{count(len(price.tensors), 'tensor')} padded on the host"
-    if price.extra_bytes is not None:
-        more = "" if price.extra_percent is None else f" ({price.extra_percent:.0f} %)"
-        what += f" for {quantity(price.extra_bytes)} more bytes that cross{more}"
-    return what if price.gain_db is None else f"{what}: about {price.gain_db:+.1f} dB"
+    what = f"{count(len(padding.tensors), 'tensor')} padded on the host"
+    if padding.extra_bytes is not None:
+        more = "" if padding.extra_percent is None else f" ({padding.extra_percent:.0f} %)"
+        what += f" for {quantity(padding.extra_bytes)} more bytes that cross{more}"
+    return what if padding.gain_db is None else f"{what}: about {padding.gain_db:+.1f} dB"

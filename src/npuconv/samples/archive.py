@@ -47,15 +47,15 @@ class Archive(Mapping[str, Any]):
 
     Args:
         file: it stays open as long as one of the arrays is in use.
-        most: what it may hold; those in force where None.
+        allowed: limits of its size; those in force where None.
 
     Raises:
         CalibrationError: it cannot be read, or is no archive.
     """
 
-    def __init__(self, file: Path, most: Limits | None = None) -> None:
+    def __init__(self, file: Path, allowed: Limits | None = None) -> None:
         self.file, self.lock = file, threading.Lock()
-        self._most = most or limits.present()
+        self._allowed = allowed or limits.present()
         with explained(file):
             self.stream = file.open("rb")
             weakref.finalize(self, self.stream.close)
@@ -88,14 +88,14 @@ class Archive(Mapping[str, Any]):
 
     def _check_ratio(self, name: str, info: zipfile.ZipInfo) -> None:
         """Refuse an array far larger than the file, which would be read for a very long time."""
-        size, most = info.file_size, self._most
+        size, allowed = info.file_size, self._allowed
         where = f"{self.file}: array {name!r}"
-        if size > most.archive_bytes:
-            text = f"{where} has {size} bytes, over {most.archive_bytes}"
+        if size > allowed.archive_bytes:
+            text = f"{where} has {size} bytes, over {allowed.archive_bytes}"
             raise CalibrationError(text, hint=limits.hint("archive_bytes"))
-        if size > UNCHECKED_BYTES and size > most.archive_ratio * max(info.compress_size, 1):
+        if size > UNCHECKED_BYTES and size > allowed.archive_ratio * max(info.compress_size, 1):
             ratio = size // max(info.compress_size, 1)
-            text = f"{where} is {ratio} times as large as in the file, over {most.archive_ratio}"
+            text = f"{where} is {ratio} times as large as in the file, over {allowed.archive_ratio}"
             raise CalibrationError(text, hint=limits.hint("archive_ratio"))
 
     def open(self, member: str) -> IO[bytes]:

@@ -193,9 +193,9 @@ def _sized(file: Path, image: Image.Image, plan: Plan) -> Image.Image:
     return image
 
 
-def _scaled(image: Image.Image, factor: float, least: Size) -> Image.Image:
-    height = max(least[0], round(image.height * factor))
-    width = max(least[1], round(image.width * factor))
+def _scaled(image: Image.Image, factor: float, minimum: Size) -> Image.Image:
+    height = max(minimum[0], round(image.height * factor))
+    width = max(minimum[1], round(image.width * factor))
     return image.resize((width, height), Image.Resampling.BILINEAR)
 
 
@@ -238,11 +238,11 @@ def _check_size(label: str, size: Size, plan: Plan) -> None:
         )
 
 
-def check_header(file: Path, most: int) -> None:
+def check_header(file: Path, max_pixels: int) -> None:
     """Raise if a file holds no image, or too large a one; nothing is decoded.
 
     Raises:
-        CalibrationError: no image, or one of more than ``most`` pixels.
+        CalibrationError: no image, or one of more than ``max_pixels``.
     """
     check_ordinary(file)
     try:
@@ -252,8 +252,8 @@ def check_header(file: Path, most: int) -> None:
                 pixels = image.width * image.height
     except UNREADABLE_IMAGE as error:
         raise unreadable(file, error) from None
-    if pixels > most:
-        text = f"{file}: has {image.width} x {image.height} pixels, over {most}"
+    if pixels > max_pixels:
+        text = f"{file}: has {image.width} x {image.height} pixels, over {max_pixels}"
         raise CalibrationError(text, hint=limits.hint("image_pixels"))
 
 

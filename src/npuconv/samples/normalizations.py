@@ -71,10 +71,11 @@ def guess(values: Floats) -> Normalization | None:
     It has the narrowest range that holds them and that they fill well; None if there is none.
     """
     low, high = float(values.min()), float(values.max())
-    for item, (least, most) in _RANGES:
-        slack = RANGE_SLACK * (most - least)
-        inside = least - slack <= low and high <= most + slack
-        if inside and high - low > MIN_RANGE_SHARE * (most - least) and (low < 0) == (least < 0):
+    for item, (lowest, highest) in _RANGES:
+        width = highest - lowest
+        slack = RANGE_SLACK * width
+        inside = lowest - slack <= low and high <= highest + slack
+        if inside and high - low > MIN_RANGE_SHARE * width and (low < 0) == (lowest < 0):
             return item
     return None
 

@@ -40,12 +40,12 @@ def open_arrays(
     Raises:
         CalibrationError: a file that is damaged or does not fit the inputs.
     """
-    most = limits.present()
+    allowed = limits.present()
     stems = {file.stem: file for file in files if file.suffix.lower() == ".npy"}
     if len(files) > 1 and any(spec.name in stems for spec in inputs):
-        readers = [partial(_read_by_name, files[0].parent, stems, inputs, most)]
+        readers = [partial(_read_by_name, files[0].parent, stems, inputs, allowed)]
     else:
-        readers = [partial(_read_table, file, inputs, most) for file in files]
+        readers = [partial(_read_table, file, inputs, allowed) for file in files]
     return open_tables(label, readers, limit, notes)
 
 
@@ -131,21 +131,21 @@ def check_ordinary(path: Path) -> None:
         raise CalibrationError(f"{path}: is no ordinary file")
 
 
-def _read_table(file: Path, inputs: Sequence[InputSpec], most: Limits) -> Table:
-    return make_table(str(file), read_file(file, most), inputs)
+def _read_table(file: Path, inputs: Sequence[InputSpec], allowed: Limits) -> Table:
+    return make_table(str(file), read_file(file, allowed), inputs)
 
 
 def _read_by_name(
-    folder: Path, stems: Mapping[str, Path], inputs: Sequence[InputSpec], most: Limits
+    folder: Path, stems: Mapping[str, Path], inputs: Sequence[InputSpec], allowed: Limits
 ) -> Table:
     chosen = pick(str(folder), list(stems), inputs)
     arrays: dict[str, object] = dict.fromkeys(stems)
     for stem in chosen.values():
-        arrays[stem] = read_file(stems[stem], most).get(UNNAMED)
+        arrays[stem] = read_file(stems[stem], allowed).get(UNNAMED)
     return make_table(str(folder), arrays, inputs)
 
 
-def read_file(file: Path, most: Limits | None = None) -> Mapping[str, Any]:
+def read_file(file: Path, allowed: Limits | None = None) -> Mapping[str, Any]:
     """Open the arrays of a file by name; rows of them are read when their turn comes.
 
     Raises:
@@ -155,6 +155,6 @@ def read_file(file: Path, most: Limits | None = None) -> Mapping[str, Any]:
     with explained(file):
         with file.open("rb") as stream:
             if stream.read(2) == _ZIP:
-                return Archive(file, most)
+                return Archive(file, allowed)
         # Mapped, a .npy file larger than the memory can be used.
         return {UNNAMED: np.load(file, mmap_mode="r", allow_pickle=False)}

@@ -106,8 +106,8 @@ def _image_layout(shape: tuple[int, ...]) -> str | None:
         return None
     for layout, channels, sides in (("nchw", 1, shape[2:]), ("nhwc", 3, shape[1:3])):
         is_grey = shape[channels] == 1 and sides[0] != sides[1]
-        least = MIN_GREY_SIDE if is_grey else MIN_SIDE
-        if shape[channels] in IMAGE_CHANNELS and min(sides) >= least:
+        minimum = MIN_GREY_SIDE if is_grey else MIN_SIDE
+        if shape[channels] in IMAGE_CHANNELS and min(sides) >= minimum:
             return layout
     return None
 
@@ -119,9 +119,9 @@ def _fixed_shape(spec: InputSpec) -> tuple[int, ...]:
     open_axes = [axis for axis, length in enumerate(lengths) if length is None]
     if spec.shape is None or open_axes:
         what = f"dimension {open_axes[0]} of {spec.wanted}" if open_axes else "its rank"
-        shown = ",".join("?" if n is None else str(n) for n in lengths) or "..."
+        wanted = ",".join("?" if n is None else str(n) for n in lengths) or "..."
         raise CalibrationError(
             f"input {spec.name!r}: {what} is not fixed, so no samples can be made up",
-            hint=f"give --input-shape {spec.name}={shown}",
+            hint=f"give --input-shape {spec.name}={wanted}",
         )
     return tuple(n or 1 for n in lengths)

@@ -58,6 +58,12 @@ class BatchJob(Part):
         """True if the model was converted."""
         return self.exit_code == 0
 
+    def with_report(self, report: Report | None, *, unchanged: bool) -> BatchJob:
+        """Return the job with its report, which the report of the batch does not contain."""
+        job = self.model_copy()
+        job._report, job._unchanged = report, unchanged
+        return job
+
     def file(self, suffix: str) -> str:
         """Return the path of its first file with that suffix; empty if there is none."""
         return next((one.path for one in self.files if one.path.endswith(suffix)), "")

@@ -65,7 +65,7 @@ def test_scales_of_channels_move_into_the_weights():
     model, ctx, _ = converted(block().model())
     float_model = read(block().model())
     for conv, before in zip(model.nodes("Conv"), float_model.nodes("Conv"), strict=True):
-        source, result = ctx.ends[conv.name]
+        source, result = ctx.layer_encodings[conv.name]
         assert len(set(source.scales.tolist())) > 1
         values, scales = stored(conv)
         gains = (result.nominal / result.scales).reshape(-1, 1, 1, 1)
@@ -81,7 +81,7 @@ def test_weights_that_were_rounded_before():
     model, ctx = read(block().model()), context()
     prepare(model, ctx)
     run_pass("quantize-activations", model, ctx)
-    source, _ = ctx.ends["first"]
+    source, _ = ctx.layer_encodings["first"]
     steps = np.random.default_rng(0).integers(-127, 128, (4, 3, 3, 3)).astype(np.int8)
     steps[:, 0, 0, 0] = 127
     scales, bias = np.full(4, 0.01, np.float32), np.float32([9.0, 0.0, -9.0, 1.0])
@@ -89,7 +89,7 @@ def test_weights_that_were_rounded_before():
     run_pass(NAME, model, ctx)
     conv = model.nodes("Conv")[0]
     assert np.array_equal(stored(conv)[0], steps)
-    _, result = ctx.ends["first"]
+    _, result = ctx.layer_encodings["first"]
     assert np.allclose(stored(conv)[1], 0.01 * result.nominal / result.scales)
     sums, sizes, _ = (t.values for t in conv.inputs[2].inputs[0].inputs)
     moved = (steps * source.zeros.reshape(1, -1, 1, 1)).reshape(4, -1).sum(axis=1)
@@ -118,7 +118,7 @@ def test_weights_only():
     proto = block().model()
     model, ctx = read(proto), context(format="weights")
     prepare(model, ctx)
-    ctx.encodings = {}
+    ctx.use(ctx.plan, {}, {})
     assert run_pass(NAME, model, ctx) == 2
     assert run_pass(NAME, model, ctx) == 0
     conv = model.nodes("Conv")[0]
@@ -160,7 +160,7 @@ def test_a_device_that_shifts(bits):
     shifting(ctx, multiplier_bits=bits)
     quantize(model, ctx)
     for conv in model.nodes("Conv"):
-        (source, result), scales = ctx.ends[conv.name], stored(conv)[1]
+        (source, result), scales = ctx.layer_encodings[conv.name], stored(conv)[1]
         factors = float_factors(source.nominal, scales, result.nominal)
         found = shifts(factors, bits=bits)
         said = np.ldexp(found.multiplier.astype(np.float64), -found.shift)

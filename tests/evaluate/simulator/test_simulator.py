@@ -1,4 +1,4 @@
-"""Float arithmetic that gives the same integers: layer by layer, then all that stands around."""
+"""Simulator: float arithmetic with the same integers, layer by layer and for other operators."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.int8_layers import Case, needs_exact_runtime, random_case, run
 
 
 def ops(model: onnx.ModelProto) -> set[str]:
-    """Operators of a model."""
+    """Return the operators of a model."""
     return {node.op_type for node in model.graph.node}
 
 
@@ -25,7 +25,7 @@ def same(
     watch: tuple[str, ...] = (),
     optimized: tuple[bool, ...] = (False, True),
 ) -> None:
-    """Every output and watched tensor is equal, type included, with and without optimization."""
+    """Assert that outputs and watched tensors are equal, with and without optimization."""
     watched = onnx.ModelProto()
     watched.CopyFrom(model)
     watched.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in watch)
@@ -40,7 +40,7 @@ def same(
 
 
 def device(case: Case) -> np.ndarray:
-    """The output by definition."""
+    """Compute the output by definition."""
     factors = float_factors(case.x_scale, case.w_scales, case.y_scale)
     return convolve(
         case.layer, case.x, lambda total: by_float(total, factors, case.y_zero), int(case.x_zero)
@@ -49,7 +49,7 @@ def device(case: Case) -> np.ndarray:
 
 @pytest.mark.parametrize("first", range(0, 300, 50))
 def test_random_layers(first):
-    """Bit by bit what the device computes, ties included, however the runtime optimizes."""
+    """Outputs equal those of the device to the bit, ties included, with any optimization."""
     for seed in range(first, first + 50):
         case = random_case(seed, y_zero=seed % 5 - 2)
         made = as_float(case.model())
@@ -62,7 +62,7 @@ def test_random_layers(first):
 @needs_exact_runtime
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])
 def test_zero_points_and_types(dtype):
-    """Padding is the zero point in ONNX; both 8-bit types."""
+    """Padding is the zero point, for both 8-bit types."""
     for seed in range(20):
         case = random_case(seed, dtype=dtype, x_zero=seed + 1, y_zero=7)
         weight = case.layer.weight.astype(dtype) if dtype is np.uint8 else case.layer.weight
@@ -73,13 +73,13 @@ def test_zero_points_and_types(dtype):
 @needs_exact_runtime
 @pytest.mark.parametrize("seed", range(5))
 def test_channels_last(seed):
-    """The form of com.microsoft."""
+    """com.microsoft's QLinearConv with the channels last is supported."""
     case = random_case(seed, channels=4)
     same(case.model(last=True), {"x": np.moveaxis(case.x, 1, -1).copy()})
 
 
 def wide(group: int = 1, bias: int = 1) -> Case:
-    """A layer whose sums are beyond what float32 holds."""
+    """Return a layer whose sums are beyond the integers of float32."""
     rng = np.random.default_rng(3)
     shape = (2, 3000, 1, 1) if group == 1 else (group, 1, 3, 3)
     weight = rng.integers(90, 128, shape).astype(np.int8)
@@ -96,7 +96,7 @@ def wide(group: int = 1, bias: int = 1) -> Case:
 
 @pytest.mark.parametrize(("group", "bias"), [(1, 1), (1, 2**30 + 1), (4, 2**29 + 1)])
 def test_wide_sums(group, bias):
-    """In parts, added up as integers: not a bit is lost."""
+    """Wide sums are computed in parts and added as integers, without an error."""
     case = wide(group, bias)
     made = as_float(case.model())
     convolutions = [n for n in made.graph.node if n.op_type == "Conv"]
@@ -105,7 +105,7 @@ def test_wide_sums(group, bias):
 
 
 def test_a_sum_that_cannot_be_taken_apart():
-    """A kernel of one channel that is too wide by itself stays an integer convolution."""
+    """A kernel too wide in one channel stays an integer convolution."""
     weight = np.full((1, 1, 40, 40), 127, np.int8)
     layer = IntegerConv(weight, None, [1, 1], [1, 1], [0] * 4)
     x = np.full((1, 1, 41, 41), 127, np.int8)
@@ -115,7 +115,7 @@ def test_a_sum_that_cannot_be_taken_apart():
 
 
 def test_the_range_of_the_input_counts():
-    """Behind a Relu half the sums are possible, and one convolution is enough."""
+    """Behind a Relu the sums are half as wide, and one convolution is enough."""
     case = wide()
     model = case.model()
     node = model.graph.node[0]
@@ -137,7 +137,7 @@ def test_the_range_of_the_input_counts():
 
 
 def integers(net: Net, source: str = "x", step: float = 0.02, zero: int = 0) -> str:
-    """Append a QuantizeLinear; returns its result."""
+    """Append a QuantizeLinear; return its result."""
     names = [net.constant(np.float32(step)), net.constant(np.int8(zero))]
     return net.op("QuantizeLinear", source, *names).last
 
@@ -166,7 +166,7 @@ CARRIED = {
 
 @pytest.mark.parametrize("op", CARRIED)
 def test_carried(op):
-    """What moves or compares integers does the same to floats that hold them."""
+    """Operators that move or compare integers do the same to their float carriers."""
     attrs, others = CARRIED[op]
     net = Net(x=(1, 4, 6, 6))
     net.op("Neg", "x", to="n")
@@ -180,7 +180,7 @@ def test_carried(op):
 
 
 def test_several_inputs_and_outputs():
-    """Concat, Max, Where and Split."""
+    """Concat, Max, Where and Split are supported."""
     pytest.importorskip("onnxruntime", "1.31", reason="no Where on int8 before")
     net = Net(x=(1, 4, 6, 6))
     a, b = integers(net), integers(net, "x", 0.05)
@@ -193,7 +193,7 @@ def test_several_inputs_and_outputs():
 
 
 def test_what_is_not_known_stays():
-    """Between casts: a pool with indices, a resize that interpolates, an integer sum."""
+    """Other operators stay between casts: pools with indices, interpolation, integer sums."""
     net = Net(x=(1, 4, 6, 6))
     q = integers(net)
     net.op("MaxPool", q, kernel_shape=[2, 2], outputs=2, to="p")
@@ -241,7 +241,7 @@ def test_conversions(axis, kind):
 
 
 def test_conversions_without_a_zero_point():
-    """uint8, as the operator's text has it."""
+    """Without a zero point the type is uint8, as ONNX defines."""
     net = Net(x=(2, 4))
     scale = net.constant(np.float32(0.01))
     net.op("QuantizeLinear", "x", scale, to="q").op("DequantizeLinear", "q", scale, to="y")
@@ -249,7 +249,7 @@ def test_conversions_without_a_zero_point():
 
 
 def test_constants_are_converted_at_once():
-    """Weights and biases behind a DequantizeLinear."""
+    """Constants behind a DequantizeLinear are folded."""
     net = Net(x=(1, 3, 4, 4))
     weight = net.constant(np.arange(-6, 6, dtype=np.int8).reshape(4, 3, 1, 1))
     bias = net.constant(np.arange(4, dtype=np.int32))
@@ -264,7 +264,7 @@ def test_constants_are_converted_at_once():
 
 
 def test_watched_tensors():
-    """int8 tensors on the way, under their own names, and floats too; others are left out."""
+    """int8 and float tensors are watched under their own names; unknown ones are left out."""
     net = Net(x=(1, 4, 6, 6))
     q = integers(net)
     net.op("Relu", q, to="r").op("DequantizeLinear", "r", "c0", "c1", to="d").op("Neg", to="y")
@@ -274,7 +274,7 @@ def test_watched_tensors():
 
 
 def test_int8_inputs():
-    """A model that takes and gives integers."""
+    """int8 inputs and outputs of the model stay int8."""
     net = Net(x=(1, 4, 6, 6))
     net.op("Relu", "x", to="y")
     model = net.model()
@@ -286,7 +286,7 @@ def test_int8_inputs():
 
 
 def test_nhwc_pool():
-    """onnxruntime's own, between two Transposes."""
+    """NhwcMaxPool becomes a MaxPool between two Transposes."""
     net = Net(x=(1, 6, 6, 4))
     q = integers(net)
     net.op("NhwcMaxPool", q, domain="com.microsoft", kernel_shape=[2, 2], strides=[2, 2], to="y")
@@ -296,7 +296,7 @@ def test_nhwc_pool():
 
 
 def test_scales_that_are_not_constant():
-    """Nothing is assumed of them."""
+    """Nodes with variable scales stay."""
     net = Net(x=(1, 4, 6, 6), s=())
     net.op("QuantizeLinear", "x", "s", net.constant(np.int8(0)), to="q")
     net.op("DequantizeLinear", "q", "s", "c0", to="y")
@@ -306,7 +306,7 @@ def test_scales_that_are_not_constant():
 
 
 def test_float_models_and_old_ones_stay():
-    """The same nodes, and of an opset without Round nothing else."""
+    """Float models and models of an opset without Round stay as they are."""
     net = Net(x=(1, 4, 6, 6)).conv("x", (4, 4, 3, 3)).op("Relu")
     assert list(as_float(net.model()).graph.node) == net.nodes
     old = Net(opset=10, x=(1, 4))
@@ -315,7 +315,7 @@ def test_float_models_and_old_ones_stay():
 
 
 def test_names_do_not_collide():
-    """A model that uses the names we would give."""
+    """Names that the model uses already are not used again."""
     net = Net(x=(1, 4, 6, 6))
     q = integers(net)
     net.op("Relu", q, to="r").op("DequantizeLinear", "r", "c0", "c1", to="r/float")
@@ -323,7 +323,7 @@ def test_names_do_not_collide():
 
 
 def test_ranks_that_only_inference_knows():
-    """A scale for each channel lies along an axis; from the end it needs no rank at all."""
+    """The axis of scales needs a rank, which shape inference may give."""
     for axis in (1, -3):
         net = Net(x=(2, 4, 5, 5))
         scales = net.constant(np.asarray([0.5, 0.1, 0.3, 0.007], np.float32))
@@ -335,7 +335,7 @@ def test_ranks_that_only_inference_knows():
 
 
 def test_ranks_that_nobody_knows():
-    """Behind an operator that inference does not know the conversion stays."""
+    """Behind an operator unknown to shape inference the conversion stays."""
     net = Net(x=(2, 4, 5, 5))
     scales, zeros = net.constant(np.ones(4, np.float32)), net.constant(np.zeros(4, np.int8))
     net.op("FusedGelu", "x", domain="com.microsoft.unheard", to="n")
@@ -344,7 +344,7 @@ def test_ranks_that_nobody_knows():
 
 
 def test_constants_from_nodes():
-    """Constant is as good as an initializer, int8 data of a Concat included."""
+    """Constant nodes count as initializers, int8 data of a Concat included."""
     net = Net(x=(1, 4, 6, 6))
     values = {"s": np.float32(0.02), "z": np.int8(0), "k": np.ones((1, 1, 6, 6), np.int8)}
     for name, value in values.items():
@@ -357,7 +357,7 @@ def test_constants_from_nodes():
 
 
 def test_blocks_and_other_types_stay():
-    """A scale for each block, integers of 16 bits, an output type of its own."""
+    """Scales by block, 16-bit integers and other output types stay."""
     net = Net(opset=21, ir_version=10, x=(2, 4))
     blocks = net.constant(np.full((2, 2), 0.1, np.float32))
     net.op("QuantizeLinear", "x", blocks, net.constant(np.zeros((2, 2), np.int8)), block_size=2,

@@ -1,4 +1,4 @@
-"""What a user is told beside a converted model."""
+"""Sentences of the report: warnings, and options that a check cannot judge."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def warnings(x, **options):
     ],
 )
 def test_samples_that_show_little(x, wanted):
-    """It looks as if there were many; a wrong path or a broken loader makes such."""
+    """Samples that are all the same, or all zeros, give a warning."""
     assert any(wanted in text for text in warnings(x))
 
 
 @pytest.mark.parametrize("x", [X, X[:1], np.concatenate([np.zeros_like(X), X]), None])
 def test_samples_that_differ(x):
-    """One alone cannot, and is no repetition; made up ones are told of elsewhere."""
+    """Samples that differ, one sample, and made-up samples give no such warning."""
     assert not [text for text in warnings(x) if "the same" in text or "zeros" in text]
 
 
@@ -44,13 +44,13 @@ GOALS = {"min_sqnr": 30.0, "max_extra_macs": 10.0}
 
 
 def plain(**options):
-    """Without samples."""
+    """Return the warnings of a conversion without samples."""
     return warnings(None, **options)
 
 
 @pytest.mark.parametrize("form", ["weights", "float"])
 def test_goals_that_nothing_is_measured_for(form):
-    """--min-sqnr must not look as if it had been reached."""
+    """Goals for int8 accuracy give a warning where activations stay float."""
     (warning,) = plain(format=form, **GOALS)
     assert warning.startswith(f"--format {form} has float activations")
     assert warning.endswith("for --min-sqnr and --max-extra-macs")
@@ -58,7 +58,7 @@ def test_goals_that_nothing_is_measured_for(form):
 
 
 def test_samples_that_are_not_used():
-    """Each of several things is said."""
+    """Unused samples and unused goals give a warning each."""
     told = warnings(X, format="float", min_sqnr=10.0)
     assert [text.partition(":")[0] for text in told] == [
         "--format float needs no samples",
@@ -67,7 +67,7 @@ def test_samples_that_are_not_used():
 
 
 def test_goals_that_are_measured():
-    """Nothing is said of them."""
+    """Goals that are measured give no warning."""
     samples = np.random.default_rng(0).normal(size=(16, 3, 8, 8)).astype(np.float32)
     assert not any("--min-sqnr" in text for text in warnings(samples, **GOALS))
 
@@ -81,12 +81,12 @@ def told(**options: Any) -> tuple[str, ...]:
 
 
 def test_nothing_by_default() -> None:
-    """What samples show only warns: it decides nothing."""
+    """By default findings of samples stop no conversion, and none is named."""
     assert told() == ()
 
 
 def test_a_goal_for_the_accuracy() -> None:
-    """It is told, unless no finding comes of it, or nothing is measured."""
+    """--min-sqnr is named, unless its finding is ignored or nothing is measured."""
     assert told(min_sqnr=30) == (GOAL,)
     assert told(min_sqnr=30, ignore=("CAL005",)) == ()
     assert told(min_sqnr=30, format="float") == ()
@@ -101,7 +101,7 @@ def test_a_goal_for_the_accuracy() -> None:
     ],
 )
 def test_findings_of_samples(options: dict[str, Any], named: tuple[str, ...]) -> None:
-    """Their codes are named where they would stop a conversion."""
+    """Rules about samples are named where they would stop a conversion."""
     (sentence,) = told(**options)
     codes, _, why = sentence.partition(", which count by your options: ")
     assert set(named) <= set(codes.split(", "))
@@ -118,25 +118,25 @@ def test_findings_of_samples(options: dict[str, Any], named: tuple[str, ...]) ->
     ],
 )
 def test_crossings_that_depend_on_samples(options: dict[str, Any], named: str) -> None:
-    """What may cross, of the 192 + 144 bytes that do anyway."""
+    """--pad-on-host names the bytes that may cross, of 192 + 144 that do anyway."""
     assert told(**options) == (f"{named}: only convert decides what crosses for it",)
     assert told(**options, format="weights") == ()
 
 
 def test_both() -> None:
-    """A goal makes an error of the same finding: it is told once."""
+    """A goal and its rule are named once."""
     goal, others = told(min_sqnr=30, fail_on="warning", unknown="pass")
     assert goal == GOAL
     assert "CAL005" not in others
 
 
 def test_refused() -> None:
-    """Where the verdict stands nothing is left open."""
+    """A refused model has no open options."""
     assert told(min_sqnr=30, fail_on="warning") == ()
 
 
 def test_before_the_verdict() -> None:
-    """The first line a person reads, and the first annotation."""
+    """The sentence is the first line of the text, and the first annotation."""
     report = npuconv.check(MODEL, min_sqnr=30)
     first, second = render(report, "text").splitlines()[:2]
     assert first == f"not judged: {GOAL}"
@@ -146,13 +146,13 @@ def test_before_the_verdict() -> None:
 
 @pytest.mark.parametrize("form", ["json", "html", "markdown", "junit", "sarif", "text", "github"])
 def test_in_every_format(form: str) -> None:
-    """CI systems look at documents."""
+    """Every format of the report has the sentence."""
     shown = render(npuconv.check(MODEL, min_sqnr=30), form)
     assert "only convert measures how accurate the int8 model is" in shown
 
 
 def test_what_a_form_does_not_use() -> None:
-    """check says, as convert does, that a goal or samples are of no use."""
+    """check warns of unused goals and samples as convert does."""
     options: dict[str, Any] = {"format": "float", "min_sqnr": 30, "calibration": "nope.npz"}
     checked = npuconv.check(MODEL, **options).summary
     assert checked.warnings == npuconv.convert(MODEL, **options).report.summary.warnings
@@ -165,7 +165,7 @@ WAYS = [(VOLUME, {"ignore": ["SHP001"]}), (FLAT, {"keep_float": ["*"]})]
 
 
 def samples(model: Any) -> np.ndarray:
-    """Enough that some are kept apart."""
+    """Return enough samples to hold some out."""
     shape = [d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim]
     return np.random.default_rng(0).normal(size=(16, *shape[1:])).astype(np.float32)
 
@@ -175,7 +175,7 @@ def samples(model: Any) -> np.ndarray:
     "more", [{}, {"method": "mse"}, {"io": "int8"}, {"max_extra_macs": 50}, {"min_sqnr": 30}]
 )
 def test_it_stays_float(model: Any, options: dict[str, Any], more: dict[str, Any]) -> None:
-    """The reader is not told to give better samples for it."""
+    """Without a device layer all stays float, and the first warning says so."""
     for source in (samples(model), None):
         done = npuconv.convert(model, calibration=source, **options, **more)
         assert done.report.summary.warnings[0] == NOTHING_LEFT
@@ -188,12 +188,12 @@ def test_it_stays_float(model: Any, options: dict[str, Any], more: dict[str, Any
 
 @pytest.mark.parametrize("form", ["qdq", "weights"])
 def test_in_other_forms(form: str) -> None:
-    """Also where no samples are needed."""
+    """The warning also comes with formats that need no samples."""
     done = npuconv.convert(VOLUME, ignore=["SHP001"], format=form)
     assert done.report.summary.warnings[0] == NOTHING_LEFT
 
 
 def test_where_something_is_left() -> None:
-    """Nothing of the kind is said."""
+    """With a device layer the warning does not come."""
     done = npuconv.convert(FLAT, calibration=samples(FLAT))
     assert NOTHING_LEFT not in done.report.summary.warnings

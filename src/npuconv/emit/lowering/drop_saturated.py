@@ -8,7 +8,7 @@ from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import query
 
 if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
+    from npuconv.emit.context import EmitContext
     from npuconv.model.core import Model
     from npuconv.model.types import Node
 
@@ -16,20 +16,20 @@ _LOWEST = -128
 
 
 @model_pass(Phase.QUANTIZE)
-def drop_saturated(model: Model, ctx: PassContext) -> int:
+def drop_saturated(model: Model, ctx: EmitContext) -> int:
     """Take out a Relu or Clip that cuts off nothing which int8 could hold.
 
     Where the lowest integer stands for 0 in every channel, rounding to int8 saturates
     there, and the node has nothing left to do. Where 0 stands for 0 but channels have
     their own scales, a Clip becomes a Relu: its upper bound is where int8 ends.
     """
-    if ctx.plan is None or not ctx.encodings:
+    if not ctx.encodings:
         return 0
     found = [n for n in ctx.plan.passthrough if n.op in ("Relu", "Clip") and n.outputs]
     return sum(_drop(model, ctx, node) for node in found)
 
 
-def _drop(model: Model, ctx: PassContext, node: Node) -> int:
+def _drop(model: Model, ctx: EmitContext, node: Node) -> int:
     from npuconv.model import edit
 
     source, result = node.inputs[0], node.outputs[0]
@@ -42,7 +42,6 @@ def _drop(model: Model, ctx: PassContext, node: Node) -> int:
         return _without_bounds(node)
     maker = query.producer(source)
     assert maker is not None, "what it reads is int8, so a node makes it"
-    assert ctx.plan is not None
     if query.sole_consumer(model, source) is None:  # others know the source by its name
         edit.bypass(model, node)
     else:

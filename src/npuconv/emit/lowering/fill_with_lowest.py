@@ -8,24 +8,24 @@ from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import query
 
 if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
+    from npuconv.emit.context import EmitContext
     from npuconv.model.core import Model
     from npuconv.model.types import Node
 
 
 @model_pass(Phase.QUANTIZE)
-def fill_with_lowest(model: Model, ctx: PassContext) -> int:
+def fill_with_lowest(model: Model, ctx: EmitContext) -> int:
     """Let a Pad fill with the integer that stands for 0.
 
     Where the lowest integer stands for 0 in every channel, a Pad between int8 tensors fills
     with that. What reads the result knows it by the bias.
     """
-    if ctx.plan is None or not ctx.encodings:
+    if not ctx.encodings:
         return 0
     return sum(_fill(model, ctx, node) for node in ctx.plan.passthrough if node.op == "Pad")
 
 
-def _fill(model: Model, ctx: PassContext, node: Node) -> int:
+def _fill(model: Model, ctx: EmitContext, node: Node) -> int:
     import numpy as np
 
     from npuconv.arithmetic.encoding import LOWEST

@@ -9,13 +9,13 @@ from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import query
 
 if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
+    from npuconv.emit.context import EmitContext
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
 
 
 @model_pass(Phase.LOWER, after=("lower-carried",))
-def lower_boundaries(model: Model, ctx: PassContext) -> int:
+def lower_boundaries(model: Model, ctx: EmitContext) -> int:
     """Make inputs and outputs of the model int8 where possible, with --io int8.
 
     An input that is only quantized, and an output that is only dequantized, lose that

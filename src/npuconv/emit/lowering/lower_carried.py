@@ -9,20 +9,18 @@ from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import query
 
 if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
+    from npuconv.emit.context import EmitContext
     from npuconv.model.core import Model
     from npuconv.model.types import Node
 
 
 @model_pass(Phase.LOWER, after=("lower-convolutions",))
-def lower_carried(model: Model, ctx: PassContext) -> int:
+def lower_carried(model: Model, ctx: EmitContext) -> int:
     """Run on int8 tensors what gives the same integers there.
 
     Relu, Clip, MaxPool, Concat, Transpose and the like between conversions of one scale
     only move or compare numbers. Bounds and fill values are rounded to the same scale.
     """
-    if ctx.plan is None:
-        return 0
     return sum(_lower(model, node) for node in ctx.plan.passthrough)
 
 

@@ -8,20 +8,18 @@ from npuconv.emit.conversions import dequantizer, quantizer
 from npuconv.legalize.registry import Phase, model_pass
 
 if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
+    from npuconv.emit.context import EmitContext
     from npuconv.model.core import Model
     from npuconv.model.types import Node
 
 
 @model_pass(Phase.LOWER)
-def lower_convolutions(model: Model, ctx: PassContext) -> int:
+def lower_convolutions(model: Model, ctx: EmitContext) -> int:
     """Turn convolutions between conversions into QLinearConv.
 
     Input, weights and bias come from a DequantizeLinear each and the output goes into a
     QuantizeLinear: the integers are the same without the way through float.
     """
-    if ctx.plan is None:
-        return 0
     # One that has been lowered is disconnected and has no outputs any more.
     return sum(_lower(model, node) for node in ctx.plan.device if len(node.outputs))
 

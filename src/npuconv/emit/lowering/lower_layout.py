@@ -9,7 +9,7 @@ from npuconv.legalize.tools.transposes import cancel
 from npuconv.model import nhwc, query
 
 if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
+    from npuconv.emit.context import EmitContext
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
 
@@ -17,7 +17,7 @@ _RANK = 4
 
 
 @model_pass(Phase.LOWER, after=("lower-boundaries",))
-def lower_layout(model: Model, ctx: PassContext) -> int:
+def lower_layout(model: Model, ctx: EmitContext) -> int:
     """Convert integer convolutions to channels last, with --layout nhwc.
 
     QLinearConv becomes onnxruntime's own, com.microsoft, with channels_last; weights keep

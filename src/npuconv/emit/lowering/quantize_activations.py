@@ -9,14 +9,14 @@ from npuconv.model import query
 
 if TYPE_CHECKING:
     from npuconv.arithmetic.encoding import Encoding
-    from npuconv.legalize.context import PassContext
+    from npuconv.emit.context import EmitContext
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
     from npuconv.partition import Plan
 
 
 @model_pass(Phase.QUANTIZE, after=("drop-saturated",))
-def quantize_activations(model: Model, ctx: PassContext) -> int:
+def quantize_activations(model: Model, ctx: EmitContext) -> int:
     """Put a QuantizeLinear and a DequantizeLinear on every tensor that is int8 on the device.
 
     That is the input and the output of every convolution on the device, and the outputs
@@ -25,21 +25,20 @@ def quantize_activations(model: Model, ctx: PassContext) -> int:
     point 0, and the weights and biases make up for the rest. What the host computes stays
     float, and is not rounded anywhere else.
     """
-    if ctx.plan is None or not ctx.encodings:
+    if not ctx.encodings:
         return 0
     inner = [*ctx.plan.device, *ctx.plan.passthrough]
     fired = sum(_after(model, ctx, node, t) for node in inner for t in list(node.outputs))
     return fired + sum(_before(model, ctx, node) for node in ctx.plan.device)
 
 
-def _after(model: Model, ctx: PassContext, node: Node, tensor: Tensor) -> int:
+def _after(model: Model, ctx: EmitContext, node: Node, tensor: Tensor) -> int:
     """Round what ``node`` makes; its readers, and the model's output, get the rounded one."""
     from npuconv.model import edit
 
     encoding = ctx.encodings.get(tensor.name)
     if encoding is None or _waits_for_activation(model, ctx, node, tensor):
         return 0
-    assert ctx.plan is not None
     raw = edit.variable(model, f"{tensor.name}/float", tensor)
     index = next(i for i, t in enumerate(node.outputs) if t is tensor)
     node.outputs[index] = raw
@@ -71,24 +70,23 @@ def _read_instead(nodes: list[Node], old: Tensor, new: Tensor) -> None:
                 edit.set_input(node, index, new)
 
 
-def _waits_for_activation(model: Model, ctx: PassContext, node: Node, tensor: Tensor) -> bool:
+def _waits_for_activation(model: Model, ctx: EmitContext, node: Node, tensor: Tensor) -> bool:
     """Return whether to quantize after the Relu or Clip that follows, not before it.
 
     Only with explicit conversions. The numbers are the same.
     """
     reader = query.sole_consumer(model, tensor)
-    if ctx.options.format != "qdq" or node.op != "Conv" or reader is None or ctx.plan is None:
+    if ctx.options.format != "qdq" or node.op != "Conv" or reader is None:
         return False
     return reader.op in ("Relu", "Clip") and ctx.plan.is_passthrough(reader)
 
 
-def _before(model: Model, ctx: PassContext, conv: Node) -> int:
+def _before(model: Model, ctx: EmitContext, conv: Node) -> int:
     """Round what the host makes for a convolution; all that read it share the result."""
     from npuconv.model import edit
 
     tensor = conv.inputs[0]
     encoding = ctx.encodings.get(tensor.name)
-    assert ctx.plan is not None
     # One that an int8 node makes is rounded already; its readers get it as it is.
     if encoding is None or tensor.name in ctx.stored:
         return 0
@@ -102,7 +100,7 @@ def _before(model: Model, ctx: PassContext, conv: Node) -> int:
     return 1
 
 
-def _stored(model: Model, ctx: PassContext, tensor: Tensor) -> Tensor:
+def _stored(model: Model, ctx: EmitContext, tensor: Tensor) -> Tensor:
     import numpy as np
 
     from npuconv.model import edit

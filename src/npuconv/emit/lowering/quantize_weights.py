@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from npuconv.arithmetic.encoding import Encoding
     from npuconv.arithmetic.layer import EncodedLayer
-    from npuconv.legalize.context import PassContext
+    from npuconv.emit.context import EmitContext
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
 
@@ -21,7 +21,7 @@ _COARSE = "look at requantize in the target file, or keep the node float with --
 
 
 @model_pass(Phase.QUANTIZE, after=("quantize-activations",))
-def quantize_weights(model: Model, ctx: PassContext) -> int:
+def quantize_weights(model: Model, ctx: EmitContext) -> int:
     """Store weights as int8 and biases as int32.
 
     Weights are symmetric, -127..127, with one scale per output channel (or one for all
@@ -32,19 +32,17 @@ def quantize_weights(model: Model, ctx: PassContext) -> int:
     device that multiplies by integers and shifts, scales are moved to the nearest that such
     a multiplier can say.
     """
-    if ctx.plan is None:
-        return 0
     return sum(_quantize(model, ctx, conv) for conv in ctx.plan.device)
 
 
-def _quantize(model: Model, ctx: PassContext, conv: Node) -> int:
+def _quantize(model: Model, ctx: EmitContext, conv: Node) -> int:
     weight = query.constant_input(conv, 1)
     if weight is None:
         return 0  # already behind a DequantizeLinear
     from npuconv.arithmetic.layer import bias_scales
 
     bias = query.constant_input(conv, 2)
-    ends = _ends(ctx, conv)
+    ends = ctx.layer_encodings.get(conv.name)
     layer = _layer(ctx, conv, weight, bias if ends else None, ends)
     if layer.raised:
         count = len(layer.raised)
@@ -57,13 +55,8 @@ def _quantize(model: Model, ctx: PassContext, conv: Node) -> int:
     return 1
 
 
-def _ends(ctx: PassContext, conv: Node) -> tuple[Encoding, Encoding] | None:
-    """Encodings of input and output; None where activations stay float."""
-    return ctx.ends.get(conv.name) if ctx.encodings else None
-
-
 def _layer(
-    ctx: PassContext,
+    ctx: EmitContext,
     conv: Node,
     weight: np.ndarray,
     bias: np.ndarray | None,
@@ -86,7 +79,7 @@ def _layer(
 
 
 def _shiftable(
-    ctx: PassContext,
+    ctx: EmitContext,
     conv: Node,
     layer: EncodedLayer,
     weight: np.ndarray,

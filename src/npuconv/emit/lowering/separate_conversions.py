@@ -11,7 +11,7 @@ from npuconv.model import query
 if TYPE_CHECKING:
     import numpy as np
 
-    from npuconv.legalize.context import PassContext
+    from npuconv.emit.context import EmitContext
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
 
@@ -19,14 +19,14 @@ _CONVERSIONS = ("QuantizeLinear", "DequantizeLinear")
 
 
 @model_pass(Phase.QUANTIZE, after=("quantize-weights",))
-def separate_conversions(model: Model, ctx: PassContext) -> int:
+def separate_conversions(model: Model, ctx: EmitContext) -> int:
     """Keep runtimes from fusing a host operator with conversions that have a scale per channel.
 
     onnxruntime turns an operator between DequantizeLinear and QuantizeLinear into an
     integer operator of its own, which takes scalar scales only, and then fails. So one of
     these conversions is written as one with a scalar scale, and a Mul and an Add.
     """
-    if ctx.plan is None or not ctx.encodings:
+    if not ctx.encodings:
         return 0
     inner = {id(n) for n in (*ctx.plan.device, *ctx.plan.passthrough)}
     return sum(_separate(model, node) for node in list(model.nodes()) if id(node) not in inner)

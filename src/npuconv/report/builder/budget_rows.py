@@ -6,25 +6,18 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from npuconv.diagnostics import Status
-from npuconv.legalize.selection import wanted
 from npuconv.partition.crossings import traffic
 from npuconv.quantize.host_prep import padding_option
 from npuconv.quantize.settings import BUDGET
-from npuconv.rules import engine
-from npuconv.rules.context import RuleContext
-from npuconv.rules.target_limits import needs
 from npuconv.schemas import report as schema
 
 if TYPE_CHECKING:
     from npuconv.config import Options
-    from npuconv.legalize.legal import Legalized
+    from npuconv.legalize.legal import LegalModel
     from npuconv.quantize.budget import BudgetResult
     from npuconv.quantize.fake_quant import Error
     from npuconv.quantize.sensitivity import Sensitivity
     from npuconv.quantize.state import DeviceGraph, QuantState
-
-LIMIT_UNKNOWN = "OPS005"
 
 
 @dataclass(frozen=True)
@@ -51,15 +44,18 @@ class Crossing:
         return cls(graph.options, frozenset(state.encodings), crossing, power)
 
 
-def budget_report(work: Legalized, spent: BudgetResult) -> schema.Budget:
+def budget_report(legal: LegalModel, spent: BudgetResult) -> schema.Budget:
     """Return the part of the report about a budget, by the user's own names.
 
     Args:
-        work: what is converted, planned as before anything was bought.
+        legal: what is converted, planned as before anything was bought.
         spent: what was bought.
     """
-    options, percent = work.options, 100 * spent.extra_macs / spent.macs if spent.macs else 0.0
-    limit, labels = options.max_extra_macs, {c.name: work.model.label(c) for c in work.plan.device}
+    options, percent = legal.options, 100 * spent.extra_macs / spent.macs if spent.macs else 0.0
+    limit, labels = (
+        options.max_extra_macs,
+        {c.name: legal.model.label(c) for c in legal.plan.device},
+    )
     return schema.Budget(
         min_sqnr_db=options.min_sqnr,
         max_extra_percent=BUDGET.unbounded_percent if limit is None else limit,
@@ -120,21 +116,3 @@ def _channels(spent: BudgetResult, labels: dict[str, str]) -> tuple[schema.Chann
 
 def _db(error: Error) -> float | None:
     return None if error.sqnr_db is None else round(error.sqnr_db, 2)
-
-
-def renew_needs(work: Legalized) -> None:
-    """Ask again what the model needs of undocumented limits: it has more channels now.
-
-    Args:
-        work: still in float; its needs and its findings about them are replaced.
-
-    Raises:
-        InternalError: a bug in a rule.
-    """
-    rules = RuleContext(work.model, work.target, work.options, {}, kept_float=work.ctx.kept)
-    found = engine.lint(rules, only=[LIMIT_UNKNOWN])
-    work.needs = needs(rules)
-    other = [f for f in work.every if f.code != LIMIT_UNKNOWN or f.status != Status.UNKNOWN]
-    work.every = other + found
-    rest = [f for f in work.findings if f.code != LIMIT_UNKNOWN]
-    work.findings = wanted([*rest, *found], work.options, work.listed)

@@ -10,13 +10,17 @@ from npuconv.legalize.selection import failing, fails
 from npuconv.rules.checks.limit_unknown import limit_unknown
 
 if TYPE_CHECKING:
-    from npuconv.legalize.legal import Legalized
+    from collections.abc import Iterable
+
+    from npuconv.config import Options
+    from npuconv.schemas.report import NodeInfo
 
 Verdict = Literal["convertible", "converted", "refused"]
 
 
 def headline(
-    work: Legalized,
+    options: Options,
+    nodes: Iterable[NodeInfo],
     verdict: Verdict,
     left: list[Finding],
     warnings: tuple[str, ...],
@@ -24,14 +28,15 @@ def headline(
     """The verdict in one sentence.
 
     Args:
-        work: the model, and what is left of it for the device.
+        options: of the run.
+        nodes: rows of the report.
         verdict: what is to be said.
         left: findings that no pass has removed.
         warnings: what a reader must know; the first is part of it.
     """
     if verdict == "refused":
-        return _objection(work, left)
-    count = sum(1 for n in work.nodes if n.placement == "device" and n.op == "Conv")
+        return _objection(options, left)
+    count = sum(1 for n in nodes if n.placement == "device" and n.op == "Conv")
     text = f"{count} convolution{'s' * (count != 1)} on the device"
     unknown = sum(map(_is_limit, left))
     text += f", {unknown} unknown limit{'s' * (unknown != 1)}" if unknown else ""
@@ -43,12 +48,12 @@ def _is_limit(finding: Finding) -> bool:
     return finding.status == Status.UNKNOWN and finding.code == limit_unknown.code
 
 
-def _objection(work: Legalized, left: list[Finding]) -> str:
+def _objection(options: Options, left: list[Finding]) -> str:
     """Return the reason against a conversion; accepted errors only if there is no other."""
     errors = [f for f in left if f.severity == Severity.ERROR]
     new = [f for f in errors if not f.accepted]
-    if not errors or (not new and fails(left, work.options)):
-        return _failing(work, left)
+    if not errors or (not new and fails(left, options)):
+        return _failing(options, left)
     shown = new or errors
     kinds = Counter(f.name for f in shown)
     named = ", ".join(f"{name} x {n}" for name, n in kinds.most_common(3))
@@ -58,9 +63,9 @@ def _objection(work: Legalized, left: list[Finding]) -> str:
     return f"{len(shown)} {what}: {named}{more}{note}"
 
 
-def _failing(work: Legalized, left: list[Finding]) -> str:
+def _failing(options: Options, left: list[Finding]) -> str:
     """Return the reason where no error counts, but findings that ``--fail-on`` refuses."""
-    level = work.options.fail_on
+    level = options.fail_on
     counted = [f for f in left if not f.accepted and failing(f, level)]
     unknown = sum(map(_is_limit, counted))
     numbers = {"unknown limit": unknown, "warning": len(counted) - unknown}

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from npuconv.arithmetic.layer import RoundedWeights
     from npuconv.arithmetic.statistics import Statistics
     from npuconv.evaluate.layers import Layer
-    from npuconv.legalize.legal import Legalized
     from npuconv.partition import Plan
     from npuconv.quantize.state import QuantState
 
@@ -69,10 +68,10 @@ def _clipped(encoding: Encoding, stats: Statistics) -> float:
     return float(np.mean((stats.values < low) | (stats.values > high)))
 
 
-def weight_rows(work: Legalized, state: QuantState) -> dict[str, schema.WeightQuant]:
+def weight_rows(plan: Plan, state: QuantState) -> dict[str, schema.WeightQuant]:
     """The weights of every layer by node name, while they still are float."""
     rows = {}
-    for conv in work.plan.device:
+    for conv in plan.device:
         weight = query.constant_input(conv, 1)
         if weight is not None and weight.size:
             source = state.encodings[conv.inputs[0].name]

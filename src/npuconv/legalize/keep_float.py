@@ -1,18 +1,15 @@
-"""Nodes that the user keeps float on the host: which they are, and what that costs."""
+"""Nodes that the user keeps float on the host."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from npuconv import partition as planning
 from npuconv.errors import UsageError
 from npuconv.model import query
-from npuconv.schemas import report as schema
 
 if TYPE_CHECKING:
-    from npuconv.legalize.legal import Legalized
     from npuconv.model.core import Model
     from npuconv.model.types import Node
     from npuconv.target import Target
@@ -59,30 +56,6 @@ def names(model: Model, labels: Mapping[str, str]) -> dict[str, str]:
         for node in model.nodes()
         if not labels.keys().isdisjoint(model.origin(node))
     }
-
-
-def costs(work: Legalized) -> schema.KeptFloat | None:
-    """Return the cost of the kept nodes: work of the host, traffic; None if none are kept."""
-    if not work.kept:
-        return None
-    free = planning.make_plan(work.model, work.target, work.blocked)
-    crossing = planning.crossings(work.model, free)
-    kept = names(work.model, work.kept)
-    moved = [(kept[node.name], planning.macs(node)) for node in free.device if node.name in kept]
-    return schema.KeptFloat(
-        patterns=tuple(_rows(work.kept, moved)),
-        transitions_without=planning.transitions(work.model, free),
-        bytes_without=planning.bytes_of((*crossing.to_device, *crossing.to_host)),
-    )
-
-
-def _rows(labels: Mapping[str, str], moved: list[tuple[str, int | None]]) -> Iterator[schema.Kept]:
-    for pattern in dict.fromkeys(labels.values()):
-        macs = [count for by, count in moved if by == pattern]
-        known = [count for count in macs if count is not None]
-        total = sum(known) if len(known) == len(macs) else None
-        nodes = sum(by == pattern for by in labels.values())
-        yield schema.Kept(pattern=pattern, nodes=nodes, macs=total)
 
 
 def _fits(model: Model, node: Node, pattern: str) -> bool:

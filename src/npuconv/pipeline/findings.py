@@ -2,73 +2,68 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.calibration.inputs import first_convolution
 from npuconv.calibration.trials import run_trials
-from npuconv.legalize.selection import wanted
 from npuconv.rules import engine
-from npuconv.rules.context import RuleContext
 from npuconv.rules.evidence import CalibrationEvidence, MeasuredError, OutputSqnr
 
 if TYPE_CHECKING:
     import onnx
 
-    from npuconv.arithmetic.statistics import Statistics
     from npuconv.diagnostics import Finding
-    from npuconv.legalize.legal import Legalized
+    from npuconv.legalize.legal import LegalModel
+    from npuconv.quantize.calibrate import Calibration
     from npuconv.quantize.state import QuantState
     from npuconv.samples import Samples
     from npuconv.schemas.report import Accuracy
 
 
-def judge(
-    work: Legalized,
+def of_calibration(
+    legal: LegalModel,
     proto: onnx.ModelProto,
     samples: Samples,
-    statistics: Mapping[str, Statistics],
+    calibration: Calibration,
     state: QuantState,
-) -> None:
-    """Add what the samples have shown to the findings.
+) -> list[Finding]:
+    """Return findings of the rules that look at calibration.
 
     Args:
-        work: a calibrated model, still in float; its findings grow.
+        legal: a calibrated model, still in float.
         proto: the same model.
         samples: those it was calibrated on.
-        statistics: of the float pass.
+        calibration: statistics of the float pass.
         state: how every tensor and weight is quantized.
 
     Raises:
         InternalError: a bug in a rule.
     """
-    start = time.perf_counter()
-    first, trials = first_convolution(work.model), None
+    statistics = calibration.statistics
+    first, trials = first_convolution(legal.model), None
     if first is not None and not samples.builtin:
         output = statistics.get(first.outputs[0].name)
-        trials = run_trials(work.model, proto, samples, first, output)
-    evidence = CalibrationEvidence(
-        plan=work.plan,
+        trials = run_trials(legal.model, proto, samples, first, output)
+    seen = CalibrationEvidence(
+        plan=legal.plan,
         statistics=statistics,
         encodings=state.encodings,
         samples=len(samples),
         synthetic=samples.builtin,
-        expected=work.ctx.expected,
+        expected=legal.ctx.expected,
         rounded=state.weights,
         first=first,
         trials=trials,
     )
-    rules = RuleContext(work.model, work.target, work.options, work.fact_cache, evidence=evidence)
-    _add(work, engine.lint(rules, at="calibrated"))
-    work.timings.append(("judge", time.perf_counter() - start))
+    return engine.lint(legal.rules(evidence=seen), at="calibrated")
 
 
-def judge_result(work: Legalized, accuracy: Accuracy, broken: tuple[str, ...] = ()) -> None:
-    """Add what the int8 model was measured to do to the findings.
+def of_result(legal: LegalModel, accuracy: Accuracy, broken: tuple[str, ...] = ()) -> list[Finding]:
+    """Return findings of the rules that look at the measured int8 model.
 
     Args:
-        work: what was converted; its findings grow.
+        legal: what was converted.
         accuracy: what was measured.
         broken: outputs that are finite in the float model only.
 
@@ -78,8 +73,7 @@ def judge_result(work: Legalized, accuracy: Accuracy, broken: tuple[str, ...] = 
     exact = accuracy.sqnr_db is None and accuracy.cosine is not None
     shown = tuple(_shown(accuracy))
     measured = MeasuredError(accuracy.sqnr_db, exact, accuracy.samples, shown, broken)
-    rules = RuleContext(work.model, work.target, work.options, work.fact_cache, measured=measured)
-    _add(work, engine.lint(rules, at="measured"))
+    return engine.lint(legal.rules(measured=measured), at="measured")
 
 
 def _shown(accuracy: Accuracy) -> Iterator[OutputSqnr]:
@@ -89,8 +83,3 @@ def _shown(accuracy: Accuracy) -> Iterator[OutputSqnr]:
         for part in output.parts:
             if part.sqnr_db is not None:
                 yield OutputSqnr(part.name, part.sqnr_db, output.name)
-
-
-def _add(work: Legalized, found: list[Finding]) -> None:
-    work.every += found
-    work.findings = wanted([*work.findings, *found], work.options, work.listed)

@@ -1,4 +1,4 @@
-"""All of a conversion as a Report. Numbers are rounded here, once, for people and for bytes."""
+"""The report of a check or a conversion, built from values, once, at the end."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from npuconv.diagnostics import Finding, Severity, Status
-from npuconv.legalize import planned
 from npuconv.legalize.selection import stale
 from npuconv.report.builder.headline import Verdict, headline
+from npuconv.report.builder.rewritten import choice
 from npuconv.rules.engine import all_rules
 from npuconv.schemas import report as schema
+from npuconv.version import __version__
 
 if TYPE_CHECKING:
-    from npuconv.legalize.legal import Legalized
+    from npuconv.legalize.legal import LegalModel
+    from npuconv.report.builder.placed import GraphRows
+    from npuconv.timings import Timings
 
 _PLACES: tuple[schema.Placement, ...] = ("device", "host", "undocumented")
 
@@ -39,56 +42,52 @@ class Outcome:
 NOTHING = Outcome()
 
 
-def assemble(
-    work: Legalized,
-    *,
+def build_report(
+    legal: LegalModel,
+    rows: GraphRows,
     verdict: Verdict,
+    *,
     failed: bool,
     warnings: tuple[str, ...] = (),
     outcome: Outcome = NOTHING,
-    timings: bool = False,
+    timings: Timings | None = None,
 ) -> schema.Report:
-    """The report of a check or a conversion.
+    """Build the report of a check or a conversion.
 
     Args:
-        work: the legalized model with its findings.
+        legal: the legal model with its findings.
+        rows: of the float graph.
         verdict: whether something stands against a conversion, and whether there was one.
-        failed: whether findings at or above ``fail_on`` are left.
+        failed: whether the run fails: an accepted error fails a conversion, but no check.
         warnings: what a reader must know before trusting the result.
-        outcome: what a conversion has come to.
-        timings: whether to say how long each stage took.
+        outcome: of a conversion.
+        timings: seconds of each stage; None: the report does not say them.
     """
-    warnings += stale(work.listed, work.every)
+    found = legal.findings
+    warnings += stale(found.accepted, found.every)
+    target = legal.target
     return schema.Report(
-        tool=schema.Tool(version=_version()),
-        model=_model(work),
-        target=schema.TargetInfo(
-            name=work.target.name, version=work.target.version, sha256=work.target.sha256
-        ),
-        summary=_summary(work, verdict, failed, warnings, outcome.not_judged),
-        findings=tuple(_finding(f) for f in work.findings),
-        rules=_rules(work),
-        plan=work.planned,
-        rewrites=_rewrites(work),
-        refusals=_refusals(work),
-        nodes=work.nodes,
-        device=work.device,
+        tool=schema.Tool(version=__version__),
+        model=_model(legal),
+        target=schema.TargetInfo(name=target.name, version=target.version, sha256=target.sha256),
+        summary=_summary(legal, rows, verdict, failed, warnings, outcome.not_judged),
+        findings=tuple(_finding(f) for f in found.selected),
+        rules=_rules(found.selected),
+        plan=rows.rewritten,
+        rewrites=_rewrites(legal),
+        refusals=_refusals(legal),
+        nodes=rows.nodes,
+        device=rows.device,
         calibration=outcome.calibration,
         quantization=outcome.quantization,
         accuracy=outcome.accuracy,
-        unknown_limits=_unknown_limits(work),
-        timings=_timings(work) if timings else None,
+        unknown_limits=_unknown_limits(legal),
+        timings=_timings(timings) if timings else None,
     )
 
 
-def _version() -> str:
-    from npuconv.version import __version__
-
-    return __version__
-
-
-def _model(work: Legalized) -> schema.ModelInfo:
-    model, source = work.model, work.source
+def _model(legal: LegalModel) -> schema.ModelInfo:
+    model, source = legal.model, legal.source
     producer = f"{model.header.producer_name} {model.header.producer_version}".strip()
     return schema.ModelInfo(
         path=model.name,
@@ -102,32 +101,29 @@ def _model(work: Legalized) -> schema.ModelInfo:
 
 
 def _summary(
-    work: Legalized,
+    legal: LegalModel,
+    rows: GraphRows,
     verdict: Verdict,
     failed: bool,
     warnings: tuple[str, ...],
     not_judged: tuple[str, ...],
 ) -> schema.Summary:
-    left = [f for f in work.findings if f.status != Status.REWRITTEN]
+    found, crossing = legal.findings.selected, rows.device
+    left = [f for f in found if f.status != Status.REWRITTEN]
     severities = Counter(f.severity for f in left)
-    statuses = Counter(f.status for f in work.findings)
+    statuses = Counter(f.status for f in found)
     return schema.Summary(
         verdict=verdict,
-        headline=headline(work, verdict, left, warnings),
+        headline=headline(legal.options, rows.nodes, verdict, left, warnings),
         warnings=warnings,
         not_judged=not_judged,
         exit_code=int(failed),
         by_severity={s: severities.get(s, 0) for s in Severity},
         by_status={s: statuses.get(s, 0) for s in Status},
         accepted=sum(f.accepted for f in left),
-        placement={place: _count(work.nodes, place) for place in _PLACES},
-        transitions=_transitions(work),
+        placement={place: _count(rows.nodes, place) for place in _PLACES},
+        transitions=crossing.to_device.tensors + crossing.to_host.tensors,
     )
-
-
-def _transitions(work: Legalized) -> int:
-    found = work.device
-    return found.to_device.tensors + found.to_host.tensors if found else 0
 
 
 def _count(nodes: tuple[schema.NodeInfo, ...], place: schema.Placement) -> schema.Count:
@@ -156,9 +152,9 @@ def _finding(finding: Finding) -> schema.FindingInfo:
     )
 
 
-def _rules(work: Legalized) -> tuple[schema.RuleInfo, ...]:
+def _rules(findings: list[Finding]) -> tuple[schema.RuleInfo, ...]:
     """Return the descriptions of the rules that have findings."""
-    named = {f.code for f in work.findings}
+    named = {f.code for f in findings}
     return tuple(
         schema.RuleInfo(
             code=rule.code,
@@ -174,7 +170,7 @@ def _rules(work: Legalized) -> tuple[schema.RuleInfo, ...]:
     )
 
 
-def _rewrites(work: Legalized) -> tuple[schema.Rewrite, ...]:
+def _rewrites(legal: LegalModel) -> tuple[schema.Rewrite, ...]:
     return tuple(
         schema.Rewrite(
             pass_name=r.pass_name,
@@ -188,46 +184,44 @@ def _rewrites(work: Legalized) -> tuple[schema.Rewrite, ...]:
             macs_after=r.cost_after.macs,
             weight_bytes_before=r.cost_before.weight_bytes,
             weight_bytes_after=r.cost_after.weight_bytes,
-            alternatives=planned.choice(work, r).alternatives,
+            alternatives=choice(legal, r).alternatives,
         )
-        for r in work.ctx.rewrites
+        for r in legal.ctx.rewrites
     )
 
 
-def _refusals(work: Legalized) -> tuple[schema.Refusal, ...]:
+def _refusals(legal: LegalModel) -> tuple[schema.Refusal, ...]:
     return tuple(
         schema.Refusal(pass_name=r.pass_name, node=r.node, reason=r.reason)
-        for r in work.ctx.refusals
+        for r in legal.ctx.refusals
     )
 
 
-def _unknown_limits(work: Legalized) -> tuple[schema.UnknownLimit, ...]:
+def _unknown_limits(legal: LegalModel) -> tuple[schema.UnknownLimit, ...]:
     rows = [
         schema.UnknownLimit(
             limit=need.name,
             values=tuple(str(v).lower() if isinstance(v, bool) else str(v) for v in need.values),
             nodes=need.nodes,
-            example=work.model.label(need.example),
+            example=legal.model.label(need.example),
             source=need.limit.cite(),
         )
-        for need in work.needs
+        for need in legal.needs
     ]
-    return (*rows, *_assumptions(work))
+    return (*rows, *_assumptions(legal))
 
 
-def _assumptions(work: Legalized) -> list[schema.UnknownLimit]:
+def _assumptions(legal: LegalModel) -> list[schema.UnknownLimit]:
     """Return the assumptions of the target file, each as an unknown limit."""
-    devices = len(work.plan.device)
+    devices = len(legal.plan.device)
     return [
         schema.UnknownLimit(
             limit=path, values=(), nodes=devices, example="", source=path, assumption=text
         )
-        for path, text in work.target.assumptions()
+        for path, text in legal.target.assumptions()
     ]
 
 
-def _timings(work: Legalized) -> tuple[schema.Timing, ...]:
-    totals: dict[str, float] = {}
-    for stage, seconds in work.timings:
-        totals[stage] = totals.get(stage, 0.0) + seconds
-    return tuple(schema.Timing(stage=s, seconds=round(t, 4)) for s, t in totals.items())
+def _timings(timings: Timings) -> tuple[schema.Timing, ...]:
+    found = timings.seconds.items()
+    return tuple(schema.Timing(stage=stage, seconds=round(s, 4)) for stage, s in found)

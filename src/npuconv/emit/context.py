@@ -1,0 +1,47 @@
+"""Context of a pass that makes int8 operators: the plan, and how everything is quantized."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from npuconv.legalize.context import PassContext
+from npuconv.partition import Plan
+
+if TYPE_CHECKING:
+    from npuconv.arithmetic.encoding import Encoding
+    from npuconv.arithmetic.layer import RoundedWeights
+
+    LayerEncodings = tuple[Encoding, Encoding]
+
+
+@dataclass
+class EmitContext(PassContext):
+    """Context of the passes in ``emit.lowering``.
+
+    Attributes:
+        plan: of the float model; nodes that are taken out leave it.
+        encodings: by tensor; empty where only weights are quantized.
+        rounded: integer weights and biases by node; the others are rounded to nearest.
+        layer_encodings: of the input and the output of a convolution, by its name.
+        stored: name of the int8 tensor, by the float tensor that it stands for.
+        notes: what the report says of a layer, by node label.
+    """
+
+    plan: Plan = field(default_factory=Plan)
+    encodings: Mapping[str, Encoding] = field(default_factory=dict)
+    rounded: Mapping[str, RoundedWeights] = field(default_factory=dict)
+    layer_encodings: Mapping[str, LayerEncodings] = field(default_factory=dict)
+    stored: dict[str, str] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+
+    def use(
+        self, plan: Plan, encodings: Mapping[str, Encoding], rounded: Mapping[str, RoundedWeights]
+    ) -> None:
+        """Set the plan and the quantization of a float model."""
+        self.plan, self.encodings, self.rounded = plan, dict(encodings), dict(rounded)
+        self.layer_encodings = {
+            conv.name: (encodings[conv.inputs[0].name], encodings[conv.outputs[0].name])
+            for conv in (plan.device if encodings else ())
+        }

@@ -1,0 +1,77 @@
+"""Emission of a model in its form: lowering passes, metadata, a last look."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from npuconv.emit.context import EmitContext
+from npuconv.errors import InternalError
+from npuconv.legalize import manager
+from npuconv.legalize.registry import Phase
+from npuconv.model import save
+from npuconv.rules import engine
+from npuconv.version import __version__
+
+if TYPE_CHECKING:
+    import onnx
+
+    from npuconv.arithmetic.encoding import Encoding
+    from npuconv.arithmetic.layer import RoundedWeights
+    from npuconv.emit import Format
+    from npuconv.legalize.legal import LegalModel
+
+NO_ENCODINGS: Mapping[str, Encoding] = {}
+NO_WEIGHTS: Mapping[str, RoundedWeights] = {}
+
+
+def emit(
+    legal: LegalModel,
+    form: Format,
+    encodings: Mapping[str, Encoding] = NO_ENCODINGS,
+    weights: Mapping[str, RoundedWeights] = NO_WEIGHTS,
+) -> tuple[onnx.ModelProto, EmitContext]:
+    """Write the legal float model in a form.
+
+    Args:
+        legal: the model; its graph is changed.
+        form: float, weights, qdq or qoperator.
+        encodings: scale and zero point by tensor; none where activations stay float.
+        weights: integer weights and biases by node; the others are rounded to nearest.
+
+    Returns:
+        The model, and the context of the passes, with the names of its int8 tensors.
+
+    Raises:
+        InternalError: a bug in a pass, or a result that breaks a limit of the target.
+    """
+    # int8 is compared as a whole: it is not meant to be equal.
+    ctx = EmitContext(legal.target, legal.options, verify=False, kept=legal.ctx.kept)
+    ctx.use(legal.plan, encodings, weights)
+    for phase in form.phases:
+        manager.run_phase(legal.model, Phase(phase), ctx)
+    legal.ctx.rewrites += ctx.rewrites
+    legal.ctx.refusals |= ctx.refusals
+    _check_limits(legal)
+    return save.to_proto(legal.model, _metadata(legal, form)), ctx
+
+
+def _check_limits(legal: LegalModel) -> None:
+    """Fail if the emitted model breaks a limit of the target."""
+    for finding in engine.lint(legal.rules(), at="lowered"):
+        text = f"{finding.node!r}: {finding.message}"
+        raise InternalError(text, where=f"postcondition {finding.name}")
+
+
+def _metadata(legal: LegalModel, form: Format) -> dict[str, str]:
+    """Return entries of the file that say where it comes from."""
+    # Nothing else in the file says the scales of int8 inputs and outputs.
+    scales = {f"npuconv.scale.{name}": repr(s) for name, s in legal.model.scales.items()}
+    return {
+        "npuconv.version": __version__,
+        "npuconv.format": form.name,
+        "npuconv.target": legal.target.name,
+        "npuconv.target_sha256": legal.target.sha256,
+        "npuconv.source_sha256": legal.model.sha256,
+        **scales,
+    }

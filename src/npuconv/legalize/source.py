@@ -1,0 +1,137 @@
+"""The model as it came: header, and form and cost of every node."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from npuconv.diagnostics import Finding, Severity
+from npuconv.model import query
+from npuconv.model.conv import Window, window
+from npuconv.partition import Cost, cost
+from npuconv.schemas.report import TensorSpec
+
+if TYPE_CHECKING:
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node, Tensor
+    from npuconv.target import Target
+
+_NAMED_OPERATORS = 4  # different operators that are named with their windows
+
+
+@dataclass
+class SourceModel:
+    """The model as it came, before anything is changed.
+
+    Attributes:
+        ir_version: of the file.
+        opset: by domain.
+        inputs: in order.
+        outputs: in order.
+        forms: text for every node, by label.
+        ops: operators of every node, by label.
+        costs: of every node, by label, once names and constants are settled.
+        taken: labels of convolutions that the device takes without a rewrite.
+    """
+
+    ir_version: int
+    opset: dict[str, int]
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    forms: dict[str, str] = field(default_factory=dict)
+    ops: dict[str, frozenset[str]] = field(default_factory=dict)
+    costs: dict[str, Cost] = field(default_factory=dict)
+    taken: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, model: Model) -> SourceModel:
+        """Record the header; ``record_nodes`` follows once shapes are inferred."""
+        domains = {o.domain: int(o.version) for o in model.graph.import_domains or ()}
+        return cls(
+            model.header.ir_version,
+            {"": model.opset, **{d: v for d, v in sorted(domains.items()) if d}},
+            tuple(_info(tensor) for tensor in model.graph.inputs),
+            tuple(_info(tensor) for tensor in model.graph.outputs),
+        )
+
+    def record_nodes(self, model: Model) -> None:
+        """Record form and operators of every node."""
+        nodes = by_label(model)
+        self.forms = {label: describe(listed) for label, listed in nodes.items()}
+        self.ops = {label: operators(listed) for label, listed in nodes.items()}
+
+    def record_costs(self, model: Model, target: Target, findings: Iterable[Finding]) -> None:
+        """Record costs, and what the device takes, of a model that is only canonical.
+
+        Weights that come from a chain of constants, and batch normalizations, would stand
+        against convolutions that need nothing of what is done for this target.
+        """
+        self.costs = {label: cost(nodes) for label, nodes in by_label(model).items()}
+        errors = [f for f in findings if f.severity == Severity.ERROR]
+        refused = {label for f in errors for label in f.origin}
+        listed = [n for n in model.nodes("Conv") if target.operator("Conv") is not None]
+        self.taken = frozenset(model.label(node) for node in listed) - refused
+
+
+def _info(tensor: Tensor) -> TensorSpec:
+    dtype = query.dtype_name(tensor)
+    return TensorSpec(name=tensor.name, dtype=dtype, shape=query.shape(tensor))
+
+
+def by_label(model: Model) -> dict[str, list[Node]]:
+    """Return the nodes by the source node that they stand for first."""
+    found: dict[str, list[Node]] = {}
+    for node in model.nodes():
+        found.setdefault(model.label(node), []).append(node)
+    return found
+
+
+def operators(nodes: Iterable[Node]) -> frozenset[str]:
+    """Return the qualified operators of nodes."""
+    return frozenset(query.qualified(node) for node in nodes)
+
+
+def describe(nodes: list[Node]) -> str:
+    """Return ``4 Conv 1x1 + Concat``; of many operators only names and counts."""
+    if len(nodes) == 1:  # nearly always
+        return form_of(nodes[0])
+    counts = Counter(form_of(node) for node in nodes)
+    if len(counts) > _NAMED_OPERATORS:
+        counts = Counter(query.qualified(node) for node in nodes)
+    return " + ".join(f"{n} {text}" if n > 1 else text for text, n in counts.items())
+
+
+def form_of(node: Node) -> str:
+    """Return ``Conv 3x3, stride 2, group 4``: operator and window, without channels."""
+    win = window(node)
+    name = query.qualified(node)
+    return name if win is None else _form(name, win)
+
+
+@lru_cache(maxsize=4096)  # a network has few windows that are different
+def _form(name: str, win: Window) -> str:
+    if win.kernel is None:
+        return name
+    name += "" if len(win.kernel) == 2 else f"{len(win.kernel)}D"
+    return ", ".join((f"{name} {_times(win.kernel)}", *_details(win)))
+
+
+def _details(win: Window) -> list[str]:
+    """Return strides, dilations and groups that are not 1."""
+    parts = []
+    if set(win.strides) != {1}:
+        parts.append(f"stride {_times(win.strides)}")
+    if set(win.dilations) != {1}:
+        parts.append(f"dilation {_times(win.dilations)}")
+    if win.group != 1:
+        depthwise = win.group == win.in_channels
+        parts.append("depthwise" if depthwise else f"group {win.group}")
+    return parts
+
+
+def _times(values: tuple[int, ...]) -> str:
+    """Return ``3x3``; one number for one axis."""
+    return "x".join(str(v) for v in values)

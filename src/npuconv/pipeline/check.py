@@ -1,0 +1,109 @@
+"""Check of a model: legalization, and a first look at the samples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from npuconv import emit, limits
+from npuconv.config import Options, make_options
+from npuconv.legalize.legal import LegalModel, legalize
+from npuconv.legalize.selection import fails
+from npuconv.model import save
+from npuconv.partition.crossings import traffic
+from npuconv.pipeline import prepare
+from npuconv.report.builder import notices
+from npuconv.report.builder.placed import graph_rows
+from npuconv.report.builder.report import NOTHING, Outcome, build_report
+from npuconv.timings import Timings
+
+if TYPE_CHECKING:
+    import onnx
+
+    from npuconv.samples import Source
+    from npuconv.schemas.report import Report
+
+
+def check(
+    model: str | Path | onnx.ModelProto,
+    target: str = "npu-int8",
+    *,
+    calibration: Source = None,
+    timings: bool = False,
+    **options: Any,
+) -> Report:
+    """Check whether a model can be converted, and report why not.
+
+    Args:
+        model: a path, or a ModelProto, which is not changed.
+        target: name of a built-in target, or path of a target file.
+        calibration: as for ``convert``; the samples are opened, and the first is run.
+        timings: whether the report says how long each stage took.
+        **options: the keys of ``npuconv.config.Options``.
+
+    Returns:
+        The same findings that ``convert`` would have, but for those of its samples:
+        ``summary.not_judged`` says where these count.
+
+    Raises:
+        NpuconvError: a model, target or option that cannot be used.
+    """
+    chosen = make_options({"target": str(target), **options})
+    return check_with(model, chosen, calibration, timings=timings)
+
+
+def check_with(
+    model: str | Path | onnx.ModelProto,
+    options: Options,
+    calibration: Source = None,
+    *,
+    timings: bool = False,
+    runs: bool = True,
+) -> Report:
+    """``check`` with options that have been validated.
+
+    Args:
+        model: as for ``check``; so are the others.
+        options: of the run.
+        calibration: samples; None for builtin pictures or numbers.
+        timings: whether the report says how long each stage took.
+        runs: whether the model is run, and the samples opened; False: only its nodes are judged.
+    """
+    prepare.check_layout(options)
+    clock = Timings()
+    with limits.applied(options.limits):
+        legal = legalize(model, options, clock)
+        refused = legal.findings.refuse
+        outcome = _outlook(legal, calibration, clock) if runs and not refused else NOTHING
+    return build_report(
+        legal,
+        graph_rows(legal),
+        "refused" if refused else "convertible",
+        failed=fails(legal.findings.selected, legal.options),
+        warnings=() if refused else _unused(legal.options, calibration),
+        outcome=outcome,
+        timings=clock if timings else None,
+    )
+
+
+def _outlook(legal: LegalModel, calibration: Source, clock: Timings) -> Outcome:
+    """Fail as a conversion would; return what it would be calibrated on, and what is left open."""
+    proto = save.to_proto(legal.model)
+    with clock.measured("load in onnxruntime"):
+        prepare.load_float(legal.model, proto)
+    if not emit.get(legal.options.format).calibrates:
+        return NOTHING
+    with clock.measured("calibration data"):
+        data = prepare.open_calibration(legal, proto, calibration)
+    with clock.measured("first sample"):
+        prepare.try_sample(legal, proto, data.samples)
+    crossing = traffic(legal.model, legal.plan)
+    row = data.row if legal.plan.device else None
+    return Outcome(row, not_judged=notices.not_judged(legal.options, crossing))
+
+
+def _unused(options: Options, calibration: Source) -> tuple[str, ...]:
+    """Return warnings about options that the form of the output has no use for."""
+    form = emit.get(options.format)
+    given = calibration is not None
+    return () if form.calibrates else notices.unused(form.name, options, samples=given)

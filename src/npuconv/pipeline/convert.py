@@ -1,0 +1,360 @@
+"""Conversion of a model: every step in order, each from values to values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from npuconv import emit, limits
+from npuconv.calibration.workers import one_thread_each
+from npuconv.config import Options, make_options
+from npuconv.emit.emit import emit as emit_model
+from npuconv.errors import InternalError, ModelError, UnsupportedModelError
+from npuconv.evaluate import matching
+from npuconv.evaluate.comparison import Comparison, summed_up
+from npuconv.evaluate.layers import layers_of, stored
+from npuconv.executor import RuntimeRefusedError, Session
+from npuconv.legalize.legal import LegalModel, legalize
+from npuconv.legalize.selection import waived
+from npuconv.model import save, store
+from npuconv.pipeline import findings, prepare
+from npuconv.quantize.budget import spend_budget
+from npuconv.quantize.calibrate import calibrate
+from npuconv.quantize.fake_quant import logits, quant_points
+from npuconv.quantize.host_prep import pad_between_layers, prepare_host
+from npuconv.quantize.oversampling import Oversampled
+from npuconv.quantize.ranges import choose_encodings
+from npuconv.quantize.rounding import round_weights
+from npuconv.quantize.sensitivity import Sensitivity, measure
+from npuconv.quantize.settings import SENSITIVITY
+from npuconv.report.builder import notices
+from npuconv.report.builder.budget_rows import Crossing, budget_report, padding_report
+from npuconv.report.builder.placed import GraphRows, graph_rows
+from npuconv.report.builder.quantized import tensor_rows, weight_rows, with_shares
+from npuconv.report.builder.report import Outcome, build_report
+from npuconv.schemas import report as schema
+from npuconv.timings import Timings
+
+if TYPE_CHECKING:
+    import onnx
+
+    from npuconv.emit import Format
+    from npuconv.model.store import Store
+    from npuconv.quantize.calibrate import Calibration
+    from npuconv.quantize.state import DeviceGraph, QuantState
+    from npuconv.samples import Samples, Source
+
+Progress = Callable[[str, int, int], None]
+ASSUMED = "assumed: "  # begins a stage that says what is taken instead of data
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """A converted model and its report.
+
+    Attributes:
+        model: as ONNX. Weights of more than 2 GB are not in it: it refers to files that
+            are there as long as the conversion is, and ``save`` writes them beside the model.
+        report: what was found and done.
+    """
+
+    model: onnx.ModelProto
+    report: schema.Report
+    _store: Store | None = field(default=None, repr=False)
+
+    def save(self, path: str | Path) -> None:
+        """Write the model whole or not at all.
+
+        Raises:
+            OutputError: the destination cannot be written.
+        """
+        save.save(self.model, path)
+
+
+@dataclass(frozen=True)
+class Emitted:
+    """A model in its form, with values for the report.
+
+    Attributes:
+        model: as ONNX.
+        legal: the float model that it was made of, with all findings.
+        rows: of the float graph.
+        outcome: quantization, accuracy, data.
+        warnings: sentences that a reader must know before trusting the result.
+    """
+
+    model: onnx.ModelProto
+    legal: LegalModel
+    rows: GraphRows
+    outcome: Outcome
+    warnings: tuple[str, ...]
+
+
+def convert(
+    model: str | Path | onnx.ModelProto,
+    target: str = "npu-int8",
+    *,
+    calibration: Source = None,
+    progress: Progress = lambda _stage, _done, _total: None,
+    timings: bool = False,
+    **options: Any,
+) -> Conversion:
+    """Convert a float model for the target.
+
+    Args:
+        model: a path, or a ModelProto, which is not changed.
+        target: name of a built-in target, or path of a target file.
+        calibration: a path, a dict of arrays whose first axis counts samples, or an
+            iterable of dicts of complete inputs; None for builtin pictures or numbers.
+        progress: called with a stage ("calibrating"), how much is done, and of how much; where
+            there is no data once before with "assumed: " and what is taken instead.
+        timings: whether the report says how long each stage took.
+        **options: the keys of ``npuconv.config.Options``.
+
+    Raises:
+        UnsupportedModelError: findings stand against it; carries the report.
+        NpuconvError: a model, target, option or sample that cannot be used.
+    """
+    chosen = make_options({"target": str(target), **options})
+    return convert_with(model, chosen, calibration, progress, timings=timings)
+
+
+def convert_with(
+    model: str | Path | onnx.ModelProto,
+    options: Options,
+    calibration: Source,
+    progress: Progress = lambda _stage, _done, _total: None,
+    *,
+    timings: bool = False,
+) -> Conversion:
+    """``convert`` with options that have been validated."""
+    prepare.check_layout(options)
+    with limits.applied(options.limits):
+        return _convert(model, options, calibration, progress, timings)
+
+
+def _convert(
+    source: str | Path | onnx.ModelProto,
+    options: Options,
+    calibration: Source,
+    progress: Progress,
+    timings: bool,
+) -> Conversion:
+    clock = Timings()
+    shown = clock if timings else None
+    legal = legalize(source, options, clock)
+    rows = graph_rows(legal)
+    if legal.findings.refuse:
+        _refuse(build_report(legal, rows, "refused", failed=True, timings=shown))
+    form = emit.get(options.format)
+    try:
+        if form.calibrates:
+            with one_thread_each():
+                made = _quantize(legal, rows, form, calibration, progress, clock)
+        else:
+            made = _without_samples(legal, rows, form, calibration, clock)
+    except RuntimeRefusedError as error:  # what no earlier run has shown: 2,000 axes, for one
+        raise ModelError(f"{legal.model.name}: cannot be run: {error}") from None
+    found = made.legal.findings
+    report = build_report(
+        made.legal,
+        made.rows,
+        "refused" if found.refuse else "converted",
+        failed=found.refuse,
+        warnings=(*made.warnings, *waived(found.every, found.selected)),
+        outcome=made.outcome,
+        timings=shown,
+    )
+    if found.refuse:  # calibration has shown something that fail_on is about
+        _refuse(report)
+    return Conversion(store.whole(made.model), report, legal.model.store)
+
+
+def _refuse(report: schema.Report) -> None:
+    raise UnsupportedModelError(f"{report.model.path}: {report.summary.headline}", report)
+
+
+def _without_samples(
+    legal: LegalModel, rows: GraphRows, form: Format, given: Source, clock: Timings
+) -> Emitted:
+    """Write a form whose activations stay float."""
+    prepare.load_float(legal.model, save.to_proto(legal.model))
+    with clock.measured("quantize"):
+        model, _ = emit_model(legal, form)
+    _check_loads(model)
+    unscaled = schema.Quantization(
+        format=form.name, method="none", samples=0, source="none", synthetic=False
+    )
+    warnings = (
+        *notices.nothing_left(legal.plan),
+        *notices.unused(form.name, legal.options, samples=given is not None),
+        *notices.still_float(legal.model, legal.options),
+    )
+    outcome = Outcome(quantization=unscaled if form.phases else None)
+    return Emitted(model, legal, rows, outcome, warnings)
+
+
+def _quantize(
+    legal: LegalModel,
+    rows: GraphRows,
+    form: Format,
+    source: Source,
+    progress: Progress,
+    clock: Timings,
+) -> Emitted:
+    """Quantize weights and activations, and measure the result."""
+    float_model = save.to_proto(legal.model)
+    prepare.load_float(legal.model, float_model)
+    data = prepare.open_calibration(legal, float_model, source, legal.options.cache)
+    if data.chosen is not None:  # before anything else is said
+        progress(f"{ASSUMED}{data.chosen.sentence}", 0, len(data.samples))
+    steps = _run_steps(legal, data, progress, clock)
+    legal = legal.with_plan(steps.graph.plan)
+    float_model = save.to_proto(legal.model)
+    with clock.measured("judge"):
+        shown = findings.of_calibration(legal, float_model, data.used, steps.seen, steps.state)
+    legal = replace(legal, findings=legal.findings.add(shown))
+    layers = layers_of(legal)
+    tensors = tensor_rows(legal.plan, steps.state, steps.seen.statistics)
+    weights = weight_rows(legal.plan, steps.state)
+    legal, made, budget = _spend(legal, steps, data, clock)
+    errors = steps.errors
+    if made.graph is not steps.graph:
+        with clock.measured("sensitivity"):
+            errors = _sensitivity(made.graph, made.state, data.used)
+    rows = graph_rows(legal, rows)
+    with clock.measured("quantize"):
+        model, ctx = emit_model(legal, form, made.state.encodings, made.state.weights)
+    ends = stored(legal.model, ctx, layers, made)
+    same = notices.sameness(data.samples)
+    with clock.measured("compare"):
+        accuracy, layer_rows, broken = _measure(legal, float_model, model, data, same, ends)
+    shown = findings.of_result(legal, accuracy, broken)
+    legal = replace(legal, findings=legal.findings.add(shown))
+    model.metadata_props.add(key=matching.KEY, value=matching.record(ends))
+    shares = {} if errors is None else errors.layers(made.copy_of)
+    quantization = schema.Quantization(
+        format=form.name,
+        method=legal.options.method,
+        samples=len(data.used),
+        source=data.samples.description,
+        synthetic=data.samples.synthetic,
+        tensors=tensors,
+        layers=with_shares(layer_rows, layers, shares, steps.state.roundings, weights),
+        budget=budget,
+        host_padding=steps.padding,
+    )
+    warnings = notices.nothing_left(legal.plan) or _about_samples(data, same, accuracy)
+    outcome = Outcome(data.row, quantization, accuracy)
+    every = (*warnings, *notices.still_float(legal.model, legal.options), *steps.seen.notes)
+    return Emitted(model, legal, rows, outcome, every)
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """Quantization of a float graph, before a budget is spent.
+
+    Attributes:
+        graph: with what the host pads.
+        seen: statistics of the float pass.
+        state: scales, zero points, integer weights.
+        errors: what each rounding adds to the error of the outputs; None where unknown.
+        padding: row of the report on tensors that cross to the host to be padded.
+    """
+
+    graph: DeviceGraph
+    seen: Calibration
+    state: QuantState
+    errors: Sensitivity | None
+    padding: schema.HostPadding | None
+
+
+def _run_steps(
+    legal: LegalModel, data: prepare.CalibrationData, progress: Progress, clock: Timings
+) -> _Steps:
+    """Run the steps of quantization, from the float graph to integers."""
+    # What is made up, or normalized by a guess, says nothing of the grid that pixels lie on.
+    without = (*legal.options.without, *(("input-grid",) if data.samples.synthetic else ()))
+    used = data.used
+    with clock.measured("host preparation"):
+        graph, grids = prepare_host(prepare.device_graph(legal), used, without)
+    with clock.measured("calibrate"):
+        seen = calibrate(graph, graph.proto(), used, progress)
+    with clock.measured("choose ranges"):
+        state = choose_encodings(graph, seen, grids, without)
+    with clock.measured("round weights"):
+        state = round_weights(graph, seen.hessians, state, without)
+    with clock.measured("sensitivity"):
+        errors = _sensitivity(graph, state, used)
+    before = Crossing.of(graph, state, errors)
+    with clock.measured("host padding"):
+        graph, seen, state, errors = pad_between_layers(graph, seen, state, errors, without)
+    padding = padding_report(before, Crossing.of(graph, state, errors))
+    return _Steps(graph, seen, state, errors, padding)
+
+
+def _sensitivity(graph: DeviceGraph, state: QuantState, used: Samples) -> Sensitivity | None:
+    """Return what every rounding adds to the error of the outputs; None where that is unknown."""
+    return measure(
+        logits(graph.proto()), quant_points(graph, state), state, used, SENSITIVITY.probes
+    )
+
+
+def _spend(
+    legal: LegalModel, steps: _Steps, data: prepare.CalibrationData, clock: Timings
+) -> tuple[LegalModel, Oversampled, schema.Budget | None]:
+    """Buy accuracy, where ``--min-sqnr`` or ``--max-extra-macs`` allows it."""
+    graph, state = steps.graph, steps.state
+    if legal.options.min_sqnr is None and not legal.options.max_extra_macs:
+        return legal, Oversampled(graph, state), None
+    with clock.measured("budget"):
+        spent = spend_budget(graph, state, steps.seen.hessians, data.used, data.evaluation())
+    made, budget = spent.oversampled, budget_report(legal, spent)
+    return legal.with_plan(made.graph.plan, more_channels=True), made, budget
+
+
+def _measure(
+    legal: LegalModel,
+    float_model: onnx.ModelProto,
+    model: onnx.ModelProto,
+    data: prepare.CalibrationData,
+    same: str,
+    layers: list[matching.LayerPair],
+) -> tuple[schema.Accuracy, tuple[schema.LayerQuant, ...], tuple[str, ...]]:
+    """Measure the error of outputs and layers on the samples held out.
+
+    Returns:
+        Accuracy, a row for each layer, and the outputs that are finite in the float model only.
+
+    Raises:
+        ModelError: the float model does not run.
+        InternalError: the int8 model does not run.
+    """
+    samples = data.measured_on()
+    try:
+        both = Comparison(float_model, model, legal.model.scales, layers)
+        found = both.measure(samples, layer_samples=1)
+    except RuntimeRefusedError as error:
+        prepare.check_runs(legal.model, float_model, samples[0])
+        raise InternalError(f"the result does not run: {error}", where="emit") from None
+    held_out = data.held_out is not None
+    doubt_db = notices.doubt_db(same, held_out, data.chosen)
+    accuracy = summed_up(found, held_out, samples.indices, doubt_db)
+    return accuracy, both.layer_rows(found), found.broken
+
+
+def _about_samples(
+    data: prepare.CalibrationData, same: str, accuracy: schema.Accuracy
+) -> tuple[str, ...]:
+    held_out = data.held_out is not None
+    return notices.about_samples(data.samples, data.assumed, accuracy, held_out, data.chosen, same)
+
+
+def _check_loads(model: onnx.ModelProto) -> None:
+    """Raise InternalError if a result that is not measured does not load."""
+    try:
+        Session(model)
+    except RuntimeRefusedError as error:
+        raise InternalError(f"the result does not load: {error}", where="emit") from None

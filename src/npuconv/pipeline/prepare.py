@@ -1,0 +1,196 @@
+"""Checks of the float model and the samples before anything is quantized.
+
+Check and convert share them, and fail with the same message. ``try_sample`` is only for check:
+convert runs all samples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from npuconv import executor, files
+from npuconv.calibration.builtin import BuiltinData, choose_builtin, open_builtin
+from npuconv.calibration.inputs import check_types, sample_inputs
+from npuconv.errors import ModelError, UsageError
+from npuconv.quantize.calibrate import try_sample as calibrate_one
+from npuconv.quantize.settings import BUDGET
+from npuconv.quantize.state import DeviceGraph
+from npuconv.samples import open_samples
+from npuconv.samples.feeds import spread
+
+if TYPE_CHECKING:
+    import onnx
+
+    from npuconv.config import Options
+    from npuconv.legalize.legal import LegalModel
+    from npuconv.model.core import Model
+    from npuconv.samples import Feed, Samples, Source
+    from npuconv.schemas import report as schema
+
+_RUNS_ON = "models are measured on onnxruntime: export it with operators and types that it runs"
+
+
+HELD_OUT_SHARE, HELD_OUT_MAX = 4, 64  # one sample in four is held out, and no more than these
+HELD_OUT_LEAST = 8  # but so many, where as many are left to calibrate with
+
+
+@dataclass(frozen=True)
+class CalibrationData:
+    """Samples that a model is calibrated on.
+
+    Attributes:
+        samples: opened, and checked against the inputs.
+        assumed: extents that were assumed for made-up samples; may be empty.
+        chosen: what is taken instead of data; None where data is given.
+    """
+
+    samples: Samples
+    assumed: str
+    chosen: BuiltinData | None
+
+    @property
+    def row(self) -> schema.Assumed | None:
+        """Row of the report on what is taken instead of data."""
+        return None if self.chosen is None else self.chosen.row
+
+    @property
+    def used(self) -> Samples:
+        """Samples to calibrate with."""
+        return self._parts[0]
+
+    @property
+    def held_out(self) -> Samples | None:
+        """Samples that calibration does not see; None where there are too few."""
+        return self._parts[1]
+
+    def measured_on(self) -> Samples:
+        """Return samples to measure the result on: those held out, or else all."""
+        return (self.held_out or self.samples)[:HELD_OUT_MAX]
+
+    def evaluation(self) -> list[Feed]:
+        """Return samples to check a budget on: some held out, others where these are few."""
+        found = list((self.held_out or self.used)[: BUDGET.evaluation_samples])
+        more = BUDGET.evaluation_samples - len(found) if self.held_out else 0
+        return [*found, *(self.used[k] for k in (spread(len(self.used), more) if more > 0 else ()))]
+
+    @cached_property
+    def _parts(self) -> tuple[Samples, Samples | None]:
+        spare = len(self.samples) - HELD_OUT_LEAST
+        if spare < 0:
+            return self.samples, None
+        count = max(len(self.samples) // HELD_OUT_SHARE, min(spare, HELD_OUT_LEAST))
+        return self.samples.split(min(count, HELD_OUT_MAX))
+
+
+def check_layout(options: Options) -> None:
+    """Refuse a layout that the form does not have: only integer convolutions exist as NHWC.
+
+    Raises:
+        UsageError: names both.
+    """
+    if options.layout == "nhwc" and options.format != "qoperator":
+        raise UsageError(
+            f"--layout nhwc: --format {options.format} has no such layout, only qoperator has",
+            hint="add --format qoperator, or leave the layout at nchw",
+        )
+
+
+def load_float(model: Model, proto: onnx.ModelProto) -> None:
+    """Load the float model, which finds operators and types that onnxruntime has no kernel for.
+
+    Args:
+        model: a legal model.
+        proto: the same.
+
+    Raises:
+        ModelError: onnxruntime does not load it.
+    """
+    try:
+        executor.Session(proto)
+    except executor.RuntimeRefusedError as error:
+        check_types(model)  # says it better
+        text = f"{model.name}: onnxruntime does not load it: {error}"
+        raise ModelError(text, hint=_RUNS_ON) from None
+
+
+def _check_options(legal: LegalModel) -> None:
+    """Refuse options that the target or the system cannot follow.
+
+    Raises:
+        UsageError: layers are to run several times, with one scale for all weights.
+        OutputError: the folder of the cache cannot be made.
+    """
+    options = legal.options
+    if options.cache is not None:
+        files.check_folder(options.cache)
+    wanted = options.min_sqnr is not None or options.max_extra_macs
+    if wanted and legal.target.weights.granularity == "tensor":
+        raise UsageError(
+            f"target {legal.target.name} has one scale for all weights of a layer: "
+            "running a layer several times is not supported there",
+            hint="leave out --min-sqnr and --max-extra-macs",
+        )
+
+
+def open_calibration(
+    legal: LegalModel, proto: onnx.ModelProto, source: Source, cache: str | None = None
+) -> CalibrationData:
+    """Open the samples.
+
+    Args:
+        legal: a legalized model.
+        proto: the same.
+        source: None for builtin pictures or made-up numbers.
+        cache: folder of decoded images.
+
+    Raises:
+        CalibrationError: samples that are missing or do not fit, or that cannot be made up.
+        UsageError: options that the target cannot follow.
+        ModelError: an input or output of a type that no sample can have.
+    """
+    _check_options(legal)
+    check_types(legal.model)
+    specs, assumed = sample_inputs(legal.model, proto, source)
+    options = legal.options
+    if source is None:
+        chosen = choose_builtin(legal.model, options.preprocess, legal.ctx.expected, specs)
+        return CalibrationData(open_builtin(options, chosen, specs), assumed, chosen)
+    samples = open_samples(
+        source,
+        specs,
+        options.preprocess,
+        limit=options.max_samples,
+        seed=options.seed,
+        cache=cache,
+    )
+    return CalibrationData(samples, assumed, None)
+
+
+def try_sample(legal: LegalModel, proto: onnx.ModelProto, samples: Samples) -> None:
+    """Run the first sample, with as much looked at as in a conversion.
+
+    Raises:
+        CalibrationError: the model does not run on it, or makes numbers that are not finite.
+    """
+    calibrate_one(device_graph(legal), proto, samples)
+
+
+def check_runs(model: Model, proto: onnx.ModelProto, feed: Feed) -> None:
+    """Run the float model once.
+
+    Raises:
+        ModelError: onnxruntime does not run it.
+    """
+    try:
+        executor.Session(proto).run(feed)
+    except executor.RuntimeRefusedError as error:
+        raise ModelError(f"{model.name}: onnxruntime does not run it: {error}") from None
+
+
+def device_graph(legal: LegalModel) -> DeviceGraph:
+    """Return the model as the steps of quantization take it."""
+    return DeviceGraph(
+        legal.model, legal.plan, legal.target, legal.options, legal.ctx, legal.make_plan
+    )
