@@ -57,7 +57,7 @@ class Window:
 
     @property
     def is_consistent(self) -> bool:
-        """Return whether all attributes have one value per spatial axis; rules report the others."""
+        """Return whether all attributes have one value per spatial axis; else rules report it."""
         return {len(self.strides), len(self.dilations), len(self.output_padding)} == {self.axes}
 
     @property
