@@ -1,6 +1,6 @@
-"""Findings that somebody has accepted: they are still reported, and fail nothing.
+"""Accepted findings: they are still reported, and fail nothing.
 
-A baseline is a JSON file, one finding a line, so that a review shows what is accepted anew.
+A baseline is a JSON file, one finding a line, so that a review shows new entries.
 A finding is known by model, target, code and node; values and wording may change. If there
 are more of the same than were accepted, none of them is. Models are written relative to the
 file, so that it is the same on every machine.

@@ -1,4 +1,4 @@
-"""All rules and passes for people: what ``explain`` prints and the reference pages hold.
+"""All rules and passes as text, for ``explain`` and the reference pages.
 
 Derived from the decorators and docstrings alone; nothing here names a rule or a pass.
 """
@@ -15,14 +15,14 @@ from npuconv.errors import UsageError
 from npuconv.legalize.registry import PASSES, Pass, Phase
 from npuconv.rules import RULES, SECTIONS, Rule, find
 
-_SHORTEST = 20  # characters of a summary, on however narrow a screen
+MIN_SUMMARY = 20  # characters, on a screen of any width
 _CHECKED = {
     "source": "on the model as it comes",
     "float": "on the float graph, before and after rewriting",
     "planned": "on the rewritten float graph, once it is known where every node runs",
-    "calibrated": "on the float graph with what calibration has shown, by convert alone",
+    "calibrated": "on the float graph with the results of calibration, by convert alone",
     "lowered": "on the written int8 graph",
-    "measured": "on what the int8 model was measured to do, by convert alone",
+    "measured": "on the measured error of the int8 model, by convert alone",
 }
 
 
@@ -69,7 +69,7 @@ def _lines(entries: Iterable[dict[str, Any]], width: int | None = None) -> str:
         head = f"{entry.get('code') or entry['phase']:<12} {entry['name']:<29} "
         text = str(entry["summary"])
         if width is not None:
-            text = textwrap.shorten(text, max(width - len(head), _SHORTEST), placeholder=" ...")
+            text = textwrap.shorten(text, max(width - len(head), MIN_SUMMARY), placeholder=" ...")
         lines.append(head + text)
     return "\n".join([*lines, "", "npuconv explain CODE tells more.", ""])
 
@@ -102,7 +102,7 @@ def _named(name: str) -> dict[str, Any] | None:
 
 
 def _beginning(start: str) -> list[dict[str, Any]]:
-    """Return all whose code or name begins so."""
+    """Return all rules and passes whose code or name begins so."""
     found = [entry for entry in (*rules(), *passes()) if _begins(entry, start.lower())]
     if not found:
         raise _unknown(start)
@@ -166,23 +166,22 @@ def _text(entry: dict[str, Any]) -> str:
     head = f"{entry['code']} {entry['name']} ({entry['severity']})"
     parts = [head, _fill(entry["summary"])]
     parts += [f"{title}:\n{_fill(text, '  ')}" for title, text in entry["sections"].items()]
-    parts += [f"{title}:\n{textwrap.indent(picture, '  ')}" for title, picture in _pictures(entry)]
+    parts += [f"{title}:\n{textwrap.indent(text, '  ')}" for title, text in _examples(entry)]
     parts.append(f"Message:\n{_fill(entry['message'], '  ')}")
     if entry["limits"]:
         parts.append(f"Limits of the target file:\n{_fill(', '.join(entry['limits']), '  ')}")
     return "\n\n".join([*parts, f"Checked {entry['checked']}."]) + "\n"
 
 
-def _pictures(entry: dict[str, Any]) -> list[tuple[str, str]]:
-    """Both examples with what the target says, as titles and text."""
-    shown: dict[str, dict[str, str]] = entry["example"]
+def _examples(entry: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return title and text of both examples, with the keys of the target as comments."""
     titles = {"fires": "An example that it finds", "silent": "One that it does not"}
-    return [(titles[kind], _picture(**one)) for kind, one in shown.items() if one["model"]]
-
-
-def _picture(model: str, target: str) -> str:
-    said = "".join(f"# target: {line}\n" for line in target.splitlines())
-    return said + model
+    found = []
+    for kind, one in entry["example"].items():
+        device = "".join(f"# target: {line}\n" for line in one["target"].splitlines())
+        if one["model"]:
+            found.append((titles[kind], device + one["model"]))
+    return found
 
 
 def _fill(text: str, indent: str = "") -> str:
@@ -199,8 +198,8 @@ def _markdown(entry: dict[str, Any]) -> str:
         )
     lines = [f"## {entry['code']} {entry['name']}", f"*{entry['severity']}*: {entry['summary']}"]
     lines += [f"**{title}.** {text}" for title, text in entry["sections"].items()]
-    for title, picture in _pictures(entry):
-        lines.append(f"{title}:\n\n```text\n{picture}\n```")
+    for title, text in _examples(entry):
+        lines.append(f"{title}:\n\n```text\n{text}\n```")
     lines.append(f"**Message.** `{entry['message']}`")
     if entry["limits"]:
         names = ", ".join(f"`{name}`" for name in entry["limits"])

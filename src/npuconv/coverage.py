@@ -14,7 +14,6 @@ from npuconv.errors import ModelError
 from npuconv.pipeline.check import check_with
 from npuconv.report.groups import Group, standing
 from npuconv.report.words import device_share, total_macs
-from npuconv.schemas.report import Report
 from npuconv.target import Target, builtin_names
 
 SCHEMA_VERSION = 1
@@ -56,7 +55,7 @@ class Coverage:
     models: tuple[str, ...]
     targets: tuple[str, ...]
     cells: tuple[Cell, ...]
-    unreadable: dict[str, str]  # model -> why
+    unreadable: dict[str, str]  # model -> reason
 
     def of(self, model: str) -> list[Cell]:
         """Return the cells of one model, one for each target."""
@@ -81,8 +80,8 @@ def cover(
 ) -> Coverage:
     """Check every model against every target.
 
-    The rewrites are not measured and no sample is run: that takes most of the time, and says
-    nothing of the device.
+    The rewrites are not measured and no sample is run: that takes most of the time and does
+    not depend on the device.
 
     Args:
         models: paths.
@@ -95,7 +94,7 @@ def cover(
         UsageError: an option that no model has a use for.
     """
     names = tuple(dict.fromkeys(targets)) or tuple(builtin_names())
-    for name in names:  # a misspelt name is told before the first model is read
+    for name in names:  # a misspelt name fails before the first model is read
         Target.load(name)
     cells: list[Cell] = []
     unreadable: dict[str, str] = {}
@@ -121,13 +120,8 @@ def _cell(model: str, target: str, options: dict[str, Any]) -> Cell:
         total_macs=total_macs(report),
         device_share=device_share(report),
         unknown_limits=unknown,
-        obstacles=_obstacles(report),
+        obstacles=tuple(_obstacle(g) for g in standing(report) if g.severity == Severity.ERROR),
     )
-
-
-def _obstacles(report: Report) -> tuple[Obstacle, ...]:
-    errors = (group for group in standing(report) if group.severity == Severity.ERROR)
-    return tuple(_obstacle(group) for group in errors)
 
 
 def _obstacle(group: Group) -> Obstacle:

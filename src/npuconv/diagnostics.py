@@ -1,4 +1,4 @@
-"""Findings: the one currency of the tool. A finding is a value and never raises."""
+"""Findings of the rules. A finding is a value and never raises."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing the tool has to say about one node, or about the whole model."""
+    """One fault of one node, or of the whole model."""
 
     code: str  # letters + 3 digits, never reused
     name: str  # kebab case, names the fault
@@ -62,7 +62,7 @@ class Finding:
 
 
 def sort_key(finding: Finding) -> tuple[int, str, str, str]:
-    """Worst first, then by code, node and message: stable from run to run."""
+    """Return a key that sorts the worst first, then by code, node and message."""
     return (-finding.severity.rank, finding.code, finding.node, finding.message)
 
 

@@ -35,7 +35,7 @@ def limit_threads(count: int) -> None:
 
 
 def available() -> int:
-    """Cores of the machine that this process may run on."""
+    """Return the number of cores of the machine that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -53,8 +53,8 @@ class Session:
         model: the model, or its bytes.
         threads: of one operator; 0: as many as ``limit_threads`` says, or every core.
         optimize: False runs each node as written, which a comparison needs.
-        fuse_int8: what stands between QuantizeLinear and DequantizeLinear may be computed in
-            integers, which is not what the nodes say to the last step.
+        fuse_int8: True lets onnxruntime compute nodes between QuantizeLinear and
+            DequantizeLinear in integers, which may differ from the nodes by one step.
         eager: a node runs as soon as it can, in the order of the model, so that a tensor
             that only a statistic reads does not stay until the end.
 

@@ -49,7 +49,7 @@ def present() -> Limits:
 
 @contextlib.contextmanager
 def applied(limits: Limits) -> Iterator[None]:
-    """Inside, these are in force."""
+    """Apply limits within a with statement."""
     token = _present.set(limits)
     try:
         yield

@@ -1,4 +1,4 @@
-"""A name -> object table that fills itself from the modules of packages."""
+"""Registry of objects by name, filled by importing the modules of packages."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ T = TypeVar("T")
 class Registry(Generic[T]):
     """Objects by name, registered once, listed in a stable order.
 
-    Modules whose name begins with an underscore are the package's own and not imported.
+    Modules whose name begins with an underscore are not imported.
 
     Args:
-        packages: those whose modules register themselves when imported.
+        packages: packages whose modules register themselves when imported.
     """
 
     def __init__(self, *packages: str) -> None:
@@ -41,12 +41,12 @@ class Registry(Generic[T]):
     def load(self) -> None:
         """Import every module of the packages once; a new file needs no list.
 
-        A thread that comes while another imports waits for it: half a table would look whole.
+        A second thread waits for the first: a part of the table would look like all of it.
         """
         if self._loaded:
             return
         with self._lock:
-            if self._loaded or self._loading:  # a module that asks while it is imported
+            if self._loaded or self._loading:  # called by a module that is being imported
                 return
             self._loading = True
             try:

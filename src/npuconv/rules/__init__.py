@@ -47,11 +47,14 @@ class Violation:
     values: dict[str, Any] = field(default_factory=dict)
     value: str = ""  # what the model has, for the report's column
     limit: str = ""  # what is allowed
-    source: str = ""  # who says so
+    source: str = ""  # place in the target file and document it cites
     fix: str = ""  # instead of the rule's own advice
     node: Any = None  # for a model rule: the node it is about
     status: Status = Status.REMAINING
     severity: Severity | None = None  # instead of the rule's own
+
+
+Violations = Iterator[Violation]
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,7 @@ class Rule:
     name: str
     severity: Severity
     message: str
-    function: Callable[..., Iterator[Violation]]
+    function: Callable[..., Violations]
     ops: frozenset[str] | None  # None: a rule about the whole model
     limits: tuple[str, ...]
     at: Stage
@@ -107,6 +110,12 @@ class Rule:
         return " ".join(found.group(1).split()) if found else ""
 
 
+# Convolution that breaks no limit of the built-in target, for examples.
+CONV = """
+    input x: float[1,3,8,8]
+    weight w: float[4,3,3,3]
+    y = Conv (x, w)
+"""
 RULES: Registry[Rule] = Registry("npuconv.rules.checks")
 _NO_EXAMPLE = Example()
 
@@ -122,7 +131,7 @@ def rule(  # noqa: PLR0913 - a rule has that many parts
     at: Stage = "float",
     malformed: bool = False,
     cacheable: bool = False,
-) -> Callable[[Callable[..., Iterator[Violation]]], Rule]:
+) -> Callable[[Callable[..., Violations]], Rule]:
     """Register a rule; its name is the function's, in kebab case.
 
     Args:
@@ -142,7 +151,7 @@ def rule(  # noqa: PLR0913 - a rule has that many parts
             or a fact that does not exist.
     """
 
-    def register(function: Callable[..., Iterator[Violation]]) -> Rule:
+    def register(function: Callable[..., Violations]) -> Rule:
         """Make a rule of the function."""
         doc = inspect.getdoc(function) or ""
         name = function.__name__.replace("_", "-")
@@ -187,7 +196,7 @@ def limit_rule(code: str, *limits: str, example: Example) -> Callable[[Callable[
         """Make a rule of the docstring."""
 
         @functools.wraps(described)
-        def broken(node: Node, ctx: Any) -> Iterator[Violation]:
+        def broken(node: Node, ctx: Any) -> Violations:
             return ctx.violations(node, *limits)
 
         message = "{fact} is {value}; the device takes {limit}"

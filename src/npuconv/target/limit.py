@@ -43,7 +43,7 @@ class Place:
 
 
 class Cited(Strict):
-    """A part of a target that says where it comes from."""
+    """A part of a target with its source."""
 
     source: str = Field("", description="the document it is taken from: a name in `sources`, /part")
     why: str = Field("", description="the reason, for people")
@@ -70,7 +70,7 @@ class Cited(Strict):
         return " ".join(filter(None, parts))
 
     def locate(self, place: Place) -> None:
-        """Remember where this part stands; called once, by the loader."""
+        """Set the place of this part; called once, by the loader."""
         self._place = place
 
 

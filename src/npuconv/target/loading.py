@@ -67,7 +67,7 @@ class Target(Description):
 
 @cache
 def _builtin(name: str) -> Target:
-    """Read a built-in target once: its file does not change, and nobody changes a target."""
+    """Read a built-in target, once: neither its file nor a target changes."""
     return Target.from_document(read(name))
 
 

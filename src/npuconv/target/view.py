@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Rows = dict[str, str]  # name of a limit, format or cost -> its value as text
 
-_WIDEST_NAME, _WIDEST_VALUE = 40, 28  # columns; what is wider is not aligned
+MAX_NAME_WIDTH, MAX_VALUE_WIDTH = 40, 28  # columns; wider cells are not aligned
 
 _NOTHING = "-"
 _ORDER = {name: place for place, name in enumerate(FACTS)}
@@ -134,9 +134,9 @@ def _cited(part: Cited) -> str:
 def _rows(rows: Iterator[tuple[str, ...]]) -> list[str]:
     table = list(rows)
     # one long relation must not push every source off the screen
-    most = (_WIDEST_NAME, _WIDEST_VALUE)
+    limits = (MAX_NAME_WIDTH, MAX_VALUE_WIDTH)
     columns = enumerate(zip(*table, strict=True))
-    widths = [min(max(map(len, column)), most[at > 0]) for at, column in columns]
+    widths = [min(max(map(len, column)), limits[at > 0]) for at, column in columns]
     return ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in table]
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from npuconv.rules import Example, Violation, rule
+from npuconv.rules import Example, Violations, rule
 from npuconv.rules.target_limits import INTEGER_CONVOLUTIONS, written_violations
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
         device="operators: {Conv: {limits: {weight_abs_sum_max: {max: 500}}}}",
     ),
 )
-def accumulator_overflow(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+def accumulator_overflow(node: Node, ctx: RuleContext) -> Violations:
     """The sum of a convolution may overflow the accumulator of the device.
 
     What it checks:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.diagnostics import Severity
 from npuconv.model import query
-from npuconv.rules import Example, Violation, rule
+from npuconv.rules import Example, Violation, Violations, rule
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
         """,
     ),
 )
-def accumulator_scale_raised(model: Model, ctx: RuleContext) -> Iterator[Violation]:
+def accumulator_scale_raised(_model: Model, ctx: RuleContext) -> Violations:
     """Weights have coarser steps than they could, because the sum would overflow.
 
     What it checks:
@@ -53,7 +52,6 @@ def accumulator_scale_raised(model: Model, ctx: RuleContext) -> Iterator[Violati
         Look at the normalization of the calibration samples (CAL001), and at the bias of
         the layer.
     """
-    del model
     if (evidence := ctx.evidence) is None:
         return
     per_tensor = ctx.target.weights.granularity == "tensor"

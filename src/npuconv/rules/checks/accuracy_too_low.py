@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.diagnostics import Severity
-from npuconv.rules import Example, Violation, rule
+from npuconv.rules import Example, Violation, Violations, rule
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
@@ -34,7 +33,7 @@ POOR_DB = 15.0  # SQNR; the noise has 3 % of the power of the signal
         """,
     ),
 )
-def accuracy_too_low(model: Model, ctx: RuleContext) -> Iterator[Violation]:
+def accuracy_too_low(_model: Model, ctx: RuleContext) -> Violations:
     """The int8 model is too far from the float model.
 
     What it checks:
@@ -53,7 +52,6 @@ def accuracy_too_low(model: Model, ctx: RuleContext) -> Iterator[Violation]:
         run several times (`--max-extra-macs`), or keep those with the largest share of the
         noise on the host (`--keep-float`).
     """
-    del model
     error, goal = ctx.measured, ctx.options.min_sqnr
     if error is None or error.is_exact:
         return

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.diagnostics import Severity
 from npuconv.model import query
-from npuconv.rules import Example, Violation, rule
+from npuconv.rules import Example, Violation, Violations, rule
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,7 +49,7 @@ INT8_MIN, INT8_MAX = -128, 127
         """,
     ),
 )
-def activation_clipped(model: Model, ctx: RuleContext) -> Iterator[Violation]:
+def activation_clipped(model: Model, ctx: RuleContext) -> Violations:
     """Part of a tensor's values lies beyond the range that int8 was given.
 
     What it checks:

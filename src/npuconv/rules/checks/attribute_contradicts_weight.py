@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.model import query
 from npuconv.model.conv import SAME, effective_kernel, transpose_output, window
-from npuconv.rules import SLIDING, Example, Violation, rule
+from npuconv.rules import CONV, SLIDING, Example, Violation, Violations, rule
 from npuconv.rules.attributes import contradictions
 
 if TYPE_CHECKING:
@@ -30,14 +30,10 @@ _MIN_RANK = 3  # batch, channels and one spatial axis
             weight w: float[4,2,3,3]
             y = Conv (x, w)
         """,
-        silent="""
-            input x: float[1,3,8,8]
-            weight w: float[4,3,3,3]
-            y = Conv (x, w)
-        """,
+        silent=CONV,
     ),
 )
-def attribute_contradicts_weight(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+def attribute_contradicts_weight(node: Node, _ctx: RuleContext) -> Violations:
     """An attribute of the convolution contradicts the shape of its weights or input.
 
     What it checks:
@@ -55,7 +51,6 @@ def attribute_contradicts_weight(node: Node, ctx: RuleContext) -> Iterator[Viola
     How to fix:
         Repair the model: the message names both sides.
     """
-    del ctx
     problems = [*contradictions(node), *_channels(node)]
     for problem in problems or [*_kernel_extent(node), *_cropped(node)]:
         yield Violation({"problem": problem}, source=f"ONNX {node.op}-11")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from npuconv.rules import SLIDING, Example, Violation, rule
+from npuconv.rules import SLIDING, Example, Violations, rule
 from npuconv.rules.target_limits import missing_axis
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ LIMITS = ("auto_pad",)
         """,
     ),
 )
-def auto_pad_unsupported(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+def auto_pad_unsupported(node: Node, ctx: RuleContext) -> Violations:
     """The convolution leaves its padding to be worked out at run time.
 
     What it checks:

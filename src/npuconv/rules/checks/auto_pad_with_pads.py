@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.model import query
 from npuconv.model.conv import flat_pads, window
-from npuconv.rules import SLIDING, Example, Violation, rule
+from npuconv.rules import SLIDING, Example, Violation, Violations, rule
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
         """,
     ),
 )
-def auto_pad_with_pads(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+def auto_pad_with_pads(node: Node, _ctx: RuleContext) -> Violations:
     """auto_pad and explicit pads contradict each other.
 
     What it checks:
@@ -46,7 +45,6 @@ def auto_pad_with_pads(node: Node, ctx: RuleContext) -> Iterator[Violation]:
     How to fix:
         Remove one of the two attributes in the exporter.
     """
-    del ctx
     if not query.attribute(node, "auto_pad"):
         return  # nearly all; what follows takes longer
     win = window(node)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from npuconv.rules import SLIDING, Example, Violation, rule
+from npuconv.rules import CONV, SLIDING, Example, Violations, rule
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
@@ -30,15 +29,11 @@ _NEEDED = "give the convolution a bias on export; zeros change no result"
             weight b: float[4]
             y = Conv (x, w, b)
         """,
-        silent="""
-            input x: float[1,3,8,8]
-            weight w: float[4,3,3,3]
-            y = Conv (x, w)
-        """,
+        silent=CONV,
         device="operators: {Conv: {limits: {bias: {equals: false}}}}",
     ),
 )
-def bias_unsupported(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+def bias_unsupported(node: Node, ctx: RuleContext) -> Violations:
     """The convolution has a bias where the device takes none, or none where it needs one.
 
     What it checks:

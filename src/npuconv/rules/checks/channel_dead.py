@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.diagnostics import Severity
 from npuconv.model import query
-from npuconv.rules import Example, Violation, rule
+from npuconv.rules import Example, Violation, Violations, rule
 
 if TYPE_CHECKING:
     from npuconv.arithmetic.statistics import Statistics
@@ -43,7 +42,7 @@ NOTE_SHARE = 0.1  # of the channels; fewer are common
         """,
     ),
 )
-def channel_dead(model: Model, ctx: RuleContext) -> Iterator[Violation]:
+def channel_dead(_model: Model, ctx: RuleContext) -> Violations:
     """Channels of a convolution never leave one value.
 
     What it checks:
@@ -61,7 +60,6 @@ def channel_dead(model: Model, ctx: RuleContext) -> Iterator[Violation]:
         need no pruning: other channels are duplicated in their place where that makes these
         finer.
     """
-    del model
     if (evidence := ctx.evidence) is None or evidence.samples < 2:
         return
     for conv in evidence.plan.device:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from npuconv.diagnostics import Severity
 from npuconv.model import query
-from npuconv.rules import Example, Violation, rule
+from npuconv.rules import Example, Violation, Violations, rule
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node, Tensor
@@ -59,7 +58,7 @@ class Range(NamedTuple):
         """,
     ),
 )
-def concat_of_unlike_ranges(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+def concat_of_unlike_ranges(node: Node, ctx: RuleContext) -> Violations:
     """A Concat of int8 tensors whose ranges are unlike, in one scale.
 
     What it checks:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from npuconv.rules import Example, Violation, is_convolution, rule
+from npuconv.rules import Example, Violation, Violations, is_convolution, rule
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
         """,
     ),
 )
-def convolution_in_subgraph(model: Model, ctx: RuleContext) -> Iterator[Violation]:
+def convolution_in_subgraph(model: Model, _ctx: RuleContext) -> Violations:
     """A convolution lies inside a branch or loop.
 
     What it checks:
@@ -48,7 +47,6 @@ def convolution_in_subgraph(model: Model, ctx: RuleContext) -> Iterator[Violatio
     How to fix:
         Export the model for one case (fixed shapes and modes), so that no branch is left.
     """
-    del ctx
     for node, path in model.walk():
         if path and is_convolution(node):
             where = path.rstrip("/")

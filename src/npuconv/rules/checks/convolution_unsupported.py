@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.model import nhwc, query
 from npuconv.model.axis_removal import obstacles
 from npuconv.model.conv import window
-from npuconv.rules import Example, Violation, is_convolution, rule
+from npuconv.rules import CONV, Example, Violation, Violations, is_convolution, rule
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
@@ -27,14 +26,10 @@ _DEVICE_AXES = 2  # of an accelerator for images
             weight w: float[4,3,3,3]
             y = com.microsoft.FusedConv (x, w)
         """,
-        silent="""
-            input x: float[1,3,8,8]
-            weight w: float[4,3,3,3]
-            y = Conv (x, w)
-        """,
+        silent=CONV,
     ),
 )
-def convolution_unsupported(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+def convolution_unsupported(node: Node, ctx: RuleContext) -> Violations:
     """A kind of convolution that is not quantized.
 
     What it checks:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.model import query
-from npuconv.rules import Example, Violation, rule
+from npuconv.rules import CONV, Example, Violation, Violations, rule
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
@@ -28,14 +27,10 @@ _CONVERTIBLE = {"float32", "float16", "bfloat16", "float64", ""}
             weight w: int32[4,3,3,3] = 1
             y = Conv (x, w)
         """,
-        silent="""
-            input x: float[1,3,8,8]
-            weight w: float[4,3,3,3]
-            y = Conv (x, w)
-        """,
+        silent=CONV,
     ),
 )
-def dtype_not_convertible(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+def dtype_not_convertible(node: Node, _ctx: RuleContext) -> Violations:
     """The convolution computes in a type that cannot be quantized.
 
     What it checks:
@@ -47,7 +42,6 @@ def dtype_not_convertible(node: Node, ctx: RuleContext) -> Iterator[Violation]:
     How to fix:
         Convert the float model it was made from.
     """
-    del ctx
     for index in (0, 1):
         dtype = query.dtype_name(query.input_of(node, index))
         if dtype not in _CONVERTIBLE:

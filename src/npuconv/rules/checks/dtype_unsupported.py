@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from npuconv.rules import Example, Violation, rule
+from npuconv.rules import Example, Violations, rule
 from npuconv.rules.target_limits import INTEGER_CONVOLUTIONS, written_violations
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ LIMITS = ("dtype", "weight_dtype", "bias_dtype")
         """,
     ),
 )
-def dtype_unsupported(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+def dtype_unsupported(node: Node, ctx: RuleContext) -> Violations:
     """A convolution on the device has a type that the device does not take.
 
     What it checks:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.model import query
 from npuconv.model.conv import window
-from npuconv.rules import Example, Violation, rule
+from npuconv.rules import Example, Violation, Violations, rule
 from npuconv.rules.target_limits import advice_on_shape, missing_axis
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
         """,
     ),
 )
-def dynamic_dimension(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+def dynamic_dimension(node: Node, ctx: RuleContext) -> Violations:
     """The padding depends on a dimension that is not known.
 
     What it checks:

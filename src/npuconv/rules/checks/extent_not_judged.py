@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.diagnostics import Severity
 from npuconv.facts import lookup
 from npuconv.model import query
-from npuconv.rules import Example, Violation, rule
+from npuconv.rules import CONV, Example, Violation, Violations, rule
 from npuconv.rules.target_limits import EXTENTS, advice_on_shape
 
 if TYPE_CHECKING:
@@ -28,15 +27,11 @@ if TYPE_CHECKING:
             weight w: float[4,3,3,3]
             y = Conv (x, w)
         """,
-        silent="""
-            input x: float[1,3,8,8]
-            weight w: float[4,3,3,3]
-            y = Conv (x, w)
-        """,
+        silent=CONV,
         device="operators: {Conv: {limits: {in_h: {max: 100}}}}",
     ),
 )
-def extent_not_judged(model: Model, ctx: RuleContext) -> Iterator[Violation]:
+def extent_not_judged(model: Model, ctx: RuleContext) -> Violations:
     """A known limit is about an extent that the model leaves open.
 
     What it checks:

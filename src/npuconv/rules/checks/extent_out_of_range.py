@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from npuconv.rules import Example, limit_rule
+from npuconv.rules import CONV, Example, limit_rule
 
 LIMITS = (
     "in_n", "in_c", "in_h", "in_w", "out_n", "out_c", "out_h", "out_w", "weight_n", "weight_c",
@@ -14,11 +14,7 @@ LIMITS = (
     "SHP010",
     *LIMITS,
     example=Example(
-        fires="""
-            input x: float[1,3,8,8]
-            weight w: float[4,3,3,3]
-            y = Conv (x, w)
-        """,
+        fires=CONV,
         silent="""
             input x: float[1,4,8,8]
             weight w: float[4,4,3,3]

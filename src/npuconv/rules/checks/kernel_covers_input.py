@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from npuconv.diagnostics import Severity, Status
-from npuconv.rules import Example, Violation, rule
+from npuconv.rules import Example, Violation, Violations, rule
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
@@ -34,7 +33,7 @@ _KERNEL = ("kernel_h", "kernel_w")
         """,
     ),
 )
-def kernel_covers_input(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+def kernel_covers_input(node: Node, ctx: RuleContext) -> Violations:
     """The kernel covers the whole input, and the limit of the kernel is not known.
 
     What it checks:

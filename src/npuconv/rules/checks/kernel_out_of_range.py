@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from npuconv.rules import Example, limit_rule
+from npuconv.rules import CONV, Example, limit_rule
 
 LIMITS = (
     "kernel_h", "kernel_w", "dilated_kernel_h", "dilated_kernel_w", "kernel_area",
@@ -19,11 +19,7 @@ LIMITS = (
             weight w: float[4,3,5,5]
             y = Conv (x, w)
         """,
-        silent="""
-            input x: float[1,3,8,8]
-            weight w: float[4,3,3,3]
-            y = Conv (x, w)
-        """,
+        silent=CONV,
         device="operators: {Conv: {limits: {kernel_h: {max: 3}}}}",
     ),
 )

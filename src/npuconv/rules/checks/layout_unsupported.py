@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from npuconv.rules import SLIDING, Example, Violation, rule
+from npuconv.rules import CONV, SLIDING, Example, Violations, rule
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
@@ -22,21 +21,13 @@ LIMITS = ("layout",)
     cacheable=True,
     message="it would be written with layout {value}; the device takes {limit}",
     example=Example(
-        fires="""
-            input x: float[1,3,8,8]
-            weight w: float[4,3,3,3]
-            y = Conv (x, w)
-        """,
-        silent="""
-            input x: float[1,3,8,8]
-            weight w: float[4,3,3,3]
-            y = Conv (x, w)
-        """,
+        fires=CONV,
+        silent=CONV,
         device="operators: {Conv: {limits: {layout: {equals: nhwc}}}}",
         other="operators: {Conv: {limits: {layout: {one_of: [nchw, nhwc]}}}}",
     ),
 )
-def layout_unsupported(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+def layout_unsupported(node: Node, ctx: RuleContext) -> Violations:
     """The convolution's tensors are laid out in an order the device does not take.
 
     What it checks:

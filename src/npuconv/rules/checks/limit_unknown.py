@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.diagnostics import Severity, Status
-from npuconv.rules import Example, Violation, rule
+from npuconv.rules import CONV, Example, Violation, Violations, rule
 from npuconv.rules.target_limits import needs
 
 if TYPE_CHECKING:
@@ -19,21 +18,13 @@ if TYPE_CHECKING:
     severity=Severity.WARNING,
     message="the limit of {limit} is not known; the model needs {values} ({nodes} nodes)",
     example=Example(
-        fires="""
-            input x: float[1,3,8,8]
-            weight w: float[4,3,3,3]
-            y = Conv (x, w)
-        """,
-        silent="""
-            input x: float[1,3,8,8]
-            weight w: float[4,3,3,3]
-            y = Conv (x, w)
-        """,
+        fires=CONV,
+        silent=CONV,
         device='operators: {Conv: {limits: {kernel_h: "?"}}}',
         other="operators: {Conv: {limits: {kernel_h: {max: 7}}}}",
     ),
 )
-def limit_unknown(_model: Model, ctx: RuleContext) -> Iterator[Violation]:
+def limit_unknown(_model: Model, ctx: RuleContext) -> Violations:
     """The model depends on limits that are undocumented.
 
     What it checks:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.model import query
-from npuconv.rules import Example, Violation, rule
+from npuconv.rules import Example, Violation, Violations, rule
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
         """,
     ),
 )
-def model_already_quantized(model: Model, ctx: RuleContext) -> Iterator[Violation]:
+def model_already_quantized(model: Model, _ctx: RuleContext) -> Violations:
     """The model is quantized already.
 
     What it checks:
@@ -49,7 +48,6 @@ def model_already_quantized(model: Model, ctx: RuleContext) -> Iterator[Violatio
     How to fix:
         Convert the float model it was made from.
     """
-    del ctx
     found = [n for n, _ in model.walk() if _is_quantized_operator(n)]
     if not found:
         return

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.model import query
-from npuconv.rules import Example, Violation, is_convolution, rule
+from npuconv.rules import CONV, Example, Violation, Violations, is_convolution, rule
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
@@ -21,14 +20,10 @@ if TYPE_CHECKING:
             input x: float[1,3,8,8]
             y = Relu (x)
         """,
-        silent="""
-            input x: float[1,3,8,8]
-            weight w: float[4,3,3,3]
-            y = Conv (x, w)
-        """,
+        silent=CONV,
     ),
 )
-def no_convolution(model: Model, ctx: RuleContext) -> Iterator[Violation]:
+def no_convolution(model: Model, ctx: RuleContext) -> Violations:
     """The model has no convolution.
 
     What it checks:

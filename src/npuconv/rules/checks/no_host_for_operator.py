@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from npuconv.rules import Example, Violation, rule
+from npuconv.rules import Example, Violations, rule
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
         """,
     ),
 )
-def no_host_for_operator(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+def no_host_for_operator(node: Node, ctx: RuleContext) -> Violations:
     """An operator beyond what the device takes, where there is no host to run it.
 
     What it checks:

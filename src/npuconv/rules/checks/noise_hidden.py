@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.diagnostics import Severity
-from npuconv.rules import Example, Violation, rule
+from npuconv.rules import Example, Violation, Violations, rule
 from npuconv.rules.checks.accuracy_too_low import POOR_DB
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ _HIDDEN_DB = 10.0  # SQNR below that of all outputs: at most a tenth of its nois
         """,
     ),
 )
-def noise_hidden(model: Model, ctx: RuleContext) -> Iterator[Violation]:
+def noise_hidden(_model: Model, ctx: RuleContext) -> Violations:
     """The error of a small output is hidden by larger numbers beside it.
 
     What it checks:
@@ -55,7 +54,6 @@ def noise_hidden(model: Model, ctx: RuleContext) -> Iterator[Violation]:
         `--max-extra-macs`. If the samples show nothing that the model detects, its scores
         are all near 0: give samples that do.
     """
-    del model
     error = ctx.measured
     if error is None or error.sqnr_db is None or error.sqnr_db < POOR_DB:
         return  # accuracy-too-low reports it

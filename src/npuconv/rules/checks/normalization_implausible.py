@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.diagnostics import Severity
 from npuconv.model import query
-from npuconv.rules import Example, Violation, rule
+from npuconv.rules import Example, Violation, Violations, rule
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
@@ -47,7 +46,7 @@ MIN_CHANNELS = 8  # of the first layer; statistics of fewer prove too little
         """,
     ),
 )
-def normalization_implausible(model: Model, ctx: RuleContext) -> Iterator[Violation]:
+def normalization_implausible(_model: Model, ctx: RuleContext) -> Violations:
     """The calibration samples are not normalized like those of training.
 
     What it checks:
@@ -67,7 +66,6 @@ def normalization_implausible(model: Model, ctx: RuleContext) -> Iterator[Violat
         `--std`, for arrays normalize them before they are saved. If they are right,
         add `--ignore CAL001`.
     """
-    del model
     evidence = ctx.evidence
     if evidence is None or evidence.synthetic or evidence.first is None:
         return

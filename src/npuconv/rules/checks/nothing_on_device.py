@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.diagnostics import Severity
-from npuconv.rules import Example, Violation, rule
+from npuconv.rules import CONV, Example, Violation, Violations, rule
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
@@ -23,14 +22,10 @@ if TYPE_CHECKING:
             input x: float[1,3,8,8]
             y = Relu (x)
         """,
-        silent="""
-            input x: float[1,3,8,8]
-            weight w: float[4,3,3,3]
-            y = Conv (x, w)
-        """,
+        silent=CONV,
     ),
 )
-def nothing_on_device(model: Model, ctx: RuleContext) -> Iterator[Violation]:
+def nothing_on_device(model: Model, ctx: RuleContext) -> Violations:
     """No convolution of the model runs on the device.
 
     What it checks:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from npuconv.rules import Example, Violation, rule
+from npuconv.rules import CONV, Example, Violation, Violations, rule
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
@@ -16,21 +15,13 @@ if TYPE_CHECKING:
     "QNT003",
     message="the target wants {what} {wanted}; npuconv makes {made}",
     example=Example(
-        fires="""
-            input x: float[1,3,8,8]
-            weight w: float[4,3,3,3]
-            y = Conv (x, w)
-        """,
-        silent="""
-            input x: float[1,3,8,8]
-            weight w: float[4,3,3,3]
-            y = Conv (x, w)
-        """,
+        fires=CONV,
+        silent=CONV,
         device="activations: {dtype: uint8, zero_point: [0], granularity: tensor}",
         other="activations: {dtype: int8, zero_point: [0], granularity: tensor}",
     ),
 )
-def number_format_unsupported(_model: Model, ctx: RuleContext) -> Iterator[Violation]:
+def number_format_unsupported(_model: Model, ctx: RuleContext) -> Violations:
     """The target stores numbers in a way that npuconv does not make.
 
     What it checks:

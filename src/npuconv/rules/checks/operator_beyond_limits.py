@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.diagnostics import Severity
-from npuconv.rules import Example, Violation, rule
+from npuconv.rules import Example, Violations, rule
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
         device="operators: {MaxPool: {limits: {kernel_h: {max: 2}}}}",
     ),
 )
-def operator_beyond_limits(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+def operator_beyond_limits(node: Node, ctx: RuleContext) -> Violations:
     """An operator that the device has, beyond what it takes.
 
     What it checks:

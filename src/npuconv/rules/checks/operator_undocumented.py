@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.diagnostics import Severity
 from npuconv.model import query
-from npuconv.rules import HOST_DOMAINS, Example, Violation, rule
+from npuconv.rules import HOST_DOMAINS, Example, Violation, Violations, rule
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
         """,
     ),
 )
-def operator_undocumented(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+def operator_undocumented(node: Node, ctx: RuleContext) -> Violations:
     """The target does not mention an operator.
 
     What it checks:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.model import query
-from npuconv.rules import HOST_DOMAINS, Example, Violation, rule
+from npuconv.rules import HOST_DOMAINS, Example, Violation, Violations, rule
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
         """,
     ),
 )
-def operator_unknown(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+def operator_unknown(node: Node, ctx: RuleContext) -> Violations:
     """An operator that neither onnxruntime nor the model defines.
 
     What it checks:

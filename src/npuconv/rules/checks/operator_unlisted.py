@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.model import query
-from npuconv.rules import Example, Violation, rule
+from npuconv.rules import CONV, Example, Violation, Violations, rule
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
@@ -24,18 +23,14 @@ if TYPE_CHECKING:
             a = Conv (x, w)
             y = Sigmoid (a)
         """,
-        silent="""
-            input x: float[1,3,8,8]
-            weight w: float[4,3,3,3]
-            y = Conv (x, w)
-        """,
+        silent=CONV,
         device="""
             unlisted_operators: error
             operators: {Conv: {}}
         """,
     ),
 )
-def operator_unlisted(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+def operator_unlisted(node: Node, ctx: RuleContext) -> Violations:
     """The target forbids operators it does not list.
 
     What it checks:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from npuconv.rules import Example, Violation, rule
+from npuconv.rules import Example, Violation, Violations, rule
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
@@ -33,7 +32,7 @@ MIN_OPSET = 14
         """,
     ),
 )
-def opset_too_old(model: Model, ctx: RuleContext) -> Iterator[Violation]:
+def opset_too_old(model: Model, _ctx: RuleContext) -> Violations:
     """The model's operators are older than int8 operators.
 
     What it checks:
@@ -48,7 +47,6 @@ def opset_too_old(model: Model, ctx: RuleContext) -> Iterator[Violation]:
         Nothing, if every node can be raised: that is done. If one cannot, export the model
         with a newer opset, or replace that operator.
     """
-    del ctx
     if model.opset >= MIN_OPSET:
         return
     obstacle = f"; it cannot be raised over {model.obstacle}" if model.obstacle else ""

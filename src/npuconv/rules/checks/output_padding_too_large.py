@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.model.conv import window
-from npuconv.rules import Example, Violation, rule
+from npuconv.rules import Example, Violation, Violations, rule
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
         """,
     ),
 )
-def output_padding_too_large(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+def output_padding_too_large(node: Node, ctx: RuleContext) -> Violations:
     """A transposed convolution appends more cells than ONNX allows.
 
     What it checks:

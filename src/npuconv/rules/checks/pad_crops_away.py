@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.model import query
-from npuconv.rules import Example, Violation, rule
+from npuconv.rules import Example, Violation, Violations, rule
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
         """,
     ),
 )
-def pad_crops_away(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+def pad_crops_away(node: Node, _ctx: RuleContext) -> Violations:
     """A Pad with negative amounts leaves nothing of an axis.
 
     What it checks:
@@ -49,7 +48,6 @@ def pad_crops_away(node: Node, ctx: RuleContext) -> Iterator[Violation]:
     How to fix:
         Repair the amounts, or give the input's real shape with --input-shape.
     """
-    del ctx
     amounts, dims = query.pad_amounts(node), query.shape(node.inputs[0])
     for axis, (pair, extent) in enumerate(zip(amounts or (), dims or (), strict=False)):
         if isinstance(extent, int) and extent + sum(pair) <= 0:

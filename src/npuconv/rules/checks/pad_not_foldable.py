@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.diagnostics import Severity
 from npuconv.model import query
-from npuconv.rules import Example, Violation, rule
+from npuconv.rules import Example, Violation, Violations, rule
 
 if TYPE_CHECKING:
     from npuconv.model.conv import Pairs
@@ -50,7 +49,7 @@ _AT_RUN_TIME = (
         """,
     ),
 )
-def pad_not_foldable(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+def pad_not_foldable(node: Node, ctx: RuleContext) -> Violations:
     """A Pad in front of a convolution that the convolution cannot do itself.
 
     What it checks:

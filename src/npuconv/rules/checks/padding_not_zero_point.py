@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from npuconv.rules import Example, Violation, rule
+from npuconv.rules import Example, Violations, rule
 from npuconv.rules.target_limits import INTEGER_CONVOLUTIONS, written_violations
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
         """,
     ),
 )
-def padding_not_zero_point(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+def padding_not_zero_point(node: Node, ctx: RuleContext) -> Violations:
     """The device would pad with another number than the model does.
 
     What it checks:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from npuconv.model.axis_removal import obstacles
 from npuconv.model.conv import window
-from npuconv.rules import SLIDING, Example, Violation, rule
+from npuconv.rules import CONV, SLIDING, Example, Violations, rule
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
@@ -30,14 +29,10 @@ _DEVICE_AXES = 2  # of an accelerator for images
             weight w: float[4,3,3,3,3]
             y = Conv (x, w)
         """,
-        silent="""
-            input x: float[1,3,8,8]
-            weight w: float[4,3,3,3]
-            y = Conv (x, w)
-        """,
+        silent=CONV,
     ),
 )
-def rank_unsupported(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+def rank_unsupported(node: Node, ctx: RuleContext) -> Violations:
     """The convolution has a number of dimensions the device does not take.
 
     What it checks:

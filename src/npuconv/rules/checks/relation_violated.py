@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.model import query
-from npuconv.rules import Example, Violation, rule
+from npuconv.rules import Example, Violations, rule
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
         """,
     ),
 )
-def relation_violated(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+def relation_violated(node: Node, ctx: RuleContext) -> Violations:
     """A relation between attributes that the device demands does not hold.
 
     What it checks:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.model import query
-from npuconv.rules import Example, Violation, rule
+from npuconv.rules import CONV, Example, Violation, Violations, rule
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
@@ -27,14 +26,10 @@ _COMPUTE = "it reads constants only but cannot be computed here: export its resu
             input w: float[4,3,3,3]
             y = Conv (x, w)
         """,
-        silent="""
-            input x: float[1,3,8,8]
-            weight w: float[4,3,3,3]
-            y = Conv (x, w)
-        """,
+        silent=CONV,
     ),
 )
-def weights_not_constant(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+def weights_not_constant(node: Node, ctx: RuleContext) -> Violations:
     """The weights of the convolution are computed while the model runs.
 
     What it checks:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuconv.model import query
-from npuconv.rules import Example, Violation, rule
+from npuconv.rules import CONV, Example, Violation, Violations, rule
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node
@@ -23,14 +22,10 @@ if TYPE_CHECKING:
             weight w: float[4,3,3,3] = nan, ...
             y = Conv (x, w)
         """,
-        silent="""
-            input x: float[1,3,8,8]
-            weight w: float[4,3,3,3]
-            y = Conv (x, w)
-        """,
+        silent=CONV,
     ),
 )
-def weights_not_finite(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+def weights_not_finite(node: Node, _ctx: RuleContext) -> Violations:
     """The weights of the convolution hold NaN or an infinity.
 
     What it checks:
@@ -46,7 +41,6 @@ def weights_not_finite(node: Node, ctx: RuleContext) -> Iterator[Violation]:
     """
     import numpy as np
 
-    del ctx
     weight = query.constant_input(node, 1)
     if weight is None or weight.dtype.kind != "f" or np.isfinite(weight).all():
         return

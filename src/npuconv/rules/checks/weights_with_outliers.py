@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from npuconv.diagnostics import Severity
 from npuconv.model import query
-from npuconv.rules import Example, Violation, rule
+from npuconv.rules import Example, Violation, Violations, rule
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,7 +57,7 @@ class Outliers:
         """,
     ),
 )
-def weights_with_outliers(node: Node, ctx: RuleContext) -> Iterator[Violation]:
+def weights_with_outliers(node: Node, ctx: RuleContext) -> Violations:
     """A few large weights leave too few steps for all others of their channel.
 
     What it checks:
