@@ -14,6 +14,7 @@ from npuconv.cli import screen
 from npuconv.cli.destinations import check_destinations, input_files
 from npuconv.cli.guard import guarded
 from npuconv.cli.options import collect, output_options, shared_options
+from npuconv.cli.verdict import after_check, names_of, show, show_many
 from npuconv.errors import CalibrationError, ModelError, UsageError
 from npuconv.report import Unreadable, format_of, render, render_many
 
@@ -86,7 +87,8 @@ def check(
     if output_format != "text":  # -q is about text only
         click.echo(rendered(output_format), nl=False)
     elif found and not quiet:  # stderr has the unreadable models
-        click.echo(_text(found, many=many, verbose=verbose, no_color=no_color), nl=False)
+        following = "" if many else after_check(found[0], paths[0], config, flags)
+        _show(by_path, models, following, verbose=verbose, no_color=no_color)
     if renewal:
         screen.say(renew(renewal, by_path, options.fail_on), quiet=quiet)
         return 2 if failures else 0
@@ -163,10 +165,17 @@ def _prepared(options: Options, write_baseline: bool) -> tuple[Options, str]:
     return options.model_copy(update={"baseline": None}), path
 
 
-def _text(found: list[Report], *, many: bool, verbose: bool, no_color: bool) -> str:
-    from npuconv.report import text
-
-    color, width = screen.wants_color(no_color), screen.width()
-    if many:
-        return text.render_many(found, color=color, verbose=verbose, width=width)
-    return text.render(found[0], color=color, verbose=verbose, width=width)
+def _show(
+    by_path: dict[str, Report],
+    given: tuple[str, ...],
+    following: str,
+    *,
+    verbose: bool,
+    no_color: bool,
+) -> None:
+    """Print one report with the command that follows, or several without."""
+    names, found = names_of(list(by_path), given), list(by_path.values())
+    if following or len(found) == 1:
+        show(found[0], names[0], verbose=verbose, no_color=no_color, following=following)
+    else:
+        show_many(found, names, verbose=verbose, no_color=no_color)

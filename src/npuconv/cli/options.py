@@ -121,6 +121,23 @@ def given(flags: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def command_words(config: str | None, flags: dict[str, Any]) -> list[str]:
+    """Return the flags that were given as words of a command, to be pasted.
+
+    Args:
+        config: of ``--config``; None if it was not given.
+        flags: of the options, as click hands them over.
+    """
+    words = [] if config is None else ["--config", config]
+    for name, value in flags.items():
+        if value is False:
+            words.append(f"--no-{_flag(name)[2:]}")
+        elif value is not None:
+            for one in value if isinstance(value, tuple) else (value,):
+                words += [_flag(name), str(one)]
+    return words
+
+
 def refuse_empty(flags: dict[str, Any]) -> None:
     """Refuse a flag without text, as ``--config "$UNSET"`` of a script.
 
