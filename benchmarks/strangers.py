@@ -3,6 +3,7 @@
 python benchmarks/strangers.py              # all, as a table for docs/robustness.md
 python benchmarks/strangers.py --every 25   # a slice
 python benchmarks/strangers.py bomb/ name/  # those whose names hold one of these
+python benchmarks/strangers.py check:bomb/  # the same, by one command
 
 The exit code is 1 if anything that docs/robustness.md promises did not hold.
 """
@@ -27,8 +28,14 @@ HEAD = ("family", "cases", "runs", "exit 0", "exit 1", "exit 2", "faults", "peak
 def main() -> int:
     """Run, print a table, and what went wrong."""
     chosen = _arguments()
-    cases = [case for case in corpus.corpus() if _is_wanted(case, chosen.names)][:: chosen.every]
-    work = [(c, command) for c in cases for command in chosen.commands if command in c.commands]
+    names = [_parse(name) for name in chosen.names]
+    cases = [case for case in corpus.corpus() if _is_wanted(case, "", names)][:: chosen.every]
+    work = [
+        (case, command)
+        for case in cases
+        for command in chosen.commands
+        if command in case.commands and _is_wanted(case, command, names)
+    ]
     rows: dict[str, list[tuple[int, int, float]]] = defaultdict(list)
     wrong: list[str] = []
     for ran in driver.run_all(work, at_once=chosen.jobs):
@@ -43,15 +50,24 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("names", nargs="*", help="parts of names; all where none are given")
+    parser.add_argument("names", nargs="*", help="[COMMAND:]part of a name")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="each Nth case only")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes at once")
     parser.add_argument("--commands", nargs="+", choices=_COMMANDS, default=_COMMANDS)
     return parser.parse_args()
 
 
-def _is_wanted(case: Case, names: list[str]) -> bool:
-    return not names or any(name in case.name for name in names)
+def _parse(name: str) -> tuple[str, str]:
+    """Return the command, or none, and the part of a name."""
+    command, _, part = name.rpartition(":")
+    return command, part
+
+
+def _is_wanted(case: Case, command: str, names: list[tuple[str, str]]) -> bool:
+    """Return whether a command, or any if it is empty, is to run on a case."""
+    return not names or any(
+        part in case.name and (not only or command in ("", only)) for only, part in names
+    )
 
 
 def _table(

@@ -56,18 +56,18 @@ BAD = ("crash", "exit", "killed", "slow", "hungry", "memory", "bug")
 
 
 def small() -> onnx.ModelProto:
-    """A model that is converted in a moment."""
+    """Return a model that converts fast."""
     return Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3), pads=[1, 1, 1, 1]).op("Relu").model()
 
 
 def volume() -> onnx.ModelProto:
-    """A model that is refused."""
+    """Return a model that is refused."""
     return Net(x=(1, 4, 8, 8, 8)).conv("x", (4, 4, 3, 3, 3)).model()
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty current directory; processes find the code of this one."""
+    """Change to an empty folder; processes import this source."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
     return tmp_path
@@ -75,7 +75,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def models(folder: Path) -> Path:
-    """``models/`` with one that is converted, one that is refused and one that is none."""
+    """Write ``models/`` with a model that converts, one that is refused and an invalid one."""
     home = folder / "models"
     home.mkdir()
     onnx.save(small(), home / "good.onnx")
@@ -86,7 +86,7 @@ def models(folder: Path) -> Path:
 
 @pytest.fixture
 def mischief(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Models of the names in ``BAD``; jobs on them do what the name says."""
+    """Write models of the names in ``BAD``, whose jobs do what the name says."""
     hooks = folder / "hooks"
     hooks.mkdir()
     (hooks / "sitecustomize.py").write_text(MISCHIEF)
@@ -110,19 +110,19 @@ def write(folder: Path) -> Callable[[str], Path]:
 
 
 def job(name: str, *, limits: JobLimits | None = None, **options: object) -> Job:
-    """The job of a model in the current folder."""
+    """Return the job of a model in the current folder."""
     chosen = Options.model_validate({"format": "weights", **options})
     output = f"{name}.npu.onnx"
     return Job(name, f"{name}.onnx", output, chosen, "npu-int8", limits or JobLimits())
 
 
 def place(root: Path) -> Place:
-    """Where jobs of a test run."""
+    """Return the place of the jobs of a test."""
     return Place(root, root / "cache")
 
 
 def tree(root: Path) -> dict[str, bytes]:
-    """Every file below a folder that is no cache."""
+    """Return every file below a folder, without caches."""
     found = (path for path in sorted(root.rglob("*")) if path.is_file())
     return {
         path.relative_to(root).as_posix(): path.read_bytes()
@@ -132,7 +132,7 @@ def tree(root: Path) -> dict[str, bytes]:
 
 
 def has_ended(pid: int) -> bool:
-    """Whether a process is over within some seconds; what nobody has waited for counts."""
+    """Return whether a process ends within 30 s; a zombie counts as ended."""
     end = time.monotonic() + 30
     while time.monotonic() < end:
         try:
@@ -145,7 +145,7 @@ def has_ended(pid: int) -> bool:
 
 
 def wait_for(path: Path) -> int:
-    """The number in a file, when it is there."""
+    """Wait for a file with a number and return it."""
     end = time.monotonic() + 60
     while not (path.exists() and path.read_text()):
         assert time.monotonic() < end

@@ -1,4 +1,4 @@
-"""A baseline in a batch: what it accepts fails no job, and what it says is in the lock."""
+"""Tests of baselines in a batch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ jobs:
 
 @pytest.fixture
 def jobs(models, write):
-    """One job with a baseline and one without; it lies in a folder of its own."""
+    """Write one job with a baseline, in a folder of its own, and one without."""
     (models / "lists").mkdir()
     flags = ["--fail-on", "warning", "--baseline", "lists/accepted.json", "--write-baseline", "-q"]
     assert run(["check", "models/good.onnx", *flags]) == 0
@@ -32,13 +32,13 @@ def jobs(models, write):
 
 
 def ends(report):
-    """How the jobs ended."""
+    """Return status and exit code of each job."""
     return [(job.status, job.exit_code) for job in report.jobs]
 
 
 @pytest.mark.usefixtures("in_process")
 def test_what_is_accepted(jobs, monkeypatch):
-    """It fails nothing, wherever the command is run, and is reported all the same."""
+    """Accepted findings fail no job from any current folder, and are reported."""
     monkeypatch.chdir("/")
     report = npuconv.run_batch(jobs)
     assert ends(report) == [("converted", 0), ("refused", 1)]
@@ -51,7 +51,7 @@ def test_what_is_accepted(jobs, monkeypatch):
 
 
 def test_on_a_cluster_without_shared_files(jobs, monkeypatch):
-    """It is sent along, and still knows the models by their paths."""
+    """The baseline is shipped and still knows the models by their paths."""
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(
         n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
@@ -64,7 +64,7 @@ def test_on_a_cluster_without_shared_files(jobs, monkeypatch):
 
 @pytest.mark.usefixtures("in_process")
 def test_one_that_changes(jobs):
-    """Only jobs that name it are done again."""
+    """A changed baseline makes only jobs that name it run again."""
     npuconv.run_batch(jobs)
     path = Path("lists/accepted.json")
     path.write_text('{"version": 1, "findings": []}')
@@ -85,7 +85,7 @@ def test_one_that_changes(jobs):
     ],
 )  # fmt: skip
 def test_one_that_cannot_be_read(jobs, text, said):
-    """The job says so; the others go on."""
+    """The job reports the unreadable baseline; the others go on."""
     path = Path("lists/accepted.json")
     path.unlink() if text is None else path.write_text(text)
     report = npuconv.run_batch(jobs)

@@ -1,4 +1,4 @@
-"""The same jobs on Dask: the same bytes, also when workers die."""
+"""Tests of jobs on Dask: equal bytes, also when workers die."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ output: {output}
 
 
 class Notes(Watcher):
-    """How often each job was started, and how it ended."""
+    """Number of starts and outcome of each job."""
 
     def __init__(self):
         self.starts, self.ends = [], {}
 
     def started(self, job):
-        """Noted."""
+        """Note the start."""
         self.starts.append(job.name)
 
     def finished(self, job, outcome):
-        """Noted."""
+        """Note the outcome."""
         self.ends[job.name] = outcome
 
 
 @pytest.fixture
 def cluster():
-    """Two workers on loopback; they come back when they are killed."""
+    """Start two workers on loopback that are restarted when killed."""
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0",
         silence_logs="CRITICAL",
@@ -56,7 +56,7 @@ def cluster():
 
 @pytest.fixture
 def near():
-    """A cluster in this process."""
+    """Start a cluster in this process."""
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0",
         silence_logs="CRITICAL",
@@ -65,13 +65,13 @@ def near():
 
 
 def jobs(write, *models, output="build"):
-    """A jobs file."""
+    """Write a jobs file."""
     return write(JOBS.format(models=", ".join(models), output=output), f"{output}.yaml")
 
 
 @pytest.mark.e2e
 def test_the_same_bytes(models, write, near):
-    """On this machine, on a cluster with shared files, and with files that are sent."""
+    """Results are equal on this machine, with shared files and with shipped files."""
     names = ["models/good.onnx", "models/refused.onnx", "models/corrupt.onnx"]
     reports, trees = [], []
     for output, keywords in {
@@ -88,7 +88,7 @@ def test_the_same_bytes(models, write, near):
 
 @pytest.mark.e2e
 def test_a_worker_dies(mischief, write, cluster):
-    """Its job is done elsewhere; what the job was doing there ends with it."""
+    """A job whose worker dies runs on another; its old process ends."""
     for name in ("m0", "m1"):
         onnx.save(small(), mischief / f"{name}.onnx")
     path = write(
@@ -130,7 +130,7 @@ if any(one.endswith("batch.worker") for one in sys.orig_argv):
 
 @pytest.mark.e2e
 def test_a_job_that_kills_workers(mischief, write):
-    """It is given up after two, and the others are done."""
+    """A job that kills two workers is given up, and the others are done."""
     (mischief / "hooks" / "sitecustomize.py").write_text(MURDER)
     for name in ("murder", "m0", "m1"):
         onnx.save(small(), mischief / f"{name}.onnx")
@@ -145,11 +145,11 @@ def test_a_job_that_kills_workers(mischief, write):
 
 
 def test_an_interrupt_ends_the_jobs(mischief, write, cluster):
-    """Dask cannot stop a function that runs; the jobs end all the same."""
+    """Jobs end on an interrupt, although Dask cannot stop a function."""
 
     class Interrupted(Watcher):
         def started(self, job):
-            """The user has seen enough."""
+            """Interrupt once the job runs."""
             del job
             wait_for(Path("slow.pid"))
             raise KeyboardInterrupt
@@ -178,12 +178,12 @@ def test_another_version(models, write, monkeypatch, near):
 
 
 def breaks(*_arguments):
-    """A worker whose disk is full."""
+    """Fail as a worker with a full disk."""
     raise OSError("no space left")
 
 
 def loses(*_arguments):
-    """What Dask says of a task whose workers have died."""
+    """Raise the error of Dask for a task whose workers have died."""
     raise distributed.KilledWorker("task", types.SimpleNamespace(address="tcp://x"), 3)
 
 
@@ -195,7 +195,7 @@ def loses(*_arguments):
     ],
 )
 def test_a_worker_that_cannot(models, write, near, monkeypatch, do, status, said, times):
-    """An error is told at once; a loss may be the fault of another job, so it is tried again."""
+    """An error ends a job; a loss, which another job may have caused, is retried."""
     tries = []
 
     def counted(*arguments):
@@ -211,7 +211,7 @@ def test_a_worker_that_cannot(models, write, near, monkeypatch, do, status, said
 
 
 def test_no_scheduler(models, write, monkeypatch):
-    """One line that says which."""
+    """The message names the scheduler."""
     monkeypatch.setattr("npuconv.batch.cluster._CONNECT_TIMEOUT", "1 s")
     with pytest.raises(UsageError, match=r"scheduler tcp://127\.0\.0\.1:9"):
         npuconv.run_batch(jobs(write, "models/good.onnx"), scheduler="tcp://127.0.0.1:9")
@@ -219,7 +219,7 @@ def test_no_scheduler(models, write, monkeypatch):
 
 
 def test_no_dask(models, write, monkeypatch):
-    """It says what to install."""
+    """The message says how to install Dask."""
     monkeypatch.setitem(__import__("sys").modules, "distributed", None)
     with pytest.raises(UsageError, match=r"npuconv\[distributed\]"):
         npuconv.run_batch(jobs(write, "models/good.onnx"), local_cluster=2)

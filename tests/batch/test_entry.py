@@ -1,4 +1,4 @@
-"""A batch as a whole: what is done again, what is not, and that nothing is left half done."""
+"""Tests of a whole batch: resumed, interrupted and killed runs."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ jobs:
 
 
 class Ran(Watcher):
-    """Which jobs were run."""
+    """Names of the jobs that were run."""
 
     def __init__(self):
         self.names = []
 
     def finished(self, job, outcome):
-        """Noted."""
+        """Note the job."""
         del outcome
         self.names.append(job.name)
 
 
 def ran(path, **keywords):
-    """The report of a batch, and the jobs that were run for it."""
+    """Return the report of a batch and the jobs that were run for it."""
     watcher = Ran()
     report = npuconv.run_batch(path, watcher=watcher, **keywords)
     return report, sorted(watcher.names)
@@ -51,7 +51,7 @@ def ran(path, **keywords):
 
 @pytest.mark.usefixtures("in_process")
 def test_again(models, write):
-    """What is finished is left alone, what failed or has changed is done again."""
+    """Finished jobs are kept; failed and changed ones run again."""
     path = write(JOBS)
     report, names = ran(path, jobs=2)
     assert isinstance(report, npuconv.BatchReport)
@@ -87,7 +87,7 @@ def test_again(models, write):
 
 @pytest.mark.usefixtures("in_process")
 def test_verify_lock(models, write):
-    """What is not as locked is said by job; nothing is run."""
+    """Differences from locks are listed by job; nothing is run."""
     path = write(JOBS)
     assert set(Batch(path).differences()) == {job.name for job in Batch(path).jobs}
     npuconv.run_batch(path)
@@ -99,7 +99,7 @@ def test_verify_lock(models, write):
 
 @pytest.mark.usefixtures("in_process")
 def test_a_model_that_changes_meanwhile(models, write):
-    """A lock does not say of the planned model what was made of another."""
+    """A model that changed after its digest was taken fails the job, without a lock."""
     path = write("version: 1\njobs: [{model: models/good.onnx, format: float}]\n")
 
     batch = Batch(path)
@@ -115,7 +115,7 @@ SCRIPT = "import npuconv, sys; npuconv.run_batch(sys.argv[1], jobs=1)"
 
 
 def test_killed_in_the_middle(mischief, write, monkeypatch):
-    """SIGKILL, and again: what was finished is not redone, the bytes are the same."""
+    """After SIGKILL a second run keeps finished jobs and gives the same bytes."""
     for number in range(2):
         onnx.save(small(), mischief / f"m{number}.onnx")
     text = "version: 1\ndefaults: {{format: float}}\njobs:\n  - model: [{}]\noutput: {}\n"
@@ -145,7 +145,7 @@ def test_killed_in_the_middle(mischief, write, monkeypatch):
 
 @pytest.mark.usefixtures("in_process")
 def test_leftovers_are_swept(models, write):
-    """Half a file of a process that is gone goes; one of a process that lives stays."""
+    """Partial files of ended processes are removed, those of running ones kept."""
     path = write("version: 1\njobs: [{model: models/good.onnx, format: float}]\n")
     (models / "build").mkdir()
     dead = subprocess.Popen([sys.executable, "-c", ""])
@@ -160,7 +160,7 @@ def test_leftovers_are_swept(models, write):
 
 
 def test_images_are_decoded_once(folder, write, monkeypatch):
-    """Jobs that run at the same time, on the same images."""
+    """Jobs that run at the same time decode shared images once."""
     from PIL import Image
 
     (folder / "photos").mkdir()
@@ -194,7 +194,7 @@ def test_images_are_decoded_once(folder, write, monkeypatch):
     ],
 )
 def test_settings(models, write, keywords, said):
-    """What cannot be meant is refused before anything runs."""
+    """Invalid settings are refused before anything runs."""
     path = write(JOBS)
     with pytest.raises(UsageError, match=said):
         npuconv.run_batch(path, **keywords)
@@ -203,7 +203,7 @@ def test_settings(models, write, keywords, said):
 
 @pytest.mark.usefixtures("in_process")
 def test_without_data(models, write):
-    """The first line of the summary says so."""
+    """The headline says that accuracy is unproven without calibration data."""
     path = write(
         "version: 1\ndefaults: {method: minmax, max_samples: 2}\n"
         "jobs: [{model: models/good.onnx, format: [qdq, float]}]\n"
@@ -216,7 +216,7 @@ def test_without_data(models, write):
 
 
 def test_limits_of_the_batch(models, write):
-    """They hold for jobs that do not say otherwise."""
+    """Limits of the batch hold for jobs without limits of their own."""
     path = write(
         "version: 1\njobs:\n  - {model: models/good.onnx, timeout: 5}\n"
         "  - {model: models/refused.onnx, memory: 1GiB}\n"
@@ -227,7 +227,7 @@ def test_limits_of_the_batch(models, write):
 
 
 def test_at_once():
-    """As many jobs as there are cores for their threads."""
+    """The default number of jobs is the cores divided by threads."""
     assert make_settings(jobs=3, threads=2).at_once == 3
     cores = make_settings().at_once
     assert cores >= 1
@@ -236,7 +236,7 @@ def test_at_once():
 
 
 def test_a_folder_that_cannot_be_made(models, write):
-    """Said at once, not by every job."""
+    """A folder that cannot be made is an error of the batch, not of each job."""
     (models / "build").write_text("a file")
     with pytest.raises(OutputError, match="cannot be made"):
         npuconv.run_batch(write(JOBS))
@@ -244,7 +244,7 @@ def test_a_folder_that_cannot_be_made(models, write):
 
 @pytest.mark.usefixtures("in_process")
 def test_the_report_is_the_same_whenever_it_ran(models, write):
-    """No clock, no order of events, no word on what was skipped."""
+    """The report has no time, no order of events and no trace of skipped jobs."""
     path = write(JOBS)
     texts = {json.dumps(npuconv.run_batch(path).model_dump(mode="json")) for _ in range(2)}
     assert len(texts) == 1

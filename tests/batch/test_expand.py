@@ -1,4 +1,4 @@
-"""From the jobs file to jobs."""
+"""Tests of the expansion of a jobs file to jobs."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import pytest
 from npuconv.batch.expand import expand, match
 from npuconv.batch.job import Job, from_json, to_json
 from npuconv.batch.settings import JobLimits
+from npuconv.errors import ConfigError
 
 MY_CHIP = Path(__file__).resolve().parents[2] / "configs" / "targets" / "my_chip.yaml"
 
 
 @pytest.fixture
 def several(folder):
-    """Models in folders, and one that npuconv has written."""
+    """Write models in folders, one of them named as a result of npuconv."""
     for path in ("a/m.onnx", "b/m.onnx", "b/c/n.onnx", "a/m.npu.onnx", "b/readme.txt", "x[1].onnx"):
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(b"")
@@ -41,12 +42,12 @@ def several(folder):
     ],
 )  # fmt: skip
 def test_matches(several, pattern, found):
-    """Sorted, files only, and not what npuconv has written itself unless it is named."""
+    """Matches are sorted files; results of npuconv match only by name."""
     assert [(one.path, one.inner) for one in match(pattern, several)] == found
 
 
 def test_matches_outside(several):
-    """A pattern may lead out of the folder, and be absolute."""
+    """A pattern may be absolute or lead out of the folder."""
     inside = several / "b" / "c"
     assert [one.inner for one in match("../../*/m.onnx", inside)] == ["a", "b"]
     (one,) = match(f"{several}/b/c/*.onnx", inside)
@@ -54,7 +55,7 @@ def test_matches_outside(several):
 
 
 def test_lists_multiply(models, write):
-    """By model, then target, then format; a list gives its value to the path."""
+    """Jobs are ordered by model, target, format; a list adds a folder to the path."""
     shutil.copy(MY_CHIP, models / "my_chip.yaml")
     path = write(
         "version: 1\n"
@@ -81,7 +82,7 @@ def test_lists_multiply(models, write):
 
 
 def test_limits_and_outputs(models, write):
-    """A job may say where its model goes, and what it may take."""
+    """A job may set its output and its limits."""
     path = write(
         "version: 1\ndefaults: {timeout: 10m}\njobs:\n"
         "  - {model: models/good.onnx, output: x/y.onnx, memory: 1GiB, timeout: 5}\n"
@@ -101,7 +102,7 @@ def test_limits_and_outputs(models, write):
 
 
 def test_where_it_is_read_from_does_not_matter(models, write, monkeypatch):
-    """Paths are relative to the file, not to where the command runs."""
+    """Paths are relative to the file, not to the current folder."""
     path = write("version: 1\njobs: [{model: models/good.onnx}]\n")
     here = expand(path)
     monkeypatch.chdir("/")
@@ -111,8 +112,61 @@ def test_where_it_is_read_from_does_not_matter(models, write, monkeypatch):
 
 
 def test_jobs_as_plain_data(models, write):
-    """What another process gets is the same job."""
+    """A job is equal after its way to another process."""
     path = write("version: 1\njobs: [{model: models/good.onnx, input_shape: {x: [1, 3]}}]\n")
     (job,) = expand(path).jobs
     assert from_json(Job, to_json(job)) == job
     assert models
+
+
+def refused(path) -> str:
+    """Return the message with which a jobs file is refused."""
+    with pytest.raises(ConfigError) as caught:
+        expand(path)
+    return caught.value.message
+
+
+@pytest.mark.usefixtures("models")
+def test_what_is_wrong_by_itself(write):
+    """All wrong keys and values are reported with their lines, without follow-up errors."""
+    said = refused(
+        write(
+            "version: 1\n"
+            "defaults: {metod: mse}\n"
+            "jobs:\n"
+            "  - {modle: a.onnx}\n"
+            "  - {model: b.onnx, format: qdqq}\n"
+        )
+    )
+    assert said.startswith("3 errors: ")
+    for text in (":2:12: defaults.metod: unknown key", ":4:6: jobs[0].modle: unknown key", ":5:"):
+        assert text in said
+    assert "required" not in said
+
+
+@pytest.mark.usefixtures("models")
+def test_what_is_wrong_around_it(write):
+    """Unmatched patterns, unreadable targets and unknown codes are reported together."""
+    said = refused(
+        write(
+            "version: 1\n"
+            "jobs:\n"
+            "  - {model: [no.onnx, nor*.onnx], ignore: [XYZ999]}\n"
+            "  - {model: none.onnx}\n"
+            "  - {model: models, target: no-chip}\n"
+        )
+    )
+    assert said.startswith("5 errors: ")
+    for text in ("'no.onnx' matches", "'nor*.onnx' matches", "XYZ999", "'none.onnx'", "no-chip"):
+        assert said.count(text) == 1
+
+
+def test_a_folder_is_its_models(models, write):
+    """A folder stands for its models; one without models is refused."""
+    jobs = expand(write("version: 1\njobs: [{model: models}]\n")).jobs
+    wanted = sorted(p.relative_to(models).as_posix() for p in models.rglob("models/**/*.onnx"))
+    assert wanted
+    assert sorted(job.model for job in jobs) == wanted
+    (models / "empty").mkdir()
+    said = refused(write("version: 1\njobs: [{model: empty}]\n"))
+    assert said.endswith("'empty': no .onnx file in it")

@@ -1,13 +1,26 @@
-"""The jobs file: every mistake has a place, and none of them runs anything."""
+"""Tests of the jobs file and of the options given beside it."""
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
+import numpy as np
 import pytest
 
+import npuconv
+from batch.test_expand import MY_CHIP
+from npuconv.batch.entry import Batch
 from npuconv.batch.expand import expand
-from npuconv.batch.jobsfile import Defaults, JobEntry, JobsFile
+from npuconv.batch.jobsfile import (
+    Defaults,
+    JobEntry,
+    JobsFile,
+    OutsideOptions,
+    read_outside_options,
+)
 from npuconv.config import Options
-from npuconv.errors import ConfigError
+from npuconv.errors import ConfigError, NpuconvError, TargetError, UsageError
 
 HEAD = "version: 1\njobs:\n"
 GOOD = "{model: models/good.onnx"
@@ -52,7 +65,7 @@ GOOD = "{model: models/good.onnx"
     ],
 )
 def test_mistakes(models, write, text, place, said):
-    """Line and column of each, and what was probably meant."""
+    """Each mistake has line, column and a suggestion."""
     del models
     path = write(text)
     with pytest.raises(ConfigError) as caught:
@@ -63,17 +76,150 @@ def test_mistakes(models, write, text, place, said):
 
 
 def test_every_option_is_a_key():
-    """What convert takes, a job takes; and only what is the batch's own is added."""
+    """A job takes all options of convert and the keys of a batch."""
     own = {"timeout", "memory"}
     assert set(Defaults.model_fields) == set(Options.model_fields) | own
     assert set(JobEntry.model_fields) - set(Defaults.model_fields) == {"model", "output", "exclude"}
 
 
 def test_schema_takes_one_or_a_list():
-    """Editors must not mark what is allowed."""
+    """The schema allows one value or a list."""
     schema = JobsFile.model_json_schema()
     for key in ("target", "format", "model"):
         shown = schema["$defs"]["JobEntry"]["properties"][key]["anyOf"]
         assert [one["type"] for one in shown] == ["string", "array"]
     assert schema["additionalProperties"] is False
     assert schema["$defs"]["JobEntry"]["additionalProperties"] is False
+
+
+ONE = "version: 1\njobs: [{model: models/good.onnx}]\n"
+LAYERS = """
+version: 1
+defaults: {method: mse, seed: 2, unknown: fail, preprocess: {preset: unit, color: bgr}}
+jobs:
+  - {model: models/good.onnx, method: entropy, seed: 3, timeout: 5}
+"""
+CONFIG = "{method: minmax, seed: 1, unknown: pass, io: int8, preprocess: {resize: [8]}}\n"
+
+
+def test_which_wins(models, write):
+    """Precedence: flag, job, defaults of the file, configuration, default."""
+    config = write(CONFIG, "npuconv.yaml")
+    options = {"method": "percentile", "preprocess": {"color": "gray"}}
+    (job,) = expand(write(LAYERS), options, config).jobs
+    found = job.options
+    assert (found.method, found.seed, found.unknown) == ("percentile", 3, "fail")
+    assert (found.io, found.layout) == ("int8", "nchw")
+    assert found.preprocess.model_dump(exclude_unset=True) == {
+        "resize": (8,), "preset": "unit", "color": "gray",
+    }  # fmt: skip
+    assert job.limits.timeout == 5
+    assert models
+
+
+def test_paths(models, write, monkeypatch):
+    """Flags and configuration are relative to the current folder; absolute paths stay."""
+    home = models / "elsewhere"
+    home.mkdir()
+    shutil.copy(MY_CHIP, home / "chip.yaml")
+    (home / "photos").mkdir()
+    (home / "list.json").write_text('{"version": 1, "findings": []}')
+    config = write("{cache: kept, calibration: photos}\n", "elsewhere/npuconv.yaml")
+    monkeypatch.chdir(home)
+    found = read_outside_options(
+        models, {"target": "chip.yaml", "baseline": Path("list.json")}, config
+    )
+    assert found == OutsideOptions(
+        {"target": ("elsewhere/chip.yaml",), "baseline": "elsewhere/list.json"},
+        {"cache": "elsewhere/kept", "calibration": "elsewhere/photos"},
+    )
+    absolute = {"calibration": str(home / "photos"), "target": "rknn", "format": "qdq"}
+    assert read_outside_options(models, absolute).over == {
+        **absolute,
+        "target": ("rknn",),
+        "format": ("qdq",),
+    }
+    (job,) = expand(write(ONE), {"target": "chip.yaml"}).jobs
+    assert (job.target, job.options.target) == ("my-chip", "elsewhere/chip.yaml")
+    monkeypatch.chdir("/")
+    assert Batch(write(ONE), options={"target": home / "chip.yaml"}).differences()
+
+
+def test_one_of_a_list(models, write):
+    """A flag that reduces a list to one job does not change its output."""
+    path = write(
+        "version: 1\njobs:\n"
+        "  - {model: models/good.onnx, target: [npu-int8, rknn], format: [qdq, float]}\n"
+        "  - {model: models/good.onnx, target: npu-int8}\n"
+    )
+    (listed, single) = expand(path, {"target": "rknn", "format": "float"}).jobs
+    assert (listed.output, listed.target) == ("build/rknn/float/good.npu.onnx", "rknn")
+    assert (single.output, single.target) == ("build/good.npu.onnx", "rknn")
+    every = {job.name: job for job in expand(path).jobs}
+    assert every[listed.name] == listed
+    assert [job.name for job in expand(path, {"target": "rknn"}).jobs] == [
+        "rknn/qdq/good", "rknn/float/good", "good",
+    ]  # fmt: skip
+    assert models
+
+
+@pytest.mark.usefixtures("in_process")
+def test_the_lock_knows(models, write, monkeypatch):
+    """Other flags make a job run again; the same flags do not."""
+    np.savez(models / "data.npz", x=np.zeros((2, 3, 8, 8), np.float32))
+    path = write(ONE)
+    (models / "elsewhere").mkdir()
+    monkeypatch.chdir(models / "elsewhere")
+    options = {"format": "qdq", "method": "minmax", "calibration": Path("../data.npz")}
+    assert npuconv.run_batch(path, **options).ok
+    report = npuconv.run_batch(path, **options)
+    assert report.jobs[0].unchanged
+    assert not report.jobs[0].synthetic
+    assert Batch(path, options={**options, "method": "mse"}).differences() == {
+        "good": ["options changed: method"]
+    }
+    assert Batch(path, options={**options, "target": "rknn"}).differences() == {
+        "good": ["target changed: name, sha256"]
+    }
+    same = ONE.replace("}", ", format: qdq, method: minmax, calibration: data.npz}")
+    assert Batch(write(same)).differences() == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "said"),
+    [
+        ({"metod": "mse"}, UsageError, "option 'metod'"),
+        ({"format": ["qdq", "float"]}, UsageError, "option 'format'"),
+        ({"target": "npu-int9"}, TargetError, "unknown target 'npu-int9'"),
+        ({"calibration": "gone"}, UsageError, "calibration gone: no such file or folder"),
+        ({"calibration": "x" * 9999}, UsageError, "no such file or folder"),
+        ({"baseline": "gone.json"}, ConfigError, "gone.json: cannot read"),
+        ({"ignore": ("XYZ",)}, UsageError, "begins with 'XYZ'"),
+    ],
+)
+def test_mistakes_of_options(models, write, options, kind, said):
+    """A wrong option is refused before anything runs."""
+    path = write(ONE)
+    with pytest.raises(kind, match=said):
+        npuconv.run_batch(path, **options)
+    assert not (models / "build").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "said"),
+    [
+        ("metod: mse\n", "1:1", "unknown key (did you mean 'method'?)"),
+        ("seed: 1\ntarget: npu-int9\n", "2:9", "unknown target 'npu-int9'"),
+        ("target: [rknn]\n", "1:1", "must be text"),
+        ("select: [XYZ]\n", "1:10", "begins with 'XYZ'"),
+        ("calibration: gone\n", "1:14", "no such file or folder"),
+    ],
+)
+def test_mistakes_of_a_configuration(models, write, text, place, said):
+    """Mistakes of a configuration have line and column in it."""
+    config = write(text, "npuconv.yaml")
+    with pytest.raises(NpuconvError) as caught:
+        Batch(write(ONE), config=config)
+    assert str(caught.value).startswith(f"{config}:{place}: ")
+    assert said in str(caught.value)
+    assert models

@@ -1,4 +1,4 @@
-"""Two batches at once on one folder: the second is told, and what the dead have left is nothing."""
+"""Tests of the lock of a folder: two batches, and locks of ended processes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ with directory_lock(Path("build"), "build"):
 
 @pytest.fixture
 def holder(folder):
-    """Another process that has ``build``."""
+    """Lock ``build`` in another process."""
     process = subprocess.Popen(
         [sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -42,7 +42,7 @@ def holder(folder):
 
 
 def left(**changes: object) -> None:
-    """What a process has left that is said to be this one, but for the changes."""
+    """Write the lock of this process with changes."""
     me = psutil.Process()
     said = {"host": socket.gethostname(), "pid": me.pid, "began": me.create_time(), **changes}
     Path("build").mkdir(exist_ok=True)
@@ -50,12 +50,12 @@ def left(**changes: object) -> None:
 
 
 def there() -> list[str]:
-    """What is in ``build``."""
+    """Return the names of the files in ``build``."""
     return [path.name for path in Path("build").iterdir()]
 
 
 def taken() -> bool:
-    """Whether the folder can be had."""
+    """Return whether the folder is locked."""
     try:
         with directory_lock(Path("build"), "build"):
             return False
@@ -65,7 +65,7 @@ def taken() -> bool:
 
 @pytest.mark.usefixtures("in_process")
 def test_the_second_is_told(holder, write):
-    """Who has it, and what to do; nothing is run, and it goes when the first is done."""
+    """The error names the process and a remedy; nothing is run, and the lock is released."""
     path = write("version: 1\njobs: [{model: '*.onnx', format: float}]\n")
     Path("m.onnx").write_bytes(b"no model")
     with pytest.raises(OutputError) as told:
@@ -81,7 +81,7 @@ def test_the_second_is_told(holder, write):
 
 
 def test_a_dead_one(holder):
-    """SIGKILL leaves its file, which counts for nothing."""
+    """The lock of a killed process is taken over."""
     assert taken()
     holder.send_signal(signal.SIGKILL)
     assert has_ended(holder.pid)  # also while nobody has waited for it
@@ -103,14 +103,14 @@ def test_a_dead_one(holder):
     ],
 )
 def test_who_has_it(folder, changes, held):
-    """A process counts by its number and its beginning."""
+    """A process is identified by host, number and start time."""
     left(**changes)
     assert taken() is held
     assert (folder / "build" / LOCK_NAME).exists() is held
 
 
 def test_another_machine(folder):
-    """The file says which, and what to delete if it is gone."""
+    """The error names the machine, and the file to delete."""
     left(host="elsewhere", pid=7)
     with pytest.raises(OutputError, match=rf"7 on elsewhere\).*delete {LOCK_NAME} there"):
         directory_lock(folder / "build", "build").__enter__()
@@ -118,14 +118,14 @@ def test_another_machine(folder):
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": 1}'])
 def test_half_a_file(folder, text):
-    """The disk was full when it was written."""
+    """An incomplete lock file counts as none."""
     (folder / "build").mkdir()
     (folder / "build" / LOCK_NAME).write_text(text)
     assert not taken()
 
 
 def test_only_one_takes_over(folder):
-    """Of many who find what a dead one has left, one gets it at a time."""
+    """Of many processes that find an old lock, one at a time takes it over."""
     left(began=1.0)
     inside, most, refused = [0], [0], [0]
 
@@ -153,7 +153,7 @@ def test_only_one_takes_over(folder):
 
 
 def test_an_error_lets_go(folder):
-    """As does an interrupt."""
+    """The lock is released on an error and on an interrupt."""
 
     def fail():
         with directory_lock(folder / "build", "build"):

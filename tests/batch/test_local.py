@@ -1,4 +1,4 @@
-"""Jobs in processes of their own: whatever happens to one is its outcome, and nobody else's."""
+"""Tests of jobs in processes: the end of one is its outcome and does not affect others."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from npuconv.batch.settings import JobLimits
 
 
 class Notes(Watcher):
-    """Everything a watcher is told."""
+    """Watcher that notes all events."""
 
     def __init__(self):
         self.outcomes, self.started_jobs, self.stages = {}, [], set()
 
     def started(self, job):
-        """Noted."""
+        """Note the start."""
         self.started_jobs.append(job.name)
 
     def stage(self, job, stage, done, total):
-        """Noted."""
+        """Note the stage."""
         assert 0 <= done <= total
         self.stages.add((job.name, stage))
 
     def finished(self, job, outcome):
-        """Noted."""
+        """Note the outcome."""
         self.outcomes[job.name] = outcome
 
 
 def run(folder, *jobs, at_once=2):
-    """What became of jobs."""
+    """Return the events of jobs."""
     notes = Notes()
     local.run(jobs, place(folder), notes, at_once=at_once)
     return notes
@@ -55,7 +55,7 @@ def run(folder, *jobs, at_once=2):
     ],
 )
 def test_what_it_dies_of(mischief, name, status, said):
-    """The cause is told, and nothing is left behind."""
+    """The outcome names the cause, and no file is left."""
     before = set(mischief.iterdir())
     outcome = run(mischief, job(name)).outcomes[name]
     assert (outcome.status, outcome.message) == (status, said)
@@ -64,7 +64,7 @@ def test_what_it_dies_of(mischief, name, status, said):
 
 
 def test_others_go_on(mischief):
-    """A crash, a job that takes too long and one that takes too much, among good ones."""
+    """A crash, a timeout and too much memory do not affect other jobs."""
     (mischief / "good.onnx").write_bytes((mischief / "crash.onnx").read_bytes())
     jobs = [
         job("slow", limits=JobLimits(timeout=2.0)),
@@ -86,11 +86,11 @@ def test_others_go_on(mischief):
 
 
 def test_an_interrupt_ends_the_jobs(mischief):
-    """Nobody is left running when the batch is interrupted."""
+    """No job is left running after an interrupt."""
 
     class Interrupted(Notes):
         def started(self, job):
-            """The user has seen enough."""
+            """Interrupt once the job runs."""
             del job
             wait_for(Path("slow.pid"))
             raise KeyboardInterrupt
@@ -101,7 +101,7 @@ def test_an_interrupt_ends_the_jobs(mischief):
 
 
 def test_nobody_wants_it(mischief):
-    """Jobs end when the results are not wanted any more."""
+    """Jobs end when their results are not wanted any more."""
     wants = iter([True, True, True])
     notes = Notes()
     local.run([job("slow")], place(mischief), notes, wanted=lambda: next(wants, False))
@@ -121,21 +121,21 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_job_dies_with_its_batch(mischief):
-    """A second run must not find one of the first still writing."""
+    """A job ends with the process of its batch."""
     subprocess.run([sys.executable, "-c", ABANDON], cwd=mischief, check=False)
     pid = int(Path("slow.pid").read_text())
     assert has_ended(pid)
 
 
 def test_modules_of_the_current_folder_do_not_count(mischief):
-    """A file called like a module must not stand in for it."""
+    """A file named like a module does not replace it."""
     (mischief / "json.py").write_text("raise SystemExit('the wrong one')")
     (mischief / "good.onnx").write_bytes((mischief / "crash.onnx").read_bytes())
     assert run(mischief, job("good")).outcomes["good"].status == "converted"
 
 
 def test_threads(mischief, monkeypatch):
-    """BLAS gets as many threads as the job; the environment of the batch stays as it is."""
+    """BLAS gets the threads of the job; the environment of the batch is unchanged."""
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
     child = Child(job("slow"), place(mischief))
     wait_for(Path("slow.pid"))
@@ -146,7 +146,7 @@ def test_threads(mischief, monkeypatch):
 
 
 def wait_for(path: Path) -> None:
-    """Until a file is there and has a content."""
+    """Wait until a file has content."""
     end = time.monotonic() + 60
     while not (path.exists() and path.read_text()):
         assert time.monotonic() < end

@@ -1,4 +1,4 @@
-"""Locks: what a job was made of, and what of that has changed."""
+"""Tests of locks: inputs of a job and their changes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOT_WRITTEN = "m.npu.onnx is not what was written"
 
 @pytest.fixture
 def done(folder):
-    """A job that has been done, and its lock."""
+    """Write a finished job and its lock."""
     onnx.save(small(), folder / "m.onnx")
     (folder / "chip.yaml").write_text("schema: 1")
     np.savez(folder / "s.npz", x=np.zeros((2, 3, 8, 8), np.float32))
@@ -39,14 +39,14 @@ def differences(folder, one, threads=1):
 
 
 def test_nothing_has_changed(folder, done):
-    """The outcome is the one that was locked."""
+    """The outcome is the locked one."""
     one, outcome = done
     assert differences(folder, one) == []
     assert Locks(folder, 1).outcome(one) == outcome
 
 
 def test_what_is_in_it(folder, done):
-    """Digests, no absolute path, no clock; the same job gives the same bytes."""
+    """A lock holds digests, no absolute path and no time; its bytes are reproducible."""
     one, outcome = done
     text = (folder / one.lock).read_text()
     assert str(folder) not in text
@@ -72,7 +72,7 @@ def test_what_is_in_it(folder, done):
     ],
 )  # fmt: skip
 def test_a_file_has_changed(folder, done, change, said):
-    """Each is said by name, and the job is done again."""
+    """Each changed file is named, and the job runs again."""
     one, _ = done
     change(folder)
     assert differences(folder, one) == said
@@ -80,7 +80,7 @@ def test_a_file_has_changed(folder, done, change, said):
 
 
 def test_the_job_has_changed(folder, done):
-    """Options, target and threads; not the cache, which has no effect."""
+    """Options, target and threads count; the cache does not."""
     one, _ = done
 
     def with_(**changes):
@@ -96,7 +96,7 @@ def test_the_job_has_changed(folder, done):
 
 
 def test_another_version(folder, done, monkeypatch):
-    """What computes the numbers decides about them."""
+    """Versions of packages that compute the numbers count."""
     one, _ = done
     monkeypatch.setattr("npuconv.batch.lock.tools", lambda: {"npuconv": "9"})
     (said,) = differences(folder, one)
@@ -104,7 +104,7 @@ def test_another_version(folder, done, monkeypatch):
 
 
 def test_external_data(folder):
-    """Weights beside a model are a part of it."""
+    """External weights are part of the model."""
     model = small()
     convert_model_to_external_data(model, location="m.bin", size_threshold=0)
     onnx.save(model, folder / "m.onnx")
@@ -119,14 +119,14 @@ def test_external_data(folder):
 
 @pytest.mark.parametrize("data", [b"location and nonsense", b"", None])
 def test_no_external_data(folder, data):
-    """What is no model has none."""
+    """An invalid model has no external data."""
     if data is not None:
         (folder / "m.onnx").write_bytes(data)
     assert external_files(folder / "m.onnx") == []
 
 
 def test_data_files(folder):
-    """A set is a file, the files of a folder, or a list and what it names."""
+    """A set is a file, the files of a folder, or a list and the files it names."""
     for name in ("d/b.png", "d/a.png", "d/.hidden", "d/inner/c.png", "list.txt"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("# a list\n\nd/b.png\n")
@@ -137,7 +137,7 @@ def test_data_files(folder):
 
 
 def test_a_file_of_a_set_has_changed(folder):
-    """A picture, or its name."""
+    """Content and name of a file of a set count."""
     (folder / "d").mkdir()
     (folder / "d" / "a.png").write_bytes(b"1")
     one = job("m", calibration="d")

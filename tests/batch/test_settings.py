@@ -1,4 +1,4 @@
-"""Sizes and durations as people write them."""
+"""Tests of settings, sizes and durations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from npuconv.batch.settings import format_size, parse_seconds, parse_size
     [("4GiB", 4 << 30), ("512MiB", 512 << 20), ("1.5 kB", 1500), ("7", 7), (7, 7), ("2tb", 2e12)],
 )
 def test_sizes(text, number):
-    """Binary and decimal units, in any case."""
+    """Sizes take binary and decimal units in any case."""
     assert parse_size(text) == number
 
 
@@ -22,13 +22,13 @@ def test_sizes(text, number):
     ("text", "number"), [("90", 90), (90, 90), ("1.5s", 1.5), ("10m", 600), ("2h", 7200)]
 )
 def test_durations(text, number):
-    """Seconds unless told otherwise."""
+    """Durations are in seconds by default."""
     assert parse_seconds(text) == number
 
 
 @pytest.mark.parametrize("text", ["", "GiB", "4 GB extra", "-1", "0", "4Gi", True, None, "1e3", []])
 def test_what_is_none(text):
-    """What could be misread is refused, zero and true as well."""
+    """Ambiguous values, zero and true are refused."""
     with pytest.raises(ValueError, match=r"is not a|above 0"):
         parse_size(text)
     with pytest.raises(ValueError, match=r"is not a|above 0"):
@@ -37,5 +37,5 @@ def test_what_is_none(text):
 
 @given(st.integers(1, 1 << 50))
 def test_what_is_shown_can_be_read(number):
-    """To the digits that are shown."""
+    """A formatted size can be parsed again."""
     assert parse_size(format_size(number)) == pytest.approx(number, rel=1e-3, abs=1)

@@ -1,4 +1,4 @@
-"""The process of a job, run in this one."""
+"""Tests of the worker process, run in this one."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 from batch.conftest import job, small, volume
 from npuconv.batch import worker
 from npuconv.batch.job import Place
+from npuconv.batch.worker import as_keys
 from npuconv.errors import InternalError
 from support.builders import digits, images
 from support.jobs import settings_of_worker
@@ -21,7 +22,7 @@ from support.jobs import settings_of_worker
 
 @pytest.fixture(autouse=True)
 def _as_before():
-    """What a worker sets for its process."""
+    """Reset the settings of the worker."""
     with settings_of_worker():
         yield
 
@@ -36,7 +37,7 @@ def run(one, said):
 
 
 def test_converted(folder, said):
-    """Model and reports are written; their digests are of what is there."""
+    """Model and reports are written, with their digests."""
     onnx.save(small(), "m.onnx")
     np.savez("s.npz", x=images(9, 3, 8, 8))
     outcome = run(job("m", format="qoperator", calibration="s.npz", method="minmax"), said)
@@ -51,7 +52,7 @@ def test_converted(folder, said):
 
 
 def test_refused(folder, said):
-    """No model, but the reports, which say why."""
+    """A refused model has reports and no model."""
     onnx.save(volume(), "m.onnx")
     outcome = run(job("m"), said)
     assert outcome.status == "refused"
@@ -62,7 +63,7 @@ def test_refused(folder, said):
 
 @pytest.mark.parametrize(("model", "parts"), [(digits(), 1), (volume(), 0)])
 def test_a_block(folder, said, model, parts):
-    """Only what was seen of its samples is written, nothing that the job itself will write."""
+    """A block writes only its calibrated parts."""
     onnx.save(model, "m.onnx")
     np.savez("s.npz", x=images(40, 1, 8, 8))
     one = replace(job("m", format="qdq", calibration="s.npz"), block=(0, 2))
@@ -73,7 +74,7 @@ def test_a_block(folder, said, model, parts):
 
 
 def test_failed(folder, said):
-    """A mistake of the user's is one line, and nothing is written."""
+    """A mistake of the user is one line, and nothing is written."""
     (folder / "m.onnx").write_bytes(b"no model")
     outcome = run(job("m"), said)
     assert (outcome.status, outcome.files) == ("failed", {})
@@ -87,7 +88,7 @@ def test_failed(folder, said):
      (RuntimeError("can't start new thread"), "out-of-memory")],
 )  # fmt: skip
 def test_bugs(folder, said, monkeypatch, error, status):
-    """A bug of ours never leaves the process as a traceback."""
+    """An exception becomes an outcome, never a traceback."""
 
     def broken(*_arguments):
         raise error
@@ -95,3 +96,20 @@ def test_bugs(folder, said, monkeypatch, error, status):
     monkeypatch.setattr("npuconv.pipeline.convert.convert_with", broken)
     assert run(job("m"), said).status == status
     assert folder
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("give --preprocess unit|raw", "give preprocess.preset unit|raw"),
+        ("--mean without --std", "preprocess.mean without preprocess.std"),
+        ("--input-layout nhwc", "preprocess.layout nhwc"),
+        ("--layout nhwc", "layout nhwc"),
+        ("--input-shape x=1: no", "input_shape x=1: no"),
+        ("with --no-verify", "with verify: false"),
+        ("--other, a--mean, --mean-of, x --", "--other, a--mean, --mean-of, x --"),
+    ],
+)
+def test_as_keys(text, expected):
+    """Only flags of options are renamed."""
+    assert as_keys(text) == expected

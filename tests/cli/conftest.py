@@ -19,7 +19,7 @@ from support.jobs import in_process  # noqa: F401 a fixture
 
 @dataclass(frozen=True)
 class Done:
-    """What a command did."""
+    """Result of a command."""
 
     code: int
     out: str
@@ -27,12 +27,12 @@ class Done:
 
     @property
     def errors(self) -> list[str]:
-        """Lines on stderr that say what went wrong."""
+        """Lines of errors on stderr."""
         return [line for line in self.err.splitlines() if line.startswith("npuconv: error:")]
 
     @property
     def error(self) -> str:
-        """The one line that says what went wrong."""
+        """The only line of an error."""
         (line,) = self.errors
         assert "Traceback" not in self.err
         return line
@@ -43,7 +43,7 @@ Command = Callable[..., Done]
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty current directory."""
+    """Change to an empty folder."""
     monkeypatch.chdir(tmp_path)
     for name in ("NO_COLOR", "NPUCONV_TRACEBACK", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
@@ -87,14 +87,14 @@ def shell(folder: Path) -> Command:
 
 @pytest.fixture
 def model(folder: Path) -> str:
-    """A model that can be converted."""
+    """Write a model that can be converted."""
     onnx.save(digits(), folder / "model.onnx")
     return "model.onnx"
 
 
 @pytest.fixture
 def refused(folder: Path) -> str:
-    """A model that the built-in target cannot run."""
+    """Write a model that the built-in target cannot run."""
     net = Net(x=(1, 4, 8, 8, 8)).conv("x", (4, 4, 3, 3, 3), name="volume")
     onnx.save(net.model(), folder / "refused.onnx")
     return "refused.onnx"

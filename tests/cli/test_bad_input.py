@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -39,7 +41,7 @@ def build(nodes, inputs, outputs, constants=(), *, opset=17, functions=(), **dom
 
 
 def conv(weight=None, x=X, y=(None,) * 4, *, kind=TensorProto.FLOAT, opset=17, **attrs):
-    """One convolution, built without a look at whether it makes sense."""
+    """Return a model of one convolution, valid or not."""
     node = helper.make_node("Conv", ["x", "w"], ["y"], name="c", **attrs)
     outputs, inputs = [tensor("y", y, kind)], [tensor("x", x, kind)]
     return build([node], inputs, outputs, [weight or weights(4, 3, 3, 3)], opset=opset)
@@ -129,7 +131,7 @@ def test_no_model(cli, folder, command, kind):
     ("name", "cause"), [("gone.onnx", "no such file"), ("a/gone", "no such file")]
 )
 def test_no_file(cli, folder, command, name, cause):
-    """A file that is not there."""
+    """A missing file is reported."""
     refuses(cli, folder, [command, name], name, cause)
 
 
@@ -142,7 +144,7 @@ def test_directory(cli, folder, command, name):
 
 
 def refuses(cli, folder, arguments, file, cause):
-    """Code 2, exactly one line of error with file and cause, and no file more than before."""
+    """Check for code 2, one line of error with file and cause, and no new file."""
     before = sorted(folder.rglob("*"))
     done = cli(*arguments)
     assert (done.code, done.out) == (2, "")
@@ -196,7 +198,7 @@ def test_bad_samples(cli, model, folder, kind):
 
 
 def test_image_in_a_directory(cli, model, folder):
-    """The one file that is no image is named."""
+    """The invalid image of a folder is named."""
     from PIL import Image
 
     (folder / "photos").mkdir()
@@ -221,14 +223,14 @@ def test_image_in_a_directory(cli, model, folder):
     ids=str,
 )
 def test_bad_destination(cli, model, folder, flags, file, cause):
-    """A destination that cannot be: refused before any work is done for it."""
+    """A destination that cannot be written is refused before any work."""
     done = cli("convert", model, *flags)
     refuses(cli, folder, ["convert", model, *flags], file, cause)
     assert done.err.splitlines() == done.errors  # nothing but the error
 
 
 def test_folder_that_takes_no_files(cli, model, folder):
-    """A folder that is not writable; where everything is, one that takes no files at all."""
+    """A folder that takes no files is refused."""
     closed = folder / "closed"
     closed.mkdir()
     closed.chmod(0o500)
@@ -540,20 +542,57 @@ def test_strange(cli, folder, kind):
         assert (folder / f"{form}.onnx").exists() == (wanted == 0)
 
 
-@pytest.mark.parametrize("kind", ["text", "cycle", "attribute-of-wrong-type"])
-def test_as_a_program(shell, folder, kind):
+# Commands one after the other in one process; each ends with a line of its exit code.
+PROGRAM = """
+import sys
+from npuconv.cli import main
+for arguments in sys.argv[1:]:
+    sys.argv = ["npuconv", *arguments.split()]
+    try:
+        main()
+    except SystemExit as end:
+        print("code", end.code, file=sys.stderr, flush=True)
+"""
+
+
+def as_program(*commands: str) -> tuple[str, list[tuple[int, list[str]]]]:
+    """Return stdout of all commands; exit code and lines on stderr of each."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *commands],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found: list[tuple[int, list[str]]] = []
+    lines: list[str] = []
+    for line in done.stderr.splitlines():
+        if line.startswith("code "):
+            found.append((int(line.removeprefix("code ")), lines))
+            lines = []
+        else:
+            lines.append(line)
+    return done.stdout, found
+
+
+def test_as_a_program(folder):
     """A program shows one line, too: no warning, no library's log."""
-    (folder / "input.onnx").write_bytes(FILES[kind][0]())
-    done = shell("check", "input.onnx")
-    assert (done.code, done.out) == (2, "")
-    assert done.err.splitlines() == [done.error]
+    kinds = ("text", "cycle", "attribute-of-wrong-type")
+    for kind in kinds:
+        (folder / f"{kind}.onnx").write_bytes(FILES[kind][0]())
+    out, ended = as_program(*(f"check {kind}.onnx" for kind in kinds))
+    assert out == ""
+    for (code, lines), kind in zip(ended, kinds, strict=True):
+        assert (code, len(lines)) == (2, 1)
+        assert lines[0].startswith(f"npuconv: error: {kind}.onnx")
 
 
-@pytest.mark.parametrize("kind", ["nan-weight", "infinite-weight", "negative-variance", "strings"])
-def test_no_warnings(shell, folder, kind):
-    """Numbers that overflow are no reason to print numpy's warnings."""
-    make, codes = STRANGE[kind]
-    onnx.save(make(), folder / "input.onnx")
-    done = shell("convert", "input.onnx")
-    assert done.code == codes[0]
-    assert all(line.startswith("npuconv: ") for line in done.err.splitlines())
+def test_no_warnings(folder):
+    """No warning of numpy is printed for numbers that overflow."""
+    kinds = ("nan-weight", "infinite-weight", "negative-variance", "strings")
+    for kind in kinds:
+        onnx.save(STRANGE[kind][0](), folder / f"{kind}.onnx")
+    _, ended = as_program(*(f"convert {kind}.onnx" for kind in kinds))
+    for (code, lines), kind in zip(ended, kinds, strict=True):
+        assert code == STRANGE[kind][1][0]
+        assert all(line.startswith("npuconv: ") for line in lines)

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from npuconv.batch.job import Job, Outcome
-from npuconv.cli import batch_screen
+from npuconv.cli.batch import Bars, Lines, batch, watching
 from npuconv.config import Options
 from support.builders import Net
 
@@ -28,14 +28,14 @@ JOBS = "version: 1\njobs:\n  - {model: '*.onnx', format: float}\n"
 
 @pytest.fixture
 def jobs(jobs_file, in_process):
-    """The same; jobs run in this process."""
+    """Write the jobs; they run in this process."""
     del in_process
     return jobs_file
 
 
 @pytest.fixture
 def jobs_file(folder, monkeypatch):
-    """Two models, one of them refused, and a jobs file."""
+    """Write two models, one of them refused, and a jobs file."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
     onnx.save(Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3)).model(), folder / "good.onnx")
     volume = Net(x=(1, 4, 8, 8, 8)).conv("x", (4, 4, 3, 3, 3)).model()
@@ -45,7 +45,7 @@ def jobs_file(folder, monkeypatch):
 
 
 def test_batch(cli, jobs, folder):
-    """A line for each job that is done, a table, and files beside each other."""
+    """A batch prints a line for each finished job and a table, and writes its files."""
     done = cli("batch", jobs, "--jobs", 2)
     assert done.code == 1
     lines = sorted(re.sub(r"\d/", "", line) for line in done.err.splitlines())
@@ -76,7 +76,7 @@ def test_good_jobs(cli, jobs_file, folder):
 
 
 def test_quiet(cli, jobs):
-    """Whoever asks for a format gets it; only what is for people is not said."""
+    """-q does not suppress a document asked for by --output-format."""
     done = cli("batch", jobs, "-q", "--output-format", "json")
     assert (done.code, done.err) == (1, "")
     assert [job["name"] for job in json.loads(done.out)["jobs"]] == ["good", "refused"]
@@ -84,7 +84,7 @@ def test_quiet(cli, jobs):
 
 
 def test_plan(cli, jobs, folder):
-    """--dry-run shows jobs and what would be done, and writes nothing."""
+    """--dry-run shows the jobs and writes nothing."""
     before = sorted(folder.iterdir())
     done = cli("batch", jobs, "--dry-run")
     assert (done.code, done.err) == (0, "")
@@ -103,7 +103,7 @@ def test_plan(cli, jobs, folder):
 
 
 def test_plan_of_all(cli, jobs, folder):
-    """--force and --no-resume do every job, and a plan says so."""
+    """A plan with --force or --no-resume has every job."""
     (folder / "refused.onnx").unlink()
     cli("batch", jobs, "-q")
     assert cli("batch", jobs, "--dry-run").out.endswith("  unchanged\n1 job, 0 to do\n")
@@ -116,7 +116,7 @@ def test_plan_of_all(cli, jobs, folder):
 
 
 def test_plan_for_programs(cli, jobs):
-    """JSON and nothing else, also with -q; which is all that the text takes."""
+    """A plan as JSON is printed also with -q; its text is not."""
     done = cli("batch", jobs, "--dry-run", "--output-format", "json", "-q")
     assert (done.code, done.err) == (0, "")
     assert json.loads(done.out)["jobs"][0] == {
@@ -130,7 +130,7 @@ def test_plan_for_programs(cli, jobs):
 
 
 def test_differences_for_programs(cli, jobs, folder):
-    """The same of what is not as locked; the exit code stays what it is."""
+    """Differences as JSON do not change the exit code."""
     cli("batch", jobs, "-q")
     done = cli("batch", jobs, "--verify-lock", "--output-format", "json")
     assert (done.code, done.err) == (0, "")
@@ -144,14 +144,14 @@ def test_differences_for_programs(cli, jobs, folder):
 
 @pytest.mark.parametrize("flag", ["--dry-run", "--verify-lock"])
 def test_formats_without_findings(cli, jobs, flag):
-    """There is nothing that SARIF and the others could hold."""
+    """A plan has no SARIF."""
     done = cli("batch", jobs, flag, "--output-format", "sarif")
     assert (done.code, done.out) == (2, "")
     assert f"{flag} prints text or json, not sarif" in done.error
 
 
 def test_a_plan_finds_missing_samples(cli, jobs, folder):
-    """Named as in the file; a format that needs none lacks nothing."""
+    """Missing samples are named, if the format needs any."""
     text = "version: 1\njobs:\n  - {model: good.onnx, calibration: data/photos, format: %s}\n"
     (folder / jobs).write_text(text % "qdq")
     done = cli("batch", jobs, "--dry-run")
@@ -162,7 +162,7 @@ def test_a_plan_finds_missing_samples(cli, jobs, folder):
 
 
 def test_messages_name_keys(cli, jobs, folder):
-    """There are no flags in a file; paths are whole."""
+    """Messages name keys of the file, not flags, and whole paths."""
     (folder / "data" / "photos").mkdir(parents=True)
     Image.new("RGB", (8, 8)).save(folder / "data" / "photos" / "a.png")
     text = "version: 1\njobs:\n  - {model: good.onnx, calibration: data/photos}\n"
@@ -176,7 +176,7 @@ def test_messages_name_keys(cli, jobs, folder):
 
 
 def test_verify_lock(cli, jobs, folder):
-    """Says what is not as locked, and runs nothing."""
+    """--verify-lock lists differences and runs nothing."""
     done = cli("batch", jobs, "--verify-lock")
     assert done.code == 1
     assert done.errors == [
@@ -196,7 +196,7 @@ def test_verify_lock(cli, jobs, folder):
 
 
 def test_reports(cli, jobs, folder):
-    """The suffix decides; links lead from where the page is."""
+    """The suffix decides on the format; links are relative to the page."""
     (folder / "pages").mkdir()
     names = ["a.json", "a.md", "a.sarif", "a.xml", "a.txt", "pages/a.html"]
     flags = [flag for name in names for flag in ("--report", name)]
@@ -232,7 +232,7 @@ def test_reports(cli, jobs, folder):
     ],
 )
 def test_mistakes(cli, jobs, folder, flags, said):
-    """Code 2, one line, and nothing is run."""
+    """A mistake gives code 2 and one line; nothing is run."""
     done = cli("batch", jobs, *flags)
     assert done.code == 2
     assert said in done.error
@@ -240,7 +240,7 @@ def test_mistakes(cli, jobs, folder, flags, said):
 
 
 def test_flags_of_convert(cli, jobs, folder):
-    """They hold for every job; what the jobs file does not say, --config does."""
+    """Flags hold for every job and win over the file, which wins over --config."""
     (folder / "npuconv.yaml").write_text("{target: rknn, format: qdq, seed: 1}\n")
     flags = ["--config", "npuconv.yaml", "--ignore", "CAL,QNT", "--format", "weights"]
     plan = cli("batch", jobs, *flags, "--dry-run")
@@ -255,8 +255,7 @@ def test_flags_of_convert(cli, jobs, folder):
 
 
 def test_flags_that_every_command_has():
-    """But for --cache, which is a folder of decoded samples to a batch."""
-    from npuconv.cli.batch import batch
+    """A batch has all flags of check; its --cache is for decoded samples."""
     from npuconv.cli.check import check
 
     def flags(command):
@@ -275,7 +274,7 @@ def test_flags_that_every_command_has():
     ],
 )
 def test_a_report_that_cannot_be_written(cli, jobs, folder, name, said):
-    """Refused before any job runs."""
+    """The report is refused before any job runs."""
     (folder / "taken.json").mkdir()
     done = cli("batch", jobs, "--report", name)
     assert done.code == 2
@@ -294,7 +293,7 @@ def test_a_report_that_cannot_be_written(cli, jobs, folder, name, said):
     ],
 )
 def test_a_report_over_what_is_read(cli, jobs, folder, name, said):
-    """The same, by whatever name it is known."""
+    """A report is not written over a file that is read, by any of its names."""
     (folder / "accepted.json").write_text('{"version": 1, "findings": []}')
     (folder / "list.txt").write_text("a.png\n")
     (folder / "link.txt").symlink_to("list.txt")
@@ -308,14 +307,14 @@ def test_a_report_over_what_is_read(cli, jobs, folder, name, said):
 
 
 def test_a_summary_that_cannot_be_written(cli, jobs, folder):
-    """The same of the one that nobody has asked for."""
+    """The default summary is refused as well."""
     (folder / "build/batch.report.html").mkdir(parents=True)
     assert "batch.report.html: is a directory" in cli("batch", jobs).error
     assert [path.name for path in (folder / "build").iterdir()] == ["batch.report.html"]
 
 
 def test_a_report_among_the_results(cli, jobs, folder):
-    """Folders of the results are made by the batch itself, and need not be there before."""
+    """Folders of results may be missing: the batch makes them."""
     (folder / jobs).write_text(JOBS.replace("float", "[float]") + "output: build/all\n")
     flags = ["--report", "build/b.json", "--report", "build/all/c.md"]
     assert cli("batch", jobs, "-q", *flags).code == 1
@@ -324,7 +323,7 @@ def test_a_report_among_the_results(cli, jobs, folder):
 
 
 def test_a_jobs_file_that_is_wrong(cli, jobs, folder):
-    """The line says where."""
+    """The message has line and column."""
     (folder / jobs).write_text(JOBS + "outptu: x\n")
     done = cli("batch", jobs)
     assert done.code == 2
@@ -334,7 +333,7 @@ def test_a_jobs_file_that_is_wrong(cli, jobs, folder):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted(jobs_file, folder, number):
-    """Ctrl-C and SIGTERM end the running jobs; the rest can be done later."""
+    """Ctrl-C and SIGTERM end the running jobs."""
     hooks = folder / "hooks"
     hooks.mkdir()
     (hooks / "sitecustomize.py").write_text(
@@ -366,11 +365,11 @@ def test_interrupted(jobs_file, folder, number):
 
 
 def test_bars():
-    """On a terminal a running job has a line that says how far it is."""
+    """A running job has a bar with its progress on a terminal."""
     shown = io.StringIO()
     job = Job("a\x1b[31m", "a.onnx", "a.npu.onnx", Options(), "npu-int8")
     with Progress(console=Console(file=shown), disable=True) as progress:
-        bars = batch_screen.Bars(1, progress)
+        bars = Bars(1, progress)
         bars.started(job)
         bars.stage(job, "calibrating", 3, 8)
         (task,) = progress.tasks
@@ -386,13 +385,13 @@ def test_bars():
 
 
 def test_on_a_terminal(monkeypatch, capsys):
-    """Bars where there is a terminal, lines elsewhere, nothing when quiet."""
-    with batch_screen.watching(2, quiet=False) as watcher:
-        assert type(watcher) is batch_screen.Lines
+    """A terminal gets bars; others get lines, and nothing with -q."""
+    with watching(2, quiet=False) as watcher:
+        assert type(watcher) is Lines
         watcher.skipped(1)
     assert capsys.readouterr().err == "npuconv: 1 of 2 jobs are done and unchanged\n"
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    with batch_screen.watching(2, quiet=False) as watcher:
-        assert isinstance(watcher, batch_screen.Bars)
-    with batch_screen.watching(2, quiet=True) as watcher:
-        assert type(watcher) is batch_screen.Lines
+    with watching(2, quiet=False) as watcher:
+        assert isinstance(watcher, Bars)
+    with watching(2, quiet=True) as watcher:
+        assert type(watcher) is Lines

@@ -24,7 +24,7 @@ def listing(folder):
 
 
 def test_good(cli, model, folder):
-    """Code 0, findings on stdout, nothing written, stderr empty."""
+    """A good model gives code 0, findings on stdout and no file."""
     done = cli("check", model)
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith("OK  model.onnx on npu-int8")
@@ -32,7 +32,7 @@ def test_good(cli, model, folder):
 
 
 def test_refused(cli, refused, folder):
-    """Code 1, and the node by the user's own name."""
+    """A refused model gives code 1 and names the node."""
     done = cli("check", refused)
     assert (done.code, done.err) == (1, "")
     assert "SHP001" in done.out
@@ -74,7 +74,7 @@ def test_many(cli, model, refused, folder):
 
 
 def test_folder_of_converted(cli, model, folder):
-    """What convert has written beside a model is no model to check, unless it is named."""
+    """Results of convert in a directory are not checked."""
     assert cli("convert", model).code == 0
     done = cli("check", ".", "--output-format", "json")
     assert done.code == 0
@@ -87,7 +87,7 @@ def test_folder_of_converted(cli, model, folder):
 
 
 def test_broken_among_good(cli, model, refused, folder):
-    """What cannot be read makes the code 2; the others are reported all the same."""
+    """An unreadable model gives code 2; the others are reported."""
     (folder / "broken.onnx").write_bytes(b"\x00\x01")
     done = cli("check", "broken.onnx", refused, "nothing.onnx", model, "--output-format", "json")
     assert done.code == 2
@@ -99,7 +99,7 @@ def test_broken_among_good(cli, model, refused, folder):
 
 
 def test_all_broken(cli, folder):
-    """Only errors: on stderr, and in reports, where older ones would be taken for these."""
+    """With errors only, stdout is empty, and reports hold them."""
     (folder / "broken.onnx").write_bytes(b"\x00\x01")
     done = cli("check", "broken.onnx", "--report", "r.json")
     assert (done.code, done.out) == (2, "")
@@ -112,7 +112,7 @@ def test_all_broken(cli, folder):
 @pytest.mark.parametrize("form", [form for form in PARSERS if form != "text"])
 @pytest.mark.parametrize("count", [0, 1])
 def test_documents_tell_of_what_cannot_be_read(cli, model, form, count):
-    """CI systems look at the document, not at stderr; its shape is that of several models."""
+    """Documents hold unreadable models, too."""
     done = cli("check", *[model][:count], "nothing.onnx", "--output-format", form)
     assert done.code == 2
     assert "nothing.onnx: no such file" in done.out
@@ -126,28 +126,28 @@ def test_documents_tell_of_what_cannot_be_read(cli, model, form, count):
 
 
 def test_a_flag_that_suits_one_of_several(cli, model, refused):
-    """The one without that input is told of, the others are checked."""
+    """A model without the input of a flag is reported; the others are checked."""
     done = cli("check", model, refused, "--input-shape", "nobody=1,2", "--output-format", "json")
     assert done.code == 2
     assert [one["path"] for one in json.loads(done.out)["unreadable"]] == [model, refused]
 
 
 def test_quiet_documents(cli, model):
-    """-q is about text: a document that was asked for is printed."""
+    """-q does not suppress a document."""
     assert cli("check", model, "-q").out == ""
     assert json.loads(cli("check", model, "-q", "--output-format", "json").out)["findings"]
 
 
 @pytest.mark.parametrize("given", [[""], ["m.onnx", "--config", ""], ["m.onnx", "--baseline", ""]])
 def test_empty_names(cli, given):
-    """An empty variable of a script is no folder, and does not stand for nothing."""
+    """An empty name is refused."""
     done = cli("check", *given)
     assert (done.code, done.out) == (2, "")
     assert "empty" in done.error or "''" in done.error
 
 
 def test_a_folder_with_a_models_name(cli, model, folder):
-    """It is searched, not read."""
+    """A folder with a name of a model is searched."""
     (folder / "more.onnx").mkdir()
     shutil.copy(model, folder / "more.onnx" / "a.onnx")
     done = cli("check", ".", "--output-format", "json")
@@ -183,14 +183,14 @@ def test_report_into_nowhere(cli, model):
 
 
 def test_verbose_and_timings(cli, model):
-    """-v says more; --timings says how long each stage took."""
+    """-v shows more findings; --timings the time of each stage."""
     assert len(cli("check", model, "-v").out) > len(cli("check", model).out)
     timed = json.loads(cli("check", model, "--timings", "--output-format", "json").out)
     assert timed["timings"]
 
 
 def test_target(cli, model, folder):
-    """--target takes a name or a file, and suggests where there is none of that name."""
+    """--target takes a name or a file, and suggests a similar name."""
     yaml = cli("target", "show", "npu-int8", "--format", "yaml").out
     (folder / "mine.yaml").write_text(yaml)
     assert cli("check", model, "--target", "mine.yaml").code == 0
@@ -200,7 +200,7 @@ def test_target(cli, model, folder):
 
 
 def test_as_a_program(shell, model, refused):
-    """Codes and streams are the same for a program."""
+    """A process has the same code and streams."""
     done = shell("check", model, refused, "--output-format", "github")
     assert (done.code, done.err) == (1, "")
     assert "::error" in done.out

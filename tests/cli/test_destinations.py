@@ -15,7 +15,7 @@ TARGET = "npu-int8"
 
 @pytest.fixture
 def outside(model):
-    """The model again, with its weights in a file beside it."""
+    """Write the model with its weights in a file beside it."""
     proto = onnx.load(model)
     onnx.save(
         proto, "other.onnx", save_as_external_data=True, location="other.bin", size_threshold=0
@@ -24,14 +24,14 @@ def outside(model):
 
 
 def refused(cli, *given):
-    """The one line it is refused with."""
+    """Return the message with which a command is refused."""
     done = cli(*given)
     assert (done.code, done.out) == (2, "")
     return done.error
 
 
 def test_weights(cli, outside, folder):
-    """Those in a file of their own, by whatever name it is called."""
+    """External weights are not overwritten, by any of their names."""
     before = (folder / "other.bin").read_bytes()
     for name in ("other.bin", "./other.bin"):
         assert "would overwrite weights" in refused(cli, "convert", outside, "-o", name)
@@ -53,7 +53,7 @@ def test_samples(cli, model):
 
 
 def test_descriptions(cli, model, folder):
-    """The target, the configuration and the baseline."""
+    """Target, configuration and baseline are not overwritten."""
     assert TARGET in builtin_names()
     (folder / "t.yaml").write_text(cli("target", "show", TARGET, "--output-format", "yaml").out)
     (folder / "c.yaml").write_text("method: minmax\n")
@@ -66,7 +66,7 @@ def test_descriptions(cli, model, folder):
 
 
 def test_before_anything_is_checked(cli, model, folder):
-    """A folder that does not exist is told of before the work, and nothing is written."""
+    """A missing folder is reported before the work, and nothing is written."""
     line = refused(cli, "check", model, "--report", "r.json", "--report", "nowhere/r.html")
     assert "nowhere" in line
     assert not (folder / "r.json").exists()

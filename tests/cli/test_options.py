@@ -18,7 +18,7 @@ def flags(command: click.Command) -> dict[str, click.Option]:
 
 @pytest.mark.parametrize("command", [convert, check], ids=["convert", "check"])
 def test_every_option_is_a_flag(command):
-    """Every field has its flag, with the field's own words as help."""
+    """Every field has its flag, with its description as help."""
     there = flags(command)
     for name, field in Options.model_fields.items():
         flag = "--" + name.replace("_", "-")
@@ -32,12 +32,12 @@ def test_every_option_is_a_flag(command):
 
 
 def test_nothing_given():
-    """No flag, no file: the defaults."""
+    """Without flag and file, options are the defaults."""
     assert collect(None, {"method": None, "input_shape": ()}) == Options()
 
 
 def test_flags():
-    """The text of a flag becomes what a file would hold."""
+    """The text of a flag becomes the value of a file."""
     found = collect(
         None,
         {
@@ -101,7 +101,7 @@ def test_flag_wins(tmp_path):
     ],
 )
 def test_bad_value(given, said):
-    """What cannot be taken names the flag, and the form that it takes."""
+    """The message names the flag and its form."""
     with pytest.raises(UsageError, match=said):
         collect(None, given)
 
@@ -123,7 +123,7 @@ def test_no_file(tmp_path):
 
 @pytest.mark.parametrize("text", ["x", "=1", "x=", "x=1,,2", "x=a"])
 def test_parse_shapes(text):
-    """What is not NAME=1,2 is refused by flag."""
+    """A shape that is not NAME=1,2 is refused."""
     with pytest.raises(click.BadParameter, match="is not NAME=1,3,224,224"):
         parse_shapes((text,))
     assert parse_shapes(("a=b=1,2",)) == {"a=b": (1, 2)}

@@ -14,92 +14,118 @@ from pathlib import Path
 
 import pytest
 
-from npuconv.cli import screen
+from npuconv.cli import run, screen
 
 pty = pytest.importorskip("pty", reason="no terminals on this system")
 
 ESCAPE = "\x1b["
 
 
-def on_terminal(folder: Path, *arguments: str, stream: str, **environment: str) -> tuple[int, str]:
-    """Run a command with one of its streams on a terminal; code and what the terminal got."""
-    ours, theirs = pty.openpty()
-    streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, stream: theirs}
-    path = os.pathsep.join(filter(None, sys.path))
-    base = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "CI", "FORCE_COLOR")}
+@contextlib.contextmanager
+def reading(terminal_end: int) -> Iterator[list[str]]:
+    """Read a terminal in a thread; the text is there at the end of the with statement."""
     got: list[bytes] = []
+    text: list[str] = []
 
     def read() -> None:
-        while True:
-            try:
-                part = os.read(ours, 4096)
-            except OSError:  # how a terminal ends on Linux
-                return
-            if not part:
-                return
-            got.append(part)
+        with contextlib.suppress(OSError):  # the end of a terminal on Linux
+            while part := os.read(terminal_end, 4096):
+                got.append(part)
 
-    with subprocess.Popen(
-        [sys.executable, "-m", "npuconv", *arguments],
-        env={**base, "PYTHONPATH": path, "TERM": "xterm-256color", **environment},
-        cwd=folder,
-        **streams,
-    ) as process:
-        os.close(theirs)
-        reader = threading.Thread(target=read)
-        reader.start()
-        code = process.wait()
-        reader.join()
-    os.close(ours)
-    return code, b"".join(got).decode()
+    reader = threading.Thread(target=read)
+    reader.start()
+    yield text
+    reader.join()
+    os.close(terminal_end)
+    text.append(b"".join(got).decode())
+
+
+@pytest.fixture
+def on_terminal(monkeypatch):
+    """Run a command with one of its streams on a terminal; return code and text of that."""
+
+    def call(*arguments: str, stream: str, **environment: str) -> tuple[int, str]:
+        ours, theirs = pty.openpty()
+        other = "stderr" if stream == "stdout" else "stdout"
+        with monkeypatch.context() as patch, reading(ours) as text:
+            for name in ("NO_COLOR", "CI", "FORCE_COLOR"):
+                patch.delenv(name, raising=False)
+            for name, value in {"TERM": "xterm-256color", **environment}.items():
+                patch.setenv(name, value)
+            with (
+                os.fdopen(theirs, "w", encoding="utf-8") as shown,
+                Path(os.devnull).open("w") as no,
+            ):
+                patch.setattr(sys, stream, shown)
+                patch.setattr(sys, other, no)
+                code = run(list(arguments))
+        return code, text[0]
+
+    return call
 
 
 @pytest.mark.parametrize("command", ["check", "inspect", "convert"])
-def test_color(folder, model, command):
+def test_color(on_terminal, model, command):
     """Colour on a terminal; none with --no-color or NO_COLOR."""
-    code, shown = on_terminal(folder, command, model, stream="stdout")
+    code, shown = on_terminal(command, model, stream="stdout")
     assert code == 0
     assert ESCAPE in shown
-    assert ESCAPE not in on_terminal(folder, command, model, "--no-color", stream="stdout")[1]
-    assert ESCAPE not in on_terminal(folder, command, model, stream="stdout", NO_COLOR="1")[1]
+    assert ESCAPE not in on_terminal(command, model, "--no-color", stream="stdout")[1]
+    assert ESCAPE not in on_terminal(command, model, stream="stdout", NO_COLOR="1")[1]
 
 
 def test_no_color_in_a_pipe(cli, model):
-    """Elsewhere there is no colour without asking."""
+    """There is no colour in a pipe."""
     for command in ("check", "inspect", "convert"):
         done = cli(command, model)
         assert ESCAPE not in done.out + done.err
 
 
-def test_progress(folder, model):
-    """A terminal's stderr shows how far it is; with -q it does not."""
-    code, shown = on_terminal(folder, "convert", model, stream="stderr")
+def test_progress_of_a_process(folder, model):
+    """A process shows its progress on a terminal's stderr."""
+    ours, theirs = pty.openpty()
+    with reading(ours) as text:
+        code = subprocess.call(
+            [sys.executable, "-m", "npuconv", "convert", model],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            cwd=folder,
+            stdout=subprocess.DEVNULL,
+            stderr=theirs,
+        )
+        os.close(theirs)
+    assert code == 0
+    assert "calibrating" in text[0]
+
+
+def test_progress(on_terminal, model):
+    """A terminal's stderr shows the progress, but not with -q."""
+    code, shown = on_terminal("convert", model, stream="stderr")
     assert code == 0
     assert "calibrating" in shown
-    assert "calibrating" not in on_terminal(folder, "convert", model, "-q", stream="stderr")[1]
+    assert "calibrating" not in on_terminal("convert", model, "-q", stream="stderr")[1]
 
 
-def test_a_bar_for_many_models(folder, model):
-    """What cannot be read is said on a line of its own; one model needs no bar."""
+def test_a_bar_for_many_models(on_terminal, folder, model):
+    """Errors are lines of their own; one model has no bar."""
     (folder / "broken.onnx").write_text("no model")
-    code, shown = on_terminal(folder, "check", model, "broken.onnx", stream="stderr")
+    code, shown = on_terminal("check", model, "broken.onnx", stream="stderr")
     assert code == 2
     assert "2/2" in shown
     assert "\nnpuconv: error: broken.onnx" in shown.replace("\x1b[1A\x1b[2K", "\n")
-    assert not on_terminal(folder, "check", model, stream="stderr")[1]
-    assert "2/2" not in on_terminal(folder, "check", model, model, "-q", stream="stderr")[1]
+    assert not on_terminal("check", model, stream="stderr")[1]
+    assert "2/2" not in on_terminal("check", model, model, "-q", stream="stderr")[1]
 
 
-def test_what_comes_after_calibrating(folder, model):
-    """When the samples are through, the terminal says what goes on; with how fast they were."""
-    _, shown = on_terminal(folder, "convert", model, "--no-color", stream="stderr")
+def test_what_comes_after_calibrating(on_terminal, model):
+    """The work after calibration has a bar of its own."""
+    _, shown = on_terminal("convert", model, "--no-color", stream="stderr")
     assert "choosing ranges and weights, measuring" in shown
     assert "\x1b[3" not in shown  # no colour; the cursor still moves
 
 
 @contextlib.contextmanager
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """This process' streams as a terminal; gives the other end."""
+    """Replace the streams of this process by a terminal; yield its other end."""
     ours, theirs = pty.openpty()
     with os.fdopen(theirs, "w", encoding="utf-8") as stream, monkeypatch.context() as patch:
         patch.setattr(sys, "stdout", stream)
@@ -109,7 +135,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 
 
 def drain(terminal_end: int) -> str:
-    """What has been written to a terminal so far."""
+    """Return the text written to a terminal so far."""
     os.set_blocking(terminal_end, False)
     got = b""
     with contextlib.suppress(BlockingIOError):
@@ -119,7 +145,7 @@ def drain(terminal_end: int) -> str:
 
 
 def test_wants_color(monkeypatch):
-    """A terminal has colour, unless the user or the environment objects."""
+    """A terminal has colour unless flag or environment forbids it."""
     wanted = []
     with terminal(monkeypatch):
         for value in ("", "1"):
@@ -143,7 +169,7 @@ def test_bar(monkeypatch):
 
 
 def test_rate(monkeypatch):
-    """A bar says how many a second, and how long the rest takes."""
+    """A bar shows the rate and the remaining time."""
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", "100")
     with terminal(monkeypatch) as other_end:
@@ -157,7 +183,7 @@ def test_rate(monkeypatch):
 
 
 def test_width(monkeypatch):
-    """Text is as wide as the terminal, within reason; 80 columns elsewhere."""
+    """Text is as wide as the terminal, from 60 to 100 columns; 80 elsewhere."""
     assert screen.width() == 80
     with terminal(monkeypatch):
         found = []
@@ -168,23 +194,23 @@ def test_width(monkeypatch):
 
 
 @pytest.mark.parametrize("command", ["check", "inspect", "convert"])
-def test_narrow_terminals(folder, model, command):
-    """Nothing is wider than the terminal."""
+def test_narrow_terminals(on_terminal, model, command):
+    """No line is wider than the terminal."""
     verbose = ["-v", "--no-color"]
-    code, shown = on_terminal(folder, command, model, *verbose, stream="stdout", COLUMNS="60")
+    code, shown = on_terminal(command, model, *verbose, stream="stdout", COLUMNS="60")
     assert code == 0
     assert max(len(line) for line in shown.splitlines()) <= 60
 
 
 def test_interrupted():
-    """Files that are complete stay, and are named; many of a folder are counted."""
+    """Complete files are named; many of a folder are counted."""
     assert screen.interrupted([]) == "interrupted; nothing was written"
     made = [Path("out.onnx"), *(Path("cache") / f"{at}.npz" for at in range(9))]
     assert screen.interrupted(made) == "interrupted; kept: out.onnx, 9 files in cache"
 
 
 def test_no_bar(capsys):
-    """Where stderr is no terminal, or nobody wants to know, progress is silent."""
+    """There is no bar without a terminal or with -q."""
     for quiet in (False, True):
         with screen.progress(quiet=quiet) as step:
             step("first", 1, 2)
@@ -192,7 +218,23 @@ def test_no_bar(capsys):
 
 
 def test_say(capsys):
-    """A line for people goes to stderr, unless they want none."""
+    """Messages go to stderr, and nowhere with -q."""
     screen.say("hello")
     screen.say("hush", quiet=True)
     assert capsys.readouterr() == ("", "npuconv: hello\n")
+
+
+@pytest.mark.parametrize(
+    ("path", "width", "lines"),
+    [
+        ("", 8, [""]),
+        ("a/b.onnx", 8, ["a/b.onnx"]),
+        ("models/b.onnx", 8, ["models/", "b.onnx"]),
+        ("a/b/models/b.onnx", 8, ["a/b/", "models/", "b.onnx"]),
+        ("long-name.onnx", 8, ["long-nam", "e.onnx"]),
+        ("/x/long-name.onnx", 8, ["/x/", "long-nam", "e.onnx"]),
+    ],
+)
+def test_fold_path(path, width, lines):
+    """Break after slashes; a part longer than the width, anywhere."""
+    assert screen.fold_path(path, width).split("\n") == lines

@@ -1,8 +1,7 @@
-"""The command line: parses, calls the library, prints. The only package that imports click.
+"""Command line: parses, calls the library, prints. The only package that imports click.
 
-A command's module is imported when the command is used, so that ``--help`` starts in a
-moment. Results go to stdout; progress and errors to stderr; exit codes are those of
-``npuconv.errors``.
+The module of a command is imported when the command is used, so that ``--help`` starts fast.
+Results go to stdout; progress and errors to stderr; exit codes are those of ``npuconv.errors``.
 """
 
 from __future__ import annotations
@@ -21,11 +20,10 @@ import click
 
 from npuconv import files
 from npuconv.cli import guard, screen
-from npuconv.cli.signals import Terminated, ended_by
 from npuconv.errors import InternalError, NpuconvError, is_lack_of_memory
 from npuconv.version import __version__
 
-# Name of the command -> what it does. The module of that name holds a function of that name.
+# Help of each command, by its name; the module of that name holds a function of that name.
 COMMANDS = {
     "convert": "Convert a float ONNX model into a device-ready int8 model and a report.",
     "check": "Say whether models can be converted, and why not; writes no model.",
@@ -43,12 +41,12 @@ class LazyGroup(click.Group):
     """A group whose commands are imported when they are asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names of all commands, in the order people use them."""
+        """Return the names of all commands, in the order of their use."""
         del ctx
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name, imported now."""
+        """Import and return the command of that name."""
         del ctx
         if cmd_name not in COMMANDS:
             return None
@@ -59,7 +57,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that is meant; a misspelt one is refused with the nearest."""
+        """Return the command; refuse a misspelt one and name the nearest."""
         if args[0] not in COMMANDS and not args[0].startswith("-"):
             near = difflib.get_close_matches(args[0], COMMANDS, 1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
@@ -67,7 +65,7 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of commands, without importing one of them."""
+        """Write the list of commands, without importing one of them."""
         del ctx
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
@@ -84,23 +82,23 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line and exit with its code."""
-    # A large graph is millions of objects that live as long as the process; looking for
-    # cycles among them as often as Python does by itself took a third of the time.
+    # A large graph is millions of objects that live as long as the process; collecting garbage
+    # among them as often as Python does by default took a third of the time.
     gc.set_threshold(2_000_000, 20, 100)
     # Matrices here are small, and layers are solved side by side: threads of BLAS beneath
-    # them doubled the time. It has to be said before numpy is loaded.
+    # them doubled the time. The variable has no effect once numpy is loaded.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     signal.signal(signal.SIGTERM, _terminate)
     _speak_utf8()
-    if not sys.warnoptions:  # what libraries say of a file is not for the user
+    if not sys.warnoptions:  # warnings of libraries are not for the user
         warnings.simplefilter("ignore")
     code = run(sys.argv[1:])
-    gc.freeze()  # nor need they be searched once more at the end
+    gc.freeze()  # no collection among them at exit either
     sys.exit(code)
 
 
 def _speak_utf8() -> None:
-    """JSON, SARIF and the like are UTF-8 whatever the locale; a terminal gets what it can show."""
+    """Write UTF-8 whatever the locale, as JSON needs it; replace what a terminal cannot show."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             if stream.isatty():
@@ -111,7 +109,7 @@ def _speak_utf8() -> None:
 
 def _terminate(_number: int, _frame: object) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the next one ends it at once
-    raise Terminated
+    raise guard.Terminated
 
 
 def run(arguments: list[str]) -> int:
@@ -134,7 +132,7 @@ def _run(arguments: list[str], written: list[Path]) -> int:
     except (click.ClickException, guard.TimeIsUpError, MemoryError) as error:
         return _fail(_cause(error), 2)
     except (KeyboardInterrupt, click.Abort) as error:
-        return _fail(screen.interrupted(written), ended_by(error))
+        return _fail(screen.interrupted(written), guard.signal_exit_code(error))
     except OSError as error:  # a full disk, a name too long, a folder that may not be entered
         what = error.strerror or type(error).__name__
         return _fail(f"{error.filename or 'the output'}: {what}", 2)
@@ -146,18 +144,17 @@ def _run(arguments: list[str], written: list[Path]) -> int:
 
 
 def _failed(error: Exception) -> int:
-    """Say what went wrong: a mistake of the user, too little memory, or a bug."""
+    """Print an error and return its exit code: the user's, lack of memory, or a bug."""
     if isinstance(error, NpuconvError) and not isinstance(error, InternalError):
         return _fail(str(error), error.exit_code)
     if is_lack_of_memory(error):
         return _fail(guard.cause(error), 2)
     if os.environ.get("NPUCONV_TRACEBACK"):
         raise error
-    text = f"{type(error).__name__}: {error}"
-    bug = (
-        error if isinstance(error, InternalError) else InternalError(text, where="outside any pass")
-    )
-    return _fail(str(bug), bug.exit_code)
+    if not isinstance(error, InternalError):
+        text = f"{type(error).__name__}: {error}"
+        error = InternalError(text, where="outside any pass")
+    return _fail(str(error), error.exit_code)
 
 
 def _fail(text: str, code: int) -> int:
@@ -166,10 +163,8 @@ def _fail(text: str, code: int) -> int:
 
 
 def _cause(error: BaseException) -> str:
-    return _usage(error) if isinstance(error, click.ClickException) else guard.cause(error)
-
-
-def _usage(error: click.ClickException) -> str:
+    if not isinstance(error, click.ClickException):
+        return guard.cause(error)
     text = error.format_message()
     ctx = getattr(error, "ctx", None)
     return f"{text} (see '{ctx.command_path} --help')" if ctx else text

@@ -6,33 +6,44 @@ import contextlib
 import functools
 import os
 import signal
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from npuconv import files
+from npuconv.batch.job import Job, Outcome
+from npuconv.batch.local import Watcher
+from npuconv.batch.settings import LIMIT_PARSERS, make_settings
 from npuconv.cli import screen
+from npuconv.cli.destinations import Input, check_destinations
+from npuconv.cli.guard import Terminated, signal_exit_code
 from npuconv.cli.options import given, refuse_empty, shared_options
-from npuconv.cli.signals import Terminated, ended_by
+from npuconv.errors import UsageError
+from npuconv.report import format_of, render_batch
+from npuconv.report.escape import plain
+from npuconv.report.json import dumps
+from npuconv.report.words import count
 
 if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
     from npuconv.batch.entry import Batch
     from npuconv.schemas.batch import BatchReport
 
 FORMATS = ("text", "json", "sarif", "junit", "github", "markdown")
-# Flags that say how jobs are run, besides those of what is done anew.
-_OWN = (
+# Flags of the run, besides --resume and --force.
+_RUN_FLAGS = (
     "jobs", "threads", "timeout", "memory", "cache", "scheduler", "local_cluster", "ship",
     "split_calibration",
 )  # fmt: skip
-SUMMARY = ("batch.report.json", "batch.report.html")  # in the folder of the results
+_SUMMARY = ("batch.report.json", "batch.report.html")  # in the folder of the results
 
 
 def _checked(_: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """A quantity as given; refused here, where it is known which flag it is of."""
-    from npuconv.batch.settings import LIMIT_PARSERS
-
+    """Check a quantity here, so that the message names the flag."""
     try:
         if value is not None:
             LIMIT_PARSERS[str(parameter.name)](value)
@@ -122,51 +133,38 @@ def batch(
     143: ended by Ctrl-C or SIGTERM.
     """
     from npuconv.batch.entry import Batch
-    from npuconv.report import format_of
 
     for report in reports:
         format_of(report)
     refuse_empty({"config": config, **flags})
-    chosen = _settings(flags)
-    work = Batch(path, chosen, given(flags), config)
-    if verify_lock or dry_run:
-        from npuconv.cli import batch_screen
-
-        show = batch_screen.verify if verify_lock else batch_screen.plan
-        return show(work, output_format, quiet)
-    written = reports or tuple(str(work.output / name) for name in SUMMARY)
-    _check_writable(work, written, config)
+    force, resume = flags.pop("force"), flags.pop("resume")
+    settings = make_settings(
+        **{name: flags.pop(name) for name in _RUN_FLAGS}, resume=resume and not force
+    )
+    work = Batch(path, settings, given(flags), config)
+    if verify_lock:
+        return _verify_lock(work, output_format, quiet)
+    if dry_run:
+        return _show_plan(work, output_format, quiet)
+    written = reports or tuple(str(work.output / name) for name in _SUMMARY)
+    _check_summaries(work, written, config)
     with _terminable():
         try:
-            found = _run(work, quiet)
+            with watching(len(work.jobs), quiet) as watcher:
+                found = work.run(watcher)
         except KeyboardInterrupt as error:
-            said = "npuconv: error: interrupted; the same command goes on where it stopped"
-            click.echo(said, err=True)
-            return ended_by(error)
-    _write(work, found, written)
+            screen.fail("interrupted; the same command goes on where it stopped")
+            return signal_exit_code(error)
+    for summary in written:
+        base = Path(os.path.relpath(work.root, Path(summary).resolve().parent)).as_posix()
+        files.write(summary, render_batch(found, format_of(summary), base))
     _show(found, output_format, quiet, verbose, no_color)
     return found.summary.exit_code
 
 
-def _settings(flags: dict[str, Any]) -> Any:
-    """Take the flags about how jobs run out of ``flags``, and return them as settings."""
-    from npuconv.batch.settings import make_settings
-
-    resume, force = flags.pop("resume"), flags.pop("force")
-    own = {name: flags.pop(name) for name in _OWN}
-    return make_settings(**own, resume=resume and not force)
-
-
-def _run(work: Batch, quiet: bool) -> BatchReport:
-    from npuconv.cli.batch_screen import watching
-
-    with watching(len(work.jobs), quiet) as watcher:
-        return work.run(watcher)
-
-
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """SIGTERM ends it as Ctrl-C does: no job is left running."""
+    """Handle SIGTERM as Ctrl-C within a with statement: no job is left running."""
 
     def interrupt(*_: object) -> None:
         raise Terminated
@@ -178,11 +176,8 @@ def _terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _check_writable(work: Batch, written: tuple[str, ...], config: str | None) -> None:
-    """Refuse a summary that could not be written, before hours are spent on it."""
-    from npuconv.cli.destinations import refuse
-    from npuconv.errors import UsageError
-
+def _check_summaries(work: Batch, written: tuple[str, ...], config: str | None) -> None:
+    """Refuse a summary that cannot be written, before jobs that may take hours."""
     results = {(work.root / file).resolve() for job in work.jobs for file in job.files}
     made = {folder for one in work.folders for folder in (one, *one.parents)}
     for path in written:
@@ -191,40 +186,187 @@ def _check_writable(work: Batch, written: tuple[str, ...], config: str | None) -
             hint = "give another --report"
             raise UsageError(f"{path}: would overwrite the result of a job", hint=hint)
         if place.parent not in made or place.parent.is_dir():  # else the batch makes it
-            refuse([path], _read(work, config))
+            check_destinations([path], _inputs(work, config))
 
 
-def _read(work: Batch, config: str | None) -> Iterator[tuple[Path, str]]:
-    """The files a batch is made of that a summary could have the name of."""
+def _inputs(work: Batch, config: str | None) -> Iterator[Input]:
+    """Yield the files a batch reads that a summary could overwrite."""
     yield work.expanded.file, "the jobs file"
     if config is not None:
         yield Path(config), "the configuration"
     for options in (job.options for job in work.jobs):
-        for key, what in (("calibration", "the calibration samples"), ("baseline", "the baseline")):
-            if getattr(options, key):
-                yield work.root / getattr(options, key), what
-
-
-def _write(work: Batch, found: BatchReport, written: tuple[str, ...]) -> None:
-    from npuconv import files
-    from npuconv.report import format_of, render_batch
-
-    for path in written:
-        base = Path(os.path.relpath(work.root, Path(path).resolve().parent)).as_posix()
-        files.write(path, render_batch(found, format_of(path), base))
+        if options.calibration:
+            yield work.root / options.calibration, "the calibration samples"
+        if options.baseline:
+            yield work.root / options.baseline, "the baseline"
 
 
 def _show(
     found: BatchReport, output_format: str, quiet: bool, verbose: bool, no_color: bool
 ) -> None:
-    from npuconv.report import render_batch
-    from npuconv.report.text import render_batch as render_text
+    from npuconv.report import text
 
-    if output_format == "text":
-        if quiet:
-            return
+    if output_format != "text":
+        click.echo(render_batch(found, output_format), nl=False)
+    elif not quiet:
         color = screen.wants_color(no_color)
-        shown = render_text(found, color=color, verbose=verbose)
-    else:
-        shown = render_batch(found, output_format)
-    click.echo(shown, nl=False)
+        click.echo(text.render_batch(found, color=color, verbose=verbose), nl=False)
+
+
+def _show_plan(work: Batch, output_format: str, quiet: bool) -> int:
+    """Show every job, the model it would write, and why it would run, if it would.
+
+    Returns:
+        The exit code: 1 if samples are missing.
+
+    Raises:
+        UsageError: a plan has no such format.
+    """
+    reasons, missing = work.to_do(), work.missing()
+    for name, path in missing.items():
+        screen.fail(f"{name}: calibration: {path}: no such file or directory")
+    if _is_json("--dry-run", output_format):
+        _print_json(work, "to_do", reasons)
+    elif not quiet:
+        for job in work.jobs:
+            click.echo(f"{job.name}: {job.model} on {job.target} as {job.options.format}")
+            click.echo(f"  -> {job.output}")
+            click.echo(f"  {'; '.join(reasons.get(job.name, ['unchanged']))}")
+        click.echo(f"{count(len(work.jobs), 'job')}, {len(reasons)} to do")
+    return 1 if missing else 0
+
+
+def _verify_lock(work: Batch, output_format: str, quiet: bool) -> int:
+    """Show the differences of jobs from their locks.
+
+    Returns:
+        The exit code: 1 if there are any.
+
+    Raises:
+        UsageError: differences have no such format.
+    """
+    found = work.differences()
+    if _is_json("--verify-lock", output_format):
+        _print_json(work, "differences", found)
+        return 1 if found else 0
+    for name, said in found.items():
+        for one in said:
+            screen.fail(f"{name}: {one}")
+    every = len(work.jobs)
+    screen.say(f"{_part(every - len(found), every)} as locked", quiet=quiet)
+    return 1 if found else 0
+
+
+def _part(number: int, total: int) -> str:
+    """Return ``2 of 7 jobs are``."""
+    return f"{number} of 1 job is" if total == 1 else f"{number} of {total} jobs are"
+
+
+def _is_json(flag: str, output_format: str) -> bool:
+    """Return whether the format is json; raise ``UsageError`` if it is neither json nor text."""
+    if output_format not in ("text", "json"):
+        raise UsageError(f"{flag} prints text or json, not {output_format}")
+    return output_format == "json"
+
+
+def _print_json(work: Batch, key: str, reasons: Mapping[str, list[str]]) -> None:
+    rows = [
+        {
+            "name": job.name,
+            "model": job.model,
+            "target": job.target,
+            "format": job.options.format,
+            "output": job.output,
+            key: reasons.get(job.name, []),
+        }
+        for job in work.jobs
+    ]
+    click.echo(dumps({"jobs": rows}), nl=False)
+
+
+class Lines(Watcher):
+    """Watcher that prints a line for each job that has ended.
+
+    Args:
+        total: number of jobs.
+        quiet: print nothing.
+    """
+
+    def __init__(self, total: int, quiet: bool) -> None:
+        self._total, self._quiet = total, quiet
+        self.done = 0
+
+    def skipped(self, count: int) -> None:
+        """Count the jobs that an earlier run has done, and print how many."""
+        self.done += count
+        if count:
+            self.say(f"{_part(count, self._total)} done and unchanged")
+
+    def finished(self, job: Job, outcome: Outcome) -> None:
+        """Print how it ended."""
+        self.done += 1
+        cause = "" if outcome.finished else f": {outcome.message}"
+        text = f"[{self.done}/{self._total}] {job.name}: {outcome.status}{cause}"
+        self.say(plain(text))
+
+    def say(self, text: str) -> None:
+        """Print a line on stderr."""
+        screen.say(text, quiet=self._quiet)
+
+
+class Bars(Lines):
+    """Watcher that also shows a bar for each running job, below these lines.
+
+    Args:
+        total: number of jobs.
+        progress: display of the bars.
+    """
+
+    def __init__(self, total: int, progress: Progress) -> None:
+        super().__init__(total, quiet=False)
+        self._progress = progress
+        self._tasks: dict[str, TaskID] = {}
+
+    def started(self, job: Job) -> None:
+        """Add a bar for the job; remove the bar of an earlier attempt."""
+        name = plain(job.name)
+        if job.name in self._tasks:  # its worker died, and it starts again
+            self._progress.remove_task(self._tasks[job.name])
+        self._tasks[job.name] = self._progress.add_task(name, total=None, stage="")
+
+    def stage(self, job: Job, stage: str, done: int, total: int) -> None:
+        """Update the bar of the job."""
+        task = self._tasks.get(job.name)
+        if task is not None:
+            self._progress.update(task, completed=done, total=total, stage=stage)
+
+    def finished(self, job: Job, outcome: Outcome) -> None:
+        """Remove the bar of the job, and print how it ended."""
+        if job.name in self._tasks:
+            self._progress.remove_task(self._tasks.pop(job.name))
+        super().finished(job, outcome)
+
+    def say(self, text: str) -> None:
+        """Print a line above the bars, so that it does not overwrite them."""
+        self._progress.console.print(
+            f"npuconv: {text}", markup=False, highlight=False, soft_wrap=True
+        )
+
+
+@contextlib.contextmanager
+def watching(total: int, quiet: bool) -> Iterator[Watcher]:
+    """Show the progress of ``total`` jobs within a with statement."""
+    if quiet or not sys.stderr.isatty():
+        yield Lines(total, quiet)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=20),
+        TextColumn("{task.fields[stage]}", markup=False),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        yield Bars(total, progress)

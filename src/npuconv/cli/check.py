@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from npuconv import files
+from npuconv.batch.job import SUFFIX
 from npuconv.cli import screen
+from npuconv.cli.destinations import check_destinations, input_files
 from npuconv.cli.guard import guarded
 from npuconv.cli.options import collect, output_options, shared_options
+from npuconv.errors import CalibrationError, ModelError, UsageError
+from npuconv.report import Unreadable, format_of, render, render_many
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from npuconv.config import Options
-    from npuconv.report import Unreadable
     from npuconv.schemas.report import Report
 
 DEFAULT_BASELINE = "npuconv-baseline.json"
@@ -56,35 +60,40 @@ def check(
     nothing at or above --fail-on, but for what the baseline accepts; 1: findings; 2: a file
     that cannot be read or run; the others are checked all the same.
     """
-    from npuconv import files
-    from npuconv.cli.destinations import read_by, refuse
     from npuconv.legalize.accept import orphaned, renew
-    from npuconv.report import format_of
 
     options, renewal = _prepared(collect(config, flags), write_baseline)
     for path in reports:
         format_of(path)
     paths = expand(models)
-    refuse(reports, read_by(paths, options, config))
+    check_destinations(reports, input_files(paths, options, config))
     failures: list[Unreadable] = []
     try:
         with screen.progress(quiet or len(paths) == 1, no_color=no_color) as bar:
             by_path = _check_all(paths, options, timings, bar, failures)
     finally:
-        for failure in failures:  # not into the bar
+        for failure in failures:  # below the bar
             screen.fail(failure.message)
-    found, unreadable = list(by_path.values()), bool(failures)
-    shown = _Shown(found, failures, many=len(paths) > 1)
+    found, many = list(by_path.values()), len(paths) > 1
+
+    def rendered(name: str) -> str:
+        if many or not found:
+            return render_many(found, name, failures)
+        return render(found[0], name)
+
     for path in reports:
-        files.write(path, shown.as_format(format_of(path)))
-    shown.show(output_format, quiet, verbose, no_color)
+        files.write(path, rendered(format_of(path)))
+    if output_format != "text":  # -q is about text only
+        click.echo(rendered(output_format), nl=False)
+    elif found and not quiet:  # stderr has the unreadable models
+        click.echo(_text(found, many=many, verbose=verbose, no_color=no_color), nl=False)
     if renewal:
         screen.say(renew(renewal, by_path, options.fail_on), quiet=quiet)
-        return 2 if unreadable else 0
+        return 2 if failures else 0
     for sentence in orphaned(options.baseline):
         screen.say(sentence, quiet=quiet)
     worst = max((report.summary.exit_code for report in found), default=0)
-    return 2 if unreadable else worst
+    return 2 if failures else worst
 
 
 def _check_all(
@@ -94,14 +103,13 @@ def _check_all(
     bar: Callable[[str, int, int], None],
     failures: list[Unreadable],
 ) -> dict[str, Report]:
-    """The reports by path; ``failures`` gets each model that cannot be checked.
+    """Return the reports by path; add models that cannot be checked to ``failures``.
 
-    Of several also one that has not the input or node that a flag names, or that the samples
-    do not fit: those of another may.
+    Of several models, that includes one without the input or node that a flag names, and one
+    that the samples do not fit: they may fit another.
     """
-    from npuconv.errors import CalibrationError, ModelError, UsageError
+    from npuconv.model.load import display_name
     from npuconv.pipeline.check import check_with
-    from npuconv.report import Unreadable
 
     expected: tuple[type[Exception], ...] = (ModelError,)
     if len(paths) > 1:
@@ -112,36 +120,29 @@ def _check_all(
         try:
             found[path] = check_with(path, options, options.calibration, timings=timings)
         except expected as error:
-            failures.append(Unreadable(path, _naming(path, str(error))))
+            message, name = str(error), display_name(path)
+            named = message.startswith((path, name))
+            failures.append(Unreadable(path, message if named else f"{name}: {message}"))
         bar("check", number, len(paths))
     return found
 
 
-def _naming(path: str, message: str) -> str:
-    """Return the message with the model in it: of several it says which."""
-    from npuconv.model.load import display_name
-
-    name = display_name(path)
-    return message if message.startswith((path, name)) else f"{name}: {message}"
-
-
 def expand(models: tuple[str, ...]) -> list[str]:
-    """Files as given, directories as the models in them, each once.
+    """Return files as given and the models in directories, each once.
 
-    What ``convert`` has written into a directory, by the name it gives, is no model to check.
+    In a directory, files named as ``convert`` names its results are left out.
 
     Raises:
         UsageError: a directory without models.
     """
-    from npuconv.batch.job import SUFFIX
-    from npuconv.errors import UsageError
-
     found: dict[str, None] = {}
     for model in models:
         path = Path(model)
         if not model:
             raise UsageError("the name of a model is empty", hint="'.' is the current folder")
-        every = _inside(path) if os.path.isdir(path) else [model]  # noqa: PTH112 never raises
+        every = [model]
+        if os.path.isdir(path):  # noqa: PTH112 never raises
+            every = sorted(one.as_posix() for one in path.rglob("*.onnx") if one.is_file())
         inside = [p for p in every if p == model or not p.endswith(SUFFIX)]
         if not inside:
             made = f", but for what convert has written (*{SUFFIX})" if every else ""
@@ -150,15 +151,8 @@ def expand(models: tuple[str, ...]) -> list[str]:
     return list(found)
 
 
-def _inside(folder: Path) -> list[str]:
-    return sorted(path.as_posix() for path in folder.rglob("*.onnx") if path.is_file())
-
-
 def _prepared(options: Options, write_baseline: bool) -> tuple[Options, str]:
-    """The options of the run, and the baseline that is to be written afterwards, if any."""
-    from npuconv import files
-    from npuconv.errors import UsageError
-
+    """Return the options of the run, and the path of the baseline to write after it, if any."""
     if not write_baseline:
         return options, ""
     if options.fail_on == "never":
@@ -169,40 +163,10 @@ def _prepared(options: Options, write_baseline: bool) -> tuple[Options, str]:
     return options.model_copy(update={"baseline": None}), path
 
 
-class _Shown:
-    """Results of a check, shown as one document.
+def _text(found: list[Report], *, many: bool, verbose: bool, no_color: bool) -> str:
+    from npuconv.report import text
 
-    Args:
-        found: the reports.
-        unreadable: models that have none.
-        many: whether several models were asked for, however many could be read.
-    """
-
-    def __init__(self, found: list[Report], unreadable: list[Unreadable], *, many: bool) -> None:
-        self._found, self._unreadable = found, unreadable
-        self._many = many or not found
-
-    def as_format(self, name: str) -> str:
-        """All of it in one format."""
-        from npuconv.report import render, render_many
-
-        if not self._many:
-            return render(self._found[0], name)
-        return render_many(self._found, name, self._unreadable)
-
-    def show(self, name: str, quiet: bool, verbose: bool, no_color: bool) -> None:
-        """Print it; ``-q`` is about text, a document that is asked for by name is printed."""
-        if name == "text":
-            if self._found and not quiet:
-                click.echo(self._text(verbose, no_color), nl=False)
-        else:
-            click.echo(self.as_format(name), nl=False)
-
-    def _text(self, verbose: bool, no_color: bool) -> str:
-        """Return the text for a terminal; unreadable models were reported on stderr."""
-        from npuconv.report import text
-
-        color, width = screen.wants_color(no_color), screen.width()
-        if self._many:
-            return text.render_many(self._found, color=color, verbose=verbose, width=width)
-        return text.render(self._found[0], color=color, verbose=verbose, width=width)
+    color, width = screen.wants_color(no_color), screen.width()
+    if many:
+        return text.render_many(found, color=color, verbose=verbose, width=width)
+    return text.render(found[0], color=color, verbose=verbose, width=width)

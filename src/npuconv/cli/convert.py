@@ -9,14 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from npuconv import files
+from npuconv.batch.job import SUFFIX
 from npuconv.cli import screen
+from npuconv.cli.destinations import check_destinations, input_files
 from npuconv.cli.guard import guarded
 from npuconv.cli.options import collect, output_options, shared_options
+from npuconv.errors import UnsupportedModelError, UsageError
+from npuconv.report import format_of, render
 
 if TYPE_CHECKING:
     from npuconv.config import Options
+    from npuconv.schemas.report import Report
 
-_AFTERWARDS = "choosing ranges and weights, measuring"
+_AFTER_CALIBRATION = "choosing ranges and weights, measuring"
 
 
 @click.command()
@@ -44,23 +50,24 @@ def convert(
     get made-up numbers, and accuracy is unproven. Exit code 0: done; 1: findings stand against
     it, no model is written.
     """
-    from npuconv import files
-    from npuconv.errors import UnsupportedModelError
     from npuconv.pipeline.convert import convert_with
 
     options = collect(config, flags)
-    destination = _destination(model, output)
-    written = reports or _default_reports(destination)
-    _check_destinations(model, destination, written, options, config)
+    destination = Path(output) if output is not None else _beside(Path(model), SUFFIX)
+    written = reports or tuple(
+        str(_beside(destination, f".report.{kind}")) for kind in ("json", "html")
+    )
+    _check(model, destination, written, options, config)
     try:
-        with screen.progress(quiet, no_color=no_color, then=_AFTERWARDS) as bar:
+        with screen.progress(quiet, no_color=no_color, then=_AFTER_CALIBRATION) as bar:
             result = convert_with(
                 model, options, options.calibration, _announcing(bar, quiet), timings=timings
             )
     except UnsupportedModelError as error:
         _write(error.report, written)
         _show(error.report, quiet, verbose, no_color)
-        screen.say(f"wrote {', '.join(written)}, but no model{_left(destination)}", quiet=quiet)
+        earlier = f"; {destination} is of an earlier run" if destination.exists() else ""
+        screen.say(f"wrote {', '.join(written)}, but no model{earlier}", quiet=quiet)
         return error.exit_code
     with files.together():
         result.save(destination)
@@ -73,10 +80,10 @@ def convert(
 def _announcing(
     bar: Callable[[str, int, int], None], quiet: bool
 ) -> Callable[[str, int, int], None]:
-    """Progress that says first of all if there is no data to calibrate with."""
+    """Return a progress function that prints assumptions and passes stages to the bar."""
 
     def step(stage: str, done: int, total: int) -> None:
-        """Say it, or let the bar show it."""
+        """Print an assumption, or update the bar of a stage."""
         if stage.startswith("assumed: "):
             screen.say(stage.removeprefix("assumed: "), quiet=quiet)
         else:
@@ -85,50 +92,28 @@ def _announcing(
     return step
 
 
-def _left(destination: Path) -> str:
-    """Return a note that the model at the destination is of an earlier run, if one is there."""
-    return f"; {destination} is of an earlier run" if destination.exists() else ""
-
-
-def _destination(model: str, output: str | None) -> Path:
-    from npuconv.batch.job import SUFFIX
-
-    return Path(output) if output is not None else _beside(Path(model), SUFFIX)
-
-
-def _default_reports(destination: Path) -> tuple[str, ...]:
-    return tuple(str(_beside(destination, f".report.{kind}")) for kind in ("json", "html"))
-
-
 def _beside(path: Path, suffix: str) -> Path:
-    return path.parent / f"{path.stem}{suffix}"  # of '.', too, which has no name
+    return path.parent / f"{path.stem}{suffix}"  # also for '.', which has no name
 
 
-def _check_destinations(
+def _check(
     model: str, destination: Path, reports: tuple[str, ...], options: Options, config: str | None
 ) -> None:
-    """Refuse before any work is done for it."""
-    from npuconv.cli.destinations import read_by, refuse
-    from npuconv.errors import UsageError
-    from npuconv.report import format_of
-
+    """Refuse destinations that cannot be written, before any work is done."""
     for report in reports:
         format_of(report)
         if Path(report) == destination:
             raise UsageError(f"{report}: would overwrite a model", hint="give another --report")
-    if os.path.lexists(model):  # else that is what is to be said
-        refuse((destination, *reports), read_by([model], options, config))
+    if os.path.lexists(model):  # else loading it reports that
+        check_destinations((destination, *reports), input_files([model], options, config))
 
 
-def _write(report: Any, written: tuple[str, ...]) -> None:
-    from npuconv import files
-    from npuconv.report import format_of, render
-
+def _write(report: Report, written: tuple[str, ...]) -> None:
     for path in written:
         files.write(path, render(report, format_of(path)))
 
 
-def _show(report: Any, quiet: bool, verbose: bool, no_color: bool) -> None:
+def _show(report: Report, quiet: bool, verbose: bool, no_color: bool) -> None:
     from npuconv.report import text
 
     if not quiet:

@@ -13,59 +13,54 @@ from npuconv.errors import UsageError
 if TYPE_CHECKING:
     from npuconv.config import Options
 
-Read = tuple[Path, str]  # a file, and what it is
+Input = tuple[Path, str]  # a file that is read, and its role
 
 
-def refuse(destinations: Iterable[str | Path], read: Iterable[Read]) -> None:
+def check_destinations(destinations: Iterable[str | Path], inputs: Iterable[Input]) -> None:
     """Refuse to write where nothing can be written, or over a file that is read.
 
     Args:
         destinations: files that are to be written.
-        read: files that the command is made of, as ``read_by`` gives them.
+        inputs: files that the command reads, as ``input_files`` gives them.
 
     Raises:
         UsageError: one is the other, by whatever name.
         OutputError: a folder does not exist or is not writable, or it is a directory.
     """
     paths = [Path(destination) for destination in destinations]
-    given = list(read) if any(map(os.path.exists, paths)) else []
+    given = list(inputs) if any(map(os.path.exists, paths)) else []
     for destination in paths:
-        for path, what in given:
+        for path, role in given:
             if _is_same(destination, path):
                 hint = "give another name"
-                raise UsageError(f"{destination}: would overwrite {what}", hint=hint)
+                raise UsageError(f"{destination}: would overwrite {role}", hint=hint)
         files.check_writable(destination)
 
 
-def read_by(models: Iterable[str], options: Options, config: str | None) -> Iterator[Read]:
-    """The files that a command reads, as far as they exist.
+def input_files(models: Iterable[str], options: Options, config: str | None) -> Iterator[Input]:
+    """Yield the files that a command reads.
 
     Args:
         models: paths as given.
-        options: of the command, its own flags and those of the file.
-        config: that file.
+        options: of the command, its own flags and those of the configuration.
+        config: path of the configuration.
     """
+    from npuconv.model import external_data
+
     for model in models:
         yield Path(model), "the model"
-        yield from ((path, "weights of the model") for path in _weights(Path(model)))
+        yield from ((path, "weights of the model") for path in external_data.files(Path(model)))
     others = {
         "the calibration samples": options.calibration,
         "the target": options.target,
         "the baseline": options.baseline,
         "the configuration": config,
     }
-    yield from ((Path(path), what) for what, path in others.items() if isinstance(path, str))
+    yield from ((Path(path), role) for role, path in others.items() if isinstance(path, str))
 
 
 def _is_same(one: Path, other: Path) -> bool:
     try:
         return one.exists() and other.is_file() and one.samefile(other)
-    except OSError:  # a name too long, a folder that may not be entered: said when it is opened
+    except OSError:  # a name too long, a folder that may not be entered: opening it reports that
         return False
-
-
-def _weights(model: Path) -> list[Path]:
-    """Files that a model's weights lie in; nothing of one that cannot be read."""
-    from npuconv.model import external_data
-
-    return external_data.files(model)

@@ -1,4 +1,4 @@
-"""Limits on the memory and time of a command, whatever its input files ask for."""
+"""Limits on the memory and time of a command, and the exit codes of one that a signal ended."""
 
 from __future__ import annotations
 
@@ -13,18 +13,30 @@ from typing import Any, TypeVar
 
 import click
 
+from npuconv.batch.settings import parse_size
 from npuconv.limits import DEFAULT, NAMES, applied, flag, present
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_SHARE = 0.9  # of the memory there is: what asks for more gets an error, not the machine
-_LEAST = 256 * 2**20  # bytes
-_GRACE = 10.0  # seconds until a command ends that does not listen
-_CONTAINER = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+_DEFAULT_SHARE = 0.9  # of the memory: a command that takes more fails, and others go on
+_MIN_BYTES = 256 * 2**20  # that npuconv takes itself
+# Seconds after which a command is ended that computes outside of Python and cannot be interrupted.
+_GRACE_SECONDS = 10.0
+_CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: unfinished files are removed as after Ctrl-C."""
 
 
 class TimeIsUpError(BaseException):
-    """``--max-seconds`` are over. No ``Exception``: nobody is to go on after it."""
+    """End of ``--max-seconds``. No ``Exception``: no handler may continue after it."""
+
+
+def signal_exit_code(error: BaseException) -> int:
+    """Return the exit code of a command that a signal has ended: 128 + its number."""
+    terminated = isinstance(error.__cause__ or error, Terminated)
+    return 128 + (signal.SIGTERM if terminated else signal.SIGINT)
 
 
 def cause(error: BaseException) -> str:
@@ -35,68 +47,67 @@ def cause(error: BaseException) -> str:
 
 
 def guarded(command: Command) -> Command:
-    """Add ``--max-memory`` and ``--max-seconds`` to a command, and see to them."""
-    for decorate in (
-        click.option(
-            "--max-memory",
-            metavar="SIZE",
-            callback=_with_memory,
-            expose_value=False,
-            help="this process may take: 512MiB, 4GiB  [default: 90 % of what there is]",
-        ),
-        click.option(
-            "--max-seconds",
-            type=click.IntRange(1),
-            metavar="N",
-            callback=_with_time,
-            expose_value=False,
-            help="exit code 2 after so many",
-        ),
-    ):
-        command = decorate(command)
-    return command
+    """Add ``--max-memory`` and ``--max-seconds`` to a command, and enforce them."""
+    command = click.option(
+        "--max-memory",
+        metavar="SIZE",
+        callback=_with_memory,
+        expose_value=False,
+        help="this process may take: 512MiB, 4GiB  [default: 90 % of what there is]",
+    )(command)
+    return click.option(
+        "--max-seconds",
+        type=click.IntRange(1),
+        metavar="N",
+        callback=_with_time,
+        expose_value=False,
+        help="exit code 2 after so many",
+    )(command)
 
 
 def limited(command: Command) -> Command:
-    """Add the flags of all limits to a command that takes no other options of a conversion."""
+    """Add the flags of all input limits to a command that takes no options of a conversion."""
     for name in reversed(NAMES):
         text = f"[default: {getattr(DEFAULT, name)}]"
         option = click.option(
-            flag(name), name, type=click.IntRange(0), callback=_noted, expose_value=False, help=text
+            flag(name),
+            name,
+            type=click.IntRange(0),
+            callback=_with_limit,
+            expose_value=False,
+            help=text,
         )
         command = option(command)
     return command
 
 
-def _noted(context: click.Context, parameter: click.Parameter, value: int | None) -> None:
+def _with_limit(context: click.Context, parameter: click.Parameter, value: int | None) -> None:
     if value is not None and parameter.name:
         context.with_resource(applied(replace(present(), **{parameter.name: value})))
 
 
 def _with_memory(context: click.Context, _: click.Parameter, value: str | None) -> None:
-    from npuconv.batch.settings import parse_size
-
     try:
-        size = parse_size(value) if value else int(_there() * _SHARE)
-        if value and size < _LEAST:
-            raise ValueError(f"{value!r} is less than npuconv itself takes: {_LEAST >> 20}MiB")
+        size = parse_size(value) if value else int(_memory_bytes() * _DEFAULT_SHARE)
+        if value and size < _MIN_BYTES:
+            raise ValueError(f"{value!r} is less than npuconv itself takes: {_MIN_BYTES >> 20}MiB")
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
-    context.with_resource(_memory(size))
+    context.with_resource(_memory_limit(size))
 
 
-def _there() -> int:
-    """Bytes of memory of the machine, or of the container."""
+def _memory_bytes() -> int:
+    """Return the memory of the machine, or of the container."""
     found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for place in _CONTAINER:
+    for place in _CONTAINER_LIMITS:
         with contextlib.suppress(OSError, ValueError):
             found = min(found, int(Path(place).read_text()))
     return found
 
 
 @contextlib.contextmanager
-def _memory(size: int) -> Iterator[None]:
-    """Whoever asks for more than this gets ``MemoryError``; not on systems without limits."""
+def _memory_limit(size: int) -> Iterator[None]:
+    """Limit the memory of this process within a with statement, where the system can."""
     try:
         import resource
     except ImportError:
@@ -114,21 +125,21 @@ def _memory(size: int) -> Iterator[None]:
 
 def _with_time(context: click.Context, _: click.Parameter, value: int | None) -> None:
     if value is not None:
-        context.with_resource(_time(value))
+        context.with_resource(_time_limit(value))
 
 
 @contextlib.contextmanager
-def _time(seconds: int) -> Iterator[None]:
+def _time_limit(seconds: int) -> Iterator[None]:
     def over(_number: int, _frame: object) -> None:
-        raise TimeIsUpError(said)
+        raise TimeIsUpError(text)
 
     def give_up() -> None:
-        click.echo(f"npuconv: error: {said}", err=True)
-        os._exit(2)  # it computes outside of Python, and cannot be asked to end
+        click.echo(f"npuconv: error: {text}", err=True)
+        os._exit(2)
 
-    said = f"took more than --max-seconds {seconds}"
+    text = f"took more than --max-seconds {seconds}"
     before = signal.signal(signal.SIGALRM, over)
-    last = threading.Timer(seconds + _GRACE, give_up)
+    last = threading.Timer(seconds + _GRACE_SECONDS, give_up)
     last.daemon = True
     signal.setitimer(signal.ITIMER_REAL, seconds)
     last.start()

@@ -18,6 +18,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 # Fields whose flag is not their own name.
 _FLAGS = {"preset": "--preprocess", "layout": "--input-layout"}
 _IN_FILES_ONLY = {"rules"}
+_SAMPLE_OPTIONS = ("input_shape", "seed")  # of Options, besides preprocessing
 _PAIRS = {"input_shape": "NAME=1,3,224,224", "severity": "CODE=LEVEL"}
 _REPEATED = {"keep_float": "PATTERN"}  # not split at commas, which names may hold
 _METAVARS = {
@@ -36,14 +37,9 @@ def shared_options(command: Command, *, without: Collection[str] = ()) -> Comman
         command: to be decorated.
         without: names of options that the command does not take.
     """
-    for name, field in reversed(Options.model_fields.items()):
-        if name in without:
-            continue
-        if name == "preprocess":
-            for key, part in reversed(Preprocess.model_fields.items()):
-                command = _option(_FLAGS.get(key, _flag(key)), f"preprocess__{key}", part)(command)
-        elif name not in _IN_FILES_ONLY:
-            command = _option(_flag(name), name, field)(command)
+    for name in reversed(Options.model_fields):
+        if name not in without:
+            command = _add_option(command, name)
     text = (
         "YAML file of options, named as these flags; not of what is printed or written "
         "(-o, --report, -q, ...); a flag wins over it"
@@ -51,8 +47,20 @@ def shared_options(command: Command, *, without: Collection[str] = ()) -> Comman
     return click.option("--config", metavar="FILE.yaml", help=text)(command)
 
 
+def sample_options(command: Command) -> Command:
+    """Add ``--data``, ``--config`` and the options for the preparation of samples to a command."""
+    for name in (*reversed(_SAMPLE_OPTIONS), "preprocess"):
+        command = _add_option(command, name)
+    text = "YAML file as convert takes it; of its keys those that make samples count"
+    command = click.option("--config", metavar="FILE.yaml", help=text)(command)
+    text = "real inputs, best others than those calibrated with: .npz, .npy, images"
+    return click.option("--data", "--calibration", "calibration", metavar="PATH", help=text)(
+        command
+    )
+
+
 def output_options(command: Command) -> Command:
-    """Add what decides how much is printed, and where reports go."""
+    """Add the options for printing and reports to a command."""
     for decorate in (
         click.option("--no-color", is_flag=True, help="no colours; NO_COLOR does the same"),
         click.option("-v", "--verbose", is_flag=True, help="every finding, also near misses"),
@@ -71,7 +79,7 @@ def output_options(command: Command) -> Command:
 
 
 def collect(config: str | None, flags: dict[str, Any]) -> Options:
-    """Options from a configuration file and the flags that were given.
+    """Return the options of a configuration file and the flags that were given.
 
     Raises:
         ConfigError: the file is wrong.
@@ -82,8 +90,22 @@ def collect(config: str | None, flags: dict[str, Any]) -> Options:
     return make_options(merge(named, given(flags)), _named)
 
 
+def collect_samples(config: str | None, flags: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
+    """Return the path of the samples, and the options for preparing them as library keywords.
+
+    Raises:
+        NpuconvError: the configuration file or a flag is wrong.
+    """
+    found = collect(config, flags)
+    return found.calibration, {
+        "preprocess": found.preprocess.model_dump(exclude_defaults=True),
+        "input_shape": found.input_shape,
+        "seed": found.seed,
+    }
+
+
 def given(flags: dict[str, Any]) -> dict[str, Any]:
-    """The flags that were given, as the plain values that a configuration file would hold.
+    """Return the flags that were given, as the plain values of a configuration file.
 
     Raises:
         UsageError: a flag is empty, or its value has not the form that it should.
@@ -100,33 +122,43 @@ def given(flags: dict[str, Any]) -> dict[str, Any]:
 
 
 def refuse_empty(flags: dict[str, Any]) -> None:
-    """Say which flag has no text, as ``--config "$UNSET"`` of a script.
+    """Refuse a flag without text, as ``--config "$UNSET"`` of a script.
 
     Raises:
         UsageError: one of them is empty.
     """
     for name in [name for name, value in flags.items() if value == ""]:
-        parent, _, key = name.rpartition("__")
-        flag = _FLAGS.get(key, _flag(key)) if parent else _flag(name)
-        raise UsageError(f"{flag} is empty", hint="leave it out, or say what it is to be")
+        raise UsageError(f"{_flag(name)} is empty", hint="leave it out, or say what it is to be")
 
 
 def _named(path: tuple[str, ...]) -> str:
-    """The flag of an option; the file has been read, so that no key of it is wrong."""
+    """Return the flag of an option; the file has been read, so that no key of it is wrong."""
     name, *inner = path
     if name == "preprocess" and inner:
-        return _FLAGS.get(inner[0], _flag(inner[0]))
+        return _flag(f"preprocess__{inner[0]}")
     return " ".join((_flag(name), *(part for part in inner if not part.isdigit())))
 
 
 def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
+    """Return the flag of an option, or of ``preprocess__KEY``."""
+    parent, _, key = name.rpartition("__")
+    return (_FLAGS.get(key) if parent else None) or "--" + key.replace("_", "-")
 
 
-def _option(flag: str, name: str, field: FieldInfo) -> Callable[[Command], Command]:
-    kind = _plain(field.annotation)
-    text = field.description or ""
-    settings: dict[str, Any] = {"help": _help(text, field), "default": None}
+def _add_option(command: Command, name: str) -> Command:
+    if name == "preprocess":
+        for key, part in reversed(Preprocess.model_fields.items()):
+            command = _option(f"preprocess__{key}", part)(command)
+    elif name not in _IN_FILES_ONLY:
+        command = _option(name, Options.model_fields[name])(command)
+    return command
+
+
+def _option(name: str, field: FieldInfo) -> Callable[[Command], Command]:
+    flag, kind, text = _flag(name), _without_none(field.annotation), field.description or ""
+    if isinstance(field.default, str | int) and not isinstance(field.default, bool):
+        text += f"  [default: {field.default}]"
+    settings: dict[str, Any] = {"help": text, "default": None}
     if typing.get_origin(kind) is Literal:
         settings["type"] = click.Choice([str(a) for a in typing.get_args(kind)])
     elif kind is bool:
@@ -143,11 +175,6 @@ def _option(flag: str, name: str, field: FieldInfo) -> Callable[[Command], Comma
     return click.option(flag, name, **settings)
 
 
-def _help(text: str, field: FieldInfo) -> str:
-    plain = isinstance(field.default, str | int) and not isinstance(field.default, bool)
-    return f"{text}  [default: {field.default}]" if plain else text
-
-
 def _metavar(kind: Any) -> str:
     if typing.get_origin(kind) is tuple:
         item = typing.get_args(kind)[0]
@@ -157,15 +184,15 @@ def _metavar(kind: Any) -> str:
     return "TEXT"
 
 
-def _plain(kind: Any) -> Any:
-    """The type behind ``X | None``."""
+def _without_none(kind: Any) -> Any:
+    """Return X of ``X | None``."""
     if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
         return next(a for a in typing.get_args(kind) if a is not type(None))
     return kind
 
 
 def _parse(name: str, value: Any) -> Any:
-    """Text of a flag as the plain value the configuration file would hold."""
+    """Return the value of a flag as the plain value of a configuration file."""
     if name == "input_shape":
         return dict(_shape(item) for item in value)
     if name == "severity":
@@ -179,7 +206,7 @@ def _parse(name: str, value: Any) -> Any:
 
 _COMMA_SEPARATED = {"select", "ignore", "prefer", "without"}
 _COLOR = "one number, or one per channel, as 123.7,116.3,103.5"
-_NUMBERS = {  # what a flag takes, and at most how many numbers
+_NUMBERS = {  # form of the value, and the maximum count of numbers
     "preprocess__mean": (_COLOR, None),
     "preprocess__std": (_COLOR, None),
     "preprocess__resize": ("HEIGHT,WIDTH, or one number for the short side", 2),
@@ -188,12 +215,12 @@ _NUMBERS = {  # what a flag takes, and at most how many numbers
 
 
 def _numbers(key: str, text: str) -> Any:
-    """One number, or a list of several."""
-    form, most = _NUMBERS[f"preprocess__{key}"]
-    kind = int if most else float
+    """Return one number, or a list of several."""
+    form, max_count = _NUMBERS[f"preprocess__{key}"]
+    kind = int if max_count else float
     try:
         found = [kind(part) for part in text.split(",")]
-        if most and len(found) > most:
+        if max_count and len(found) > max_count:
             raise ValueError
     except ValueError:
         raise UsageError(f"--{key} takes {form}, not {text!r}") from None
@@ -201,7 +228,7 @@ def _numbers(key: str, text: str) -> Any:
 
 
 def parse_shapes(items: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
-    """The values of ``--input-shape`` flags.
+    """Return the shapes of ``--input-shape`` flags, by input.
 
     Raises:
         click.BadParameter: not NAME=1,3,224,224.

@@ -1,4 +1,4 @@
-"""Messages and progress: colour only on a terminal, progress only if stderr is a terminal."""
+"""Messages, tables and progress: colour and progress only on a terminal."""
 
 from __future__ import annotations
 
@@ -7,18 +7,23 @@ import os
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Literal, TextIO
 
 import click
 
-if TYPE_CHECKING:
-    from rich.progress import Progress, ProgressColumn, TaskID
+from npuconv.report.escape import plain, shortened, visible
 
-_USUAL, _NARROWEST, _WIDEST = 80, 60, 100  # columns; longer lines are hard to read
-_READABLE = 1500  # characters of a line on stderr
-_NAMED = 3  # files of a folder that are named one by one
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import TaskID
+    from rich.table import Table
+    from rich.text import Text
+
+_DEFAULT_WIDTH, _MIN_WIDTH, _MAX_WIDTH = 80, 60, 100  # columns; longer lines are hard to read
+_MAX_MESSAGE = 1500  # characters of a line on stderr
+_MAX_NAMED = 3  # files of a folder that are named one by one
 
 
 def is_terminal(stream: TextIO | None) -> bool:
@@ -27,92 +32,142 @@ def is_terminal(stream: TextIO | None) -> bool:
 
 
 def wants_color(no_color: bool) -> bool:
-    """Colour on a terminal, unless the user or the environment says no."""
+    """Return whether stdout is a terminal, and neither flag nor environment forbids colour."""
     dumb = os.environ.get("TERM") == "dumb"
     return not no_color and not dumb and not os.environ.get("NO_COLOR") and is_terminal(sys.stdout)
 
 
 def width() -> int:
-    """Columns for text: those of the terminal within reason, 80 elsewhere."""
+    """Return the columns for text: 60 to 100 by the width of the terminal, 80 elsewhere."""
     if not is_terminal(sys.stdout):
-        return _USUAL
-    return min(max(shutil.get_terminal_size().columns, _NARROWEST), _WIDEST)
+        return _DEFAULT_WIDTH
+    return min(max(shutil.get_terminal_size().columns, _MIN_WIDTH), _MAX_WIDTH)
 
 
 def terminal() -> int | None:
-    """Columns of the terminal; None where stdout is none, so that nothing need be cut."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    """Return the columns of the terminal; None where stdout is none: nothing is wrapped."""
+    return shutil.get_terminal_size().columns if is_terminal(sys.stdout) else None
 
 
 def say(text: str, *, quiet: bool = False) -> None:
-    """A line for people, on stderr."""
+    """Print a line on stderr, escaped and shortened: it may hold names of untrusted files."""
     if not quiet:
-        click.echo(f"npuconv: {_harmless(text)}", err=True)
+        safe = shortened(plain(" ".join(text.split())), _MAX_MESSAGE)
+        click.echo(f"npuconv: {safe}", err=True)
 
 
 def fail(text: str) -> None:
     """Print an error in one line on stderr."""
-    click.echo(f"npuconv: error: {_harmless(text)}", err=True)
+    say(f"error: {text}")
 
 
-def _harmless(text: str) -> str:
-    """Return the text on one line, escaped and shortened: it may hold names of untrusted files."""
-    from npuconv.report.escape import plain, shortened
+def console(no_color: bool) -> Console:
+    """Return a console for stdout."""
+    from rich.console import Console
 
-    return shortened(plain(" ".join(text.split())), _READABLE)
+    color: Literal["auto"] | None = "auto" if wants_color(no_color) else None
+    return Console(color_system=color, highlight=False, markup=False)
+
+
+def print_rows(
+    console: Console,
+    head: Iterable[str],
+    rows: Iterable[Iterable[str | Text]],
+    title: str = "",
+    *,
+    numbers: bool = False,
+) -> None:
+    """Print a table with each ``str`` escaped.
+
+    Args:
+        console: for the output.
+        head: titles of the columns.
+        rows: cells; a ``Text`` is shown as it is.
+        title: line above the table.
+        numbers: align columns after the first to the right, and do not wrap them.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    for at, column in enumerate(head):
+        number = numbers and at > 0
+        justify: Literal["left", "right"] = "right" if number else "left"
+        table.add_column(column, overflow="fold", no_wrap=number, justify=justify)
+    for row in rows:
+        table.add_row(*(Text(visible(cell)) if isinstance(cell, str) else cell for cell in row))
+    print_table(console, table, title)
+
+
+def print_table(console: Console, table: Table, title: str = "") -> None:
+    """Print a table without blanks at the ends of lines, under a title of any width."""
+    if title:
+        console.print(f"\n{title}")
+    with console.capture() as caught:
+        console.print(table)
+    for line in caught.get().splitlines():
+        console.out(line.rstrip(), highlight=False)
+
+
+def fold_path(path: str, width: int) -> str:
+    """Return the path in lines of at most ``width`` characters, broken after slashes."""
+    lines = [""]
+    for part in path.replace("/", "/\0").split("\0"):
+        if lines[-1] and len(lines[-1]) + len(part) > width:
+            lines.append("")
+        lines[-1] += part
+    pieces = [line[at : at + width] for line in lines for at in range(0, len(line), width)]
+    return "\n".join(pieces)
 
 
 @contextlib.contextmanager
 def progress(
     quiet: bool, *, no_color: bool = False, then: str = ""
 ) -> Iterator[Callable[[str, int, int], None]]:
-    """A bar for each stage, with rate and remaining time; nothing where stderr is no terminal.
+    """Show a bar for each stage within a with statement, if stderr is a terminal.
 
     Args:
         quiet: show nothing.
         no_color: bars in the colour of the text.
-        then: what is done after the last stage, by which nobody can say how far it is.
+        then: name of the work after a finished stage, whose length is not known.
+
+    Yields:
+        A function that takes the name of a stage, the steps done, and all steps.
     """
     if quiet or not is_terminal(sys.stderr):
         yield lambda _stage, _done, _total: None
         return
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.fields[text]}"),
+        TimeRemainingColumn(elapsed_when_finished=True),
+    )
     console = Console(stderr=True, no_color=no_color or None)
-    with Progress(*_columns(), console=console, transient=True) as bar:
+    with Progress(*columns, console=console, transient=True) as bar:
         tasks: dict[str, TaskID] = {}
 
         def step(stage: str, done: int, total: int) -> None:
-            """Move the bar of a stage; the first time, put it there."""
+            """Update the bar of a stage; add it the first time."""
             if stage not in tasks:
                 tasks[stage] = bar.add_task(stage, total=total, text="")
-            bar.update(tasks[stage], completed=done, total=total)
-            text = f"{done}/{total} {_rate(bar, tasks[stage])}"
-            bar.update(tasks[stage], text=text.rstrip())
+            task = tasks[stage]
+            bar.update(task, completed=done, total=total)
+            speed = bar.tasks[bar.task_ids.index(task)].speed
+            bar.update(task, text=f"{done}/{total}" + (f" {speed:.3g}/s" if speed else ""))
             if then and done == total and then not in tasks:
                 tasks[then] = bar.add_task(then, total=None, text="")
 
         yield step
 
 
-def _columns() -> list[ProgressColumn]:
-    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-
-    left = TimeRemainingColumn(elapsed_when_finished=True)
-    text = TextColumn("{task.fields[text]}")
-    return [TextColumn("{task.description}"), BarColumn(bar_width=24), text, left]
-
-
-def _rate(bar: Progress, task: TaskID) -> str:
-    speed = bar.tasks[bar.task_ids.index(task)].speed
-    return f"{speed:.3g}/s" if speed else ""
-
-
 def interrupted(written: list[Path]) -> str:
     """Return the message for an interrupted run: which files are complete and kept."""
     folders = Counter(path.parent for path in written)
-    few = [str(path) for path in written if folders[path.parent] <= _NAMED]
-    many = [f"{n} files in {folder}" for folder, n in folders.items() if n > _NAMED]
+    few = [str(path) for path in written if folders[path.parent] <= _MAX_NAMED]
+    many = [f"{n} files in {folder}" for folder, n in folders.items() if n > _MAX_NAMED]
     kept = ", ".join((*few, *many))
     return f"interrupted; kept: {kept}" if kept else "interrupted; nothing was written"

@@ -1,17 +1,30 @@
-"""``npuconv target``: list, show, lint and compare the descriptions of NPUs."""
+"""``npuconv target``: list, show, lint and compare targets, and cover models with them."""
 
 from __future__ import annotations
 
 import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from npuconv.cli import screen
-from npuconv.cli.coverage import coverage
+from npuconv.cli.options import parse_shapes
 from npuconv.errors import TargetError
+from npuconv.report.escape import visible
 from npuconv.target import Target, view
 
-_NARROWEST = 40  # columns; less would put every word on a line of its own
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from npuconv.coverage import Cell, Coverage, Obstacle
+
+_MIN_WIDTH = 40  # columns; less would put every word on a line of its own
+_GAP = 2  # columns between the columns of a coverage
+_CELL_WIDTH = 7  # columns of "refuses" and "100.0 %"
+_MIN_NAME_WIDTH = 20  # columns of the name of a model, however many targets there are
+_STYLES = {"takes": "green", "open": "yellow", "refuses": "red"}
 
 
 @click.group()
@@ -47,21 +60,19 @@ def show(name: str, form: str) -> None:
     elif form == "json":
         click.echo(view.as_json(found), nl=False)
     else:
-        click.echo(_broken(view.as_text(found), screen.terminal()), nl=False)
+        text, width = view.as_text(found), screen.terminal()
+        if width is not None:
+            lines = (line for row in text.splitlines() for line in _wrapped(row, width))
+            text = "".join(f"{line}\n" for line in lines)
+        click.echo(text, nl=False)
 
 
-def _broken(text: str, width: int | None) -> str:
-    """Wrap lines that are wider than the terminal; indent the continuation lines."""
-    if width is None:
-        return text
-    return "".join(f"{line}\n" for row in text.splitlines() for line in _fitting(row, width))
-
-
-def _fitting(row: str, width: int) -> list[str]:
+def _wrapped(row: str, width: int) -> list[str]:
+    """Wrap a line that is wider than the terminal; indent the continuation lines."""
     indent = " " * (len(row) - len(row.lstrip()) + 4)
-    room = max(width, _NARROWEST)
+    columns = max(width, _MIN_WIDTH)
     return textwrap.wrap(
-        row, room, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        row, columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     ) or [""]
 
 
@@ -98,4 +109,98 @@ def schema() -> None:
     click.echo(view.schema_json(), nl=False)
 
 
-target.add_command(coverage)
+@target.command()
+@click.argument("models", nargs=-1, required=True, metavar="MODEL...")
+@click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    metavar="NAME|FILE.yaml",
+    help="repeatable; without it all built-in targets",
+)
+@click.option("--input-shape", multiple=True, metavar="NAME=1,3,224,224", help="fixes dimensions")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
+@click.option("-q", "--quiet", is_flag=True, help="no progress bar")
+@click.option("--no-color", is_flag=True, help="no colours; NO_COLOR does the same")
+def coverage(
+    models: tuple[str, ...],
+    targets: tuple[str, ...],
+    input_shape: tuple[str, ...],
+    form: str,
+    quiet: bool,
+    no_color: bool,
+) -> int:
+    """Show which targets take which models, and what stops each.
+
+    MODEL is a file, or a directory that is searched for .onnx files. A target takes a
+    model, refuses it, or it is open: that depends on limits which nobody has written
+    down. The share is that of the multiply-accumulates that the device does, after
+    rewriting. Rewrites are not measured here; `npuconv check` does that.
+
+    Exit code 0 whatever the verdicts; 2: a file that cannot be read; the others are
+    shown all the same.
+    """
+    from npuconv.cli.check import expand
+    from npuconv.coverage import cover
+
+    shapes = parse_shapes(input_shape)
+    with screen.progress(quiet) as progress:
+        found = cover(expand(models), targets, progress, input_shape=shapes)
+    for error in found.unreadable.values():
+        screen.fail(str(error))
+    if form == "json":
+        click.echo(found.as_json(), nl=False)
+    elif found.cells:
+        _print(found, screen.console(no_color))
+    return 2 if found.unreadable else 0
+
+
+def _print(found: Coverage, console: Console) -> None:
+    from npuconv.report.terminal import hang
+
+    screen.print_table(console, _table(found, console.width))
+    lines = ["", *hang(_legend(found), console.width)]
+    for cell in found.refusals:
+        lines += ["", *hang(visible(f"{cell.model} on {cell.target}"), console.width)]
+        for obstacle in cell.obstacles:
+            lines.append(f"  {obstacle.code} {obstacle.name} x {obstacle.count}")
+            for text in (_reason(obstacle), obstacle.source):
+                lines += hang(visible(text), console.width, first="      ", rest="        ")
+    click.echo("\n".join(lines))
+
+
+def _table(found: Coverage, width: int) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    from npuconv.coverage import short_names
+
+    heads = [visible(Path(name).name) for name in found.targets]
+    others = sum(max(len(head), _CELL_WIDTH) + _GAP for head in heads)
+    name_width = max(width - others, _MIN_NAME_WIDTH)
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
+    table.add_column("model", overflow="fold")
+    for head in heads:
+        table.add_column(Text(head), overflow="fold")
+    for model, name in zip(found.models, short_names(found.models), strict=True):
+        cells = [Text(_shown(cell), _STYLES[cell.verdict]) for cell in found.of(model)]
+        table.add_row(Text(screen.fold_path(visible(name), name_width)), *cells)
+    return table
+
+
+def _shown(cell: Cell) -> str:
+    count = f" {len(cell.unknown_limits)}" if cell.verdict == "open" else ""
+    return f"{cell.verdict}{count}\n{cell.device_share}"
+
+
+def _legend(found: Coverage) -> str:
+    text = "The share is that of the MACs that the device does."
+    if any(cell.verdict == "open" for cell in found.cells):
+        text += " open: it depends on so many limits that are not known."
+    return text
+
+
+def _reason(obstacle: Obstacle) -> str:
+    """One node and what is wrong with it; a finding about the whole model names none."""
+    operator = f" ({obstacle.op_type})" if obstacle.op_type else ""
+    return f"{obstacle.node}{operator}: {obstacle.message}" if obstacle.node else obstacle.message

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from npuconv.cli import screen
 from npuconv.cli.guard import guarded, limited
-from npuconv.cli.sampling import choose, sample_options
+from npuconv.cli.options import collect_samples, sample_options
+from npuconv.report.escape import visible
+from npuconv.report.words import count
+
+if TYPE_CHECKING:
+    pass
 
 
 @click.command()
@@ -49,7 +54,7 @@ def vectors(
     """
     from npuconv.evaluate.vectors import vectors as write
 
-    data, keywords = choose(config, flags)
+    data, keywords = collect_samples(config, flags)
     with screen.progress(quiet) as bar:
         found = write(
             model, output, data, layers=layers, samples=samples, target=target,
@@ -61,9 +66,6 @@ def vectors(
 
 
 def _print(found: Any) -> None:
-    from npuconv.report.escape import visible
-    from npuconv.report.words import count
-
     rows = found.manifest["layers"]
     click.echo(f"{count(len(rows), 'layer')} written to {found.directory}")
     if data := found.manifest["source"]:

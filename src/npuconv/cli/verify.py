@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from npuconv import files
 from npuconv.cli import screen
 from npuconv.cli.guard import guarded, limited
-from npuconv.cli.sampling import choose, sample_options
+from npuconv.cli.options import collect_samples, sample_options
+from npuconv.errors import UsageError
+from npuconv.report.escape import visible
+from npuconv.report.json import dumps
+from npuconv.report.words import count
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
     from npuconv.schemas.verify import Errors, VerifiedOutput, VerifyReport
 
-_WORST = 10  # layers that are shown unless verbose
+_MAX_ROWS = 10  # outputs and layers that are shown unless verbose
 
 
 @click.command()
@@ -66,13 +70,13 @@ def verify(
 
     Exit code 0: done; 1: --min-sqnr is missed; 2: files that cannot be used.
     """
-    from npuconv import files
     from npuconv.evaluate.entry import verify as compare
 
     if report is not None:
-        _check_suffix(report)
+        if not report.endswith((".json", ".txt")):
+            raise UsageError(f"{report}: no report format of verify", hint="use .json or .txt")
         files.check_writable(report)
-    data, keywords = choose(config, flags)
+    data, keywords = collect_samples(config, flags)
     with screen.progress(quiet) as bar:
         found = compare(
             float_model, int8_model, data, labels=labels, samples=samples,
@@ -83,27 +87,11 @@ def verify(
     if not quiet and output_format == "json":
         click.echo(_as_json(found), nl=False)
     elif not quiet:
-        _print(found, _console(no_color), verbose)
+        _print(found, screen.console(no_color), verbose)
     return 0 if found.passed else 1
 
 
-def _console(no_color: bool) -> Console:
-    from rich.console import Console
-
-    color: Any = "auto" if screen.wants_color(no_color) else None
-    return Console(color_system=color, highlight=False, markup=False)
-
-
-def _check_suffix(path: str) -> None:
-    from npuconv.errors import UsageError
-
-    if not path.endswith((".json", ".txt")):
-        raise UsageError(f"{path}: no report format of verify", hint="use .json or .txt")
-
-
 def _as_json(found: VerifyReport) -> str:
-    from npuconv.report.json import dumps
-
     return dumps(found.model_dump(mode="json"))
 
 
@@ -118,35 +106,32 @@ def _as_text(found: VerifyReport) -> str:
 
 
 def _print(found: VerifyReport, console: Console, verbose: bool) -> None:
-    from npuconv.cli.tables import put
-    from npuconv.report.escape import visible
-
     for line in (*_head(found), *(f"warning: {text}" for text in found.warnings)):
         console.print(visible(line))
     outputs = sorted(found.outputs, key=_rank)
-    shown_outputs = outputs if verbose else outputs[:_WORST]
+    shown_outputs = outputs if verbose else outputs[:_MAX_ROWS]
     rows = [row for one in shown_outputs for row in _rows(one)]
     head = ("output", "SQNR", "cosine", "max error", "top-1")
-    put(console, _table(head, rows), _outputs_title(len(shown_outputs), len(outputs)))
+    title = "outputs"
+    if len(shown_outputs) < len(outputs):
+        title += f", worst first ({len(shown_outputs)} of {len(outputs)})"
+    screen.print_rows(console, head, rows, title, numbers=True)
     layers = sorted(found.layers, key=_rank)
-    shown = layers if verbose else layers[:_WORST]
+    shown = layers if verbose else layers[:_MAX_ROWS]
     if layers:
         of = f"{len(shown)} of {len(layers)}, on {found.layer_samples} samples"
         title = f"layers, worst first, errors of earlier ones included ({of})"
         cells = [(one.name, *_numbers(one)) for one in shown]
-        put(console, _table(("layer", "SQNR", "cosine", "max error"), cells), title)
+        layers_head = ("layer", "SQNR", "cosine", "max error")
+        screen.print_rows(console, layers_head, cells, title, numbers=True)
     if found.unmatched:
         console.print(f"\n{_unmatched(found, verbose)}")
     if not found.passed:
         console.print(f"\nmissed: less than {found.min_sqnr_db:g} dB")
 
 
-def _outputs_title(shown: int, total: int) -> str:
-    return "outputs" if shown == total else f"outputs, worst first ({shown} of {total})"
-
-
 def _rows(output: VerifiedOutput) -> Iterator[tuple[str, ...]]:
-    """An output, and what it is put together from."""
+    """Yield the rows of an output and of the parts it consists of."""
     yield output.name, *_numbers(output), _share(output.top1_agreement)
     for part in output.parts:
         yield f"  of it {part.name}", *_numbers(part), "-"
@@ -170,9 +155,6 @@ def _head(found: VerifyReport) -> list[str]:
 
 
 def _unmatched(found: VerifyReport, verbose: bool) -> str:
-    from npuconv.report.escape import visible
-    from npuconv.report.words import count
-
     names = f" ({visible(', '.join(found.unmatched))})" if verbose else ""
     return (
         f"not compared: {count(len(found.unmatched), 'layer')}{names}, rewritten so that the float "
@@ -192,22 +174,7 @@ def _share(value: float | None) -> str:
 
 
 def _rank(one: Errors) -> float:
-    """Worst first: what cannot be told at all, then few decibels, then what is exact."""
+    """Return the sort key for worst first: unknown errors, then low SQNR, then exact."""
     if one.sqnr_db is None:
         return float("-inf") if one.cosine is None else float("inf")
     return one.sqnr_db
-
-
-def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    from npuconv.report.escape import visible
-
-    table = Table(box=None, pad_edge=False)
-    for number, column in enumerate(head):
-        justify = "left" if number == 0 else "right"
-        table.add_column(column, overflow="fold", no_wrap=number > 0, justify=justify)  # type: ignore[arg-type]
-    for row in rows:
-        table.add_row(*(Text(visible(cell)) for cell in row))
-    return table

@@ -34,7 +34,7 @@ class Form:
 def choose(target: Target, options: Options, forms: Sequence[Form]) -> tuple[Form, ...]:
     """Return the forms with the best one marked: the preferred, else the cheapest legal.
 
-    Where costs cannot be told, or are equal, the first legal one is taken.
+    Where costs are unknown or equal, the first legal one is taken.
     """
     legal = [form for form in forms if not form.obstacle]
     wanted = [form for form in legal if form.name in options.prefer]

@@ -1,4 +1,4 @@
-"""Calibration: what one float pass over the samples tells of tensors and convolutions."""
+"""Calibration: statistics of tensors and Hessians of convolutions from one float pass."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Calibration:
     """Statistics and Hessians measured on the samples.
 
     Attributes:
-        statistics: of the ends of every group, and of what some convolutions put out.
+        statistics: of the outputs of every group, and of some convolutions.
         hessians: of every convolution with constant weights, by node name.
         notes: files of the cache that were ignored, and why.
     """
@@ -50,8 +50,8 @@ def calibrate(
     Args:
         graph: a legal float model.
         proto: the same.
-        samples: what ranges are made from.
-        progress: called with a stage and how far it is.
+        samples: for ranges and Hessians.
+        progress: called with the stage, and the done and total samples.
 
     Raises:
         CalibrationError: samples that cannot be used.
@@ -114,16 +114,16 @@ def try_sample(graph: DeviceGraph, proto: onnx.ModelProto, samples: Samples) -> 
 
 
 def watched(graph: DeviceGraph) -> Mapping[str, int | None]:
-    """Return the tensors to look at, with their channel axis: ends of groups, outputs of layers.
+    """Return the tensors to observe, with their channel axis: outputs of groups and layers.
 
-    What a Relu or Clip cuts off is looked at where training has told something of it, and
-    for the first layer. Elsewhere it would take as long as the model itself.
+    Tensors before a Relu or Clip are observed where training has left statistics of them, and
+    for the first layer. All of them would take as long as the model itself.
     """
     plan, first = graph.plan, first_convolution(graph.model)
     names = [name for group in plan.groups for name in group.outputs]
     for conv in plan.device:
         made = conv.outputs[0].name
-        told = conv is first or made in graph.ctx.expected
-        if told or stored_output(graph.model, plan, conv) not in names:
+        compared = conv is first or made in graph.ctx.expected
+        if compared or stored_output(graph.model, plan, conv) not in names:
             names.append(made)
     return {name: graph.channels.axis(name) for name in dict.fromkeys(names)}

@@ -37,11 +37,11 @@ class QuantPoint:
 
     Attributes:
         layer: name of the convolution.
-        kind: what of it is rounded: what the host hands to it, its weights, or its output.
+        kind: rounded part of it: its input from the host, its weights or its output.
         tensor: the tensor that is rounded.
         encoding: of an activation.
-        constants: what inputs of the layer's node are rounded to, by index.
-        owner: of the files that large constants lie in.
+        constants: rounded values of the inputs of its node, by index.
+        owner: of the files of large constants.
     """
 
     layer: str
@@ -81,7 +81,7 @@ def quant_points(graph: DeviceGraph, state: QuantState) -> list[QuantPoint]:
 
 
 def stored_output(model: Model, plan: Plan, conv: Node) -> str:
-    """Return the tensor behind the layer's Relu or Clip, which is what is stored."""
+    """Return the tensor that is stored: that behind the Relu or Clip of the layer."""
     tensor = conv.outputs[0]
     reader = query.sole_consumer(model, tensor)
     if reader is not None and reader.op in ("Relu", "Clip") and plan.is_passthrough(reader):
@@ -92,7 +92,7 @@ def stored_output(model: Model, plan: Plan, conv: Node) -> str:
 def quantized_constants(
     conv: Node, source: Encoding, rounded: RoundedWeights | None
 ) -> dict[int, Floats]:
-    """Return what the weights, and the bias where it was corrected, stand for in int8.
+    """Return the real values of the int8 weights, and of the bias where it was corrected.
 
     Args:
         conv: a convolution.
@@ -153,7 +153,7 @@ def _relink(
     renamed: Mapping[str, str],
     behind: dict[str, list[onnx.NodeProto]],
 ) -> None:
-    """Put the rounding of every tensor right behind what makes it."""
+    """Put the rounding of every tensor right behind the node that makes it."""
     nodes = [node for name in inputs for node in behind.pop(name, [])]
     for node in list(graph.node):
         nodes.append(node)
@@ -231,7 +231,7 @@ class Error:
     def ratio(self, before: Error) -> float:
         """Return what is left of an earlier error, as the geometric mean over samples.
 
-        A sample in which a class tips over would decide the sum, and tells nothing.
+        A single sample whose class changes would dominate the sum.
         """
         pairs = [(a, b) for a, b in zip(self.noise, before.noise, strict=True) if a > 0 and b > 0]
         return math.exp(sum(math.log(a / b) for a, b in pairs) / len(pairs)) if pairs else 1.0
@@ -250,7 +250,7 @@ class OutputError:
         self._exact = list(_run(model, self._feeds))
 
     def is_of_outputs(self, model: onnx.ModelProto) -> bool:
-        """Return whether what is compared are the outputs of a model as they are."""
+        """Return whether a model has the same outputs as the float model."""
         names = [o.name for o in self.model.graph.output]
         return names == [o.name for o in model.graph.output]
 
@@ -259,7 +259,7 @@ class OutputError:
 
         Args:
             points: of a conversion.
-            model: where they are, if the float model was changed into an equal one.
+            model: with these points, if it is not the float model.
         """
         made = _run(fake_quantized(self.model if model is None else model, points), self._feeds)
         noise, signal = zip(
@@ -284,7 +284,7 @@ def _sums(exact: Values, rounded: Values) -> tuple[float, float]:
 
 
 def _numbers(values: object) -> np.ndarray:
-    """Flatten; what is not finite becomes 0, and what is no array of numbers is left out."""
+    """Flatten to float64, values that are not finite as 0; empty for other than numbers."""
     if not isinstance(values, np.ndarray) or values.dtype.kind not in "fiub":
         return np.zeros(0)
     flat = values.reshape(-1).astype(np.float64)
@@ -294,9 +294,8 @@ def _numbers(values: object) -> np.ndarray:
 def logits(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return the model with its outputs taken before a final Softmax, Sigmoid or the like.
 
-    A probability near 0 or 1 hides noise, and where two classes are nearly even a little of it
-    turns the answer round: on few samples the error of probabilities is that of the one that
-    happened to be even.
+    A probability near 0 or 1 hides noise, and where two classes are nearly equal a little noise
+    changes the answer: on few samples the error of probabilities is that of a single sample.
 
     Args:
         model: not changed.
@@ -315,7 +314,7 @@ def logits(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def leaves(name: str, makers: Mapping[str, onnx.NodeProto]) -> Iterator[str]:
-    """Yield the tensors whose values an output shows, each once, in their order.
+    """Yield the tensors whose values an output contains, each once, in their order.
 
     Args:
         name: of the output.

@@ -41,7 +41,7 @@ class Hessian:
         length: K.
         blocks: the K values are cut into blocks of equal length; products are kept within
             each of them.
-        count: windows seen.
+        count: number of windows.
     """
 
     def __init__(self, groups: int, length: int) -> None:
@@ -56,14 +56,14 @@ class Hessian:
             np.zeros((groups, b.stop - b.start, b.stop - b.start), np.float32) for b in self.blocks
         ]
         self._held_out: list[Floats] = []
-        self._unit = 0.0  # what values are divided by, so that their squares fit float32
+        self._unit = 0.0  # divisor of values, so that their squares fit float32
 
     def add(self, windows: Floats, *, held_out: bool = False) -> None:
         """Add windows [G,K,P].
 
         Args:
             windows: of one sample.
-            held_out: keep some of them to judge roundings on, and leave them out of H.
+            held_out: keep some of them to compare roundings on, and leave them out of H.
         """
         if held_out and self.count:
             room = HESSIAN.held_out_windows // 4
@@ -79,7 +79,7 @@ class Hessian:
             total += part @ part.transpose(0, 2, 1)
 
     def take(self, groups: Sequence[int]) -> Hessian:
-        """Return that of these groups only, in this order."""
+        """Return the Hessian of these groups, in this order."""
         index, found = list(groups), Hessian(len(groups), self.length)
         found.count, found._unit = self.count, self._unit
         found._sums = self._sums[index]
@@ -103,7 +103,7 @@ class Hessian:
 
 
 def _unit(windows: Floats) -> float:
-    """Return what to divide windows by: 1 where their products are far from float32's ends."""
+    """Return the divisor of windows that keeps their products within float32, mostly 1."""
     largest = float(np.abs(windows).max(initial=0.0))
     return 1.0 if 1e-6 < largest < 1e9 or not largest else largest
 
@@ -166,9 +166,9 @@ def gather(
 
     Args:
         model: the legal float model.
-        layers: which.
+        layers: whose windows are gathered.
         feeds: complete inputs.
-        samples: how many there are.
+        samples: number of inputs.
 
     Raises:
         CalibrationError: the model does not run on a sample.
@@ -179,8 +179,9 @@ def gather(
         for number, values in enumerate(in_order(session.run, feeds)):
             held_out = number % HESSIAN.held_out_every == HESSIAN.held_out_every - 1
             for index, layer in enumerate(layers):
-                windows = _laid_out(values[f"{_PREFIX}/{index}"], layer)
-                wanted = _wanted(layer, samples) * len(values[f"{_PREFIX}/{index}"])
+                columns = values[f"{_PREFIX}/{index}"]  # [N,C*kH*kW,...]
+                windows = np.moveaxis(columns, 1, 0).reshape(layer.group, layer.length, -1)
+                wanted = _wanted(layer, samples) * len(columns)
                 found[layer.name].add(_some(windows, wanted), held_out=held_out)
     except executor.RuntimeRefusedError as error:
         raise CalibrationError(f"the float model does not run on the samples: {error}") from None
@@ -188,10 +189,9 @@ def gather(
 
 
 def _wanted(layer: Windows, samples: int) -> int:
-    """Return how many windows of one sample are taken."""
-    total = min(
-        max(HESSIAN.windows_per_weight * layer.length, HESSIAN.fewest_windows), HESSIAN.most_windows
-    )
+    """Return the number of windows to take of one sample."""
+    total = max(HESSIAN.windows_per_weight * layer.length, HESSIAN.fewest_windows)
+    total = min(total, HESSIAN.most_windows)
     return -(-total // samples)
 
 
@@ -232,7 +232,7 @@ def _picks(channels: int, kernel: tuple[int, ...]) -> NDArray[np.float32]:
 
 
 def _grid(layer: Windows, samples: int) -> tuple[int, ...]:
-    """Return the steps between positions; odd, so as not to fall in with a pattern."""
+    """Return the steps between positions; odd, to avoid the period of a pattern."""
     if layer.output is None:
         return (3,) * len(layer.kernel)
     wanted, steps = _wanted(layer, samples), [1] * len(layer.kernel)
@@ -241,11 +241,6 @@ def _grid(layer: Windows, samples: int) -> tuple[int, ...]:
         if math.prod(left) <= 1.5 * wanted:
             return tuple(steps)
         steps[left.index(max(left))] += 2
-
-
-def _laid_out(values: NDArray[np.float32], layer: Windows) -> NDArray[np.float32]:
-    """Lay [N,C*kH*kW,...] out as [G,K,P]."""
-    return np.moveaxis(values, 1, 0).reshape(layer.group, layer.length, -1)
 
 
 def _some(windows: NDArray[np.float32], wanted: int) -> NDArray[np.float32]:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from npuconv.samples import Samples
 
 Doubles = NDArray[np.float64]
+Floats = NDArray[np.float32]
 _WHOLE = np.ones(1)  # of a step
 
 
@@ -111,9 +112,6 @@ def oversample(
     return Oversampled(graph, known or state, tuple(repeated), tuple(duplicated))
 
 
-# Whole layers
-
-
 def _repeat(
     graph: DeviceGraph,
     state: QuantState,
@@ -124,7 +122,7 @@ def _repeat(
 ) -> tuple[DeviceGraph, QuantState, list[Repeated]]:
     if not counts:
         return graph, state, []
-    layers = {conv.name: _Layer.of(conv) for conv in graph.plan.device if conv.name in counts}
+    originals = {c.name: _original(c, state) for c in graph.plan.device if c.name in counts}
     made = manager.apply(graph.model, repeat_convolution, graph.ctx, graph.plan, counts)
     nodes = {node.name: node for node in graph.model.nodes()}
     encodings, weights = dict(state.encodings), dict(state.weights)
@@ -137,37 +135,24 @@ def _repeat(
         if known is not None:
             continue
         names = [name for name, _, is_conv in one.copies if is_conv]
-        layer = layers[one.node].with_bias_offset(state.bias_offsets.get(one.node))
+        weight, bias, group = originals[one.node]
         first = state.weights.get(one.node)
-        each = copies(layer.weight, layer.bias, source, hessians[one.node], len(names), first)
+        each = copies(weight, bias, source, hessians[one.node], len(names), first)
         for name, rounded, by in zip(names, each, offsets(len(names)), strict=True):
-            moved = with_input_offset(rounded, source, layer.group, by * read)
+            moved = with_input_offset(rounded, source, group, by * read)
             own = moved if one.shifts else rounded
             weights[name] = with_output_offset(own, result, -by * makes)
     return graph.replanned(), replace(state, encodings=encodings, weights=weights), made
 
 
-@dataclass(frozen=True)
-class _Layer:
-    """Weight, bias and group count of a convolution, kept while its node is replaced."""
-
-    weight: NDArray[np.float32]
-    bias: NDArray[np.float32] | None
-    group: int
-
-    @classmethod
-    def of(cls, conv: Node) -> _Layer:
-        weight, bias = (query.constant_input(conv, k) for k in (1, 2))
-        assert weight is not None, "only layers with constant weights are repeated"
-        return cls(weight, bias, int(query.attribute(conv, "group", 1)))
-
-    def with_bias_offset(self, by: Doubles | None) -> _Layer:
-        """Return the layer with a bias that is larger by so much, float64 [M]."""
-        if by is None:
-            return self
-        return replace(
-            self, bias=np.asarray(by if self.bias is None else self.bias + by, np.float32)
-        )
+def _original(conv: Node, state: QuantState) -> tuple[Floats, Floats | None, int]:
+    """Return weight, bias and group count of a convolution before its node is replaced."""
+    weight, bias = (query.constant_input(conv, k) for k in (1, 2))
+    assert weight is not None, "only layers with constant weights are repeated"
+    offset = state.bias_offsets.get(conv.name)
+    if offset is not None:
+        bias = np.asarray(offset if bias is None else bias + offset, np.float32)
+    return weight, bias, int(query.attribute(conv, "group", 1))
 
 
 def _encode_copies(
@@ -185,9 +170,6 @@ def _set(shift: Tensor, values: Doubles, axis: int | None) -> None:
     if len(values) > 1:
         dims[1 if axis is None else axis] = len(values)
     shift.values = values.reshape(dims).astype(np.float32)
-
-
-# Single channels
 
 
 def _duplicate(
@@ -308,8 +290,8 @@ def _offsets_along(path: ChannelPath, index: Sequence[int]) -> dict[str, Doubles
 
 
 def _rows_of_copies(
-    weight: NDArray[np.float32],
-    bias: NDArray[np.float32],
+    weight: Floats,
+    bias: Floats,
     source: Encoding,
     hessian: Hessian,
     index: Sequence[int],
@@ -370,7 +352,8 @@ def with_input_offset(
     """
     weight = real_weights(rounded, source, group)
     steps = per_weight(source.scales.astype(np.float64) * by, weight.shape, group)
-    return _with_bias(rounded, -(weight * steps).reshape(len(weight), -1).sum(axis=1))
+    sums = (weight * steps).reshape(len(weight), -1).sum(axis=1)
+    return replace(rounded, bias=np.asarray(rounded.bias - sums, np.float32))
 
 
 def with_output_offset(
@@ -378,11 +361,7 @@ def with_output_offset(
 ) -> RoundedWeights:
     """Return the layer with an output that is larger by some of its steps."""
     steps = np.broadcast_to(result.scales.astype(np.float64), rounded.bias.shape)
-    return _with_bias(rounded, by * steps)
-
-
-def _with_bias(rounded: RoundedWeights, extra: Doubles) -> RoundedWeights:
-    return replace(rounded, bias=np.asarray(rounded.bias + extra, np.float32))
+    return replace(rounded, bias=np.asarray(rounded.bias + by * steps, np.float32))
 
 
 def real_weights(rounded: RoundedWeights, source: Encoding, group: int) -> Doubles:
@@ -392,8 +371,8 @@ def real_weights(rounded: RoundedWeights, source: Encoding, group: int) -> Doubl
 
 
 def copies(
-    weight: NDArray[np.float32],
-    bias: NDArray[np.float32] | None,
+    weight: Floats,
+    bias: Floats | None,
     source: Encoding,
     hessian: Hessian,
     count: int,

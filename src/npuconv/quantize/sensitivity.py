@@ -61,7 +61,7 @@ class Sensitivity:
         return {point.tensor: power for point, power in pairs if point.kind != "weights"}
 
     def restepped(self, encodings: Mapping[str, Encoding]) -> Sensitivity:
-        """Return what is left under other scales: noise goes with the square of a step.
+        """Return the sensitivity under other scales: noise grows with the square of a step.
 
         Args:
             encodings: of tensors whose scales have changed.
@@ -86,7 +86,7 @@ class Sensitivity:
 
 
 def _ratio(old: Encoding | None, new: Encoding | None) -> Doubles:
-    """Return by what steps grew, for each channel or all."""
+    """Return the ratio of new steps to old ones, for each channel or all."""
     if old is None or new is None:
         return np.ones(1)
     return np.asarray(new.scales / old.scales.astype(np.float64))
@@ -99,7 +99,7 @@ def measure(
     samples: Samples,
     probes: int,
 ) -> Sensitivity | None:
-    """Measure what each point adds to the error of the outputs.
+    """Measure the error that each point adds to the outputs.
 
     Args:
         model: the legal float model, its outputs before what saturates them.
@@ -109,8 +109,8 @@ def measure(
         probes: random vectors, and samples that they are spread over.
 
     Returns:
-        None where the graph cannot be differentiated: an old opset, shapes that even complete
-        inputs leave open, or a result that the runtime does not take.
+        None where the graph cannot be differentiated: an old opset, shapes that are unknown even
+        with complete inputs, or a graph that the runtime refuses.
     """
     feeds = [samples[k] for k in spread(len(samples), probes)]
     first = feeds[0]
@@ -118,11 +118,11 @@ def measure(
     graph = _build(model, points, state, first)
     if graph is None:
         return None
-    rows = (_Row(graph, alike[k % len(alike)], k) for k in range(probes))
+    rows = ((alike[k % len(alike)], k) for k in range(probes))
     totals = np.zeros(sum(graph.widths))
     try:
         session = executor.Session(graph.model, threads=1)
-        for found in in_order(lambda row: row.run(session), rows):
+        for found in in_order(lambda row: graph.powers(session, *row), rows):
             totals += found / probes
     except executor.RuntimeRefusedError:  # an estimate must not cost a conversion
         return None
@@ -136,7 +136,7 @@ class _Graph:
 
     Attributes:
         model: gives ``_RESULT`` and ``_SIGNAL`` for the inputs and random signs.
-        ends: outputs, and what counts as one, with their shapes.
+        ends: outputs, and inputs of operators without an adjoint, with their shapes.
         widths: channels of every point.
     """
 
@@ -144,20 +144,12 @@ class _Graph:
     ends: Mapping[str, Shape]
     widths: tuple[int, ...]
 
-
-@dataclass(frozen=True)
-class _Row:
-    graph: _Graph
-    feed: Feed
-    number: int
-
-    def run(self, session: executor.Session) -> Doubles:
+    def powers(self, session: executor.Session, feed: Feed, seed: int) -> Doubles:
         """Return the error power by channel of every point, for one random vector."""
-        random, ends = np.random.default_rng(self.number), self.graph.ends
-        signs = {
-            _signs(name): np.asarray(random.choice(_SIGNS, shape)) for name, shape in ends.items()
-        }
-        found = session.run({**self.feed, **signs}, [_RESULT, _SIGNAL])
+        random = np.random.default_rng(seed)
+        pairs = self.ends.items()
+        signs = {_signs(name): np.asarray(random.choice(_SIGNS, shape)) for name, shape in pairs}
+        found = session.run({**feed, **signs}, [_RESULT, _SIGNAL])
         products = np.nan_to_num(found[_RESULT].astype(np.float64), posinf=0.0, neginf=0.0)
         power = float(np.nan_to_num(found[_SIGNAL].sum(dtype=np.float64), posinf=0.0))
         return np.square(products) / max(power, 1e-30)

@@ -33,13 +33,12 @@ class QuantState:
 
     Attributes:
         encodings: scale and zero point of every int8 tensor, by tensor.
-        methods: how ranges were chosen, by the name of the group of tensors.
-        weights: integer weights and biases by node; nodes that are not there have their
-            weights rounded to nearest.
-        roundings: how the weights were rounded, by node.
-        bias_offsets: what oversampling has added to a bias, float64 [M], by node: it moves
-            outputs by part of a step, and is no error.
-        tensor_offsets: by how much that moves a tensor, float64 [C].
+        methods: of the choice of ranges, by the name of the group of tensors.
+        weights: integer weights and biases by node; the others are rounded to nearest.
+        roundings: name of the rounding of the weights, by node.
+        bias_offsets: added to a bias by oversampling, float64 [M], by node: it offsets outputs
+            by part of a step, and is no error.
+        tensor_offsets: offset of a tensor by that, float64 [C].
     """
 
     encodings: Mapping[str, Encoding] = field(default_factory=dict)

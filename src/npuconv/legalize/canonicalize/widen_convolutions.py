@@ -65,10 +65,13 @@ def _half(node: Node) -> str:
 
 def _widen(model: Model, node: Node, kind: str, wide: Wide) -> None:
     for index, tensor in enumerate(list(node.inputs)):
-        known = query.is_constant(tensor)
-        if (known or tensor.name) and query.dtype_name(tensor) in (kind, ""):
-            new = _constant(model, tensor) if known else _cast(model, node, tensor, wide)
-            node.inputs[index] = new
+        values = query.value(tensor)
+        if (values is None and not tensor.name) or query.dtype_name(tensor) not in (kind, ""):
+            continue
+        if values is None:
+            node.inputs[index] = _cast(model, node, tensor, wide)
+        else:
+            node.inputs[index] = edit.constant(model, tensor.name, values.astype("float32"))
     for index, tensor in enumerate(list(node.outputs)):
         if tensor.name and query.dtype_name(tensor) in (kind, ""):
             _cast_back(model, node, index, kind, wide)
@@ -99,14 +102,6 @@ def _is_bfloat16(tensor: Tensor) -> bool:
     return query.dtype_name(tensor) == "bfloat16"
 
 
-def _constant(model: Model, tensor: Tensor) -> Tensor:
-    import numpy as np
-
-    values = query.value(tensor)
-    assert values is not None
-    return edit.constant(model, tensor.name, values.astype(np.float32))
-
-
 def _cast(model: Model, node: Node, tensor: Tensor, wide: Wide) -> Tensor:
     """Return the tensor in float32, cast once for all its readers."""
     import numpy as np
@@ -121,7 +116,7 @@ def _cast(model: Model, node: Node, tensor: Tensor, wide: Wide) -> Tensor:
 
 
 def _cast_back(model: Model, node: Node, index: int, kind: str, wide: Wide) -> None:
-    """Make the output in float32, and of it what others read; what nobody reads is swept."""
+    """Make an output in float32 and cast it back; a Cast without readers is swept away."""
     import numpy as np
     import onnx
 

@@ -72,14 +72,14 @@ def _cancel(model: Model, ctx: PassContext, node: Node) -> int:
 def _move(model: Model, ctx: PassContext, node: Node) -> int:
     """Let the Squeeze come behind ``node``."""
     axes = _squeezed(node)
-    if axes is None or not _pays(node, axes) or not _is_movable(node, axes):
+    if axes is None or not _is_useful(node, axes) or not _is_movable(node, axes):
         return 0
     makers = {id(m): m for t in node.inputs if (m := query.producer(t)) and is_squeeze(m, axes)}
     result = node.outputs[0]
     before, after = f"Squeeze before {node.op}", f"Squeeze behind {node.op}"
     nodes, modulus = [*makers.values(), node], 1 if _is_position_free(node) else None
     with ctx.rewrite(model, nodes, before, after, outputs=[result], modulus=modulus):
-        _lift(model, node, axes)
+        _move_axes(model, node, axes)
     return 1
 
 
@@ -107,7 +107,7 @@ def _is_position_free(node: Node) -> bool:
     return all(array is None or array.size == 1 for array in arrays)
 
 
-def _pays(node: Node, axes: Axes) -> bool:
+def _is_useful(node: Node, axes: Axes) -> bool:
     maker = query.producer(node.inputs[0])
     if node.op in _FUSED and maker is not None and is_squeeze(maker, axes):
         conv = query.producer(maker.inputs[0])
@@ -131,10 +131,10 @@ def _meets(start: Node, axes: Axes) -> bool:
     return False
 
 
-def _lift(model: Model, node: Node, axes: Axes) -> None:
+def _move_axes(model: Model, node: Node, axes: Axes) -> None:
     result = node.outputs[0]
     for index, tensor in enumerate(data_inputs(node)):
-        node.inputs[index] = _lifted(model, node, tensor, axes)
+        node.inputs[index] = _unsqueezed(model, node, tensor, axes)
     if node.op == "Concat":
         node.attrs["axis"] = _axis_behind(node, axes)
     raised = edit.variable(model, f"{node.name}/lifted", dtype=result.dtype)
@@ -144,7 +144,7 @@ def _lift(model: Model, node: Node, axes: Axes) -> None:
     squeeze(model, node, raised, result, axes)
 
 
-def _lifted(model: Model, node: Node, tensor: Tensor, axes: Axes) -> Tensor:
+def _unsqueezed(model: Model, node: Node, tensor: Tensor, axes: Axes) -> Tensor:
     """Return the tensor with the axes it would have if nothing had been squeezed."""
     array = query.value(tensor)
     if array is not None and array.ndim:

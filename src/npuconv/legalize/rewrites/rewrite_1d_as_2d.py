@@ -40,7 +40,7 @@ def rewrite_1d_as_2d(model: Model, ctx: PassContext) -> int:
     if model.opset < 13:
         return 0
     convs = [n for n in model.nodes(*query.CONVOLUTIONS) if _is_one_dimensional(n)]
-    fired = sum(_rewrite(model, ctx, node) for node in convs if _wanted(ctx, node))
+    fired = sum(_rewrite(model, ctx, node) for node in convs if _is_refused(ctx, node))
     pools = [n for n in model.nodes(*query.POOLS, *GLOBAL_POOLS) if _between(n)]
     return fired + sum(_rewrite(model, ctx, node) for node in pools)
 
@@ -55,7 +55,7 @@ def _is_one_dimensional(node: Node) -> bool:
     return win is not None and win.axes == 1 and win.kernel is not None
 
 
-def _wanted(ctx: PassContext, node: Node) -> bool:
+def _is_refused(ctx: PassContext, node: Node) -> bool:
     """Return whether the target refuses a convolution of rank 3."""
     win = window(node)
     if win is None or ctx.target.operator("Conv") is None:

@@ -63,13 +63,15 @@ def _cannot_crop(node: Node, amounts: Pairs, dims: tuple[int | str | None, ...] 
 
 
 def _crop(model: Model, ctx: PassContext, node: Node, amounts: Pairs) -> int:
-    kept = _grown(amounts)
+    kept = tuple((max(begin, 0), max(end, 0)) for begin, end in amounts)
     sliced = [axis for axis, pair in enumerate(amounts) if min(pair) < 0]
     starts = [max(-amounts[axis][0], 0) for axis in sliced]
     ends = [min(amounts[axis][1], 0) or TO_THE_END for axis in sliced]
     after = f"Slice of axes {sliced}"
     after += f" + Pad {flat_pads(kept)}" if any(map(any, kept)) else ""
-    known = _are_known(node, sliced)
+    dims = query.shape(node.inputs[0])
+    # A random extent might be less than is cropped.
+    known = dims is not None and all(isinstance(dims[axis], int) for axis in sliced)
     with ctx.rewrite(
         model, [node], f"Pad {flat_pads(amounts)}", after, modulus=None, measure=known
     ) as record:
@@ -88,16 +90,6 @@ def _crop(model: Model, ctx: PassContext, node: Node, amounts: Pairs) -> int:
     return 1
 
 
-def _grown(amounts: Pairs) -> Pairs:
-    return tuple((max(begin, 0), max(end, 0)) for begin, end in amounts)
-
-
-def _are_known(node: Node, axes: list[int]) -> bool:
-    """Return whether extents are known: a random one might be less than what is cropped."""
-    dims = query.shape(node.inputs[0])
-    return dims is not None and all(isinstance(dims[axis], int) for axis in axes)
-
-
 def _write(model: Model, node: Node, amounts: Pairs) -> None:
     """Give a Pad other amounts, written for every axis."""
     edit.set_input(node, 1, edit.integers(model, f"{node.name}/pads", flat_pads(amounts)))
@@ -109,7 +101,7 @@ def _part(model: Model, ctx: PassContext, node: Node, amounts: Pairs) -> int:
     readers = query.consumers(node.outputs[0])
     if not any(map(takes_pads, readers)):
         return 0
-    reason = _not_worth_it(model, node, readers, amounts[2:])
+    reason = _fold_obstacle(model, node, readers, amounts[2:])
     if reason:
         ctx.refuse(model, node, reason)
         return 0
@@ -126,7 +118,7 @@ def _part(model: Model, ctx: PassContext, node: Node, amounts: Pairs) -> int:
     return 1
 
 
-def _not_worth_it(model: Model, node: Node, readers: list[Node], around: Pairs) -> str:
+def _fold_obstacle(model: Model, node: Node, readers: list[Node], around: Pairs) -> str:
     """Return why the Pad around the image would not be folded into its readers, or ''."""
     if model.is_output(node.outputs[0]):
         return "it pads batch or channels too, and is an output of the model"

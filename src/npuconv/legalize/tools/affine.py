@@ -199,7 +199,7 @@ class Link:
 
     @property
     def channels(self) -> int:
-        """Return the number of channels it tells apart; 1 for a scalar."""
+        """Return the number of channels with a value of their own; 1 for a scalar."""
         return max(self.factor.size, self.offset.size)
 
 

@@ -1,4 +1,4 @@
-"""Files that travel: the same paths, the same bytes, nothing outside of the folder."""
+"""Tests of files sent to workers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from npuconv.errors import UsageError
 
 @pytest.fixture
 def root(folder):
-    """A folder of jobs whose files lie above, in and below it."""
+    """Write jobs with files above, in and below their folder."""
     for path in ("data/a.png", "data/b.png", "data/.hidden", "jobs/list.txt", "jobs/chip.yaml"):
         (folder / path).parent.mkdir(exist_ok=True)
         (folder / path).write_text("../data/a.png\n")
@@ -24,7 +24,7 @@ def root(folder):
 
 
 def test_there_and_back(root, tmp_path):
-    """What is unpacked has the same paths, and does not leave its folder."""
+    """Unpacked files keep their paths and stay in the folder."""
     one = job("m", calibration="../data", target="chip.yaml")
     sets = remote.needs(one, root)
     assert sets == [["m.onnx", "m.bin"], ["chip.yaml"], ["../data/a.png", "../data/b.png"]]
@@ -37,19 +37,19 @@ def test_there_and_back(root, tmp_path):
 
 
 def test_lists(root):
-    """A list and the images it names."""
+    """A list is sent with the images it names."""
     sets = remote.needs(job("m", calibration="list.txt"), root)
     assert sets[1] == ["list.txt", "../data/a.png"]
 
 
 def test_a_file_that_is_missing(root):
-    """The job will say that it misses it."""
+    """Missing files are left out; the job reports them."""
     sets = remote.needs(job("gone", calibration="gone.npz"), root)
     assert sets == [["gone.onnx"], ["gone.npz"]]
     assert [remote.pack(paths, root) for paths in sets] == [{}, {}]
 
 
 def test_absolute_paths_stay(root):
-    """Elsewhere they mean other files."""
+    """Absolute paths are refused."""
     with pytest.raises(UsageError, match="relative to the jobs file"):
         remote.pack([str(root / "m.onnx")], root)
