@@ -13,6 +13,7 @@ from npuconv.batch.job import SUFFIX
 from npuconv.cli import screen
 from npuconv.cli.destinations import check_destinations, input_files
 from npuconv.cli.guard import guarded
+from npuconv.cli.help import BriefOption, GroupedCommand
 from npuconv.cli.options import collect, output_options, shared_options
 from npuconv.cli.verdict import after_check, names_of, show, show_many
 from npuconv.errors import CalibrationError, ModelError, UsageError
@@ -28,15 +29,20 @@ DEFAULT_BASELINE = "npuconv-baseline.json"
 FORMATS = ("text", "json", "sarif", "junit", "github", "markdown")
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
 @click.option(
-    "--output-format", type=click.Choice(FORMATS), default="text", help="what stdout gets"
+    "--output-format",
+    type=click.Choice(FORMATS),
+    default="text",
+    help="what is printed",
+    cls=BriefOption,
 )
 @click.option(
     "--write-baseline",
     is_flag=True,
-    help=f"accept what fails now: write it to the --baseline file  [default: {DEFAULT_BASELINE}]",
+    help=f"accept what fails now; written to --baseline  [default: {DEFAULT_BASELINE}]",
+    cls=BriefOption,
 )
 @shared_options
 @output_options
@@ -55,11 +61,9 @@ def check(
 ) -> int:
     """Say whether models can be converted, and why not; writes no model.
 
-    MODEL is a file, or a directory that is searched for .onnx files. The findings are
-    those convert has, but for what all samples show: a line before the verdict names
-    what of that was asked for. The samples are opened, and the first is run. Exit code 0:
-    nothing at or above --fail-on, but for what the baseline accepts; 1: findings; 2: a file
-    that cannot be read or run; the others are checked all the same.
+    MODEL is a file, or a folder that is searched for .onnx files. Findings are those of
+    convert, but for what takes all samples: only the first is run.
+    Exit code 0: nothing at or above --fail-on; 1: findings; 2: a file cannot be used.
     """
     from npuconv.legalize.accept import orphaned, renew
 

@@ -14,6 +14,7 @@ from npuconv.batch.job import SUFFIX
 from npuconv.cli import screen
 from npuconv.cli.destinations import check_destinations, input_files
 from npuconv.cli.guard import guarded
+from npuconv.cli.help import GroupedCommand
 from npuconv.cli.options import collect, output_options, shared_options
 from npuconv.cli.verdict import after_convert, names_of, show
 from npuconv.errors import UnsupportedModelError, UsageError
@@ -26,9 +27,11 @@ if TYPE_CHECKING:
 _AFTER_CALIBRATION = "choosing ranges and weights, measuring"
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("model")
-@click.option("-o", "--output", metavar="OUT.onnx", help="default: MODEL.npu.onnx beside MODEL")
+@click.option(
+    "-o", "--output", metavar="OUT.onnx", help="default: MODEL.npu.onnx; reports go beside it"
+)
 @shared_options
 @output_options
 @guarded
@@ -45,11 +48,9 @@ def convert(
 ) -> int:
     """Convert a float ONNX model into a device-ready int8 model and a report.
 
-    Writes MODEL.npu.onnx, MODEL.npu.report.json and MODEL.npu.report.html beside MODEL.
-    Without --calibration a model of images is calibrated on builtin photographs, normalized
-    as --preprocess says or as the model seems to want them; the first line tells. Other models
-    get made-up numbers, and accuracy is unproven. Exit code 0: done; 1: findings stand against
-    it, no model is written.
+    Without --calibration, models of images are calibrated on builtin photographs, others on
+    made-up numbers: accuracy is then unproven.
+    Exit code 0: done; 1: findings stand against it, no model is written.
     """
     from npuconv.pipeline.convert import convert_with
 
