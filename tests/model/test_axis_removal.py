@@ -1,4 +1,4 @@
-"""Tests of which axis a convolution can do without."""
+"""Removal of one axis of a convolution."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_what_keeps_every_axis(x, kernel, attrs):
 
 
 def test_an_axis_that_can_go_is_no_obstacle():
-    """Nothing is said then."""
+    """An axis that can be removed has no obstacles."""
     assert obstacles(volume((1, 4, 1, 6, 6), (2, 4, 1, 3, 3))) == []
 
 

@@ -19,7 +19,7 @@ def win(op="Conv", weight=(4, 3, 3, 3), shape=(1, 3, 8, 8), opset=17, **attrs):
 
 
 def test_defaults():
-    """Nothing written: kernel from the weight, ones, and no padding."""
+    """Defaults: kernel from the weight, ones, and no padding."""
     found = win()
     assert (found.kernel, found.strides, found.dilations) == ((3, 3), (1, 1), (1, 1))
     assert (found.pads, found.auto_pad, found.group) == (((0, 0), (0, 0)), "NOTSET", 1)
@@ -41,7 +41,7 @@ def test_a_node_that_changed_is_another_window():
 
 
 def test_attributes():
-    """What is written is what is said; pads are pairs per axis."""
+    """The fields are the attributes; pads are pairs per axis."""
     found = win(strides=[2, 1], dilations=[1, 2], pads=[1, 2, 3, 4], kernel_shape=[3, 3])
     assert (found.strides, found.dilations) == ((2, 1), (1, 2))
     assert found.pads == ((1, 3), (2, 4))
@@ -133,7 +133,7 @@ def test_no_shape_at_all():
 
 
 def test_pads_of_the_wrong_length():
-    """They are a finding of their own, so here they are none."""
+    """A rule reports them; a Window has no pads then."""
     model = read(Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3)).model())
     (conv,) = model.nodes()
     conv.attrs["pads"] = [1, 1, 1]
@@ -186,7 +186,7 @@ def test_effective_kernel(kernel, dilation, reach):
     ("mode", "halves"), [("SAME_UPPER", (1, 2)), ("SAME_LOWER", (2, 1)), ("NOTSET", (2, 1))]
 )
 def test_the_odd_cell(mode, halves):
-    """It goes to the end only with SAME_UPPER."""
+    """The odd cell is at the end only with SAME_UPPER."""
     assert conv.split_total(3, mode) == halves
 
 
@@ -265,6 +265,6 @@ def test_output_shape_needs_the_input_extent():
 
 
 def test_output_padding_counts_towards_the_total():
-    """What is appended is there to be cut off as well."""
+    """Appended cells are cut off as well."""
     assert conv.transpose_total(5, 3, 2, 1, 1, 10) == 2
     assert conv.transpose_pads("SAME_UPPER", 5, 3, 2, 1, 1, 10) == (1, 1, 1)

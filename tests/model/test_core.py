@@ -1,4 +1,4 @@
-"""A model knows its nodes: where they come from, where they lie, what they are called."""
+"""Origins, paths and names of the nodes of a model."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_nodes_by_operator():
 
 
 def test_operators_that_hold_graphs():
-    """All that ONNX has, at every version; only of these attributes are looked at."""
+    """All operators of ONNX with subgraphs, at every version, are in the set."""
     kinds = {defs.OpSchema.AttrType.GRAPH, defs.OpSchema.AttrType.GRAPHS}
     known = [s for s in defs.get_all_schemas_with_history() if not s.domain]
     assert {s.name for s in known if kinds & {a.type for a in s.attributes.values()}} == HOLDERS

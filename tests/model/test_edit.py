@@ -46,7 +46,7 @@ def test_variables():
 
 
 def test_add_node_inherits():
-    """A new node answers to the names of those it stands for, each once."""
+    """A new node has the origins of the nodes it replaces, each once."""
     model = read(chain("Relu", "Neg", "Abs"))
     relu, neg, _ = model.nodes()
     new = edit.add_node(model, "Sin", [], [], origin=[relu, neg, relu], attrs={"a": 1}, domain="d")
@@ -58,7 +58,7 @@ def test_add_node_inherits():
 
 
 def test_add_node_without_origin_is_found_out():
-    """A node that stands for nobody has no origin, which the check after a pass refuses."""
+    """A node without an origin is refused by the check after a pass."""
     model = read(chain("Relu"))
     stranger = edit.add_node(model, "Neg", [], [], origin=model.nodes())
     loose = edit.add_node(model, "Neg", [], [], origin=[type(stranger)("Sin", "loose")])
@@ -132,7 +132,7 @@ def test_take_over_outputs():
 
 
 def test_disconnect_outputs():
-    """Its tensors are free for another maker; its inputs stay."""
+    """The outputs are free for another producer; the inputs stay."""
     model = read(chain("Relu"))
     (relu,) = model.nodes()
     out = relu.outputs[0]
@@ -143,7 +143,7 @@ def test_disconnect_outputs():
 
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_bypass(place):
-    """Wherever it stands, a node goes and names of inputs and outputs stay."""
+    """A node can be bypassed anywhere; names of inputs and outputs stay."""
     ops = ["Relu", "Neg", "Neg"]
     ops[place] = "Identity"
     source = chain(*ops)
@@ -165,7 +165,7 @@ def test_a_node_between_an_input_and_an_output_stays():
 
 
 def test_a_node_between_two_outputs_stays():
-    """So it would here."""
+    """A bypass would change the name of an output."""
     model = read(Net(x=(1, 4)).op("Relu").op("Identity").output("t0", "t1").model())
     assert not edit.can_bypass(model, model.nodes("Identity")[0])
 
@@ -194,7 +194,7 @@ def with_branch():
 
 
 def test_sweep_keeps_what_a_subgraph_reads():
-    """A tensor read only inside a subgraph is used; one that nobody reads is not."""
+    """A tensor read only inside a subgraph is used; one without a reader is not."""
     source = with_branch()
     model = read(source)
     model.graph.nodes.append(model.graph.nodes.pop(0))  # out of order
@@ -205,7 +205,7 @@ def test_sweep_keeps_what_a_subgraph_reads():
 
 
 def test_what_only_a_branch_that_went_has_read():
-    """Nobody reads it any more, so it goes with the branch."""
+    """A tensor without readers goes with the branch."""
     model = read(with_branch())
     source = model.graph.inputs[0]
     model.graph.outputs = [source]
@@ -214,7 +214,7 @@ def test_what_only_a_branch_that_went_has_read():
 
 
 def test_a_node_inside_a_subgraph():
-    """It can be added there, and counts as being there."""
+    """A node added to a subgraph counts as part of it."""
     model = read(with_branch())
     (choice,) = model.nodes("If")
     inner = choice.attrs["then_branch"]
@@ -224,7 +224,7 @@ def test_a_node_inside_a_subgraph():
 
 
 def test_sweep_orders_stably():
-    """What is in order already does not move; chains of dead nodes go."""
+    """Sorted nodes do not move; chains of unused nodes go."""
     net = Net(x=(1, 4)).op("Relu").op("Neg", "x", to="a").op("Abs", "a", to="b").op("Sin", "t0")
     source = net.output("t3").model()
     model = read(source)
@@ -247,7 +247,7 @@ def test_sweep_of_a_deep_graph():
 
 
 def test_sweep_of_a_long_dead_end():
-    """It goes in one go, and its branches with it; what a living node reads stays."""
+    """One sweep removes a chain with its branches; tensors of used nodes stay."""
     net = Net(x=(1, 4)).op("Relu", to="kept").op("Sin", to="a")
     for _ in range(500):
         net.op("Add", net.last, "kept").op("Add", net.last, net.last)
@@ -258,7 +258,7 @@ def test_sweep_of_a_long_dead_end():
 
 
 def test_sweep_lets_nodes_without_outputs_go_of_their_inputs():
-    """A node that is not there any more reads nothing."""
+    """A removed node reads no tensor."""
     model = read(chain("Relu", "Neg", "Abs"))
     first, second, third = model.nodes()
     edit.hand_over(first.outputs[0], second.outputs[0])
@@ -286,7 +286,7 @@ def test_readers_are_not_compared_by_value(monkeypatch):
 
 
 def test_fresh_names():
-    """A new name is nobody's, inside subgraphs included."""
+    """A new name is unused, also inside subgraphs."""
     model = read(with_branch())
     assert model.fresh_name("Neg_out") == "Neg_out_1"
     assert model.fresh_name("relu0") == "relu0_1"

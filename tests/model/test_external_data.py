@@ -68,7 +68,7 @@ def test_links(tmp_path):
 
 
 def test_the_bytes_of_a_model(tmp_path):
-    """Of the file, and of its external data."""
+    """The limit covers the file, and its external data."""
     path = tmp_path / "m.onnx"
     path.write_bytes(Net(x=(1, 3, 8, 8)).conv("x").model().SerializeToString())
     with limits.applied(limits.Limits(model_bytes=99)), pytest.raises(ModelError, match="over 99"):

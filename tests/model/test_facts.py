@@ -1,4 +1,4 @@
-"""The facts of a node: every name a target file can use is measured."""
+"""Facts of a node: every name that a target file can use is measured."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_groups(weight, channels, group, multiplier):
 
 
 def test_a_convolution_of_one_axis():
-    """It has a width and no height."""
+    """A kernel of one axis has a width and no height."""
     found = conv((4, 3, 5), (1, 3, 12), pads=[1, 2])
     assert found["rank"] == 3
     assert (found["kernel_w"], found["pad_left"], found["pad_right"]) == (5, 1, 2)
@@ -94,7 +94,7 @@ def test_what_is_not_known():
 
 
 def test_weights_that_are_computed():
-    """They are not constant, and of their size nothing may be known."""
+    """Computed weights are not constant and may have no known shape."""
     net = Net(x=(1, 3, 8, 8), w=("m", 3, "kh", "kw")).op("Conv", "x", "w")
     found = measure(read(net.model()).nodes()[0])
     assert found["weight_constant"] is False
@@ -103,7 +103,7 @@ def test_weights_that_are_computed():
 
 
 def test_a_group_of_nothing():
-    """A group of 0 is somebody's mistake and divides nothing."""
+    """A group of 0 is a mistake in the model; nothing is divided by it."""
     model = read(Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3)).model())
     model.nodes()[0].attrs["group"] = 0
     assert "in_c_per_group" not in measure(model.nodes()[0])
@@ -134,7 +134,7 @@ def first(net):
 
 
 def test_other_operators_have_rank_and_extents():
-    """What slides no kernel has tensors all the same."""
+    """Operators without a kernel have the facts of their tensors."""
     assert first(Net(x=(1, 3, 8, "w")).op("Relu")) == {
         "rank": 4, "dtype": "float32", "in_n": 1, "in_c": 3, "in_h": 8, "in_w": None,
         "out_n": 1, "out_c": 3, "out_h": 8, "out_w": None,
@@ -144,7 +144,7 @@ def test_other_operators_have_rank_and_extents():
 
 
 def test_broadcasting_takes_the_largest_input():
-    """Whichever place it stands in; a constant is none."""
+    """The largest input counts in any place; a constant does not count."""
     found = first(Net(x=(1, 3, 1, 1), y=(1, 3, 8, 6)).op("Add", "x", "y"))
     assert (found["in_h"], found["out_w"]) == (8, 6)
     net = Net(x=(1, 3, 1, 1))
@@ -162,7 +162,7 @@ def test_pad():
 
 
 def test_pad_with_computed_amounts():
-    """Only the mode is known."""
+    """With computed amounts only the mode is known."""
     net = Net(x=(1, 3, 8, 8)).op("Shape").op("Pad", "x", "t0", mode="reflect")
     found = facts.measure(read(net.model()).nodes("Pad")[0])
     assert found["pad_mode"] == "reflect"
@@ -170,7 +170,7 @@ def test_pad_with_computed_amounts():
 
 
 def test_blocksize():
-    """Of DepthToSpace."""
+    """The blocksize of DepthToSpace is a fact."""
     assert first(Net(x=(1, 4, 8, 8)).op("DepthToSpace", blocksize=2))["blocksize"] == 2
 
 

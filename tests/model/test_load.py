@@ -1,4 +1,4 @@
-"""What can be read as a model, and what is refused in one line that says why."""
+"""Reading of models, and one-line errors for what is no model."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def tensor(dims, data, kind=TensorProto.FLOAT):
 
 
 def refused(source):
-    """The one line a source is refused with."""
+    """Return the one-line error of a source."""
     with pytest.raises(ModelError) as caught:
         load.load(source)
     assert caught.value.exit_code == 2
@@ -76,7 +76,7 @@ def test_a_truncated_file(tmp_path, share):
 
 
 def test_no_such_file_and_a_directory(tmp_path):
-    """What is no file is said to be none."""
+    """The errors name a missing file, and a folder."""
     assert refused(tmp_path / "gone.onnx").endswith("gone.onnx: no such file")
     said = refused(tmp_path)
     assert "is a directory, not a model" in said
@@ -142,7 +142,7 @@ def test_a_tensor_with_too_few_numbers():
 
 
 def test_an_element_type_that_nobody_knows():
-    """What ONNX's checker lets pass and graph-surgeon does not is refused as well."""
+    """Models that only graph-surgeon refuses are refused as well."""
     model = digits()
     model.graph.value_info.append(helper.make_tensor_value_info("x", 99, [1]))
     assert "cannot be read as a graph" in refused(model)

@@ -1,4 +1,4 @@
-"""What is known of operators with the channels last, without running them."""
+"""Queries on operators with the channels last, integer and fused operators."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_facts_have_the_order_of_onnx():
 
 
 def test_a_foreign_convolution_is_not_measured():
-    """Nobody knows where its channels are."""
+    """The axis of the channels is unknown."""
     foreign = node()
     foreign.domain = "org.example"
     assert window(foreign) is None
@@ -97,7 +97,7 @@ def test_what_can_be_rewritten():
     ],
 )
 def test_what_cannot(build, reason):
-    """The first reason, for people."""
+    """The first reason is given as text."""
     assert nhwc.obstacle(build(), 17).startswith(reason)
 
 
@@ -108,7 +108,7 @@ def test_a_later_opset_may_have_the_attribute():
 
 
 def test_weights_that_are_missing():
-    """A Conv of one input is none."""
+    """A Conv with one input is no Window."""
     lame = read(Net(x=X).op("Conv", "x", domain=nhwc.DOMAIN).model()).nodes()[0]
     assert nhwc.obstacle(lame, 17) == "an input that it needs is missing"
 
@@ -198,7 +198,7 @@ def test_channels_first_of_a_foreign_domain():
 
 
 def test_unknown_rank():
-    """Nothing can be put first where the rank is not known."""
+    """The channels cannot be moved if the rank is unknown."""
     net = Net(x=(1, 8, 6, 4)).op("Thing", domain="com.example")
     net.op("Conv", "t0", net.random(2, 4, 3, 3), domain="com.ms.internal.nhwc")
     assert window(as_float(node_of(net, "Conv"))).input is None

@@ -222,7 +222,7 @@ def test_onnx_reference_runs_it():
 
 
 def test_an_activation_nobody_knows():
-    """It is a refusal, and says which."""
+    """The error names the activation."""
     model = proto("MaxPool", {"x": random(1, 4, 4, 1)}, domain=DOMAIN, activation="Gelu",
                   kernel_shape=[2, 2])  # fmt: skip
     with pytest.raises(executor.RuntimeRefusedError, match="activation 'Gelu' is not one of Relu"):

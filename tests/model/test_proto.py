@@ -1,4 +1,4 @@
-"""What is written fast is what graph-surgeon writes."""
+"""Fast import and export give the same as graph-surgeon's."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from support.zoo import ZOO
 
 @pytest.mark.parametrize("name", ZOO)
 def test_nodes(name):
-    """Byte by byte, subgraphs included."""
+    """The models are equal byte by byte, subgraphs included."""
     for node, _ in read(ZOO[name]()).walk():
         assert proto.node_proto(node) == OnnxExporter.export_node(node)
 
@@ -44,7 +44,7 @@ def test_attributes(value):
 
 @pytest.mark.parametrize("name", ZOO)
 def test_copies(name):
-    """What is taken down is what is written, whatever becomes of the node."""
+    """A copy of a node stays as it was when the node changes."""
     for node, _ in read(ZOO[name]()).walk():
         was, copy, written = proto.node_proto(node), proto.copy_node(node), onnx.NodeProto()
         for value in node.attrs.values():
@@ -57,7 +57,7 @@ def test_copies(name):
 
 
 def test_an_empty_list_is_one_of_integers():
-    """It does not say of what it is; those of ONNX's own operators are of integers."""
+    """An empty list has no type; empty lists of ONNX's own operators are of integers."""
     written = proto.node_proto(Node("Thing", attrs={"value": []}))
     assert (written.attribute[0].type, list(written.attribute[0].ints)) == (
         onnx.AttributeProto.INTS,
@@ -119,13 +119,13 @@ def test_types(dtype, dims):
 
 
 def test_an_extent_of_0_is_not_known():
-    """Exporters write it for that."""
+    """Exporters write 0 for an unknown extent."""
     found = proto.Types().read(helper.make_tensor_value_info("t", TensorProto.FLOAT, [0, 2]))
     assert (found.shape, found.dims, found.exact) == ([0, 2], (None, 2), False)
 
 
 def test_what_is_no_tensor_has_no_type():
-    """A sequence, for one."""
+    """A sequence has no type and shape."""
     info = helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, [1])
     assert proto.Types().read(info) == proto.TensorType()
 
@@ -141,7 +141,7 @@ def numbered(graph: Graph) -> dict[int, int]:
 
 
 def tensor(given: Tensor, numbers: dict[int, int], nodes: dict[int, int]) -> tuple[Any, ...]:
-    """Everything a tensor says, lists of nodes as their positions."""
+    """Return all fields of a tensor, with positions for nodes."""
     said = {k: v for k, v in vars(given).items() if k not in ("inputs", "outputs", "_values")}
     values = given.values.tobytes() if isinstance(given, gs.Constant) else None
     lists = [[nodes.get(id(n), -1) for n in part] for part in (given.inputs, given.outputs)]
@@ -151,7 +151,7 @@ def tensor(given: Tensor, numbers: dict[int, int], nodes: dict[int, int]) -> tup
 
 
 def described(node: Node, numbers: dict[int, int]) -> tuple[Any, ...]:
-    """Everything a node says, tensors as their numbers."""
+    """Return all fields of a node, with numbers for tensors."""
     lists = [[numbers[id(t)] for t in part] for part in (node.inputs, node.outputs)]
     fields = node.inputs.field_name, node.outputs.field_name
     owners = node.inputs.parent_obj is node and node.outputs.parent_obj is node
@@ -160,14 +160,14 @@ def described(node: Node, numbers: dict[int, int]) -> tuple[Any, ...]:
 
 
 def plain(value: Any) -> Any:
-    """An attribute as something that can be compared."""
+    """Return an attribute in a form that can be compared."""
     if isinstance(value, Graph):
         return said(value)
     return value.values.tolist() if isinstance(value, gs.Constant) else value
 
 
 def said(graph: Graph) -> tuple[Any, ...]:
-    """Everything a graph says."""
+    """Return all fields of a graph."""
     numbers, nodes = numbered(graph), {id(n): i for i, n in enumerate(graph.nodes)}
     found = {id(t): t for n in graph.nodes for t in (*n.inputs, *n.outputs)}
     found |= {id(t): t for t in (*graph.inputs, *graph.outputs)}

@@ -1,4 +1,4 @@
-"""Questions about nodes and tensors."""
+"""Queries on nodes and tensors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_constants(model):
 
 
 def test_inputs(model):
-    """An input that is missing or has no name is none."""
+    """An input that is missing or has no name is omitted."""
     conv = model.nodes("Conv")[0]
     assert query.input_of(conv, 0) is conv.inputs[0]
     assert query.input_of(conv, 2) is None
@@ -41,7 +41,7 @@ def test_inputs(model):
 
 
 def test_neighbours(model):
-    """Who makes a tensor and who reads it; an output is read by the user too."""
+    """Producer and consumers of a tensor; an output is also read by the user."""
     conv, relu, neg = model.nodes()
     out = conv.outputs[0]
     assert query.producer(out) is conv
@@ -53,7 +53,7 @@ def test_neighbours(model):
 
 
 def test_an_output_with_one_reader():
-    """It has no sole consumer, because the user reads it as well."""
+    """An output has no sole consumer: the user reads it as well."""
     model = read(Net(x=(1, 4)).op("Relu").op("Neg").output("t0", "t1").model())
     assert query.sole_consumer(model, model.nodes()[0].outputs[0]) is None
 
@@ -137,13 +137,13 @@ def test_amounts(node):
 
 
 def test_amounts_that_are_computed():
-    """They are not known."""
+    """Computed amounts are unknown."""
     net = Net(x=IMAGE).op("Shape", "x").op("Concat", "t0", "t0", axis=0).op("Pad", "x", "t1")
     assert query.pad_amounts(read(net.model()).nodes("Pad")[0]) is None
 
 
 def test_amounts_that_make_no_pairs():
-    """An odd number of them says nothing."""
+    """An odd number of amounts is no list of pairs."""
     node = as_input()
     node.inputs[1].values = np.asarray([1, 2, 3])
     assert query.pad_amounts(node) is None
@@ -200,7 +200,7 @@ def test_zero_fill(node, zero):
 
 
 def test_a_fill_that_is_computed():
-    """It is not known to be 0."""
+    """A computed fill value is not known to be 0."""
     net = Net(x=IMAGE).op("ReduceMax", "x", keepdims=0)
     net.op("Pad", "x", net.constant(np.asarray(PADS, np.int64)), "t0")
     assert not query.pads_with_zero(read(net.model()).nodes("Pad")[0])

@@ -1,4 +1,4 @@
-"""What graph-surgeon would lose, share or print on the way through, and how files are written."""
+"""Fields that graph-surgeon drops, and the writing of files."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def round_trip(model):
     "part", ["producer_name", "producer_version", "domain", "model_version", "doc_string"]
 )
 def test_the_header_survives(part):
-    """What a model says of itself is not lost."""
+    """The header of a model is kept."""
     before = annotated()
     assert getattr(round_trip(before), part) == getattr(before, part) != ""
 
@@ -67,7 +67,7 @@ def test_graph_metadata_survives():
 
 
 def test_quantization_annotation_survives():
-    """What another tool noted of tensors stays."""
+    """Quantization annotations of other tools are kept."""
     before, after = annotated(), round_trip(annotated())
     assert list(after.graph.quantization_annotation) == list(before.graph.quantization_annotation)
 
@@ -225,7 +225,7 @@ def test_shapes_beside_a_subgraph_are_left_out():
 
 
 def test_save(tmp_path):
-    """What is written can be read again, and nothing else is left in the folder."""
+    """A written model can be read again, and no other file is left."""
     path = tmp_path / "m.onnx"
     save.save(digits(), path)
     assert onnx.load(path) == digits()
@@ -254,12 +254,12 @@ def test_a_model_that_no_file_can_hold(tmp_path, monkeypatch):
 
 @pytest.fixture
 def large(monkeypatch):
-    """Files hold next to nothing."""
+    """Limit the weights in a file to 2 KiB."""
     monkeypatch.setattr(store, "MAX_INLINE", 2048)
 
 
 def saved(proto, path):
-    """What is there after saving, and the model as onnx reads it."""
+    """Return the files after saving, and the model as onnx reads it."""
     save.save(proto, path)
     return sorted(p.name for p in path.parent.iterdir()), loaded(path)
 

@@ -1,4 +1,4 @@
-"""Shapes: inferred without weights, forgotten and fixed where a user says so."""
+"""Shape inference, its corrections, and shapes of inputs set by the user."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def convolution(height="h", width="w"):
 
 
 def found(*dims: int | str | None) -> TensorType:
-    """What inference says of a tensor of these extents."""
+    """Return the type of a tensor of these extents, as read from inference."""
     return Types().read(helper.make_tensor_value_info("t", TensorProto.FLOAT, dims))
 
 
@@ -62,7 +62,7 @@ def test_infer_follows_shapes_that_are_computed():
 
 
 def test_infer_of_foreign_operators():
-    """Nothing is known of what another domain makes, nor of what comes after."""
+    """Outputs of another domain, and all tensors after them, are unknown."""
     model = read(Net(x=(1, 4)).op("Thing", domain="com.example").op("Neg", to="y").model())
     assert out_shape(model) is None
 
@@ -75,7 +75,7 @@ def test_infer_of_sequences():
 
 
 def test_a_number_beats_a_name():
-    """What the model says and what is inferred are put together."""
+    """Stated and inferred shapes are combined."""
     model = load.load(Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3)).op("Relu").model())
     (out,) = model.graph.outputs
     out.shape = ["batch", "c", 6, None]
@@ -95,7 +95,7 @@ def test_a_number_beats_a_name():
 @pytest.mark.parametrize("height", [9, "h"])
 @pytest.mark.parametrize("lost", range(4))
 def test_infer_unknown(height, lost):
-    """What a pass left open is found as if everything had been looked at."""
+    """Partial inference finds the same as inference on the whole graph."""
     net = Net(x=(1, 3, height, 8)).conv("x", (4, 3, 3, 3)).op("Shape")
     net.op("Gather", "t1", net.constant(np.asarray([0, 1], np.int64)))
     net.op("Concat", "t2", net.constant(np.asarray([-1], np.int64)), axis=0)
@@ -112,7 +112,7 @@ def test_infer_unknown(height, lost):
 
 
 def test_infer_leaves_alone_what_is_known(monkeypatch):
-    """Where nothing is open, nothing is asked."""
+    """Without unknown shapes inference does not run."""
     model = convolution(8, 9)
     shapes.infer(model)
     monkeypatch.setattr(shapes, "_inferred", lambda _proto: pytest.fail("asked"))
@@ -120,7 +120,7 @@ def test_infer_leaves_alone_what_is_known(monkeypatch):
 
 
 def test_infer_unknown_inside_branches():
-    """A branch may read any tensor: then the whole graph is looked at."""
+    """A branch may read any tensor: then inference covers the whole graph."""
     net = Net(x=(1, 4)).op("Neg", "x")
     branch = helper.make_graph(
         [helper.make_node("Abs", ["t0"], ["b"])], "b", [],
@@ -135,7 +135,7 @@ def test_infer_unknown_inside_branches():
 
 
 def test_the_shape_that_an_input_has():
-    """Nothing is forgotten for it: an exporter may know shapes that nobody can infer."""
+    """Shapes stay: an exporter may know some that inference cannot find."""
     model = read(Net(x=(1, 4)).op("Thing", domain="com.example").op("Neg").model())
     model.nodes()[0].outputs[0].shape = [1, 9]
     shapes.fix_inputs(model, {"x": (1, 4)})
@@ -153,7 +153,7 @@ def test_fix_inputs():
 
 
 def test_fix_no_inputs():
-    """Nothing given, nothing forgotten."""
+    """Without given shapes all shapes stay."""
     model = convolution()
     shapes.infer(model)
     before = out_shape(model)
@@ -181,7 +181,7 @@ def test_an_input_of_unknown_rank_can_be_fixed():
     ],
 )
 def test_shapes_that_do_not_fit(given, words):
-    """The line names the flag, the input and what the model says."""
+    """The line names the flag, the input and the shape in the model."""
     with pytest.raises(UsageError) as caught:
         shapes.fix_inputs(convolution(), given)
     assert words in str(caught.value)
@@ -197,7 +197,7 @@ def test_an_unknown_dimension_is_shown_as_a_question():
 
 
 def test_types_that_numpy_does_not_have():
-    """What is open behind a bfloat16 is still worked out, and is no shape."""
+    """Unknown shapes after a bfloat16 are inferred; it is never taken for a shape."""
     net = Net(x=("N", 3, 8, 8)).op("Cast", to="b").op("Cast", "b", to="f")
     proto = net.conv("f", (4, 3, 3, 3)).model()
     for node, kind in zip(
@@ -210,7 +210,7 @@ def test_types_that_numpy_does_not_have():
 
 
 def shape_of(proto) -> tuple:
-    """What the model is said to make."""
+    """Return the inferred shape of the output."""
     return query.shape(read(proto).graph.outputs[0])
 
 

@@ -1,4 +1,4 @@
-"""The skeleton of a graph: what shape inference is given instead of it."""
+"""Input of shape inference: the graph without weights, and substitutes of misread nodes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_value_info():
 
 
 def test_part_of_a_graph():
-    """What nodes read and do not make is an input, whatever it was before."""
+    """Tensors that nodes read but do not produce are inputs."""
     model = read(Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3)).op("Relu").op("Neg").model())
     proto = skeleton.skeleton(model, model.nodes()[2:])
     assert [node.op_type for node in proto.graph.node] == ["Neg"]
@@ -82,7 +82,7 @@ def test_transposed(opset, attrs, expected):
 
 
 def test_same_beside_zero_pads():
-    """The zeros mean nothing."""
+    """Explicit pads of zero beside SAME have no effect."""
     net = Net(x=X).conv("x", (4, 4, 3, 3), auto_pad="SAME_UPPER", pads=[0, 0, 0, 0])
     assert made(net) == (1, 4, 6, 5)
 
@@ -98,7 +98,7 @@ def test_a_window_behind_the_input(opset):
 
 
 def test_opset_1():
-    """Nothing was known of these."""
+    """ONNX's inference does not know these operators at opset 1."""
     net = Net(x=X, opset=1, ir_version=3)
     net.op("Relu").op("Pad", paddings=[0, 0, 1, 1, 0, 0, 1, 1])
     net.op("Mul", net.last, net.random(4), broadcast=1, axis=1)
@@ -107,7 +107,7 @@ def test_opset_1():
 
 @pytest.mark.parametrize("name", ["strides", "dilations", "output_padding"])
 def test_attributes_of_a_wrong_length(name):
-    """Nothing can be worked out of them; a rule says so later on."""
+    """Inference cannot use such attributes; a rule reports them later."""
     attrs = {"auto_pad": "SAME_UPPER", name: [1, 1, 1]}
     model = Net(x=(1, 3, 8, 8)).conv("x", (3, 4, 3, 3), op="ConvTranspose", **attrs).model()
     report = npuconv.check(model)

@@ -1,4 +1,4 @@
-"""Weights that stay in files: the same model, of which next to nothing is in memory."""
+"""Models whose weights stay in memory-mapped files."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_converted_to_the_same(path, tmp_path, monkeypatch, form):
 
 
 def test_a_result_that_is_too_large_for_one_file(path, tmp_path, monkeypatch):
-    """It refers to files that are there as long as it is, and is written beside the model."""
+    """The result refers to files that live as long as it; saving puts them beside the model."""
     monkeypatch.setattr(store, "MAX_INLINE", 0)
     found = npuconv.convert(path, format="float")
     assert store.has_stored(found.model)
@@ -115,7 +115,7 @@ def test_a_result_that_is_too_large_for_one_file(path, tmp_path, monkeypatch):
 
 
 def test_files_of_ours_go_with_the_store():
-    """What passes make is in a folder below TMPDIR, which goes with the model."""
+    """New weights are in a folder below TMPDIR, which is removed with the store."""
     owner = store.Store()
     array = np.arange(1000, dtype=np.float32).reshape(10, 100)
     kept = owner.keep(array)
@@ -208,7 +208,7 @@ def test_only_what_is_understood_is_cut(tmp_path, name):
 
 @pytest.mark.parametrize("end", [1, 10, 1000, -1, -400])
 def test_a_damaged_file(tmp_path, end):
-    """It is refused as one that is held is."""
+    """The error is that of a model held in memory."""
     data = save.to_bytes(digits())[:end]
     (tmp_path / "m.onnx").write_bytes(data)
     with pytest.raises(ModelError):
@@ -237,7 +237,7 @@ def test_a_length_beyond_the_end(tmp_path):
 
 
 def test_a_place_in_a_stranger_s_model(tmp_path):
-    """A reference as we write them ourselves, in a model that comes so, opens no file."""
+    """A reference of the form that the store writes, in a model of a user, opens no file."""
     secret = tmp_path / "secret"
     secret.write_bytes(bytes(4000))
     (tmp_path / "inner").mkdir()
@@ -251,7 +251,7 @@ def test_a_place_in_a_stranger_s_model(tmp_path):
 
 
 def test_pages_are_given_back(path):
-    """What has been looked at does not stay in memory; looking again brings it back."""
+    """Pages of mapped files are released, and read again on access."""
     values = [t for n in load.load(path).nodes() for t in n.inputs if query.is_constant(t)]
     before = [query.value(t).tolist() for t in values]
     files.count_mapped(files.MAX_MAPPED_BYTES + 1)
@@ -259,6 +259,6 @@ def test_pages_are_given_back(path):
 
 
 def test_paths_are_not_in_the_result(path):
-    """Nothing of the folders that weights lay in is in what is written."""
+    """The written model does not contain the folders of its weights."""
     found = npuconv.convert(path, format="float")
     assert str(Path(path).parent).encode()[1:] not in save.to_bytes(found.model)

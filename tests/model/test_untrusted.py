@@ -29,7 +29,7 @@ def net() -> Net:
 
 
 def test_a_usual_model():
-    """Nothing is said of it."""
+    """A usual model passes."""
     check(net().model())
 
 
@@ -50,7 +50,7 @@ def _branch(prefix: str) -> Net:
 
 
 def test_depth():
-    """Subgraphs in subgraphs."""
+    """The limit covers subgraphs in subgraphs."""
     proto = Net(x=(1, 3, 8, 8)).conv("x").branch(_branch("a"), _branch("b")).model()
     with limits.applied(limits.Limits(depth=1)):
         check(proto)
@@ -75,7 +75,7 @@ def test_functions_count_as_often_as_they_are_called():
 
 @pytest.mark.parametrize("field", ["name", "op_type"])
 def test_names_that_are_no_text(field):
-    """Protobuf lets any bytes pass."""
+    """Protobuf accepts any bytes as names."""
     proto = net().model()
     setattr(proto.graph.node[1], field, "QQQQ")
     bad = onnx.load_model_from_string(
@@ -111,7 +111,7 @@ def _with(values: np.ndarray) -> onnx.ModelProto:
     "kind", [TensorProto.INT4, TensorProto.BFLOAT16, TensorProto.STRING, TensorProto.COMPLEX64]
 )
 def test_tensors_of_all_kinds(kind):
-    """What ONNX's own helper makes is right, as values and as bytes."""
+    """Tensors of ONNX's own helper pass, as values and as bytes."""
     values = [b"a", b"b", b"c"] if kind == TensorProto.STRING else [1, 2, 3]
     tensor = helper.make_tensor("more", kind, [3], values)
     untrusted.check_tensor(tensor, "m.onnx")
@@ -127,7 +127,7 @@ def test_tensors_of_all_kinds(kind):
      ([4], [0.0, 1.0], "no integers")],
 )  # fmt: skip
 def test_sparse_tensors(dims, places, text):
-    """Places must lie inside."""
+    """Indices must lie inside the shape."""
     values = numpy_helper.from_array(np.ones(2, np.float32), "s")
     sparse = helper.make_sparse_tensor(values, numpy_helper.from_array(np.array(places)), dims)
     with pytest.raises(ModelError, match=text):
@@ -135,7 +135,7 @@ def test_sparse_tensors(dims, places, text):
 
 
 def test_lists_joined_with_themselves():
-    """Twenty times is too often; a list of many parts is none of that."""
+    """Fifteen self-concatenations are refused; a list of many parts is not."""
     long = Net(x=(4,))
     for _ in range(15):
         long.op("Concat", long.last, long.last, axis=0)

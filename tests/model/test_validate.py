@@ -1,4 +1,4 @@
-"""What a pass may not leave behind, and what is wrong with other people's models."""
+"""Faults of a proto, and broken invariants after a pass."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def model():
 
 
 def broken(model):
-    """The bug that a pass is said to have."""
+    """Return the message of the error after a pass."""
     with pytest.raises(InternalError) as caught:
         validate.check_model(model, after="some-pass")
     assert caught.value.exit_code == 70
@@ -29,7 +29,7 @@ def broken(model):
 
 
 def test_a_sound_model(model):
-    """Nothing is wrong with a model as it was read."""
+    """A model as read passes."""
     validate.check_model(model, after="nothing")
 
 
@@ -54,13 +54,13 @@ def test_a_tensor_made_twice(model):
 
 
 def test_an_output_that_nobody_makes(model):
-    """An output needs a maker."""
+    """An output needs a producer."""
     edit.disconnect_outputs(model.nodes()[1])
     assert "output 't1' is made by no node" in broken(model)
 
 
 def test_constant_outputs_and_omitted_inputs(model):
-    """A constant needs no maker, and an input without a name is none."""
+    """A constant needs no producer, and an input without a name is omitted."""
     import numpy as np
 
     edit.set_input(model.nodes()[0], 2, edit.constant(model, "c", np.zeros(1)))
@@ -118,7 +118,7 @@ def test_a_model_over_two_gigabytes():
 
 
 def test_sparse_initializers_are_known():
-    """They are tensors of the graph as well."""
+    """Sparse initializers are tensors of the graph."""
     graph = digits().graph
     name = graph.node[0].input[1]
     values = next(t for t in graph.initializer if t.name == name)
@@ -155,7 +155,7 @@ def test_the_reason_of_the_checker(monkeypatch, text, shown):
     ],
 )
 def test_an_operator_that_the_opset_does_not_have(op, name, message):
-    """Which node it is, and whether a later opset would help."""
+    """The error names the node, and the opset that has the operator."""
     proto = Net(opset=7, x=(1, 4)).op(op, name=name).model()
     with pytest.raises(ModelError, match=message):
         validate.check_proto(proto, "m.onnx")

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from npuconv.evaluate.matching import LayerPair
 from npuconv.model import nhwc, query
 
 if TYPE_CHECKING:
-    from npuconv.emit.context import EmitContext
-    from npuconv.legalize.legal import LegalModel
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
+    from npuconv.partition import Plan
     from npuconv.quantize.oversampling import Oversampled
 
 
@@ -25,26 +25,26 @@ class Layer(NamedTuple):
     node: str  # its name in the float model
 
 
-def layers_of(legal: LegalModel) -> list[Layer]:
-    """Every device convolution with the tensor that is its layer's result."""
-    labels = [legal.model.label(conv) for conv in legal.plan.device]
+def layers_of(model: Model, plan: Plan) -> list[Layer]:
+    """Return every device convolution with the tensor that is its layer's result."""
+    labels = [model.label(conv) for conv in plan.device]
     total, number = Counter(labels), Counter[str]()
     rows = []
-    for conv, label in zip(legal.plan.device, labels, strict=True):
+    for conv, label in zip(plan.device, labels, strict=True):
         number[label] += 1
         part = f" ({number[label]} of {total[label]})" if total[label] > 1 else ""
-        rows.append(Layer(label + part, label, _result(legal, conv).name, conv.name))
+        rows.append(Layer(label + part, label, _result(model, plan, conv).name, conv.name))
     return rows
 
 
-def _result(legal: LegalModel, conv: Node) -> Tensor:
-    """A layer ends behind its activation: what that cuts off is no loss.
+def _result(model: Model, plan: Plan, conv: Node) -> Tensor:
+    """Return the end of a layer, behind its activation: clipping there is no loss.
 
     A max pool in between does not matter: it and a clip may change places.
     """
     found = tensor = conv.outputs[0]
-    while (reader := query.sole_consumer(legal.model, tensor)) is not None:
-        if reader.op not in ("Relu", "Clip", "MaxPool") or not legal.plan.is_passthrough(reader):
+    while (reader := query.sole_consumer(model, tensor)) is not None:
+        if reader.op not in ("Relu", "Clip", "MaxPool") or not plan.is_passthrough(reader):
             break
         tensor = reader.outputs[0]
         if reader.op != "MaxPool":
@@ -52,16 +52,21 @@ def _result(legal: LegalModel, conv: Node) -> Tensor:
     return found
 
 
-def stored(
-    model: Model, ctx: EmitContext, layers: list[Layer], oversampled: Oversampled
+def layer_pairs(
+    model: Model,
+    layers: list[Layer],
+    oversampled: Oversampled,
+    stored: Mapping[str, str],
+    notes: Mapping[str, str],
 ) -> list[LayerPair]:
     """Return where the layers' results are in the converted model, in the order of the layers.
 
     Args:
-        model: the emitted graph.
-        ctx: of the passes that emitted it.
+        model: the converted model.
         layers: of the float model.
         oversampled: layers and channels that are made several times.
+        stored: name of the int8 tensor by float tensor.
+        notes: by label of a layer.
     """
     encodings = oversampled.state.encodings
     times = {one.node: sum(conv for _, _, conv in one.copies) for one in oversampled.repeated}
@@ -73,15 +78,15 @@ def stored(
         LayerPair(
             name=shown,
             tensor=tensor,
-            stored=ctx.stored[own],
+            stored=stored[own],
             scale=encodings[own].scales,
             zero_point=encodings[own].zeros,
-            note=ctx.notes.get(label, "") or _copied(channels.get(own, ())),
-            channels_last=ctx.stored[own] in last,
+            note=notes.get(label, "") or _copied(channels.get(own, ())),
+            channels_last=stored[own] in last,
             channels=channels.get(own, ()),
         )
         for shown, label, tensor, _ in layers
-        if (own := several.get(tensor, tensor)) in ctx.stored
+        if (own := several.get(tensor, tensor)) in stored
     ] + [
         LayerPair(
             name=layer.shown,

@@ -56,6 +56,11 @@ class Window:
         return len(known) - 2 if known else None
 
     @property
+    def is_consistent(self) -> bool:
+        """Return whether all attributes have one value per spatial axis; else rules report it."""
+        return {len(self.strides), len(self.dilations), len(self.output_padding)} == {self.axes}
+
+    @property
     def in_channels(self) -> int | None:
         """Input channels, from the weight where there is one."""
         if self.weight is not None:
@@ -79,11 +84,11 @@ class Window:
         return "depthwise" if self.group == self.in_channels else "grouped"
 
     def extent(self, axis: int) -> int | None:
-        """Input extent of a spatial axis, if known."""
+        """Return the input extent of a spatial axis, if known."""
         return _number(self.input, axis + 2)
 
     def parameters(self) -> int:
-        """Number of weights."""
+        """Return the number of weights."""
         return math.prod(self.weight) if self.weight else 0
 
     @cached_property

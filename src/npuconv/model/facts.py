@@ -1,4 +1,4 @@
-"""Facts of a node that a target can limit, named as in ``npuconv.facts``."""
+"""Properties of a node that a target can limit, named as in ``npuconv.facts``."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ _DIMS = ("n", "c", "h", "w")
 
 
 def measure(node: Node) -> Measured:
-    """Facts of a node; ``None`` where a dimension is not known.
+    """Return the facts of a node; ``None`` for an unknown dimension.
 
     Returns:
-        All facts of a convolution or pool, and an empty dict where its rank is not known;
-        of other operators what can be told from their tensors.
+        All facts of a convolution or pool, and an empty dict if its rank is unknown; for
+        other operators the rank, type and extents of their tensors.
     """
     if node.op not in query.CONVOLUTIONS + query.POOLS:
         return _of_tensors(node)
     win = window(node)
-    if win is None or win.axes is None or not _agrees(win):
+    if win is None or win.axes is None or not win.is_consistent:
         return {}
     layout = "nhwc" if node.domain == "com.ms.internal.nhwc" else "nchw"
     return {**of_window(win), "layout": layout, **_types(node), **_pooling(node)}
 
 
 def of_window(win: Window) -> Measured:
-    """The facts that do not depend on types: also of a convolution that is only considered."""
+    """Return the facts that do not depend on types, also for a candidate of a rewrite."""
     return {
         "rank": (win.axes or 0) + 2,
         "mode": win.mode,
@@ -48,14 +48,8 @@ def of_window(win: Window) -> Measured:
     }
 
 
-def _agrees(win: Window) -> bool:
-    """Return whether the attributes have as many values as there are axes."""
-    given = (win.strides, win.dilations, win.output_padding)
-    return all(len(values) == win.axes for values in given)
-
-
 def _of_tensors(node: Node) -> Measured:
-    """Rank and extents of an operator that slides no kernel, and its own attributes."""
+    """Return rank, extents and attributes of an operator without a kernel."""
     source = _largest_input(node)
     dims = query.shape(source)
     if dims is None:
@@ -70,7 +64,7 @@ def _of_tensors(node: Node) -> Measured:
 
 
 def _largest_input(node: Node) -> Tensor | None:
-    """The input that an operator with broadcasting takes its shape from."""
+    """Return the input that determines the shape of an operator with broadcasting."""
     known = [t for t in node.inputs if not query.is_constant(t) and query.rank(t) is not None]
     return max(known, key=_size, default=None)
 
@@ -81,7 +75,7 @@ def _size(tensor: Tensor) -> tuple[int, int]:
 
 
 def _padding(node: Node) -> Measured:
-    """Amounts and mode of a Pad; height and width are the last two axes."""
+    """Return amounts and mode of a Pad; height and width are the last two axes."""
     if node.op != "Pad":
         return {}
     facts: Measured = {"pad_mode": str(query.attribute(node, "mode", "constant"))}
@@ -115,12 +109,11 @@ def _types(node: Node) -> Measured:
 
 
 def _windows(win: Window) -> Measured:
-    """Per-axis numbers; a chip's height and width are the last two axes."""
+    """Return the facts of height and width, which are the last two axes."""
     facts: Measured = {"pad_max": max((max(p) for p in win.pads), default=0)}
     begin_end = (("pad_top", "pad_bottom"), ("pad_left", "pad_right"))
     for name, (begin, end), axis in zip(_AXES, begin_end, _last_two(win), strict=True):
-        known = axis is not None and win.kernel is not None and axis < len(win.kernel)
-        if axis is None or not known or win.kernel is None:
+        if axis is None or win.kernel is None:
             continue
         kernel, dilation = win.kernel[axis], win.dilations[axis]
         facts |= {
@@ -142,13 +135,13 @@ def _last_two(win: Window) -> tuple[int | None, int | None]:
 
 def _extents(win: Window) -> Measured:
     weight = _named("weight", win.weight)
-    # Of a tensor of unknown shape the weights still tell how many extents it has.
+    # The weights imply the rank of a tensor of unknown shape.
     unknown = (None,) * ((win.axes or 0) + 2)
     return _named("in", win.input or unknown) | _named("out", win.output or unknown) | weight
 
 
 def _named(prefix: str, dims: tuple[int | str | None, ...] | None) -> Measured:
-    """The extents of a tensor of rank 4 by name."""
+    """Return the extents of a tensor of rank 4 by name."""
     if dims is None or len(dims) != len(_DIMS):
         return {}
     pairs = zip(_DIMS, dims, strict=True)

@@ -1,7 +1,7 @@
-"""Evaluates com.ms.internal.nhwc in numpy, since no runtime on a CPU does.
+"""Evaluator of com.ms.internal.nhwc in numpy: no runtime on a CPU has it.
 
-Written from the operator texts, with the channels at the end throughout: nothing is
-transposed and no other evaluator is asked, so that it can judge a rewrite that does both.
+Written from the operator texts, with the channels last throughout: it transposes nothing and
+uses no other evaluator, so that it can check a rewrite that does both.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Pairs = list[tuple[int, int]]
 
 
 def evaluate(op: str, inputs: Sequence[np.ndarray | None], attrs: Attrs) -> np.ndarray:
-    """The result of one operator of the domain.
+    """Return the result of one operator of the domain.
 
     Args:
         op: the operator.
@@ -36,7 +36,7 @@ def evaluate(op: str, inputs: Sequence[np.ndarray | None], attrs: Attrs) -> np.n
     compute = _OPERATORS[op]
     x = inputs[0]
     assert x is not None, "X is required"
-    # Sums in double precision: the comparison is to show the error of the other side.
+    # Sums in double precision: the comparison shows the error of the other side only.
     wide = [None if i is None else i.astype(np.float64) for i in inputs]
     return _activate(compute(wide, attrs), attrs).astype(x.dtype)
 
@@ -56,7 +56,7 @@ _ACTIVATIONS: dict[str, Callable[..., np.ndarray]] = {
     "Sigmoid": lambda y: 1 / (1 + np.exp(-y)),
     "Tanh": np.tanh,
     "LeakyRelu": lambda y, alpha: np.where(y < 0, alpha * y, y),
-    # The lower bound first: ONNX's Clip gives the upper one where they are crossed.
+    # The lower bound first: with crossed bounds ONNX's Clip gives the upper one.
     "Clip": lambda y, low, high: np.minimum(np.maximum(y, low), high),
     "HardSigmoid": lambda y, alpha, beta: np.clip(alpha * y + beta, 0, 1),
 }
@@ -73,11 +73,11 @@ def _conv(inputs: list[Any], attrs: Attrs) -> np.ndarray:
 
 
 def _conv_transpose(inputs: list[Any], attrs: Attrs) -> np.ndarray:
-    """Every input cell adds its multiple of the kernel to the output."""
+    """Add the multiple of the kernel by every input cell to the output."""
     x, w, bias = (*inputs, None)[:3]
     axes, kernel = w.ndim - 2, w.shape[2:]
-    strides, dilations = _each(attrs, "strides", axes), _each(attrs, "dilations", axes)
-    pads, extra = _transposed_pads(x.shape[1:-1], kernel, strides, dilations, attrs)
+    strides, dilations = _steps(attrs, axes)
+    pads, extra = _transposed_pads(x.shape[1:-1], kernel, attrs)
     extents = zip(x.shape[1:-1], strides, kernel, dilations, extra, strict=True)
     full = [(n - 1) * s + (k - 1) * d + 1 + o for n, s, k, d, o in extents]
     maps = w.shape[1] * int(attrs.get("group", 1))
@@ -92,7 +92,7 @@ def _conv_transpose(inputs: list[Any], attrs: Attrs) -> np.ndarray:
 
 
 def _mix(x: np.ndarray, w: np.ndarray, maps: int) -> np.ndarray:
-    """Channels into maps, C x M/group, in as many groups as there must be."""
+    """Multiply the channels of every group by its weights, C x M/group."""
     group = maps // w.shape[1]
     parts = zip(np.split(x, group, axis=-1), np.split(w, group), strict=True)
     return np.concatenate([a @ b for a, b in parts], axis=-1)
@@ -107,7 +107,7 @@ def _max_pool(inputs: list[Any], attrs: Attrs) -> np.ndarray:
 
 
 def _average_pool(inputs: list[Any], attrs: Attrs) -> np.ndarray:
-    """Cells that ceil_mode alone reaches never count; padded ones where it is asked for."""
+    """Average without cells that only ceil_mode reaches; pads count with count_include_pad."""
     x, kernel = inputs[0], attrs["kernel_shape"]
     inner = tuple(range(x.ndim, x.ndim + len(kernel)))
     total = _windows(x, kernel, attrs, 0.0).sum(axis=inner)
@@ -120,15 +120,15 @@ def _average_pool(inputs: list[Any], attrs: Attrs) -> np.ndarray:
 def _windows(x: np.ndarray, kernel: Sequence[int], attrs: Attrs, fill: float) -> np.ndarray:
     """Return the input window of every kernel position: N x out... x C x kernel..."""
     axes = len(kernel)
-    strides, dilations = _each(attrs, "strides", axes), _each(attrs, "dilations", axes)
-    pads = _pads(x.shape[1:-1], kernel, strides, dilations, attrs)
+    strides, dilations = _steps(attrs, axes)
+    pads = _pads(x.shape[1:-1], kernel, attrs)
     padded = np.pad(x, [(0, 0), *pads, (0, 0)], constant_values=fill)
     reach = [conv.effective_kernel(k, d) for k, d in zip(kernel, dilations, strict=True)]
     beyond = [0] * axes
     if attrs.get("ceil_mode", 0):
         extents = zip(x.shape[1:-1], reach, strides, pads, strict=True)
         beyond = [_beyond(n, e, s, pair) for n, e, s, pair in extents]
-    # Neither data nor padding: nothing for a maximum, and no cell for a mean.
+    # Neither data nor padding: no effect on a maximum, and no cell of a mean.
     empty = -np.inf if fill == -np.inf else 0.0
     ends = [(0, 0), *((0, more) for more in beyond), (0, 0)]
     padded = np.pad(padded, ends, constant_values=empty)
@@ -138,41 +138,32 @@ def _windows(x: np.ndarray, kernel: Sequence[int], attrs: Attrs, fill: float) ->
 
 
 def _beyond(extent: int, reach: int, stride: int, pads: tuple[int, int]) -> int:
-    """Cells that rounding up needs at the end; a window must begin before the end padding."""
+    """Return the cells that ceil_mode adds; a window must begin before the end padding."""
     count = -(-(extent + sum(pads) - reach) // stride)
     if count * stride >= extent + pads[0]:
         count -= 1
     return max(count * stride + reach - extent - sum(pads), 0)
 
 
-def _pads(
-    extents: Sequence[int],
-    kernel: Sequence[int],
-    strides: Sequence[int],
-    dilations: Sequence[int],
-    attrs: Attrs,
-) -> Pairs:
-    mode = _text(attrs.get("auto_pad"))
+def _pads(extents: Sequence[int], kernel: Sequence[int], attrs: Attrs) -> Pairs:
+    mode, axes = _text(attrs.get("auto_pad")), len(kernel)
     if mode in ("", "NOTSET"):
-        return _written(attrs, len(kernel))
-    found = zip(extents, kernel, strides, dilations, strict=True)
-    pairs = [conv.conv_pads(mode, n, k, s, d) for n, k, s, d in found]
+        return _written(attrs, axes)
+    rows = zip(extents, kernel, *_steps(attrs, axes), strict=True)
+    pairs = [conv.conv_pads(mode, n, k, s, d) for n, k, s, d in rows]
     return [pair for pair in pairs if pair is not None]
 
 
 def _transposed_pads(
-    extents: Sequence[int],
-    kernel: Sequence[int],
-    strides: Sequence[int],
-    dilations: Sequence[int],
-    attrs: Attrs,
+    extents: Sequence[int], kernel: Sequence[int], attrs: Attrs
 ) -> tuple[Pairs, list[int]]:
     mode, axes = _text(attrs.get("auto_pad")) or "NOTSET", len(kernel)
     extra = list(attrs.get("output_padding") or [0] * axes)
     wanted = list(attrs.get("output_shape") or [])[-axes:]
     if mode == "NOTSET" and not wanted:
         return _written(attrs, axes), extra
-    rows = zip(extents, kernel, strides, dilations, extra, wanted or [None] * axes, strict=True)
+    steps = _steps(attrs, axes)
+    rows = zip(extents, kernel, *steps, extra, wanted or [None] * axes, strict=True)
     found = [conv.transpose_pads(mode, n, k, s, d, o, out) for n, k, s, d, o, out in rows]
     known = [triple for triple in found if triple is not None]
     return [(begin, end) for begin, end, _ in known], [more for *_, more in known]
@@ -183,8 +174,10 @@ def _written(attrs: Attrs, axes: int) -> Pairs:
     return list(zip(flat[:axes], flat[axes:], strict=True))
 
 
-def _each(attrs: Attrs, name: str, axes: int) -> list[int]:
-    return [int(v) for v in attrs.get(name) or [1] * axes]
+def _steps(attrs: Attrs, axes: int) -> tuple[list[int], list[int]]:
+    """Return strides and dilations."""
+    strides, dilations = (attrs.get(name) or [1] * axes for name in ("strides", "dilations"))
+    return list(map(int, strides)), list(map(int, dilations))
 
 
 def _text(value: Any) -> str:

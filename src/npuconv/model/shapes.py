@@ -220,17 +220,11 @@ def _shape(node: Node) -> Dims | None:
     win, dims = window(node), query.shape(node.outputs[0])
     if win is None or win.kernel is None or dims is None or win.axes != len(dims) - 2:
         return None
-    if not _is_valid(win):
-        return None
+    if not win.is_consistent or min((*win.strides, *win.dilations), default=0) < 1:
+        return None  # rules report it
     found = [_extent(win, axis) for axis in range(win.axes)]
     kept = [dims[axis + 2] if e is None else e for axis, e in enumerate(found)]
     return [*dims[:2], *kept]
-
-
-def _is_valid(win: Window) -> bool:
-    """Return whether lengths and values of the attributes are valid; rules report the others."""
-    lengths = {len(win.strides), len(win.dilations), len(win.output_padding)}
-    return lengths == {win.axes} and min(win.strides) > 0 and min(win.dilations) > 0
 
 
 def _extent(win: Window, axis: int) -> int | None:

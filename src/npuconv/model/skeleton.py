@@ -20,7 +20,8 @@ from npuconv.model.core import Model, subgraphs
 from npuconv.model.proto import Types, write_node
 from npuconv.model.types import Graph, Node, Tensor
 
-MAX_SHAPE_VALUES = 512  # elements: shapes, axes and pads are shorter; anything longer is data
+# Elements of a constant whose values inference reads: shapes, axes and pads are shorter.
+MAX_SHAPE_VALUES = 512
 # Before opset 7 these have the shape of their first input, whatever they broadcast.
 _SHAPE_OF_FIRST_INPUT = frozenset({
     "Add", "BatchNormalization", "Clip", "Div", "Elu", "HardSigmoid", "InstanceNormalization",
@@ -170,18 +171,12 @@ def _substitutes(node: Node, proto: onnx.NodeProto, source: int) -> list[onnx.No
         for attribute in proto.attribute:
             attribute.name = "pads" if attribute.name == "paddings" else attribute.name
     win = window(node)
-    if win is None or not _is_consistent(win) or not _is_replaced(win):
+    if win is None or win.kernel is None or not win.is_consistent or not _is_replaced(win):
         return [proto]
     if win.op != "ConvTranspose":
         _without(proto, "pads")
         return [proto]
     return _with_one_cell(win, proto) if win.output_shape else _with_pads(win, proto)
-
-
-def _is_consistent(win: Window) -> bool:
-    """Return whether the attributes are as long as the kernel; rules report the others."""
-    parts = (win.strides, win.dilations, win.output_padding)
-    return win.kernel is not None and all(len(part) == len(win.kernel) for part in parts)
 
 
 def _is_replaced(win: Window) -> bool:

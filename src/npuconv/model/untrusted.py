@@ -19,6 +19,7 @@ from onnx import TensorProto
 from npuconv import limits
 from npuconv.errors import ModelError
 from npuconv.model.proto import inner_graphs
+from npuconv.model.skeleton import MAX_SHAPE_VALUES
 
 MAX_AXES = 64  # of a numpy array
 _WINDOW_ATTRIBUTES = frozenset(
@@ -44,11 +45,9 @@ _PACKED = {
     for kind, count in _PER_BYTE.items()
     if hasattr(TensorProto, kind)
 }
-# ONNX's shape inference computes the values of short lists, which may be shapes. Lengths are
-# upper bounds, in elements.
-MAX_LIST = 1 << 20  # a list that inference may compute; shapes have ten
-_READ_CONSTANT = 512  # a constant whose values inference reads
-_OTHER_LIST = 64  # the result of an operator whose values inference does not compute
+# ONNX's shape inference computes the values of short lists, which may be shapes.
+MAX_LIST = 1 << 20  # elements of a list that inference may compute; shapes have ten
+_OTHER_LIST = 64  # elements assumed of the result of an operator that it does not compute
 _COMPUTED = frozenset(
     {"Add", "Cast", "Concat", "Gather", "Identity", "Max", "Min", "Mul", "Reshape", "Slice"}
     | {"Squeeze", "Sub", "Transpose", "Unsqueeze"}
@@ -370,7 +369,7 @@ def check_concat_growth(proto: onnx.ModelProto, name: str) -> None:
     Raises:
         ModelError: names the node.
     """
-    lengths = {t.name: min(math.prod(t.dims), _READ_CONSTANT) for t in proto.graph.initializer}
+    lengths = {t.name: min(math.prod(t.dims), MAX_SHAPE_VALUES) for t in proto.graph.initializer}
     for node in proto.graph.node:
         if node.op_type not in _COMPUTED:
             continue

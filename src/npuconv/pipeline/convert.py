@@ -14,7 +14,7 @@ from npuconv.emit.emit import emit as emit_model
 from npuconv.errors import InternalError, ModelError, UnsupportedModelError
 from npuconv.evaluate import matching
 from npuconv.evaluate.comparison import Comparison, summed_up
-from npuconv.evaluate.layers import layers_of, stored
+from npuconv.evaluate.layers import layer_pairs, layers_of
 from npuconv.executor import RuntimeRefusedError, Session
 from npuconv.legalize.legal import LegalModel, legalize
 from npuconv.legalize.selection import waived
@@ -216,7 +216,7 @@ def _quantize(
     with clock.measured("rules of calibration"):
         shown = findings.of_calibration(legal, float_model, data.used, steps.seen, steps.state)
     legal = replace(legal, findings=legal.findings.add(shown))
-    layers = layers_of(legal)
+    layers = layers_of(legal.model, legal.plan)
     tensors = tensor_rows(legal.plan, steps.state, steps.seen.statistics)
     weights = weight_rows(legal.plan, steps.state)
     legal, made, budget = _spend(legal, steps, data, clock)
@@ -227,7 +227,7 @@ def _quantize(
     rows = graph_rows(legal, rows)
     with clock.measured("quantize"):
         model, ctx = emit_model(legal, form, made.state.encodings, made.state.weights)
-    ends = stored(legal.model, ctx, layers, made)
+    ends = layer_pairs(legal.model, layers, made, ctx.stored, ctx.notes)
     same = notices.sameness(data.samples)
     with clock.measured("compare"):
         accuracy, layer_rows, broken = _measure(legal, float_model, model, data, same, ends)

@@ -138,11 +138,9 @@ def _order(layers: Layers) -> None:
         if not least:
             break
         down = sweep % 2 == 0
-        neighbours = layers.above if down else layers.below
-        rows = layers.rows if down else layers.rows[::-1]
         places = _places(layers)
-        for row in rows:
-            _sort(row, neighbours, places)
+        for row in layers.rows if down else layers.rows[::-1]:
+            _sort(row, layers.above if down else layers.below, places)
         crossed = _crossings(layers)
         if crossed < least:
             best, least = [list(row) for row in layers.rows], crossed
