@@ -354,8 +354,8 @@ def test_images(cli, folder):
     same = cli("convert", "rgb.onnx", "--calibration", "photos", "--preprocess", "signed",
                "--resize", "16,16", "--color", "bgr")  # fmt: skip
     shown = [one.out.partition("next: ")[0] for one in (same, done)]
-    told = [re.sub(r"\(photos, [^)]*\)", "", " ".join(one.split())) for one in shown]
-    assert told[0] == told[1]
+    printed = [re.sub(r"\(photos, [^)]*\)", "", " ".join(one.split())) for one in shown]
+    assert printed[0] == printed[1]
 
 
 def test_same_bytes(shell, folder):

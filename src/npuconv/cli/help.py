@@ -58,7 +58,7 @@ class BriefOption(click.Option):
         return flags, shortened(text, kind)
 
 
-def shortened(text: str, kind: click.ParamType) -> str:
+def shortened(text: str, kind: click.ParamType[Any]) -> str:
     """Return the first clause of a help text, with choices and the default.
 
     Args:
