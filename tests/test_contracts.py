@@ -26,6 +26,7 @@ from npuconv.emit import lowering
 from npuconv.facts import FACTS
 from npuconv.legalize import canonicalize, rewrites
 from npuconv.legalize import manager as _manager
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import PASSES, Pass, Phase
 from npuconv.model import validate
 from npuconv.model.core import Model
@@ -246,22 +247,28 @@ def test_a_pass_fires_once_and_changes_no_number(item: Pass):
     module = examples(item.function, item.name)
     excused = [id(example) for example in getattr(module, "NOT_RUNNABLE", ())]
     for number, example in enumerate(module.FIRES):
-        proto, _ = unpack(example)
+        proto, target = unpack(example)
         model = read(proto)
-        assert run_pass(item.name, model) >= 1, f"FIRES[{number}] does not"
-        assert run_pass(item.name, model) == 0, f"FIRES[{number}] fires again"
+        assert fired(item, model, target) >= 1, f"FIRES[{number}] does not"
+        assert fired(item, model, target) == 0, f"FIRES[{number}] fires again"
         validate.check_model(model, after=item.name)
         if id(example) not in excused:
             same_numbers(proto, model, rtol=getattr(module, "RTOL", RTOL))
+
+
+def fired(item: Pass, model: Model, target: Target) -> int:
+    """How often a pass fires for a target."""
+    return run_pass(item.name, model, PassContext(target, Options()))
 
 
 @each_float_pass
 def test_a_pass_rewires_nothing_if_it_says_so(item: Pass):
     """Of its examples every node reads and makes what it did; then nothing need be swept."""
     for example in examples(item.function, item.name).FIRES if not item.rewires else ():
-        model = read(unpack(example)[0])
+        proto, target = unpack(example)
+        model = read(proto)
         before = wiring(model)
-        assert run_pass(item.name, model) >= 1
+        assert fired(item, model, target) >= 1
         assert wiring(model) == before
 
 
@@ -274,8 +281,8 @@ def wiring(model: Model) -> list[tuple[int, list[int], list[int]]]:
 def test_a_pass_is_silent_on_its_counterexamples(item: Pass):
     """Near misses stay as they are."""
     for number, example in enumerate(examples(item.function, item.name).SILENT):
-        proto, _ = unpack(example)
-        assert run_pass(item.name, read(proto)) == 0, f"SILENT[{number}] is not"
+        proto, target = unpack(example)
+        assert fired(item, read(proto), target) == 0, f"SILENT[{number}] is not"
 
 
 @each_float_pass
