@@ -67,7 +67,7 @@ class FloatCarriers:
 
     @property
     def requantize(self) -> str:
-        """Requantization of the device, by the metadata of the model: ``gemmlowp``, else ``float``."""
+        """Requantization of the device, by the metadata: ``gemmlowp``, else ``float``."""
         noted = {entry.key: entry.value for entry in self._source.metadata_props}
         return noted.get(REQUANTIZE_KEY, "float")
 
