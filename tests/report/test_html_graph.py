@@ -94,9 +94,9 @@ def test_many_findings_are_cut():
     found = tuple(finding("a", message=f"value {at}") for at in range(20))
     note = finding("a", severity="note", message="a note")
     drawn = picture(report_of([node("a", ["image"], "t")], findings=(note, *found)))
-    told = drawn.cards[1].findings
-    assert told[0] == ("error", "kernel-too-large: value 0")
-    assert told[-1] == ("note", "and 15 more, see the findings")
+    listed = drawn.cards[1].findings
+    assert listed[0] == ("error", "kernel-too-large: value 0")
+    assert listed[-1] == ("note", "and 15 more, see the findings")
 
 
 def test_long_names_are_cut_in_boxes_only():
@@ -136,7 +136,7 @@ def test_the_layer_of_a_box():
     assert not drawn.has_noise
 
 
-def test_what_was_rewritten_is_told_last():
+def test_what_was_rewritten_is_reported_last():
     """A rewritten finding is listed last, and not counted."""
     gone = finding("a", status="rewritten", message="was odd")
     drawn = picture(report_of([node("a", ["image"], "t")], findings=(gone, finding("a"))))
