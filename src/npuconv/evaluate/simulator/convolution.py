@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from onnx import TensorProto, helper
 
 from npuconv.arithmetic import gemmlowp
@@ -79,7 +79,7 @@ def _by_gemmlowp(carriers: FloatCarriers, layer: _Layer, total: str, result: str
     found = layer.multipliers
     assert found is not None, "the device has multipliers"
 
-    def step(op: str, source: str, values: Array, stem: str) -> str:
+    def step(op: str, source: str, values: ArrayLike, stem: str) -> str:
         """Append an operator on int64 with a constant."""
         number = carriers.add(f"{result}/{stem}", np.asarray(values, np.int64))
         return carriers.step(op, [source, number], f"{result}/{op.lower()}")
@@ -89,12 +89,12 @@ def _by_gemmlowp(carriers: FloatCarriers, layer: _Layer, total: str, result: str
     last = carriers.step("Cast", [total], f"{result}/int64", to=TensorProto.INT64)
     if left.any():
         last = step("Mul", last, (1 << left).reshape(layer.column), "left")
-        bounds = [carriers.add(f"{result}/int32", np.int64(n)) for n in (-(2**31), 2**31 - 1)]
+        bounds = [carriers.add(f"{result}/int32", np.asarray(n)) for n in (-(2**31), 2**31 - 1)]
         last = carriers.step("Clip", [last, *bounds], f"{result}/saturated")
     last = step("Mul", last, found.multiplier.reshape(layer.column), "multiplier")
-    last = step("Add", last, np.int64(2 ** (bits - 1) + 2 ** (2 * bits)), "above_zero")
-    last = step("Div", last, np.int64(2**bits), "high")
-    high = step("Sub", last, np.int64(2**bits), "back")
+    last = step("Add", last, 2 ** (bits - 1) + 2 ** (2 * bits), "above_zero")
+    last = step("Div", last, 2**bits, "high")
+    high = step("Sub", last, 2**bits, "back")
     half = ((1 << right) >> 1).reshape(layer.column)
     sign = carriers.step("Sign", [high], f"{result}/sign")
     last = carriers.step("Add", [high, step("Mul", sign, half, "half")], f"{result}/away")
