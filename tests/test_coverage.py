@@ -32,6 +32,12 @@ def large_kernel():
     return Net(x=X).conv("x", (4, 4, 9, 9), name="wide").conv("", (4, 4, 9, 1), name="tall")
 
 
+def volume():
+    """Convolutions of three axes, none of which can go."""
+    net = Net(x=(1, 4, 9, 9, 9)).conv("x", (4, 4, 3, 3, 3), name="deep")
+    return net.conv("", (4, 4, 2, 2, 2), name="deeper")
+
+
 def cells(found):
     return {cell.target: cell for cell in found.cells}
 
@@ -48,21 +54,23 @@ def test_three_verdicts(model):
     found = cells(cover([model(large_kernel())]))
     assert found["ethos-u55"].verdict == "takes"
     assert found["ethos-u55"].unknown_limits == ()
-    assert found["horizon-x3"].verdict == "refuses"
+    assert found["horizon-x3"].verdict == "open"  # pads: nobody has said how many
+    assert found["horizon-x3"].obstacles == ()  # its kernels are rewritten
+    assert cells(cover([model(volume())]))["rknn"].verdict == "refuses"
     assert found["npu-int8"].verdict == "open"
     assert "Conv.kernel_h" in found["npu-int8"].unknown_limits
 
 
 def test_what_stops_a_model(model):
     """The rule, how often, one node, and who says so."""
-    (cell,) = cover([model(large_kernel())], ["horizon-x3"]).refusals
+    (cell,) = cover([model(volume())], ["horizon-x3"]).refusals
     (obstacle,) = cell.obstacles
-    assert (obstacle.code, obstacle.name) == ("SHP006", "kernel-out-of-range")
-    assert (obstacle.count, obstacle.node, obstacle.op_type) == (3, "tall", "Conv")
-    assert obstacle.message == "kernel_h is 9; the device takes 1..7"
-    assert obstacle.limit == "1..7"
+    assert (obstacle.code, obstacle.name) == ("SHP001", "rank-unsupported")
+    assert (obstacle.count, obstacle.node, obstacle.op_type) == (2, "deep", "Conv")
+    assert obstacle.message.startswith("Conv of rank 5; the device takes rank 4")
+    assert obstacle.limit == "4"
     assert obstacle.source.startswith("horizon-x3:")
-    assert obstacle.source.endswith("operators.Conv.limits.kernel_h (rdk/Conv)")
+    assert obstacle.source.endswith("operators.Conv.limits.rank (rdk/Conv)")
     assert (cell.device_macs, cell.device_share) == (0, "0.0 %")
 
 
@@ -118,10 +126,10 @@ def test_progress(model):
 
 def test_json(model):
     """Has everything, under the names of the code."""
-    data = json.loads(cover([model(large_kernel())], ["horizon-x3"]).as_json())
+    data = json.loads(cover([model(volume())], ["horizon-x3"]).as_json())
     assert data["schema_version"] == 1
     assert data["cells"][0]["verdict"] == "refuses"
-    assert data["cells"][0]["obstacles"][0]["code"] == "SHP006"
+    assert data["cells"][0]["obstacles"][0]["code"] == "SHP001"
     assert data["unreadable"] == {}
 
 

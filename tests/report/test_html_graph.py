@@ -136,7 +136,7 @@ def test_the_layer_of_a_box():
     assert not drawn.has_noise
 
 
-def test_what_was_rewritten_is_told_last():
+def test_what_was_rewritten_is_reported_last():
     """A rewritten finding is listed last, and not counted."""
     gone = finding("a", status="rewritten", message="was odd")
     drawn = picture(report_of([node("a", ["image"], "t")], findings=(gone, finding("a"))))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from npuconv.legalize import region as _region
 from npuconv.legalize.forms import Form
+from npuconv.model import query
 from npuconv.model.facts import of_window
 from npuconv.partition.costs import Cost, cost
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from npuconv.config import Options
+    from npuconv.legalize.fitting.planner import Planner
     from npuconv.model.conv import Window
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
@@ -84,6 +87,14 @@ class PassContext:
     expected: dict[str, Expected] = field(default_factory=dict)
     rewrites: list[RewriteRecord] = field(default_factory=list)
     refusals: dict[RefusalRecord, None] = field(default_factory=dict)
+    _broken: dict[tuple[Window, bool], bool] = field(default_factory=dict)
+
+    @cached_property
+    def planner(self) -> Planner:
+        """Plans of convolutions that break a known limit."""
+        from npuconv.legalize.fitting.planner import Planner
+
+        return Planner(self.target, self.options.layout)
 
     def refuse(self, model: Model, node: Node, reason: str) -> None:
         """Say why a pass that nearly fired did not; the report shows it."""
@@ -104,6 +115,40 @@ class PassContext:
             return [f"target {self.target.name} does not list {op}"]
         facts = {**of_window(win), "layout": self.options.layout, "bias": True}
         return operator.objections(facts)
+
+    def breaks(self, win: Window, node: Node) -> bool:
+        """Return whether a Conv breaks a known limit; nodes that are alike are judged once."""
+        operator, bias = self.target.operator("Conv"), query.input_of(node, 2) is not None
+        if operator is None:
+            return False
+        key = (win, bias)
+        if key not in self._broken:
+            facts = {**of_window(win), "layout": self.options.layout, "bias": bias}
+            self._broken[key] = bool(operator.objections(facts))
+        return self._broken[key]
+
+    def lasting_objections(self, win: Window, *, bias: bool = True) -> list[str]:
+        """Return the objections to a Conv that no rewrite of it removes.
+
+        Args:
+            win: the convolution, which is only considered.
+            bias: whether it would have one.
+        """
+        from npuconv.legalize.fitting.layer import of_window as layer_of
+
+        found = self.objections(win)
+        layer = layer_of(win, bias=bias) if found else None
+        return found if layer is None else self.planner.objections(layer)
+
+    def fitted(self, win: Window) -> Form:
+        """Return what a considered convolution costs once it keeps every limit."""
+        from npuconv.legalize.fitting.layer import of_window as layer_of
+
+        layer = layer_of(win, bias=True) if self.objections(win) else None
+        plan = None if layer is None else self.planner.plan(layer)[0]
+        if plan is None:
+            return Form("", Cost(win.macs, win.parameters(), 1))
+        return Form("", plan.price.cost, plan.price.moved)
 
     def offloads(self, node: Node) -> bool:
         """Return whether to rewrite a node as a Conv: requested, and not listed as it is."""

@@ -29,9 +29,9 @@ from npuconv.schemas.report import (
     FindingInfo,
     LayerQuant,
     Placement,
-    Planned,
     Report,
     Rewrite,
+    RewriteRow,
 )
 
 OVERVIEW_HEAD = ("model", "target", "verdict", "error", "warn", "open", "device")
@@ -228,10 +228,10 @@ def alike(rewrites: Iterable[Rewrite]) -> tuple[PassGroup, ...]:
 class PlanGroup:
     """Source nodes that are rewritten in the same way."""
 
-    rows: tuple[Planned, ...]
+    rows: tuple[RewriteRow, ...]
 
     @property
-    def first(self) -> Planned:
+    def first(self) -> RewriteRow:
         """The first node; all have its form before and after in common."""
         return self.rows[0]
 

@@ -152,7 +152,7 @@ class Rewrite(Part):
     alternatives: tuple[Alternative, ...] = ()
 
 
-class Planned(Part):
+class RewriteRow(Part):
     """Result of all rewrites together for one node of the source model."""
 
     node: str
@@ -467,7 +467,7 @@ class Report(Part):
     summary: Summary
     findings: tuple[FindingInfo, ...] = ()
     rules: tuple[RuleInfo, ...] = Field((), description="those that have findings")
-    plan: tuple[Planned, ...] = Field((), description="source nodes that become something else")
+    plan: tuple[RewriteRow, ...] = Field((), description="source nodes that become something else")
     rewrites: tuple[Rewrite, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     nodes: tuple[NodeInfo, ...] = ()

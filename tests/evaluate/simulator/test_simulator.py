@@ -142,7 +142,7 @@ def integers(net: Net, source: str = "x", step: float = 0.02, zero: int = 0) -> 
     return net.op("QuantizeLinear", source, *names).last
 
 
-CARRIED = {
+PASSTHROUGH = {
     "Relu": ({}, ()),
     "Clip": ({}, (np.int8(-5), np.int8(90))),
     "MaxPool": ({"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [2, 2]}, ()),
@@ -164,10 +164,10 @@ CARRIED = {
 }
 
 
-@pytest.mark.parametrize("op", CARRIED)
-def test_carried(op):
+@pytest.mark.parametrize("op", PASSTHROUGH)
+def test_passthrough(op):
     """Operators that move or compare integers do the same to their float carriers."""
-    attrs, others = CARRIED[op]
+    attrs, others = PASSTHROUGH[op]
     net = Net(x=(1, 4, 6, 6))
     net.op("Neg", "x", to="n")
     q = integers(net, "n")

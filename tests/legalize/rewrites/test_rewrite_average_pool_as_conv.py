@@ -161,9 +161,15 @@ def test_half_precision():
 
 def test_what_the_device_does_not_take():
     """Its own words."""
-    ctx = PassContext(chip(kernel_h={"max": 8}), Options())
+    ctx = PassContext(chip(layout={"equals": "nhwc"}), Options())
     ((_, reason),) = refusals(NAME, whole().model(), ctx)
-    assert reason.startswith("kernel_h is 9")
+    assert reason.startswith("layout is nchw")
+
+
+def test_a_kernel_that_a_rewrite_makes_smaller():
+    """The pass after this one does; so nothing is refused."""
+    ctx = PassContext(chip(kernel_h={"max": 8}), Options())
+    assert run_pass(NAME, read(whole().model()), ctx) == 1
 
 
 def test_only_where_asked_for_and_needed():

@@ -147,20 +147,21 @@ def test_the_target_decides_by_cost():
 
 
 def test_the_target_decides_by_limits():
-    """A form that no known limit forbids is taken."""
+    """A form that known limits forbid costs what it takes to keep them."""
     proto = transposed((4, 3, 4, 4), strides=[2, 2]).model()
-    _, record = rewritten(proto, chip(out_c={"max": 8}))
+    _, record = rewritten(proto, chip(out_c={"max": 8}, also={"costs": {"convolution": 1e6}}))
     assert [f.name for f in record.forms if f.chosen] == ["zero-insertion"]
-    assert record.forms[0].obstacle == "out_c is 12, the device takes at most 8"
+    assert [f.cost.convolutions for f in record.forms] == [2, 1]
 
 
 def test_no_legal_form_is_a_refusal():
     """With the reason of each."""
-    ctx = PassContext(chip(kernel_h={"equals": 7}), Options())
+    ctx = PassContext(chip(layout={"equals": "nhwc"}), Options())
     model = read(transposed(strides=[2, 2]).model())
     assert run_pass(NAME, model, ctx) == 0
     (refusal,) = ctx.refusals
-    assert refusal.reason.startswith("sub-pixel: kernel_h is 2, the device takes 7; zero-insertion")
+    text = "sub-pixel: layout is nchw, the device takes nhwc; zero-insertion"
+    assert refusal.reason.startswith(text)
 
 
 @pytest.mark.parametrize(

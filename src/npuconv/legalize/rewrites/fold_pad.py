@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
@@ -65,6 +66,9 @@ def _fold(model: Model, ctx: PassContext, node: Node, reader: Node, amounts: Pai
     win = window(reader)
     assert win is not None
     pads = added_pads(win.pads, amounts)
+    if _is_beyond(ctx, node, reader, pads):
+        ctx.refuse(model, node, f"{model.label(reader)!r} would then break a limit")
+        return 0
     before = f"Pad {flat_pads(amounts)} before pads={flat_pads(win.pads)}"
     outputs = list(reader.outputs)
     with ctx.rewrite(model, [node, reader], before, f"pads={flat_pads(pads)}", outputs=outputs):
@@ -72,3 +76,11 @@ def _fold(model: Model, ctx: PassContext, node: Node, reader: Node, amounts: Pai
         reader.attrs["pads"] = flat_pads(pads)
         edit.inherit(model, reader, node)
     return 1
+
+
+def _is_beyond(ctx: PassContext, node: Node, reader: Node, pads: Pairs) -> bool:
+    """Return whether a convolution would break a limit that padded so, and does not as it is."""
+    win = window(reader)
+    if reader.op != "Conv" or win is None or ctx.breaks(win, reader):
+        return False
+    return ctx.breaks(replace(win, pads=pads, input=query.shape(node.inputs[0])), reader)

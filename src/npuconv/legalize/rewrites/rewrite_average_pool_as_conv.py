@@ -72,7 +72,7 @@ def _convolution(model: Model, ctx: PassContext, node: Node) -> ConvForm | str:
     win = _of_whole(dims, seen) if node.op == GLOBAL else _of_kernel(node, dims, seen)
     if isinstance(win, str):
         return win
-    reason = obstacle(model, ctx, layout, win)
+    reason = obstacle(model, ctx, layout, win, fits=True)
     if reason:
         return reason
     assert win.weight is not None

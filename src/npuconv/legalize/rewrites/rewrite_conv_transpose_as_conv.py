@@ -24,7 +24,6 @@ from npuconv.legalize.tools.conv_forms import constants_obstacle, elements, obje
 from npuconv.legalize.tools.layout import reshape, transpose
 from npuconv.model import edit, query
 from npuconv.model.conv import effective_kernel, window
-from npuconv.partition.costs import Cost
 
 if TYPE_CHECKING:
     import numpy as np
@@ -188,8 +187,9 @@ def _form(ctx: PassContext, win: Window, candidate: Candidate) -> Form:
     conv = candidate.win
     moved = conv.output if max(candidate.phases) > 1 else conv.input
     count = elements(moved) if max(win.strides) > 1 else 0
-    cost = Cost(conv.macs, conv.parameters(), 1)
-    return Form(candidate.form, cost, count, next(iter(objections(ctx, conv)), ""))
+    fitted, against = ctx.fitted(conv), objections(ctx, conv)
+    moved_bytes = count + fitted.moved_bytes
+    return Form(candidate.form, fitted.cost, moved_bytes, next(iter(against), ""))
 
 
 def _replace(model: Model, node: Node, win: Window, candidate: Candidate) -> None:

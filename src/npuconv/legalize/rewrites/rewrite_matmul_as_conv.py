@@ -134,9 +134,10 @@ def _convolution(model: Model, ctx: PassContext, found: Product) -> ConvForm | s
     assert dims is not None
     reason = type_obstacle(found.weight)
     weight = np.ascontiguousarray(found.weight)[:, :, None, None]
-    for layout in () if reason else found.layouts:
+    ways = [] if reason else [(layout, fits) for fits in (False, True) for layout in found.layouts]
+    for layout, fits in ways:
         win = considered(weight.shape, layout.seen(dims))
-        against = obstacle(model, ctx, layout, win)
+        against = obstacle(model, ctx, layout, win, fits=fits)
         if not against:
             return ConvForm(found.source, layout, win, weight)
         reason = reason or against

@@ -104,11 +104,24 @@ def _extent(
     return dim if (kernel, stride, pads) == (1, 1, (0, 0)) else None
 
 
-def obstacle(model: Model, ctx: PassContext, layout: Layout, win: Window) -> str:
-    """Return why this convolution is not possible, or ''."""
+def obstacle(
+    model: Model, ctx: PassContext, layout: Layout, win: Window, *, fits: bool = False
+) -> str:
+    """Return why this convolution is not possible, or ''.
+
+    Args:
+        model: the model, for its opset.
+        ctx: for the target.
+        layout: how the convolution is reached.
+        win: the convolution.
+        fits: whether it may be one that is itself rewritten to keep the limits.
+    """
     if layout.axes and model.opset < AXES_AS_INPUT:
         return f"opset {model.opset} has no Unsqueeze that reads its axes"
-    return next(iter(ctx.objections(win)), "")
+    found = ctx.objections(win)
+    # A bias that the device does not add would be an Add again, and that a convolution.
+    bias = [text for text in found if text.startswith("bias ")]
+    return next(iter(bias or (ctx.lasting_objections(win) if fits else found)), "")
 
 
 def type_obstacle(array: np.ndarray) -> str:

@@ -53,7 +53,7 @@ def constants_obstacle(node: Node) -> str:
 def objections(ctx: PassContext, win: Window) -> list[str]:
     """Return the objections to a convolution that rewriting its groups does not remove."""
     if win.group < 2 or not refuses_group(ctx, win):
-        return ctx.objections(win)
+        return ctx.lasting_objections(win)
     forms = group_forms(ctx, win)
     return [] if any(not f.obstacle for f in forms) else [f.obstacle for f in forms]
 
@@ -73,19 +73,25 @@ def group_forms(ctx: PassContext, win: Window) -> list[Form]:
         output=with_channels(win.output, outputs),
     )
     whole = replace(win, group=1, weight=(win.weight[0], inputs * win.group, *win.weight[2:]))
-    against = ctx.objections(part)
+    against, each, dense = ctx.lasting_objections(part), ctx.fitted(part), ctx.fitted(whole)
     if win.group > MAX_PARTS:
         against.append(f"it would take {win.group} convolutions")
-    cost = Cost(win.macs, win.parameters(), win.group)
-    moved = elements(win.input) + elements(win.output)
+    moved = elements(win.input) + elements(win.output) + each.moved_bytes * win.group
     return [
-        Form("split", cost, moved, next(iter(against), "")),
+        Form("split", _times(each.cost, win.group), moved, next(iter(against), "")),
         Form(
             "dense",
-            Cost(whole.macs, whole.parameters(), 1),
-            obstacle=next(iter(ctx.objections(whole)), ""),
+            dense.cost,
+            dense.moved_bytes,
+            next(iter(ctx.lasting_objections(whole)), ""),
         ),
     ]
+
+
+def _times(cost: Cost, count: int) -> Cost:
+    """Return the cost of so many."""
+    macs = None if cost.macs is None else cost.macs * count
+    return Cost(macs, cost.weight_bytes * count, cost.convolutions * count)
 
 
 def with_channels(dims: Dims | None, channels: int) -> Dims | None:

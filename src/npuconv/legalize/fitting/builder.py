@@ -1,0 +1,242 @@
+"""Writes a plan into the graph: slices, pads and convolutions with the shapes they have.
+
+The same slice, pad or piece of weights is written once, however often it is asked for: the
+tiles of an image share one initializer, and all parts of a tile one Slice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from npuconv.legalize.fitting.layer import Layer, elements
+from npuconv.model import edit, query
+from npuconv.model.conv import flat_pads
+
+if TYPE_CHECKING:
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node, Tensor
+
+FOREVER = 2**63 - 1  # as the end of a Slice: to the end, whatever the extent
+Bound = tuple[int, int, int, int]  # axis, start, stop (below 0: from the end), step
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A layer with the tensors it reads."""
+
+    layer: Layer
+    source: Tensor
+    weight: Tensor
+    bias: Tensor | None
+
+    def array(self) -> np.ndarray:
+        """The weights, O x I/group x kernel."""
+        array = query.value(self.weight)
+        assert array is not None
+        return array
+
+    def with_layer(self, layer: Layer, source: Tensor | None = None) -> Piece:
+        """Return the same weights and bias in another layer."""
+        return replace(self, layer=layer, source=self.source if source is None else source)
+
+
+@dataclass
+class Builder:
+    """Adds nodes that stand for one source node."""
+
+    model: Model
+    node: Node
+    count: int = 0  # convolutions written
+    _made: dict[Hashable, tuple[Any, Any]] = field(default_factory=dict)
+    _padded: dict[int, tuple[Tensor, dict[int, tuple[int, int]], Tensor]] = field(
+        default_factory=dict
+    )
+
+    def pad(self, tensor: Tensor, amounts: dict[int, tuple[int, int]]) -> Tensor:
+        """Zeros around a tensor, by axis; what is padded already is padded once, by more."""
+        amounts = {axis: pair for axis, pair in amounts.items() if any(pair)}
+        if not amounts:
+            return tensor
+        inner, before, _ = self._padded.get(id(tensor), (tensor, {}, tensor))
+        if min(before, default=2) < 2 or min(amounts) < 2:  # channels get a Pad of their own
+            inner, before = tensor, {}
+        total = {
+            axis: _plus(before.get(axis, (0, 0)), amounts.get(axis, (0, 0)))
+            for axis in {*before, *amounts}
+        }
+        key = ("pad", id(inner), tuple(sorted(total.items())))
+        result = self._once(key, inner, lambda: self._pad(inner, total))
+        self._padded[id(result)] = (inner, total, result)
+        return result
+
+    def slice(self, tensor: Tensor, bounds: Sequence[Bound]) -> Tensor:
+        """Part of a tensor; bounds that take all of an axis are left out."""
+        dims = self.dims(tensor)
+        bounds = [b for b in bounds if not _is_whole(b, dims[b[0]])]
+        if not bounds:
+            return tensor
+        key = ("slice", id(tensor), tuple(bounds))
+        return self._once(key, tensor, lambda: self._slice(tensor, bounds))
+
+    def concat(self, tensors: Sequence[Tensor], axis: int) -> Tensor:
+        """Tensors side by side."""
+        if len(tensors) == 1:
+            return tensors[0]
+        shape = list(self.dims(tensors[0]))
+        known = [self.dims(t)[axis] for t in tensors]
+        shape[axis] = None if None in known else sum(d or 0 for d in known)
+        return self._insert("Concat", tensors, shape, axis=axis)
+
+    def add(self, tensors: Sequence[Tensor], *, pairwise: bool = False) -> Tensor:
+        """The sum; with one operator, or with an Add for each two."""
+        shape = self.dims(tensors[0])
+        if len(tensors) > 2 and not pairwise:
+            return self._insert("Sum", tensors, shape)
+        total = tensors[0]
+        for tensor in tensors[1:]:
+            total = self._insert("Add", [total, tensor], shape)
+        return total
+
+    def to_channels(self, tensor: Tensor, factors: Sequence[int]) -> Tensor:
+        """Cells of every ``factors`` block as channels, phase by phase; extents must divide."""
+        return self._once(
+            ("channels", id(tensor), tuple(factors)),
+            tensor,
+            lambda: self._to_channels(tensor, factors),
+        )
+
+    def from_channels(self, tensor: Tensor, factors: Sequence[int]) -> Tensor:
+        """Put channels back side by side: the inverse of ``to_channels``."""
+        n, channels, *cells = self.dims(tensor)
+        each = (channels or 0) // int(np.prod(factors))
+        whole = [None if c is None else c * f for c, f in zip(cells, factors, strict=True)]
+        if set(factors) == {1}:
+            return tensor
+        shape = [n, each, *whole]
+        if len(factors) == 2 and len(set(factors)) == 1:
+            attrs = {"blocksize": factors[0], "mode": "DCR"}
+            return self._insert("DepthToSpace", [tensor], shape, **attrs)
+        axes = len(factors)
+        apart = self._reshape(tensor, [0, *factors, each, *[int(c or 0) for c in cells]])
+        perm = [0, 1 + axes, *(i for a in range(axes) for i in (2 + axes + a, 1 + a))]
+        turned = self._transpose(apart, perm)
+        return self._reshape(turned, [0, each, *[int(w or 0) for w in whole]], shape)
+
+    def weights(self, piece: Piece, key: Hashable, make: Callable[[], np.ndarray]) -> Tensor:
+        """A piece of the weights of a layer, made once for each key."""
+        name = f"{self.node.name}/weight"
+        return self._once(
+            ("weights", id(piece.weight), key),
+            piece.weight,
+            lambda: edit.constant(self.model, name, np.ascontiguousarray(make())),
+        )
+
+    def biases(self, piece: Piece, key: Hashable, make: Callable[[], np.ndarray]) -> Tensor:
+        """A piece of the bias, or one that is made up, once for each key."""
+        owner = piece.weight if piece.bias is None else piece.bias
+        name = f"{self.node.name}/bias"
+        return self._once(
+            ("bias", id(owner), key),
+            owner,
+            lambda: edit.constant(self.model, name, np.ascontiguousarray(make())),
+        )
+
+    def bias_values(self, piece: Piece) -> np.ndarray:
+        """The bias, zeros where there is none."""
+        array = query.value(piece.bias)
+        return np.zeros(piece.layer.out_channels, piece.array().dtype) if array is None else array
+
+    def conv(self, piece: Piece) -> Tensor:
+        """The convolution itself."""
+        layer = piece.layer
+        self.count += 1
+        inputs = [piece.source, piece.weight]
+        inputs += [] if piece.bias is None else [piece.bias]
+        return self._insert(
+            "Conv", inputs, layer.output,
+            auto_pad="NOTSET", dilations=list(layer.dilations), group=layer.group,
+            kernel_shape=list(layer.kernel), pads=flat_pads(layer.pads),
+            strides=list(layer.strides),
+        )  # fmt: skip
+
+    def dims(self, tensor: Tensor) -> tuple[int | None, ...]:
+        """The shape, None for what is not known."""
+        found = query.shape(tensor) or ()
+        return tuple(d if isinstance(d, int) else None for d in found)
+
+    def _once(self, key: Hashable, owner: Any, make: Callable[[], Tensor]) -> Tensor:
+        """Return the result for a key; its owner is held, so that no other gets its id."""
+        if key not in self._made:
+            self._made[key] = (make(), owner)
+        return self._made[key][0]
+
+    def _insert(
+        self, op: str, inputs: Sequence[Tensor], shape: Sequence[int | None] | None, **attrs: Any
+    ) -> Tensor:
+        return edit.insert(
+            self.model, op, list(inputs), origin=[self.node], shape=shape, attrs=attrs
+        )
+
+    def _pad(self, tensor: Tensor, amounts: dict[int, tuple[int, int]]) -> Tensor:
+        dims = self.dims(tensor)
+        pairs = [amounts.get(axis, (0, 0)) for axis in range(len(dims))]
+        flat = edit.integers(self.model, f"{self.node.name}/pads", flat_pads(tuple(pairs)))
+        shape = [None if d is None else d + sum(p) for d, p in zip(dims, pairs, strict=True)]
+        return self._insert("Pad", [tensor, flat], shape)
+
+    def _slice(self, tensor: Tensor, bounds: Sequence[Bound]) -> Tensor:
+        shape = list(self.dims(tensor))
+        for axis, start, stop, step in bounds:
+            extent = shape[axis]
+            shape[axis] = None if extent is None else len(range(extent)[start:stop:step])
+        columns = {
+            "starts": [b[1] for b in bounds], "ends": [b[2] for b in bounds],
+            "axes": [b[0] for b in bounds],
+        }  # fmt: skip
+        if any(b[3] != 1 for b in bounds):
+            columns["steps"] = [b[3] for b in bounds]
+        stem = f"{self.node.name}/slice"
+        tensors = [edit.integers(self.model, stem, values) for values in columns.values()]
+        return self._insert("Slice", [tensor, *tensors], shape)
+
+    def _to_channels(self, tensor: Tensor, factors: Sequence[int]) -> Tensor:
+        n, channels, *extents = self.dims(tensor)
+        cells = [int(e or 0) // f for e, f in zip(extents, factors, strict=True)]
+        shape = [n, int(channels or 0) * int(np.prod(factors)), *cells]
+        if len(factors) == 2 and len(set(factors)) == 1:
+            return self._insert("SpaceToDepth", [tensor], shape, blocksize=factors[0])
+        axes = len(factors)
+        pairs = [value for pair in zip(cells, factors, strict=True) for value in pair]
+        apart = self._reshape(tensor, [0, int(channels or 0), *pairs])
+        phases, rest = [3 + 2 * a for a in range(axes)], [2 + 2 * a for a in range(axes)]
+        turned = self._transpose(apart, [0, *phases, 1, *rest])
+        return self._reshape(turned, [0, *(int(d or 0) for d in shape[1:])], shape)
+
+    def _reshape(
+        self, tensor: Tensor, wanted: Sequence[int], shape: Sequence[int | None] | None = None
+    ) -> Tensor:
+        ints = edit.integers(self.model, f"{self.node.name}/shape", wanted)
+        dims = shape if shape is not None else [self.dims(tensor)[0], *wanted[1:]]
+        return self._insert("Reshape", [tensor, ints], dims)
+
+    def _transpose(self, tensor: Tensor, perm: Sequence[int]) -> Tensor:
+        dims = self.dims(tensor)
+        return self._insert("Transpose", [tensor], [dims[a] for a in perm], perm=list(perm))
+
+
+def _plus(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+    return a[0] + b[0], a[1] + b[1]
+
+
+def _is_whole(bound: Bound, extent: int | None) -> bool:
+    _, start, stop, step = bound
+    return start == 0 and step == 1 and (stop >= FOREVER or (extent is not None and stop == extent))
+
+
+def size(builder: Builder, tensor: Tensor) -> int:
+    """Elements of a tensor."""
+    return elements(builder.dims(tensor))

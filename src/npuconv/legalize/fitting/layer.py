@@ -1,0 +1,161 @@
+"""A convolution that is only considered: what the planner searches over."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from npuconv.model.conv import Pairs, Window, conv_output, effective_kernel
+
+if TYPE_CHECKING:
+    Dims = tuple[int | str | None, ...]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A Conv with resolved pads; extents of the input may be unknown (None).
+
+    Attributes:
+        source: N, C and the spatial extents of the input.
+        weight: O, I/group and the kernel.
+        strides: per axis.
+        dilations: per axis.
+        pads: (begin, end) per axis.
+        group: number of groups.
+        bias: whether there is one.
+        uniform: whether all weights are one number.
+    """
+
+    source: tuple[int | None, ...]
+    weight: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    pads: Pairs
+    group: int = 1
+    bias: bool = False
+    uniform: bool = False
+
+    @property
+    def axes(self) -> range:
+        """The spatial axes, from 0."""
+        return range(len(self.strides))
+
+    @property
+    def kernel(self) -> tuple[int, ...]:
+        """Extents of the kernel."""
+        return self.weight[2:]
+
+    @property
+    def extents(self) -> tuple[int | None, ...]:
+        """Spatial extents of the input."""
+        return self.source[2:]
+
+    @property
+    def in_channels(self) -> int:
+        """Input channels."""
+        return self.weight[1] * self.group
+
+    @property
+    def out_channels(self) -> int:
+        """Output channels."""
+        return self.weight[0]
+
+    @property
+    def padded(self) -> bool:
+        """Return whether it pads at all."""
+        return any(map(any, self.pads))
+
+    def reach(self, axis: int) -> int:
+        """Cells that the dilated kernel covers along an axis."""
+        return effective_kernel(self.kernel[axis], self.dilations[axis])
+
+    def cells(self, axis: int) -> int | None:
+        """Output extent along an axis; None where the input's is not known."""
+        extent = self.extents[axis]
+        if extent is None:
+            return None
+        kernel, dilation = self.kernel[axis], self.dilations[axis]
+        return conv_output(extent, kernel, self.strides[axis], dilation, self.pads[axis])
+
+    @property
+    def output(self) -> tuple[int | None, ...]:
+        """N, C and the spatial extents of the output."""
+        return (self.source[0], self.weight[0], *map(self.cells, self.axes))
+
+    @property
+    def sized(self) -> bool:
+        """Return whether all spatial extents are known."""
+        return None not in self.extents
+
+    @property
+    def empty(self) -> bool:
+        """Return whether an output extent is below one: no layer at all."""
+        return any(c is not None and c < 1 for c in map(self.cells, self.axes))
+
+    def with_kernel(self, kernel: Sequence[int]) -> Layer:
+        """Return the same with another kernel."""
+        return replace(self, weight=(*self.weight[:2], *kernel))
+
+    def with_extents(self, extents: Sequence[int | None]) -> Layer:
+        """Return the same for an input of other extents."""
+        return replace(self, source=(*self.source[:2], *extents))
+
+    def with_channels(self, inputs: int, outputs: int, group: int) -> Layer:
+        """Return the same with other channels."""
+        weight = (outputs, inputs // group, *self.kernel)
+        source = (self.source[0], inputs, *self.extents)
+        return replace(self, source=source, weight=weight, group=group)
+
+    def without_pads(self) -> Layer:
+        """Return the same on an input that has been padded."""
+        grown = [None if n is None else n + sum(p) for n, p in self._padding()]
+        return replace(self.with_extents(grown), pads=((0, 0),) * len(self.pads))
+
+    def _padding(self) -> list[tuple[int | None, tuple[int, int]]]:
+        return list(zip(self.extents, self.pads, strict=True))
+
+    def macs(self) -> int:
+        """Multiply-accumulates; an unknown extent counts as one cell."""
+        return math.prod(self.weight) * elements((self.source[0], *self.output[2:]))
+
+    def window(self) -> Window:
+        """The window that facts are measured on."""
+        return Window(
+            "Conv", self.kernel, self.strides, self.dilations, self.pads, "NOTSET", self.group,
+            self.weight, self.source, self.output, (0,) * len(self.strides), None,
+        )  # fmt: skip
+
+    def text(self) -> str:
+        """``Conv 3x3, 8 -> 16 channels, stride 2x2, input 32x32``."""
+        parts = [f"Conv {times(self.kernel)}, {self.in_channels} -> {self.out_channels} channels"]
+        parts += [f"stride {times(self.strides)}"] if set(self.strides) != {1} else []
+        parts += [f"dilation {times(self.dilations)}"] if set(self.dilations) != {1} else []
+        parts += [f"group {self.group}"] if self.group > 1 else []
+        parts += [f"input {times(self.extents)}"] if self.sized else []
+        return ", ".join(parts)
+
+
+def times(values: Sequence[object]) -> str:
+    """``3x3``."""
+    return "x".join(map(str, values))
+
+
+def elements(dims: Sequence[int | None]) -> int:
+    """Elements of a tensor; an unknown extent counts as one."""
+    return math.prod(1 if d is None else d for d in dims)
+
+
+def of_window(win: Window, *, bias: bool, uniform: bool = False) -> Layer | None:
+    """The layer a window is; None where it is none with constant weights and written pads."""
+    if win.op != "Conv" or win.kernel is None or win.weight is None or win.auto_pad != "NOTSET":
+        return None
+    dims: Dims = win.input or (None,) * len(win.weight)
+    if len(dims) != len(win.weight) or len(win.strides) != len(win.kernel):
+        return None
+    known = tuple(d if isinstance(d, int) else None for d in dims)
+    return Layer(
+        (known[0], win.weight[1] * win.group, *known[2:]), win.weight, win.strides,
+        win.dilations, win.pads, win.group, bias, uniform,
+    )  # fmt: skip

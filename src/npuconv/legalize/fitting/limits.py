@@ -1,0 +1,185 @@
+"""Known limits of a target that a layer breaks, and what they are about."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from npuconv.facts import FACTS, lookup
+from npuconv.model.facts import of_window
+from npuconv.target import value_text
+from npuconv.target.limit import Limit
+
+if TYPE_CHECKING:
+    from npuconv.facts import Facts
+    from npuconv.legalize.fitting.layer import Layer
+    from npuconv.target import Operator
+    from npuconv.target.relation import Relation
+
+BATCH, PADS, STRIDE, DILATION, KERNEL = "batch", "pads", "stride", "dilation", "kernel"
+GROUP, INPUTS, OUTPUTS, EXTENT, BIAS = "group", "inputs", "outputs", "extent", "bias"
+
+# What a rewrite must change so that a fact changes.
+_TOPICS: dict[str, tuple[str, ...]] = {
+    "in_n": (BATCH,), "out_n": (BATCH,),
+    "pad_max": (PADS,), "kernel_area": (KERNEL,), "kernel_volume": (KERNEL, INPUTS),
+    "weight_h": (KERNEL,), "weight_w": (KERNEL,), "weight_n": (OUTPUTS, GROUP),
+    "weight_c": (INPUTS, GROUP), "in_c_per_group": (INPUTS, GROUP),
+    "out_c_per_group": (OUTPUTS, GROUP), "in_c": (INPUTS, GROUP), "C": (INPUTS, GROUP),
+    "out_c": (OUTPUTS, GROUP), "group": (GROUP,), "mode": (GROUP,),
+    "channel_multiplier": (GROUP,), "bias": (BIAS,),
+}  # fmt: skip
+_BY_PREFIX = {
+    "pad_": (PADS,), "stride_": (STRIDE,), "dilation_": (DILATION,), "kernel_": (KERNEL,),
+    "dilated_kernel_": (KERNEL, DILATION), "in_": (EXTENT,), "out_": (EXTENT,),
+}  # fmt: skip
+_FIXED = frozenset({"pad_value", "rank", "layout", "auto_pad", "dtype", "weight_dtype"})
+_NAMES = re.compile(r"[A-Za-z_]\w*")
+
+
+def topics(fact: str) -> tuple[str, ...]:
+    """Return what a rewrite must change so that this fact changes; () where none can."""
+    if fact in _FIXED:
+        return ()
+    found = (v for prefix, v in _BY_PREFIX.items() if fact.startswith(prefix))
+    return _TOPICS.get(fact) or next(found, ())
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One known limit that a layer breaks."""
+
+    text: str  # ``kernel_h is 7, the device takes at most 5``
+    facts: frozenset[str]
+    topics: frozenset[str]
+
+
+@dataclass(frozen=True)
+class _Check:
+    """One limit or relation, ready to be asked about thousands of layers."""
+
+    name: str
+    part: Limit | Relation
+    holds: Callable[[Facts], bool | None]
+    facts: frozenset[str]
+    topics: frozenset[str]
+
+    def fault(self, facts: Facts) -> Fault:
+        """Say what is broken."""
+        if isinstance(self.part, Limit):
+            value = value_text(lookup(facts, self.name))
+            text = f"{self.name} is {value}, the device takes {self.part.text(facts)}"
+        else:
+            text = f"{self.part.text(facts)} does not hold"
+        return Fault(text, self.facts, self.topics)
+
+
+@dataclass
+class Demand:
+    """Demands of a target on Conv, for layers that do not stand in a graph."""
+
+    operator: Operator
+    layout: str = "nchw"
+    _seen: dict[Layer, tuple[_Check, ...]] = field(default_factory=dict)
+    _checks: dict[str, tuple[_Check, ...]] = field(default_factory=dict)
+
+    def faults(self, layer: Layer) -> tuple[Fault, ...]:
+        """The known limits and relations that the layer breaks."""
+        found = self._broken(layer)
+        if not found:
+            return ()
+        facts = self._facts(layer)
+        return tuple(check.fault(facts) for check in found)
+
+    def fits(self, layer: Layer) -> bool:
+        """Return whether the layer breaks no known limit."""
+        return not self._broken(layer)
+
+    def breaks(self, layer: Layer, *about: str) -> bool:
+        """Return whether a fault of the layer is about one of these topics."""
+        return any(not check.topics.isdisjoint(about) for check in self._broken(layer))
+
+    def count(self, layer: Layer) -> int:
+        """Return the number of limits the layer breaks."""
+        return len(self._broken(layer))
+
+    def broken_facts(self, layer: Layer) -> list[frozenset[str]]:
+        """The facts that each of the broken limits is about."""
+        return [check.facts for check in self._broken(layer)]
+
+    def multiple(self, fact: str) -> int:
+        """The number that a fact must be a multiple of; 1 where there is none."""
+        limit = self.operator.limits.get(fact)
+        value = None if limit is None else limit.multiple_of
+        return value if isinstance(value, int) and value > 0 else 1
+
+    def _broken(self, layer: Layer) -> tuple[_Check, ...]:
+        found = self._seen.get(layer)
+        if found is None:
+            facts = self._facts(layer)
+            checks = self._checks_of(str(facts["mode"]))
+            found = tuple([check for check in checks if check.holds(facts) is False])
+            self._seen[layer] = found
+        return found
+
+    def _facts(self, layer: Layer) -> dict[str, Any]:
+        return {**of_window(layer.window()), "layout": self.layout, "bias": layer.bias}
+
+    def _checks_of(self, mode: str) -> tuple[_Check, ...]:
+        if mode not in self._checks:
+            limits = self.operator.limits_for(mode).items()
+            known = [_of_limit(name, limit) for name, limit in limits if limit.known]
+            self._checks[mode] = (*known, *map(_of_relation, self.operator.require))
+        return self._checks[mode]
+
+
+def _of_limit(name: str, limit: Limit) -> _Check:
+    others = _named(" ".join(str(v) for v in limit.values if isinstance(v, str)))
+    named = frozenset({name}) | others
+    holds = None if others else _compiled(name, limit)
+    return _Check(name, limit, holds or partial(_ask, limit, name), named, _about(named))
+
+
+def _ask(limit: Limit, name: str, facts: Facts) -> bool | None:
+    return limit.allows(lookup(facts, name), facts)
+
+
+def _compiled(name: str, limit: Limit) -> Callable[[Facts], bool | None] | None:
+    """The same answer as that of the limit, faster; None where it is not about numbers."""
+    values, predicate = limit.values, limit.predicate
+    if name == "C" or any(type(value) is not int for value in values):
+        return None
+    numbers = [int(value) for value in values]
+    tests: dict[str, Callable[[int], bool]] = {
+        "max": lambda value: value <= numbers[0],
+        "min": lambda value: value >= numbers[0],
+        "equals": lambda value: value == numbers[0],
+        "one_of": lambda value: value in numbers,
+        "range": lambda value: numbers[0] <= value <= numbers[1],
+        "multiple_of": lambda value: value % numbers[0] == 0,
+    }
+    test = tests.get(predicate)
+    if test is None or (predicate == "multiple_of" and not numbers[0]):
+        return None
+    return partial(_tested, test, name)
+
+
+def _tested(test: Callable[[int], bool], name: str, facts: Facts) -> bool | None:
+    value = facts.get(name)
+    return test(value) if type(value) is int else None
+
+
+def _of_relation(relation: Relation) -> _Check:
+    named = _named(f"{relation.if_} {relation.then}")
+    return _Check("", relation, relation.holds, named, _about(named))
+
+
+def _named(text: str) -> frozenset[str]:
+    return frozenset(_NAMES.findall(text)) & frozenset(FACTS)
+
+
+def _about(facts: frozenset[str]) -> frozenset[str]:
+    return frozenset(topic for fact in facts for topic in topics(fact))

@@ -1,0 +1,249 @@
+"""The cheapest sequence of rewrites after which a convolution keeps every known limit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from npuconv.legalize.fitting.builder import Builder, Piece
+from npuconv.legalize.fitting.layer import Layer
+from npuconv.legalize.fitting.limits import Demand
+from npuconv.legalize.fitting.settings import DEFAULT, FitSettings
+from npuconv.legalize.fitting.splits import SPLITS
+from npuconv.legalize.fitting.splits.cascade import cascade_average
+from npuconv.partition.costs import Cost
+
+if TYPE_CHECKING:
+    from npuconv.legalize.fitting.proposal import Proposal
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node, Tensor
+    from npuconv.target import Target
+
+# A second average may still be too large; all other rewrites are applied once.
+_AGAIN = frozenset({SPLITS.index(cascade_average)})
+
+
+@dataclass(frozen=True)
+class Price:
+    """Cost of a plan; weights that several convolutions share count once."""
+
+    macs: int = 0
+    weight_bytes: int = 0
+    convolutions: int = 0
+    moved: int = 0
+    penalty: float = 0.0  # of partial sums, in MACs
+
+    def plus(self, other: Price, count: int = 1, weights: int = 1) -> Price:
+        """Add so many parts of one kind, with so many different weights."""
+        return Price(
+            self.macs + count * other.macs,
+            self.weight_bytes + weights * other.weight_bytes,
+            self.convolutions + count * other.convolutions,
+            self.moved + count * other.moved,
+            self.penalty + count * other.penalty,
+        )
+
+    @property
+    def cost(self) -> Cost:
+        """MACs, bytes of weights, convolutions."""
+        return Cost(self.macs, self.weight_bytes, self.convolutions)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A layer and the form it takes: itself, or a proposal whose parts have plans."""
+
+    layer: Layer
+    price: Price
+    total: float
+    proposal: Proposal | None = None
+    parts: tuple[Plan, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The rewrites along its first part, in order."""
+        if self.proposal is None:
+            return ()
+        later = max((part.names for part in self.parts), key=len, default=())
+        return (self.proposal.split, *later)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Descriptions of these rewrites."""
+        if self.proposal is None:
+            return ()
+        later = max((part.texts for part in self.parts), key=len, default=())
+        return (self.proposal.text, *later)
+
+    @property
+    def sums(self) -> int:
+        """Elements of partial sums."""
+        own = self.proposal.summed if self.proposal is not None else 0
+        counts = [part.count for part in self.proposal.parts] if self.proposal else []
+        return own + sum(n * part.sums for n, part in zip(counts, self.parts, strict=True))
+
+    def build(self, builder: Builder, piece: Piece) -> Tensor:
+        """Write it into the graph; the result."""
+        if self.proposal is None:
+            return builder.conv(piece)
+        by_layer = {part.layer: part for part in self.parts}
+        return self.proposal.build(
+            builder, piece, lambda inner: by_layer[inner.layer].build(builder, inner)
+        )
+
+
+@dataclass
+class Search:
+    """One search: what was weighed, and the nearest form where nothing fits."""
+
+    alternatives: list[Plan] = field(default_factory=list)
+    nearest: Layer | None = None
+    looked: int = 0
+
+
+@dataclass
+class Planner:
+    """Plans for one target; the same layer is planned once."""
+
+    target: Target
+    layout: str = "nchw"
+    settings: FitSettings = DEFAULT
+    _found: dict[Layer, tuple[Plan | None, Search]] = field(default_factory=dict, init=False)
+    _demand: Demand | None = field(default=None, init=False)
+
+    @property
+    def demand(self) -> Demand | None:
+        """Demands of the target on Conv; None where it does not list it."""
+        if self._demand is None and (operator := self.target.operator("Conv")) is not None:
+            self._demand = Demand(operator, self.layout)
+        return self._demand
+
+    def plan(self, layer: Layer) -> tuple[Plan | None, Search]:
+        """The cheapest plan, None where there is none; and what was weighed."""
+        if layer not in self._found:
+            self._found[layer] = self._search(layer)
+        return self._found[layer]
+
+    def objections(self, layer: Layer) -> list[str]:
+        """Return what no rewrite removes: the faults of the layer; none where a plan exists."""
+        if self.demand is None:
+            return [f"target {self.target.name} does not list Conv"]
+        faults = self.demand.faults(layer)
+        if not faults or self.plan(layer)[0] is not None:
+            return []
+        return [fault.text for fault in faults]
+
+    def _search(self, layer: Layer) -> tuple[Plan | None, Search]:
+        found = Search()
+        if self.demand is None:
+            return None, found
+        best = _Descent(self, self.demand, found).best(layer, 0)
+        return best, found
+
+    def leaf(self, layer: Layer) -> Plan:
+        """The plan of a layer that fits as it is."""
+        macs, weights = layer.macs(), _size(layer.weight)
+        price = Price(macs, weights, 1)
+        return Plan(layer, price, self.total(price))
+
+    def total(self, price: Price) -> float:
+        """The cost that is compared."""
+        costs, known = self.target.costs, self.settings
+        whole = costs.of(price.macs, price.weight_bytes, price.convolutions, price.moved)
+        unit = costs.mac or 1.0
+        start = known.convolution * price.convolutions + known.moved_element * price.moved
+        return whole + unit * (start + price.penalty)
+
+
+@dataclass
+class _Descent:
+    """Depth first through the rewrites, each after those before it."""
+
+    planner: Planner
+    demand: Demand
+    search: Search
+    plans: dict[tuple[Layer, int], Plan | None] = field(default_factory=dict)
+
+    def best(self, layer: Layer, first: int) -> Plan | None:
+        """The cheapest plan that uses the rewrites from ``first`` on."""
+        key = (layer, first)
+        if key not in self.plans:
+            self.plans[key] = None  # a layer that needs itself is no way out
+            self.plans[key] = self._best(layer, first)
+        return self.plans[key]
+
+    def _best(self, layer: Layer, first: int) -> Plan | None:
+        if layer.empty:
+            return None
+        if self.demand.fits(layer):
+            return self.planner.leaf(layer)
+        self.search.looked += 1
+        settings = self.planner.settings
+        if self.search.looked > 4 * settings.most_layers:
+            return None
+        found: list[Plan] = []
+        for proposal, following in self._proposals(layer, first):
+            plan = self._follow(layer, proposal, following)
+            if plan is not None and plan.price.convolutions <= settings.most_convolutions:
+                found.append(plan)
+            if found and self.search.looked > settings.most_layers:
+                break
+        if not found:
+            self._note(layer)
+            return None
+        if not first:
+            self.search.alternatives = sorted(found, key=_total)
+        return min(found, key=_total)
+
+    def _proposals(self, layer: Layer, first: int) -> Iterator[tuple[Proposal, int]]:
+        for at, split in enumerate(SPLITS[first:], first):
+            for proposal in split(layer, self.demand, self.planner.settings):
+                yield proposal, at if at in _AGAIN else at + 1
+
+    def _follow(self, layer: Layer, proposal: Proposal, first: int) -> Plan | None:
+        price, parts = Price(moved=proposal.moved), []
+        if sum(part.count for part in proposal.parts) > self.planner.settings.most_convolutions:
+            return None
+        for part in proposal.parts:
+            inner = self.best(part.layer, first)
+            if inner is None:
+                return None
+            parts.append(inner)
+            price = price.plus(inner.price, part.count, part.weights)
+        if proposal.summed:
+            number = sum(part.count for part in proposal.parts)
+            price = price.plus(Price(penalty=self._penalty(layer, number)))
+        return Plan(layer, price, self.planner.total(price), proposal, tuple(parts))
+
+    def _penalty(self, layer: Layer, parts: int) -> float:
+        settings = self.planner.settings
+        return layer.macs() * (settings.sum_share + settings.sum_part * (parts - 1))
+
+    def _note(self, layer: Layer) -> None:
+        """Remember the layer that came nearest: fewest faults, then the smallest."""
+        nearest = self.search.nearest
+        if nearest is None or self._distance(layer) < self._distance(nearest):
+            self.search.nearest = layer
+
+    def _distance(self, layer: Layer) -> tuple[int, int]:
+        return self.demand.count(layer), layer.macs()
+
+
+def _total(plan: Plan) -> float:
+    return plan.total
+
+
+def _size(weight: tuple[int, ...]) -> int:
+    total = 1
+    for extent in weight:
+        total *= extent
+    return total
+
+
+def write(model: Model, node: Node, plan: Plan, source: Tensor) -> tuple[Tensor, int]:
+    """Write a plan for a node of the graph; the result, and how many convolutions it took."""
+    builder = Builder(model, node)
+    bias = node.inputs[2] if plan.layer.bias else None
+    piece = Piece(plan.layer, source, node.inputs[1], bias)
+    return plan.build(builder, piece), builder.count

@@ -1,0 +1,174 @@
+"""The window in parts, whose sums are added."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise, product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from npuconv.legalize.fitting import limits
+from npuconv.legalize.fitting.builder import FOREVER
+from npuconv.legalize.fitting.chunks import counted
+from npuconv.legalize.fitting.layer import elements, times
+from npuconv.legalize.fitting.proposal import Proposal
+
+if TYPE_CHECKING:
+    from npuconv.legalize.fitting.builder import Builder, Piece
+    from npuconv.legalize.fitting.layer import Layer
+    from npuconv.legalize.fitting.limits import Demand
+    from npuconv.legalize.fitting.proposal import Emit
+    from npuconv.legalize.fitting.settings import FitSettings
+    from npuconv.model.types import Tensor
+
+
+Taps = tuple[int, int, int]  # of one axis: first, how many, and how far apart
+_ABOUT = (limits.KERNEL, limits.DILATION, limits.STRIDE)
+
+
+def split_kernel(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
+    """Convolve parts of the window and add the sums.
+
+    Each part reads the cells that its taps meet. One with a single tap along an axis needs
+    no dilation there, and where the device takes no stride a Slice with a step feeds it. So
+    a convolution of any form is a sum of 1x1 convolutions; the fewest parts that fit are
+    taken. Taps a stride apart are one part too: the phase of the input that they read.
+    """
+    if layer.padded or max(layer.kernel) == 1 == max(layer.strides):
+        return
+    if not demand.breaks(layer, *_ABOUT) and not _too_tall(layer, demand):
+        return
+    found = 0
+    for plan in _plans(layer):
+        sliced = _slices_stride(layer, plan, demand)
+        forms = [_part(layer, taps, sliced) for taps in product(*plan)]
+        if not _is_nearer(layer, forms[0], demand):
+            continue
+        text = f"{times([len(a) for a in plan])} parts of the window"
+        build = partial(_build, plan=plan, sliced=sliced)
+        outputs = elements(layer.output) * len(forms)
+        moved = sum(elements(form.source) for form in forms)
+        parts = counted([_with_bias(f, layer, i) for i, f in enumerate(forms)], shared=False)
+        yield Proposal("kernel", text, parts, build, moved, outputs if len(forms) > 1 else 0)
+        found += 1
+        if found == settings.choices:
+            break
+    yield from _last_resort(layer)
+
+
+def _too_tall(layer: Layer, demand: Demand) -> bool:
+    """Return whether even a tile that makes one cell is more than the device takes."""
+    if not demand.breaks(layer, limits.EXTENT) or not layer.sized:
+        return False
+    smallest = layer.with_extents([layer.reach(axis) for axis in layer.axes])
+    return demand.breaks(smallest, limits.EXTENT)
+
+
+def _is_nearer(layer: Layer, form: Layer, demand: Demand) -> bool:
+    about = _ABOUT if demand.breaks(layer, *_ABOUT) else (limits.KERNEL,)
+    if demand.breaks(layer, limits.KERNEL) and form.kernel == layer.kernel:
+        return False
+    return form != layer and not demand.breaks(form, *about) and not _too_tall(form, demand)
+
+
+def _plans(layer: Layer) -> list[tuple[tuple[Taps, ...], ...]]:
+    """Ways to cut the window, those with few parts first."""
+    options = [_cuts(layer.kernel[a], layer.strides[a], layer.dilations[a]) for a in layer.axes]
+    plans = list(product(*options))
+    return sorted(plans, key=lambda plan: int(np.prod([len(axis) for axis in plan])))
+
+
+def _cuts(kernel: int, stride: int, dilation: int) -> list[tuple[Taps, ...]]:
+    """Ways to cut one axis: into runs, and into phases of the stride."""
+    found: dict[tuple[Taps, ...], None] = {}
+    for count in range(1, kernel + 1):
+        edges = [kernel * i // count for i in range(count + 1)]
+        runs = tuple((a, b - a, 1) for a, b in pairwise(edges))
+        found[tuple(sorted(runs, key=lambda run: -run[1]))] = None
+    if stride > 1 and dilation == 1 and kernel > 1:
+        phases = range(min(stride, kernel))
+        found[tuple((p, -(-(kernel - p) // stride), stride) for p in phases)] = None
+    return list(found)
+
+
+def _slices_stride(
+    layer: Layer, plan: tuple[tuple[Taps, ...], ...], demand: Demand
+) -> tuple[bool, ...]:
+    """Return for each axis whether a Slice takes the stride from all its parts.
+
+    Phases always do; single taps where the device takes no such stride.
+    """
+    refused = demand.breaks(layer, limits.STRIDE)
+    return tuple(
+        stride > 1 and (axis[0][2] > 1 or (refused and all(taps[1] == 1 for taps in axis)))
+        for axis, stride in zip(plan, layer.strides, strict=True)
+    )
+
+
+def _part(layer: Layer, taps: tuple[Taps, ...], sliced: tuple[bool, ...]) -> Layer:
+    kernel = [count for _, count, _ in taps]
+    strides = [1 if cut else s for cut, s in zip(sliced, layer.strides, strict=True)]
+    one = [k == 1 or t[2] > 1 for k, t in zip(kernel, taps, strict=True)]
+    dilations = [1 if o else d for o, d in zip(one, layer.dilations, strict=True)]
+    form = replace(
+        layer.with_kernel(kernel), strides=tuple(strides), dilations=tuple(dilations), bias=False
+    )
+    extents = [_needed(layer, form, axis) for axis in layer.axes]
+    return form.with_extents(extents)
+
+
+def _needed(layer: Layer, form: Layer, axis: int) -> int | None:
+    cells = layer.cells(axis)
+    return None if cells is None else (cells - 1) * form.strides[axis] + form.reach(axis)
+
+
+def _with_bias(form: Layer, layer: Layer, number: int) -> Layer:
+    return replace(form, bias=layer.bias and number == 0)
+
+
+def _last_resort(layer: Layer) -> Iterator[Proposal]:
+    """Single taps without stride: what any device with a 1x1 convolution takes."""
+    plan = tuple(tuple((tap, 1, 1) for tap in range(k)) for k in layer.kernel)
+    sliced = tuple(stride > 1 for stride in layer.strides)
+    forms = [_part(layer, taps, sliced) for taps in product(*plan)]
+    if forms[0] == layer:
+        return
+    parts = counted([_with_bias(f, layer, i) for i, f in enumerate(forms)], shared=False)
+    moved = sum(elements(form.source) for form in forms)
+    summed = elements(layer.output) * len(forms) if len(forms) > 1 else 0
+    build = partial(_build, plan=plan, sliced=sliced)
+    yield Proposal("kernel", "single taps of the window", parts, build, moved, summed)
+
+
+def _build(
+    builder: Builder, piece: Piece, emit: Emit, *, plan: tuple[tuple[Taps, ...], ...],
+    sliced: tuple[bool, ...],
+) -> Tensor:  # fmt: skip
+    layer, made = piece.layer, []
+    for number, taps in enumerate(product(*plan)):
+        form = _with_bias(_part(layer, taps, sliced), layer, number)
+        bounds = [_bound(layer, form, axis, taps[axis], sliced[axis]) for axis in layer.axes]
+        cut = tuple(slice(first, first + count * step, step) for first, count, step in taps)
+        weight = builder.weights(piece, ("taps", taps), lambda cut=cut: piece.array()[(..., *cut)])  # type: ignore[misc]
+        source = builder.slice(piece.source, bounds)
+        bias = piece.bias if form.bias else None
+        made.append(emit(replace(piece, layer=form, source=source, weight=weight, bias=bias)))
+    return builder.add(made)
+
+
+def _bound(
+    layer: Layer, form: Layer, axis: int, taps: Taps, sliced: bool
+) -> tuple[int, int, int, int]:
+    """The cells that some taps meet."""
+    first, count, apart = taps
+    start = first * layer.dilations[axis]
+    step = layer.strides[axis] if sliced else 1
+    needed = form.extents[axis]
+    if needed is not None:
+        return axis + 2, start, start + (needed - 1) * step + 1, step
+    last = (first + (count - 1) * apart) * layer.dilations[axis]
+    left = layer.reach(axis) - 1 - last
+    return axis + 2, start, -left if left else FOREVER, step

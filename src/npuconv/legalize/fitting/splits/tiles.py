@@ -1,0 +1,118 @@
+"""The image in tiles with their halo, put together again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from npuconv.legalize.fitting import limits
+from npuconv.legalize.fitting.layer import elements, times
+from npuconv.legalize.fitting.proposal import Part, Proposal
+from npuconv.legalize.fitting.splits.phases import fitted
+
+if TYPE_CHECKING:
+    from npuconv.legalize.fitting.builder import Builder, Piece
+    from npuconv.legalize.fitting.layer import Layer
+    from npuconv.legalize.fitting.limits import Demand
+    from npuconv.legalize.fitting.proposal import Emit
+    from npuconv.legalize.fitting.settings import FitSettings
+    from npuconv.model.types import Tensor
+
+
+_ABOUT = (limits.EXTENT,)
+_EXTENTS = frozenset({"in_h", "in_w", "out_h", "out_w"})
+_MOST_EXTRA = 64  # cells that an image is enlarged by, to reach a multiple or a minimum
+_FEW_EXTRA = 8  # the same for tiles
+
+
+def split_image(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
+    """Convolve tiles of the image, each with the border that its kernel reaches; exact.
+
+    All tiles have one shape, so that they share weights and code: the image gets zeros
+    behind it until they divide it, and a Slice cuts off what that makes too many. An image
+    that is too small, or of no multiple of what the device takes, is enlarged the same way.
+    """
+    if not layer.sized or layer.padded or not demand.breaks(layer, *_ABOUT):
+        return
+    tile = _best(layer, demand)
+    if tile is None:
+        return
+    counts = [-(-(layer.cells(a) or 1) // (tile.cells(a) or 1)) for a in layer.axes]
+    number = 1
+    for count in counts:
+        number *= count
+    moved = number * elements(tile.source) + 2 * elements(layer.output)
+    text = f"{times(counts)} tiles of {times(tile.extents)}"
+    build = partial(_build, tile=tile, counts=counts)
+    yield Proposal("tiles", text, (Part(tile, number),), build, moved)
+
+
+def _tile(layer: Layer, cells: list[int]) -> Layer:
+    """The tile that makes so many cells."""
+    return layer.with_extents(
+        [(c - 1) * layer.strides[a] + layer.reach(a) for a, c in enumerate(cells)]
+    )
+
+
+def _best(layer: Layer, demand: Demand) -> Layer | None:
+    """The largest tile that the device takes: each axis by itself, then both together."""
+    options = [_sizes(layer, demand, axis) for axis in layer.axes]
+    cells = [next(each, 0) for each in options]
+    while min(cells) > 0:
+        tile = _tile(layer, cells)
+        if not demand.breaks(tile, *_ABOUT):
+            return tile
+        axis = max(layer.axes, key=lambda a: cells[a])
+        cells[axis] = next(options[axis], 0)
+    return None
+
+
+def _sizes(layer: Layer, demand: Demand, axis: int) -> Iterator[int]:
+    """Cells of a tile along an axis that no limit of that axis alone is against."""
+    whole = [layer.cells(a) or 1 for a in layer.axes]
+    own = _facts_of(layer, axis)
+    last = 0
+    for count in range(1, whole[axis] + 1):
+        least = -(-whole[axis] // count)
+        if least == last:
+            continue
+        last = least
+        for cells in range(least, least + (_MOST_EXTRA if count == 1 else _FEW_EXTRA)):
+            tile = _tile(layer, [cells if a == axis else n for a, n in enumerate(whole)])
+            if not _is_refused(tile, demand, own):
+                yield cells
+                break
+
+
+def _is_refused(tile: Layer, demand: Demand, own: frozenset[str]) -> bool:
+    """Return whether a broken limit is about one axis only."""
+    return any(fault & own and not (fault & _EXTENTS) - own for fault in demand.broken_facts(tile))
+
+
+def _facts_of(layer: Layer, axis: int) -> frozenset[str]:
+    """The extents of an axis as facts; height and width are the last two axes."""
+    side = {len(layer.strides) - 2: "h", len(layer.strides) - 1: "w"}.get(axis, "?")
+    return frozenset({f"in_{side}", f"out_{side}"})
+
+
+def _build(builder: Builder, piece: Piece, emit: Emit, *, tile: Layer, counts: list[int]) -> Tensor:
+    layer = piece.layer
+    steps = [(tile.cells(a) or 1) * layer.strides[a] for a in layer.axes]
+    wanted = [
+        (n - 1) * step + (e or 1) for n, step, e in zip(counts, steps, tile.extents, strict=True)
+    ]
+    source = fitted(builder, piece.source, wanted)
+
+    def row(axis: int, where: list[int]) -> Tensor:
+        """The tiles from an axis on, put together."""
+        if axis == len(counts):
+            bounds = [
+                (a + 2, at * steps[a], at * steps[a] + (tile.extents[a] or 1), 1)
+                for a, at in enumerate(where)
+            ]
+            return emit(piece.with_layer(tile, builder.slice(source, bounds)))
+        return builder.concat([row(axis + 1, [*where, at]) for at in range(counts[axis])], axis + 2)
+
+    whole = row(0, [])
+    return builder.slice(whole, [(a + 2, 0, layer.cells(a) or 1, 1) for a in layer.axes])

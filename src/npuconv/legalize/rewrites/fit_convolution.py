@@ -1,0 +1,143 @@
+"""Rewrite convolutions that break a known limit, so that they keep it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npuconv.legalize.forms import Form
+from npuconv.legalize.registry import Phase, model_pass
+from npuconv.model import query
+from npuconv.model.conv import window
+
+if TYPE_CHECKING:
+    from npuconv.legalize.context import PassContext
+    from npuconv.legalize.fitting.layer import Layer
+    from npuconv.legalize.fitting.planner import Plan, Search
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node
+
+_SHOWN = 4  # forms that the report compares
+
+
+@model_pass(
+    Phase.LEGALIZE,
+    after=(
+        "resolve-auto-pad",
+        "fold-pad",
+        "remove-3d-axis",
+        "rewrite-1d-as-2d",
+        "rewrite-average-pool-as-conv",
+        "rewrite-conv-transpose-as-conv",
+        "split-grouped-convolution",
+    ),
+    infers=True,
+)
+def fit_convolution(model: Model, ctx: PassContext) -> int:
+    """Rewrite convolutions that break a known limit, so that they keep it.
+
+    The cheapest sequence of these rewrites is taken, by the ``costs`` of the target file;
+    all are exact in float. An unknown limit triggers none.
+
+    - batch: a few images at a time, then Concat.
+    - pads: a Pad with zeros in front, or equal pads and a Slice behind.
+    - cascade: a depthwise average over many cells as averages of averages.
+    - phases: phases of the image as channels, for smaller strides and kernels.
+    - stride: a smaller stride, and a Slice that leaves out what is too many.
+    - dilation: zeros between the taps, or one convolution for each phase.
+    - kernel: parts of the window, whose sums are added.
+    - zero taps: a larger kernel with zeros, where the device takes that one.
+    - groups, dense: some groups at a time, or zeros between them.
+    - inputs: some input channels at a time, whose sums are added.
+    - outputs: some output channels at a time, then Concat.
+    - zero channels: up to a multiple that the device takes, then a Slice.
+    - tiles: parts of the image with their border, of one shape, then Concat.
+    - bias: zeros, or an Add behind.
+
+    In int8 all of them are exact but those that add sums: each sum is rounded. So they are
+    taken only where the others cost more than twice the MACs.
+    """
+    if model.opset < 13 or ctx.target.operator("Conv") is None:
+        return 0
+    return sum(_fit(model, ctx, node) for node in model.nodes("Conv"))
+
+
+def _fit(model: Model, ctx: PassContext, node: Node) -> int:
+    win = window(node)
+    if win is None or node.name in ctx.kept or not ctx.breaks(win, node):
+        return 0
+    layer = _layer(node)
+    if isinstance(layer, str):
+        ctx.refuse(model, node, layer)
+        return 0
+    plan, search = ctx.planner.plan(layer)
+    if plan is None:
+        ctx.refuse(model, node, _nothing(ctx, layer, search))
+        return 0
+    if plan.proposal is None:
+        return 0
+    _write(model, ctx, node, plan, search)
+    return 1
+
+
+def _layer(node: Node) -> Layer | str:
+    """The layer of a node, or why it cannot be rewritten."""
+    from npuconv.legalize.fitting.layer import of_window
+
+    win, weight = window(node), query.constant_input(node, 1)
+    if weight is None:
+        return "its weights are not constant"
+    if query.input_of(node, 2) is not None and query.constant_input(node, 2) is None:
+        return "its bias is not constant"
+    bias = query.input_of(node, 2) is not None
+    uniform = weight.size > 0 and bool((weight == weight.reshape(-1)[0]).all())
+    layer = None if win is None else of_window(win, bias=bias, uniform=uniform)
+    return "its pads or the extents of its weights are not known" if layer is None else layer
+
+
+def _nothing(ctx: PassContext, layer: Layer, search: Search) -> str:
+    """Name the limits, and the nearest form that was tried."""
+    demand = ctx.planner.demand
+    assert demand is not None
+    faults = [fault.text for fault in demand.faults(layer)]
+    if search.nearest is None or search.nearest == layer:
+        return f"no rewrite changes this: {'; '.join(faults)}"
+    left = "; ".join(fault.text for fault in demand.faults(search.nearest))
+    return f"{'; '.join(faults)}; the nearest form is {search.nearest.text()}, where {left}"
+
+
+def _write(model: Model, ctx: PassContext, node: Node, plan: Plan, search: Search) -> None:
+    from npuconv.legalize.fitting.planner import write
+    from npuconv.model import edit
+
+    with ctx.rewrite(
+        model, [node], plan.layer.text(), " + ".join(plan.texts), modulus=None
+    ) as record:
+        result, count = write(model, node, plan, node.inputs[0])
+        record.after = f"{count} Conv: {record.after}"
+        record.forms = _forms(plan, search)
+        record.note = _note(ctx, plan, search)
+        edit.hand_over(result, node.outputs[0])
+        edit.disconnect(node)
+
+
+def _forms(plan: Plan, search: Search) -> tuple[Form, ...]:
+    """The forms that were weighed, one for each sequence of rewrites."""
+    if len(search.alternatives) < 2:
+        return ()
+    found: dict[str, Form] = {}
+    for other in search.alternatives:
+        name = " + ".join(other.names)
+        form = Form(name, other.price.cost, other.price.moved, chosen=other is plan)
+        found.setdefault(name, form)
+    return tuple(found.values())[:_SHOWN]
+
+
+def _note(ctx: PassContext, plan: Plan, search: Search) -> str:
+    """Say why, among how many forms, and which sums int8 will round."""
+    demand = ctx.planner.demand
+    assert demand is not None
+    because = "; ".join(fault.text for fault in demand.faults(plan.layer))
+    text = f"{because}; the cheapest of {len(search.alternatives) or 1} forms that fit"
+    if plan.sums:
+        text += f"; {plan.sums} partial sums are rounded to int8"
+    return text

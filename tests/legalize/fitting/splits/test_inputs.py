@@ -1,0 +1,27 @@
+"""Tests of input channels in parts."""
+
+from __future__ import annotations
+
+from npuconv.legalize.fitting.splits.inputs import split_inputs
+from support.builders import Net
+from support.fits import fit, layer, proposals
+
+
+def test_partial_sums():
+    """One of them has the bias."""
+    found = fit(Net(x=(1, 8, 6, 6)).conv("x", (4, 8, 3, 3)), in_c={"max": 3})
+    assert found.ops == {"Slice": 3, "Conv": 3, "Sum": 1}
+    assert found.record is not None
+    assert "partial sums are rounded to int8" in found.record.note
+
+
+def test_parts_are_multiples():
+    """Of what the device takes; the rest gets zeros."""
+    limits = {"in_c": {"max": 6}, "weight_c": {"multiple_of": 2}}
+    (first, *_) = proposals(split_inputs, layer(), **limits)
+    assert first.parts[0].layer.in_channels == 4
+
+
+def test_groups_are_left_alone():
+    """Those have a rewrite of their own."""
+    assert proposals(split_inputs, layer((8, 1, 3, 3), group=8), in_c={"max": 3}) == []

@@ -1,0 +1,121 @@
+"""Random graphs of convolutions under random limits: converted, equal, and within the limits.
+
+What the graphs must compute is told by ``graph_text``, and whether a limit is kept is read
+off the emitted model by this test: neither knows npuconv. With the environment variable
+``FITTING`` there are so many cases for each opset.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+
+import npuconv
+from support.conv_graphs import OPSETS, Case
+from support.dice import Dice
+from support.graph_text import attributes, evaluate
+from support.random_limits import Limits, random_limits
+
+pytestmark = pytest.mark.e2e
+
+CASES = int(os.environ.get("FITTING", "32"))  # for each of eight opsets
+LEAST = 0.98  # of the cases are converted
+
+
+def session(model: onnx.ModelProto) -> ort.InferenceSession:
+    """The model loaded as it is, without a word about it."""
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return ort.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+
+
+def facts_of(model: onnx.ModelProto) -> list[tuple[str, dict[str, Any]]]:
+    """The facts of every convolution, read off the file; extents are those it runs with."""
+    shapes = {t.name: list(t.dims) for t in model.graph.initializer}
+    inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True)
+    values = (*inferred.graph.value_info, *inferred.graph.input, *inferred.graph.output)
+    shapes |= {v.name: [d.dim_value for d in v.type.tensor_type.shape.dim] for v in values}
+    return [
+        (node.name, _facts(node, shapes))
+        for node in model.graph.node
+        if node.op_type in ("Conv", "ConvTranspose")
+    ]
+
+
+def _facts(node: onnx.NodeProto, shapes: dict[str, list[int]]) -> dict[str, Any]:
+    source, weight, attrs = shapes[node.input[0]], shapes[node.input[1]], attributes(node)
+    assert node.op_type == "Conv", node.name
+    assert len(source) == len(weight) == 4, node.name
+    assert attrs.get("auto_pad", "NOTSET") == "NOTSET", node.name
+    kernel, group = weight[2:], attrs.get("group", 1)
+    strides, dilations = attrs.get("strides", [1, 1]), attrs.get("dilations", [1, 1])
+    pads = attrs.get("pads", [0] * 4)
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    assert source[1] == weight[1] * group, node.name
+    return {
+        "in_n": source[0], "in_c": source[1], "in_h": source[2], "in_w": source[3],
+        "out_c": weight[0], "kernel_h": kernel[0], "kernel_w": kernel[1], "group": group,
+        "stride_h": strides[0], "stride_w": strides[1], "dilation_h": dilations[0],
+        "dilation_w": dilations[1], "dilated_kernel_h": reach[0], "dilated_kernel_w": reach[1],
+        "pad_top": pads[0], "pad_left": pads[1], "pad_bottom": pads[2], "pad_right": pads[3],
+        "kernel_volume": weight[1] * kernel[0] * kernel[1], "bias": len(node.input) > 2,
+    }  # fmt: skip
+
+
+def converted(case: Case, limits: Limits, path: Path) -> onnx.ModelProto | None:
+    """The float model for a device of these limits; None where it is refused."""
+    path.write_text(json.dumps(limits.file()))
+    shape = {"x": case.feeds["x"].shape}
+    try:
+        result = npuconv.convert(
+            case.model, target=str(path), format="float", input_shape=shape, verify=False
+        )
+    except npuconv.UnsupportedModelError:
+        return None
+    again = npuconv.check(result.model, target=str(path), verify=False)
+    assert again.ok, again.summary.headline
+    return result.model
+
+
+def law(case: Case, limits: Limits, model: onnx.ModelProto) -> None:
+    """Within every limit, and the numbers of the operator texts."""
+    onnx.checker.check_model(model)
+    for name, facts in facts_of(model):
+        assert limits.broken_by(facts) == [], name
+    wanted = evaluate(case.model, case.feeds)
+    assert [o.name for o in model.graph.output] == list(wanted)
+    for (name, array), value in zip(
+        wanted.items(), session(model).run(None, case.feeds), strict=True
+    ):
+        assert value.shape == array.shape, name
+        gap = np.abs(value - array).max(initial=0.0)
+        assert gap <= 1e-4 * np.abs(array).max(initial=0.0) + 1e-6, name
+
+
+@pytest.mark.parametrize("opset", OPSETS)
+def test_random_limits_are_kept(opset: int, tmp_path: Path):
+    """Nearly all graphs are converted, and all that are keep every limit."""
+    seen: Counter[str] = Counter()
+    for number in range(CASES):
+        case, limits = Case(opset, number), random_limits(Dice(opset, number, "limits"))
+        try:
+            model = converted(case, limits, tmp_path / "drawn.yaml")
+            if model is not None:
+                law(case, limits, model)
+        except Exception as error:
+            error.add_note(f"{case.text}\n{limits}")
+            raise
+        seen["converted" if model is not None else f"refused {number}"] += 1
+    assert seen["converted"] >= int(LEAST * CASES), seen

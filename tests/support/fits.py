@@ -1,0 +1,81 @@
+"""One convolution on a device with these limits: what it becomes, measured.
+
+found = fit(Net(x=(1, 8, 9, 9)).conv("x", (4, 8, 3, 3)), in_c={"max": 4})
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from npuconv.config import Options
+from npuconv.legalize.context import PassContext, RewriteRecord
+from npuconv.legalize.fitting.layer import Layer
+from npuconv.legalize.fitting.limits import Demand
+from npuconv.legalize.fitting.proposal import Proposal
+from npuconv.legalize.fitting.settings import DEFAULT
+from npuconv.model.conv import window
+from npuconv.model.core import Model
+from support.asserts import read, run_pass, same_numbers
+from support.builders import Net
+from support.target_files import chip
+
+NAME = "fit-convolution"
+
+
+@dataclass
+class Fitted:
+    """What the pass did."""
+
+    model: Model
+    fired: int
+    record: RewriteRecord | None
+    refusals: list[str]
+
+    @property
+    def ops(self) -> Counter[str]:
+        """How many nodes of each operator there are."""
+        return Counter(node.op for node in self.model.nodes())
+
+    @property
+    def weights(self) -> set[str]:
+        """Names of the weights that convolutions read."""
+        return {node.inputs[1].name for node in self.model.nodes("Conv")}
+
+
+def fit(net: Net, costs: dict[str, float] | None = None, **limits: Any) -> Fitted:
+    """Run the pass on a model; what it makes is equal, keeps every limit, and is left alone."""
+    proto = net.model()
+    target = chip(also={"costs": costs} if costs else None, **limits)
+    model, ctx = read(proto), PassContext(target, Options())
+    fired = run_pass(NAME, model, ctx)
+    record = ctx.rewrites[0] if ctx.rewrites else None
+    same_numbers(proto, model)
+    if fired:
+        for node in model.nodes("Conv"):
+            win = window(node)
+            assert win is not None
+            assert not ctx.breaks(win, node), node.name
+        assert run_pass(NAME, model, ctx) == 0
+    return Fitted(model, fired, record, [r.reason for r in ctx.refusals])
+
+
+def layer(weight: tuple[int, ...] = (4, 8, 3, 3), cells: int = 16, **attrs: Any) -> Layer:
+    """A convolution of an image of so many cells each way."""
+    group = attrs.get("group", 1)
+    attrs.setdefault("source", (1, weight[1] * group, cells, cells))
+    defaults: dict[str, Any] = {
+        "strides": (1, 1), "dilations": (1, 1), "pads": ((0, 0), (0, 0)),
+    }  # fmt: skip
+    return Layer(weight=weight, **{**defaults, **attrs})
+
+
+def proposals(
+    split: Callable[..., Iterator[Proposal]], one: Layer, **limits: Any
+) -> list[Proposal]:
+    """The forms that one rewrite proposes."""
+    operator = chip(**limits).operator("Conv")
+    assert operator is not None
+    return list(split(one, Demand(operator), DEFAULT))
