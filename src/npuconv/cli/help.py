@@ -39,7 +39,7 @@ _RARE = {
     "without", "cache", "seed", "verify", "prefer", "max_extra_bytes", "max_samples", "timings",
     "rules", "offload", "keep_scales",
 }  # fmt: skip
-_SHOWS_ALL = "npuconv.help_all"
+SHOWS_ALL = "npuconv.help_all"  # key of a context: whole texts, rare options, limits
 _TEXT_COLUMN = 25  # width of the flags
 
 
@@ -49,7 +49,7 @@ class BriefOption(click.Option):
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         """Return flags and text of the option; None if it is hidden."""
         found = super().get_help_record(ctx)
-        if found is None or ctx.meta.get(_SHOWS_ALL):
+        if found is None or ctx.meta.get(SHOWS_ALL):
             return found
         flags, text = found
         kind = self.type
@@ -89,7 +89,7 @@ class GroupedCommand(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the groups; rare options and limits only with ``--help-all``."""
-        shows_all = bool(ctx.meta.get(_SHOWS_ALL))
+        shows_all = bool(ctx.meta.get(SHOWS_ALL))
         for title, options in self._groups(ctx).items():
             if not shows_all and title in self.brief_without:
                 continue
@@ -135,6 +135,6 @@ def help_all(command: Command) -> Command:
 
 def _print_all(ctx: click.Context, _: click.Parameter, value: bool) -> None:
     if value and not ctx.resilient_parsing:
-        ctx.meta[_SHOWS_ALL] = True
+        ctx.meta[SHOWS_ALL] = True
         click.echo(ctx.get_help())
         ctx.exit()
