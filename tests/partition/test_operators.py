@@ -89,6 +89,12 @@ def test_what_prepares_an_input_stays_on_the_host():
     assert places(built, "Div") == {"op": "host", "conv": "device"}
 
 
+def test_a_last_softmax_stays_on_the_host():
+    """The same bytes cross, and it is not rounded; with another reader it is no end."""
+    assert places(net().op("Sigmoid", name="op"), "Sigmoid")["op"] == "host"
+    assert places(net().op("Sigmoid", name="op").op("Softsign"), "Sigmoid")["op"] == "device"
+
+
 def test_the_smaller_side_crosses():
     """A mean gives back fewer bytes than it reads; an Add for the host one tensor for two."""
     built = net().op("GlobalAveragePool", name="op")

@@ -4,7 +4,8 @@ Each reads and makes int8 tensors of one scale, rounds once (docs/arithmetic.md)
 the scale. What only moves or compares integers is not among them: see ``passthrough``.
 
 An operator is worth its place where fewer bytes cross with it than without. So one between two
-operators of the host stays on the host, and one that reads what the host makes needs a gain.
+operators of the host stays on the host, and one that reads what the host makes, or makes what the
+user reads, needs a gain.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ def worth_crossing(
     """Return the candidates with which fewer bytes cross between device and host than without.
 
     Where it makes no difference, an operator runs on the device if the device makes all that it
-    reads. Candidates are dropped one by one, in the order of the model, until none is left over.
+    reads, and the user does not read what it makes. Candidates are dropped one by one, in the order of the model, until none is left over.
 
     Args:
         model: a legalized model.
@@ -182,7 +183,8 @@ def _is_worth(model: Model, node: Node, device: set[int]) -> bool:
     alone = [t for t in given if not any(id(r) in others for r in t.outputs)]
     left = [t for t in node.outputs if _left(model, t, node, others)]
     with_it = sum(_bytes(t) for t in (*alone, *left))
-    return with_it < without or (with_it == without and not given)
+    ends = any(model.is_output(t) for t in node.outputs)  # one rounding less, for the same bytes
+    return with_it < without or (with_it == without and not given and not ends)
 
 
 def _left(model: Model, tensor: Tensor, node: Node, device: set[int]) -> bool:
