@@ -352,8 +352,8 @@ def test_images(cli, folder):
     assert "photos" in report("rgb.npu.report.json")["quantization"]["source"]
     same = cli("convert", "rgb.onnx", "--calibration", "photos", "--preprocess", "signed",
                "--resize", "16,16", "--color", "bgr")  # fmt: skip
-    told = [re.sub(r"\(photos, [^)]*\)", "", " ".join(one.out.split())) for one in (same, done)]
-    assert told[0] == told[1]
+    printed = [re.sub(r"\(photos, [^)]*\)", "", " ".join(one.out.split())) for one in (same, done)]
+    assert printed[0] == printed[1]
 
 
 def test_same_bytes(shell, folder):

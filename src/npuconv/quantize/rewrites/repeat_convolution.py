@@ -54,7 +54,7 @@ def repeat_convolution(
     input and weights had been rounded to steps k times as fine, and the output to steps of
     half or less.
 
-    In float all copies compute the same. An activation that is carried in int8 is repeated
+    In float all copies compute the same. An activation that passes int8 on is repeated
     with its convolution. A tensor that the device itself has made cannot be moved: there
     the copies differ in weights and output only.
     """
