@@ -141,7 +141,7 @@ def legalize(
 def _open(source: str | Path | onnx.ModelProto, options: Options) -> tuple[LegalModel, str]:
     """Return the model as it came, with its shapes, and what is contradictory about these."""
     selection.check_codes(options)
-    target = Target.load(options.target)
+    target = Target.load(options.target).assuming(options.assume)
     model = load.load(source)
     info = SourceModel.of(model)
     name = selection.name_of(source, model.name)
