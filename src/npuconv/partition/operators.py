@@ -129,7 +129,8 @@ def worth_crossing(
     """Return the candidates with which fewer bytes cross between device and host than without.
 
     Where it makes no difference, an operator runs on the device if the device makes all that it
-    reads, and the user does not read what it makes. Candidates are dropped one by one, in the order of the model, until none is left over.
+    reads, and the user does not read what it makes. Candidates are dropped one by one, in the
+    order of the model, until none is left over.
 
     Args:
         model: a legalized model.
