@@ -22,7 +22,7 @@ from npuconv.cli.destinations import Input, check_destinations
 from npuconv.cli.guard import Terminated, signal_exit_code
 from npuconv.cli.options import given, refuse_empty, shared_options
 from npuconv.errors import UsageError
-from npuconv.report import format_of, render_batch
+from npuconv.report import PRINTED, format_of, render_batch
 from npuconv.report.escape import plain
 from npuconv.report.json import dumps
 from npuconv.report.words import count
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from npuconv.batch.entry import Batch
     from npuconv.schemas.batch import BatchReport
 
-FORMATS = ("text", "json", "sarif", "junit", "github", "markdown")
 # Flags of the run, besides --resume and --force.
 _RUN_FLAGS = (
     "jobs", "threads", "timeout", "memory", "cache", "scheduler", "local_cluster", "ship",
@@ -89,7 +88,7 @@ def _checked(_: click.Context, parameter: click.Parameter, value: str | None) ->
 )
 @functools.partial(shared_options, without=("cache",))  # which is that of decoded samples here
 @click.option(
-    "--output-format", type=click.Choice(FORMATS), default="text", help="what stdout gets"
+    "--output-format", type=click.Choice(PRINTED), default="text", help="what stdout gets"
 )
 @click.option(
     "--report",

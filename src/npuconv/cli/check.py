@@ -15,7 +15,7 @@ from npuconv.cli.destinations import check_destinations, input_files
 from npuconv.cli.guard import guarded
 from npuconv.cli.options import collect, output_options, shared_options
 from npuconv.errors import CalibrationError, ModelError, UsageError
-from npuconv.report import Unreadable, format_of, render, render_many
+from npuconv.report import PRINTED, Unreadable, format_of, render, render_many
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,13 +24,12 @@ if TYPE_CHECKING:
     from npuconv.schemas.report import Report
 
 DEFAULT_BASELINE = "npuconv-baseline.json"
-FORMATS = ("text", "json", "sarif", "junit", "github", "markdown")
 
 
 @click.command()
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
 @click.option(
-    "--output-format", type=click.Choice(FORMATS), default="text", help="what stdout gets"
+    "--output-format", type=click.Choice(PRINTED), default="text", help="what stdout gets"
 )
 @click.option(
     "--write-baseline",
