@@ -9,16 +9,21 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from copy import copy
+from inspect import cleandoc
 from pathlib import Path
 from typing import Literal, get_args, get_origin
 
+import click
 from pydantic import BaseModel
 
 import rooms
 from npuconv import catalog
 from npuconv import json_schemas as schemas
+from npuconv.cli import cli
 from npuconv.config import Options, Preprocess, Selection
 from npuconv.legalize.registry import PASSES, Phase
+from npuconv.report.glossary import TERMS
 from npuconv.target import Target, builtin_names
 from npuconv.target.limit import Limit
 from npuconv.target.relation import Relation
@@ -37,12 +42,22 @@ def pages() -> dict[Path, str]:
         REFERENCE / "options.md": _options(),
         REFERENCE / "errors.md": _errors(),
         REFERENCE / "targets.md": _targets(),
+<<<<<<< HEAD
         ROOT / "docs" / "writing_passes.md": _filled("writing_passes.md", phases=_phases()),
         ROOT / "docs" / "architecture.md": _filled(
             "architecture.md", packages=rooms.package_table(), calls=rooms.calls_of_conversion()
         ),
         ROOT / "docs" / "site" / "rooms.svg": rooms.picture(),
+=======
+        REFERENCE / "glossary.md": _glossary(),
+        ROOT / "docs" / "writing_passes.md": _phases(),
+>>>>>>> main
     }
+    context = click.Context(cli, info_name="npuconv")
+    for name in cli.list_commands(context):
+        command = cli.get_command(context, name)
+        if command is not None:
+            found[REFERENCE / f"command_{name}.md"] = f"{NOTE}{_command(command, context, name)}"
     for name in schemas.NAMES:
         text = schemas.make(name)
         found[ROOT / "src" / "npuconv" / "schemas" / f"{name}.json"] = text
@@ -137,6 +152,50 @@ def _errors() -> str:
 
     doc = (errors.__doc__ or "").strip()
     return f"{NOTE}# Errors and exit codes\n\n```\n{doc}\n```\n"
+
+
+def _glossary() -> str:
+    terms = "\n".join(
+        f'## {term.name}\n\n<a id="term-{term.key}"></a>{term.meaning}\n' for term in TERMS
+    )
+    return f"{NOTE}# Glossary\n\nThe terms of reports, messages and guides.\n\n{terms}"
+
+
+def _command(command: click.Command, parent: click.Context, name: str, level: int = 1) -> str:
+    """The page of a command: usage, description, options; those of its subcommands follow."""
+    context = click.Context(command, info_name=name, parent=parent)
+    usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
+    parts = [f"{'#' * level} npuconv {name}" if level == 1 else f"## {name}"]
+    parts += [f"```\n{usage}\n```", _paragraphs(cleandoc(command.help or ""))]
+    rows = [f"| `{cell(flags)}` | {cell(text)} |" for flags, text in _flags(command, context)]
+    if rows:
+        parts.append("\n".join(["| option | |", "|---|---|", *rows]))
+    if isinstance(command, click.Group):
+        for sub in command.list_commands(context):
+            found = command.get_command(context, sub)
+            if found is not None:
+                parts.append(_command(found, context, sub, level + 1).strip())
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _paragraphs(text: str) -> str:
+    r"""The help of a command; what follows click's mark \\b keeps its lines."""
+    parts = text.replace("\f", "").strip().split("\n\n")
+    kept = (
+        f"```\n{p.strip().removeprefix(chr(8)).strip()}\n```" if "\b" in p else p for p in parts
+    )
+    return "\n\n".join(kept)
+
+
+def _flags(command: click.Command, context: click.Context) -> Iterator[tuple[str, str]]:
+    """Names and help of all options, also of those that the short help leaves out."""
+    for option in command.get_params(context):
+        if isinstance(option, click.Option):
+            shown = copy(option)
+            shown.hidden = False
+            record = shown.get_help_record(context)
+            if record is not None:
+                yield record[0], " ".join(record[1].split())
 
 
 def cell(text: str) -> str:

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 FORMATS = {
     "text": ".txt",
     "json": ".json",
+    "html": ".html",
+    "markdown": ".md",
     "sarif": ".sarif",
     "junit": ".xml",
     "github": "",
-    "markdown": ".md",
-    "html": ".html",
 }
 PRINTED = tuple(name for name in FORMATS if name != "html")  # a page is no text for a terminal
 
