@@ -42,16 +42,12 @@ def pages() -> dict[Path, str]:
         REFERENCE / "options.md": _options(),
         REFERENCE / "errors.md": _errors(),
         REFERENCE / "targets.md": _targets(),
-<<<<<<< HEAD
+        REFERENCE / "glossary.md": _glossary(),
         ROOT / "docs" / "writing_passes.md": _filled("writing_passes.md", phases=_phases()),
         ROOT / "docs" / "architecture.md": _filled(
             "architecture.md", packages=rooms.package_table(), calls=rooms.calls_of_conversion()
         ),
         ROOT / "docs" / "site" / "rooms.svg": rooms.picture(),
-=======
-        REFERENCE / "glossary.md": _glossary(),
-        ROOT / "docs" / "writing_passes.md": _phases(),
->>>>>>> main
     }
     context = click.Context(cli, info_name="npuconv")
     for name in cli.list_commands(context):
