@@ -164,6 +164,11 @@ class Options(Strict):
     }
 
     target: str = Field("npu-int8", description="name of a built-in target, or a YAML file")
+    assume: tuple[str, ...] = Field(
+        (),
+        description="answer of an undocumented limit ('?') for this run: kernel_h=5 (at most), "
+        "stride_h=1,2 (one of), in_c=1..64, bias=true; Conv.kernel_h=5 of one operator",
+    )
     input_shape: dict[str, tuple[int, ...]] = Field(
         default_factory=dict, description="NAME=1,3,224,224: fixes dynamic dimensions"
     )

@@ -20,7 +20,8 @@ _FLAGS = {"preset": "--preprocess", "layout": "--input-layout"}
 _IN_FILES_ONLY = {"rules"}
 _SAMPLE_OPTIONS = ("input_shape", "seed")  # of Options, besides preprocessing
 _PAIRS = {"input_shape": "NAME=1,3,224,224", "severity": "CODE=LEVEL"}
-_REPEATED = {"keep_float": "PATTERN"}  # not split at commas, which names may hold
+# Not split at commas, which names and values may hold.
+_REPEATED = {"assume": "LIMIT=VALUE", "keep_float": "PATTERN"}
 _METAVARS = {
     "baseline": "FILE",
     "cache": "FOLDER",
