@@ -23,7 +23,7 @@ from npuconv.cli.guard import Terminated, signal_exit_code
 from npuconv.cli.help import BriefOption, GroupedCommand
 from npuconv.cli.options import given, refuse_empty, shared_options
 from npuconv.errors import UsageError
-from npuconv.report import format_of, render_batch
+from npuconv.report import PRINTED, format_of, render_batch
 from npuconv.report.escape import plain
 from npuconv.report.json import dumps
 from npuconv.report.words import count
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from npuconv.schemas.batch import BatchReport
 
 _OF_CONVERT = ("Input", "Device", "Accuracy", "Gates")  # groups of flags that convert explains
-FORMATS = ("text", "json", "sarif", "junit", "github", "markdown")
 # Flags of the run, besides --resume and --force.
 _RUN_FLAGS = (
     "jobs", "threads", "timeout", "memory", "cache", "scheduler", "local_cluster", "ship",
@@ -92,7 +91,7 @@ def _checked(_: click.Context, parameter: click.Parameter, value: str | None) ->
 @functools.partial(shared_options, without=("cache",))  # which is that of decoded samples here
 @click.option(
     "--output-format",
-    type=click.Choice(FORMATS),
+    type=click.Choice(PRINTED),
     default="text",
     help="what is printed",
     cls=BriefOption,

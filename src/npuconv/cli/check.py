@@ -17,7 +17,7 @@ from npuconv.cli.help import BriefOption, GroupedCommand
 from npuconv.cli.options import collect, output_options, shared_options
 from npuconv.cli.verdict import after_check, names_of, show, show_many
 from npuconv.errors import CalibrationError, ModelError, UsageError
-from npuconv.report import Unreadable, format_of, render, render_many
+from npuconv.report import PRINTED, Unreadable, format_of, render, render_many
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,14 +26,13 @@ if TYPE_CHECKING:
     from npuconv.schemas.report import Report
 
 DEFAULT_BASELINE = "npuconv-baseline.json"
-FORMATS = ("text", "json", "sarif", "junit", "github", "markdown")
 
 
 @click.command(cls=GroupedCommand)
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
 @click.option(
     "--output-format",
-    type=click.Choice(FORMATS),
+    type=click.Choice(PRINTED),
     default="text",
     help="what is printed",
     cls=BriefOption,
