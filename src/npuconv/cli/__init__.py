@@ -32,6 +32,7 @@ COMMANDS = {
     "vectors": "Write integer inputs and outputs of every layer, to test a device with.",
     "inspect": "Show what is in a model: operators, convolutions, shapes, costs.",
     "target": "List, show, compare and check descriptions of devices.",
+    "init": "Write a configuration that the other commands find by themselves.",
     "explain": "Explain a rule or a pass: what, why, how to fix.",
     "schema": "Print the JSON schema of a report, a configuration, a jobs or a target file.",
 }
