@@ -38,6 +38,11 @@ _FLAGS_ONLY = (
 )  # fmt: skip
 Level = Literal["error", "warning", "note"]
 
+# Relu, the last of the operators that are used on int8 tensors, takes them from 14 on. ONNX's
+# reference evaluator dequantizes int8 from 19 on, runtimes of 2024 end at 21, and onnxruntime
+# 1.28, the oldest that is supported, at 26.
+OLDEST_OPSET, DEFAULT_OPSET, NEWEST_OPSET = 14, 21, 26
+
 
 class Strict(BaseModel):
     """Base of the options: unknown keys are errors, nothing changes."""
@@ -174,6 +179,12 @@ class Options(Strict):
     method: Method = Field("auto", description="how activation ranges are chosen")
     format: Format = Field("qoperator", description="form of the written model")
     io: Literal["float", "int8"] = Field("float", description="type of the model's own tensors")
+    opset: int = Field(
+        DEFAULT_OPSET,
+        ge=OLDEST_OPSET,
+        le=NEWEST_OPSET,
+        description="operator set of the written model; the IR version goes with it",
+    )
     layout: Literal["nchw", "nhwc"] = Field(
         "nchw",
         description="layout of the device nodes; nhwc writes QLinearConv and NhwcMaxPool of "
