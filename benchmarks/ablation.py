@@ -79,12 +79,14 @@ def run(given: argparse.Namespace, entries: list[Entry], who: list[Variant]) -> 
             if base and base.seconds > given.under:
                 continue
             result = found[variant.label][entry.name] = bench.run(variant, entry)
-            print(f"{entry.name}, {variant.label}: {_told(result)}", file=sys.stderr, flush=True)
+            print(
+                f"{entry.name}, {variant.label}: {_described(result)}", file=sys.stderr, flush=True
+            )
             save(found, entries, given.json)
     return found
 
 
-def _told(result: Result) -> str:
+def _described(result: Result) -> str:
     if result.error:
         return result.error
     parts = [

@@ -129,13 +129,13 @@ def _stream(
     """Every so-manieth feed of a stream, with the states that the float model carries on."""
     session = ort.InferenceSession(str(model), providers=["CPUExecutionProvider"])
     outputs = [output.name for output in session.get_outputs()][1:]
-    carried = {name: np.zeros(shape, np.float32) for name, shape in states.items()}
+    states_now = {name: np.zeros(shape, np.float32) for name, shape in states.items()}
     kept: list[dict[str, Array]] = []
     for k, feed in enumerate(feeds):
-        feed |= carried
+        feed |= states_now
         if k % every == every - 1 and len(kept) < count:
             kept.append(feed)
-        carried = dict(zip(carried, session.run(outputs, feed), strict=True))
+        states_now = dict(zip(states_now, session.run(outputs, feed), strict=True))
     return {name: np.stack([feed[name] for feed in kept]) for name in kept[0]}
 
 

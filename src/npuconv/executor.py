@@ -81,17 +81,17 @@ class Session:
             options.add_session_config_entry("session.disable_quant_qdq", "1")
         if not optimize:
             options.graph_optimization_level = _LEVELS.ORT_DISABLE_ALL
-        left_out: list[str] = []
+        disabled: list[str] = []
         if isinstance(model, onnx.ModelProto) and store.has_stored(model):
             options.add_session_config_entry(_FOLDER, store.ROOT)
-            left_out = ["ConstantFolding"]  # would hold what it makes of weights
+            disabled = ["ConstantFolding"]  # would hold what it makes of weights
             options.enable_cpu_mem_arena = options.enable_mem_pattern = False
             if optimize:
                 options.graph_optimization_level = _FOR_FILES
         try:
             data = model if isinstance(model, bytes) else model.SerializeToString()
             self._session = ort.InferenceSession(
-                data, options, providers=["CPUExecutionProvider"], disabled_optimizers=left_out
+                data, options, providers=["CPUExecutionProvider"], disabled_optimizers=disabled
             )
         except Exception as error:  # its exceptions have no common base
             raise RuntimeRefusedError(first_line(error)) from None

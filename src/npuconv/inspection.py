@@ -327,13 +327,13 @@ def _source(name: str, names: dict[str, str]) -> str:
 
 
 def _match(name: str, op: str, before: list[Convolution], after: list[Convolution]) -> Match:
-    old, new = _told(before, op), _told(after, "")
+    old, new = _described(before, op), _described(after, "")
     asked = old if before and after else _OF_ONE
     differs = {what: (old[what], new[what]) for what in asked if old[what] != new[what]}
     return Match(name, tuple(before), tuple(after), differs)
 
 
-def _told(found: list[Convolution], op: str) -> dict[str, str]:
+def _described(found: list[Convolution], op: str) -> dict[str, str]:
     """Return the properties to compare, as text; of several convolutions all values that occur."""
     ops = _values(one.op for one in found) or op
     return {

@@ -64,13 +64,13 @@ def taken() -> bool:
 
 
 @pytest.mark.usefixtures("in_process")
-def test_the_second_is_told(holder, write):
+def test_the_second_is_reported(holder, write):
     """The error names the process and a remedy; nothing is run, and the lock is released."""
     path = write("version: 1\njobs: [{model: '*.onnx', format: float}]\n")
     Path("m.onnx").write_bytes(b"no model")
-    with pytest.raises(OutputError) as told:
+    with pytest.raises(OutputError) as raised:
         npuconv.run_batch(path)
-    assert str(told.value) == (
+    assert str(raised.value) == (
         f"build: another npuconv batch writes there (process {holder.pid}) "
         "(wait until it has ended, or give another output)"
     )

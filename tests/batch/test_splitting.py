@@ -56,15 +56,15 @@ class Stages(Watcher):
     """Watcher that notes the events of one job."""
 
     def __init__(self):
-        self.told = []
+        self.lines = []
 
     def started(self, job):
         """Note the start."""
-        self.told.append(f"{job.name} started")
+        self.lines.append(f"{job.name} started")
 
     def stage(self, job, stage, done, total):
         """Note the stage."""
-        self.told.append(f"{job.name} {stage} {done}/{total}")
+        self.lines.append(f"{job.name} {stage} {done}/{total}")
 
 
 @pytest.fixture
@@ -102,15 +102,15 @@ def run(write, output, *, model="m.onnx", **keywords):
 def test_the_same_bytes(model, write):
     """Results are equal with shared or shipped files, split or not."""
     mischief()
-    told = Stages()
+    watched = Stages()
     _, here = run(write, "here")
     assert len(here) == 4
     assert made() == []  # nobody keeps any
-    found, shared = run(write, "shared", local_cluster=2, watcher=told)
+    found, shared = run(write, "shared", local_cluster=2, watcher=watched)
     assert found.status == "converted"
     assert shared == here
     assert made() == ["0", "0", "1", "1", "1"]
-    assert told.told == ["m started", "m calibrating 1/2", "m calibrating 2/2"]
+    assert watched.lines == ["m started", "m calibrating 1/2", "m calibrating 2/2"]
     assert list((model / "shared/.npuconv-cache").glob("calibration*")) == []
     assert run(write, "sent", local_cluster=2, ship=True)[1] == here
     assert run(write, "whole", local_cluster=2, split_calibration=False)[1] == here

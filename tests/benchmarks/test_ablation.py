@@ -59,7 +59,7 @@ def test_a_changed_source_is_another_version(given: Namespace) -> None:
     assert len(_calls(given)) == 8
 
 
-def test_failures_are_told(given: Namespace, capsys: pytest.CaptureFixture[str]) -> None:
+def test_failures_are_reported(given: Namespace, capsys: pytest.CaptureFixture[str]) -> None:
     given.variants = ["--fail"]
     found = _run(given)
     ablation.show(found, ablation.choose(given), {})

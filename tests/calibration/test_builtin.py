@@ -94,11 +94,11 @@ def test_models_that_read_no_images(shape):
     assert report.summary.headline.endswith("ranges come from made-up numbers")
 
 
-@pytest.mark.parametrize(("channels", "told"), [(1, ""), (4, "the fourth channel is brightness")])
-def test_other_channels(channels, told):
+@pytest.mark.parametrize(("channels", "note"), [(1, ""), (4, "the fourth channel is brightness")])
+def test_other_channels(channels, note):
     """The sentence names an assumption about channels."""
     report, said = convert(image((1, channels, 32, 32)), preprocess={"preset": "unit"})
-    assert said.endswith(told) if told else "channel" not in said
+    assert said.endswith(note) if note else "channel" not in said
     assert report.calibration.certainty == "given"
 
 

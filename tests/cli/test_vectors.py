@@ -38,7 +38,7 @@ def test_quiet_and_layers(cli, model, folder):
     assert (folder / "v/000_conv.npz").is_file()
 
 
-def test_differences_are_told(cli, model, folder):
+def test_differences_are_reported(cli, model, folder):
     """A device that requantizes otherwise."""
     from npuconv.target import Target
 

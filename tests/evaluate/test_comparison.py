@@ -76,7 +76,7 @@ def test_a_known_error():
     assert not found.held_out
 
 
-def test_outputs_are_told_apart():
+def test_outputs_are_distinguished():
     """Each output has its own error; the total is over all values together."""
     both = ("y", "z")
     found = compared(scaled(1, both), scaled(1.1, both))

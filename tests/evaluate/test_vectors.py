@@ -12,6 +12,7 @@ import pytest
 
 import npuconv
 from npuconv.arithmetic.device import IntegerConv, accumulate, by_float, by_shift, convolve
+from npuconv.arithmetic.gemmlowp import Multipliers, by_gemmlowp
 from npuconv.errors import CalibrationError, ModelError, OutputError, TargetError, UsageError
 from npuconv.evaluate.vectors import device_layers, vectors
 from npuconv.target import Target
@@ -153,6 +154,20 @@ def test_a_device_that_shifts(model, tmp_path):
     again = convolve(one, a["x"], lambda t: by_shift(t, a["multiplier"], a["shift"], 0, "half_up"))
     np.testing.assert_array_equal(again, a["y"])
     assert found.mismatches == {"conv": row["mismatches"]}  # four bits are few
+
+
+def test_a_device_that_rounds_twice(model, tmp_path):
+    """Multipliers and exponents of gemmlowp are written, and the output is computed with them."""
+    text = Target.load("npu-int8").yaml
+    text = text.replace("activations:\n", "activations:\n  requantize: gemmlowp\n")
+    (tmp_path / "chip.yaml").write_text(text)
+    vectors(model, tmp_path / "v", DATA, target=str(tmp_path / "chip.yaml"))
+    manifest, _, a = read(tmp_path / "v")
+    assert manifest["requantize"] == {"kind": "gemmlowp"}
+    one = IntegerConv(a["w"], a["bias"], [1, 1], [1, 1], [1] * 4)
+    factors = Multipliers(a["multiplier"], a["exponent"])
+    again = convolve(one, a["x"], lambda total: by_gemmlowp(total, factors))
+    np.testing.assert_array_equal(again, a["y"])
 
 
 @needs_exact_runtime

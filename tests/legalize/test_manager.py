@@ -196,7 +196,7 @@ def test_passes_that_never_rest(table):
 
 def test_a_phase_repeats_until_nothing_fires(table):
     """Every pass runs again after one has fired; those that fired are told."""
-    left, seen, told = [2], [], []
+    left, seen, fired_names = [2], [], []
 
     def shrink(_model, _ctx):
         left[0] -= 1
@@ -204,8 +204,10 @@ def test_a_phase_repeats_until_nothing_fires(table):
 
     fill(table, throw_away("a", lambda _m, ctx: seen.append(ctx.current) or 0))
     fill(table, throw_away("b", shrink))
-    fired = _manager.run_phase(relu(), CANONICALIZE, context(), lambda p, _s: told.append(p.name))
-    assert (fired, seen, told) == (2, ["a", "a", "a"], ["b", "b"])
+    fired = _manager.run_phase(
+        relu(), CANONICALIZE, context(), lambda p, _s: fired_names.append(p.name)
+    )
+    assert (fired, seen, fired_names) == (2, ["a", "a", "a"], ["b", "b"])
 
 
 def test_shapes_are_inferred_after_a_pass_that_asks_for_it():

@@ -268,3 +268,9 @@ def test_output_padding_counts_towards_the_total():
     """Appended cells are cut off as well."""
     assert conv.transpose_total(5, 3, 2, 1, 1, 10) == 2
     assert conv.transpose_pads("SAME_UPPER", 5, 3, 2, 1, 1, 10) == (1, 1, 1)
+
+
+def test_block_diagonal():
+    """Zeros where an output channel does not read an input channel."""
+    found = conv.block_diagonal(np.arange(1, 9, dtype=np.float32).reshape(4, 2, 1), 2)[:, :, 0]
+    assert found.tolist() == [[1, 2, 0, 0], [3, 4, 0, 0], [0, 0, 5, 6], [0, 0, 7, 8]]

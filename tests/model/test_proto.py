@@ -150,7 +150,7 @@ def tensor(given: Tensor, numbers: dict[int, int], nodes: dict[int, int]) -> tup
     return (type(given), numbers.get(id(given)), said, values, lists, fields, owners)
 
 
-def told(node: Node, numbers: dict[int, int]) -> tuple[Any, ...]:
+def described(node: Node, numbers: dict[int, int]) -> tuple[Any, ...]:
     """Return all fields of a node, with numbers for tensors."""
     lists = [[numbers[id(t)] for t in part] for part in (node.inputs, node.outputs)]
     fields = node.inputs.field_name, node.outputs.field_name
@@ -174,7 +174,7 @@ def said(graph: Graph) -> tuple[Any, ...]:
     tensors = [tensor(t, numbers, nodes) for t in found.values()]
     head = [graph.name, graph.doc_string, graph.opset, graph.ir_version, graph.producer_name]
     ports = [[numbers[id(t)] for t in part] for part in (graph.inputs, graph.outputs)]
-    return (head, ports, [told(node, numbers) for node in graph.nodes], tensors)
+    return (head, ports, [described(node, numbers) for node in graph.nodes], tensors)
 
 
 @pytest.mark.parametrize("name", ZOO)

@@ -115,28 +115,28 @@ def test_constants_are_not_shared():
     same_numbers(before, model)
 
 
-def test_tensors_of_one_name_are_told_apart():
+def test_tensors_of_one_name_are_distinguished():
     """An output is the tensor itself, not one that happens to be called the same."""
     model = read(Net(x=(1, 3, 8, 8)).conv("x", (3, 3, 1, 1)).op("Relu").model())
     (out,) = model.graph.outputs
     (source,) = model.graph.inputs
-    twin = edit.variable(model, "twin")
-    twin.name = out.name
-    assert twin == out  # graph-surgeon's opinion
+    same = edit.variable(model, "same")
+    same.name = out.name
+    assert same == out  # graph-surgeon's opinion
     assert model.is_output(out)
-    assert not model.is_output(twin)
-    twin.name = source.name
+    assert not model.is_output(same)
+    same.name = source.name
     assert model.is_input(source)
-    assert not model.is_input(twin)
+    assert not model.is_input(same)
 
 
 def test_redirect_tells_tensors_of_one_name_apart():
     """Only what reads the old tensor is changed."""
     model = read(Net(x=(1, 3, 8, 8)).op("Relu").op("Neg").model())
     relu, neg = model.nodes()
-    twin = edit.variable(model, "twin")
-    twin.name = relu.outputs[0].name
-    edit.redirect(twin, model.graph.inputs[0])
+    same = edit.variable(model, "same")
+    same.name = relu.outputs[0].name
+    edit.redirect(same, model.graph.inputs[0])
     assert neg.inputs[0] is relu.outputs[0]
 
 

@@ -257,7 +257,7 @@ def test_sources_of_samples(tmp_path):
     assert len({r.accuracy for r in reports}) == 1
 
 
-def test_progress_is_told():
+def test_progress_is_reported():
     """Each sample is a step of a stage."""
     steps = []
     npuconv.convert(digits(), calibration=CAL, progress=lambda *step: steps.append(step))

@@ -41,14 +41,14 @@ def uneven() -> onnx.ModelProto:
 
 
 @cache
-def left_out(*steps: str) -> npuconv.Conversion:
+def without(*steps: str) -> npuconv.Conversion:
     return npuconv.convert(uneven(), calibration=photos(), without=steps, verify=False)
 
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_step_may_be_left_out(step: str):
     """It makes other integers, and another report."""
-    full, bare = left_out(), left_out(step)
+    full, bare = without(), without(step)
     assert full.model.SerializeToString() != bare.model.SerializeToString()
     assert full.report.quantization != bare.report.quantization
     assert bare.report.accuracy.sqnr_db > 20
@@ -56,7 +56,7 @@ def test_a_step_may_be_left_out(step: str):
 
 def test_all_steps_may_be_left_out():
     """Ranges as they were seen, weights to the nearest, and nothing for the host to do."""
-    report = left_out(*STEPS).report
+    report = without(*STEPS).report
     assert {row.method for row in report.quantization.tensors} == {"minmax"}
     assert {row.rounding for row in report.quantization.layers} == {"nearest"}
     assert not [r for r in report.rewrites if r.pass_name in ("pad-on-host", "align-input")]
@@ -67,11 +67,11 @@ def test_all_steps_may_be_left_out():
 
 def test_what_is_left_out_changes_nothing_else():
     """Each step only what is its own."""
-    full, bare = left_out().report.quantization, left_out("bias-correction").report.quantization
+    full, bare = without().report.quantization, without("bias-correction").report.quantization
     assert full.tensors == bare.tensors
     assert not any("bias corrected" in row.rounding for row in bare.layers)
     assert any("bias corrected" in row.rounding for row in full.layers)
-    nearest = left_out("gptq-rounding").report.quantization
+    nearest = without("gptq-rounding").report.quantization
     assert not any("GPTQ" in row.rounding for row in nearest.layers)
     assert any("GPTQ" in row.rounding for row in full.layers)
 

@@ -94,7 +94,7 @@ def resolved(proto: onnx.ModelProto) -> tuple[dict, onnx.ModelProto]:
     return model.nodes()[0].attrs, save.to_proto(model)
 
 
-def has_judge(op: str, mode: str, axes: list[Axis]) -> bool:
+def has_reference(op: str, mode: str, axes: list[Axis]) -> bool:
     """Whether onnxruntime runs the original as ONNX means it.
 
     It refuses a dilated SAME convolution, pads a dilated SAME pool for the kernel without
@@ -127,7 +127,7 @@ def test_windows_get_the_pads_of_the_formula(op):
         begins, ends, extents = zip(*(conv_law(a, mode) for a in axes), strict=True)
         assert list(attrs["pads"]) == [*begins, *ends]
         assert attrs["auto_pad"] == "NOTSET"
-        if has_judge(op, mode, axes):
+        if has_reference(op, mode, axes):
             check(proto, after, list(extents))
         elif op == "Conv":  # onnxruntime refuses the original, not the result
             assert list(run(after)[0].shape[2:]) == list(extents)
@@ -156,5 +156,5 @@ def test_transposed_convolutions_get_the_pads_of_the_formula(mode, axes):
     begins, ends, extra, extents = zip(*(transpose_law(a, mode) for a in axes), strict=True)
     assert list(attrs["pads"]) == [*begins, *ends]
     assert list(attrs.get("output_padding", [0] * len(axes))) == list(extra)
-    if has_judge("ConvTranspose", mode, axes):
+    if has_reference("ConvTranspose", mode, axes):
         check(proto, after, list(extents))

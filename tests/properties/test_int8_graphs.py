@@ -22,7 +22,7 @@ from support.builders import Net
 from support.dice import Dice
 from support.plans import QUANTIZE, largest_step, prepare, random_feeds
 
-LOWER = ("lower-convolutions", "lower-carried")
+LOWER = ("lower-convolutions", "lower-passthrough")
 SEEDS = st.integers(0, 2**31)
 MANY = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 

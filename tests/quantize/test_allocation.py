@@ -56,42 +56,42 @@ def bought(
 ) -> tuple[Repeats, Allocator]:
     terms = [NoiseTerm(np.asarray(shares), "maker", ("reader",), is_output=True)]
     own = ChannelSet("t", 4, ("maker",), ("reader",), (0,))
-    shop = Allocator(terms, MACS, [own], **options)
-    return shop.allocate(limit, enough), shop
+    allocator = Allocator(terms, MACS, [own], **options)
+    return allocator.allocate(limit, enough), allocator
 
 
 def test_a_channel_costs_a_row_and_a_column():
     """A quarter of the layers, which have four; and only as many as the limit pays for."""
-    found, shop = bought(300)
+    found, allocator = bought(300)
     assert found == Repeats({}, {"t": (0, 1, 2, 3, 1)})
-    assert shop.spent == pytest.approx(300)
-    assert shop.left == pytest.approx(1 - 0.7 * 0.75)
+    assert allocator.spent == pytest.approx(300)
+    assert allocator.left == pytest.approx(1 - 0.7 * 0.75)
     assert not bought(299)[0]
 
 
-def test_the_loudest_first_and_more_often():
+def test_the_largest_contributor_first_and_more_often():
     """A third copy brings less than a second one."""
-    found, shop = bought(1199)
+    found, allocator = bought(1199)
     assert found.channels["t"] == (0, 1, 2, 3, 1, 1, 2)
-    assert shop.left == pytest.approx(0.1 + 0.7 / 9 + 0.2 / 4)
+    assert allocator.left == pytest.approx(0.1 + 0.7 / 9 + 0.2 / 4)
 
 
 def test_a_silent_channel_is_not_made_again():
     """Nor any more than four times; and the layers as a whole when channels are no bargain."""
-    found, shop = bought(10**6)
+    found, allocator = bought(10**6)
     index = np.asarray(found.channels["t"])
     assert np.bincount(index).max() <= MOST
     assert (index == 3).sum() == 1
     assert found.layers == {"maker": MOST, "reader": MOST}
-    assert 0 < shop.left < 1 / 30
+    assert 0 < allocator.left < 1 / 30
 
 
 def test_nothing_is_bought_beyond_the_goal():
     """What is little enough costs nothing."""
     assert not bought(10**6, enough=1.0)[0]
-    found, shop = bought(10**6, enough=0.5)
+    found, allocator = bought(10**6, enough=0.5)
     assert found.channels == {"t": (0, 1, 2, 3, 1)}
-    assert shop.left <= 0.5
+    assert allocator.left <= 0.5
 
 
 def test_a_layer_that_would_be_too_large():
@@ -117,18 +117,18 @@ def test_layers_run_once_where_nobody_takes_a_mean():
 def test_a_layer_with_more_channels_costs_more():
     """And a channel of layers that run twice."""
     terms = [term(1, "maker"), NoiseTerm(np.asarray([0.873, 0.009, 0.009, 0.009]), "", ("maker",))]
-    shop = Allocator(terms, {"maker": 400}, [ChannelSet("t", 4, ("maker",), (), (1,))])
-    assert shop.allocate(600) == Repeats({"maker": 2}, {"t": (0, 1, 2, 3, 0)})
-    assert shop.spent == pytest.approx(2 * 500 - 400)
+    allocator = Allocator(terms, {"maker": 400}, [ChannelSet("t", 4, ("maker",), (), (1,))])
+    assert allocator.allocate(600) == Repeats({"maker": 2}, {"t": (0, 1, 2, 3, 0)})
+    assert allocator.spent == pytest.approx(2 * 500 - 400)
 
 
 def test_what_a_layer_takes_a_channel_takes_no_more():
     """Gains are worked out anew where something else has made the noise less."""
     terms = [NoiseTerm(np.asarray([1.0, 0.0]), "", ("reader",))]
-    shop = Allocator(terms, {"reader": 100}, [ChannelSet("t", 2, (), ("reader",), (0,))])
-    found = shop.allocate(1000)
+    allocator = Allocator(terms, {"reader": 100}, [ChannelSet("t", 2, (), ("reader",), (0,))])
+    found = allocator.allocate(1000)
     counts, index = found.layers["reader"], found.channels["t"]
-    assert shop.left == pytest.approx(counts**-2 * index.count(0) ** -2)
+    assert allocator.left == pytest.approx(counts**-2 * index.count(0) ** -2)
 
 
 def test_the_cheap_one_first():
@@ -165,7 +165,7 @@ prices = st.fixed_dictionaries({name: st.integers(1, 100) for name in NAMES})
 
 
 @st.composite
-def offers(draw: st.DrawFn) -> tuple[list[NoiseTerm], dict[str, int], list[ChannelSet]]:
+def candidates(draw: st.DrawFn) -> tuple[list[NoiseTerm], dict[str, int], list[ChannelSet]]:
     """Some noise, three layers, and perhaps a tensor of four channels between two of them."""
     terms, sets = draw(noises), []
     if draw(st.booleans()):
@@ -182,28 +182,28 @@ def price(sizes: dict[str, int], sets: list[ChannelSet], repeats: Repeats) -> Fr
     return sum(costs[n] * repeats.layers.get(n, 1) for n in costs) - sum(sizes.values())
 
 
-@given(offers(), st.integers(0, 400))
-def test_never_more_than_the_limit(offer, limit):
+@given(candidates(), st.integers(0, 400))
+def test_never_more_than_the_limit(candidate, limit):
     """And never more than four times, and never for nothing; the same every time."""
-    shop = Allocator(*offer)
-    before = shop.left
-    found = shop.allocate(limit)
-    assert float(price(*offer[1:], found)) == pytest.approx(shop.spent, abs=1e-6)
-    assert shop.spent <= limit + 1e-6
-    assert -1e-9 <= shop.left <= before
-    assert (shop.left < before) == bool(found)
+    allocator = Allocator(*candidate)
+    before = allocator.left
+    found = allocator.allocate(limit)
+    assert float(price(*candidate[1:], found)) == pytest.approx(allocator.spent, abs=1e-6)
+    assert allocator.spent <= limit + 1e-6
+    assert -1e-9 <= allocator.left <= before
+    assert (allocator.left < before) == bool(found)
     assert all(1 < times <= MOST for times in found.layers.values())
     for index in found.channels.values():
         assert index[:4] == (0, 1, 2, 3)
         assert 4 < len(index) <= 4 * MOST
         assert np.bincount(index).max() <= MOST
-    assert Allocator(*offer).allocate(limit) == found
+    assert Allocator(*candidate).allocate(limit) == found
 
 
-@given(offers())
-def test_less_is_bought_for_less(offer):
+@given(candidates())
+def test_less_is_bought_for_less(candidate):
     """A goal that is half of the way costs no more than all of it."""
-    half, whole = Allocator(*offer), Allocator(*offer)
+    half, whole = Allocator(*candidate), Allocator(*candidate)
     half.allocate(10**6, half.left / 2)
     whole.allocate(10**6)
     assert half.spent <= whole.spent

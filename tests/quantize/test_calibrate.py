@@ -40,7 +40,7 @@ def test_ends_of_groups_are_watched():
     assert dict(watched(planned(read(chain().model())))) == {"x": 1, "r": 1, "s": 1, "c": 1, "a": 1}
 
 
-def test_what_training_has_told_of_is_watched():
+def test_what_training_has_statistics_of_is_watched():
     """So that a rule can compare it."""
     ctx = context()
     ctx.expected["b"] = (np.zeros(4), np.ones(4))

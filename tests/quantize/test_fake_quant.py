@@ -19,7 +19,7 @@ from support.builders import Net, digits, images
 from support.plans import QUANTIZE, planned, prepare, random_feeds
 
 SHAPE = (1, 3, 6, 6)
-LOWER = ("lower-convolutions", "lower-carried")
+LOWER = ("lower-convolutions", "lower-passthrough")
 
 
 def net() -> Net:

@@ -74,22 +74,22 @@ def test_outputs_of_another_size_are_left_out():
 def test_exact_outputs_are_worked_out_once(monkeypatch):
     """One set of points after the other is compared with them, on the same samples."""
     proto, points, feeds = rounded(net())
-    judge, loaded, session = OutputError(proto, feeds), [], executor.Session
+    error, loaded, session = OutputError(proto, feeds), [], executor.Session
     monkeypatch.setattr(executor, "Session", lambda *a, **k: loaded.append(1) or session(*a, **k))
-    assert judge.of(points) == judge.of(points)
+    assert error.of(points) == error.of(points)
     assert len(loaded) == 2
-    assert sum(judge.of(points[:1]).noise) < sum(judge.of(points).noise)
+    assert sum(error.of(points[:1]).noise) < sum(error.of(points).noise)
 
 
 def test_points_of_an_equal_model():
     """Where passes have changed it, with the same outputs."""
     proto, points, feeds = rounded(net())
-    judge, other = OutputError(proto, feeds), onnx.ModelProto()
+    error, other = OutputError(proto, feeds), onnx.ModelProto()
     other.CopyFrom(proto)
-    assert judge.of(points, other) == judge.of(points)
-    assert judge.is_of_outputs(other)
+    assert error.of(points, other) == error.of(points)
+    assert error.is_of_outputs(other)
     other.graph.output[0].name = "elsewhere"
-    assert not judge.is_of_outputs(other)
+    assert not error.is_of_outputs(other)
 
 
 # Outputs before they are saturated

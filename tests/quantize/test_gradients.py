@@ -234,17 +234,17 @@ def check(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> None:
     for name, array in feeds.items():
         gradient = found[names[name]]
         assert gradient.shape == array.shape
-        told, seen = [], []
+        predicted, seen = [], []
         for _ in range(6):
             change = rng.uniform(-1, 1, array.shape).astype(np.float32)
             moved = [np.asarray(array + sign * STEP * change) for sign in (1, -1)]
             sides = [session.run({**feeds, name: each}) for each in moved]
             more, less = ({e: v.astype(np.float64) for e, v in side.items()} for side in sides)
             seen.append(sum(np.sum(seeds[e] * (more[e] - less[e])) for e in ends) / (2 * STEP))
-            told.append(np.sum(gradient.astype(np.float64) * change))
+            predicted.append(np.sum(gradient.astype(np.float64) * change))
         size = np.abs(seen).max()
         assert size > 0
-        np.testing.assert_allclose(told, seen, atol=0.01 * size, err_msg=name)
+        np.testing.assert_allclose(predicted, seen, atol=0.01 * size, err_msg=name)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -101,10 +101,10 @@ def test_not_where_outputs_are_good_enough():
     assert not graph.ctx.rewrites
     feeds = [{"x": one[None]} for one in hills()[:8]]
     points = quant_points(graph, state)
-    judge = OutputError(graph.proto(), feeds)
+    error = OutputError(graph.proto(), feeds)
     own = [point for point in points if point.tensor == "made"]
-    assert judge.of(points).sqnr_db > HOST_PADDING.sufficient_db
-    assert sum(judge.of(own).noise) > 0.3 * sum(judge.of(points).noise)
+    assert error.of(points).sqnr_db > HOST_PADDING.sufficient_db
+    assert sum(error.of(own).noise) > 0.3 * sum(error.of(points).noise)
 
 
 def test_not_where_all_that_cross_bring_too_little(monkeypatch):

@@ -44,8 +44,8 @@ class Case:
     def noise(self, made: Oversampled | None = None) -> float:
         """Of all roundings."""
         graph, state = (made.graph, made.state) if made else (self.graph, self.state)
-        judge = OutputError(self.proto, self.feeds)
-        return sum(judge.of(quant_points(graph, state), graph.proto()).noise)
+        error = OutputError(self.proto, self.feeds)
+        return sum(error.of(quant_points(graph, state), graph.proto()).noise)
 
 
 def case(proto: onnx.ModelProto, encodings: dict[str, Encoding] | None = None) -> Case:

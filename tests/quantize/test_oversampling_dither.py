@@ -111,7 +111,7 @@ def test_a_shift_of_the_input_is_in_the_bias(shape, group):
     assert np.allclose(moved.bias + added, rounded.bias, atol=1e-6)
 
 
-def test_a_lift_of_the_output_is_a_share_of_its_steps():
+def test_a_bias_offset_is_a_share_of_its_steps():
     """One for each channel, or one for all."""
     rounded = nearest(*layer(*SHAPES[0])[:2], encoding(6), 1)
     result = encoding(4)

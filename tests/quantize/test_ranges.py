@@ -82,7 +82,7 @@ def test_ranges_are_no_larger_than_they_need_to_be(found: ScaleConstraints, meth
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_the_method_is_told(method: str) -> None:
+def test_the_method_is_reported(method: str) -> None:
     """What was chosen, in words for the report."""
     wanted = "minmax" if method == "auto" else method
     assert choose(group(bulk()), method).method == wanted

@@ -84,7 +84,7 @@ def test_never_much_worse(group: int, mean: float):
         assert new < 1.1 * old
 
 
-def test_what_is_chosen_is_told():
+def test_what_is_chosen_is_reported():
     """In a word, and in the numbers of the layer: int8 steps, their scales, and a bias."""
     weight, bias, source, hessian, _ = case(small=True)
     rounded, label = solve(weight, bias, source, hessian)

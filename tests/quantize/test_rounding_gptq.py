@@ -80,7 +80,7 @@ def test_independent_inputs_are_rounded_to_the_nearest() -> None:
 
 
 @pytest.mark.parametrize("length", [9, 32, 70])
-def test_what_is_lost_is_told(length: int) -> None:
+def test_what_is_lost_is_reported(length: int) -> None:
     """By the products with what was added to their diagonal, output by output."""
     rng = np.random.default_rng(2)
     products = correlated(rng, length)

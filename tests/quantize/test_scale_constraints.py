@@ -67,7 +67,7 @@ def test_a_padded_reader_of_one_part():
     assert found.centred.tolist() == [True] * 3 + [False] * 3
 
 
-def test_a_carried_pad_fixes_the_zero_point():
+def test_a_passthrough_pad_fixes_the_zero_point():
     """It writes stored zeros as well."""
     net = image().pad([0, 0, 1, 1, 0, 0, 1, 1], 0.0).conv(weight=(2, 4, 3, 3))
     assert of(net.model())["a"].centred.all()

@@ -171,15 +171,15 @@ class Chromium:
         return message
 
     def _note(self, message: dict[str, Any]) -> None:
-        method, told = message.get("method"), message.get("params", {})
+        method, params = message.get("method"), message.get("params", {})
         if method == "Runtime.exceptionThrown":
-            self.errors.append(str(told["exceptionDetails"]))
-        elif method == "Runtime.consoleAPICalled" and told["type"] in ("error", "warning"):
-            self.errors.append(str(told["args"]))
-        elif method == "Log.entryAdded" and told["entry"]["level"] in ("error", "warning"):
-            self.errors.append(told["entry"]["text"])
+            self.errors.append(str(params["exceptionDetails"]))
+        elif method == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning"):
+            self.errors.append(str(params["args"]))
+        elif method == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
+            self.errors.append(params["entry"]["text"])
         elif method == "Network.requestWillBeSent":
-            self._requests.append(told["request"]["url"])
+            self._requests.append(params["request"]["url"])
 
 
 @contextmanager

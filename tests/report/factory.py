@@ -18,12 +18,12 @@ from npuconv.schemas.report import (
     NodeInfo,
     OutputAccuracy,
     PartAccuracy,
-    Planned,
     Port,
     Quantization,
     Refusal,
     Report,
     Rewrite,
+    RewriteRow,
     Subgraph,
     Summary,
     TargetInfo,
@@ -179,7 +179,7 @@ def _rewrites() -> tuple[Rewrite, ...]:
     return (*pads, *folds)
 
 
-def planned(node: str, **changes: Any) -> Planned:
+def planned(node: str, **changes: Any) -> RewriteRow:
     """One node of the plan: a grouped convolution that is split unless told otherwise."""
     values: dict[str, Any] = {
         "node": node,
@@ -192,7 +192,7 @@ def planned(node: str, **changes: Any) -> Planned:
         "weight_bytes_after": 4_710,
         "choices": (choice("split"),),
     }
-    return Planned(**(values | changes))
+    return RewriteRow(**(values | changes))
 
 
 def choice(chosen: str, obstacle: str = "") -> Choice:
@@ -217,7 +217,7 @@ def choice(chosen: str, obstacle: str = "") -> Choice:
     return Choice(pass_name="split-grouped-convolution", alternatives=(split, dense))
 
 
-def _plan() -> tuple[Planned, ...]:
+def _plan() -> tuple[RewriteRow, ...]:
     up = {
         "passes": ("rewrite-conv-transpose-as-conv",),
         "was": "ConvTranspose 4x4, stride 2x2",

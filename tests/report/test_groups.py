@@ -18,7 +18,7 @@ def test_one_form_is_no_choice(make: Make) -> None:
     assert group.choices == ()
 
 
-def test_different_choices_are_told_apart(make: Make) -> None:
+def test_different_choices_are_distinguished(make: Make) -> None:
     """Nodes that become the same for different reasons show each reason."""
     rows = (planned("a"), planned("b", choices=(choice("split", obstacle="too wide"),)))
     (group,) = plan(make(plan=rows))

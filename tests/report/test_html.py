@@ -112,7 +112,7 @@ def test_long_lists_of_values():
     assert shown == "0, 1, 2, 3, 4, 5, 6, 7 ... 29 (30 values)"
 
 
-def test_a_budget_is_told():
+def test_a_budget_is_reported():
     """The page shows the extra MACs, layer by layer."""
     budget = Budget(
         max_extra_percent=20.0, extra_macs=1_500_000, extra_percent=12.5, before_db=18.0,

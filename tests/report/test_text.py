@@ -60,7 +60,7 @@ def test_identical_messages_collapse(report: Report) -> None:
     assert "-v shows all" not in full
 
 
-def test_unknown_limits_are_told_once(report: Report, make: Make, one: One) -> None:
+def test_unknown_limits_are_reported_once(report: Report, make: Make, one: One) -> None:
     """Findings of unknown limits are not listed beside their table, unless they block."""
     assert "LIM001" not in text.render(report)
     assert "LIM001" in text.render(report, verbose=True)

@@ -246,7 +246,7 @@ def test_a_file_that_is_cut_while_it_is_used(tmp_path: Path, kind: int) -> None:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
 @given(st.integers(0, 2000), st.integers(1, 255), st.booleans())
-def test_any_damage_is_told(tmp_path: Path, place: int, change: int, compress: bool) -> None:
+def test_any_damage_is_reported(tmp_path: Path, place: int, change: int, compress: bool) -> None:
     """Any changed byte is an error of the file, or does not change the values."""
     path = pack(tmp_path / "a.npz", KINDS[compress], x=X[:3])
     data = bytearray(path.read_bytes())

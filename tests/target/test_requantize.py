@@ -22,6 +22,14 @@ def test_default():
     assert str(with_key("float").activations.requantize) == "float"
 
 
+def test_gemmlowp():
+    """It has no numbers to choose."""
+    target = with_key("gemmlowp")
+    assert str(target.activations.requantize) == "gemmlowp"
+    with pytest.raises(TargetError, match="'max_shift' belongs to kind: shift"):
+        with_key({"kind": "gemmlowp", "max_shift": 3})
+
+
 def test_shift():
     """In short, and with everything."""
     short = with_key("shift").activations.requantize

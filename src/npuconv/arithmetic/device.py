@@ -150,7 +150,7 @@ def by_float(total: ArrayLike, factors: ArrayLike, zero: ArrayLike = 0) -> NDArr
     """
     sums = np.asarray(total)
     scaled = sums.astype(np.float32) * _column(np.asarray(factors, np.float32), sums.ndim)
-    return _saturated(np.rint(scaled), zero)
+    return saturated(np.rint(scaled), zero)
 
 
 @dataclass(frozen=True)
@@ -248,11 +248,11 @@ def by_shift(
     sums = np.asarray(total).astype(np.int64)
     product = sums * _column(np.asarray(multiplier, np.int64), sums.ndim)
     places = _column(np.asarray(shift, np.int64), sums.ndim)
-    return _saturated(_rounded(product, places, rounding), zero)
+    return saturated(shifted_right(product, places, rounding), zero)
 
 
-def _rounded(product: Integers, places: Integers, rounding: Rounding) -> Integers:
-    """Return ``product / 2**places`` as integers."""
+def shifted_right(product: Integers, places: Integers, rounding: Rounding) -> Integers:
+    """Return ``product / 2**places`` as integers; the places broadcast to the product."""
     below = product >> places
     rest = product - (below << places)
     twice = 2 * rest
@@ -266,7 +266,8 @@ def _rounded(product: Integers, places: Integers, rounding: Rounding) -> Integer
     return below + up
 
 
-def _saturated(whole: NDArray[Any], zero: ArrayLike) -> NDArray[Any]:
+def saturated(whole: NDArray[Any], zero: ArrayLike) -> NDArray[Any]:
+    """Return whole numbers moved by a zero point, within 8 bits of its type; int8 if plain."""
     point = np.asarray(zero)
     dtype = point.dtype if point.dtype.itemsize == 1 else np.dtype(np.int8)
     limits = np.iinfo(dtype)

@@ -67,6 +67,9 @@ def _metadata(legal: LegalModel, form: Format) -> dict[str, str]:
     """Return entries of the file that say where it comes from."""
     # Nothing else in the file says the scales of int8 inputs and outputs.
     scales = {f"npuconv.scale.{name}": repr(s) for name, s in legal.model.scales.items()}
+    how = legal.target.activations.requantize.kind
+    if how == "gemmlowp":  # the simulator rounds as the device does
+        scales["npuconv.requantize"] = how
     return {
         "npuconv.version": __version__,
         "npuconv.format": form.name,

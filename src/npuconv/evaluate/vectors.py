@@ -19,6 +19,7 @@ from onnx import helper, numpy_helper
 
 from npuconv import executor, files
 from npuconv.arithmetic import device as requantize
+from npuconv.arithmetic import gemmlowp
 from npuconv.arithmetic.device import IntegerConv, convolve
 from npuconv.arithmetic.encoding import quantize
 from npuconv.config import make_options
@@ -169,6 +170,9 @@ def _write(
     if how.kind == "shift":
         found = shifts(layer, how)
         arrays |= {"multiplier": found.multiplier, "shift": found.shift}
+    if how.kind == "gemmlowp":
+        pair = gemmlowp.multipliers(*layer.scales.values())
+        arrays |= {"multiplier": pair.multiplier, "exponent": pair.exponent}
     data = _npz(arrays)
     files.write(folder / name, data)
     return {
@@ -293,6 +297,9 @@ class DeviceLayer:
     def _requantize(self, how: Requantize, zero: Array) -> Any:
         if how.kind == "float":
             return lambda total: requantize.by_float(total, self.factors, zero)
+        if how.kind == "gemmlowp":
+            factors = gemmlowp.multipliers(*self.scales.values())
+            return lambda total: gemmlowp.by_gemmlowp(total, factors, zero)
         found = shifts(self, how)
         return lambda total: requantize.by_shift(
             total, found.multiplier, found.shift, zero, how.rounding

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from npuconv.model import nhwc, query
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from npuconv.model.types import Node, Tensor
 
 Pairs = query.Pairs  # of every spatial axis
@@ -237,6 +239,26 @@ def _all_numbers(dims: Dims | None) -> tuple[int, ...] | None:
     if dims is None or any(not isinstance(d, int) for d in dims):
         return None
     return tuple(d for d in dims if isinstance(d, int))
+
+
+def block_diagonal(array: np.ndarray, group: int) -> np.ndarray:
+    """Return the weights of one convolution that computes all groups of another.
+
+    Args:
+        array: O x I/group x kernel.
+        group: number of groups.
+
+    Returns:
+        O x I x kernel, zero where an output channel does not read an input channel.
+    """
+    import numpy as np
+
+    outputs, inputs = array.shape[0] // group, array.shape[1]
+    result = np.zeros((array.shape[0], inputs * group, *array.shape[2:]), array.dtype)
+    for number in range(group):
+        rows = slice(number * outputs, (number + 1) * outputs)
+        result[rows, number * inputs : (number + 1) * inputs] = array[rows]
+    return result
 
 
 def effective_kernel(kernel: int, dilation: int) -> int:

@@ -213,7 +213,7 @@ def _quantize(
     steps = _run_steps(legal, data, progress, clock)
     legal = legal.with_plan(steps.graph.plan)
     float_model = save.to_proto(legal.model)
-    with clock.measured("judge"):
+    with clock.measured("rules of calibration"):
         shown = findings.of_calibration(legal, float_model, data.used, steps.seen, steps.state)
     legal = replace(legal, findings=legal.findings.add(shown))
     layers = layers_of(legal.model, legal.plan)

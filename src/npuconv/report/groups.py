@@ -29,9 +29,9 @@ from npuconv.schemas.report import (
     FindingInfo,
     LayerQuant,
     Placement,
-    Planned,
     Report,
     Rewrite,
+    RewriteRow,
 )
 
 OVERVIEW_HEAD = ("model", "target", "verdict", "error", "warn", "open", "device")
@@ -120,6 +120,13 @@ class Group:
     def sources(self) -> tuple[str, ...]:
         """Sources of the limits, each once."""
         return unique(one.source for one in self.findings)
+
+
+def anchor(one: Group | FindingInfo) -> str:
+    """Return the anchor of the findings of one rule on a page: ``SHP002-remaining-error``."""
+    accepted = one.findings[0].accepted if isinstance(one, Group) else one.accepted
+    end = "-accepted" if accepted else ""
+    return f"{one.code}-{one.status.value}-{one.severity.value}{end}"
 
 
 def by_rule(findings: Iterable[FindingInfo]) -> tuple[Group, ...]:
@@ -221,10 +228,10 @@ def alike(rewrites: Iterable[Rewrite]) -> tuple[PassGroup, ...]:
 class PlanGroup:
     """Source nodes that are rewritten in the same way."""
 
-    rows: tuple[Planned, ...]
+    rows: tuple[RewriteRow, ...]
 
     @property
-    def first(self) -> Planned:
+    def first(self) -> RewriteRow:
         """The first node; all have its form before and after in common."""
         return self.rows[0]
 

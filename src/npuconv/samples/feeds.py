@@ -117,8 +117,8 @@ def choose(
     They are spread because files are often sorted by class.
     """
     indices = spread(total, limit)
-    left_out = f"{len(indices)} of {total} samples are used, evenly spread"
-    notes = tuple(dict.fromkeys([*notes, left_out] if len(indices) < total else notes))
+    note = f"{len(indices)} of {total} samples are used, evenly spread"
+    notes = tuple(dict.fromkeys([*notes, note] if len(indices) < total else notes))
     return Samples(load, indices, description, notes=notes)
 
 

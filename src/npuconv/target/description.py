@@ -49,9 +49,13 @@ class Requantize(Strict):
 
     ``float`` multiplies by a float32 factor, rounds half to even and saturates. ``shift``
     multiplies by an integer and shifts the product right, each output channel with its own.
+    ``gemmlowp`` is what the reference kernels of TFLite do: a multiplier of 31 bits, and two
+    roundings.
     """
 
-    kind: Literal["float", "shift"] = Field("float", description="float or shift")
+    kind: Literal["float", "shift", "gemmlowp"] = Field(
+        "float", description="float, shift or gemmlowp"
+    )
     multiplier_bits: int = Field(
         16, ge=2, le=31, description="shift: a multiplier is positive and below 2 to this"
     )
@@ -61,16 +65,16 @@ class Requantize(Strict):
     )
 
     @model_validator(mode="after")
-    def _float_has_no_bits(self) -> Requantize:
+    def _only_shift_has_bits(self) -> Requantize:
         given = self.model_fields_set - {"kind"}
-        if self.kind == "float" and given:
+        if self.kind != "shift" and given:
             raise ValueError(f"{sorted(given)[0]!r} belongs to kind: shift")
         return self
 
     def __str__(self) -> str:
         """Return a one-line description."""
-        if self.kind == "float":
-            return "float"
+        if self.kind != "shift":
+            return self.kind
         return f"shift, {self.multiplier_bits} bits, at most {self.max_shift}, {self.rounding}"
 
 
@@ -82,7 +86,7 @@ def _kind(value: Any) -> Any:
 def _or_short(schema: dict[str, Any]) -> None:
     """Let the published schema take the short form, too."""
     known = schema.pop("allOf", None) or [{"$ref": schema.pop("$ref")}]
-    schema["anyOf"] = [*known, {"enum": ["float", "shift"]}]
+    schema["anyOf"] = [*known, {"enum": ["float", "shift", "gemmlowp"]}]
 
 
 class Activations(Block):
@@ -96,7 +100,8 @@ class Activations(Block):
     granularity: Granularity = Field("tensor", description="one scale per tensor or per channel")
     requantize: Annotated[Requantize, BeforeValidator(_kind)] = Field(
         default_factory=lambda: Requantize.model_validate({}),
-        description="how a convolution makes its output: float, shift, or {kind: shift, ...}",
+        description="how a convolution makes its output: float, gemmlowp, shift, or "
+        "{kind: shift, ...}",
         json_schema_extra=_or_short,
     )
 
@@ -185,6 +190,9 @@ class Operator(Demands):
     domain: str = Field("", description="operator domain; empty: ONNX's own")
     modes: dict[Mode, dict[str, LimitField]] = Field(
         default_factory=dict, description="limits that differ for one kind of convolution"
+    )
+    requantizes: bool = Field(
+        False, description="Concat: whether its inputs may have scales of their own"
     )
 
     def beside(self, common: Demands) -> Operator:

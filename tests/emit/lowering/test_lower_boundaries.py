@@ -13,7 +13,7 @@ from support.plans import converted
 from support.plans import quantize as prepare  # noqa: F401  (what the contracts call)
 
 NAME = "lower-boundaries"
-LOWER = ("lower-convolutions", "lower-carried", NAME)
+LOWER = ("lower-convolutions", "lower-passthrough", NAME)
 # They fire with this option only.
 OPTIONS = {"io": "int8"}
 

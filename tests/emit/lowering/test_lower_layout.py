@@ -15,7 +15,7 @@ from support.plans import converted
 from support.plans import quantize as prepare  # noqa: F401  (what the contracts call)
 
 NAME = "lower-layout"
-LOWER = ("lower-convolutions", "lower-carried", "lower-boundaries")
+LOWER = ("lower-convolutions", "lower-passthrough", "lower-boundaries")
 # They fire with this option only.
 OPTIONS = {"layout": "nhwc"}
 

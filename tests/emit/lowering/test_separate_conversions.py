@@ -85,7 +85,7 @@ def test_the_runtime_loads_it_optimized(build):
     model, ctx = read(build()), context()
     prepare(model, ctx)
     run_pass(NAME, model, ctx)
-    for name in ("lower-convolutions", "lower-carried"):
+    for name in ("lower-convolutions", "lower-passthrough"):
         run_pass(name, model, ctx)
     session = executor.Session(save.to_proto(model), optimize=True)
     (made,) = session.run({"x": np.ones((1, 3, 8, 8), np.float32)}).values()

@@ -9,6 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from npuconv import executor
 from npuconv.arithmetic.device import IntegerConv, accumulate, by_float, convolve, float_factors
+from npuconv.arithmetic.gemmlowp import by_gemmlowp, multipliers
 from npuconv.evaluate.simulator import as_float
 from support.builders import Net, images
 from support.int8_layers import Case, needs_exact_runtime, random_case, run
@@ -57,6 +58,30 @@ def test_random_layers(first):
         for optimize in (False, True):
             found = run(made, case.x, optimize=optimize)
             np.testing.assert_array_equal(found, device(case), str(seed))
+
+
+@pytest.mark.parametrize("wide_scales", [False, True])
+def test_gemmlowp(wide_scales):
+    """Models that say so are rounded twice, as the reference kernels of TFLite do."""
+    differing = 0
+    for seed in range(40):
+        case = random_case(seed, y_zero=seed % 5 - 2)
+        if wide_scales:  # factors above 1, which are shifted left
+            case.w_scales[...] *= np.float32(2.0**14)
+        model = case.model()
+        model.metadata_props.add(key="npuconv.requantize", value="gemmlowp")
+        factors = multipliers(case.x_scale, case.w_scales, case.y_scale)
+        wanted = convolve(
+            case.layer,
+            case.x,
+            lambda total, f=factors, z=case.y_zero: by_gemmlowp(total, f, z),
+            int(case.x_zero),
+        )
+        for optimize in (False, True):
+            found = run(as_float(model), case.x, optimize=optimize)
+            np.testing.assert_array_equal(found, wanted, str(seed))
+        differing += int((wanted != device(case)).sum())
+    assert wide_scales or differing, "the two ways of rounding differ somewhere"
 
 
 @needs_exact_runtime
@@ -142,7 +167,7 @@ def integers(net: Net, source: str = "x", step: float = 0.02, zero: int = 0) -> 
     return net.op("QuantizeLinear", source, *names).last
 
 
-CARRIED = {
+PASSTHROUGH = {
     "Relu": ({}, ()),
     "Clip": ({}, (np.int8(-5), np.int8(90))),
     "MaxPool": ({"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [2, 2]}, ()),
@@ -164,10 +189,10 @@ CARRIED = {
 }
 
 
-@pytest.mark.parametrize("op", CARRIED)
-def test_carried(op):
+@pytest.mark.parametrize("op", PASSTHROUGH)
+def test_passthrough(op):
     """Operators that move or compare integers do the same to their float carriers."""
-    attrs, others = CARRIED[op]
+    attrs, others = PASSTHROUGH[op]
     net = Net(x=(1, 4, 6, 6))
     net.op("Neg", "x", to="n")
     q = integers(net, "n")

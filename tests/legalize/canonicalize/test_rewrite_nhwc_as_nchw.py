@@ -9,8 +9,7 @@ import pytest
 import npuconv
 from npuconv import executor
 from npuconv.model import save
-from npuconv.model.nhwc import ACTIVATIONS, DOMAIN
-from npuconv.model.nhwc import EVALUATOR as JUDGE
+from npuconv.model.nhwc import ACTIVATIONS, DOMAIN, EVALUATOR
 from support.asserts import context, read, run_pass
 from support.builders import Net
 
@@ -105,7 +104,7 @@ def test_the_same_numbers(build):
     proto = build()
     model, ctx = read(proto), context()
     assert run_pass(NAME, model, ctx) >= 1
-    assert {r.reference for r in ctx.rewrites} == {JUDGE}
+    assert {r.reference for r in ctx.rewrites} == {EVALUATOR}
     assert all(r.difference < 1e-4 for r in ctx.rewrites)
     result = save.to_proto(model)
     onnx.checker.check_model(result)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from npuconv.config import Options
 from npuconv.legalize.context import PassContext
-from npuconv.legalize.rewrites.split_grouped_convolution import dense
 from support.asserts import context, read, run_pass, same_numbers
 from support.builders import Net
 from support.target_files import chip
@@ -129,9 +127,3 @@ def test_names_of_the_parts():
     model, _ = rewritten(grouped(name="layer").model())
     assert {model.label(n) for n in model.nodes()} == {"layer"}
     assert len({n.name for n in model.nodes()}) == 4
-
-
-def test_block_diagonal():
-    """Zeros where an output channel does not read an input channel."""
-    found = dense(np.arange(1, 9, dtype=np.float32).reshape(4, 2, 1), 2)[:, :, 0]
-    assert found.tolist() == [[1, 2, 0, 0], [3, 4, 0, 0], [0, 0, 5, 6], [0, 0, 7, 8]]

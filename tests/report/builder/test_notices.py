@@ -59,8 +59,8 @@ def test_goals_that_nothing_is_measured_for(form):
 
 def test_samples_that_are_not_used():
     """Unused samples and unused goals give a warning each."""
-    told = warnings(X, format="float", min_sqnr=10.0)
-    assert [text.partition(":")[0] for text in told] == [
+    given = warnings(X, format="float", min_sqnr=10.0)
+    assert [text.partition(":")[0] for text in given] == [
         "--format float needs no samples",
         "--format float has float activations",
     ]
@@ -76,20 +76,20 @@ MODEL = Net(x=(1, 3, 8, 8)).conv().model()
 GOAL = "--min-sqnr 30: only convert measures how accurate the int8 model is"
 
 
-def told(**options: Any) -> tuple[str, ...]:
+def notices_of(**options: Any) -> tuple[str, ...]:
     return npuconv.check(MODEL, **options).summary.not_judged
 
 
 def test_nothing_by_default() -> None:
     """By default findings of samples stop no conversion, and none is named."""
-    assert told() == ()
+    assert notices_of() == ()
 
 
 def test_a_goal_for_the_accuracy() -> None:
     """--min-sqnr is named, unless its finding is ignored or nothing is measured."""
-    assert told(min_sqnr=30) == (GOAL,)
-    assert told(min_sqnr=30, ignore=("CAL005",)) == ()
-    assert told(min_sqnr=30, format="float") == ()
+    assert notices_of(min_sqnr=30) == (GOAL,)
+    assert notices_of(min_sqnr=30, ignore=("CAL005",)) == ()
+    assert notices_of(min_sqnr=30, format="float") == ()
 
 
 @pytest.mark.parametrize(
@@ -102,12 +102,12 @@ def test_a_goal_for_the_accuracy() -> None:
 )
 def test_findings_of_samples(options: dict[str, Any], named: tuple[str, ...]) -> None:
     """Rules about samples are named where they would stop a conversion."""
-    (sentence,) = told(**options)
+    (sentence,) = notices_of(**options)
     codes, _, why = sentence.partition(", which count by your options: ")
     assert set(named) <= set(codes.split(", "))
     assert "QNT005" not in codes  # a note
     assert why == "only convert runs all samples"
-    assert told(**options, format="weights") == ()
+    assert notices_of(**options, format="weights") == ()
 
 
 @pytest.mark.parametrize(
@@ -119,20 +119,20 @@ def test_findings_of_samples(options: dict[str, Any], named: tuple[str, ...]) ->
 )
 def test_crossings_that_depend_on_samples(options: dict[str, Any], named: str) -> None:
     """--pad-on-host names the bytes that may cross, of 192 + 144 that do anyway."""
-    assert told(**options) == (f"{named}: only convert decides what crosses for it",)
-    assert told(**options, format="weights") == ()
+    assert notices_of(**options) == (f"{named}: only convert decides what crosses for it",)
+    assert notices_of(**options, format="weights") == ()
 
 
 def test_both() -> None:
     """A goal and its rule are named once."""
-    goal, others = told(min_sqnr=30, fail_on="warning", unknown="pass")
+    goal, others = notices_of(min_sqnr=30, fail_on="warning", unknown="pass")
     assert goal == GOAL
     assert "CAL005" not in others
 
 
 def test_refused() -> None:
     """A refused model has no open options."""
-    assert told(min_sqnr=30, fail_on="warning") == ()
+    assert notices_of(min_sqnr=30, fail_on="warning") == ()
 
 
 def test_before_the_verdict() -> None:

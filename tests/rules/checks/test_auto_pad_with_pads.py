@@ -38,7 +38,7 @@ def test_it_names_both_attributes():
     assert found.source == "ONNX Conv-11, attribute auto_pad"
 
 
-def test_pools_the_target_does_not_list_are_told_too():
+def test_pools_the_target_does_not_list_are_reported_too():
     """The model is wrong on any device."""
     assert finding(FIRES[2](), CODE).op_type == "MaxPool"
 

@@ -97,7 +97,7 @@ def test_an_interval_for_the_other(right, wrong):
     assert not said(folded(*right), ways.popitem()[1])
 
 
-def test_what_is_centred_is_not_told_apart():
+def test_what_is_centred_is_not_distinguished():
     """0..1 for a model that wants what is centred: at which scale, nothing says."""
     text = said(folded(0.0, 0.58), PIXELS / 255)
     for way in ("--preprocess signed", "--preprocess imagenet", "--mean 123.68,116.78,103.94"):

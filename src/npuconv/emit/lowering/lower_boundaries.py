@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from npuconv.model.types import Node, Tensor
 
 
-@model_pass(Phase.LOWER, after=("lower-carried",))
+@model_pass(Phase.LOWER, after=("lower-passthrough",))
 def lower_boundaries(model: Model, ctx: EmitContext) -> int:
     """Make inputs and outputs of the model int8 where possible, with --io int8.
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from onnx import TensorProto, helper
 
+from npuconv.arithmetic import gemmlowp
 from npuconv.arithmetic.device import float_factors
 from npuconv.evaluate.simulator.conversions import clip, store
 from npuconv.evaluate.simulator.float_carriers import EIGHT_BITS, Array, FloatCarriers, stored_as
@@ -27,6 +28,7 @@ class _Layer:
     bias: NDArray[np.int64]
     has_bias: bool
     factors: NDArray[np.float32]
+    multipliers: gemmlowp.Multipliers | None  # where the device has these
     x_zero: int
     y_zero: Array
     x_dtype: int
@@ -54,13 +56,53 @@ def rewrite(carriers: FloatCarriers, node: onnx.NodeProto) -> bool:
         zero = carriers.shared(np.float32(layer.x_zero))
         source = carriers.step("Sub", [source, zero], f"{result}/centred")
     total = _accumulate(carriers, layer, source, result, parts)
-    factor = carriers.add(f"{result}/factor", layer.factors.reshape(layer.column))
-    scaled = carriers.step("Mul", [total, factor], f"{result}/scaled")
+    rounded = _REQUANTIZE[carriers.requantize](carriers, layer, total, result)
     if last:
-        scaled = carriers.step("Transpose", [scaled], f"{result}/last", perm=TO_LAST)
-    rounded = carriers.step("Round", [scaled], f"{result}/rounded")
+        rounded = carriers.step("Transpose", [rounded], f"{result}/last", perm=TO_LAST)
     store(carriers, rounded, result, layer.y_zero, layer.y_dtype)
     return True
+
+
+def _by_float(carriers: FloatCarriers, layer: _Layer, total: str, result: str) -> str:
+    """Multiply by the factor, round half to even."""
+    factor = carriers.add(f"{result}/factor", layer.factors.reshape(layer.column))
+    scaled = carriers.step("Mul", [total, factor], f"{result}/scaled")
+    return carriers.step("Round", [scaled], f"{result}/rounded")
+
+
+def _by_gemmlowp(carriers: FloatCarriers, layer: _Layer, total: str, result: str) -> str:
+    """Multiply by an integer, round twice: ``arithmetic.gemmlowp`` in int64 operators.
+
+    Div truncates, so the first rounding moves all numbers above 0 and back, and the second
+    adds half a step away from zero.
+    """
+    found = layer.multipliers
+    assert found is not None, "the device has multipliers"
+
+    def step(op: str, source: str, values: ArrayLike, stem: str) -> str:
+        """Append an operator on int64 with a constant."""
+        number = carriers.add(f"{result}/{stem}", np.asarray(values, np.int64))
+        return carriers.step(op, [source, number], f"{result}/{op.lower()}")
+
+    left, right = np.maximum(found.exponent, 0), np.maximum(-found.exponent, 0)
+    bits = gemmlowp.MULTIPLIER_BITS
+    last = carriers.step("Cast", [total], f"{result}/int64", to=TensorProto.INT64)
+    if left.any():
+        last = step("Mul", last, (1 << left).reshape(layer.column), "left")
+        bounds = [carriers.add(f"{result}/int32", np.asarray(n)) for n in (-(2**31), 2**31 - 1)]
+        last = carriers.step("Clip", [last, *bounds], f"{result}/saturated")
+    last = step("Mul", last, found.multiplier.reshape(layer.column), "multiplier")
+    last = step("Add", last, 2 ** (bits - 1) + 2 ** (2 * bits), "above_zero")
+    last = step("Div", last, 2**bits, "high")
+    high = step("Sub", last, 2**bits, "back")
+    half = ((1 << right) >> 1).reshape(layer.column)
+    sign = carriers.step("Sign", [high], f"{result}/sign")
+    last = carriers.step("Add", [high, step("Mul", sign, half, "half")], f"{result}/away")
+    last = step("Div", last, (1 << right).reshape(layer.column), "right")
+    return carriers.step("Cast", [last], f"{result}/rounded", to=TensorProto.FLOAT)
+
+
+_REQUANTIZE = {"float": _by_float, "gemmlowp": _by_gemmlowp}
 
 
 def _read(carriers: FloatCarriers, node: onnx.NodeProto) -> _Layer | None:
@@ -76,13 +118,16 @@ def _read(carriers: FloatCarriers, node: onnx.NodeProto) -> _Layer | None:
     if not set(dtypes) <= set(EIGHT_BITS) or x_scale.size != 1 or y_scale.size != 1:
         return None
     channels = weight.shape[0]
+    scales = (x_scale, np.broadcast_to(w_scale, channels), y_scale)
+    integers = carriers.requantize == "gemmlowp"
     point = w_zero.astype(np.int64).reshape(-1, *[1] * (weight.ndim - 1))
     offsets = np.zeros(channels) if bias is None else bias
     return _Layer(
         weight.astype(np.int64) - point,
         offsets.astype(np.int64),
         has_bias,
-        np.broadcast_to(float_factors(x_scale, w_scale, y_scale), channels),
+        float_factors(*scales),
+        gemmlowp.multipliers(*scales) if integers else None,
         int(x_zero.item()),
         y_zero.reshape(()),
         dtypes[0],

@@ -14,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from npuconv.model.proto import all_names, reads
 
 Array = NDArray[Any]
+REQUANTIZE_KEY = "npuconv.requantize"  # of the model's metadata; ``emit`` writes it
 EIGHT_BITS: dict[int, tuple[int, int]] = {
     TensorProto.INT8: (-128, 127),
     TensorProto.UINT8: (0, 255),
@@ -63,6 +64,12 @@ class FloatCarriers:
             self._declare(tensor.name, tensor.data_type)
         for info in graph.input:
             self._declare(info.name, info.type.tensor_type.elem_type)
+
+    @property
+    def requantize(self) -> str:
+        """Requantization of the device, by the metadata: ``gemmlowp``, else ``float``."""
+        noted = {entry.key: entry.value for entry in self._source.metadata_props}
+        return noted.get(REQUANTIZE_KEY, "float")
 
     def constant(self, name: str) -> Array | None:
         """Return the value of an initializer or of a Constant node; None for any other tensor."""

@@ -13,11 +13,9 @@ from npuconv.legalize.tools.conv_forms import (
     with_channels,
 )
 from npuconv.model import edit, query
-from npuconv.model.conv import window
+from npuconv.model.conv import block_diagonal, window
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from npuconv.legalize.context import PassContext
     from npuconv.model.conv import Window
     from npuconv.model.core import Model
@@ -85,28 +83,10 @@ def _obstacle(node: Node, win: Window) -> str:
 def _make_dense(model: Model, node: Node, win: Window) -> None:
     array = query.constant_input(node, 1)
     assert array is not None
-    edit.set_input(node, 1, edit.constant(model, node.inputs[1].name, dense(array, win.group)))
+    edit.set_input(
+        node, 1, edit.constant(model, node.inputs[1].name, block_diagonal(array, win.group))
+    )
     node.attrs["group"] = 1
-
-
-def dense(array: np.ndarray, group: int) -> np.ndarray:
-    """Return block-diagonal weights.
-
-    Args:
-        array: O x I/group x kernel.
-        group: number of groups.
-
-    Returns:
-        O x I x kernel, zero where an output channel does not read an input channel.
-    """
-    import numpy as np
-
-    outputs, inputs = array.shape[0] // group, array.shape[1]
-    result = np.zeros((array.shape[0], inputs * group, *array.shape[2:]), array.dtype)
-    for number in range(group):
-        rows = slice(number * outputs, (number + 1) * outputs)
-        result[rows, number * inputs : (number + 1) * inputs] = array[rows]
-    return result
 
 
 def _split(model: Model, node: Node, win: Window) -> None:

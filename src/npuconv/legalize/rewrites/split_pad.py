@@ -22,7 +22,7 @@ TO_THE_END = 2**63 - 1  # the end of a Slice, whatever the extent
 def split_pad(model: Model, ctx: PassContext) -> int:
     """Take a Pad apart: what it crops, what it adds to batch or channels, what it adds around.
 
-    Negative amounts become a Slice, which is carried in int8; what grows is padded after
+    Negative amounts become a Slice, which passes int8 on; what grows is padded after
     it. Zeros added to batch or channels stay a Pad of their own where what is added around
     the image can then be folded into every convolution or pool that reads it.
 

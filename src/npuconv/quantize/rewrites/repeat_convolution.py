@@ -54,7 +54,7 @@ def repeat_convolution(
     input and weights had been rounded to steps k times as fine, and the output to steps of
     half or less.
 
-    In float all copies compute the same. An activation that is carried in int8 is repeated
+    In float all copies compute the same. An activation that passes int8 on is repeated
     with its convolution. A tensor that the device itself has made cannot be moved: there
     the copies differ in weights and output only.
     """
@@ -73,7 +73,9 @@ def _stays_inside(model: Model, plan: Plan, counts: Mapping[str, int]) -> set[st
 
     inside: set[str] = set()
     for node in model.nodes():
-        if plan.on_device(node):
+        if plan.is_operator(node):
+            makes = True
+        elif plan.on_device(node):
             makes = counts.get(node.name, 1) == 1
         else:
             makes = plan.is_passthrough(node) and all(t.name in inside for t in data_inputs(node))

@@ -69,5 +69,5 @@ def _failing(options: Options, left: list[Finding]) -> str:
     counted = [f for f in left if not f.accepted and failing(f, level)]
     unknown = sum(map(_is_limit, counted))
     numbers = {"unknown limit": unknown, "warning": len(counted) - unknown}
-    told = [f"{number} {kind}{'s' * (number != 1)}" for kind, number in numbers.items() if number]
-    return f"{' and '.join(told)}, and --fail-on {level}"
+    counts = [f"{number} {kind}{'s' * (number != 1)}" for kind, number in numbers.items() if number]
+    return f"{' and '.join(counts)}, and --fail-on {level}"

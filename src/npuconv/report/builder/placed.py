@@ -28,7 +28,7 @@ class GraphRows:
         device: subgraphs, traffic, and share of the multiplications.
     """
 
-    rewritten: tuple[schema.Planned, ...]
+    rewritten: tuple[schema.RewriteRow, ...]
     nodes: tuple[schema.NodeInfo, ...]
     device: schema.Device
 

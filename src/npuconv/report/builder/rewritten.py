@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from npuconv.model.types import Node
 
 
-def rewritten_rows(legal: LegalModel) -> tuple[schema.Planned, ...]:
+def rewritten_rows(legal: LegalModel) -> tuple[schema.RewriteRow, ...]:
     """Return a row for every source node that becomes something else."""
     graph = _Graph(legal.model)
     found = [
@@ -74,7 +74,7 @@ class _Graph:
 
 def _row(
     legal: LegalModel, graph: _Graph, label: str, records: list[RewriteRecord]
-) -> schema.Planned | None:
+) -> schema.RewriteRow | None:
     was, becomes = legal.source.forms[label], graph.describe(label)
     nodes = graph.made.get(label, [])
     before, after = legal.source.costs[label], cost(nodes)
@@ -85,7 +85,7 @@ def _row(
         if not own and before == after:
             return None
         was, becomes = _with_details(own, was)
-    return schema.Planned(
+    return schema.RewriteRow(
         node=label,
         passes=tuple(dict.fromkeys(r.pass_name for r in records)),
         was=was,

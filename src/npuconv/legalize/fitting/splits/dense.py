@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.legalize.fitting import limits
 from npuconv.legalize.fitting.proposal import Part, Proposal
+from npuconv.model.conv import block_diagonal
 
 if TYPE_CHECKING:
     from npuconv.legalize.fitting.builder import Builder, Piece
@@ -35,8 +36,6 @@ def densified(layer: Layer) -> Layer:
 
 
 def _build(builder: Builder, piece: Piece, emit: Emit) -> Tensor:
-    from npuconv.legalize.rewrites.split_grouped_convolution import dense
-
     group = piece.layer.group
-    weight = builder.weights(piece, ("dense", group), lambda: dense(piece.array(), group))
+    weight = builder.weights(piece, ("dense", group), lambda: block_diagonal(piece.array(), group))
     return emit(replace(piece, layer=densified(piece.layer), weight=weight))

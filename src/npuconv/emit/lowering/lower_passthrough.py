@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @model_pass(Phase.LOWER, after=("lower-convolutions",))
-def lower_carried(model: Model, ctx: EmitContext) -> int:
+def lower_passthrough(model: Model, ctx: EmitContext) -> int:
     """Run on int8 tensors what gives the same integers there.
 
     Relu, Clip, MaxPool, Concat, Transpose and the like between conversions of one scale

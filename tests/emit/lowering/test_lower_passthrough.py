@@ -1,4 +1,4 @@
-"""Tests of lower-carried."""
+"""Tests of lower-passthrough."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.builders import Net
 from support.plans import converted, largest_step
 from support.plans import quantize as prepare  # noqa: F401  (what the contracts call)
 
-NAME = "lower-carried"
+NAME = "lower-passthrough"
 LOWER = ("lower-convolutions", NAME)
 
 

@@ -1,0 +1,99 @@
+"""Requantization of TFLite's reference kernels: a 32-bit multiplier, rounded twice.
+
+The library gemmlowp defined it, and TFLite's ``MultiplyByQuantizedMultiplier`` still computes it.
+The factor ``x_scale * w_scale / y_scale`` becomes ``multiplier / 2**31 * 2**exponent`` with a
+multiplier of 31 bits. The accumulator times the multiplier is rounded to its high 32 bits, half
+upwards (``SaturatingRoundingDoublingHighMul``); what is left of the shift rounds a second time,
+half away from zero (``RoundingDivideByPOT``). B. Jacob et al., "Quantization and training of
+neural networks for efficient integer-arithmetic-only inference", CVPR 2018, section 2.2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from npuconv.errors import ModelError
+
+Integers = NDArray[np.int64]
+
+MULTIPLIER_BITS = 31
+SMALLEST_EXPONENT = -31  # below it, TFLite takes a factor of 0
+LARGEST_EXPONENT = 30  # above it, TFLite has no factor that is right
+_HALF = np.int64(1) << (MULTIPLIER_BITS - 1)
+_LOWEST32, _HIGHEST32 = -(2**31), 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Multipliers:
+    """Factors as TFLite holds them: ``multiplier / 2**31 * 2**exponent``.
+
+    Attributes:
+        multiplier: int64, 0 or 2**30..2**31-1, one for each factor.
+        exponent: int64, -31..30, as many.
+    """
+
+    multiplier: Integers
+    exponent: Integers
+
+
+def multipliers(x_scale: ArrayLike, w_scales: ArrayLike, y_scale: ArrayLike) -> Multipliers:
+    """Return the multipliers of a layer, as TFLite's ``QuantizeMultiplier`` finds them.
+
+    From float32 scales in float64, and in this order.
+
+    Args:
+        x_scale: scale of the layer's input.
+        w_scales: of its weights, scalar or [M].
+        y_scale: of its output.
+
+    Raises:
+        ModelError: a factor that is not finite, or 2**30 or more.
+    """
+    x, w, y = (
+        np.asarray(value, np.float32).astype(np.float64) for value in (x_scale, w_scales, y_scale)
+    )
+    factors = x.reshape(()) * w / y.reshape(())
+    if not np.isfinite(factors).all() or (factors >= 2.0**LARGEST_EXPONENT).any():
+        raise ModelError(
+            "input scale times weight scale over output scale is 2**30 or more, which no "
+            "multiplier of gemmlowp comes near"
+        )
+    mantissas, exponents = np.frexp(factors)
+    found = np.floor(np.ldexp(mantissas, MULTIPLIER_BITS) + 0.5).astype(np.int64)
+    carried = found == np.int64(1) << MULTIPLIER_BITS
+    exponents = exponents.astype(np.int64) + carried
+    found = np.where(carried, found >> 1, found)
+    tiny = exponents < SMALLEST_EXPONENT
+    return Multipliers(np.where(tiny, 0, found), np.where(tiny, 0, exponents))
+
+
+def by_gemmlowp(total: ArrayLike, factors: Multipliers, zero: ArrayLike = 0) -> NDArray[Any]:
+    """Requantize accumulators with two roundings, saturated.
+
+    Args:
+        total: int32 [N, M, spatial...].
+        factors: one, or [M].
+        zero: zero point of the result, whose type the result has; int8 for a plain number.
+    """
+    sums = np.asarray(total).astype(np.int64)
+    multiplier, exponent = (
+        part.reshape(-1, *[1] * (sums.ndim - 2)) if part.ndim else part
+        for part in (factors.multiplier, factors.exponent)
+    )
+    raised = np.clip(sums << np.maximum(exponent, 0), _LOWEST32, _HIGHEST32)
+    high = (raised * multiplier + _HALF) >> MULTIPLIER_BITS
+    whole = _divided(high, np.maximum(-exponent, 0))
+    point = np.asarray(zero)
+    dtype = point.dtype if point.dtype.itemsize == 1 else np.dtype(np.int8)
+    limits = np.iinfo(dtype)
+    return np.asarray(np.clip(whole + point.astype(np.int64), limits.min, limits.max)).astype(dtype)
+
+
+def _divided(values: Integers, places: Integers) -> Integers:
+    """Return ``values / 2**places`` as integers, half a step away from zero."""
+    half = (np.int64(1) << places) >> 1
+    return np.asarray(np.sign(values) * ((np.abs(values) + half) >> places))

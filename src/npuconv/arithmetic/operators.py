@@ -1,0 +1,396 @@
+"""Integer semantics of the int8 operators beside the convolution: one function an operator.
+
+A tensor holds int8 ``q``, which stand for ``(q - zero) * scale``; one scale and zero point for a
+tensor. Integers are added up exactly; the only rounding is that of the result, once, as the
+device requantizes: by float32 factors, or by integer multipliers and one shift. Operators with
+one input and no neighbours are tables of 256 entries: ``npuconv.arithmetic.tables``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from npuconv.arithmetic.device import MAX_SHIFT, Rounding, saturated, shifted_right, shifts
+from npuconv.errors import ModelError
+
+Stored = NDArray[np.int8]
+Integers = NDArray[np.int64]
+Doubles = NDArray[np.float64]
+Term = tuple[ArrayLike, ArrayLike]  # whole numbers, and the factor that they are multiplied by
+
+_TABLE_STEPS = 2**24  # of 1, in the exponentials of a Softmax without float
+_WEIGHT_STEPS = 2**11  # of 1, in the weights of an interpolation without float
+
+
+@dataclass(frozen=True)
+class TensorScale:
+    """One scale and zero point: ``x = (q - zero) * scale``.
+
+    Attributes:
+        scale: above 0; used as float32.
+        zero: -128..127.
+    """
+
+    scale: float
+    zero: int = 0
+
+    def centred(self, stored: ArrayLike) -> Integers:
+        """Return ``q - zero``, int64."""
+        return np.asarray(np.asarray(stored).astype(np.int64) - self.zero)
+
+
+@dataclass(frozen=True)
+class Rescaling:
+    """Requantization of the device.
+
+    Attributes:
+        kind: float multiplies by float32 and rounds half to even; shift multiplies by
+            integers and shifts right.
+        bits: a multiplier is below ``2**bits``.
+        max_shift: the largest shift.
+        rounding: which way exactly half a step goes after a shift.
+    """
+
+    kind: Literal["float", "shift"] = "float"
+    bits: int = 16
+    max_shift: int = MAX_SHIFT
+    rounding: Rounding = "half_away"
+
+
+FLOAT = Rescaling()
+
+
+def rescale(terms: Sequence[Term], zero: int = 0, how: Rescaling = FLOAT) -> Stored:
+    """Return ``saturate(round(sum(whole * factor)) + zero)``.
+
+    Without float all terms share one shift, that of the largest factor; the numbers of a single
+    term have a shift each. A term whose multiplier would be 0 is below half a step everywhere.
+
+    Args:
+        terms: whole numbers and their factors; both broadcast.
+        zero: zero point of the result.
+        how: the requantization of the device.
+
+    Raises:
+        ModelError: a factor is too large or too small for an integer multiplier.
+    """
+    wholes = [np.asarray(whole, np.int64) for whole, _ in terms]
+    factors = [np.asarray(factor, np.float32) for _, factor in terms]
+    if how.kind == "float":
+        parts = [w.astype(np.float32) * f for w, f in zip(wholes, factors, strict=True)]
+        return saturated(np.rint(_total(parts)), zero)
+    places = [shifts(f, bits=how.bits, max_shift=how.max_shift).shift for f in factors]
+    if len(terms) > 1:
+        places = [np.asarray(min(int(p.min()) for p in places))] * len(terms)
+    multipliers = [
+        np.rint(np.ldexp(f.astype(np.float64), p)).astype(np.int64)
+        for f, p in zip(factors, places, strict=True)
+    ]
+    total = _total([w * m for w, m in zip(wholes, multipliers, strict=True)])
+    return saturated(shifted_right(total, places[0], how.rounding), zero)
+
+
+def _total(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return total
+
+
+def _ratio(*scales: float, over: float) -> np.float32:
+    """Return a product of scales over another scale, float32."""
+    product = np.float32(1.0)
+    for scale in scales:
+        product = np.float32(product * np.float32(scale))
+    return np.float32(product / np.float32(over))
+
+
+def requantize(x: Stored, x_at: TensorScale, y_at: TensorScale, how: Rescaling = FLOAT) -> Stored:
+    """Return a tensor under another scale: ``round((x - x_zero) * x_scale / y_scale) + y_zero``."""
+    if x_at == y_at:
+        return x
+    return rescale([(x_at.centred(x), _ratio(x_at.scale, over=y_at.scale))], y_at.zero, how)
+
+
+def add(
+    a: Stored,
+    b: Stored,
+    a_at: TensorScale,
+    b_at: TensorScale,
+    y_at: TensorScale,
+    how: Rescaling = FLOAT,
+) -> Stored:
+    """Return ``round((a - za) * sa / sy + (b - zb) * sb / sy) + zy``; shapes broadcast."""
+    terms = [(at.centred(q), _ratio(at.scale, over=y_at.scale)) for q, at in ((a, a_at), (b, b_at))]
+    return rescale(terms, y_at.zero, how)
+
+
+def subtract(
+    a: Stored,
+    b: Stored,
+    a_at: TensorScale,
+    b_at: TensorScale,
+    y_at: TensorScale,
+    how: Rescaling = FLOAT,
+) -> Stored:
+    """Return ``round((a - za) * sa / sy - (b - zb) * sb / sy) + zy``; shapes broadcast."""
+    terms = [
+        (a_at.centred(a), _ratio(a_at.scale, over=y_at.scale)),
+        (-b_at.centred(b), _ratio(b_at.scale, over=y_at.scale)),
+    ]
+    return rescale(terms, y_at.zero, how)
+
+
+def multiply(
+    a: Stored,
+    b: Stored,
+    a_at: TensorScale,
+    b_at: TensorScale,
+    y_at: TensorScale,
+    how: Rescaling = FLOAT,
+) -> Stored:
+    """Return ``round((a - za) * (b - zb) * sa * sb / sy) + zy``; shapes broadcast."""
+    factor = _ratio(a_at.scale, b_at.scale, over=y_at.scale)
+    return rescale([(a_at.centred(a) * b_at.centred(b), factor)], y_at.zero, how)
+
+
+def divide(
+    x: Stored, divisor: ArrayLike, x_at: TensorScale, y_at: TensorScale, how: Rescaling = FLOAT
+) -> Stored:
+    """Return ``round((x - zx) * sx / (divisor * sy)) + zy``: constants are never rounded.
+
+    Args:
+        x: the dividend.
+        divisor: finite and not 0; broadcasts to ``x``.
+        x_at: scale of ``x``.
+        y_at: scale of the result.
+        how: the requantization of the device.
+
+    Raises:
+        ModelError: a divisor is 0 or not finite.
+    """
+    by = np.asarray(divisor, np.float64)
+    if not (np.isfinite(by) & (by != 0)).all():
+        raise ModelError("a constant divisor is 0 or not finite")
+    factors = float(_ratio(x_at.scale, over=y_at.scale)) / np.abs(by)
+    signed = x_at.centred(x) * np.sign(by).astype(np.int64)
+    return rescale([(signed, factors)], y_at.zero, how)
+
+
+@dataclass(frozen=True)
+class Window:
+    """Window of a pool.
+
+    Attributes:
+        kernel: height and width.
+        strides: of height and width.
+        pads: top, left, bottom, right; padded cells are the number 0.
+        counts_pads: whether the divisor counts padded cells.
+    """
+
+    kernel: Sequence[int]
+    strides: Sequence[int] = (1, 1)
+    pads: Sequence[int] = (0, 0, 0, 0)
+    counts_pads: bool = False
+
+    def sums(self, values: Integers, fill: int = 0) -> Integers:
+        """Return the sum of every window [N, C, H', W']; ``fill`` stands in padded cells."""
+        ends = [(0, 0), (0, 0), (self.pads[0], self.pads[2]), (self.pads[1], self.pads[3])]
+        padded = np.pad(values, ends, constant_values=fill)
+        cut = np.lib.stride_tricks.sliding_window_view(padded, tuple(self.kernel), (2, 3))
+        return np.asarray(cut[:, :, :: self.strides[0], :: self.strides[1]].sum(axis=(-2, -1)))
+
+
+def average_pool(
+    x: Stored, window: Window, x_at: TensorScale, y_at: TensorScale, how: Rescaling = FLOAT
+) -> Stored:
+    """Return ``round(sum(x - zx) * sx / (n * sy)) + zy``, n the cells that a window counts.
+
+    Args:
+        x: int8 [N, C, H, W].
+        window: kernel, strides and pads.
+        x_at: scale of ``x``.
+        y_at: scale of the result.
+        how: the requantization of the device.
+    """
+    cells = np.ones((1, 1, *x.shape[2:]), np.int64)
+    count = np.maximum(window.sums(cells, int(window.counts_pads)), 1)
+    factors = _ratio(x_at.scale, over=y_at.scale) / count
+    return rescale([(window.sums(x_at.centred(x)), factors)], y_at.zero, how)
+
+
+def reduce_mean(
+    x: Stored,
+    axes: Sequence[int],
+    x_at: TensorScale,
+    y_at: TensorScale,
+    *,
+    keepdims: bool = True,
+    how: Rescaling = FLOAT,
+) -> Stored:
+    """Return ``round(sum(x - zx) * sx / (n * sy)) + zy`` over n values; GlobalAveragePool too."""
+    count = int(np.prod([x.shape[axis] for axis in axes]))
+    sums = x_at.centred(x).sum(axis=tuple(axes), keepdims=keepdims)
+    return rescale([(sums, _ratio(x_at.scale, over=y_at.scale) / count)], y_at.zero, how)
+
+
+def concat(
+    parts: Sequence[Stored],
+    scales: Sequence[TensorScale],
+    y_at: TensorScale,
+    axis: int,
+    how: Rescaling = FLOAT,
+) -> Stored:
+    """Return the parts behind each other, each requantized; one of the result's scale is exact."""
+    moved = [requantize(x, at, y_at, how) for x, at in zip(parts, scales, strict=True)]
+    return np.concatenate(moved, axis)
+
+
+def resize_nearest(
+    x: Stored,
+    rows: ArrayLike,
+    columns: ArrayLike,
+    x_at: TensorScale,
+    y_at: TensorScale,
+    how: Rescaling = FLOAT,
+) -> Stored:
+    """Return ``x[..., rows, columns]``, requantized.
+
+    Args:
+        x: int8 [N, C, H, W].
+        rows: index of the row that each row of the result shows [H'].
+        columns: the same of columns [W'].
+        x_at: scale of ``x``.
+        y_at: scale of the result.
+        how: the requantization of the device.
+    """
+    taken = x[:, :, np.asarray(rows)][..., np.asarray(columns)]
+    return requantize(taken, x_at, y_at, how)
+
+
+def resize_linear(
+    x: Stored,
+    rows: ArrayLike,
+    columns: ArrayLike,
+    x_at: TensorScale,
+    y_at: TensorScale,
+    how: Rescaling = FLOAT,
+) -> Stored:
+    """Return ``round(rows @ (x - zx) @ columns.T * sx / sy) + zy``.
+
+    Without float, weights are multiples of ``2**-11``.
+
+    Args:
+        x: int8 [N, C, H, W].
+        rows: weights of the rows [H', H], each adding up to 1: ``interpolation``.
+        columns: weights of the columns [W', W].
+        x_at: scale of ``x``.
+        y_at: scale of the result.
+        how: the requantization of the device.
+    """
+    high, wide = np.asarray(rows, np.float64), np.asarray(columns, np.float64)
+    factor = float(_ratio(x_at.scale, over=y_at.scale))
+    if how.kind == "float":
+        mixed = high @ x_at.centred(x).astype(np.float64) @ wide.T
+        return saturated(np.rint(mixed * factor), y_at.zero)
+    whole = [np.rint(weights * _WEIGHT_STEPS).astype(np.int64) for weights in (high, wide)]
+    # Twice the weights' 11 bits and 8 of the values leave 2**32 for a factor below 2**31.
+    sums = whole[0] @ x_at.centred(x) @ whole[1].T
+    return rescale([(sums, factor / _WEIGHT_STEPS**2)], y_at.zero, how)
+
+
+def interpolation(length: int, wanted: int, mode: str = "half_pixel") -> Doubles:
+    """Return the weights of linear interpolation along one axis [wanted, length].
+
+    Args:
+        length: values that there are.
+        wanted: values to make of them.
+        mode: ONNX's coordinate_transformation_mode: half_pixel, pytorch_half_pixel,
+            asymmetric or align_corners.
+
+    Raises:
+        ModelError: any other mode.
+    """
+    at = np.arange(wanted, dtype=np.float64)
+    if mode == "asymmetric":
+        places = at * length / wanted
+    elif mode == "align_corners":
+        places = at * (length - 1) / max(wanted - 1, 1)
+    elif mode == "half_pixel" or (mode == "pytorch_half_pixel" and wanted > 1):
+        places = (at + 0.5) * length / wanted - 0.5
+    elif mode == "pytorch_half_pixel":
+        places = np.zeros(1)
+    else:
+        raise ModelError(f"Resize: {mode!r} is not interpolated in int8")
+    places = np.clip(places, 0, length - 1)
+    below = np.floor(places).astype(np.int64)
+    weights, numbers = np.zeros((wanted, length)), np.arange(wanted)
+    np.add.at(weights, (numbers, below), 1 - (places - below))
+    np.add.at(weights, (numbers, np.minimum(below + 1, length - 1)), places - below)
+    return weights
+
+
+def gemm(
+    x: Stored,
+    weight: Stored,
+    bias: ArrayLike | None,
+    x_at: TensorScale,
+    w_scales: ArrayLike,
+    y_at: TensorScale,
+    how: Rescaling = FLOAT,
+) -> Stored:
+    """Return ``round(((x - zx) @ w + bias) * sx * sw / sy) + zy``: Gemm, MatMul by constants.
+
+    Args:
+        x: int8 [..., K].
+        weight: int8 [K, M], symmetric.
+        bias: int32 [M] of the scale ``sx * sw``, or None.
+        x_at: scale of ``x``.
+        w_scales: of the weights, scalar or [M].
+        y_at: scale of the result.
+        how: the requantization of the device.
+    """
+    total = x_at.centred(x) @ np.asarray(weight, np.int64)
+    if bias is not None:
+        total = total + np.asarray(bias, np.int64)
+    factors = np.float32(x_at.scale) * np.asarray(w_scales, np.float32) / np.float32(y_at.scale)
+    return rescale([(total, factors)], y_at.zero, how)
+
+
+def matmul(
+    a: Stored,
+    b: Stored,
+    a_at: TensorScale,
+    b_at: TensorScale,
+    y_at: TensorScale,
+    how: Rescaling = FLOAT,
+) -> Stored:
+    """Return ``round((a - za) @ (b - zb) * sa * sb / sy) + zy`` of two activations."""
+    factor = _ratio(a_at.scale, b_at.scale, over=y_at.scale)
+    return rescale([(a_at.centred(a) @ b_at.centred(b), factor)], y_at.zero, how)
+
+
+def softmax(
+    x: Stored, axis: int, x_at: TensorScale, y_at: TensorScale, how: Rescaling = FLOAT
+) -> Stored:
+    """Return ``round(e / sum(e) / sy) + zy`` with ``e = exp(sx * (x - max(x)))``.
+
+    The differences are 0..-255, so e is a table of 256 entries; without float its entries are
+    multiples of ``2**-24``, and ``1 / sy`` one of ``2**-8``.
+    """
+    values = np.asarray(x, np.int64)
+    behind = values.max(axis, keepdims=True) - values
+    table = np.exp(-np.arange(256) * float(np.float32(x_at.scale)))
+    inverse = 1 / float(np.float32(y_at.scale))
+    if how.kind == "float":
+        shares = table[behind] / table[behind].sum(axis, keepdims=True)
+        return saturated(np.rint(shares * inverse), y_at.zero)
+    steps = np.rint(table * _TABLE_STEPS).astype(np.int64)[behind]
+    whole = steps.sum(axis, keepdims=True) << 8
+    product = steps * round(inverse * 256)
+    return saturated((2 * product + whole) // (2 * whole), y_at.zero)
