@@ -161,6 +161,7 @@ class Options(Strict):
         "input_layout": "write it as layout inside preprocess",
         "no_verify": "write verify: false",
         "no_offload": "write offload: false",
+        "no_fit": "write fit: false",
     }
 
     target: str = Field("npu-int8", description="name of a built-in target, or a YAML file")
@@ -186,6 +187,11 @@ class Options(Strict):
     )
     offload: bool = Field(
         True, description="turn what is a convolution in disguise into one the device takes"
+    )
+    fit: bool = Field(
+        True,
+        description="rewrite convolutions that break a known limit of the target so that they "
+        "keep it: parts, tiles, phases, zeros",
     )
     pad_on_host: Literal["host", "inputs", "auto", "all", "never"] = Field(
         "host",
