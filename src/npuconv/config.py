@@ -166,6 +166,7 @@ class Options(Strict):
         "input_layout": "write it as layout inside preprocess",
         "no_verify": "write verify: false",
         "no_offload": "write offload: false",
+        "no_fit": "write fit: false",
     }
 
     target: str = Field("npu-int8", description="a built-in target, or a YAML file")
@@ -200,6 +201,7 @@ class Options(Strict):
         "com.microsoft",
     )
     offload: bool = Field(True, description="turn operators into equal convolutions")
+    fit: bool = Field(True, description="rewrite convolutions so that they keep every known limit")
     pad_on_host: Literal["host", "inputs", "auto", "all", "never"] = Field(
         "host",
         description="what the host pads to make steps smaller; inputs: inputs of the model; "
