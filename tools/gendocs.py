@@ -21,6 +21,7 @@ import rooms
 from npuconv import catalog
 from npuconv import json_schemas as schemas
 from npuconv.cli import cli
+from npuconv.cli.help import SHOWS_ALL
 from npuconv.config import Options, Preprocess, Selection
 from npuconv.legalize.registry import PASSES, Phase
 from npuconv.report.glossary import TERMS
@@ -185,6 +186,7 @@ def _paragraphs(text: str) -> str:
 
 def _flags(command: click.Command, context: click.Context) -> Iterator[tuple[str, str]]:
     """Names and help of all options, also of those that the short help leaves out."""
+    context.meta[SHOWS_ALL] = True
     for option in command.get_params(context):
         if isinstance(option, click.Option):
             shown = copy(option)

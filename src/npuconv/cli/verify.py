@@ -11,6 +11,7 @@ import click
 from npuconv import files
 from npuconv.cli import screen
 from npuconv.cli.guard import guarded, limited
+from npuconv.cli.help import GroupedCommand
 from npuconv.cli.options import collect_samples, sample_options
 from npuconv.errors import UsageError
 from npuconv.report.escape import visible
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 _MAX_ROWS = 10  # outputs and layers that are shown unless verbose
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("float_model", metavar="FLOAT.onnx")
 @click.argument("int8_model", metavar="INT8.onnx")
 @sample_options
@@ -42,7 +43,9 @@ _MAX_ROWS = 10  # outputs and layers that are shown unless verbose
 )
 @click.option("--min-sqnr", type=float, metavar="DB", help="exit code 1 below this many decibels")
 @click.option("--report", metavar="FILE", help="write the result; .html, .csv, .json or .txt")
-@click.option("--output-format", type=click.Choice(["text", "json"]), default="text")
+@click.option(
+    "--output-format", type=click.Choice(["text", "json"]), default="text", help="what is printed"
+)
 @click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
 @click.option("-v", "--verbose", is_flag=True, help="every layer, not the worst only")
 @click.option("--no-color", is_flag=True, help="no colours; NO_COLOR does the same")
