@@ -184,6 +184,11 @@ class Options(Strict):
         description="layout of the device nodes; nhwc writes QLinearConv and NhwcMaxPool of "
         "com.microsoft",
     )
+    standard_ops: bool = Field(
+        False,
+        description="write operators of the standard domain only: what onnxruntime has integer "
+        "kernels for, such as Add, stays between DequantizeLinear and QuantizeLinear",
+    )
     offload: bool = Field(
         True, description="turn what is a convolution in disguise into one the device takes"
     )
