@@ -17,9 +17,11 @@ from typing import Literal, get_args, get_origin
 import click
 from pydantic import BaseModel
 
+import rooms
 from npuconv import catalog
 from npuconv import json_schemas as schemas
 from npuconv.cli import cli
+from npuconv.cli.help import SHOWS_ALL
 from npuconv.config import Options, Preprocess, Selection
 from npuconv.legalize.registry import PASSES, Phase
 from npuconv.report.glossary import TERMS
@@ -42,7 +44,11 @@ def pages() -> dict[Path, str]:
         REFERENCE / "errors.md": _errors(),
         REFERENCE / "targets.md": _targets(),
         REFERENCE / "glossary.md": _glossary(),
-        ROOT / "docs" / "writing_passes.md": _phases(),
+        ROOT / "docs" / "writing_passes.md": _filled("writing_passes.md", phases=_phases()),
+        ROOT / "docs" / "architecture.md": _filled(
+            "architecture.md", packages=rooms.package_table(), calls=rooms.calls_of_conversion()
+        ),
+        ROOT / "docs" / "site" / "rooms.svg": rooms.picture(),
     }
     context = click.Context(cli, info_name="npuconv")
     for name in cli.list_commands(context):
@@ -78,18 +84,24 @@ def _passes() -> str:
     return f"{NOTE}# Passes\n\n{table}\n\n{body}"
 
 
+def _filled(page: str, **tables: str) -> str:
+    """A page of docs with each table between the two comments of its name."""
+    text = (ROOT / "docs" / page).read_text("utf-8")
+    for name, table in tables.items():
+        start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+        head, _, rest = text.partition(start)
+        text = f"{head}{start}{table}{end}{rest.partition(end)[2]}"
+    return text
+
+
 def _phases() -> str:
-    """The guide to passes, with the table of phases between its two comments."""
-    text = (ROOT / "docs" / "writing_passes.md").read_text("utf-8")
-    start, end = "<!-- phases -->\n", "<!-- /phases -->"
+    """A table of the phases of passes."""
     homes: dict[str, str] = {}
     for item in PASSES:
         package = item.function.__module__.rpartition(".")[0].removeprefix("npuconv.")
         homes[item.phase] = package.replace(".", "/")
     rows = [f"| `{phase.name}` | {phase.purpose} | `{homes[phase]}` |" for phase in Phase]
-    table = "\n".join(["| phase | purpose | package |", "|---|---|---|", *rows])
-    head, _, rest = text.partition(start)
-    return f"{head}{start}{table}\n{end}{rest.partition(end)[2]}"
+    return "\n".join(["| phase | purpose | package |", "|---|---|---|", *rows, ""])
 
 
 def _options() -> str:
@@ -174,6 +186,7 @@ def _paragraphs(text: str) -> str:
 
 def _flags(command: click.Command, context: click.Context) -> Iterator[tuple[str, str]]:
     """Names and help of all options, also of those that the short help leaves out."""
+    context.meta[SHOWS_ALL] = True
     for option in command.get_params(context):
         if isinstance(option, click.Option):
             shown = copy(option)

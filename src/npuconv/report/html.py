@@ -42,7 +42,7 @@ def render(report: Report) -> str:
 
 def render_many(reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()) -> str:
     """Render one page with every report; a table of all comes first if there are several."""
-    return _page(
+    return page(
         "page.html.j2",
         reports=reports,
         unreadable=unreadable,
@@ -69,7 +69,7 @@ def render_batch(batch: BatchReport, base: str = "") -> str:
         base: path from the folder of the page to the folder of the jobs file; links are
             relative, so that both can be moved or served as a whole.
     """
-    return _page("batch.html.j2", batch=batch, link=lambda job: _link(job, base), is_low=is_low)
+    return page("batch.html.j2", batch=batch, link=lambda job: _link(job, base), is_low=is_low)
 
 
 def _link(job: BatchJob, base: str) -> str:
@@ -78,7 +78,7 @@ def _link(job: BatchJob, base: str) -> str:
     return quote(f"{base or '.'}/{path}") if path else ""
 
 
-def _page(template: str, **values: object) -> str:
+def page(template: str, **values: object) -> str:
     """Return a page; style and scripts are those of every page."""
     page = (
         _environment()

@@ -176,8 +176,8 @@ def _channels(rows: Sequence[ChannelRange]) -> tuple[ChannelBar, ...]:
     return tuple(
         ChannelBar(
             one.channel,
-            _bar(one.minimum, one.maximum, low, high),
-            _bar(one.lowest, one.highest, low, high),
+            bar_of(one.minimum, one.maximum, low, high),
+            bar_of(one.lowest, one.highest, low, high),
             f"channel {one.channel}: {one.minimum:.4g} to {one.maximum:.4g}, "
             f"int8 {one.lowest:.4g} to {one.highest:.4g}",
         )
@@ -185,7 +185,7 @@ def _channels(rows: Sequence[ChannelRange]) -> tuple[ChannelBar, ...]:
     )
 
 
-def _bar(start: float, end: float, low: float, high: float) -> Bar:
+def bar_of(start: float, end: float, low: float, high: float) -> Bar:
     """Return the part of the track from ``low`` to ``high`` that a range takes."""
     span = high - low or 1.0
     return Bar(100 * (start - low) / span, 100 * (end - start) / span)
@@ -219,8 +219,8 @@ def _range(
     high = max(*observed, *int8, 0.0, largest)
     return RangeBar(
         name=name,
-        observed=_bar(*observed, low, high),
-        int8=_bar(*int8, low, high),
+        observed=bar_of(*observed, low, high),
+        int8=bar_of(*int8, low, high),
         zero=100 * -low / (high - low or 1.0),
         low=f"{one.minimum:.4g}",
         high=f"{one.maximum:.4g}",

@@ -482,9 +482,9 @@ class Report(Part):
 
     @property
     def is_doubtful(self) -> bool:
-        """True if it can be converted, but with warnings about its accuracy."""
-        doubts = (one.code.startswith("CAL") and one.severity == "warning" for one in self.left)
-        return self.ok and (bool(self.summary.warnings) or any(doubts))
+        """True if it can be converted, but with warnings; undocumented limits are none."""
+        warned = (f.severity == "warning" and f.status != "unknown" for f in self.left)
+        return self.ok and (bool(self.summary.warnings) or any(warned))
 
     @property
     def left(self) -> tuple[FindingInfo, ...]:
