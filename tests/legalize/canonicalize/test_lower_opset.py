@@ -44,6 +44,16 @@ def test_an_operator_that_is_newer():
     ]
 
 
+def test_the_opset_of_the_option():
+    """It may be older or newer than the default."""
+    model, ctx = read(image(17).conv().model()), context(opset=14)
+    assert run_pass(NAME, model, ctx) == 1
+    assert model.opset == 14
+    newer = read(image(23).conv().model())
+    assert run_pass(NAME, newer, context(opset=23)) == 0
+    assert newer.opset == 23
+
+
 def test_an_operator_of_another_domain():
     """It has its own opset."""
     proto = image(22).op("Gelu", domain="com.microsoft").model()
