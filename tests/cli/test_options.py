@@ -39,7 +39,7 @@ def test_a_switch_that_is_off_has_a_flag_that_turns_it_on():
 
 
 def test_nothing_given():
-    """Without flag and file, options are the defaults."""
+    """Options are the defaults if neither flag nor file is given."""
     assert collect(None, {"method": None, "input_shape": ()}) == Options()
 
 
