@@ -212,6 +212,11 @@ class Options(Strict):
         description="layout of the device nodes; nhwc writes QLinearConv and NhwcMaxPool of "
         "com.microsoft",
     )
+    standard_ops: bool = Field(
+        False,
+        description="write operators of ONNX's own domain only; others are QLinearAdd and the "
+        "like, which onnxruntime has kernels for",
+    )
     offload: bool = Field(True, description="turn operators into equal convolutions")
     fit: bool = Field(True, description="rewrite convolutions so that they keep every known limit")
     pad_on_host: Literal["host", "inputs", "auto", "all", "never"] = Field(

@@ -202,9 +202,9 @@ def _option(name: str, field: FieldInfo) -> Callable[[Command], Command]:
     if typing.get_origin(kind) is Literal:
         settings["type"] = click.Choice([str(a) for a in typing.get_args(kind)])
     elif kind is bool:
-        settings["help"] = f"do not {text}"
-        settings |= {"flag_value": False, "type": bool, "cls": BriefOption}
-        return click.option(f"--no-{flag[2:]}", name, **settings)
+        settings["help"] = f"do not {text}" if field.default else text
+        settings |= {"flag_value": not field.default, "type": bool, "cls": BriefOption}
+        return click.option(f"--no-{flag[2:]}" if field.default else flag, name, **settings)
     elif kind is int:
         settings["type"] = int
     elif typing.get_origin(kind) is dict:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from npuconv.arithmetic.encoding import HIGHEST, LOWEST
-from npuconv.partition.channels import operator_tensors, trace, uniform
+from npuconv.partition.channels import trace, uniform
 
 if TYPE_CHECKING:
     import onnx
@@ -83,7 +83,7 @@ class DeviceGraph:
             ends = (*self.model.graph.inputs, *self.model.graph.outputs)
             found += [tensor.name for tensor in ends]
         if not self._has_zero_points:
-            found += [tensor.name for tensor in operator_tensors(self.plan)]
+            found += [tensor.name for tensor in self.plan.operator_tensors]
         return found
 
     @property
