@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.legalize import region as _region
 from npuconv.legalize.forms import Form
+from npuconv.legalize.source_scales import SourceScales
 from npuconv.model import query
 from npuconv.model.facts import of_window
 from npuconv.partition.costs import Cost, cost
@@ -75,6 +76,7 @@ class PassContext:
         kept: labels of source nodes that stay float, on the host.
         current: name of the pass that runs.
         expected: mean and standard deviation of a tensor's channels in training, by tensor.
+        source_scales: of a model that was quantized before.
         rewrites: in the order in which they were made.
         refusals: in order, each once.
     """
@@ -85,6 +87,7 @@ class PassContext:
     kept: frozenset[str] = frozenset()
     current: str = ""
     expected: dict[str, Expected] = field(default_factory=dict)
+    source_scales: SourceScales = field(default_factory=SourceScales)
     rewrites: list[RewriteRecord] = field(default_factory=list)
     refusals: dict[RefusalRecord, None] = field(default_factory=dict)
     _broken: dict[tuple[Window, bool], bool] = field(default_factory=dict)
@@ -137,14 +140,15 @@ class PassContext:
         from npuconv.legalize.fitting.layer import of_window as layer_of
 
         found = self.objections(win)
-        layer = layer_of(win, bias=bias) if found else None
+        layer = layer_of(win, bias=bias) if found and self.options.fit else None
         return found if layer is None else self.planner.objections(layer)
 
     def fitted(self, win: Window) -> Form:
         """Return what a considered convolution costs once it keeps every limit."""
         from npuconv.legalize.fitting.layer import of_window as layer_of
 
-        layer = layer_of(win, bias=True) if self.objections(win) else None
+        wanted = self.options.fit and self.objections(win)
+        layer = layer_of(win, bias=True) if wanted else None
         plan = None if layer is None else self.planner.plan(layer)[0]
         if plan is None:
             return Form("", Cost(win.macs, win.parameters(), 1))
