@@ -178,6 +178,7 @@ class Options(Strict):
         "input_layout": "write it as layout inside preprocess",
         "no_verify": "write verify: false",
         "no_offload": "write offload: false",
+        "requantize": "write keep_scales: false",
         "no_fit": "write fit: false",
     }
 
@@ -196,6 +197,11 @@ class Options(Strict):
         description="samples: .npz, .npy, images, or a folder of them; or a .txt list of images",
     )
     preprocess: Preprocess = Field(default_factory=Preprocess, description="for images")
+    keep_scales: bool = Field(
+        True,
+        description="keep scales, zero points and integer weights of a model that is quantized "
+        "already; --requantize drops them and starts from its float values",
+    )
     method: Method = Field("auto", description="how activation ranges are chosen")
     format: Format = Field("qoperator", description="form of the written model")
     io: Literal["float", "int8"] = Field(

@@ -25,6 +25,7 @@ _SAMPLE_OPTIONS = ("input_shape", "seed")  # of Options, besides preprocessing
 _PAIRS = {"input_shape": "NAME=SHAPE", "severity": "CODE=LEVEL"}
 # Not split at commas, which names and values may hold.
 _REPEATED = {"assume": "LIMIT=VALUE", "keep_float": "PATTERN"}
+_OPPOSITES = {"keep_scales": "--requantize"}  # flags of both values have a name
 _METAVARS = {
     "baseline": "FILE",
     "cache": "FOLDER",
@@ -202,6 +203,9 @@ def _option(name: str, field: FieldInfo) -> Callable[[Command], Command]:
     if typing.get_origin(kind) is Literal:
         settings["type"] = click.Choice([str(a) for a in typing.get_args(kind)])
     elif kind is bool:
+        if name in _OPPOSITES:
+            pair = f"{flag}/{_OPPOSITES[name]}"
+            return click.option(pair, name, type=bool, **settings)
         settings["help"] = f"do not {text}" if field.default else text
         settings |= {"flag_value": not field.default, "type": bool, "cls": BriefOption}
         return click.option(f"--no-{flag[2:]}" if field.default else flag, name, **settings)
