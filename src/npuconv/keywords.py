@@ -52,6 +52,8 @@ class CommonKeywords(TypedDict, total=False):
     input_shape: Mapping[str, Sequence[int]]
     # for images
     preprocess: PreprocessOptions | PreprocessKeywords | Preset
+    # keep scales, zero points and integer weights of a model that is quantized already
+    keep_scales: bool
     # how activation ranges are chosen
     method: Method
     # form of the written model
