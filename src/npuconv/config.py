@@ -25,7 +25,7 @@ from npuconv.errors import ConfigError, UsageError
 from npuconv.limits import DEFAULT, NAMES, Limits
 
 Preset = Literal["unit", "signed", "imagenet", "raw", "none"]
-Format = Literal["qoperator", "qdq", "weights", "float"]
+Format = Literal["qoperator", "qdq", "weights", "float", "tflite"]
 Method = Literal["auto", "minmax", "percentile", "entropy", "mse"]
 Step = Literal[
     "host-padding", "input-grid", "range-margin", "correlated-error", "gptq-rounding",
@@ -172,7 +172,11 @@ class Options(Strict):
     )
     preprocess: Preprocess = Field(default_factory=Preprocess, description="for images")
     method: Method = Field("auto", description="how activation ranges are chosen")
-    format: Format = Field("qoperator", description="form of the written model")
+    format: Format = Field(
+        "qoperator",
+        description="form of the written model; default: tflite where the target file says "
+        "container: tflite, else qoperator",
+    )
     io: Literal["float", "int8"] = Field("float", description="type of the model's own tensors")
     layout: Literal["nchw", "nhwc"] = Field(
         "nchw",
@@ -279,6 +283,12 @@ class Options(Strict):
         description="decompressed to compressed bytes of an array in an .npz, over 64 MiB",
     )
     seed: int = Field(0, ge=0, description="seed of what is made up where no data is given")
+
+    def for_container(self, container: str) -> Options:
+        """Return the options with the form of the target's container, where none was given."""
+        if container != "tflite" or "format" in self.model_fields_set:
+            return self
+        return self.model_copy(update={"format": "tflite"})
 
     @property
     def limits(self) -> Limits:

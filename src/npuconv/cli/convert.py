@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from npuconv import files
-from npuconv.batch.job import SUFFIX
+from npuconv.batch.job import suffix_of
 from npuconv.cli import screen
 from npuconv.cli.destinations import check_destinations, input_files
 from npuconv.cli.guard import guarded
@@ -20,6 +21,7 @@ from npuconv.report import format_of, render
 
 if TYPE_CHECKING:
     from npuconv.config import Options
+    from npuconv.pipeline.convert import Conversion
     from npuconv.schemas.report import Report
 
 _AFTER_CALIBRATION = "choosing ranges and weights, measuring"
@@ -27,7 +29,12 @@ _AFTER_CALIBRATION = "choosing ranges and weights, measuring"
 
 @click.command()
 @click.argument("model")
-@click.option("-o", "--output", metavar="OUT.onnx", help="default: MODEL.npu.onnx beside MODEL")
+@click.option(
+    "-o",
+    "--output",
+    metavar="OUT.onnx",
+    help="default: MODEL.npu.onnx beside MODEL, or MODEL.npu.tflite",
+)
 @shared_options
 @output_options
 @guarded
@@ -44,16 +51,20 @@ def convert(
 ) -> int:
     """Convert a float ONNX model into a device-ready int8 model and a report.
 
-    Writes MODEL.npu.onnx, MODEL.npu.report.json and MODEL.npu.report.html beside MODEL.
+    Writes MODEL.npu.onnx, MODEL.npu.report.json and MODEL.npu.report.html beside MODEL;
+    MODEL.npu.tflite with --format tflite, which is the default where the compiler of the
+    target reads TFLite. A path -o that ends in .onnx gets ONNX all the same.
     Without --calibration a model of images is calibrated on builtin photographs, normalized
     as --preprocess says or as the model seems to want them; the first line tells. Other models
     get made-up numbers, and accuracy is unproven. Exit code 0: done; 1: findings stand against
     it, no model is written.
     """
     from npuconv.pipeline.convert import convert_with
+    from npuconv.pipeline.prepare import with_form
 
-    options = collect(config, flags)
-    destination = Path(output) if output is not None else _beside(Path(model), SUFFIX)
+    options = with_form(collect(config, flags))
+    suffix = suffix_of(options.format)
+    destination = Path(output) if output is not None else _beside(Path(model), suffix)
     written = reports or tuple(
         str(_beside(destination, f".report.{kind}")) for kind in ("json", "html")
     )
@@ -74,7 +85,20 @@ def convert(
         _write(result.report, written)
     _show(result.report, quiet, verbose, no_color)
     screen.say(f"wrote {destination}, {', '.join(written)}", quiet=quiet)
+    _say_what_follows(result, destination, quiet)
     return 0
+
+
+def _say_what_follows(result: Conversion, destination: Path, quiet: bool) -> None:
+    """Print the inputs and outputs of a TFLite file, and the command that compiles it."""
+    if result.tflite is None or destination.suffix == ".onnx":
+        return
+    for kind, lines in (("input", result.tflite.inputs), ("output", result.tflite.outputs)):
+        for line in lines:
+            screen.say(f"{kind} {line}", quiet=quiet)
+    command = result.next_command.format(model=shlex.quote(str(destination)))
+    if command:
+        screen.say(f"next: {command}", quiet=quiet)
 
 
 def _announcing(
