@@ -10,6 +10,8 @@ import onnx
 
 from npuconv.emit.tflite.draft import CHANNELS_LAST, Draft, Order, attributes, same
 from npuconv.emit.tflite.graph import Array, Quantization
+from npuconv.emit.tflite.windows import ends_of
+from npuconv.emit.tflite.windows import pad as append_pad
 
 
 def nominal(draft: Draft, name: str) -> tuple[np.float32, int] | None:
@@ -28,11 +30,43 @@ def declared(draft: Draft, name: str) -> Quantization | None:
     return None if found is None else Quantization.of(*found)
 
 
+def pads_later(draft: Draft, node: onnx.NodeProto) -> bool:
+    """Return whether what a Pad inserts is its zero point once the result is quantized.
+
+    The host pads float tensors whose zero point is not 0. TFLite pads integers with the zero
+    point, so that an accelerator can do it.
+    """
+    readers = draft.consumers.get(node.output[0], [])
+    if not readers or node.output[0] in draft.outputs or not pads_zeros(draft, node):
+        return False
+    return all(n.op_type == "QuantizeLinear" and _keeps_scale(draft, n) for n in readers)
+
+
+def _keeps_scale(draft: Draft, node: onnx.NodeProto) -> bool:
+    """Return whether a tensor is quantized with the one scale by which it is read."""
+    scales, _ = _parameters(draft, node)
+    device = nominal(draft, node.output[0])
+    return scales.size == 1 and device is not None and scales.item() == device[0]
+
+
+def pads_zeros(draft: Draft, node: onnx.NodeProto) -> bool:
+    """Return whether a Pad inserts zeros around what is constant."""
+    value = draft.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else np.zeros(())
+    pads = draft.constant(node.input[1])
+    constant = attributes(node).get("mode", "constant") == "constant"
+    known = value is not None and pads is not None and not value.any() and (pads >= 0).all()
+    return bool(constant and known)
+
+
 def quantize(draft: Draft, node: onnx.NodeProto) -> None:
     """Append a QUANTIZE, in the order in which convolutions read the result.
 
     A scalar zero point stays that of the tensor; the bias of its readers makes up for it.
     """
+    maker = draft.makers.get(node.input[0])
+    if maker is not None and maker.op_type == "Pad" and pads_later(draft, maker):
+        _quantize_and_pad(draft, node, maker)
+        return
     name, result = node.input[0], node.output[0]
     rank = len(draft.shape(name))
     order = CHANNELS_LAST if rank == 4 and nominal(draft, result) else draft.order([name], rank)
@@ -48,6 +82,20 @@ def quantize(draft: Draft, node: onnx.NodeProto) -> None:
         source = _affine(draft, source, _along(node, ratios, order), _along(node, offsets, order))
     made = draft.store(result, order, own)
     draft.emit("QUANTIZE", [source], [made], "QuantizeOptions")
+
+
+def _quantize_and_pad(draft: Draft, node: onnx.NodeProto, pad: onnx.NodeProto) -> None:
+    """Append a QUANTIZE and a PAD of the integers."""
+    rank = len(draft.shape(node.output[0]))
+    order = CHANNELS_LAST if rank == 4 else same(rank)
+    source = draft.read(pad.input[0], order)
+    scales, zeros = _parameters(draft, node)
+    own = Quantization.of(scales.item(), int(zeros.item()))
+    stored = draft.graph.tensors[source]
+    inner = draft.add(f"{stored.name}/int8", stored.shape, np.int8, quantization=own)
+    draft.emit("QUANTIZE", [source], [inner], "QuantizeOptions")
+    ends = ends_of(draft, pad, rank)[list(order)].astype(np.int32)
+    append_pad(draft, inner, draft.store(node.output[0], order, own), ends, None)
 
 
 def dequantize(draft: Draft, node: onnx.NodeProto) -> None:

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import onnx
 
+from npuconv.emit.tflite import conversions
 from npuconv.emit.tflite.convolution import bounds
 from npuconv.emit.tflite.draft import CHANNELS_LAST, Draft, View, attributes, same
 from npuconv.emit.tflite.flatbuffer import enumerator
 from npuconv.emit.tflite.graph import Array
+from npuconv.emit.tflite.windows import ends_of, padded, pads_of
 from npuconv.emit.tflite.windows import pad as append_pad
-from npuconv.emit.tflite.windows import padded, pads_of
 from npuconv.errors import ModelError
 
 
@@ -90,11 +91,13 @@ def pool_options(kernel: Sequence[int], strides: Sequence[int], padding: int) ->
 
 def pad(draft: Draft, node: onnx.NodeProto) -> None:
     """Append a PAD, a PADV2 where the value is not 0, or a MIRROR_PAD."""
+    if conversions.pads_later(draft, node):
+        return
     result = node.output[0]
     rank = len(draft.shape(result))
     order = draft.order([node.input[0]], rank)
     source = draft.read(node.input[0], order)
-    ends = _ends(draft, node, rank)[list(order)].astype(np.int32)
+    ends = ends_of(draft, node, rank)[list(order)].astype(np.int32)
     made = draft.store(result, order, draft.quantization(source))
     mode = attributes(node).get("mode", "constant")
     if mode == "reflect":
@@ -107,18 +110,6 @@ def pad(draft: Draft, node: onnx.NodeProto) -> None:
             f"{node.name!r}: TFLite has no Pad of mode {mode!r}, or with negative pads"
         )
     append_pad(draft, source, made, ends, _fill(draft, node, source))
-
-
-def _ends(draft: Draft, node: onnx.NodeProto, rank: int) -> Array:
-    """Return what is padded before and after each axis, int64 [rank, 2]."""
-    pads = draft.constant(node.input[1])
-    if pads is None:
-        raise ModelError(f"{node.name!r}: pads are not constant")
-    axes = draft.constant(node.input[3]) if len(node.input) > 3 and node.input[3] else None
-    places = np.arange(rank) if axes is None else axes % rank
-    found = np.zeros((rank, 2), np.int64)
-    found[places] = pads.reshape(2, -1).T
-    return found
 
 
 def _fill(draft: Draft, node: onnx.NodeProto, source: int) -> Array | None:

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import onnx
 
 from npuconv.emit.tflite.draft import Draft
 from npuconv.emit.tflite.flatbuffer import enumerator
 from npuconv.emit.tflite.graph import Array
+from npuconv.errors import ModelError
 
 
 def pads_of(attrs: Mapping[str, Any]) -> tuple[int, int, int, int]:
@@ -81,3 +83,15 @@ def pad(draft: Draft, source: int, made: int, ends: Array, fill: Array | None) -
         return
     value = draft.number("fill", fill.reshape(()), draft.quantization(source))
     draft.emit("PADV2", [source, places, value], [made], "PadV2Options")
+
+
+def ends_of(draft: Draft, node: onnx.NodeProto, rank: int) -> Array:
+    """Return what is padded before and after each axis, int64 [rank, 2]."""
+    pads = draft.constant(node.input[1])
+    if pads is None:
+        raise ModelError(f"{node.name!r}: pads are not constant")
+    axes = draft.constant(node.input[3]) if len(node.input) > 3 and node.input[3] else None
+    places = np.arange(rank) if axes is None else axes % rank
+    found = np.zeros((rank, 2), np.int64)
+    found[places] = pads.reshape(2, -1).T
+    return found
