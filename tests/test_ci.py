@@ -200,7 +200,7 @@ def test_the_hook(hooked: Run, repository: Path):
     hook = ("pre-commit", "run", "--files")
     done = hooked("pre-commit", "run", "--all-files")
     assert done.returncode == 1
-    assert "3 reports, 1 refused" in done.stdout
+    assert "3 models, 1 failed" in done.stdout
     assert hooked(*hook, "models/a.onnx", BASELINE).returncode == 0
     assert "no files to check" in hooked(*hook, BASELINE).stdout
     hooked("npuconv", "check", "models", "--write-baseline")

@@ -196,8 +196,18 @@ def test_a_code_and_its_name_belong_together(page: Path):
     assert [pair for pair in pairs if not names.get(pair[0], pair[1]).startswith(pair[1])] == []
 
 
-def test_generated_pages_are_fresh():
+def test_paths_of_the_architecture_exist():
+    """Every file and folder that the page names is there."""
+    text = (ROOT / "docs/architecture.md").read_text("utf-8")
+    named = re.findall(r"`([\w/*]+(?:\.(?:py|yaml|toml)|/))`", text)
+    roots = (ROOT / "src/npuconv", ROOT)
+    assert len(named) > 50
+    assert [name for name in named if not any(any(root.glob(name)) for root in roots)] == []
+
+
+def test_generated_pages_are_fresh(monkeypatch: pytest.MonkeyPatch):
     """``make docs`` writes them anew."""
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
     spec = importlib.util.spec_from_file_location("gendocs", ROOT / "tools/gendocs.py")
     assert spec is not None
     assert spec.loader is not None

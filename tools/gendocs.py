@@ -9,15 +9,22 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from copy import copy
+from inspect import cleandoc
 from pathlib import Path
 from typing import Literal, get_args, get_origin
 
+import click
 from pydantic import BaseModel
 
+import rooms
 from npuconv import catalog
 from npuconv import json_schemas as schemas
+from npuconv.cli import cli
+from npuconv.cli.help import SHOWS_ALL
 from npuconv.config import Options, Preprocess, Selection
 from npuconv.legalize.registry import PASSES, Phase
+from npuconv.report.glossary import TERMS
 from npuconv.target import Target, builtin_names
 from npuconv.target.limit import Limit
 from npuconv.target.relation import Relation
@@ -36,8 +43,18 @@ def pages() -> dict[Path, str]:
         REFERENCE / "options.md": _options(),
         REFERENCE / "errors.md": _errors(),
         REFERENCE / "targets.md": _targets(),
-        ROOT / "docs" / "writing_passes.md": _phases(),
+        REFERENCE / "glossary.md": _glossary(),
+        ROOT / "docs" / "writing_passes.md": _filled("writing_passes.md", phases=_phases()),
+        ROOT / "docs" / "architecture.md": _filled(
+            "architecture.md", packages=rooms.package_table(), calls=rooms.calls_of_conversion()
+        ),
+        ROOT / "docs" / "site" / "rooms.svg": rooms.picture(),
     }
+    context = click.Context(cli, info_name="npuconv")
+    for name in cli.list_commands(context):
+        command = cli.get_command(context, name)
+        if command is not None:
+            found[REFERENCE / f"command_{name}.md"] = f"{NOTE}{_command(command, context, name)}"
     for name in schemas.NAMES:
         text = schemas.make(name)
         found[ROOT / "src" / "npuconv" / "schemas" / f"{name}.json"] = text
@@ -67,18 +84,24 @@ def _passes() -> str:
     return f"{NOTE}# Passes\n\n{table}\n\n{body}"
 
 
+def _filled(page: str, **tables: str) -> str:
+    """A page of docs with each table between the two comments of its name."""
+    text = (ROOT / "docs" / page).read_text("utf-8")
+    for name, table in tables.items():
+        start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+        head, _, rest = text.partition(start)
+        text = f"{head}{start}{table}{end}{rest.partition(end)[2]}"
+    return text
+
+
 def _phases() -> str:
-    """The guide to passes, with the table of phases between its two comments."""
-    text = (ROOT / "docs" / "writing_passes.md").read_text("utf-8")
-    start, end = "<!-- phases -->\n", "<!-- /phases -->"
+    """A table of the phases of passes."""
     homes: dict[str, str] = {}
     for item in PASSES:
         package = item.function.__module__.rpartition(".")[0].removeprefix("npuconv.")
         homes[item.phase] = package.replace(".", "/")
     rows = [f"| `{phase.name}` | {phase.purpose} | `{homes[phase]}` |" for phase in Phase]
-    table = "\n".join(["| phase | purpose | package |", "|---|---|---|", *rows])
-    head, _, rest = text.partition(start)
-    return f"{head}{start}{table}\n{end}{rest.partition(end)[2]}"
+    return "\n".join(["| phase | purpose | package |", "|---|---|---|", *rows, ""])
 
 
 def _options() -> str:
@@ -126,6 +149,51 @@ def _errors() -> str:
 
     doc = (errors.__doc__ or "").strip()
     return f"{NOTE}# Errors and exit codes\n\n```\n{doc}\n```\n"
+
+
+def _glossary() -> str:
+    terms = "\n".join(
+        f'## {term.name}\n\n<a id="term-{term.key}"></a>{term.meaning}\n' for term in TERMS
+    )
+    return f"{NOTE}# Glossary\n\nThe terms of reports, messages and guides.\n\n{terms}"
+
+
+def _command(command: click.Command, parent: click.Context, name: str, level: int = 1) -> str:
+    """The page of a command: usage, description, options; those of its subcommands follow."""
+    context = click.Context(command, info_name=name, parent=parent)
+    usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
+    parts = [f"{'#' * level} npuconv {name}" if level == 1 else f"## {name}"]
+    parts += [f"```\n{usage}\n```", _paragraphs(cleandoc(command.help or ""))]
+    rows = [f"| `{cell(flags)}` | {cell(text)} |" for flags, text in _flags(command, context)]
+    if rows:
+        parts.append("\n".join(["| option | |", "|---|---|", *rows]))
+    if isinstance(command, click.Group):
+        for sub in command.list_commands(context):
+            found = command.get_command(context, sub)
+            if found is not None:
+                parts.append(_command(found, context, sub, level + 1).strip())
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _paragraphs(text: str) -> str:
+    r"""The help of a command; what follows click's mark \\b keeps its lines."""
+    parts = text.replace("\f", "").strip().split("\n\n")
+    kept = (
+        f"```\n{p.strip().removeprefix(chr(8)).strip()}\n```" if "\b" in p else p for p in parts
+    )
+    return "\n\n".join(kept)
+
+
+def _flags(command: click.Command, context: click.Context) -> Iterator[tuple[str, str]]:
+    """Names and help of all options, also of those that the short help leaves out."""
+    context.meta[SHOWS_ALL] = True
+    for option in command.get_params(context):
+        if isinstance(option, click.Option):
+            shown = copy(option)
+            shown.hidden = False
+            record = shown.get_help_record(context)
+            if record is not None:
+                yield record[0], " ".join(record[1].split())
 
 
 def cell(text: str) -> str:

@@ -34,7 +34,7 @@ Step = Literal[
 Form = Literal["split", "dense", "sub-pixel", "zero-insertion"]
 _FLAGS_ONLY = (
     "config", "output", "output_format", "report", "write_baseline",
-    "timings", "quiet", "verbose", "no_color", "max_seconds", "max_memory",
+    "timings", "quiet", "verbose", "no_color", "max_seconds", "max_memory", "help_all",
 )  # fmt: skip
 Level = Literal["error", "warning", "note"]
 
@@ -71,17 +71,17 @@ class Preprocess(Strict):
 
     preset: Preset | None = Field(
         None,
-        description="unit: 0..1; signed: -1..1; imagenet: ImageNet mean and std; raw: 0..255; "
-        "none: nothing is assumed where no data is given",
+        description="normalization of images; unit: 0..1; signed: -1..1; imagenet: ImageNet mean "
+        "and std; raw: 0..255; none: nothing is assumed where no data is given",
     )
     mean: tuple[float, ...] | None = Field(
         None,
-        description="subtracted, in pixel units 0..255: one number, or one per channel",
+        description="subtracted from pixels of 0..255; one number, or one per channel",
         json_schema_extra=_or_one("number"),
     )
     std: tuple[float, ...] | None = Field(
         None,
-        description="divided by, in pixel units 0..255: one number, or one per channel",
+        description="divides pixels of 0..255; one number, or one per channel",
         json_schema_extra=_or_one("number"),
     )
     resize: tuple[int, ...] | None = Field(
@@ -91,7 +91,7 @@ class Preprocess(Strict):
     )
     crop: tuple[int, int] | None = Field(
         None,
-        description="HEIGHT,WIDTH of a centre crop, or one number for a square",
+        description="HEIGHT,WIDTH of a centre crop; one number for a square",
         json_schema_extra=_or_one("integer"),
     )
     color: Literal["rgb", "bgr", "gray"] = Field("rgb", description="channel order")
@@ -163,34 +163,40 @@ class Options(Strict):
         "no_offload": "write offload: false",
     }
 
-    target: str = Field("npu-int8", description="name of a built-in target, or a YAML file")
+    target: str = Field("npu-int8", description="a built-in target, or a YAML file")
+    assume: tuple[str, ...] = Field(
+        (),
+        description="answer of an undocumented limit for this run; kernel_h=5 (at most), "
+        "stride_h=1,2 (one of), in_c=1..64, bias=true; Conv.kernel_h=5 of one operator",
+    )
     input_shape: dict[str, tuple[int, ...]] = Field(
-        default_factory=dict, description="NAME=1,3,224,224: fixes dynamic dimensions"
+        default_factory=dict,
+        description="fixes dynamic dimensions; NAME=1,3,224,224 for each input",
     )
     calibration: str | None = Field(
-        None, description=".npz, .npy, a directory of them, or a directory or list of images"
+        None,
+        description="samples: .npz, .npy, images, or a folder of them; or a .txt list of images",
     )
     preprocess: Preprocess = Field(default_factory=Preprocess, description="for images")
     method: Method = Field("auto", description="how activation ranges are chosen")
     format: Format = Field(
-        "qoperator",
-        description="form of the written model; default: tflite where the target file says "
-        "container: tflite, else qoperator",
+        "qoperator", description="form of the written model; by default that of the target"
     )
-    io: Literal["float", "int8"] = Field("float", description="type of the model's own tensors")
+    io: Literal["float", "int8"] = Field(
+        "float", description="type of the model's inputs and outputs"
+    )
     layout: Literal["nchw", "nhwc"] = Field(
         "nchw",
         description="layout of the device nodes; nhwc writes QLinearConv and NhwcMaxPool of "
         "com.microsoft",
     )
-    offload: bool = Field(
-        True, description="turn what is a convolution in disguise into one the device takes"
-    )
+    offload: bool = Field(True, description="turn operators into equal convolutions")
     pad_on_host: Literal["host", "inputs", "auto", "all", "never"] = Field(
         "host",
-        description="what the host may pad where that makes steps smaller: inputs of the model; "
-        "host: all that it makes or carries anyway, so that nothing more crosses; auto: also "
-        "tensors that the device makes, where the outputs gain 1 dB by it; all: every tensor",
+        description="what the host pads to make steps smaller; inputs: inputs of the model; "
+        "host: all that it makes or carries anyway, so that nothing more crosses; auto: "
+        "also tensors that the device makes, where the outputs gain 1 dB by it; all: every "
+        "tensor",
     )
     prefer: tuple[Form, ...] = Field(
         (),
@@ -199,90 +205,87 @@ class Options(Strict):
     )
     keep_float: tuple[str, ...] = Field(
         (),
-        description="pattern of names, as 'head/*', or op:OPERATOR: these nodes stay float, "
-        "on the host",
+        description="nodes that stay float on the host; a pattern of names, as 'head/*', or "
+        "op:OPERATOR",
     )
     min_sqnr: float | None = Field(
         None,
         ge=-100,
         le=200,
         allow_inf_nan=False,
-        description="dB that the int8 model is to reach: layers run, and channels are made, "
-        "several times until it does, as far as --max-extra-macs allows; below it, the "
-        "conversion fails",
+        description="fail below so many dB; layers run, and channels are made, several times to "
+        "reach them, as far as --max-extra-macs allows",
     )
     max_extra_macs: float | None = Field(
         None,
         ge=0,
         le=1000,
         allow_inf_nan=False,
-        description="percent more multiplications that may be spent on accuracy; by default none, "
-        "or up to 100 with --min-sqnr",
+        description="percent more MACs for more accuracy; by default none, or up to 100 with "
+        "--min-sqnr",
     )
     max_extra_bytes: float | None = Field(
         None,
         ge=0,
         le=10_000,
         allow_inf_nan=False,
-        description="percent more bytes that may cross between device and host, so that the host "
-        "pads tensors that the device makes (--pad-on-host auto, within this limit)",
+        description="percent more bytes between device and host; the host then pads tensors "
+        "that the device makes (--pad-on-host auto, within this limit)",
     )
     without: tuple[Step, ...] = Field(
-        (), description="step of quantization to leave out, for benchmarks and bug reports"
+        (), description="steps of quantization to leave out; for benchmarks and bug reports"
     )
     fail_on: Literal["error", "warning", "unknown", "never"] = Field(
-        "error", description="from which level findings make the exit code 1"
+        "error", description="findings that make the exit code 1"
     )
     unknown: Literal["warn", "fail", "pass"] = Field(
-        "warn", description="what a limit that the target marks '?' does"
+        "warn", description="effect of a limit that is marked '?'"
     )
     select: tuple[str, ...] = Field(
-        (), description="only these rules: codes, beginnings of codes, or names"
+        (), description="only these rules; codes, beginnings of codes, or names"
     )
     ignore: tuple[str, ...] = Field(
         (), description="not these rules; the longer of two beginnings wins"
     )
     severity: dict[str, Level] = Field(
         default_factory=dict,
-        description="CODE=error, warning or note: how bad the findings of a rule are",
+        description="level of a rule's findings; CODE=error, CODE=warning or CODE=note",
     )
     rules: dict[str, Selection] = Field(
         default_factory=dict,
         description="select, ignore and severity for the models that a pattern fits",
     )
     baseline: str | None = Field(
-        None, description="file of findings that are accepted: they do not fail a check"
+        None, description="file of accepted findings; they do not fail a check"
     )
     verify: bool = Field(True, description="compare every rewrite with what it replaced")
     cache: str | None = Field(
-        None, description="folder that keeps what was seen of the samples, for the next run"
+        None, description="folder that keeps what was seen of the samples; for the next run"
     )
     max_samples: int = Field(512, ge=1, description="calibration samples read at most")
     max_folded_mib: int = Field(
-        256, ge=1, description="a constant that would be larger than this is not folded, in MiB"
+        256, ge=1, description="MiB of a folded constant; larger ones are not folded"
     )
     max_model_bytes: int = Field(
-        DEFAULT.model_bytes, ge=1, description="of a model with its external data, in bytes"
+        DEFAULT.model_bytes, ge=1, description="bytes of a model with its external data"
     )
     max_nodes: int = Field(
-        DEFAULT.nodes, ge=1, description="of a model, with those of subgraphs and functions"
+        DEFAULT.nodes, ge=1, description="nodes of a model; with those of subgraphs and functions"
     )
-    max_depth: int = Field(DEFAULT.depth, ge=0, description="of subgraphs inside subgraphs")
+    max_depth: int = Field(DEFAULT.depth, ge=0, description="depth of subgraphs inside subgraphs")
     max_tensor_mib: int = Field(
-        DEFAULT.tensor_mib, ge=1, description="a tensor of the model may be as large, in MiB"
+        DEFAULT.tensor_mib, ge=1, description="MiB of one tensor of the model"
     )
-    max_image_pixels: int = Field(
-        DEFAULT.image_pixels, ge=1, description="an image may have as many"
-    )
+    max_image_pixels: int = Field(DEFAULT.image_pixels, ge=1, description="pixels of one image")
     max_archive_bytes: int = Field(
-        DEFAULT.archive_bytes, ge=1, description="of the arrays of an .npz, once decompressed"
+        DEFAULT.archive_bytes, ge=1, description="bytes of the arrays of an .npz; once decompressed"
     )
     max_archive_ratio: int = Field(
         DEFAULT.archive_ratio,
         ge=1,
-        description="decompressed to compressed bytes of an array in an .npz, over 64 MiB",
+        description="decompressed to compressed bytes in an .npz; of arrays over 64 MiB",
     )
-    seed: int = Field(0, ge=0, description="seed of what is made up where no data is given")
+    seed: int = Field(0, ge=0, description="seed of made-up samples; where no data is given")
 
     def for_container(self, container: str) -> Options:
         """Return the options with the form of the target's container, where none was given."""

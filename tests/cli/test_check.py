@@ -27,7 +27,8 @@ def test_good(cli, model, folder):
     """A good model gives code 0, findings on stdout and no file."""
     done = cli("check", model)
     assert (done.code, done.err) == (0, "")
-    assert done.out.startswith("OK  model.onnx on npu-int8")
+    assert done.out.startswith("OK\n")
+    assert "next: npuconv convert model.onnx\n" in done.out
     assert listing(folder) == ["model.onnx"]
 
 

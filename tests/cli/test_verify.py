@@ -94,6 +94,16 @@ def test_text_report(cli, pair, folder):
     assert [line for line in text.splitlines() if line != line.rstrip()] == []
 
 
+def test_page_and_table(cli, pair, folder):
+    """The suffix picks the page or the table; both have every layer."""
+    assert cli(*pair, "-q", "--report", "r.html").code == 0
+    assert cli(*pair, "-q", "--report", "r.csv").code == 0
+    assert "<title>SQNR " in (folder / "r.html").read_text()
+    head, *rows = (folder / "r.csv").read_text().splitlines()
+    assert head.startswith("kind,name,tensor,sqnr_db,cosine,max_abs_error,float_low,")
+    assert [row.split(",")[0] for row in rows] == ["output", "layer"]
+
+
 def test_minimum(cli, pair):
     """Exit code 1 where it is missed, and a line that says so."""
     assert cli(*pair, "--min-sqnr", "10").code == 0
@@ -145,8 +155,8 @@ def test_made_up_samples(cli, pair):
         (["verify", "f.onnx", "no.onnx"], "no.onnx: no such file"),
         (["verify", "f.onnx", "q.onnx", "--data", "no.npz"], "no.npz: no such file"),
         (
-            ["verify", "f.onnx", "q.onnx", "--report", "r.html"],
-            "r.html: no report format of verify",
+            ["verify", "f.onnx", "q.onnx", "--report", "r.pdf"],
+            "r.pdf: no report format of verify",
         ),
         (["verify", "f.onnx", "q.onnx", "--report", "no/r.json"], "the folder 'no' does not exist"),
         (["verify", "f.onnx", "q.onnx", "--labels", "l.tsv"], "names image files"),

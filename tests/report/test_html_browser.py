@@ -185,7 +185,7 @@ def test_graph_by_mouse(browser, show, graph):
 def test_a_name_leads_to_its_node(browser, show, graph):
     """Names of nodes in tables are links into the graph."""
     show(graph)
-    browser.run("[...document.querySelectorAll('code.go')].pop().click()")
+    browser.run("[...document.querySelectorAll('code.n a')].pop().click()")
     assert not browser.run("document.querySelector('.about').hidden")
 
 
@@ -242,3 +242,69 @@ def test_without_scripts(browser, show, graph):
     assert browser.run("document.querySelectorAll('[data-ready]').length") == 0
     assert not browser.run("document.querySelector('.buttons').getClientRects().length")
     assert browser.run(CUT) == []
+
+
+def test_no_section_is_longer_than_the_window(browser, show):
+    """A long section is cut until it is opened; the search opens all."""
+    found = tuple(finding(f"n{at}", message=f"kernel {at}") for at in range(80))
+    show(make_report(findings=found))
+    tall = "findings.clientHeight > innerHeight"
+    assert not browser.run(tall)
+    browser.run("document.querySelector('#findings > .whole').click()")
+    assert browser.run(tall)
+    show(make_report(findings=found))
+    type_in(browser, "kernel")
+    assert browser.run(tall)
+
+
+def test_addresses_lead_into_what_is_folded(browser, show, graph):
+    """An address of a rule opens what hides it; that of a node picks it in the graph."""
+    show(graph)
+    rule = browser.run("[...document.querySelectorAll('.rule')].pop().id")
+    browser.run(f"location.hash = {rule!r}; new Promise(done => setTimeout(done, 100))")
+    assert browser.run(f"document.getElementById({rule!r}).getClientRects().length") > 0
+    name = browser.run("document.querySelector('code.n a').dataset.node")
+    browser.run(f"location.hash = 'node=' + encodeURIComponent({name!r})")
+    browser.run("new Promise(done => setTimeout(done, 100))")
+    assert name in text_of(browser, ".about")
+    assert browser.run("document.querySelector('.about li a').hash") == f"#{rule}"
+
+
+def test_contents_show_the_section(browser, show, graph):
+    """The contents stay in view and lead to every section."""
+    show(graph)
+    targets = browser.run("[...document.querySelectorAll('.contents a')].map(one => one.hash)")
+    assert targets
+    assert browser.run(f"{targets}.every(id => document.querySelector(id))")
+    browser.run("scrollTo(0, document.body.scrollHeight)")
+    assert browser.run("document.querySelector('.contents').getBoundingClientRect().top") >= 0
+
+
+# Click on a button, and return the name and the content of the file that it would save.
+SAVED = """
+(selector => { let saved = '';
+  HTMLAnchorElement.prototype.click = function () {
+    saved = this.download + '\\n' + decodeURIComponent(this.href.split(',%EF%BB%BF')[1]);
+  };
+  document.querySelector(selector).click(); return saved; })
+"""
+
+
+def test_tables_are_saved_as_csv(browser, show):
+    """A table is a CSV file with its titles; no name becomes a formula."""
+    nodes = [node("=1+1", ["image"], "t"), node('a "b", c', ["t"], "boxes")]
+    show(report_of(nodes))
+    name, head, *rows = browser.run(SAVED + "('[aria-label=\"Save nodes as CSV\"]')").splitlines()
+    assert (name, head.split(",")[0]) == ("nodes.csv", "Node")
+    assert rows[0].startswith("'=1+1,")
+    assert rows[1].startswith('"a ""b"", c",')
+
+
+def test_a_table_is_sorted(browser, show):
+    """A click on a title sorts by it, a second one the other way round."""
+    show(report_of([node(name, ["image"], f"t{name}") for name in "bca"]))
+    browser.run("document.querySelector('[data-name=nodes]').closest('details').open = true")
+    order = "[...document.querySelectorAll('[data-name=nodes] tbody code')].map(o => o.textContent)"
+    for wanted in (["a", "b", "c"], ["c", "b", "a"]):
+        browser.run("document.querySelector('[data-name=nodes] .sorter').click()")
+        assert browser.run(order) == wanted

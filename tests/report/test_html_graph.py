@@ -85,7 +85,7 @@ def test_what_is_said_of_a_box():
     assert dict(first.rows)["runs on"] == "device: why"
     assert dict(first.rows)["SQNR so far"] == "12.0 dB"
     assert dict(first.rows)["clipped"] == "25.0 %"
-    assert (first.noise_shade, second.noise_shade) == (4, 0)
+    assert (first.noise_shade, second.noise_shade) == (5, 0)
     assert drawn.has_noise
 
 
@@ -94,9 +94,9 @@ def test_many_findings_are_cut():
     found = tuple(finding("a", message=f"value {at}") for at in range(20))
     note = finding("a", severity="note", message="a note")
     drawn = picture(report_of([node("a", ["image"], "t")], findings=(note, *found)))
-    listed = drawn.cards[1].findings
-    assert listed[0] == ("error", "kernel-too-large: value 0")
-    assert listed[-1] == ("note", "and 15 more, see the findings")
+    told = drawn.cards[1].findings
+    assert told[0] == ("error", "kernel-too-large: value 0", "KRN001-remaining-error")
+    assert told[-1] == ("note", "and 15 more, see the findings", "findings")
 
 
 def test_long_names_are_cut_in_boxes_only():
@@ -140,17 +140,17 @@ def test_what_was_rewritten_is_reported_last():
     """A rewritten finding is listed last, and not counted."""
     gone = finding("a", status="rewritten", message="was odd")
     drawn = picture(report_of([node("a", ["image"], "t")], findings=(gone, finding("a"))))
-    assert [kind for kind, _ in drawn.cards[1].findings] == ["error", "rewritten"]
+    assert [kind for kind, *_ in drawn.cards[1].findings] == ["error", "rewritten"]
     assert drawn.cards[1].count == 1
 
 
 def test_pages_of_very_many_nodes_have_no_graphs(monkeypatch):
     """A page of several reports with very many nodes has no graphs."""
     report = report_of(chain(30))
-    assert html.render_many([report, report]).count("data-graph>") == 2
+    assert html.render_many([report, report]).count("data-graph data-suffix") == 2
     monkeypatch.setattr(html, "_MAX_NODES", 50)
-    assert html.render_many([report, report]).count("data-graph>") == 0
-    assert html.render(report).count("data-graph>") == 1
+    assert html.render_many([report, report]).count("data-graph data-suffix") == 0
+    assert html.render(report).count("data-graph data-suffix") == 1
 
 
 def test_what_a_baseline_accepts_is_a_note():

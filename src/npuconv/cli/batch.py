@@ -20,9 +20,10 @@ from npuconv.batch.settings import LIMIT_PARSERS, make_settings
 from npuconv.cli import screen
 from npuconv.cli.destinations import Input, check_destinations
 from npuconv.cli.guard import Terminated, signal_exit_code
+from npuconv.cli.help import BriefOption, GroupedCommand
 from npuconv.cli.options import given, refuse_empty, shared_options
 from npuconv.errors import UsageError
-from npuconv.report import format_of, render_batch
+from npuconv.report import PRINTED, format_of, render_batch
 from npuconv.report.escape import plain
 from npuconv.report.json import dumps
 from npuconv.report.words import count
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from npuconv.batch.entry import Batch
     from npuconv.schemas.batch import BatchReport
 
-FORMATS = ("text", "json", "sarif", "junit", "github", "markdown")
+_OF_CONVERT = ("Input", "Device", "Accuracy", "Gates")  # groups of flags that convert explains
 # Flags of the run, besides --resume and --force.
 _RUN_FLAGS = (
     "jobs", "threads", "timeout", "memory", "cache", "scheduler", "local_cluster", "ship",
@@ -52,7 +53,7 @@ def _checked(_: click.Context, parameter: click.Parameter, value: str | None) ->
     return value
 
 
-@click.command()
+@click.command(cls=GroupedCommand, brief_without=_OF_CONVERT)
 @click.argument("path", metavar="JOBS.yaml")
 @click.option("--jobs", type=click.IntRange(1), metavar="N", help="at once  [default: all cores]")
 @click.option(
@@ -89,7 +90,11 @@ def _checked(_: click.Context, parameter: click.Parameter, value: str | None) ->
 )
 @functools.partial(shared_options, without=("cache",))  # which is that of decoded samples here
 @click.option(
-    "--output-format", type=click.Choice(FORMATS), default="text", help="what stdout gets"
+    "--output-format",
+    type=click.Choice(PRINTED),
+    default="text",
+    help="what is printed",
+    cls=BriefOption,
 )
 @click.option(
     "--report",
@@ -120,17 +125,15 @@ def batch(
 ) -> int:
     """Convert many models for many targets, each job in a process of its own.
 
-    JOBS.yaml says which; paths in it are relative to it. A job that crashes, or takes
-    more time or memory than it may, does not touch the others. Beside each model lie its
-    reports and a lock that says what it was made of: run again, only what has changed or
-    failed is done. Ends well with a summary of all jobs.
+    JOBS.yaml lists them; its paths are relative to it. A job that crashes, or takes more time
+    or memory than it may, does not touch the others. Run again, only what has changed or
+    failed is done.
 
-    Flags that convert has as well hold for every job and win over JOBS.yaml, which wins over
-    --config. Their paths are relative to the current folder.
+    The flags of convert (--help-all) hold for every job and win over JOBS.yaml, which wins
+    over --config. Their paths are relative to the current folder.
 
-    Exit code 0: all converted; 1: a job was refused, failed, crashed or was ended;
-    2: the jobs file or a flag cannot be used, nothing was run; 70: a bug in npuconv; 130 and
-    143: ended by Ctrl-C or SIGTERM.
+    Exit code 0: all converted; 1: a job was refused, failed, crashed or was ended; 2: the
+    jobs file or a flag cannot be used; 70: a bug in npuconv; 130, 143: ended by a signal.
     """
     from npuconv.batch.entry import Batch
 

@@ -13,9 +13,11 @@ from npuconv.batch.job import SUFFIX
 from npuconv.cli import screen
 from npuconv.cli.destinations import check_destinations, input_files
 from npuconv.cli.guard import guarded
+from npuconv.cli.help import BriefOption, GroupedCommand
 from npuconv.cli.options import collect, output_options, shared_options
+from npuconv.cli.verdict import after_check, names_of, show, show_many
 from npuconv.errors import CalibrationError, ModelError, UsageError
-from npuconv.report import Unreadable, format_of, render, render_many
+from npuconv.report import PRINTED, Unreadable, format_of, render, render_many
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,18 +26,22 @@ if TYPE_CHECKING:
     from npuconv.schemas.report import Report
 
 DEFAULT_BASELINE = "npuconv-baseline.json"
-FORMATS = ("text", "json", "sarif", "junit", "github", "markdown")
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
 @click.option(
-    "--output-format", type=click.Choice(FORMATS), default="text", help="what stdout gets"
+    "--output-format",
+    type=click.Choice(PRINTED),
+    default="text",
+    help="what is printed",
+    cls=BriefOption,
 )
 @click.option(
     "--write-baseline",
     is_flag=True,
-    help=f"accept what fails now: write it to the --baseline file  [default: {DEFAULT_BASELINE}]",
+    help=f"accept what fails now; written to --baseline  [default: {DEFAULT_BASELINE}]",
+    cls=BriefOption,
 )
 @shared_options
 @output_options
@@ -54,11 +60,9 @@ def check(
 ) -> int:
     """Say whether models can be converted, and why not; writes no model.
 
-    MODEL is a file, or a directory that is searched for .onnx files. The findings are
-    those convert has, but for what all samples show: a line before the verdict names
-    what of that was asked for. The samples are opened, and the first is run. Exit code 0:
-    nothing at or above --fail-on, but for what the baseline accepts; 1: findings; 2: a file
-    that cannot be read or run; the others are checked all the same.
+    MODEL is a file, or a folder that is searched for .onnx files. Findings are those of
+    convert, but for what takes all samples: only the first is run.
+    Exit code 0: nothing at or above --fail-on; 1: findings; 2: a file cannot be used.
     """
     from npuconv.legalize.accept import orphaned, renew
 
@@ -86,7 +90,8 @@ def check(
     if output_format != "text":  # -q is about text only
         click.echo(rendered(output_format), nl=False)
     elif found and not quiet:  # stderr has the unreadable models
-        click.echo(_text(found, many=many, verbose=verbose, no_color=no_color), nl=False)
+        following = "" if many else after_check(found[0], paths[0], config, flags)
+        _show(by_path, models, following, verbose=verbose, no_color=no_color)
     if renewal:
         screen.say(renew(renewal, by_path, options.fail_on), quiet=quiet)
         return 2 if failures else 0
@@ -163,10 +168,17 @@ def _prepared(options: Options, write_baseline: bool) -> tuple[Options, str]:
     return options.model_copy(update={"baseline": None}), path
 
 
-def _text(found: list[Report], *, many: bool, verbose: bool, no_color: bool) -> str:
-    from npuconv.report import text
-
-    color, width = screen.wants_color(no_color), screen.width()
-    if many:
-        return text.render_many(found, color=color, verbose=verbose, width=width)
-    return text.render(found[0], color=color, verbose=verbose, width=width)
+def _show(
+    by_path: dict[str, Report],
+    given: tuple[str, ...],
+    following: str,
+    *,
+    verbose: bool,
+    no_color: bool,
+) -> None:
+    """Print one report with the command that follows, or several without."""
+    names, found = names_of(list(by_path), given), list(by_path.values())
+    if following or len(found) == 1:
+        show(found[0], names[0], verbose=verbose, no_color=no_color, following=following)
+    else:
+        show_many(found, names, verbose=verbose, no_color=no_color)

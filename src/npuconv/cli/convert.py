@@ -15,7 +15,9 @@ from npuconv.batch.job import suffix_of
 from npuconv.cli import screen
 from npuconv.cli.destinations import check_destinations, input_files
 from npuconv.cli.guard import guarded
+from npuconv.cli.help import GroupedCommand
 from npuconv.cli.options import collect, output_options, shared_options
+from npuconv.cli.verdict import after_convert, names_of, show
 from npuconv.errors import UnsupportedModelError, UsageError
 from npuconv.report import format_of, render
 
@@ -27,13 +29,10 @@ if TYPE_CHECKING:
 _AFTER_CALIBRATION = "choosing ranges and weights, measuring"
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("model")
 @click.option(
-    "-o",
-    "--output",
-    metavar="OUT.onnx",
-    help="default: MODEL.npu.onnx beside MODEL, or MODEL.npu.tflite",
+    "-o", "--output", metavar="OUT.onnx", help="default: MODEL.npu.onnx, or MODEL.npu.tflite"
 )
 @shared_options
 @output_options
@@ -51,13 +50,11 @@ def convert(
 ) -> int:
     """Convert a float ONNX model into a device-ready int8 model and a report.
 
-    Writes MODEL.npu.onnx, MODEL.npu.report.json and MODEL.npu.report.html beside MODEL;
-    MODEL.npu.tflite with --format tflite, which is the default where the compiler of the
-    target reads TFLite. A path -o that ends in .onnx gets ONNX all the same.
-    Without --calibration a model of images is calibrated on builtin photographs, normalized
-    as --preprocess says or as the model seems to want them; the first line tells. Other models
-    get made-up numbers, and accuracy is unproven. Exit code 0: done; 1: findings stand against
-    it, no model is written.
+    Targets whose compiler reads TFLite get that: see --format. A path -o that ends in .onnx
+    gets ONNX all the same.
+    Without --calibration, models of images are calibrated on builtin photographs, others on
+    made-up numbers: accuracy is then unproven.
+    Exit code 0: done; 1: findings stand against it, no model is written.
     """
     from npuconv.pipeline.convert import convert_with
     from npuconv.pipeline.prepare import with_form
@@ -76,29 +73,40 @@ def convert(
             )
     except UnsupportedModelError as error:
         _write(error.report, written)
-        _show(error.report, quiet, verbose, no_color)
+        following = after_convert(error.report, model, str(destination), config, flags)
+        _show(error.report, model, following, quiet, verbose, no_color)
         earlier = f"; {destination} is of an earlier run" if destination.exists() else ""
         screen.say(f"wrote {', '.join(written)}, but no model{earlier}", quiet=quiet)
         return error.exit_code
     with files.together():
         result.save(destination)
         _write(result.report, written)
-    _show(result.report, quiet, verbose, no_color)
+    compiling = _compiling(result, destination)
+    following = after_convert(result.report, model, str(destination), config, flags)
+    if result.report.calibration is None and compiling:
+        following = compiling
+    _show(result.report, model, following, quiet, verbose, no_color)
     screen.say(f"wrote {destination}, {', '.join(written)}", quiet=quiet)
-    _say_what_follows(result, destination, quiet)
+    _say_ends(result, destination, quiet)
+    if compiling and compiling != following:
+        screen.say(f"compile it with: {compiling}", quiet=quiet)
     return 0
 
 
-def _say_what_follows(result: Conversion, destination: Path, quiet: bool) -> None:
-    """Print the inputs and outputs of a TFLite file, and the command that compiles it."""
+def _compiling(result: Conversion, destination: Path) -> str:
+    """Return the command that compiles what was written for the chip; empty if there is none."""
+    if result.tflite is None or destination.suffix == ".onnx":
+        return ""
+    return result.next_command.format(model=shlex.quote(str(destination)))
+
+
+def _say_ends(result: Conversion, destination: Path, quiet: bool) -> None:
+    """Print the inputs and outputs of a TFLite file, whose axes may have another order."""
     if result.tflite is None or destination.suffix == ".onnx":
         return
     for kind, lines in (("input", result.tflite.inputs), ("output", result.tflite.outputs)):
         for line in lines:
             screen.say(f"{kind} {line}", quiet=quiet)
-    command = result.next_command.format(model=shlex.quote(str(destination)))
-    if command:
-        screen.say(f"next: {command}", quiet=quiet)
 
 
 def _announcing(
@@ -137,11 +145,9 @@ def _write(report: Report, written: tuple[str, ...]) -> None:
         files.write(path, render(report, format_of(path)))
 
 
-def _show(report: Report, quiet: bool, verbose: bool, no_color: bool) -> None:
-    from npuconv.report import text
-
+def _show(
+    report: Report, model: str, following: str, quiet: bool, verbose: bool, no_color: bool
+) -> None:
     if not quiet:
-        color = screen.wants_color(no_color)
-        click.echo(
-            text.render(report, color=color, verbose=verbose, width=screen.width()), nl=False
-        )
+        (name,) = names_of([model], [model])
+        show(report, name, verbose=verbose, no_color=no_color, following=following)

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import click
 
 from npuconv.batch.settings import parse_size
+from npuconv.cli.help import help_all
 from npuconv.limits import DEFAULT, NAMES, applied, flag, present
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -53,7 +54,7 @@ def guarded(command: Command) -> Command:
         metavar="SIZE",
         callback=_with_memory,
         expose_value=False,
-        help="this process may take: 512MiB, 4GiB  [default: 90 % of what there is]",
+        help="memory of this process: 512MiB, 4GiB  [default: 90 % of what there is]",
     )(command)
     return click.option(
         "--max-seconds",
@@ -61,12 +62,13 @@ def guarded(command: Command) -> Command:
         metavar="N",
         callback=_with_time,
         expose_value=False,
-        help="exit code 2 after so many",
+        help="seconds; exit code 2 after so many",
     )(command)
 
 
 def limited(command: Command) -> Command:
-    """Add the flags of all input limits to a command that takes no options of a conversion."""
+    """Add the input limits and ``--help-all`` to a command without options of a conversion."""
+    command = help_all(command)
     for name in reversed(NAMES):
         text = f"[default: {getattr(DEFAULT, name)}]"
         option = click.option(

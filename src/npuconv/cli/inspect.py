@@ -9,6 +9,7 @@ import click
 
 from npuconv.cli import screen
 from npuconv.cli.guard import guarded, limited
+from npuconv.cli.help import GroupedCommand
 from npuconv.cli.options import parse_shapes
 from npuconv.errors import UsageError
 from npuconv.report.escape import visible
@@ -36,7 +37,7 @@ _COLUMNS = (
 _STEPS = ("name", "operator", "output", "parameters", "MACs")
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("models", nargs=-1, required=True, metavar="MODEL")
 @click.option("--diff", is_flag=True, help="compare two models: --diff BEFORE AFTER")
 @click.option("--input-shape", multiple=True, metavar="NAME=1,3,224,224", help="fixes dimensions")

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar
 import click
 from pydantic.fields import FieldInfo
 
+from npuconv.cli.help import BriefOption, help_all
 from npuconv.config import Options, Preprocess, make_options, merge, read_config
 from npuconv.errors import UsageError
 
@@ -19,8 +20,9 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 _FLAGS = {"preset": "--preprocess", "layout": "--input-layout"}
 _IN_FILES_ONLY = {"rules"}
 _SAMPLE_OPTIONS = ("input_shape", "seed")  # of Options, besides preprocessing
-_PAIRS = {"input_shape": "NAME=1,3,224,224", "severity": "CODE=LEVEL"}
-_REPEATED = {"keep_float": "PATTERN"}  # not split at commas, which names may hold
+_PAIRS = {"input_shape": "NAME=SHAPE", "severity": "CODE=LEVEL"}
+# Not split at commas, which names and values may hold.
+_REPEATED = {"assume": "LIMIT=VALUE", "keep_float": "PATTERN"}
 _METAVARS = {
     "baseline": "FILE",
     "cache": "FOLDER",
@@ -41,10 +43,11 @@ def shared_options(command: Command, *, without: Collection[str] = ()) -> Comman
         if name not in without:
             command = _add_option(command, name)
     text = (
-        "YAML file of options, named as these flags; not of what is printed or written "
-        "(-o, --report, -q, ...); a flag wins over it"
+        "file of these options; not of what is printed or written (-o, --report, -q, ...); "
+        "a flag wins over it"
     )
-    return click.option("--config", metavar="FILE.yaml", help=text)(command)
+    command = help_all(command)
+    return click.option("--config", metavar="FILE", help=text, cls=BriefOption)(command)
 
 
 def sample_options(command: Command) -> Command:
@@ -63,7 +66,7 @@ def output_options(command: Command) -> Command:
     """Add the options for printing and reports to a command."""
     for decorate in (
         click.option("--no-color", is_flag=True, help="no colours; NO_COLOR does the same"),
-        click.option("-v", "--verbose", is_flag=True, help="every finding, also near misses"),
+        click.option("-v", "--verbose", is_flag=True, help="print everything, also near misses"),
         click.option("-q", "--quiet", is_flag=True, help="print nothing but errors"),
         click.option("--timings", is_flag=True, help="say how long each stage took"),
         click.option(
@@ -71,7 +74,8 @@ def output_options(command: Command) -> Command:
             "reports",
             multiple=True,
             metavar="FILE",
-            help="write a report; .json .html .md .sarif .xml .txt; repeatable",
+            help="write .json .html .md .sarif .xml .txt; repeatable",
+            cls=BriefOption,
         ),
     ):
         command = decorate(command)
@@ -121,6 +125,23 @@ def given(flags: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def command_words(config: str | None, flags: dict[str, Any]) -> list[str]:
+    """Return the flags that were given as words of a command, to be pasted.
+
+    Args:
+        config: of ``--config``; None if it was not given.
+        flags: of the options, as click hands them over.
+    """
+    words = [] if config is None else ["--config", config]
+    for name, value in flags.items():
+        if value is False:
+            words.append(f"--no-{_flag(name)[2:]}")
+        elif value is not None:
+            for one in value if isinstance(value, tuple) else (value,):
+                words += [_flag(name), str(one)]
+    return words
+
+
 def refuse_empty(flags: dict[str, Any]) -> None:
     """Refuse a flag without text, as ``--config "$UNSET"`` of a script.
 
@@ -163,7 +184,8 @@ def _option(name: str, field: FieldInfo) -> Callable[[Command], Command]:
         settings["type"] = click.Choice([str(a) for a in typing.get_args(kind)])
     elif kind is bool:
         settings["help"] = f"do not {text}"
-        return click.option(f"--no-{flag[2:]}", name, flag_value=False, type=bool, **settings)
+        settings |= {"flag_value": False, "type": bool, "cls": BriefOption}
+        return click.option(f"--no-{flag[2:]}", name, **settings)
     elif kind is int:
         settings["type"] = int
     elif typing.get_origin(kind) is dict:
@@ -172,7 +194,7 @@ def _option(name: str, field: FieldInfo) -> Callable[[Command], Command]:
         settings |= {"multiple": True, "metavar": _REPEATED[name]}
     else:
         settings["metavar"] = _METAVARS.get(name) or _metavar(kind)
-    return click.option(flag, name, **settings)
+    return click.option(flag, name, cls=BriefOption, **settings)
 
 
 def _metavar(kind: Any) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from npuconv.cli import screen
+from npuconv.cli.explore import explore
 from npuconv.cli.options import parse_shapes
 from npuconv.errors import TargetError
 from npuconv.report.escape import visible
@@ -204,3 +205,6 @@ def _reason(obstacle: Obstacle) -> str:
     """One node and what is wrong with it; a finding about the whole model names none."""
     operator = f" ({obstacle.op_type})" if obstacle.op_type else ""
     return f"{obstacle.node}{operator}: {obstacle.message}" if obstacle.node else obstacle.message
+
+
+target.add_command(explore)

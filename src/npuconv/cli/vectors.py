@@ -8,6 +8,7 @@ import click
 
 from npuconv.cli import screen
 from npuconv.cli.guard import guarded, limited
+from npuconv.cli.help import GroupedCommand
 from npuconv.cli.options import collect_samples, sample_options
 from npuconv.report.escape import visible
 from npuconv.report.words import count
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     pass
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("model", metavar="INT8.onnx")
 @click.option("-o", "--output", metavar="DIR", required=True, help="made if it does not exist")
 @sample_options

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,6 +11,7 @@ import click
 from npuconv import files
 from npuconv.cli import screen
 from npuconv.cli.guard import guarded, limited
+from npuconv.cli.help import GroupedCommand
 from npuconv.cli.options import collect_samples, sample_options
 from npuconv.errors import UsageError
 from npuconv.report.escape import visible
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 _MAX_ROWS = 10  # outputs and layers that are shown unless verbose
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("float_model", metavar="FLOAT.onnx")
 @click.argument("int8_model", metavar="INT8.onnx")
 @sample_options
@@ -40,8 +42,10 @@ _MAX_ROWS = 10  # outputs and layers that are shown unless verbose
     help="at most so many  [default: 64; with --labels all]",
 )
 @click.option("--min-sqnr", type=float, metavar="DB", help="exit code 1 below this many decibels")
-@click.option("--report", metavar="FILE", help="write the result; .json or .txt")
-@click.option("--output-format", type=click.Choice(["text", "json"]), default="text")
+@click.option("--report", metavar="FILE", help="write the result; .html, .csv, .json or .txt")
+@click.option(
+    "--output-format", type=click.Choice(["text", "json"]), default="text", help="what is printed"
+)
 @click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
 @click.option("-v", "--verbose", is_flag=True, help="every layer, not the worst only")
 @click.option("--no-color", is_flag=True, help="no colours; NO_COLOR does the same")
@@ -73,8 +77,9 @@ def verify(
     from npuconv.evaluate.entry import verify as compare
 
     if report is not None:
-        if not report.endswith((".json", ".txt")):
-            raise UsageError(f"{report}: no report format of verify", hint="use .json or .txt")
+        if not report.endswith(tuple(_WRITERS)):
+            hint = f"use {', '.join(_WRITERS)}"
+            raise UsageError(f"{report}: no report format of verify", hint=hint)
         files.check_writable(report)
     data, keywords = collect_samples(config, flags)
     with screen.progress(quiet) as bar:
@@ -83,7 +88,7 @@ def verify(
             min_sqnr=min_sqnr, progress=bar, **keywords,
         )  # fmt: skip
     if report is not None:
-        files.write(report, _as_json(found) if report.endswith(".json") else _as_text(found))
+        files.write(report, _WRITERS[PurePath(report).suffix](found))
     if not quiet and output_format == "json":
         click.echo(_as_json(found), nl=False)
     elif not quiet:
@@ -103,6 +108,21 @@ def _as_text(found: VerifyReport) -> str:
     text = StringIO()
     _print(found, Console(file=text, width=100, highlight=False, markup=False), verbose=True)
     return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
+
+
+def _as_html(found: VerifyReport) -> str:
+    from npuconv.report.verified import render
+
+    return render(found)
+
+
+def _as_csv(found: VerifyReport) -> str:
+    from npuconv.report.verified import render_csv
+
+    return render_csv(found)
+
+
+_WRITERS = {".json": _as_json, ".html": _as_html, ".csv": _as_csv, ".txt": _as_text}
 
 
 def _print(found: VerifyReport, console: Console, verbose: bool) -> None:

@@ -36,11 +36,17 @@ MAX_PARTS = 16  # of an output; with more, such as one for every anchor, the row
 
 
 class Stats(ErrorStats):
-    """Error statistics with the largest absolute error, which is infinite if a value is NaN."""
+    """Error statistics with the largest absolute error, which is infinite if a value is NaN.
+
+    Attributes:
+        max_abs_error: the largest difference; None without values.
+        ranges: lowest and highest finite value of each side, the reference first.
+    """
 
     def __init__(self, class_axis: int | None = None) -> None:
         super().__init__(class_axis)
         self.max_abs_error: float | None = None
+        self.ranges = [(math.inf, -math.inf), (math.inf, -math.inf)]
 
     def update(self, reference: ArrayLike, other: ArrayLike) -> None:
         """Add one sample; see ``ErrorStats``."""
@@ -52,6 +58,13 @@ class Stats(ErrorStats):
         # Where one is no number, neither is the difference: max() would pass over that.
         largest = float(np.where(np.isnan(error), np.inf, error).max(initial=0.0))
         self.max_abs_error = max(self.max_abs_error or 0.0, largest)
+        for at, values in enumerate((f, q)):
+            finite = values[np.isfinite(values)]
+            low, high = self.ranges[at]
+            self.ranges[at] = (
+                float(finite.min(initial=low)),
+                float(finite.max(initial=high)),
+            )
 
 
 @dataclass

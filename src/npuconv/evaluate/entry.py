@@ -182,9 +182,22 @@ def _output(name: str, stats: Stats, within: Mapping[str, Stats]) -> schema.Veri
 
 
 def _layer(layer: LayerPair, stats: Stats) -> schema.VerifiedLayer:
+    ours, theirs = map(_range, stats.ranges)
     return schema.VerifiedLayer(
-        name=layer.name, tensor=layer.tensor, note=layer.note, **_errors(stats)
+        name=layer.name,
+        tensor=layer.tensor,
+        note=layer.note,
+        float_range=ours,
+        int8_range=theirs,
+        **_errors(stats),
     )
+
+
+def _range(ends: tuple[float, float]) -> tuple[float, float] | None:
+    """Return a range to 4 digits; None where no value was finite."""
+    if ends[0] > ends[1]:
+        return None
+    return float(f"{ends[0]:.4g}"), float(f"{ends[1]:.4g}")
 
 
 def _labelled(score: Score, before: Opened) -> schema.Labelled:

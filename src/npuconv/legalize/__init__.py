@@ -1,10 +1,13 @@
 """Legalization of a model for a target, shared by check and convert.
 
-``legal``      lint, canonicalize, legalize, lint again
-``findings``   status of every finding
-``selection``  findings that count: select, ignore, severity, baseline
-``kept``       nodes that the user keeps float
-``planned``    result and cost of the rewrites for each source node
-``described``  placement and cost of every node, and the traffic
-``accept``     writing of baselines
+``legal``         lint, canonicalize, legalize, lint again, make the plan
+``registry``      passes and their phases; ``manager`` runs them, ``measure`` compares
+``canonicalize``  one pass a file: one spelling for each meaning
+``rewrites``      one pass a file: what fits the model to the target
+``tools``         what several passes need
+``fitting``       convolutions beyond a limit, as layers within it
+``findings``      status of every finding
+``selection``     findings that count: select, ignore, severity, baseline
+``keep_float``    nodes that the user keeps float
+``accept``        baselines, written
 """

@@ -47,6 +47,8 @@ class LegalModel:
         kept: source nodes that stay float: label -> pattern of the user.
         blocked: names of convolutions that the device refuses.
         plan: where each node runs.
+        operators: names of those that the device computes beside convolutions, as the first plan
+            chose them: later rewrites change what crosses, but not this choice.
         needs: values that the model needs of undocumented limits.
         facts: what rules have measured of nodes, for the next lint.
     """
@@ -60,6 +62,7 @@ class LegalModel:
     kept: Mapping[str, str] = field(default_factory=dict)
     blocked: frozenset[str] = frozenset()
     plan: Plan = field(default_factory=Plan)
+    operators: frozenset[str] | None = None
     needs: tuple[Need, ...] = ()
     facts: dict[Hashable, NodeFacts] = field(default_factory=dict)
 
@@ -78,7 +81,7 @@ class LegalModel:
         """Partition the graph as it is now, or that of another model."""
         model = model or self.model
         kept = keep_float.names(model, self.kept)
-        return make_plan(model, self.target, self.blocked, kept=kept)
+        return make_plan(model, self.target, self.blocked, kept=kept, operators=self.operators)
 
     def with_plan(self, plan: Plan, *, more_channels: bool = False) -> LegalModel:
         """Return the model with another plan.
@@ -138,7 +141,7 @@ def legalize(
 def _open(source: str | Path | onnx.ModelProto, options: Options) -> tuple[LegalModel, str]:
     """Return the model as it came, with its shapes, and what is contradictory about these."""
     selection.check_codes(options)
-    target = Target.load(options.target)
+    target = Target.load(options.target).assuming(options.assume)
     model = load.load(source)
     info = SourceModel.of(model)
     name = selection.name_of(source, model.name)
@@ -167,7 +170,8 @@ def _conclude(
     """
     model = legal.model
     legal = replace(legal, blocked=_blocked(model, after), needs=tuple(needs(rules)))
-    legal = replace(legal, plan=legal.make_plan())
+    plan = legal.make_plan()
+    legal = replace(legal, plan=plan, operators=frozenset(n.name for n in plan.operators))
     every = explained(tracker.merge(after, legal.ctx.rewrites), legal.ctx.refusals)
     findings = legal.findings.add(every)
     if not any(map(selection.is_blocking, findings.selected)):

@@ -74,7 +74,7 @@ def channel_paths(model: Model, plan: Plan) -> list[ChannelPath]:
         model: the legal float model.
         plan: where every node runs.
     """
-    made = {id(t) for node in (*plan.device, *plan.passthrough) for t in node.outputs}
+    made = {id(t) for node in plan.int8_nodes for t in node.outputs}
     found: dict[str, ChannelPath | None] = {}
     for conv in plan.device:
         source = conv.inputs[0]
@@ -110,7 +110,7 @@ def _classify(
         elif _keeps_apart(plan, node, tensor):
             found.between.append(node)
             waiting.append(node.outputs[0])
-        elif plan.on_device(node) or plan.is_passthrough(node):
+        elif plan.on_device(node) or plan.is_passthrough(node) or plan.is_operator(node):
             return False
         else:
             on_host = True

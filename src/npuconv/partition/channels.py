@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from npuconv.model import query
+from npuconv.partition.operators import values_of
 from npuconv.partition.passthrough import Slots, data_inputs, extent, follow
 from npuconv.partition.placement import DisjointSets
 
@@ -63,14 +64,19 @@ class Channels:
 def trace(plan: Plan, whole: Iterable[str] = ()) -> Channels:
     """Follow the channels of every convolution through passthrough operators.
 
+    What other operators of the device read and make has one scale, and all of its group.
+
     Args:
         plan: where every node runs.
-        whole: tensors that have one scale whatever happens, and all of their groups.
+        whole: tensors that have one scale as well, and all of their groups.
     """
     found, names = Channels(), set(whole)
     for conv in plan.device:
         _start(found, conv.inputs[0], _inputs_of(conv))
         _start(found, conv.outputs[0], extent(conv.outputs[0], CHANNELS))
+    for tensor in operator_tensors(plan):
+        names.add(tensor.name)
+        _start(found, tensor, extent(tensor, CHANNELS))
     for node in plan.passthrough:  # make_plan walks the model in its order
         _pass_on(found, node)
     for conv in plan.device:
@@ -83,6 +89,11 @@ def trace(plan: Plan, whole: Iterable[str] = ()) -> Channels:
             for tensor in group.tensors:
                 found.flatten(tensor)
     return found
+
+
+def operator_tensors(plan: Plan) -> list[Tensor]:
+    """Return what operators beside convolutions read and make: these tensors have one scale."""
+    return [t for node in plan.operators for t in (*values_of(node), *node.outputs)]
 
 
 def _start(found: Channels, tensor: Tensor, channels: int | None) -> None:

@@ -1,20 +1,22 @@
 """Placement of nodes and choice of int8 tensors: decided once, for check and convert.
 
 A convolution with no finding against it runs on the device. Operators that pass its int8 values
-on unchanged (Relu, MaxPool, Reshape, ...) run on int8 too, on the device where that lists them;
-all other operators run on the host, in float. Tensors joined by passthrough operators share one
-scale and form a *group*.
+on unchanged (Relu, MaxPool, Reshape, ...) run on int8 too, on the device where that lists them.
+Operators that compute (Add, Sigmoid, AveragePool, ...) run on the device in int8 where its target
+lists them and fewer bytes cross; all other operators run on the host, in float. Tensors joined by
+passthrough operators share one scale and form a *group*.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from npuconv.facts import DECIDED_LATER
 from npuconv.model import facts, query
+from npuconv.partition.operators import candidates, is_defined, values_of, worth_crossing
 from npuconv.partition.passthrough import data_inputs, passes_int8
 
 if TYPE_CHECKING:
@@ -70,9 +72,19 @@ class Group:
 
 @dataclass
 class Plan:
-    """Placement of nodes and choice of int8 tensors. Not valid after the graph changes."""
+    """Placement of nodes and choice of int8 tensors. Not valid after the graph changes.
+
+    Attributes:
+        device: convolutions of the device.
+        operators: other operators that the device computes in int8.
+        passthrough: operators that pass int8 values on.
+        groups: tensors that share a scale.
+        placement: by id of the node.
+        reason: for the placement, by id of the node.
+    """
 
     device: list[Node] = field(default_factory=list)
+    operators: list[Node] = field(default_factory=list)
     passthrough: list[Node] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
     placement: dict[int, Placement] = field(default_factory=dict)
@@ -85,6 +97,15 @@ class Plan:
     def on_device(self, node: Node) -> bool:
         """Return whether the node is a convolution that runs on the device."""
         return id(node) in self._device
+
+    def is_operator(self, node: Node) -> bool:
+        """Return whether the device computes the node in int8, and it is no convolution."""
+        return id(node) in self._operators
+
+    @property
+    def int8_nodes(self) -> list[Node]:
+        """Nodes that make int8 tensors: convolutions, operators, passthrough operators."""
+        return [*self.device, *self.operators, *self.passthrough]
 
     def is_passthrough(self, node: Node) -> bool:
         """Return whether the node passes int8 values on."""
@@ -99,6 +120,10 @@ class Plan:
         return frozenset(id(n) for n in self.device)
 
     @cached_property
+    def _operators(self) -> frozenset[int]:
+        return frozenset(id(n) for n in self.operators)
+
+    @cached_property
     def _passthrough(self) -> frozenset[int]:
         return frozenset(id(n) for n in self.passthrough)
 
@@ -109,6 +134,7 @@ def make_plan(
     blocked: Iterable[str] = (),
     apart: Iterable[str] = (),
     kept: Mapping[str, str] | None = None,
+    operators: Collection[str] | None = None,
 ) -> Plan:
     """Decide where every node runs.
 
@@ -118,14 +144,20 @@ def make_plan(
         blocked: names of nodes that a finding keeps off the device.
         apart: names of Concat nodes whose inputs are too unlike to share a scale.
         kept: by name, nodes that the user wants float on the host, and the pattern that says so.
+        operators: names of those that the device computes, as an earlier plan chose them; None
+            chooses them.
     """
     plan, kept = Plan(), kept or {}
     blocked, apart = set(blocked), {*apart, *kept}
     off = blocked | kept.keys()
     int8: set[int] = set()
+    chosen = _chosen(model, target, off, operators)
     for node in model.nodes():
         if _on_device(node, target, off):
             plan.device.append(node)
+            int8.add(id(node.outputs[0]))
+        elif id(node) in chosen:
+            plan.operators.append(node)
             int8.add(id(node.outputs[0]))
         elif node.name not in apart and passes_int8(node, int8):
             plan.passthrough.append(node)
@@ -135,12 +167,28 @@ def make_plan(
     return plan
 
 
+def _chosen(
+    model: Model, target: Target, off: set[str], operators: Collection[str] | None
+) -> set[int]:
+    """Return the ids of the operators that the device computes beside convolutions."""
+    found = candidates(model, target, off)
+    if operators is not None:
+        return {id(node) for node in found if node.name in operators}
+    if not found or target.unlisted_operators == "error":  # without a host there is no choice
+        return {id(node) for node in found}
+    convolutions = {id(node) for node in model.nodes() if _on_device(node, target, off)}
+    return {id(node) for node in worth_crossing(model, target, convolutions, found)}
+
+
 def _groups(model: Model, plan: Plan) -> list[Group]:
     """Return the tensors joined by passthrough operators, in the order in which they are made."""
     sets = DisjointSets[str]()
     tensors: dict[str, Tensor] = {}
     for node in plan.device:
         for tensor in (node.inputs[0], node.outputs[0]):
+            tensors.setdefault(tensor.name, tensor)
+    for node in plan.operators:
+        for tensor in (*values_of(node), *node.outputs):
             tensors.setdefault(tensor.name, tensor)
     for node in plan.passthrough:
         for tensor in node.outputs:
@@ -167,7 +215,7 @@ def _place(
     model: Model, plan: Plan, target: Target, blocked: set[str], kept: Mapping[str, str]
 ) -> None:
     for node in model.nodes():
-        if plan.on_device(node):
+        if plan.on_device(node) or plan.is_operator(node):
             place, reason = _within(node)
         elif node.name in kept:
             place, reason = "host", f"kept float by keep_float {kept[node.name]!r}"
@@ -199,7 +247,14 @@ def _place_other(node: Node, plan: Plan, target: Target) -> tuple[Placement, str
     if objections := operator.objections(known):
         return "host", f"{objections[0]}; {how}"
     # what the device could run is only of use to it as int8
-    return _within(node) if passes else ("host", f"{node.op} is listed, but not quantized; {how}")
+    return _within(node) if passes else ("host", f"{node.op} is listed, but {_why_float(node)}")
+
+
+def _why_float(node: Node) -> str:
+    """Return why an operator that the target lists runs on the host."""
+    if is_defined(node):
+        return "fewer bytes cross with it on the host; runs in float"
+    return "not quantized; runs in float"
 
 
 def _follows_device(node: Node, plan: Plan) -> bool:

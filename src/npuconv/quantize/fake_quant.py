@@ -17,6 +17,7 @@ from npuconv.arithmetic.encoding import dequantize, quantize_weights
 from npuconv.arithmetic.layer import folded, unfolded
 from npuconv.calibration.workers import in_order
 from npuconv.model import query, store
+from npuconv.partition.operators import values_of
 
 if TYPE_CHECKING:
     from npuconv.arithmetic.encoding import Encoding
@@ -36,7 +37,7 @@ class QuantPoint:
     """A place where the int8 model rounds.
 
     Attributes:
-        layer: name of the convolution.
+        layer: name of the convolution or operator.
         kind: rounded part of it: its input from the host, its weights or its output.
         tensor: the tensor that is rounded.
         encoding: of an activation.
@@ -55,12 +56,14 @@ class QuantPoint:
 def quant_points(graph: DeviceGraph, state: QuantState) -> list[QuantPoint]:
     """List every rounding of a conversion: inputs from the host, weights, outputs, layer by layer.
 
+    Those of convolutions come first, then those of the other operators of the device.
+
     Args:
         graph: a legal float model.
         state: how it is quantized.
     """
     plan, model = graph.plan, graph.model
-    made = {t.name for n in (*plan.device, *plan.passthrough) for t in n.outputs}
+    made = {t.name for n in plan.int8_nodes for t in n.outputs}
     owner = store.Store() if model.store is not None else None
     found: list[QuantPoint] = []
     seen: set[str] = set()
@@ -77,6 +80,12 @@ def quant_points(graph: DeviceGraph, state: QuantState) -> list[QuantPoint]:
             found.append(QuantPoint(conv.name, "weights", name, None, weights, owner))
         result = stored_output(model, plan, conv)
         found.append(QuantPoint(conv.name, "output", result, state.encodings[result]))
+    for node in plan.operators:
+        given = dict.fromkeys(t.name for t in values_of(node)).keys() - made - seen
+        seen |= given
+        found += [QuantPoint(node.name, "input", t, state.encodings[t]) for t in sorted(given)]
+        result = stored_output(model, plan, node)
+        found.append(QuantPoint(node.name, "output", result, state.encodings[result]))
     return found
 
 

@@ -89,7 +89,7 @@ def pads(conv: Node) -> tuple[int, ...]:
 def _to_pad(graph: DeviceGraph, feeds: Sequence[Feed], grids: Mapping[str, Grid]) -> set[str]:
     """Return the tensors of the host whose padding by the host makes steps smaller."""
     found = padded_tensors(graph, internal=False)
-    made = {t.name for node in (*graph.plan.device, *graph.plan.passthrough) for t in node.outputs}
+    made = {t.name for node in graph.plan.int8_nodes for t in node.outputs}
     probed = _probe(graph.proto(), found, feeds) if found else {}
     return {
         name

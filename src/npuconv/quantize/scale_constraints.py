@@ -97,7 +97,7 @@ class ConstraintsOf:
         bounds = {t.name: upper_bound(node) for node in cutting for t in node.outputs}
         # With one scale a Clip has integers for bounds, and need not end where int8 ends.
         self._cutting = {name: bound for name, bound in bounds.items() if name not in centred}
-        self._made = {t.name for node in (*plan.device, *plan.passthrough) for t in node.outputs}
+        self._made = {t.name for node in plan.int8_nodes for t in node.outputs}
 
     def __call__(self, group: Group) -> ScaleConstraints:
         """Return the constraints of one group of the plan."""

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from npuconv.partition.channels import trace, uniform
+from npuconv.arithmetic.encoding import HIGHEST, LOWEST
+from npuconv.partition.channels import operator_tensors, trace, uniform
 
 if TYPE_CHECKING:
     import onnx
@@ -76,13 +77,21 @@ class DeviceGraph:
 
     @cached_property
     def uniform_tensors(self) -> list[str]:
-        """Tensors that have one scale for all channels."""
+        """Tensors that have one scale for all channels, and zero point 0."""
         found = uniform(self.plan)
         # one scale says what they stand for, and TFLite has one for a tensor
         if self.options.io == "int8" or self.options.format == "tflite":
             ends = (*self.model.graph.inputs, *self.model.graph.outputs)
             found += [tensor.name for tensor in ends]
+        if not self._has_zero_points:
+            found += [tensor.name for tensor in operator_tensors(self.plan)]
         return found
+
+    @property
+    def _has_zero_points(self) -> bool:
+        """Return whether the device takes every zero point, which only operators read."""
+        allows = self.target.activations.allows_zero_point
+        return bool(allows(LOWEST) and allows(HIGHEST))
 
     @cached_property
     def centred_tensors(self) -> list[str]:

@@ -30,6 +30,7 @@ FORMATS = {
     "junit": ".xml",
     "github": "",
 }
+PRINTED = tuple(name for name in FORMATS if name != "html")  # a page is no text for a terminal
 
 
 class Unreadable(NamedTuple):

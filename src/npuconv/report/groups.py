@@ -122,6 +122,13 @@ class Group:
         return unique(one.source for one in self.findings)
 
 
+def anchor(one: Group | FindingInfo) -> str:
+    """Return the anchor of the findings of one rule on a page: ``SHP002-remaining-error``."""
+    accepted = one.findings[0].accepted if isinstance(one, Group) else one.accepted
+    end = "-accepted" if accepted else ""
+    return f"{one.code}-{one.status.value}-{one.severity.value}{end}"
+
+
 def by_rule(findings: Iterable[FindingInfo]) -> tuple[Group, ...]:
     """Return the findings grouped by rule, the most severe rules first."""
     found = group_by(findings, lambda one: (one.code, one.name, one.severity, one.status))

@@ -1,13 +1,13 @@
 """The report as one HTML file: no network, light and dark, on a screen, a phone or paper.
 
-The templates write the tables; here are the bars of layers and ranges.
+The templates write the tables; here are the bars of layers.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -19,16 +19,20 @@ from markupsafe import Markup
 from npuconv.diagnostics import Severity, Status
 from npuconv.report import Unreadable, groups, words
 from npuconv.report.escape import visible
+from npuconv.report.glossary import TERMS
 from npuconv.report.groups import Group
-from npuconv.report.html_graph import Picture, fused_activations, picture
+from npuconv.report.html_graph import Picture, picture
+from npuconv.report.html_ranges import tensor_ranges, weight_ranges
+from npuconv.report.html_text import as_code
 from npuconv.schemas.batch import BatchJob, BatchReport
-from npuconv.schemas.report import LayerQuant, Report, TensorQuant, WeightQuant
+from npuconv.schemas.report import Accuracy, LayerQuant, Report
 
 _MAX_NODES = 4_000  # of all reports on one page; with more of them it has no graphs
 _MAX_VALUES = 10  # of a limit that are listed
 _FULL_DB = 60.0  # SQNR of a whole bar; an int8 layer rarely exceeds it
 _WEAK_DB = 20.0  # layers with a lower SQNR are marked
 _MIN_LENGTH = 0.01  # of a bar, to be visible
+_SCRIPTS = ("page.js", "sections.js", "tables.js")
 
 
 def render(report: Report) -> str:
@@ -38,7 +42,7 @@ def render(report: Report) -> str:
 
 def render_many(reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()) -> str:
     """Render one page with every report; a table of all comes first if there are several."""
-    return _page(
+    return page(
         "page.html.j2",
         reports=reports,
         unreadable=unreadable,
@@ -50,9 +54,10 @@ def render_many(reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()
         weight_ranges=weight_ranges,
         weak_db=_WEAK_DB,
         some=some,
-        words=words,
-        script=Markup(_read("page.js")),
-        style=Markup(_read("page.css").strip()),
+        is_low=is_low,
+        contents=contents,
+        output_rows=output_rows,
+        accuracy_of=accuracy_of,
     )
 
 
@@ -64,7 +69,7 @@ def render_batch(batch: BatchReport, base: str = "") -> str:
         base: path from the folder of the page to the folder of the jobs file; links are
             relative, so that both can be moved or served as a whole.
     """
-    return _page("batch.html.j2", batch=batch, link=lambda job: _link(job, base))
+    return page("batch.html.j2", batch=batch, link=lambda job: _link(job, base), is_low=is_low)
 
 
 def _link(job: BatchJob, base: str) -> str:
@@ -73,8 +78,21 @@ def _link(job: BatchJob, base: str) -> str:
     return quote(f"{base or '.'}/{path}") if path else ""
 
 
-def _page(template: str, **values: object) -> str:
-    return _environment().get_template(template).render(groups=groups, **values).strip() + "\n"
+def page(template: str, **values: object) -> str:
+    """Return a page; style and scripts are those of every page."""
+    page = (
+        _environment()
+        .get_template(template)
+        .render(
+            groups=groups,
+            words=words,
+            terms=TERMS,
+            style=Markup(_read("page.css").strip()),
+            script=Markup("".join(map(_read, _SCRIPTS))),
+            **values,
+        )
+    )
+    return page.strip() + "\n"
 
 
 @cache
@@ -88,6 +106,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     env.filters["csp_hash"] = _csp_hash
+    env.filters["code"] = as_code
+    env.filters["anchor"] = groups.anchor
     return env
 
 
@@ -131,6 +151,42 @@ def _is_open(group: Group) -> bool:
     """Return True for errors, and for warnings that are not of unknown limits."""
     unknown = group.status is Status.UNKNOWN
     return group.severity is Severity.ERROR or (group.severity is Severity.WARNING and not unknown)
+
+
+def contents(report: Report) -> list[tuple[str, str]]:
+    """Return anchor and title of the sections that the page of the report has."""
+    quantized, has_graph = report.quantization, any(node.outputs for node in report.nodes)
+    sections = (
+        ("findings", "Findings", True),
+        ("graph", "Graph", has_graph),
+        ("accuracy", "Accuracy", report.accuracy or profile(report)),
+        ("plan", "Plan", report.plan),
+        ("placement", "Placement", report.summary.placement),
+        ("quantization", "Quantization", quantized),
+        ("calibration", "Calibration", report.calibration and not quantized),
+        ("limits", "Limits", report.unknown_limits),
+        ("rewritten", "Rewritten", report.rewrites or report.refusals),
+        ("timings", "Timings", report.timings),
+    )
+    return [(anchor, title) for anchor, title, there in sections if there]
+
+
+def is_low(sqnr_db: float | None) -> bool:
+    """Return True for an SQNR that the page marks as low."""
+    return sqnr_db is not None and sqnr_db < _WEAK_DB
+
+
+def output_rows(accuracy: Accuracy) -> list[tuple[str, bool, str, str, str, bool]]:
+    """Return the rows of ``words.output_rows``, each with whether its SQNR is low."""
+    low = [is_low(part.sqnr_db) for one in accuracy.outputs for part in (one, *one.parts)]
+    return [(*row, at) for row, at in zip(words.output_rows(accuracy), low, strict=True)]
+
+
+def accuracy_of(report: Report) -> str:
+    """Return the SQNR of the report; ``n/a`` where the inputs are made up."""
+    if report.accuracy is None or (report.quantization and report.quantization.synthetic):
+        return "n/a"
+    return words.sqnr(report.accuracy.sqnr_db, report.accuracy.cosine)
 
 
 def some(values: Sequence[str]) -> str:
@@ -195,112 +251,3 @@ def profile(report: Report) -> tuple[LayerBar, ...]:
 def ranked(report: Report) -> tuple[LayerBar, ...]:
     """Return the layers that were measured, those with the largest share of the noise first."""
     return tuple(map(LayerBar, groups.ranked_layers(report)))
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A part of a track, in per cent of its length."""
-
-    left: float
-    width: float
-
-    @property
-    def style(self) -> str:
-        """Position and width of the bar as CSS."""
-        return f"left:{self.left:.1f}%;width:{self.width:.1f}%"
-
-
-@dataclass(frozen=True)
-class RangeBar:
-    """The observed range and the int8 range of one tensor, on one track."""
-
-    name: str  # of the tensor, or of the layer of the weights
-    observed: Bar  # of weights, of all channels
-    int8: Bar  # of weights, of the narrowest channel
-    zero: float  # position, in per cent
-    low: str  # the lowest value observed
-    high: str
-    clipped: float | None  # share of the values; None if an activation clips them anyway
-    note: str
-
-    @property
-    def clip(self) -> str:
-        """The share that is clipped, as text."""
-        return words.percent(self.clipped)
-
-
-def tensor_ranges(report: Report) -> tuple[RangeBar, ...]:
-    """Return the ranges of the activations, those that are clipped most first."""
-    tensors = report.quantization.tensors if report.quantization else ()
-    fused = {tensor: node.op for tensor, node in fused_activations(report).items()}
-    return _most_clipped_first(_tensor(one, fused.get(one.name, "")) for one in tensors)
-
-
-def weight_ranges(report: Report) -> tuple[RangeBar, ...]:
-    """Return the ranges of the weights of every layer, those that are clipped most first."""
-    layers = report.quantization.layers if report.quantization else ()
-    return _most_clipped_first(
-        _weights(one.name, one.weights, one.rounding) for one in layers if one.weights
-    )
-
-
-def _most_clipped_first(bars: Iterable[RangeBar]) -> tuple[RangeBar, ...]:
-    return tuple(sorted(bars, key=lambda bar: -(bar.clipped or 0.0)))
-
-
-def _tensor(one: TensorQuant, activation: str) -> RangeBar:
-    """Return the ranges of a tensor; an activation behind it clips it, if one is named."""
-    low = one.minimum if one.lowest is None else one.lowest
-    high = one.maximum if one.highest is None else one.highest
-    observed = (one.minimum, one.maximum)
-    if not one.clip_fraction:
-        # The observed range is that of all tensors with this scale; this one stays inside.
-        least = max(one.minimum, low)
-        observed = (least, max(least, min(one.maximum, high)))
-    scales = f"{one.channels} scales" if one.channels > 1 else "one scale"
-    clips = f"; the {activation} behind it cuts the rest off" if activation else ""
-    return _range(
-        one, one.name, observed, (low, high),
-        clipped=None if activation else one.clip_fraction,
-        note=f"{scales}, {one.scale:.4g} the largest{clips}",
-    )  # fmt: skip
-
-
-def _weights(name: str, one: WeightQuant, rounding: str) -> RangeBar:
-    largest = max(-one.minimum, one.maximum, 0.0)
-    least = min(one.smallest_reach, largest)
-    how = f"; rounded: {rounding}" if rounding and rounding != "nearest" else ""
-    return _range(
-        one, name, (one.minimum, one.maximum), (-least, least), largest,
-        clipped=one.clip_fraction,
-        note=f"{words.count(one.channels, 'channel')}, the smallest within {least:.4g}{how}",
-    )  # fmt: skip
-
-
-def _range(
-    one: TensorQuant | WeightQuant,
-    name: str,
-    observed: tuple[float, float],
-    int8: tuple[float, float],
-    largest: float = 0.0,
-    *,
-    clipped: float | None,
-    note: str,
-) -> RangeBar:
-    """Return both ranges on one track that holds them, 0 and the largest magnitude."""
-    low = min(*observed, *int8, 0.0, -largest)
-    span = max(*observed, *int8, 0.0, largest) - low or 1.0
-
-    def bar(ends: tuple[float, float]) -> Bar:
-        return Bar(100 * (ends[0] - low) / span, 100 * (ends[1] - ends[0]) / span)
-
-    return RangeBar(
-        name=name,
-        observed=bar(observed),
-        int8=bar(int8),
-        zero=100 * -low / span,
-        low=f"{one.minimum:.4g}",
-        high=f"{one.maximum:.4g}",
-        clipped=clipped,
-        note=note,
-    )

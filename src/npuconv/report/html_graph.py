@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from npuconv.report import words
 from npuconv.report.escape import visible
 from npuconv.report.graph_layout import BOX, HEIGHT, Drawing, arrange, draw
-from npuconv.report.groups import group_by, kind
+from npuconv.report.groups import anchor, group_by, kind
 from npuconv.report.terminal import cells, elide
 from npuconv.schemas.report import FindingInfo, LayerQuant, NodeInfo, Report, TensorQuant
 
@@ -21,6 +21,7 @@ _MAX_TENSORS = 2  # on a card
 _OPEN = ("error", "warning", "unknown")  # kinds left to look at, the most severe first
 
 Row = tuple[str, str]
+FindingRow = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
@@ -155,9 +156,9 @@ class Card:
     worst: str  # kind of the most severe open finding; empty without one
     count: int  # of open findings
     macs_shade: int  # 0 for no MACs, up to 5 for the largest number of a box
-    noise_shade: int  # 0 for no noise in the outputs, up to 5 for all of it
+    noise_shade: int  # 0 for no noise in the outputs, up to 5 for the largest share of a box
     rows: tuple[Row, ...]  # label and text of each detail
-    findings: tuple[Row, ...]  # kind and text of each, the most severe first
+    findings: tuple[FindingRow, ...]  # kind, text and anchor of each, the most severe first
 
     @property
     def data(self) -> dict[str, object]:
@@ -167,7 +168,7 @@ class Card:
             "name": visible(self.box.name),
             "names": [visible(name) for name in self.box.names],
             "rows": [[key, visible(text)] for key, text in self.rows],
-            "findings": [[label, visible(text)] for label, text in self.findings],
+            "findings": [[label, visible(text), to] for label, text, to in self.findings],
         }
 
 
@@ -199,9 +200,9 @@ def picture(report: Report) -> Picture | None:
     edges = edges_of(boxes)
     drawing = draw(arrange(len(boxes), edges))
     details = _Details(report)
-    most_macs = max(box.macs or 0 for box in boxes)
+    most = max(box.macs or 0 for box in boxes), max(map(details.noise, boxes))
     cards = tuple(
-        details.card(box, place, most_macs) for box, place in zip(boxes, drawing.boxes, strict=True)
+        details.card(box, place, *most) for box, place in zip(boxes, drawing.boxes, strict=True)
     )
     return Picture(drawing, cards, edges)
 
@@ -215,8 +216,13 @@ class _Details:
         self.tensors = {one.name: one for one in (quant.tensors if quant else ())}
         self.findings = group_by(report.findings, lambda one: one.node)
 
-    def card(self, box: Box, place: tuple[int, int], most_macs: int) -> Card:
-        """Return the card of a box at its place."""
+    def noise(self, box: Box) -> float:
+        """Return the share of the noise that the nodes of a box make, 0..1."""
+        layers = (one for name in box.names for one in self.layers.get(name, ()))
+        return sum(one.noise_share or 0.0 for one in layers)
+
+    def card(self, box: Box, place: tuple[int, int], most_macs: int, most_noise: float) -> Card:
+        """Return the card of a box at its place; the shades compare it with the largest."""
         findings = [one for name in box.names if name for one in self.findings.get(name, ())]
         layers = [one for name in box.names for one in self.layers.get(name, ())]
         kinds = [_kind(one) for one in findings if _kind(one) in _OPEN]
@@ -230,7 +236,7 @@ class _Details:
             worst=min(kinds, key=_OPEN.index, default=""),
             count=len(kinds),
             macs_shade=_shade(box.macs or 0, most_macs),
-            noise_shade=_shade(sum(one.noise_share or 0.0 for one in layers), 1.0),
+            noise_shade=_shade(self.noise(box), most_noise),
             rows=tuple(self._rows(box, layers)),
             findings=tuple(_finding_rows(findings)),
         )
@@ -297,12 +303,14 @@ def _kind(finding: FindingInfo) -> str:
     return "note" if finding.accepted else kind(finding)
 
 
-def _finding_rows(findings: Iterable[FindingInfo]) -> list[Row]:
+def _finding_rows(findings: Iterable[FindingInfo]) -> list[FindingRow]:
     order = (*_OPEN, "note", "rewritten")
-    listed = dict.fromkeys((_kind(one), f"{one.name}: {one.message}") for one in findings)
+    listed = dict.fromkeys(
+        (_kind(one), f"{one.name}: {one.message}", anchor(one)) for one in findings
+    )
     rows = sorted(listed, key=lambda row: order.index(row[0]))
     hidden = len(rows) - _MAX_FINDINGS
-    more = [("note", f"and {hidden} more, see the findings")] if hidden > 0 else []
+    more = [("note", f"and {hidden} more, see the findings", "findings")] if hidden > 0 else []
     return rows[:_MAX_FINDINGS] + more
 
 

@@ -170,6 +170,11 @@ def ratio(value: float | None) -> str:
     return "-" if value is None else f"{value:.5f}"
 
 
+def span(ends: tuple[float, float] | None) -> str:
+    """Return a range of values: ``-1.5 to 3``."""
+    return "-" if ends is None else f"{ends[0]:.4g} to {ends[1]:.4g}"
+
+
 def interval(ends: tuple[float, float]) -> str:
     """Return lowest and highest SQNR in whole dB, which is as exact as the estimate."""
     return f"{math.floor(ends[0])} to {math.ceil(ends[1])} dB"

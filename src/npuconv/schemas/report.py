@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from npuconv.diagnostics import Severity, Status
 
 SCHEMA_VERSION = 1
+LEVELS_PER_BIN = 8  # int8 levels in one bin of a histogram
 Placement = Literal["device", "host", "undocumented"]
 Shape = tuple[int | str | None, ...] | None
 
@@ -292,6 +293,26 @@ class HostPadding(Part):
     gain_db: float | None = Field(description="estimated, of all outputs together")
 
 
+class ChannelRange(Part):
+    """Observed range and int8 range of one channel, to 4 digits."""
+
+    channel: int
+    minimum: float
+    maximum: float
+    lowest: float = Field(description="smallest value of int8")
+    highest: float = Field(description="largest value of int8")
+
+
+_HISTOGRAM = (
+    "number of values below -128, in 32 bins of 8 int8 levels from -128 to 127, and above 127, "
+    "of a sample of the values; empty where they were not observed"
+)
+_CHANNEL_RANGES = (
+    "at most 16 channels, evenly spaced in the order of their width, the widest first; "
+    "empty for one channel"
+)
+
+
 class TensorQuant(Part):
     """Quantization of one activation tensor."""
 
@@ -314,6 +335,8 @@ class TensorQuant(Part):
         "follows that cuts them off anyway"
     )
     method: str = Field("", description="method by which the range was chosen")
+    histogram: tuple[int, ...] = Field((), description=_HISTOGRAM)
+    channel_ranges: tuple[ChannelRange, ...] = Field((), description=_CHANNEL_RANGES)
 
 
 class WeightQuant(Part):
@@ -324,6 +347,7 @@ class WeightQuant(Part):
     channels: int = Field(description="of the output")
     smallest_reach: float = Field(description="smallest of the largest magnitudes of all channels")
     clip_fraction: float = Field(description="share of the weights beyond what int8 holds")
+    histogram: tuple[int, ...] = Field((), description=_HISTOGRAM)
 
 
 class LayerQuant(Part):
@@ -458,9 +482,9 @@ class Report(Part):
 
     @property
     def is_doubtful(self) -> bool:
-        """True if it can be converted, but with warnings about its accuracy."""
-        doubts = (one.code.startswith("CAL") and one.severity == "warning" for one in self.left)
-        return self.ok and (bool(self.summary.warnings) or any(doubts))
+        """True if it can be converted, but with warnings; undocumented limits are none."""
+        warned = (f.severity == "warning" and f.status != "unknown" for f in self.left)
+        return self.ok and (bool(self.summary.warnings) or any(warned))
 
     @property
     def left(self) -> tuple[FindingInfo, ...]:

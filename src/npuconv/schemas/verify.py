@@ -51,6 +51,12 @@ class VerifiedLayer(Errors):
     name: str = Field(description="its name in the float model")
     tensor: str = Field(description="its output in the float model")
     note: str = ""
+    float_range: tuple[float, float] | None = Field(
+        None, description="lowest and highest value in the float model; null: none is finite"
+    )
+    int8_range: tuple[float, float] | None = Field(
+        None, description="lowest and highest value in the int8 model; null: none is finite"
+    )
 
 
 class Labelled(Part):

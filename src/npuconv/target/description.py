@@ -191,6 +191,9 @@ class Operator(Demands):
     modes: dict[Mode, dict[str, LimitField]] = Field(
         default_factory=dict, description="limits that differ for one kind of convolution"
     )
+    requantizes: bool = Field(
+        False, description="Concat: whether its inputs may have scales of their own"
+    )
 
     def beside(self, common: Demands) -> Operator:
         """Return this operator with the common demands added; its own limits take precedence."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -11,6 +12,7 @@ from pydantic import PrivateAttr
 
 from npuconv import yamlio
 from npuconv.errors import TargetError
+from npuconv.target.assume import answered, paths
 from npuconv.target.description import Description
 from npuconv.target.limit import Place
 from npuconv.target.semantics import semantic_problems
@@ -21,6 +23,7 @@ class Target(Description):
 
     _file: str = PrivateAttr("")
     _text: str = PrivateAttr("")
+    _answers: tuple[str, ...] = PrivateAttr(())
 
     @classmethod
     def load(cls, name_or_path: str | Path) -> Target:
@@ -48,6 +51,22 @@ class Target(Description):
             line = document.mark(path)[0] if document.known(path) == path else 0
             part.locate(Place(document.name, yamlio.dotted(path), line))
         return target
+
+    def assuming(self, answers: Sequence[str]) -> Target:
+        """Return the target with undocumented limits answered, as ``kernel_h=5``.
+
+        Raises:
+            UsageError: no such limit is undocumented, or the value has another form.
+        """
+        if not answers:
+            return self
+        target = self.model_copy(update=answered(self, answers, self._file))
+        target._whole, target._answers = {}, tuple(answers)
+        return target
+
+    def assumptions(self) -> list[tuple[str, str]]:
+        """Return path and value of all that is assumed, by the file or for this run."""
+        return [*paths(self, self._answers), *super().assumptions()]
 
     @property
     def file(self) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import query
+from npuconv.partition.operators import constants_of, values_of
 
 if TYPE_CHECKING:
     from npuconv.arithmetic.encoding import Encoding
@@ -19,17 +20,23 @@ if TYPE_CHECKING:
 def quantize_activations(model: Model, ctx: EmitContext) -> int:
     """Put a QuantizeLinear and a DequantizeLinear on every tensor that is int8 on the device.
 
-    That is the input and the output of every convolution on the device, and the outputs
-    of operators that carry int8 on. Where the host makes or reads one, every channel has
+    That is the input and the output of every convolution on the device, the outputs of
+    operators that carry int8 on, and all that other listed operators read and make, with
+    the constants that these add or multiply. Where the host makes or reads one, every channel has
     its own scale and zero point; between device nodes there is one nominal scale and zero
     point 0, and the weights and biases make up for the rest. What the host computes stays
     float, and is not rounded anywhere else.
     """
     if not ctx.encodings:
         return 0
-    inner = [*ctx.plan.device, *ctx.plan.passthrough]
-    fired = sum(_after(model, ctx, node, t) for node in inner for t in list(node.outputs))
-    return fired + sum(_before(model, ctx, node) for node in ctx.plan.device)
+    fired = sum(
+        _after(model, ctx, node, t) for node in ctx.plan.int8_nodes for t in [*node.outputs]
+    )
+    fired += sum(_before(model, ctx, conv, conv.inputs[0]) for conv in ctx.plan.device)
+    for node in ctx.plan.operators:
+        fired += sum(_before(model, ctx, node, tensor) for tensor in values_of(node))
+        fired += sum(_round_constant(model, node, index) for index in constants_of(node))
+    return fired
 
 
 def _after(model: Model, ctx: EmitContext, node: Node, tensor: Tensor) -> int:
@@ -43,7 +50,7 @@ def _after(model: Model, ctx: EmitContext, node: Node, tensor: Tensor) -> int:
     index = next(i for i, t in enumerate(node.outputs) if t is tensor)
     node.outputs[index] = raw
     stored = _stored(model, ctx, tensor)
-    _quantize(model, raw, stored, encoding, node, own=False)
+    _quantize(model, raw, stored, encoding, node, own=ctx.plan.is_operator(node))
     inside = [n for n in query.consumers(tensor) if _inner(ctx.plan, n)]
     if encoding.is_plain or not inside:
         _dequantize(model, stored, tensor, encoding, node, own=True)
@@ -81,22 +88,54 @@ def _waits_for_activation(model: Model, ctx: EmitContext, node: Node, tensor: Te
     return reader.op in ("Relu", "Clip") and ctx.plan.is_passthrough(reader)
 
 
-def _before(model: Model, ctx: EmitContext, conv: Node) -> int:
-    """Round what the host makes for a convolution; all that read it share the result."""
+def _before(model: Model, ctx: EmitContext, node: Node, tensor: Tensor) -> int:
+    """Round what the host makes for the device; all that read it there share the result."""
     from npuconv.model import edit
 
-    tensor = conv.inputs[0]
     encoding = ctx.encodings.get(tensor.name)
     # One that an int8 node makes is rounded already; its readers get it as it is.
     if encoding is None or tensor.name in ctx.stored:
         return 0
     rounded = edit.variable(model, f"{tensor.name}/dequantized", tensor)
     stored = _stored(model, ctx, rounded)
-    readers = [n for n in query.consumers(tensor) if ctx.plan.on_device(n)]
-    _quantize(model, tensor, stored, encoding, conv, own=True)
-    _dequantize(model, stored, rounded, encoding, conv, own=False)
-    for reader in readers:
+    readers = {id(n): n for n in query.consumers(tensor)}.values()
+    convolutions = [n for n in readers if ctx.plan.on_device(n)]
+    operators = [n for n in readers if ctx.plan.is_operator(n)]
+    _quantize(model, tensor, stored, encoding, node, own=True)
+    if convolutions:
+        _dequantize(model, stored, rounded, encoding, node, own=False)
+    for reader in convolutions:
         reader.inputs[0] = rounded
+    if operators:
+        own = rounded
+        if convolutions:
+            own = edit.variable(model, f"{tensor.name}/own", tensor)
+        _dequantize(model, stored, own, encoding, node, own=True)
+        _read_instead(operators, tensor, own)
+    return 1
+
+
+def _round_constant(model: Model, node: Node, index: int) -> int:
+    """Round a constant that is added or multiplied; its largest value becomes 127."""
+    import numpy as np
+
+    from npuconv.arithmetic.encoding import quantize, weight_scales
+    from npuconv.model import edit
+
+    value = query.constant_input(node, index)
+    if value is None:
+        return 0  # already behind a DequantizeLinear
+    scale = weight_scales(np.abs(value).max(initial=0.0))
+    stem = f"{node.name}/constant"
+    parts = [
+        edit.constant(model, f"{stem}/int8", quantize(value, scale, lowest=-127)),
+        edit.constant(model, f"{stem}/scale", np.asarray(scale)),
+        edit.constant(model, f"{stem}/zero_point", np.asarray(0, np.int8)),
+    ]
+    result = edit.variable(model, f"{stem}/dequantized", dtype=np.float32)
+    result.shape = list(value.shape)
+    edit.add_node(model, "DequantizeLinear", parts, [result], origin=[node])
+    edit.set_input(node, index, result)
     return 1
 
 

@@ -116,6 +116,21 @@ class Demand:
         value = None if limit is None else limit.multiple_of
         return value if isinstance(value, int) and value > 0 else 1
 
+    def most(self, fact: str) -> int | None:
+        """Return the largest value that a limit on a fact allows; None where it sets none."""
+        limit = self.operator.limits.get(fact)
+        if limit is None or not limit.known:
+            return None
+        if limit.predicate in ("max", "range", "equals", "one_of"):
+            numbers = [v for v in limit.values if type(v) is int]
+            return max(numbers) if len(numbers) == len(limit.values) else None
+        return None
+
+    def exceeds(self, fact: str, value: int) -> bool:
+        """Return whether a value is beyond the largest that is taken: more of it never fits."""
+        most = self.most(fact)
+        return most is not None and value > most
+
     def _broken(self, layer: Layer) -> tuple[_Check, ...]:
         found = self._seen.get(layer)
         if found is None:
@@ -139,8 +154,8 @@ class Demand:
 def _of_limit(name: str, limit: Limit) -> _Check:
     others = _named(" ".join(str(v) for v in limit.values if isinstance(v, str)))
     named = frozenset({name}) | others
-    holds = None if others else _compiled(name, limit)
-    return _Check(name, limit, holds or partial(_ask, limit, name), named, _about(named))
+    holds = _compiled(name, limit) or partial(_ask, limit, name)
+    return _Check(name, limit, holds, named, _about(named))
 
 
 def _ask(limit: Limit, name: str, facts: Facts) -> bool | None:
@@ -148,16 +163,20 @@ def _ask(limit: Limit, name: str, facts: Facts) -> bool | None:
 
 
 def _compiled(name: str, limit: Limit) -> Callable[[Facts], bool | None] | None:
-    """The same answer as that of the limit, faster; None where it is not about numbers."""
+    """The same answer as that of the limit, faster; None where it needs another fact."""
     values, predicate = limit.values, limit.predicate
-    if name == "C" or any(type(value) is not int for value in values):
+    if name == "C":
+        return None
+    if predicate in ("equals", "one_of"):
+        literals = frozenset((type(v), v) for v in values if v not in FACTS)
+        references = [v for v in values if isinstance(v, str) and v in FACTS]
+        return partial(_chosen, name, literals, references)
+    if any(type(value) is not int for value in values):
         return None
     numbers = [int(value) for value in values]
     tests: dict[str, Callable[[int], bool]] = {
         "max": lambda value: value <= numbers[0],
         "min": lambda value: value >= numbers[0],
-        "equals": lambda value: value == numbers[0],
-        "one_of": lambda value: value in numbers,
         "range": lambda value: numbers[0] <= value <= numbers[1],
         "multiple_of": lambda value: value % numbers[0] == 0,
     }
@@ -165,6 +184,19 @@ def _compiled(name: str, limit: Limit) -> Callable[[Facts], bool | None] | None:
     if test is None or (predicate == "multiple_of" and not numbers[0]):
         return None
     return partial(_tested, test, name)
+
+
+def _chosen(
+    name: str, literals: frozenset[Any], references: list[str], facts: Facts
+) -> bool | None:
+    """Answer ``equals`` and ``one_of``; True is not the number one."""
+    value = facts.get(name)
+    if value is None or (type(value), value) in literals:
+        return None if value is None else True
+    found = [lookup(facts, other) for other in references]
+    if any(type(one) is type(value) and one == value for one in found):
+        return True
+    return None if None in found else False
 
 
 def _tested(test: Callable[[int], bool], name: str, facts: Facts) -> bool | None:

@@ -65,7 +65,7 @@ def _fit(model: Model, ctx: PassContext, node: Node) -> int:
     win = window(node)
     if win is None or node.name in ctx.kept or not ctx.breaks(win, node):
         return 0
-    layer = _layer(node)
+    layer = layer_of(node)
     if isinstance(layer, str):
         ctx.refuse(model, node, layer)
         return 0
@@ -79,8 +79,8 @@ def _fit(model: Model, ctx: PassContext, node: Node) -> int:
     return 1
 
 
-def _layer(node: Node) -> Layer | str:
-    """The layer of a node, or why it cannot be rewritten."""
+def layer_of(node: Node) -> Layer | str:
+    """Return the layer of a node, or why it cannot be rewritten."""
     from npuconv.legalize.fitting.layer import of_window
 
     win, weight = window(node), query.constant_input(node, 1)

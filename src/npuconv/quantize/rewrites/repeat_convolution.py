@@ -73,7 +73,9 @@ def _stays_inside(model: Model, plan: Plan, counts: Mapping[str, int]) -> set[st
 
     inside: set[str] = set()
     for node in model.nodes():
-        if plan.on_device(node):
+        if plan.is_operator(node):
+            makes = True
+        elif plan.on_device(node):
             makes = counts.get(node.name, 1) == 1
         else:
             makes = plan.is_passthrough(node) and all(t.name in inside for t in data_inputs(node))

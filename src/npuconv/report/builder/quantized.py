@@ -11,6 +11,7 @@ import numpy as np
 from npuconv.arithmetic.encoding import HIGHEST, LOWEST
 from npuconv.arithmetic.layer import folded
 from npuconv.model import query
+from npuconv.report.builder.distributions import channel_ranges, level_histogram, tensor_levels
 from npuconv.schemas import report as schema
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ def tensor_rows(
             # What a Relu is to cut off is not lost by being cut off sooner.
             own = stats.get(name) if name in group.outputs else None
             encoding = state.encodings[name]
-            rows.append(_tensor_row(name, encoding, seen, own, method))
+            row = _tensor_row(name, encoding, seen, own, method)
+            rows.append(_with_distribution(row, encoding, own))
     return tuple(rows)
 
 
@@ -56,6 +58,20 @@ def _tensor_row(
         highest=_decimal((encoding.scales * (HIGHEST - encoding.zeros)).max()),
         clip_fraction=0.0 if own is None else round(_clipped(encoding, own), 6),
         method=method,
+    )
+
+
+def _with_distribution(
+    row: schema.TensorQuant, encoding: Encoding, own: Statistics | None
+) -> schema.TensorQuant:
+    """Return the row with the distribution of the values, where they were observed."""
+    if own is None or not own.values.size:
+        return row
+    return row.model_copy(
+        update={
+            "histogram": level_histogram(tensor_levels(own.values, encoding)),
+            "channel_ranges": channel_ranges(own.lows, own.highs, encoding),
+        }
     )
 
 
@@ -102,6 +118,7 @@ def _weight_row(
         channels=len(weight),
         smallest_reach=_decimal(reach.min()),
         clip_fraction=round(clipped, 6),
+        histogram=() if steps is None else level_histogram(steps),
     )
 
 

@@ -88,7 +88,9 @@ function Graph(root) {
     card.findings.forEach(function (row) {
       var item = found.appendChild(make("li", ""));
       item.appendChild(make("span", row[0], "tag " + row[0]));
-      item.appendChild(document.createTextNode(row[1]));
+      var text = make(row[2] ? "a" : "span", row[1]);
+      if (row[2]) { text.href = "#" + row[2] + root.dataset.suffix; }
+      item.appendChild(text);
     });
     var close = about.appendChild(make("button", "\u00d7"));
     close.type = "button";
@@ -228,22 +230,40 @@ function Graph(root) {
   }
 }
 
-// Names that stand in a graph lead to it.
-function link(article, graph) {
-  function known(element) {
-    var name = element.dataset.node || element.textContent;
+// Names that stand in a graph lead to it; each has an address that can be passed on.
+function link(article, graph, prefix) {
+  function known(name) {
     if (name in graph.byName) { return graph.byName[name]; }
     return graph.byName[name.replace(/ \(\d+ of \d+\)$/, "")];
   }
-  var linked = "code.n, [data-node]";
-  each(article.querySelectorAll(linked), function (element) {
-    if (known(element) !== undefined) { element.classList.add("go"); }
+  each(article.querySelectorAll("code.n"), function (element) {
+    var name = element.textContent;
+    if (known(name) === undefined) { return; }
+    var anchor = make("a", name);
+    anchor.href = prefix + encodeURIComponent(name);
+    anchor.dataset.node = name;
+    element.textContent = "";
+    element.appendChild(anchor);
+  });
+  each(article.querySelectorAll("[data-node]"), function (element) {
+    if (known(element.dataset.node) !== undefined) { element.classList.add("go"); }
   });
   article.addEventListener("click", function (event) {
-    var element = event.target.closest(linked);
-    var at = element ? known(element) : undefined;
-    if (at !== undefined) { graph.go(at, true); }
+    var element = event.target.closest("[data-node]");
+    var at = element ? known(element.dataset.node) : undefined;
+    if (at === undefined) { return; }
+    event.preventDefault();
+    if (element.href) { history.replaceState(null, "", element.getAttribute("href")); }
+    graph.go(at, true);
   });
+  function arrive() {
+    if (!location.hash.startsWith(prefix)) { return; }
+    var name = location.hash.slice(prefix.length);
+    try { name = decodeURIComponent(name); } catch (error) { return; }
+    if (known(name) !== undefined) { graph.go(known(name), true); }
+  }
+  window.addEventListener("hashchange", arrive);
+  arrive();
 }
 
 var input = document.getElementById("search"), output = document.getElementById("hits");
@@ -263,6 +283,7 @@ function prepare() {
 }
 function search() {
   var words = query(), count = 0;
+  if (words.length) { document.dispatchEvent(new Event("unfold")); }
   if (!rows) { prepare(); }
   rows.forEach(function (one) {
     var hit = words.every(function (word) { return one.text.includes(word); });
@@ -303,6 +324,6 @@ each(document.querySelectorAll("article"), function (article) {
   if (!root) { return; }
   var graph = new Graph(root);
   graphs.push(graph);
-  link(article, graph);
+  link(article, graph, "#node" + article.id.replace("report-", "-").replace("report", "") + "=");
 });
 })();

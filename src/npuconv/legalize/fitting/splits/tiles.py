@@ -73,7 +73,7 @@ def _sizes(layer: Layer, demand: Demand, axis: int) -> Iterator[int]:
     whole = [layer.cells(a) or 1 for a in layer.axes]
     own = _facts_of(layer, axis)
     last = 0
-    for count in range(1, whole[axis] + 1):
+    for count in range(_fewest(layer, demand, axis), whole[axis] + 1):
         least = -(-whole[axis] // count)
         if least == last:
             continue
@@ -83,6 +83,15 @@ def _sizes(layer: Layer, demand: Demand, axis: int) -> Iterator[int]:
             if not _is_refused(tile, demand, own):
                 yield cells
                 break
+
+
+def _fewest(layer: Layer, demand: Demand, axis: int) -> int:
+    """The fewest tiles along an axis that the largest extent of the device leaves room for."""
+    side = {len(layer.strides) - 2: "h", len(layer.strides) - 1: "w"}.get(axis, "?")
+    whole, most = layer.cells(axis) or 1, demand.most(f"in_{side}")
+    if most is None or most < layer.reach(axis):
+        return 1
+    return -(-whole // ((most - layer.reach(axis)) // layer.strides[axis] + 1))
 
 
 def _is_refused(tile: Layer, demand: Demand, own: frozenset[str]) -> bool:

@@ -33,6 +33,10 @@ def add_channels(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterat
     """
     if not demand.breaks(layer, *_ABOUT) or layer.group not in (1, layer.in_channels):
         return
+    inputs, outputs = layer.in_channels, layer.out_channels
+    sizes = {"in_c": inputs, "weight_c": layer.weight[1], "out_c": outputs, "weight_n": outputs}
+    if any(demand.exceeds(fact, size) for fact, size in sizes.items()):
+        return
     form = _grouped(layer, demand) if layer.group > 1 else _plain(layer, demand)
     if form is None or form == layer:
         return

@@ -34,6 +34,9 @@ def enlarge_kernel(layer: Layer, demand: Demand, _settings: FitSettings) -> Iter
     """
     if not demand.breaks(layer, limits.KERNEL):
         return
+    sides = {len(layer.kernel) - 2: "h", len(layer.kernel) - 1: "w"}
+    if any(demand.exceeds(f"kernel_{sides.get(a, '?')}", layer.kernel[a]) for a in layer.axes):
+        return
     options = [range(k, max(min(2 * k + 1, _LONGEST), k) + 1) for k in layer.kernel]
     options = [range(o.start, max(o[-1] for o in options) + 1) for o in options]
     for kernel in sorted(product(*options), key=lambda k: (int(np.prod(k)), max(k))):

@@ -1,0 +1,110 @@
+"""Crossings and accuracy where the device lists its operators, beside convolutions only.
+
+    python benchmarks/whole_network.py [--models NAME...] [--target FILE] [--format qdq]
+
+Each model is calibrated and scored on the samples of ``accuracy.py``, once for a target that
+lists nothing but Conv (with what is exact on int8) and once for one that lists every operator.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import yaml
+from recipes.measure import measure
+from recipes.models import recipes
+from recipes.scoring import score_files
+from recipes.sets import Sets, prepare
+
+ROOT = Path(__file__).resolve().parent.parent
+MODELS = (
+    "mlperf_tiny_kws_dscnn", "mlperf_tiny_ic_resnet8", "mobilenetv2_imagenet_dq", "yunet_n_320",
+    "ppocrv4_det",
+)  # fmt: skip
+EXACT = (
+    "Clip", "DepthToSpace", "Flatten", "Gather", "MaxPool", "Pad", "Relu", "Reshape", "Slice",
+    "SpaceToDepth", "Split", "Squeeze", "Transpose", "Unsqueeze", "Concat", "Resize",
+)  # fmt: skip
+# Not Gemm and MatMul: unlisted, those by constants become convolutions.
+COMPUTED = (
+    "Add", "AveragePool", "Div", "Elu", "Exp", "Gelu", "GlobalAveragePool", "HardSigmoid",
+    "HardSwish", "LeakyRelu", "Mish", "Mul", "PRelu", "Reciprocal", "ReduceMean",
+    "Sigmoid", "Softmax", "Softplus", "Sqrt", "Sub", "Swish", "Tanh",
+)  # fmt: skip
+
+
+def write_target(path: Path, operators: tuple[str, ...]) -> Path:
+    """Write a target that lists these operators without limits, beside convolutions."""
+    every = {"range": [-128, 127]}
+    text = {
+        "schema": 1,
+        "name": path.stem,
+        "operators": {op: {} for op in ("Conv", *operators)},
+        "activations": {"dtype": "int8", "zero_point": every, "granularity": "tensor"},
+        "weights": {"dtype": "int8", "symmetric": True, "granularity": "channel"},
+        "fused_activations": {"one_of": ["Relu", "Clip"]},
+        "unlisted_operators": "host",
+    }
+    path.write_text(yaml.safe_dump(text, sort_keys=False), "utf-8")
+    return path
+
+
+def convert(sets: Sets, target: Path, out: Path, arguments: list[str]) -> tuple[str, str]:
+    """Convert; return crossings with their megabytes and seconds, and what is on the host."""
+    options = ["-o", str(out), "--calibration", str(sets.calib), "--target", str(target), "-q"]
+    line = [sys.executable, "-m", "npuconv", "convert", str(sets.model), *options, *arguments]
+    done = measure(line)
+    if done.code:
+        return done.error or f"exit code {done.code}", ""
+    report = json.loads(out.with_name(f"{out.stem}.report.json").read_text("utf-8"))
+    crossing = report["device"]["to_device"], report["device"]["to_host"]
+    total = sum(one["bytes"] or 0 for one in crossing) / 2**20
+    host = Counter(node["op"] for node in report["nodes"] if node["placement"] != "device")
+    left = ", ".join(f"{count} {op}" for op, count in host.most_common())
+    return f"{report['summary']['transitions']} | {total:.2f} | {done.seconds:.1f}", left
+
+
+def examine(name: str, shared: Path, folder: Path, chosen: Path | None, form: str) -> list[str]:
+    """Return the lines of the table on one model."""
+    recipe = recipes()[name]
+    sets = prepare(name, recipe, shared, folder)
+    targets = [write_target(folder / "convolutions.yaml", EXACT)]
+    targets.append(chosen or write_target(folder / "everything.yaml", (*EXACT, *COMPUTED)))
+    outs = [folder / f"{name}.{target.stem}.onnx" for target in targets]
+    extra = [*recipe.arguments, "--format", form]
+    rows = [convert(sets, t, out, extra) for t, out in zip(targets, outs, strict=True)]
+    made = [out for out in outs if out.exists()]
+    scores = iter(score_files(sets.model, sets.score, None, recipe.top1, made))
+    lines = []
+    for target, out, (figures, left) in zip(targets, outs, rows, strict=True):
+        score = next(scores) if out.exists() else None
+        sqnr = score.error or f"{score.whole.sqnr:.1f}" if score else "-"
+        lines.append(f"| {name} | {target.stem} | {figures} | {sqnr} | {left} |")
+    return lines
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--models", nargs="+", choices=list(recipes()), default=MODELS)
+    parser.add_argument("--target", type=Path, help="compared, instead of one with all operators")
+    parser.add_argument("--format", choices=["qoperator", "qdq"], default="qoperator")
+    parser.add_argument("--shared", type=Path, default=ROOT.parent / "shared")
+    parser.add_argument("--work", type=Path, help="keep sample sets here for the next run")
+    arguments = parser.parse_args()
+    print("| model | target | crossings | MiB | seconds | SQNR dB | on the host |")
+    print("|---|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as made:
+        folder = arguments.work or Path(made)
+        for name in arguments.models:
+            for line in examine(name, arguments.shared, folder, arguments.target, arguments.format):
+                print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""Help of a command: options in groups, one line each; everything with ``--help-all``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_PREPROCESS = ("preset", "mean", "std", "resize", "crop", "color", "layout")
+# Options by group, in the order in which the groups are shown.
+GROUPS = {
+    "Input": (
+        "config", "input_shape", "calibration",
+        *(f"preprocess__{key}" for key in _PREPROCESS), "max_samples", "seed",
+        "labels", "samples",
+    ),
+    "Device": (
+        "target", "layout", "offload", "pad_on_host", "prefer", "keep_float", "opset", "assume",
+    ),
+    "Accuracy": (
+        "method", "keep_scales", "min_sqnr", "max_extra_macs", "max_extra_bytes", "without",
+        "verify",
+    ),
+    "Gates": (
+        "fail_on", "unknown", "select", "ignore", "severity", "baseline", "write_baseline",
+    ),
+    "Output": (
+        "output", "format", "io", "report", "reports", "output_format", "timings", "quiet",
+        "verbose", "no_color", "help", "help_all",
+    ),
+}  # fmt: skip
+LIMITS = "Limits"
+_OWN = "Options"  # those in no group
+# Options of rare use, which only --help-all shows, as it does all limits.
+_RARE = {
+    "without", "cache", "seed", "verify", "prefer", "max_extra_bytes", "max_samples", "timings",
+    "rules", "offload", "keep_scales",
+}  # fmt: skip
+SHOWS_ALL = "npuconv.help_all"  # key of a context: whole texts, rare options, limits
+_TEXT_COLUMN = 25  # width of the flags
+
+
+class BriefOption(click.Option):
+    """An option whose help is one line, up to its first semicolon, unless all is asked for."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Return flags and text of the option; None if it is hidden."""
+        found = super().get_help_record(ctx)
+        if found is None or ctx.meta.get(SHOWS_ALL):
+            return found
+        flags, text = found
+        kind = self.type
+        if isinstance(kind, click.Choice):
+            flags = f"{flags.partition(' ')[0]} NAME"
+        return flags, shortened(text, kind)
+
+
+def shortened(text: str, kind: click.ParamType[Any]) -> str:
+    """Return the first clause of a help text, with choices and the default.
+
+    Args:
+        text: up to a semicolon what the option does; ``[default: X]`` at its end.
+        kind: of the values.
+    """
+    said, _, default = text.partition("  [default: ")
+    first = said.partition(";")[0].strip()
+    default = default.rstrip("]")
+    if isinstance(kind, click.Choice) and not all(str(one) in first for one in kind.choices):
+        names = [f"{one} (default)" if one == default else str(one) for one in kind.choices]
+        return f"{first}: {', '.join(names)}"
+    return f"{first}  [{default}]" if default else first
+
+
+class GroupedCommand(click.Command):
+    """A command whose help shows its options in groups.
+
+    Args:
+        *args: as for a command of click.
+        brief_without: groups that only ``--help-all`` shows.
+        **kwargs: as for a command of click.
+    """
+
+    def __init__(self, *args: Any, brief_without: tuple[str, ...] = (), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.brief_without = (*brief_without, LIMITS)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the groups; rare options and limits only with ``--help-all``."""
+        shows_all = bool(ctx.meta.get(SHOWS_ALL))
+        for title, options in self._groups(ctx).items():
+            if not shows_all and title in self.brief_without:
+                continue
+            shown = [one for one in options if shows_all or one.name not in _RARE]
+            rows = [row for one in shown if (row := one.get_help_record(ctx)) is not None]
+            if rows and not shows_all:  # so that the texts of all groups begin in one column
+                rows[0] = (rows[0][0].ljust(_TEXT_COLUMN), rows[0][1])
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows, col_max=_TEXT_COLUMN)
+
+    def _groups(self, ctx: click.Context) -> dict[str, list[click.Parameter]]:
+        found: dict[str, list[click.Parameter]] = {title: [] for title in (_OWN, *GROUPS, LIMITS)}
+        for one in self.get_params(ctx):
+            if isinstance(one, click.Option):
+                found[group_of(one)].append(one)
+        order = {name: at for names in GROUPS.values() for at, name in enumerate(names)}
+        for title in GROUPS:
+            found[title].sort(key=lambda one: order.get(str(one.name), len(order)))
+        return found
+
+
+def group_of(option: click.Option) -> str:
+    """Return the title of the group that an option is shown in."""
+    name = "help" if "--help" in option.opts else option.name
+    for title, names in GROUPS.items():
+        if name in names:
+            return title
+    return LIMITS if option.opts[0].startswith("--max-") else _OWN
+
+
+def help_all(command: Command) -> Command:
+    """Add ``--help-all`` to a command."""
+    return click.option(
+        "--help-all",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_print_all,
+        help="every option, also limits on resources",
+    )(command)
+
+
+def _print_all(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        ctx.meta[SHOWS_ALL] = True
+        click.echo(ctx.get_help())
+        ctx.exit()

@@ -1,0 +1,147 @@
+"""Text of ``check`` and ``convert`` for people: one screen, or everything with ``-v``."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from npuconv.cli import screen
+from npuconv.cli.options import command_words
+
+if TYPE_CHECKING:
+    from npuconv.schemas.report import Report
+
+_UNNAMED = "model.onnx"  # a name that says nothing: the folder says it
+
+
+def names_of(paths: Sequence[str], given: Iterable[str]) -> list[str]:
+    """Return a name for each model: its path from the argument that it was found under.
+
+    A ``model.onnx`` is named by its folder, unless two models then had the same name.
+
+    Args:
+        paths: of the models.
+        given: files and folders, as arguments of the command.
+    """
+    folders = [Path(one) for one in given if Path(one).is_dir()]
+    full = [_from_argument(Path(path), folders) for path in paths]
+    short = [_named_by_folder(Path(path), name) for path, name in zip(paths, full, strict=True)]
+    times = Counter(short)
+    return [name if times[name] == 1 else path for path, name in zip(paths, short, strict=True)]
+
+
+def _from_argument(path: Path, folders: Sequence[Path]) -> str:
+    for folder in folders:
+        if path.is_relative_to(folder):
+            return path.relative_to(folder).as_posix()
+    return path.name if path.is_absolute() else path.as_posix()
+
+
+def _named_by_folder(path: Path, name: str) -> str:
+    if path.name != _UNNAMED:
+        return name
+    above = Path(name).parent.as_posix()
+    return above if above != "." else path.absolute().parent.name or name
+
+
+def show(report: Report, name: str, *, verbose: bool, no_color: bool, following: str = "") -> None:
+    """Print the verdict on one model; last once more if its beginning has scrolled away.
+
+    Args:
+        report: on the model.
+        name: of the model.
+        verbose: print everything.
+        no_color: print without colours.
+        following: a command to run next; may be empty.
+    """
+    from npuconv.report import brief, text
+
+    color, width = screen.wants_color(no_color), screen.width()
+    if verbose:
+        shown = text.render(report, color=color, verbose=True, width=width)
+    else:
+        shown = brief.render(report, name, color=color, width=width)
+    if following:
+        shown += f"\n{_continued(f'next: {following}', width)}\n"
+    if _scrolls(shown):
+        shown += "\n" + brief.last_line([report], color=color, width=width)
+    click.echo(shown, nl=False)
+
+
+def show_many(
+    reports: Sequence[Report], names: Sequence[str], *, verbose: bool, no_color: bool
+) -> None:
+    """Print a table of the models and the details of those that fail; all with ``verbose``."""
+    from npuconv.report import brief, text
+
+    color, width = screen.wants_color(no_color), screen.width()
+    if verbose:
+        shown = text.render_many(reports, color=color, verbose=True, width=width)
+        shown += "\n" + brief.last_line(reports, color=color, width=width)
+    else:
+        shown = brief.render_many(reports, names, color=color, width=width)
+    click.echo(shown, nl=False)
+
+
+def after_check(report: Report, path: str, config: str | None, flags: dict[str, Any]) -> str:
+    """Return the command to run after a check: a conversion, or what explains the refusal."""
+    if not report.ok:
+        return _explain(report)
+    words = ["npuconv", "convert", path, *command_words(config, flags)]
+    return shlex.join(words)
+
+
+def after_convert(
+    report: Report, path: str, output: str, config: str | None, flags: dict[str, Any]
+) -> str:
+    """Return the command to run after a conversion.
+
+    Without data that is another one with real inputs; then a verification on such inputs.
+    """
+    if not report.ok:
+        return _explain(report)
+    if report.calibration is not None:
+        words = ["npuconv", "convert", path, *command_words(config, flags)]
+        return f"{shlex.join(words)} --calibration FOLDER"
+    if report.quantization is None or not report.quantization.samples:
+        return ""
+    samples = {name: value for name, value in flags.items() if _is_of_samples(name)}
+    return shlex.join(["npuconv", "verify", path, output, *command_words(config, samples)])
+
+
+def _is_of_samples(name: str) -> bool:
+    return name.startswith("preprocess__") or name in ("calibration", "input_shape", "seed")
+
+
+def _explain(report: Report) -> str:
+    """Return the command that explains the first error."""
+    from npuconv.report import groups
+
+    found = groups.standing(report)
+    return f"npuconv explain {found[0].code}" if found else ""
+
+
+def _continued(command: str, width: int) -> str:
+    """Return the command in lines that can be pasted, each but the last ended by a backslash."""
+    lines = [""]
+    for word in command.split(" "):
+        if lines[-1] and len(lines[-1]) + len(word) + 3 > width:
+            lines.append("   ")
+        lines[-1] += f" {word}" if lines[-1] else word
+    return " \\\n".join(lines)
+
+
+def _scrolls(shown: str) -> bool:
+    """Return whether the first line is off the screen once all is printed."""
+    from npuconv.report.brief import SCREEN_LINES
+
+    terminal = screen.is_terminal(sys.stdout)
+    height = shutil.get_terminal_size((80, SCREEN_LINES)).lines if terminal else SCREEN_LINES
+    return shown.count("\n") >= height

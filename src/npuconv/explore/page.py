@@ -1,0 +1,102 @@
+"""Curves of an exploration as one HTML page of small plots, one a limit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from npuconv.explore.curves import Curve, Exploration, Point
+
+_WIDTH, _HEIGHT = 260, 120  # of a plot, in pixels
+_LEFT, _RIGHT, _TOP, _BOTTOM = 40, 10, 10, 26  # margins of its axes
+_SMALLEST = 0.1  # share of cost that fills the axis at least, or noise would look like growth
+
+_STYLE = """
+:root{color-scheme:light dark;--line:#2563eb;--knee:#d97706;--bad:#dc2626;--faint:#8888}
+body{font:14px/1.4 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem}
+main{display:grid;grid-template-columns:repeat(auto-fill,minmax(270px,1fr));gap:1.5rem}
+h2{font-size:1rem;margin:0}p{margin:.2rem 0}small{color:var(--faint)}
+svg{width:100%;height:auto}text{font:10px system-ui;fill:currentColor}
+.axis{stroke:var(--faint);fill:none}.line{stroke:var(--line);fill:none;stroke-width:2}
+.dot{fill:var(--line)}.knee{fill:var(--knee)}.refused{fill:var(--bad)}
+"""
+
+
+def render(found: Exploration) -> str:
+    """Render the page; it needs no network."""
+    plots = "\n".join(_section(curve) for curve in found.curves)
+    left = "".join(
+        f"<li>{escape(Path(path).as_posix())}: {escape(reason)}</li>"
+        for path, reason in found.left_out.items()
+    )
+    out = f"<h2>Left out</h2><ul>{left}</ul>" if left else ""
+    return (
+        '<!doctype html>\n<html lang="en"><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">'
+        f"<title>Undocumented limits of {escape(found.target)}</title><style>{_STYLE}</style>\n"
+        f"<h1>Undocumented limits of {escape(found.target)}</h1>\n"
+        f"<p>{len(found.models)} models, {found.convolutions} convolutions, "
+        f"{found.macs / 1e9:.2f} G MACs. Each plot: the added cost of all models as one limit "
+        "tightens, the others left open. Orange: the knee, the tightest value that is still "
+        f"cheap. Red: models are refused.</p>\n<main>\n{plots}\n</main>\n{out}</html>\n"
+    )
+
+
+def _section(curve: Curve) -> str:
+    knee = "no value is cheap" if curve.knee is None else f"knee at {_shown(curve.knee)}"
+    return (
+        f"<section><h2>{escape(curve.limit)}</h2>"
+        f"<p>needed up to {_shown(curve.needed[-1])}; {knee}</p>{_plot(curve)}</section>"
+    )
+
+
+def _plot(curve: Curve) -> str:
+    """The cost over the values, from loose to tight."""
+    top = max(_SMALLEST, *(point.cost for point in curve.points))
+    places = [_place(i, len(curve.points), p.cost / top) for i, p in enumerate(curve.points)]
+    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+    dots = "".join(
+        _dot(x, y, point, curve) for (x, y), point in zip(places, curve.points, strict=True)
+    )
+    bottom = _HEIGHT - _BOTTOM
+    return (
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(curve.limit)}">'
+        f'<path class="axis" d="M{_LEFT} {_TOP}V{bottom}H{_WIDTH - _RIGHT}"/>'
+        f'<text x="{_LEFT - 4}" y="{_TOP + 6}" text-anchor="end">{top:+.0%}</text>'
+        f'<text x="{_LEFT - 4}" y="{bottom}" text-anchor="end">0 %</text>'
+        f'<polyline class="line" points="{line}"/>{dots}{_ticks(places, curve.points)}</svg>'
+    )
+
+
+def _place(index: int, count: int, height: float) -> tuple[float, float]:
+    width, tall = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
+    return _LEFT + width * (index + 0.5) / count, _TOP + tall * (1 - height)
+
+
+def _dot(x: float, y: float, point: Point, curve: Curve) -> str:
+    kind = "refused" if point.refused else "knee" if point.value == curve.knee else "dot"
+    text = (
+        f"{curve.fact} {_shown(point.value)}: cost {point.cost:+.1%}, MACs {point.share:+.1%}, "
+        f"{point.convolutions:+d} convolutions, {point.moved_bytes} bytes moved, "
+        f"{point.rewritten} models rewritten, {point.refused} refused"
+    )
+    radius = 5 if kind == "knee" else 3
+    return (
+        f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}">'
+        f"<title>{escape(text)}</title></circle>"
+    )
+
+
+def _ticks(places: Sequence[tuple[float, float]], points: Sequence[Point]) -> str:
+    y = _HEIGHT - _BOTTOM + 14
+    return "".join(
+        f'<text x="{x:.1f}" y="{y}" text-anchor="middle">{_shown(point.value)}</text>'
+        for (x, _), point in zip(places, points, strict=True)
+    )
+
+
+def _shown(value: int | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

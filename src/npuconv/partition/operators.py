@@ -1,0 +1,200 @@
+"""Operators beside the convolution that the device computes in int8, where its target lists them.
+
+Each reads and makes int8 tensors of one scale, rounds once (docs/arithmetic.md), and may change
+the scale. What only moves or compares integers is not among them: see ``passthrough``.
+
+An operator is worth its place where fewer bytes cross with it than without. So one between two
+operators of the host stays on the host, and one that reads what the host makes, or makes what the
+user reads, needs a gain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
+from npuconv.facts import DECIDED_LATER
+from npuconv.model import facts, query
+from npuconv.partition.costs import size
+from npuconv.partition.passthrough import passes_int8
+
+if TYPE_CHECKING:
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node, Tensor
+    from npuconv.target import Target
+
+TABLES = frozenset({
+    "Elu", "Exp", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "PRelu", "Reciprocal",
+    "Sigmoid", "Softplus", "Sqrt", "Swish", "Tanh",
+})  # fmt: skip
+
+
+def _is_table(node: Node) -> bool:
+    """Return whether the operator has one input; a PRelu must have one slope."""
+    if node.op != "PRelu":
+        return len(values_of(node)) == 1
+    slope = query.constant_input(node, 1)
+    return slope is not None and slope.size == 1
+
+
+def _is_binary(node: Node) -> bool:
+    return len(node.inputs) == 2 and len(values_of(node)) > 0
+
+
+def _is_division(node: Node) -> bool:
+    divisor = query.constant_input(node, 1)
+    return divisor is not None and bool((divisor != 0).all())
+
+
+def _is_spatial_mean(node: Node) -> bool:
+    """Return whether height and width are reduced, by axes that are known, of rank 4."""
+    axes = query.attribute(node, "axes")
+    given = query.constant_input(node, 1)
+    axes = given.reshape(-1).tolist() if given is not None else axes
+    known = axes is not None and query.rank(node.inputs[0]) == 4
+    return known and sorted(int(axis) % 4 for axis in axes) == [2, 3]
+
+
+def _is_linear(node: Node) -> bool:
+    return str(query.attribute(node, "mode", "nearest")) == "linear"
+
+
+def _always(_: Node) -> bool:
+    return True
+
+
+# Operator -> whether a node of it is one that int8 semantics are defined for.
+_DEFINED: dict[str, Callable[[Node], bool]] = {
+    **dict.fromkeys(TABLES, _is_table),
+    **dict.fromkeys(("Add", "Sub", "Mul"), _is_binary),
+    "Div": _is_division,
+    "AveragePool": _always,
+    "GlobalAveragePool": _always,
+    "ReduceMean": _is_spatial_mean,
+    "Resize": _is_linear,
+    "MatMul": lambda node: len(values_of(node)) == 2,
+    "Softmax": _always,
+    "Concat": lambda node: len(values_of(node)) == len(node.inputs),
+}
+
+
+def values_of(node: Node) -> list[Tensor]:
+    """Return the inputs of an operator that are values and no constants, shapes or factors."""
+    given = node.inputs[:1] if node.op in ("Resize", "ReduceMean") else node.inputs
+    return [t for t in given if t.name and not query.is_constant(t)]
+
+
+def constants_of(node: Node) -> list[int]:
+    """Return the places of constants that are int8 on the device: those added or multiplied."""
+    if node.op not in ("Add", "Sub", "Mul"):
+        return []
+    return [k for k, t in enumerate(node.inputs) if query.constant_input(node, k) is not None and t]
+
+
+def candidates(model: Model, target: Target, off: Collection[str]) -> list[Node]:
+    """Return the operators that the target lists, within its limits, in the order of the model.
+
+    Args:
+        model: a legalized model.
+        target: the device.
+        off: names of nodes that stay on the host.
+    """
+    if not any(op in _DEFINED for op in target.operators):
+        return []
+    return [n for n in model.nodes() if n.name not in off and _is_computed(n, target)]
+
+
+def is_defined(node: Node) -> bool:
+    """Return whether int8 semantics are defined for the node, whatever the target lists."""
+    check = _DEFINED.get(node.op)
+    tensors = [*values_of(node), *node.outputs]
+    floats = all(query.dtype_name(t) == "float32" for t in tensors)
+    alone = len(node.outputs) == 1 and floats and query.is_standard(node)
+    return alone and check is not None and check(node)
+
+
+def _is_computed(node: Node, target: Target) -> bool:
+    operator = target.operator(node.op, node.domain or "")
+    if operator is None or not is_defined(node):
+        return False
+    if node.op == "Concat" and not operator.requantizes:
+        return False
+    known = {k: v for k, v in facts.measure(node).items() if k not in DECIDED_LATER}
+    return not operator.objections(known)
+
+
+def worth_crossing(
+    model: Model, target: Target, convolutions: Collection[int], found: list[Node]
+) -> list[Node]:
+    """Return the candidates with which fewer bytes cross between device and host than without.
+
+    Where it makes no difference, an operator runs on the device if the device makes all that it
+    reads, and the user does not read what it makes. Candidates are dropped one by one, in the
+    order of the model, until none is left over.
+
+    Args:
+        model: a legalized model.
+        target: the device.
+        convolutions: ids of the nodes that run there anyway.
+        found: of ``candidates``.
+    """
+    chosen = list(found)
+    while chosen:
+        device = _on_device(model, target, convolutions, {id(node) for node in chosen})
+        kept: list[Node] = []
+        for node in chosen:
+            if _is_worth(model, node, device):
+                kept.append(node)
+            else:
+                device.discard(id(node))
+        if len(kept) == len(chosen):
+            break
+        chosen = kept
+    return chosen
+
+
+def _on_device(
+    model: Model, target: Target, convolutions: Collection[int], chosen: set[int]
+) -> set[int]:
+    """Return the ids of the nodes on the device, with the listed ones that pass int8 on."""
+    int8, device = set[int](), set[int]()
+    for node in model.nodes():
+        own = id(node) in convolutions or id(node) in chosen
+        passes = not own and passes_int8(node, int8)
+        if own or passes:
+            int8.update(id(t) for t in node.outputs)
+        follows = passes and node.op in ("Relu", "Clip") and _maker(node.inputs[0]) in device
+        listed = passes and target.operator(node.op, node.domain or "") is not None
+        if own or follows or listed:
+            device.add(id(node))
+    return device
+
+
+def _maker(tensor: Tensor) -> int | None:
+    maker = query.producer(tensor)
+    return None if maker is None else id(maker)
+
+
+def _is_worth(model: Model, node: Node, device: set[int]) -> bool:
+    sources, others = values_of(node), device - {id(node)}
+    made = [t for t in sources if _maker(t) in others]
+    without = sum(_bytes(t) for t in made if not _left(model, t, node, others))
+    without += sum(_bytes(t) for t in node.outputs if any(id(r) in others for r in t.outputs))
+    given = [t for t in sources if _maker(t) not in others]
+    alone = [t for t in given if not any(id(r) in others for r in t.outputs)]
+    left = [t for t in node.outputs if _left(model, t, node, others)]
+    with_it = sum(_bytes(t) for t in (*alone, *left))
+    ends = any(model.is_output(t) for t in node.outputs)  # one rounding less, for the same bytes
+    return with_it < without or (with_it == without and not given and not ends)
+
+
+def _left(model: Model, tensor: Tensor, node: Node, device: set[int]) -> bool:
+    """Return whether others than this node read the tensor on the host, or the user does."""
+    readers = [reader for reader in query.consumers(tensor) if reader is not node]
+    return model.is_output(tensor) or any(id(reader) not in device for reader in readers)
+
+
+def _bytes(tensor: Tensor) -> int:
+    """Return the bytes of a tensor in int8; 1 where they are not known."""
+    dims = query.shape(tensor)
+    return (size(dims) if dims is not None else None) or 1

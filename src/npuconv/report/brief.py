@@ -1,0 +1,302 @@
+"""One screen of 80 x 40 for ``check`` and ``convert``: verdict, numbers, worst findings.
+
+What is left out is shown by ``text`` with ``-v``, and by the HTML report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from npuconv.diagnostics import Severity, Status
+from npuconv.report import groups, words
+from npuconv.report.groups import Group
+from npuconv.report.terminal import LABEL_STYLE, Block, View, cells, elide
+from npuconv.report.words import count
+from npuconv.schemas.report import Report
+
+SCREEN_LINES = 40  # of a terminal, where its height is not known
+_NARROWEST = 60  # columns; the table of several models needs them
+_MAX_FINDINGS = 3
+_MAX_LINES = {"verdict": 3, "row": 3, "message": 3, "fix": 2}  # of one text; the rest with -v
+_SHORT = 60  # columns of a message that the verdict takes as it is
+_LABEL = 11  # columns of the labels of rows
+_VERDICT_STYLE = {"refused": "red", "convertible": "green", "converted": "green"}
+_OVERVIEW_HEAD = ("model", "verdict", "error", "warn", "SQNR", "crossings", "device")
+
+
+@dataclass(frozen=True)
+class Issue:
+    """A warning of the summary, or the findings of one rule.
+
+    Attributes:
+        label: ``error`` or ``warning``.
+        title: its name in a few words.
+        message: what was found where; one sentence.
+        more: number of further findings of the same rule.
+        fix: what to do; may be empty.
+    """
+
+    label: str
+    title: str
+    message: str
+    more: int = 0
+    fix: str = ""
+
+
+def render(report: Report, name: str, *, color: bool = False, width: int = 80) -> str:
+    """Render one report for a terminal, in at most 36 lines of 80 columns.
+
+    Args:
+        report: what to show.
+        name: of the model.
+        color: with ANSI styles.
+        width: columns of the terminal; at least 60 are used.
+
+    Returns:
+        Text that ends in one newline.
+    """
+    view = View(color, verbose=False, width=max(width, _NARROWEST))
+    blocks = [
+        _verdict(report, view),
+        _rows(report, name, view),
+        *_issue_blocks(report, view),
+        _timings(report, view),
+    ]
+    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+
+
+def render_many(
+    reports: Sequence[Report], names: Sequence[str], *, color: bool = False, width: int = 80
+) -> str:
+    """Render a table of several models, then the details of those that fail.
+
+    Args:
+        reports: in the order in which they are shown.
+        names: of the models, as many.
+        color: with ANSI styles.
+        width: columns of the terminal; at least 60 are used.
+    """
+    view = View(color, verbose=False, width=max(width, _NARROWEST))
+    rows = [_overview_row(one, name) for one, name in zip(reports, names, strict=True)]
+    right = range(2, len(_OVERVIEW_HEAD))
+    blocks = [view.table(_OVERVIEW_HEAD, rows, right=right, whole=range(1, len(_OVERVIEW_HEAD)))]
+    for report, name in zip(reports, names, strict=True):
+        if _fails(report):
+            blocks += [
+                _verdict(report, view, f"{view.safe(name)}: "),
+                *_issue_blocks(report, view),
+            ]
+    blocks.append([last_line(reports, color=color, width=width).rstrip("\n")])
+    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+
+
+def last_line(reports: Sequence[Report], *, color: bool = False, width: int = 80) -> str:
+    """Return the verdict on one or several reports in one line.
+
+    Args:
+        reports: what to judge.
+        color: with ANSI styles.
+        width: columns of the terminal.
+    """
+    view = View(color, verbose=False, width=max(width, _NARROWEST))
+    if len(reports) == 1:
+        line = elide(" ".join(_verdict(reports[0], View(False, False, 10_000))), view.width)
+        return view.paint(line, "bold", _style(reports[0])) + "\n"
+    failed = sum(map(_fails, reports))
+    warned = sum(not _fails(one) and one.is_doubtful for one in reports)
+    parts = [f"{failed} failed" if failed else "", f"{warned} with warnings" if warned else ""]
+    counted = ", ".join([count(len(reports), "model"), *filter(None, parts)])
+    style = "red" if failed else "yellow" if warned else "green"
+    return view.paint(counted if failed or warned else f"{counted}, all OK", "bold", style) + "\n"
+
+
+def issues(report: Report) -> tuple[Issue, ...]:
+    """Return errors and warnings, the worst first; undocumented limits are none."""
+    shown = [group for group in groups.standing(report) if _counts(group)]
+    errors = [group for group in shown if group.severity is Severity.ERROR]
+    doubts = [group for group in shown if group not in errors and group.code.startswith("CAL")]
+    others = [group for group in shown if group not in errors and group not in doubts]
+    said = (_of_sentence(one) for one in report.summary.warnings)
+    return (*map(_of_group, errors), *map(_of_group, doubts), *said, *map(_of_group, others))
+
+
+def _counts(group: Group) -> bool:
+    limit = group.status is Status.UNKNOWN and group.severity is not Severity.ERROR
+    return group.severity is not Severity.NOTE and not limit
+
+
+def _of_group(group: Group) -> Issue:
+    entry = group.entries[0]
+    node = entry.first.node
+    message = f"{node}: {entry.text}" if node else entry.text
+    title = f"{group.code} {group.name}"
+    fix = next(iter(group.fixes), "")
+    return Issue(group.label, title, message, len(group.findings) - 1, fix)
+
+
+def _of_sentence(sentence: str) -> Issue:
+    return Issue("warning", "", sentence)
+
+
+def _fails(report: Report) -> bool:
+    return not report.ok or report.summary.exit_code != 0
+
+
+def _style(report: Report) -> str:
+    if _fails(report):
+        return "red"
+    return "yellow" if report.is_doubtful else _VERDICT_STYLE[report.summary.verdict]
+
+
+def _verdict(report: Report, view: View, name: str = "") -> Block:
+    """Return the verdict with the number of warnings and the worst of them."""
+    label, found = words.verdict_label(report), issues(report)
+    text = f"{name}{label}"
+    if not report.ok:
+        text += f": {report.summary.headline}"
+    elif found:
+        warned = count(len(found), found[0].label)
+        text += f", {warned}: {_in_brief(found[0])}"
+    lines = view.hang(text, "", "  ")[: _MAX_LINES["verdict"]]
+    return [view.paint(line, "bold", _style(report)) for line in lines]
+
+
+def _in_brief(issue: Issue) -> str:
+    """Return an issue in a few words: a short message, the rule's name, or up to a colon."""
+    if issue.title:
+        if not issue.more and cells(issue.message) <= _SHORT:
+            return issue.message
+        times = f" x {issue.more + 1}" if issue.more else ""
+        return issue.title.partition(" ")[2].replace("-", " ") + times
+    return issue.message.partition(":")[0]
+
+
+def _rows(report: Report, name: str, view: View) -> Block:
+    """Return the numbers: device, accuracy, crossings, samples, and what only -v shows."""
+    rows = [
+        ("model", f"{name} for {report.target.name}"),
+        ("device", _device(report)),
+        ("accuracy", _accuracy(report)),
+        ("crossings", _crossings(report)),
+        ("samples", _samples(report)),
+        *(("not judged", sentence) for sentence in report.summary.not_judged),
+        ("limits", _limits(report)),
+        ("more", _left_out(report)),
+    ]
+    lines: Block = []
+    for label, text in rows:
+        if text:
+            found = view.hang(text, f"  {label:{_LABEL}}", " " * (_LABEL + 2))
+            lines += _clipped(found, _MAX_LINES["row"], view)
+    return lines
+
+
+def _device(report: Report) -> str:
+    places = {one.name: one for one in groups.places(report)}
+    nodes = sum(one.nodes for one in places.values())
+    there = places.get("device")
+    if there is None:
+        return ""
+    macs = "" if there.macs is None else f", {there.mac_share} of the MACs"
+    number = len(report.device.subgraphs) if report.device else 0
+    within = f", in {count(number, 'subgraph')}" if number else ""
+    return f"{there.nodes} of {count(nodes, 'node')}{macs}{within}"
+
+
+def _accuracy(report: Report) -> str:
+    """Return the SQNR with its interval, and the worst of several outputs."""
+    found = report.accuracy
+    if found is None:
+        return "not measured: all is float" if report.summary.verdict == "converted" else ""
+    text = f"SQNR {words.sqnr(found.sqnr_db, found.cosine)}"
+    if found.interval_db is not None:
+        text += f" ({words.interval(found.interval_db)} expected on new samples)"
+    if found.top1_agreement is not None:
+        text += f", top-1 agreement {words.percent(found.top1_agreement)}"
+    for one in found.outputs:
+        if one.name == found.worst_output:
+            text += f"; worst output {one.name} {words.sqnr(one.sqnr_db, one.cosine)}"
+    return text
+
+
+def _crossings(report: Report) -> str:
+    """Return the number of crossings between device and host, and the bytes that cross."""
+    device = report.device
+    if device is None or not groups.places(report):
+        return ""
+    there, back = device.to_device.bytes, device.to_host.bytes
+    moved = f"{words.size(there)} to the device and {words.size(back)} back per inference"
+    if there is None and back is None:
+        moved = "bytes unknown: --input-shape fixes dynamic extents"
+    return f"{report.summary.transitions}; {moved}"
+
+
+def _samples(report: Report) -> str:
+    quant, assumed = report.quantization, report.calibration
+    if quant is not None:
+        return words.calibrated_on(quant) if quant.samples else ""
+    return assumed.sentence if assumed is not None and report.ok else ""
+
+
+def _limits(report: Report) -> str:
+    needed = [one for one in report.unknown_limits if one.values]  # others are assumptions
+    return f"{count(len(needed), 'limit')} undocumented: -v" if needed else ""
+
+
+def _left_out(report: Report) -> str:
+    """Return the number of notes and rewrites, which are shown with ``-v``."""
+    notes = sum(len(g.findings) for g in groups.standing(report) if g.severity is Severity.NOTE)
+    parts = [count(notes, "note")] if notes else []
+    parts += [f"{count(len(report.rewrites), 'rewrite')}"] if report.rewrites else []
+    accepted = report.summary.accepted
+    parts += [f"{count(accepted, 'finding')} accepted by the baseline"] if accepted else []
+    return f"{', '.join(parts)}: -v" if parts else ""
+
+
+def _timings(report: Report, view: View) -> Block:
+    """Return the time of each stage, if it was asked for."""
+    said = ", ".join(f"{one.stage} {one.seconds:.2f} s" for one in report.timings or ())
+    return view.hang(f"timings: {said}", "", "  ") if said else []
+
+
+def _issue_blocks(report: Report, view: View) -> Iterator[Block]:
+    """Yield the worst issues, and the number of those left out."""
+    found = issues(report)
+    for issue in found[:_MAX_FINDINGS]:
+        yield _issue(issue, view)
+    hidden = len(found) - _MAX_FINDINGS
+    if hidden > 0:
+        yield [view.paint(f"... and {hidden} more: -v", "dim")]
+
+
+def _issue(issue: Issue, view: View) -> Block:
+    title = issue.title or issue.message
+    heading = view.hang(f"{issue.label}: {title}", "", "  ")
+    heading = _clipped(heading, 1 if issue.title else _MAX_LINES["message"], view)
+    lines = [view.accent(line, issue.label, LABEL_STYLE[issue.label]) for line in heading]
+    if issue.title:
+        lines += _clipped(view.hang(issue.message), _MAX_LINES["message"], view)
+    if issue.more:
+        lines.append(view.paint(f"  and {issue.more} more", "dim"))
+    if issue.fix:
+        lines += _clipped(view.hang(issue.fix, "  fix: ", "       "), _MAX_LINES["fix"], view)
+    return lines
+
+
+def _clipped(lines: Block, limit: int, view: View) -> Block:
+    """Return the first lines; the last of them ends in ``...`` where some are left out."""
+    if len(lines) <= limit:
+        return lines
+    last = lines[limit - 1]
+    while cells(last) > view.width - 4:
+        last = last.rpartition(" ")[0]
+    return [*lines[: limit - 1], f"{last.rstrip(' .,;:')} ..."]
+
+
+def _overview_row(report: Report, name: str) -> tuple[str, ...]:
+    number = groups.tally(report)
+    measured = report.accuracy
+    accuracy = "-" if measured is None else words.sqnr(measured.sqnr_db, measured.cosine)
+    row = (name, words.verdict_label(report), str(number.error), str(number.warning))
+    return (*row, accuracy, str(report.summary.transitions), words.device_share(report))

@@ -1,0 +1,114 @@
+"""The result of ``npuconv verify`` as a page, and as a table for a spreadsheet."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from npuconv.report.escape import visible
+from npuconv.report.html import LayerBar, is_low, page
+from npuconv.report.html_ranges import Bar, bar_of
+from npuconv.schemas.report import LayerQuant
+from npuconv.schemas.verify import Errors, VerifiedLayer, VerifyReport
+
+_HEAD = (
+    "kind", "name", "tensor", "sqnr_db", "cosine", "max_abs_error",
+    "float_low", "float_high", "int8_low", "int8_high", "top1_agreement", "note",
+)  # fmt: skip
+# What a spreadsheet takes for a formula: https://owasp.org/www-community/attacks/CSV_Injection
+_FORMULA = re.compile(r"[=+\-@\t\r]")
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """One layer of both models: the values of each on one track, and the error.
+
+    Attributes:
+        layer: of the report.
+        ours: range of the values in the float model; None where none is finite.
+        theirs: the same of the int8 model.
+        zero: position of 0 on the track, in per cent.
+    """
+
+    layer: VerifiedLayer
+    ours: Bar | None
+    theirs: Bar | None
+    zero: float
+
+    @property
+    def bar(self) -> LayerBar:
+        """The SQNR as the bar of a chart."""
+        one = self.layer
+        return LayerBar(LayerQuant(name=one.name, sqnr_db=one.sqnr_db, cosine=one.cosine))
+
+
+def render(found: VerifyReport) -> str:
+    """Render the page: outputs, a chart of the layers, and both models layer by layer."""
+    rows = [side_by_side(one) for one in found.layers]
+    return page(
+        "verify.html.j2",
+        found=found,
+        rows=rows,
+        worst_first=sorted(rows, key=lambda one: worst(one.layer)),
+        outputs=sorted(found.outputs, key=worst),
+        is_low=is_low,
+    )
+
+
+def render_csv(found: VerifyReport) -> str:
+    """Render a table with one row for each output, part of an output, and layer.
+
+    Numbers are those of the JSON; names that a spreadsheet would take for a formula get an
+    apostrophe in front.
+    """
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(_HEAD)
+    for one in found.outputs:
+        table.writerow(_row("output", one.name, one, top1=one.top1_agreement))
+        for part in one.parts:
+            table.writerow(_row("part", part.name, part))
+    for layer in found.layers:
+        ends = (*(layer.float_range or (None, None)), *(layer.int8_range or (None, None)))
+        table.writerow(_row("layer", layer.name, layer, layer.tensor, ends, note=layer.note))
+    return text.getvalue()
+
+
+def worst(one: Errors) -> float:
+    """Return the sort key for worst first: unknown errors, then low SQNR, then exact."""
+    if one.sqnr_db is None:
+        return float("-inf") if one.cosine is None else float("inf")
+    return one.sqnr_db
+
+
+def side_by_side(layer: VerifiedLayer) -> SideBySide:
+    """Return both ranges of a layer on a track that holds them and 0."""
+    ends = [end for ends in (layer.float_range, layer.int8_range) if ends for end in ends]
+    low, high = min(0.0, *ends, 0.0), max(0.0, *ends, 0.0)
+    ours, theirs = (
+        None if ends is None else bar_of(*ends, low, high)
+        for ends in (layer.float_range, layer.int8_range)
+    )
+    return SideBySide(layer, ours, theirs, bar_of(0.0, 0.0, low, high).left)
+
+
+def _row(
+    kind: str,
+    name: str,
+    one: Errors,
+    tensor: str = "",
+    ends: Iterable[float | None] = (None,) * 4,
+    *,
+    top1: float | None = None,
+    note: str = "",
+) -> list[str | float | None]:
+    errors = (one.sqnr_db, one.cosine, one.max_abs_error)
+    return [kind, _plain(name), _plain(tensor), *errors, *ends, top1, _plain(note)]
+
+
+def _plain(text: str) -> str:
+    shown = visible(text)
+    return f"'{shown}" if _FORMULA.match(shown) else shown

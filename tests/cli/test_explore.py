@@ -1,0 +1,53 @@
+"""``npuconv target explore``."""
+
+from __future__ import annotations
+
+import json
+
+import onnx
+import pytest
+from click.testing import CliRunner
+
+from npuconv.cli.target import target
+from npuconv.errors import UsageError
+from support.builders import Net
+
+
+@pytest.fixture
+def model(tmp_path):
+    """A model with a kernel of 5."""
+    path = tmp_path / "m.onnx"
+    onnx.save(Net(x=(1, 4, 12, 12)).conv("x", (4, 4, 5, 5)).model(), path)
+    return path
+
+
+def run(*arguments: str):
+    return CliRunner().invoke(target, ["explore", *arguments, "-q"], standalone_mode=False)
+
+
+def test_text(model):
+    """A table for each limit, with the knee."""
+    result = run(str(model))
+    assert result.return_value == 0
+    assert "1 models, 1 convolutions" in result.stdout
+    assert "Conv.kernel_h: the models need up to 5" in result.stdout
+    assert "knee" in result.stdout
+
+
+def test_json_and_files(model, tmp_path):
+    """The suffix picks the renderer."""
+    files = [tmp_path / "e.html", tmp_path / "e.json"]
+    reports = [part for path in files for part in ("--report", str(path))]
+    result = run(str(model), "--output-format", "json", *reports)
+    assert json.loads(result.stdout) == json.loads(files[1].read_text())
+    assert files[0].read_text().startswith("<!doctype html>")
+
+
+def test_mistakes(model):
+    """A suffix that no renderer has; a model that cannot be read."""
+    assert isinstance(run(str(model), "--report", "e.pdf").exception, UsageError)
+    bad = model.with_name("bad.onnx")
+    bad.write_bytes(b"no model")
+    result = run(str(bad), str(model))
+    assert result.return_value == 2
+    assert "bad.onnx" in result.stderr

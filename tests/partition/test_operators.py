@@ -1,0 +1,175 @@
+"""Operators that the device computes in int8: which there are, and where they are worth it."""
+
+from __future__ import annotations
+
+import pytest
+
+from npuconv.partition import make_plan
+from npuconv.partition.channels import trace
+from npuconv.partition.operators import TABLES, is_defined
+from npuconv.target import Target
+from support.asserts import builtin, read
+from support.builders import Net
+from support.target_files import chip
+
+X = (1, 4, 8, 8)
+EVERY = ("Conv", "Add", "Mul", "Div", "Sigmoid", "HardSwish", "AveragePool", "ReduceMean", "Concat")
+
+
+def listing(*ops: str, **limits: object) -> Target:
+    """A target that lists convolutions and these operators, with limits on the last."""
+    operators = {op: {} for op in ("Conv", *ops)} | ({ops[-1]: limits} if limits else {})
+    return chip("", also={"operators": operators, "unlisted_operators": "host"})
+
+
+def net() -> Net:
+    return Net(x=X).conv("x", (4, 4, 1, 1), name="conv", to="a")
+
+
+def planned(built: Net, target: Target):
+    model = read(built.model())
+    return model, make_plan(model, target)
+
+
+def places(built: Net, *ops: str, **limits: object) -> dict[str, str]:
+    model, plan = planned(built, listing(*ops, **limits))
+    return {n.name: plan.placement[id(n)] for n in model.nodes()}
+
+
+def between(op: str, **attrs: object) -> Net:
+    """An operator between two convolutions."""
+    return net().op(op, name="op", **attrs).conv("", (4, 4, 1, 1), name="after")
+
+
+@pytest.mark.parametrize("op", sorted(TABLES - {"PRelu", "Swish", "Mish", "Gelu"}))
+def test_tables_between_convolutions_run_on_the_device(op):
+    assert places(between(op), op)["op"] == "device"
+    assert places(between(op), "Add")["op"] == "host"
+
+
+def test_a_branch_with_add_and_gate_crosses_nowhere():
+    """Squeeze and excite, and a residual: nothing but the input and the output crosses."""
+    built = net().op("GlobalAveragePool", to="mean").conv("", (4, 4, 1, 1), to="gate")
+    built.op("HardSigmoid", to="g").op("Mul", "a", "g", to="m").op("Add", "m", "a", to="s")
+    built.conv("", (4, 4, 1, 1))
+    ops = ("GlobalAveragePool", "HardSigmoid", "Mul", "Add")
+    model, plan = planned(built, listing(*ops))
+    assert set(plan.placement.values()) == {"device"}
+    assert [n.op for n in plan.operators] == list(ops)
+    assert {t for g in plan.groups for t in g.tensors} == {
+        "x", "a", "mean", "gate", "g", "m", "s", model.nodes()[-1].outputs[0].name,
+    }  # fmt: skip
+
+
+def test_beyond_its_limits_an_operator_stays_on_the_host():
+    built = between("AveragePool", kernel_shape=[3, 3])
+    limits = {"kernel_h": {"max": 2}}
+    model, plan = planned(built, listing("AveragePool", limits=limits))
+    pool = model.nodes()[1]
+    assert plan.placement[id(pool)] == "host"
+    assert plan.reason[id(pool)].startswith("kernel_h is 3, the device takes at most 2")
+
+
+def test_between_two_operators_of_the_host_it_stays_there():
+    """Listed, but two crossings for nothing."""
+    built = net().op("Softsign").op("Sigmoid", name="op").op("Softsign")
+    model, plan = planned(built, listing("Sigmoid"))
+    assert plan.placement[id(model.nodes()[2])] == "host"
+    assert plan.reason[id(model.nodes()[2])] == (
+        "Sigmoid is listed, but fewer bytes cross with it on the host; runs in float"
+    )
+    chain = net().op("Softsign").op("Sigmoid", name="p").op("Tanh", name="q").op("Softsign")
+    assert {places(chain, "Sigmoid", "Tanh")[name] for name in "pq"} == {"host"}
+
+
+def test_what_prepares_an_input_stays_on_the_host():
+    """The same bytes cross before and behind it, and behind it there is one rounding less."""
+    built = Net(x=X)
+    built.op("Div", "x", built.constant(255.0), name="op").conv("", (4, 4, 1, 1), name="conv")
+    assert places(built, "Div") == {"op": "host", "conv": "device"}
+
+
+def test_a_last_softmax_stays_on_the_host():
+    """The same bytes cross, and it is not rounded; with another reader it is no end."""
+    assert places(net().op("Sigmoid", name="op"), "Sigmoid")["op"] == "host"
+    assert places(net().op("Sigmoid", name="op").op("Softsign"), "Sigmoid")["op"] == "device"
+
+
+def test_the_smaller_side_crosses():
+    """A mean gives back fewer bytes than it reads; an Add for the host one tensor for two."""
+    built = net().op("GlobalAveragePool", name="op")
+    assert places(built, "GlobalAveragePool")["op"] == "device"
+    built = net().conv("x", (4, 4, 1, 1), to="b").op("Add", "a", "b", name="op").op("Softsign")
+    assert places(built, "Add")["op"] == "device"
+    built = net().op("Softsign", "a", to="h").op("Add", "a", "h", name="op").op("Softsign")
+    assert places(built, "Add")["op"] == "host"
+
+
+@pytest.mark.parametrize(
+    ("op", "constant", "defined"),
+    [("Div", 2.0, True), ("Div", 0.0, False), ("Mul", 0.5, True), ("PRelu", [0.1], True)],
+)
+def test_constants(op, constant, defined):
+    built = net()
+    built.op(op, "a", built.constant(constant), name="op").conv("", (4, 4, 1, 1))
+    model = read(built.model())
+    assert is_defined(model.nodes()[1]) == defined
+
+
+def test_what_has_no_int8_semantics():
+    """A division by an activation, a slope for each channel, a mean over channels."""
+    one = Net(x=X, y=X).op("Div", "x", "y")
+    two = Net(x=X)
+    two.op("PRelu", "x", two.random(4, 1, 1))
+    three = Net(x=X).op("ReduceMean", axes=[1])
+    four = Net(x=X).op("ReduceMean", axes=[-1, 2])
+    found = [is_defined(read(n.model()).nodes()[0]) for n in (one, two, three, four)]
+    assert found == [False, False, False, True]
+
+
+def test_a_concat_of_unlike_scales():
+    """Without ``requantizes`` it passes integers on, and all that meets in it has one scale."""
+    built = net().conv("x", (4, 4, 1, 1), to="b").op("Concat", "a", "b", axis=1, to="c")
+    built.conv("", (4, 8, 1, 1))
+    _, plan = planned(built, listing("Concat"))
+    assert plan.group_of()["a"] is plan.group_of()["b"]
+    _, plan = planned(built, listing("Concat", requantizes=True))
+    assert plan.group_of()["a"] is not plan.group_of()["b"]
+    assert [n.op for n in plan.operators] == ["Concat"]
+
+
+def test_tensors_of_operators_have_one_scale():
+    """So has everything that passthrough operators join with them."""
+    built = net().op("Relu", to="r").conv("x", (4, 4, 1, 1), to="b").op("Add", "r", "b", to="c")
+    built.conv("", (4, 4, 1, 1), to="d")
+    _, plan = planned(built, listing("Add"))
+    found = trace(plan)
+    assert {name: found.axis(name) for name in ("x", "a", "r", "b", "c", "d")} == {
+        "x": 1, "a": None, "r": None, "b": None, "c": None, "d": 1,
+    }  # fmt: skip
+
+
+def test_an_earlier_choice_is_kept():
+    """Steps that change the graph must not change what has been calibrated."""
+    model = read(between("Sigmoid").model())
+    target = listing("Sigmoid")
+    assert make_plan(model, target, operators=()).operators == []
+    assert [n.name for n in make_plan(model, target, operators=("op",)).operators] == ["op"]
+
+
+def test_without_a_host_there_is_no_choice():
+    target = listing("Sigmoid").model_copy(update={"unlisted_operators": "error"})
+    model, plan = planned(net().op("Softsign").op("Sigmoid").op("Softsign"), target)
+    assert plan.placement[id(model.nodes()[2])] == "device"
+
+
+def test_what_the_user_keeps_float_stays_float():
+    model = read(between("Sigmoid").model())
+    plan = make_plan(model, listing("Sigmoid"), kept={"op": "op*"})
+    assert plan.operators == []
+    assert plan.reason[id(model.nodes()[1])] == "kept float by keep_float 'op*'"
+
+
+def test_a_target_that_lists_convolutions_only_computes_nothing_else():
+    _, plan = planned(between("Sigmoid"), builtin())
+    assert plan.operators == []

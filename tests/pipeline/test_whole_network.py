@@ -1,0 +1,120 @@
+"""Conversion of a network whose operators the target lists."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import yaml
+
+import npuconv
+from support.builders import Net
+from support.target_files import NUMBERS, WEIGHTS
+
+X = (1, 3, 12, 12)
+OPS = (
+    "Conv", "Relu", "Clip", "Add", "Mul", "Sub", "HardSwish", "Sigmoid", "AveragePool",
+    "GlobalAveragePool", "Concat", "MaxPool", "Resize",
+)  # fmt: skip
+
+
+def target_file(folder: Path, *ops: str, zero_point: object = (-128, 127)) -> str:
+    """A target that lists these operators."""
+    text = {
+        "schema": 1,
+        "name": "chip",
+        "operators": {op: {"requantizes": True} if op == "Concat" else {} for op in ops},
+        "activations": {**NUMBERS, "zero_point": {"range": list(zero_point)}},
+        "weights": WEIGHTS,
+        "fused_activations": {"one_of": ["Relu", "Clip"]},
+        "unlisted_operators": "host",
+    }
+    path = folder / "chip.yaml"
+    path.write_text(yaml.safe_dump(text), "utf-8")
+    return str(path)
+
+
+def network() -> Net:
+    """A residual block with a gate, a pool, a Concat and a constant between convolutions."""
+    net = Net(x=X)
+    net.conv("x", (8, 3, 3, 3), pads=[1] * 4, to="a").op("HardSwish", to="h")
+    net.conv("h", (8, 8, 3, 3), pads=[1] * 4, to="b").op("Relu", to="r").op("Add", "r", "h", to="s")
+    net.op("GlobalAveragePool", "s", to="m").conv("m", (8, 8, 1, 1), to="g").op("Sigmoid", to="e")
+    net.op("Mul", "s", "e", to="p").op("Sub", "p", net.constant(0.25), to="q")
+    net.op("AveragePool", "q", kernel_shape=[3, 3], pads=[1] * 4, to="v")
+    net.op("Concat", "v", "s", axis=1, to="c")
+    return net.conv("c", (4, 16, 1, 1), to="y")
+
+
+def samples(count: int = 12) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(5)
+    return {"x": rng.standard_normal((count, *X[1:])).astype(np.float32)}
+
+
+def convert(folder: Path, *, ops: tuple[str, ...] = OPS, **options: object) -> npuconv.Conversion:
+    kind = {"zero_point": options.pop("zero_point")} if "zero_point" in options else {}
+    target = target_file(folder, *ops, **kind)
+    return npuconv.convert(network().model(), target, calibration=samples(), **options)
+
+
+@pytest.mark.parametrize("form", ["qdq", "qoperator"])
+def test_nothing_crosses_but_input_and_output(tmp_path, form):
+    """And accuracy stays: every tensor but those two is int8."""
+    made = convert(tmp_path, format=form)
+    assert made.report.summary.transitions == 2
+    assert {n.placement for n in made.report.nodes} == {"device"}
+    assert made.report.accuracy.sqnr_db > 25
+    onnx.checker.check_model(made.model)
+    rows = {t.name: t for t in made.report.quantization.tensors}
+    assert {"a", "h", "r", "s", "m", "e", "p", "q", "v", "c"} <= rows.keys()
+    assert all(rows[name].channels == 1 for name in "hrsmepqvc")
+
+
+def test_convolutions_only_cross_everywhere(tmp_path):
+    """The same network where nothing else is listed."""
+    made = convert(tmp_path, ops=("Conv", "Relu"))
+    assert made.report.summary.transitions == 8
+    assert {n.op for n in made.report.nodes if n.placement == "device"} == {"Conv", "Relu"}
+
+
+def test_zero_points_where_the_device_takes_them(tmp_path):
+    """What is positive has all levels; a device without zero points has half of them."""
+    free = convert(tmp_path).report.quantization.tensors
+    fixed = convert(tmp_path, zero_point=(0, 0)).report.quantization.tensors
+    assert {t.name: t.zero_point for t in free}["e"] == -128
+    assert {t.name: t.zero_point for t in fixed if t.name in "hrsmepqvc"} == dict.fromkeys(
+        "hrsmepqvc", 0
+    )
+
+
+def test_check_shows_what_convert_does(tmp_path):
+    made = convert(tmp_path).report
+    seen = npuconv.check(network().model(), target_file(tmp_path, *OPS), calibration=samples())
+    assert seen.summary.transitions == made.summary.transitions
+    assert [(n.name, n.placement, n.reason) for n in seen.nodes] == [
+        (n.name, n.placement, n.reason) for n in made.nodes
+    ]
+
+
+def test_an_operator_reads_the_input_of_the_model(tmp_path):
+    """The host quantizes it once, for the operator and for the convolution."""
+    net = Net(x=X)
+    net.conv("x", (3, 3, 1, 1), to="a").op("Add", "a", "x", to="s").conv("s", (4, 3, 1, 1))
+    target = target_file(tmp_path, "Conv", "Add")
+    made = npuconv.convert(net.model(), target, calibration=samples())
+    assert made.report.summary.transitions == 2
+    assert sum(n.op_type == "QuantizeLinear" for n in made.model.graph.node) <= 2
+    session = onnxruntime.InferenceSession(made.model.SerializeToString())
+    assert np.isfinite(session.run(None, {"x": samples()["x"][:1]})[0]).all()
+
+
+@pytest.mark.parametrize("extra", [{"max_extra_macs": 60.0}, {"pad_on_host": "all"}])
+def test_steps_for_accuracy_keep_the_choice(tmp_path, extra):
+    """Copies of layers and host padding change the graph, not which operators run in int8."""
+    made = convert(tmp_path, fail_on="never", **extra)
+    device = {n.op for n in made.report.nodes if n.placement == "device"}
+    assert {"HardSwish", "Sigmoid", "Mul"} <= device
+    assert made.report.accuracy.sqnr_db > 20

@@ -1,0 +1,125 @@
+"""The screen of one report: at most 40 lines of 80 columns, the worst first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from npuconv.diagnostics import Severity, Status
+from npuconv.report import brief
+from npuconv.report.terminal import cells
+from npuconv.schemas.report import (
+    Accuracy,
+    FindingInfo,
+    OutputAccuracy,
+    Report,
+    Summary,
+    UnknownLimit,
+)
+
+Make = Callable[..., Report]
+One = Callable[..., FindingInfo]
+_ANSI = re.compile(r"\x1b\[[\d;]*m")
+LONG = "a sentence that has far more words than any screen has room for, and goes on; " * 20
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_fits_a_screen(report: Report, clean: Report, width: int) -> None:
+    """No line is too wide, and 40 lines of 80 columns are enough."""
+    for one in (report, clean):
+        lines = brief.render(one, "face", width=width).splitlines()
+        assert max(map(cells, lines)) <= width
+        assert len(lines) <= 40
+
+
+def test_long_texts_are_cut(make: Make, one: One, summary: Callable[..., Summary]) -> None:
+    """However much there is to say, it fits; what is cut ends in dots."""
+    findings = [
+        one(f"/{at}", code=f"SHP{at:03}", message=LONG, fix=LONG, value="", limit="")
+        for at in range(9)
+    ]
+    told = summary(headline=LONG, warnings=(LONG,) * 4, not_judged=(LONG,))
+    lines = brief.render(make(findings=tuple(findings), summary=told), "m").splitlines()
+    assert len(lines) <= brief.SCREEN_LINES
+    assert sum(line.endswith(" ...") for line in lines) >= 7
+    assert lines[-3:-1] != []
+    assert any(line.startswith("... and ") and line.endswith(" more: -v") for line in lines)
+
+
+def test_color_adds_only_color(report: Report, clean: Report) -> None:
+    """The coloured text without its escape sequences is the plain one."""
+    for one in (report, clean):
+        colored = brief.render(one, "m", color=True)
+        assert _ANSI.sub("", colored) == brief.render(one, "m")
+    assert "\x1b[1;31mREFUSED" in brief.render(report, "m", color=True)
+    assert "\x1b[1;32mCONVERTED" in brief.render(clean, "m", color=True)
+
+
+def test_amber_with_warnings(clean: Report) -> None:
+    """Converted with a warning is amber, and the warning is in the verdict."""
+    told = clean.summary.model_copy(update={"warnings": ("samples look like 0..255: give more",)})
+    warned = clean.model_copy(update={"summary": told})
+    shown = brief.render(warned, "m", color=True)
+    assert shown.startswith("\x1b[1;33mCONVERTED, 1 warning: samples look like 0..255\x1b[0m\n")
+
+
+def test_worst_first(clean: Report, one: One) -> None:
+    """Errors come before doubts of the samples, and these before other warnings."""
+    found = [
+        one(code="QNT004", name="outliers", severity=Severity.WARNING),
+        one(code="CAL001", name="range-odd", severity=Severity.WARNING, message="as 0..255"),
+        one(code="LIM001", name="limit-unknown", severity=Severity.WARNING, status=Status.UNKNOWN),
+        one(code="OPS001", name="note", severity=Severity.NOTE),
+    ]
+    told = clean.model_copy(update={"findings": tuple(found)})
+    titles = [issue.title for issue in brief.issues(told)]
+    assert titles == ["CAL001 range-odd", "QNT004 outliers"]
+    refused = told.model_copy(update={"findings": (*found, one(code="SHP001", name="rank"))})
+    assert brief.issues(refused)[0].title == "SHP001 rank"
+
+
+def test_accuracy_with_interval_and_worst_output(clean: Report) -> None:
+    """The SQNR is shown with its interval and the worst output."""
+    outputs = tuple(
+        OutputAccuracy(name=name, sqnr_db=db, cosine=0.99, top1_agreement=None)
+        for name, db in (("boxes", 22.14), ("scores", 31.0))
+    )
+    measured = Accuracy(
+        samples=8, held_out=True, sqnr_db=30.0, cosine=0.99, top1_agreement=None, outputs=outputs,
+        interval_db=(26.2, 31.7), worst_output="boxes",
+    )  # fmt: skip
+    shown = brief.render(clean.model_copy(update={"accuracy": measured}), "m", width=100)
+    assert "SQNR 30.0 dB (26 to 32 dB expected on new samples); worst output boxes 22.1" in shown
+
+
+def test_limits_are_one_line(clean: Report) -> None:
+    """Undocumented limits are counted; assumptions are not."""
+    limits = [
+        UnknownLimit(limit="Conv.in_n", values=("1",), nodes=1, example="", source="notes/X"),
+        UnknownLimit(limit="bias", values=(), nodes=0, example="", source="", assumption="int32"),
+    ]
+    shown = brief.render(clean.model_copy(update={"unknown_limits": tuple(limits)}), "m")
+    assert "1 limit undocumented: -v\n" in shown
+    assert "Conv.in_n" not in shown
+
+
+def test_many(report: Report, clean: Report) -> None:
+    """A table of all, details of what fails, and the verdict on all at the end."""
+    shown = brief.render_many([clean, report], ["a/good.onnx", "bad.onnx"])
+    lines = shown.splitlines()
+    assert re.match(r"  a/good.onnx +CONVERTED ", lines[1])
+    assert re.match(r"  bad.onnx +REFUSED ", lines[2])
+    assert "bad.onnx: REFUSED: 3 errors" in shown
+    assert "good.onnx: " not in shown
+    assert lines[-1] == "2 models, 1 failed"
+    assert brief.last_line([clean, clean]) == "2 models, all OK\n"
+
+
+def test_last_line(report: Report, clean: Report) -> None:
+    """The verdict on one model in one line."""
+    assert brief.last_line([clean]).startswith("CONVERTED")
+    line = brief.last_line([report], width=60)
+    assert line.startswith("REFUSED: 3 errors")
+    assert cells(line.rstrip("\n")) <= 60

@@ -1,0 +1,100 @@
+"""Page and table of ``npuconv verify``."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+from npuconv.report import verified
+from npuconv.schemas.report import Tool
+from npuconv.schemas.verify import (
+    Errors,
+    VerifiedLayer,
+    VerifiedModel,
+    VerifiedOutput,
+    VerifiedPart,
+    VerifyReport,
+)
+from report.factory import EVIL
+
+GOOD = {"sqnr_db": 31.5, "cosine": 0.999, "max_abs_error": 0.25}
+
+
+def layer(name="conv", sqnr=31.5, ours=(0.0, 4.0), theirs=(0.0, 2.0)):
+    return VerifiedLayer(
+        name=name, tensor=f"{name}/out", sqnr_db=sqnr, cosine=0.9, max_abs_error=0.5,
+        float_range=ours, int8_range=theirs,
+    )  # fmt: skip
+
+
+def report(**more):
+    part = VerifiedPart(name="scores", sqnr_db=12.0, cosine=0.9, max_abs_error=1.0)
+    values = {
+        "tool": Tool(version="1"),
+        "float_model": VerifiedModel(path="f.onnx", sha256="0" * 64),
+        "int8_model": VerifiedModel(path="q.onnx", sha256="1" * 64),
+        "samples": 6,
+        "source": "x.npz",
+        "synthetic": False,
+        "total": Errors(**GOOD),
+        "outputs": (VerifiedOutput(name="y", top1_agreement=0.5, parts=(part,), **GOOD),),
+        "layers": (layer("a", 40.0), layer("b", 9.5)),
+        "layer_samples": 6,
+        "passed": True,
+    }
+    return VerifyReport(**(values | more))
+
+
+def test_page():
+    """The worst layer comes first, a low SQNR is marked, parts stand below their output."""
+    page = verified.render(report())
+    assert "<title>SQNR 31.5 dB: q.onnx</title>" in page
+    assert page.index('class="number low" data-sort="9.5"') < page.index('data-sort="40.0"')
+    assert "of it <code>scores</code>" in page
+    assert "0 to 4</td>" in page
+    assert page == verified.render(report())
+
+
+def test_made_up_inputs_have_no_number():
+    """A page of made-up inputs says n/a."""
+    page = verified.render(report(synthetic=True))
+    assert "SQNR n/a: the inputs are made up" in page
+    assert "SQNR 31.5 dB" not in page
+
+
+def test_a_goal_that_is_missed():
+    """The badge tells whether the goal is reached."""
+    assert ">MISSED<" in verified.render(report(min_sqnr_db=35.0, passed=False))
+    assert ">PASSED<" in verified.render(report(min_sqnr_db=30.0))
+
+
+def test_both_ranges_share_a_track():
+    """The wider of both models fills the track."""
+    one = verified.side_by_side(layer(ours=(-1.0, 3.0), theirs=(0.0, 1.0)))
+    assert one.ours is not None
+    assert one.theirs is not None
+    assert (one.ours.width, one.theirs.left, one.theirs.width, one.zero) == (100.0, 25, 25, 25)
+    assert verified.side_by_side(layer(ours=None)).ours is None
+
+
+def test_table():
+    """A row for each output, part and layer, with plain numbers."""
+    head, *rows = csv.reader(io.StringIO(verified.render_csv(report())))
+    assert [row[:4] for row in rows] == [
+        ["output", "y", "", "31.5"],
+        ["part", "scores", "", "12.0"],
+        ["layer", "a", "a/out", "40.0"],
+        ["layer", "b", "b/out", "9.5"],
+    ]
+    assert {len(row) for row in rows} == {len(head)}
+    assert rows[2][6:10] == ["0.0", "4.0", "0.0", "2.0"]
+
+
+def test_hostile_names():
+    """Names are escaped; in a table none becomes a formula, nor a line of its own."""
+    found = report(layers=tuple(layer(name) for name in (*EVIL, "=cmd|' /C calc'!A0")))
+    page = verified.render(found)
+    assert page.count("<script") == 1
+    table = verified.render_csv(found)
+    assert len(table.splitlines()) == 1 + 2 + len(found.layers)
+    assert "'=cmd" in table
