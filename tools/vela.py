@@ -1,14 +1,16 @@
 """Compile TFLite files for Ethos-U55 with Arm's Vela, and compare where operators run.
 
 ``python tools/vela.py FOLDER FILE.tflite...`` compiles each file into the folder and prints a row
-for it: how many operators Vela places on the NPU and the CPU, the int8 operators among the
-latter, which npuconv counts as work of the device, and Vela's estimates of cycles and memory.
-Exit code 1: Vela does not compile a file, or leaves an int8 operator to the CPU.
+for it: how many operators Vela places on the NPU and the CPU, where that is not what the report
+beside the file says (``FILE.report.json``, as ``npuconv convert`` writes it), and Vela's estimates
+of cycles and memory. Exit code 1: Vela does not compile a file, or leaves an int8 operator to the
+CPU that the report places on the device.
 """
 
 from __future__ import annotations
 
 import csv
+import json
 import re
 import shutil
 import subprocess
@@ -23,6 +25,13 @@ ACCELERATOR = "ethos-u55-128"
 _TIMEOUT = 900  # seconds for one file
 _REFUSED = re.compile(r"Warning \(supported operators\) operator: (\w+), ofm: '(.*)'")
 _PLACED = re.compile(r"(CPU|NPU) operators = (\d+)")
+# Operators whose place can be compared: TFLite's name, and ONNX's.
+_COMPARED = {
+    "CONV_2D": "Conv", "DEPTHWISE_CONV_2D": "Conv", "MAX_POOL_2D": "MaxPool",
+    "CONCATENATION": "Concat", "RELU": "Relu", "GATHER": "Gather", "SLICE": "Slice",
+    "STRIDED_SLICE": "Slice", "TRANSPOSE": "Transpose", "RESIZE_NEAREST_NEIGHBOR": "Resize",
+    "DEPTH_TO_SPACE": "DepthToSpace", "SPACE_TO_DEPTH": "SpaceToDepth",
+}  # fmt: skip
 _CONVERSIONS = ("QUANTIZE", "DEQUANTIZE")
 
 
@@ -34,7 +43,8 @@ class Compiled:
         error: its last line, where it failed; else empty.
         cpu: operators on the CPU.
         npu: operators on the NPU.
-        left: int8 operators on the CPU, how many of each.
+        left: int8 operators on the CPU that the report places on the device.
+        gained: int8 operators on the NPU that the report places on the host.
         cycles: estimated for one inference.
         sram: KiB.
         flash: KiB.
@@ -44,6 +54,7 @@ class Compiled:
     cpu: int = 0
     npu: int = 0
     left: Counter[str] = field(default_factory=Counter)
+    gained: Counter[str] = field(default_factory=Counter)
     cycles: int = 0
     sram: float = 0.0
     flash: float = 0.0
@@ -64,6 +75,12 @@ def integer_operators(file: Path) -> dict[str, str]:
     return found
 
 
+def on_device(file: Path) -> set[str]:
+    """Return the ONNX operators that the report beside a file places on the device."""
+    report = json.loads(file.with_suffix(".report.json").read_text())
+    return {node["op"] for node in report["nodes"] if node["placement"] == "device"}
+
+
 def compile_file(vela: str, file: Path, folder: Path) -> Compiled:
     """Compile a file, and read what Vela prints and writes."""
     command = [vela, "--accelerator-config", ACCELERATOR, "--output-dir", str(folder), str(file)]
@@ -72,6 +89,7 @@ def compile_file(vela: str, file: Path, folder: Path) -> Compiled:
     if done.returncode:
         return Compiled(error=said.strip().splitlines()[-1] if said.strip() else "no message")
     integers = integer_operators(file)
+    device = on_device(file)
     refused = {name for _, name in _REFUSED.findall(said)}
     placed = {kind: int(count) for kind, count in _PLACED.findall(said)}
     (summary,) = folder.glob(f"{file.stem}_summary_*.csv")
@@ -81,7 +99,12 @@ def compile_file(vela: str, file: Path, folder: Path) -> Compiled:
         "",
         placed["CPU"],
         placed["NPU"],
-        Counter(code for name, code in integers.items() if name in refused),
+        Counter(c for n, c in integers.items() if n in refused and _COMPARED.get(c) in device),
+        Counter(
+            c
+            for n, c in integers.items()
+            if n not in refused and c in _COMPARED and _COMPARED[c] not in device
+        ),
         int(float(row["cycles_total"])),
         float(row["sram_memory_used"]),
         float(row["off_chip_flash_memory_used"]),
@@ -100,15 +123,19 @@ def main(arguments: list[str]) -> int:
     folder, worst = Path(arguments[0]), 0
     folder.mkdir(parents=True, exist_ok=True)
     sizes = f"{'Mcycles':>9}{'SRAM KiB':>10}{'flash KiB':>10}"
-    print(f"{'model':32}{'NPU':>5}{'CPU':>5}{sizes}  int8 on the CPU")
+    print(f"{'model':32}{'NPU':>5}{'CPU':>5}{sizes}  not where check says")
     for file in map(Path, arguments[1:]):
         made = compile_file(vela, file, folder)
-        left = ", ".join(f"{n} {code}" for code, n in sorted(made.left.items()))
+        both = (("CPU", made.left), ("NPU", made.gained))
+        texts = [f"{n} {code} on {where}" for where, some in both for code, n in some.items()]
         if made.error:
             print(f"{file.stem:32}not compiled: {made.error}")
         else:
             numbers = f"{made.cycles / 1e6:9.2f}{made.sram:10.1f}{made.flash:10.1f}"
-            print(f"{file.stem:32}{made.npu:5}{made.cpu:5}{numbers}  {left or 'none'}", flush=True)
+            print(
+                f"{file.stem:32}{made.npu:5}{made.cpu:5}{numbers}  {', '.join(texts) or 'none'}",
+                flush=True,
+            )
         worst = max(worst, int(bool(made.error or made.left)))
     return worst
 
