@@ -55,7 +55,11 @@ def test_three_verdicts(model):
     assert found["ethos-u55"].verdict == "takes"
     assert found["ethos-u55"].unknown_limits == ()
     assert found["horizon-x3"].verdict == "open"  # pads: nobody has said how many
-    assert found["horizon-x3"].obstacles == ()  # its kernels are rewritten
+    assert found["horizon-x3"].obstacles == ()
+    assert found["horizon-x3"].fitted == 2  # its kernels are rewritten
+    assert (found["horizon-x3"].extra_macs or 0) > 0
+    assert found["horizon-x3"].extra_share.startswith("+")
+    assert (found["ethos-u55"].fitted, found["ethos-u55"].extra_macs) == (0, 0)
     assert cells(cover([model(volume())]))["rknn"].verdict == "refuses"
     assert found["npu-int8"].verdict == "open"
     assert "Conv.kernel_h" in found["npu-int8"].unknown_limits

@@ -38,6 +38,11 @@ _FLAGS_ONLY = (
 )  # fmt: skip
 Level = Literal["error", "warning", "note"]
 
+# Relu, the last of the operators that are used on int8 tensors, takes them from 14 on. ONNX's
+# reference evaluator dequantizes int8 from 19 on, runtimes of 2024 end at 21, and onnxruntime
+# 1.28, the oldest that is supported, at 26.
+OLDEST_OPSET, DEFAULT_OPSET, NEWEST_OPSET = 14, 21, 26
+
 
 class Strict(BaseModel):
     """Base of the options: unknown keys are errors, nothing changes."""
@@ -161,6 +166,7 @@ class Options(Strict):
         "input_layout": "write it as layout inside preprocess",
         "no_verify": "write verify: false",
         "no_offload": "write offload: false",
+        "no_fit": "write fit: false",
     }
 
     target: str = Field("npu-int8", description="a built-in target, or a YAML file")
@@ -185,12 +191,19 @@ class Options(Strict):
     io: Literal["float", "int8"] = Field(
         "float", description="type of the model's inputs and outputs"
     )
+    opset: int = Field(
+        DEFAULT_OPSET,
+        ge=OLDEST_OPSET,
+        le=NEWEST_OPSET,
+        description="operator set of the written model; the IR version goes with it",
+    )
     layout: Literal["nchw", "nhwc"] = Field(
         "nchw",
         description="layout of the device nodes; nhwc writes QLinearConv and NhwcMaxPool of "
         "com.microsoft",
     )
     offload: bool = Field(True, description="turn operators into equal convolutions")
+    fit: bool = Field(True, description="rewrite convolutions so that they keep every known limit")
     pad_on_host: Literal["host", "inputs", "auto", "all", "never"] = Field(
         "host",
         description="what the host pads to make steps smaller; inputs: inputs of the model; "

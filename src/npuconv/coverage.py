@@ -14,9 +14,11 @@ from npuconv.errors import ModelError
 from npuconv.pipeline.check import check_with
 from npuconv.report.groups import Group, standing
 from npuconv.report.words import device_share, total_macs
+from npuconv.schemas.report import Rewrite
 from npuconv.target import Target, builtin_names
 
 SCHEMA_VERSION = 1
+FIT = "fit-convolution"  # the pass that rewrites what breaks a known limit
 Verdict = Literal["takes", "open", "refuses"]
 
 
@@ -46,6 +48,15 @@ class Cell:
     device_share: str
     unknown_limits: tuple[str, ...]
     obstacles: tuple[Obstacle, ...]
+    fitted: int = 0  # convolutions that break a known limit, and are rewritten to keep it
+    extra_macs: int | None = 0  # that this adds; None where a dimension is not known
+
+    @property
+    def extra_share(self) -> str:
+        """The added multiply-accumulates as a share of what there would be without."""
+        if self.extra_macs is None or self.total_macs is None:
+            return "?"
+        return f"{self.extra_macs / max(self.total_macs - self.extra_macs, 1):+.1%}"
 
 
 @dataclass(frozen=True)
@@ -112,6 +123,7 @@ def _cell(model: str, target: str, options: dict[str, Any]) -> Cell:
     chosen = make_options({"verify": False, **options, "target": target})
     report = check_with(model, chosen, runs=False)
     unknown = tuple(one.limit for one in report.unknown_limits if one.values)
+    fits = [one for one in report.rewrites if one.pass_name == FIT]
     return Cell(
         model=model,
         target=target,
@@ -121,7 +133,17 @@ def _cell(model: str, target: str, options: dict[str, Any]) -> Cell:
         device_share=device_share(report),
         unknown_limits=unknown,
         obstacles=tuple(_obstacle(g) for g in standing(report) if g.severity == Severity.ERROR),
+        fitted=len(fits),
+        extra_macs=_extra(fits),
     )
+
+
+def _extra(fits: Sequence[Rewrite]) -> int | None:
+    """Return the multiply-accumulates that rewrites add."""
+    pairs = [(one.macs_before, one.macs_after) for one in fits]
+    if any(None in pair for pair in pairs):
+        return None
+    return sum((after or 0) - (before or 0) for before, after in pairs)
 
 
 def _obstacle(group: Group) -> Obstacle:

@@ -32,7 +32,7 @@ def test_every_option_is_a_flag(command):
 
 
 def test_nothing_given():
-    """Without flag and file, options are the defaults."""
+    """Options are the defaults if neither flag nor file is given."""
     assert collect(None, {"method": None, "input_shape": ()}) == Options()
 
 

@@ -32,7 +32,7 @@ found = pytest.mark.skipif(not MODELS, reason="no real models beside the project
 
 
 def checked(path: Path) -> Report:
-    """What check says."""
+    """Return the output of check."""
     return npuconv.check(path, input_shape=SHAPES.get(path.parent.name, {}))
 
 
@@ -94,7 +94,7 @@ REFUSED = {
 @found
 @pytest.mark.parametrize("path", MODELS, ids=lambda p: p.parent.name)
 def test_float_is_the_original(path):
-    """What is legalized is the same function, and has legal convolutions only."""
+    """A legalized model is the same function, with legal convolutions only."""
     name = path.parent.name
     options = {"format": "float", "input_shape": SHAPES.get(name, {})}
     if name in REFUSED:

@@ -296,7 +296,8 @@ def test_less_noise_for_few_multiplications(pair):
     assert abs(budget.simulated_db - found.report.accuracy.sqnr_db) < 1.5
     said = {r.node: r.after for r in found.report.rewrites if r.pass_name == "repeat-channels"}
     assert str(LOUD) in said["first"].partition("copies of ")[2].split(", ")
-    assert all(r.max_abs_difference is not None for r in found.report.rewrites)
+    rows = [r for r in found.report.rewrites if r.pass_name != "write-opset"]  # a number alone
+    assert all(r.max_abs_difference is not None for r in rows)
 
 
 def test_multiplications_are_those_of_the_model(pair):

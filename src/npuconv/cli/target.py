@@ -191,13 +191,17 @@ def _table(found: Coverage, width: int) -> Table:
 
 def _shown(cell: Cell) -> str:
     count = f" {len(cell.unknown_limits)}" if cell.verdict == "open" else ""
-    return f"{cell.verdict}{count}\n{cell.device_share}"
+    fitted = f"\n{cell.fitted} fitted\n{cell.extra_share}" if cell.fitted else ""
+    return f"{cell.verdict}{count}\n{cell.device_share}{fitted}"
 
 
 def _legend(found: Coverage) -> str:
     text = "The share is that of the MACs that the device does."
     if any(cell.verdict == "open" for cell in found.cells):
         text += " open: it depends on so many limits that are not known."
+    if any(cell.fitted for cell in found.cells):
+        text += " fitted: so many convolutions are rewritten to keep a limit, with so many more"
+        text += " MACs."
     return text
 
 

@@ -88,7 +88,7 @@ def vectors(
     """
     opened = open_model(model)
     chosen = _chosen(opened, layers)
-    chip = _target(opened, target)
+    chip = target_of(opened, target)
     found, _ = choose_samples((opened, opened), data, make_options(options), samples, None)
     folder = files.make_folder(directory)
     rows = []
@@ -116,7 +116,7 @@ def _chosen(opened: Opened, pattern: str) -> list[DeviceLayer]:
     return found
 
 
-def _target(opened: Opened, name: str | None) -> Target:
+def target_of(opened: Opened, name: str | None) -> Target:
     """Return the device of the option, or else of the model, or else the built-in one."""
     noted = {entry.key: entry.value for entry in opened.proto.metadata_props}
     if name is not None:

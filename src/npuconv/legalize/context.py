@@ -137,14 +137,15 @@ class PassContext:
         from npuconv.legalize.fitting.layer import of_window as layer_of
 
         found = self.objections(win)
-        layer = layer_of(win, bias=bias) if found else None
+        layer = layer_of(win, bias=bias) if found and self.options.fit else None
         return found if layer is None else self.planner.objections(layer)
 
     def fitted(self, win: Window) -> Form:
         """Return what a considered convolution costs once it keeps every limit."""
         from npuconv.legalize.fitting.layer import of_window as layer_of
 
-        layer = layer_of(win, bias=True) if self.objections(win) else None
+        wanted = self.options.fit and self.objections(win)
+        layer = layer_of(win, bias=True) if wanted else None
         plan = None if layer is None else self.planner.plan(layer)[0]
         if plan is None:
             return Form("", Cost(win.macs, win.parameters(), 1))

@@ -88,6 +88,13 @@ def test_the_costs_of_the_target_decide():
     assert dear.ops["SpaceToDepth"] == 0
 
 
+def test_only_where_it_may():
+    """With --no-fit the limits are refused."""
+    model, ctx = read(conv().model()), PassContext(TIGHT, Options(fit=False))
+    assert run_pass(NAME, model, ctx) == 0
+    assert not ctx.refusals
+
+
 def test_a_layer_is_planned_once():
     """Layers of a network repeat."""
     planner = Planner(TIGHT)

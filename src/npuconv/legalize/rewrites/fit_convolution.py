@@ -54,9 +54,10 @@ def fit_convolution(model: Model, ctx: PassContext) -> int:
     - bias: zeros, or an Add behind.
 
     In int8 all of them are exact but those that add sums: each sum is rounded. So they are
-    taken only where the others cost more than twice the MACs.
+    taken only where the others cost more than twice the MACs. ``--no-fit`` refuses such
+    convolutions instead.
     """
-    if model.opset < 13 or ctx.target.operator("Conv") is None:
+    if model.opset < 13 or not ctx.options.fit or ctx.target.operator("Conv") is None:
         return 0
     return sum(_fit(model, ctx, node) for node in model.nodes("Conv"))
 
