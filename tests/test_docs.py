@@ -167,7 +167,9 @@ def test_flags_in_the_text_exist(page: Path):
         command = cli.get_command(click.Context(cli), name)
         assert command is not None
         inner = command.commands.values() if isinstance(command, click.Group) else [command]
-        known |= {flag for each in inner for option in each.params for flag in option.opts}
+        known |= {
+            flag for each in inner for p in each.params for flag in (*p.opts, *p.secondary_opts)
+        }
     found = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", prose(page)))
     assert found <= known
 

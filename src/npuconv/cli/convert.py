@@ -16,7 +16,7 @@ from npuconv.cli import screen
 from npuconv.cli.destinations import check_destinations, input_files
 from npuconv.cli.guard import guarded
 from npuconv.cli.help import GroupedCommand
-from npuconv.cli.options import collect, output_options, shared_options
+from npuconv.cli.options import chosen_config, collect, output_options, shared_options
 from npuconv.cli.verdict import after_convert, names_of, show
 from npuconv.errors import UnsupportedModelError, UsageError
 from npuconv.report import format_of, render
@@ -59,6 +59,7 @@ def convert(
     from npuconv.pipeline.convert import convert_with
     from npuconv.pipeline.prepare import with_form
 
+    config = chosen_config(config, quiet=quiet)
     options = with_form(collect(config, flags))
     suffix = suffix_of(options.format)
     destination = Path(output) if output is not None else _beside(Path(model), suffix)
