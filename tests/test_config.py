@@ -23,7 +23,7 @@ def wrong(path):
 
 
 def test_defaults():
-    """Nothing given is a complete set of options."""
+    """No key is required."""
     options = make_options({})
     assert (options.target, options.format, options.method) == ("npu-int8", "qoperator", "auto")
     assert (options.fail_on, options.unknown, options.io) == ("error", "warn", "float")
@@ -114,7 +114,7 @@ def test_flags_that_are_no_keys(tmp_path, text, said):
 
 
 def test_options_do_not_change():
-    """They are values."""
+    """Options are values."""
     options = make_options({})
     with pytest.raises(ValueError, match="frozen"):
         options.seed = 3
@@ -177,7 +177,7 @@ def test_pixels_are_not_divided_by_nothing(given):
 
 
 def test_what_was_asked_for_in_one_phrase():
-    """As a report says it."""
+    """The phrase is that of a report."""
     assert Preprocess().said == ""
     assert Preprocess(preset="imagenet", resize=256, crop=224).said == (
         "imagenet, resize 256, crop 224 224"
@@ -205,7 +205,7 @@ def test_all_errors_at_once(tmp_path):
 
 
 def test_paths_are_relative_to_the_file(tmp_path, monkeypatch):
-    """From any folder; absolute paths and names of built-in targets stay."""
+    """Paths hold from any folder; absolute paths and names of built-in targets stay."""
     folder = tmp_path / "deep"
     folder.mkdir()
     written(folder, "target: chip.yaml\ncalibration: data/x.npz\nbaseline: /b.json\n")
@@ -246,7 +246,7 @@ def test_find_config(tmp_path, monkeypatch):
     ],
 )
 def test_wrong_pyproject(tmp_path, text, said):
-    """What is wrong with the table is said as of a file."""
+    """Faults of the table are reported as those of a file."""
     path = tmp_path / "pyproject.toml"
     path.write_text(text)
     with pytest.raises(ConfigError) as caught:
