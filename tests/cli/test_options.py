@@ -22,7 +22,11 @@ def test_every_option_is_a_flag(command):
     there = flags(command)
     for name, field in Options.model_fields.items():
         flag = "--" + name.replace("_", "-")
-        if field.annotation is bool and field.default:
+        if name == "keep_scales":  # both values have a name
+            both = there["--keep-scales"]
+            assert both.help == field.description
+            assert both.secondary_opts == ["--requantize"]
+        elif field.annotation is bool and field.default:
             assert there[f"--no-{flag[2:]}"].help == f"do not {field.description}"
         elif name not in {"preprocess", "rules"}:
             assert there[flag].help.startswith(field.description)
