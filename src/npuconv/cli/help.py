@@ -18,7 +18,8 @@ GROUPS = {
         "labels", "samples",
     ),
     "Device": (
-        "target", "assume", "layout", "offload", "fit", "pad_on_host", "prefer", "keep_float", "opset",
+        "target", "assume", "layout", "offload", "fit", "pad_on_host", "prefer", "keep_float",
+        "opset",
     ),
     "Accuracy": (
         "method", "keep_scales", "min_sqnr", "max_extra_macs", "max_extra_bytes", "without",
