@@ -23,18 +23,24 @@ from npuconv.cli import guard, screen
 from npuconv.errors import InternalError, NpuconvError, is_lack_of_memory
 from npuconv.version import __version__
 
-# Help of each command, by its name; the module of that name holds a function of that name.
+# Help of each command, by its name; the module of that name holds a function of that name,
+# except where this package has something else of the name.
 COMMANDS = {
     "convert": "Convert a float ONNX model into a device-ready int8 model and a report.",
     "check": "Say whether models can be converted, and why not; writes no model.",
     "batch": "Convert many models for many targets, each job in a process of its own.",
     "verify": "Say how far an int8 model is from the float model, whole and by layer.",
     "vectors": "Write integer inputs and outputs of every layer, to test a device with.",
+    "split": "Write the parts of an int8 model, device and host, as files with a manifest.",
+    "run": "Run the parts that split has written: host in onnxruntime, device simulated.",
     "inspect": "Show what is in a model: operators, convolutions, shapes, costs.",
     "target": "List, show, compare and check descriptions of devices.",
+    "init": "Write a configuration that the other commands find by themselves.",
     "explain": "Explain a rule or a pass: what, why, how to fix.",
     "schema": "Print the JSON schema of a report, a configuration, a jobs or a target file.",
 }
+
+_MODULES = {"run": "run_parts"}
 
 
 class LazyGroup(click.Group):
@@ -50,7 +56,7 @@ class LazyGroup(click.Group):
         del ctx
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"npuconv.cli.{cmd_name}")
+        module = importlib.import_module(f"npuconv.cli.{_MODULES.get(cmd_name, cmd_name)}")
         command: click.Command = getattr(module, cmd_name)
         return command
 

@@ -28,9 +28,8 @@ from npuconv.model.core import Model
 from npuconv.model.proto import node_proto
 from npuconv.model.types import Node, Tensor
 
-# onnxruntime 1.20 of November 2024 loads IR 10 and opset 21 at most.
+# onnxruntime 1.20 of November 2024 loads no newer one: a newer opset alone asks for more.
 MAX_IR = 10
-MAX_OPSET = 21
 
 _PAGE = 4096  # bytes: tensors of a file of weights begin on a page, so that runtimes can map them
 _MIN_EXTERNAL = 1024  # bytes of a tensor in such a file

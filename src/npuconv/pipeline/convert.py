@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from npuconv import emit, limits
+from npuconv import emit, files, limits
 from npuconv.calibration.workers import one_thread_each
 from npuconv.config import Options, make_options
 from npuconv.emit.emit import emit as emit_model
+from npuconv.emit.tflite.write import write as write_tflite
 from npuconv.errors import InternalError, ModelError, UnsupportedModelError
 from npuconv.evaluate import matching
 from npuconv.evaluate.comparison import Comparison, summed_up
@@ -24,6 +25,7 @@ from npuconv.quantize.budget import spend_budget
 from npuconv.quantize.calibrate import calibrate
 from npuconv.quantize.fake_quant import logits, quant_points
 from npuconv.quantize.host_prep import pad_between_layers, prepare_host
+from npuconv.quantize.kept import keep_weights
 from npuconv.quantize.oversampling import Oversampled
 from npuconv.quantize.ranges import choose_encodings
 from npuconv.quantize.rounding import round_weights
@@ -34,13 +36,16 @@ from npuconv.report.builder.budget_rows import Crossing, budget_report, padding_
 from npuconv.report.builder.placed import GraphRows, graph_rows
 from npuconv.report.builder.quantized import tensor_rows, weight_rows, with_shares
 from npuconv.report.builder.report import Outcome, build_report
+from npuconv.report.builder.source_scales import source_scales
 from npuconv.schemas import report as schema
 from npuconv.timings import Timings
 
 if TYPE_CHECKING:
     import onnx
 
+    from npuconv.arithmetic.layer import RoundedWeights
     from npuconv.emit import Format
+    from npuconv.emit.tflite.write import TfliteFile
     from npuconv.model.store import Store
     from npuconv.quantize.calibrate import Calibration
     from npuconv.quantize.state import DeviceGraph, QuantState
@@ -58,19 +63,28 @@ class Conversion:
         model: as ONNX. Weights of more than 2 GB are not in it: it refers to files that
             are there as long as the conversion is, and ``save`` writes them beside the model.
         report: what was found and done.
+        tflite: the file of ``format="tflite"``; ``model`` then has the same integers as ONNX.
+        next_command: of the target, to be run on the file; ``{model}`` stands for its path.
     """
 
     model: onnx.ModelProto
     report: schema.Report
     _store: Store | None = field(default=None, repr=False)
+    tflite: TfliteFile | None = field(default=None, repr=False)
+    next_command: str = ""
 
     def save(self, path: str | Path) -> None:
         """Write the model whole or not at all.
 
+        A path that ends in .onnx gets ONNX also where the form is TFLite.
+
         Raises:
             OutputError: the destination cannot be written.
         """
-        save.save(self.model, path)
+        if self.tflite is not None and Path(path).suffix != ".onnx":
+            files.write(path, self.tflite.data)
+        else:
+            save.save(self.model, path)
 
 
 @dataclass(frozen=True)
@@ -83,6 +97,7 @@ class Emitted:
         rows: of the float graph.
         outcome: quantization, accuracy, data.
         warnings: sentences that a reader must know before trusting the result.
+        tflite: the file, where that is the form.
     """
 
     model: onnx.ModelProto
@@ -90,6 +105,7 @@ class Emitted:
     rows: GraphRows
     outcome: Outcome
     warnings: tuple[str, ...]
+    tflite: TfliteFile | None = None
 
 
 def convert(
@@ -130,7 +146,7 @@ def convert_with(
     timings: bool = False,
 ) -> Conversion:
     """``convert`` with options that have been validated."""
-    prepare.check_layout(options)
+    options = prepare.with_form(options)
     with limits.applied(options.limits):
         return _convert(model, options, calibration, progress, timings)
 
@@ -169,7 +185,9 @@ def _convert(
     )
     if found.refuse:  # calibration has shown something that fail_on is about
         _refuse(report)
-    return Conversion(store.whole(made.model), report, legal.model.store)
+    return Conversion(
+        store.whole(made.model), report, legal.model.store, made.tflite, legal.target.next_command
+    )
 
 
 def _refuse(report: schema.Report) -> None:
@@ -182,7 +200,7 @@ def _without_samples(
     """Write a form whose activations stay float."""
     prepare.load_float(legal.model, save.to_proto(legal.model))
     with clock.measured("quantize"):
-        model, _ = emit_model(legal, form)
+        model, _ = emit_model(legal, form, weights=_brought_weights(legal))
     _check_loads(model)
     unscaled = schema.Quantization(
         format=form.name, method="none", samples=0, source="none", synthetic=False
@@ -196,6 +214,13 @@ def _without_samples(
     return Emitted(model, legal, rows, outcome, warnings)
 
 
+def _brought_weights(legal: LegalModel) -> Mapping[str, RoundedWeights]:
+    """Return the integer weights of a model that is quantized already."""
+    source = prepare.device_graph(legal).source_scales
+    per_tensor = legal.target.weights.granularity == "tensor"
+    return keep_weights(legal.model, legal.plan.device, {}, source, per_tensor=per_tensor)[0]
+
+
 def _quantize(
     legal: LegalModel,
     rows: GraphRows,
@@ -207,6 +232,7 @@ def _quantize(
     """Quantize weights and activations, and measure the result."""
     float_model = save.to_proto(legal.model)
     prepare.load_float(legal.model, float_model)
+    prepare.check_form(legal, float_model)
     data = prepare.open_calibration(legal, float_model, source, legal.options.cache)
     if data.chosen is not None:  # before anything else is said
         progress(f"{ASSUMED}{data.chosen.sentence}", 0, len(data.samples))
@@ -219,6 +245,7 @@ def _quantize(
     layers = layers_of(legal.model, legal.plan)
     tensors = tensor_rows(legal.plan, steps.state, steps.seen.statistics)
     weights = weight_rows(legal.plan, steps.state)
+    brought = source_scales(steps.graph, steps.state)
     legal, made, budget = _spend(legal, steps, data, clock)
     errors = steps.errors
     if made.graph is not steps.graph:
@@ -245,11 +272,13 @@ def _quantize(
         layers=with_shares(layer_rows, layers, shares, steps.state.roundings, weights),
         budget=budget,
         host_padding=steps.padding,
+        source_scales=brought,
     )
     warnings = notices.nothing_left(legal.plan) or _about_samples(data, same, accuracy)
     outcome = Outcome(data.row, quantization, accuracy)
     every = (*warnings, *notices.still_float(legal.model, legal.options), *steps.seen.notes)
-    return Emitted(model, legal, rows, outcome, every)
+    tflite = write_tflite(model) if form.name == "tflite" else None
+    return Emitted(model, legal, rows, outcome, every, tflite)
 
 
 @dataclass(frozen=True)
@@ -276,7 +305,9 @@ def _run_steps(
 ) -> _Steps:
     """Run the steps of quantization, from the float graph to integers."""
     # What is made up, or normalized by a guess, says nothing of the grid that pixels lie on.
-    without = (*legal.options.without, *(("input-grid",) if data.samples.synthetic else ()))
+    brought = legal.options.keep_scales and bool(legal.ctx.source_scales.tensors)
+    off_grid = data.samples.synthetic or brought  # scales of the source are on no such grid
+    without = (*legal.options.without, *(("input-grid",) if off_grid else ()))
     used = data.used
     with clock.measured("host preparation"):
         graph, grids = prepare_host(prepare.device_graph(legal), used, without)

@@ -89,9 +89,10 @@ class ConstraintsOf:
         without: Collection[str] = (),
     ) -> None:
         plan, centred, self.channels = graph.plan, graph.uniform_tensors, graph.channels
+        zeros = graph.centred_tensors
         self._stats, self._has_margins = stats, "range-margin" not in without
         self._grids = {} if "input-grid" in without else grids
-        self._padded, self._filled = {*centred, *_padded(plan)}, _filled(plan)
+        self._padded, self._filled = {*zeros, *_padded(plan)}, _filled(plan)
         cutting = [node for node in plan.passthrough if node.op in CUTTING]
         bounds = {t.name: upper_bound(node) for node in cutting for t in node.outputs}
         # With one scale a Clip has integers for bounds, and need not end where int8 ends.
@@ -105,6 +106,18 @@ class ConstraintsOf:
         _constrain(found, group, self.channels, self._padded, self._filled, self._cutting)
         found.exact = _exact(found, group, self._stats, self._grids)
         return found
+
+    def demands(self, group: Group) -> tuple[bool, bool, float]:
+        """Return what the device demands of the scale of one group, whatever its values.
+
+        Returns:
+            Whether its zero point must be 0; whether it must be 0 unless the lowest integer
+            stands for 0, as behind a Relu; and the upper bound of such a Clip.
+        """
+        names = set(group.tensors)
+        bounds = [bound for name, bound in self._cutting.items() if name in names]
+        low = bool(bounds) or not names.isdisjoint(self._filled)
+        return not names.isdisjoint(self._padded), low, min(bounds, default=np.inf)
 
 
 def _padded(plan: Plan) -> set[str]:

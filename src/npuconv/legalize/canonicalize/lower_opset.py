@@ -1,4 +1,4 @@
-"""Call a very new model by the older opset it could as well be written in."""
+"""Call a new model by the older opset it could as well be written in."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
 
 @model_pass(Phase.CANONICALIZE, after=("name-nodes",))
 def lower_opset(model: Model, ctx: PassContext) -> int:
-    """Call a very new model by the older opset it could as well be written in.
+    """Call a new model by the older opset it could as well be written in.
 
-    Opsets after 21 mostly add types to operators. If every operator of the model reads
-    the same in 21, its number is lowered, so that runtimes of two years ago load the
-    result; if one does not, it is named and the opset stays.
+    Where the model is of a newer opset than `--opset` asks for (21 by default), and every
+    operator of it reads the same in that one, its number is lowered, so that older runtimes
+    load the result. If one does not, it is named and the opset stays.
     """
     from npuconv.legalize.tools import opset as _opset
-    from npuconv.model.save import MAX_OPSET
 
-    if model.opset <= MAX_OPSET:
+    wanted = ctx.options.opset
+    if model.opset <= wanted:
         return 0
     for node, _ in model.walk():
-        if not _opset.reads_the_same(node, model.opset, MAX_OPSET):
-            ctx.refuse(model, node, f"{node.op} of opset {model.opset} is not in {MAX_OPSET}")
+        if not _opset.reads_the_same(node, model.opset, wanted):
+            ctx.refuse(model, node, f"{node.op} of opset {model.opset} is not in {wanted}")
             return 0
-    with ctx.rewrite(model, [], f"opset {model.opset}", f"opset {MAX_OPSET}", measure=False):
-        model.graph.opset = MAX_OPSET
+    with ctx.rewrite(model, [], f"opset {model.opset}", f"opset {wanted}", measure=False):
+        model.graph.opset = wanted
     return 1

@@ -10,9 +10,6 @@ if TYPE_CHECKING:
     from npuconv.legalize.context import PassContext
     from npuconv.model.core import Model
 
-# Relu, the last of the operators that are used on int8 tensors, takes them from 14 on.
-MINIMUM = 14
-
 
 @model_pass(Phase.CANONICALIZE, after=("fold-constants", "replace-experimental-ops"), infers=True)
 def raise_opset(model: Model, ctx: PassContext) -> int:
@@ -23,8 +20,10 @@ def raise_opset(model: Model, ctx: PassContext) -> int:
     what it was. One node that cannot be converted stops the whole, is named, and
     nothing is changed.
     """
-    if model.opset >= MINIMUM:
+    from npuconv.config import OLDEST_OPSET
+
+    if model.opset >= OLDEST_OPSET:
         return 0
     from npuconv.legalize.tools import opset as _opset
 
-    return _opset.raise_to(model, ctx, MINIMUM)
+    return _opset.raise_to(model, ctx, OLDEST_OPSET)

@@ -88,7 +88,7 @@ def raise_to(model: Model, ctx: PassContext, target: int) -> int:
             return 0
     source = model.opset
     for graph, node, proto in plans:
-        after = " + ".join(n.op_type for n in proto.graph.node)
+        after = " + ".join(n.op_type for n in proto.graph.node if n.op_type != "Constant")
         measure = graph is model.graph and not is_legacy_broadcast(node, source)
         with ctx.rewrite(
             model, [node], f"{node.op} of opset {source}", f"{after} of {target}",
@@ -98,7 +98,7 @@ def raise_to(model: Model, ctx: PassContext, target: int) -> int:
             _splice(model, graph, node, proto.graph)
         model.graph.opset = source  # ... and the next old one of the old
     with ctx.rewrite(model, [], f"opset {source}", f"opset {target}", measure=False):
-        model.graph.opset = target
+        model.graph.opset, model.obstacle = target, ""
     return len(plans) + 1
 
 
@@ -121,6 +121,10 @@ def _splice(model: Model, graph: Graph, node: Node, proto: onnx.GraphProto) -> N
     edit.disconnect_outputs(node)
     position = next(i for i, n in enumerate(graph.nodes) if n is node)
     for new in proto.node:
+        if new.op_type == "Constant" and new.attribute[0].name == "value":
+            array = onnx.numpy_helper.to_array(new.attribute[0].t)
+            tensors[new.output[0]] = edit.constant(model, f"{node.name}/constant", array)
+            continue
         inputs = [_tensor(model, tensors, name, node) for name in new.input]
         outputs = [_tensor(model, tensors, name, node) for name in new.output]
         attrs = {a.name: _attribute(a) for a in new.attribute}

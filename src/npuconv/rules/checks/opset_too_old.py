@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from npuconv.config import OLDEST_OPSET
 from npuconv.rules import Example, Violation, Violations, rule
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
     from npuconv.rules.context import RuleContext
-
-
-MIN_OPSET = 14
 
 
 @rule(
@@ -47,11 +45,11 @@ def opset_too_old(model: Model, _ctx: RuleContext) -> Violations:
         Nothing, if every node can be raised: that is done. If one cannot, export the model
         with a newer opset, or replace that operator.
     """
-    if model.opset >= MIN_OPSET:
+    if model.opset >= OLDEST_OPSET:
         return
     obstacle = f"; it cannot be raised over {model.obstacle}" if model.obstacle else ""
     yield Violation(
-        {"opset": model.opset, "minimum": MIN_OPSET, "obstacle": obstacle},
+        {"opset": model.opset, "minimum": OLDEST_OPSET, "obstacle": obstacle},
         value=str(model.opset),
-        limit=f"at least {MIN_OPSET}",
+        limit=f"at least {OLDEST_OPSET}",
     )

@@ -1,0 +1,68 @@
+"""``npuconv split``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from npuconv.cli.guard import guarded, limited
+from npuconv.report.escape import visible
+from npuconv.report.words import count
+
+if TYPE_CHECKING:
+    from npuconv.evaluate.split import Emit, Split
+
+
+@click.command()
+@click.argument("model", metavar="INT8.onnx")
+@click.option("-o", "--output", metavar="DIR", required=True, help="made if it does not exist")
+@click.option(
+    "--emit",
+    type=click.Choice(["c"]),
+    multiple=True,
+    help="c: also weights.h, the layers as a C header",
+)
+@click.option(
+    "--target",
+    metavar="NAME|FILE.yaml",
+    help="the device; by default the one that the model was converted for",
+)
+@click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
+@limited
+@guarded
+def split(model: str, output: str, emit: tuple[Emit, ...], target: str | None, quiet: bool) -> int:
+    """Write the parts of the device and of the host as files of their own.
+
+    INT8.onnx is what convert writes by default (--format qoperator). Each part is an ONNX
+    model; those of the device have int8 inputs and outputs only. manifest.json has the order,
+    the tensors between them with shape, scale and bytes, and the layers; weights.bin their
+    integers. npuconv run runs the folder again. The same input gives the same bytes.
+
+    Exit code 0: done; 2: files that cannot be used.
+    """
+    from npuconv.evaluate.split import split as write
+
+    found = write(model, output, target=target, emit=emit)
+    if not quiet:
+        _print(found)
+    return 0
+
+
+def _print(found: Split) -> None:
+    manifest = found.manifest
+    device = [part for part in manifest.parts if part.side == "device"]
+    host = len(manifest.parts) - len(device)
+    click.echo(
+        f"{count(len(device), 'part')} for the device, {host} for the host, "
+        f"{count(len(manifest.layers), 'layer')}, {manifest.weights.bytes:,} bytes of weights, "
+        f"in {visible(str(found.directory))}"
+    )
+    for part in manifest.parts:
+        click.echo(
+            visible(
+                f"  {part.file}  {count(part.nodes, 'node')}: "
+                f"{', '.join(part.inputs)} -> {', '.join(part.outputs)}"
+            )
+        )
+    click.echo(f"next: npuconv run {visible(str(found.directory))} --data SAMPLES")

@@ -1,0 +1,258 @@
+"""Run of a split model: host parts in onnxruntime, device parts in the simulator."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import helper
+from pydantic import ValidationError
+
+from npuconv import executor, yamlio
+from npuconv.arithmetic.encoding import quantize
+from npuconv.config import make_options
+from npuconv.errors import CalibrationError, ModelError
+from npuconv.evaluate.pairs import Opened, choose_samples, open_model
+from npuconv.evaluate.simulator import as_float
+from npuconv.schemas.split import MANIFEST, Manifest, PartEntry
+
+if TYPE_CHECKING:
+    from npuconv.samples import Feed, Source
+
+Array = NDArray[Any]
+Progress = Callable[[str, int, int], None]
+_MAX_MANIFEST_BYTES = 256 * 2**20  # of a model with 100,000 layers
+_AGAIN = "write the folder anew with npuconv split"
+
+
+@dataclass(frozen=True)
+class Ran:
+    """Outputs of a split model.
+
+    Attributes:
+        outputs: by name, all samples concatenated along the first axis.
+        samples: how many ran.
+        source: where they come from.
+        differing: values that differ from those of the whole model, by output; None where
+            there was none to compare with.
+    """
+
+    outputs: dict[str, Array]
+    samples: int
+    source: str
+    differing: dict[str, int] | None
+
+
+def run_parts(
+    directory: str | Path,
+    data: Source = None,
+    *,
+    samples: int | None = None,
+    whole: str | Path | onnx.ModelProto | None = None,
+    progress: Progress = lambda _stage, _done, _total: None,
+    **options: Any,
+) -> Ran:
+    """Run the parts of a folder one after the other.
+
+    Every node runs as it is written, without the runtime's own fusions: so the parts give the
+    bits of the whole model.
+
+    Args:
+        directory: as ``npuconv split`` writes it.
+        data: samples, as ``convert`` takes them; None for made-up ones.
+        samples: how many at most; None: some.
+        whole: the model that was split, to compare with.
+        progress: called with a stage, how much is done, and of how much.
+        **options: ``preprocess``, ``input_shape`` and ``seed`` of ``npuconv.config.Options``.
+
+    Raises:
+        NpuconvError: a folder, model or sample that cannot be used.
+    """
+    folder = Path(directory)
+    manifest = read_manifest(folder)
+    sessions = [_open(folder, part) for part in manifest.parts]
+    face = _face(manifest)
+    found, _ = choose_samples((face, face), data, make_options(options), samples, None)
+    reference = None if whole is None else _whole(whole, manifest)
+    rows: list[dict[str, Array]] = []
+    wrong = dict.fromkeys(manifest.outputs, 0)
+    for number, feed in enumerate(found):
+        stored = _stored(manifest, feed)
+        rows.append(_run(manifest, sessions, stored))
+        for name, values in ({} if reference is None else reference.run(stored)).items():
+            wrong[name] += _differing(rows[-1][name], values)
+        progress("samples", number + 1, len(found))
+    outputs = {name: _joined(name, rows) for name in manifest.outputs}
+    return Ran(outputs, len(found), found.description, None if reference is None else wrong)
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Return the manifest of a folder, checked.
+
+    Raises:
+        ModelError: there is none, or it is not one that ``split`` writes.
+    """
+    path = folder / MANIFEST
+    try:
+        if not path.is_file():
+            raise ModelError(
+                f"{folder}: has no {MANIFEST}", hint="give a folder that npuconv split has written"
+            )
+        if path.stat().st_size > _MAX_MANIFEST_BYTES:
+            raise ModelError(f"{path}: over {_MAX_MANIFEST_BYTES >> 20} MiB", hint=_AGAIN)
+        manifest = Manifest.model_validate(json.loads(path.read_bytes()))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise ModelError(f"{path}: {place}: {yamlio.explain(first)}", hint=_AGAIN) from None
+    except (ValueError, RecursionError, OSError) as error:
+        text = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ModelError(f"{path}: {text}", hint=_AGAIN) from None
+    _check_order(path, manifest)
+    return manifest
+
+
+def _check_order(path: Path, manifest: Manifest) -> None:
+    """Fail if a part reads what no part before it makes."""
+    there = set(manifest.inputs)
+    for part in manifest.parts:
+        missing = [name for name in part.inputs if name not in there]
+        if missing:
+            raise ModelError(
+                f"{path}: part {part.file} reads {missing[0]!r}, which no part before it makes",
+                hint=_AGAIN,
+            )
+        there |= set(part.outputs)
+    lost = [name for name in manifest.outputs if name not in there]
+    if lost:
+        raise ModelError(f"{path}: no part makes the output {lost[0]!r}", hint=_AGAIN)
+
+
+def _open(folder: Path, part: PartEntry) -> executor.Session:
+    """Load a part; one of the device as its simulation.
+
+    Raises:
+        ModelError: it is missing, not the one of the manifest, or does not load.
+    """
+    path = folder / part.file
+    try:
+        same = hashlib.sha256(path.read_bytes()).hexdigest() == part.sha256
+    except OSError as error:
+        raise ModelError(f"{path}: {error.strerror or error}", hint=_AGAIN) from None
+    if not same:
+        raise ModelError(f"{path}: has changed since {MANIFEST} was written", hint=_AGAIN)
+    opened = open_model(path)
+    if set(opened.inputs) != set(part.inputs) or set(opened.outputs) != set(part.outputs):
+        raise ModelError(f"{path}: its inputs and outputs are not those of {MANIFEST}", hint=_AGAIN)
+    model = as_float(opened.proto) if part.side == "device" else opened.proto
+    return _session(model, str(path), optimize=part.side == "device")
+
+
+def _session(model: onnx.ModelProto, name: str, *, optimize: bool) -> executor.Session:
+    try:
+        return executor.Session(model, optimize=optimize)
+    except executor.RuntimeRefusedError as error:
+        raise ModelError(f"{name}: onnxruntime does not load it: {error}") from None
+
+
+def _whole(source: str | Path | onnx.ModelProto, manifest: Manifest) -> executor.Session:
+    """Load the model that was split.
+
+    Raises:
+        ModelError: it is another one.
+    """
+    opened = open_model(source)
+    if opened.sha256 != manifest.model.sha256:
+        raise ModelError(
+            f"{opened.name}: is not the model that the folder was written from "
+            f"({manifest.model.name})",
+            hint="give that one, or split this one",
+        )
+    return _session(opened.proto, opened.name, optimize=False)
+
+
+def _face(manifest: Manifest) -> Opened:
+    """Return a model of the inputs alone, by which samples are chosen; all of them numbers."""
+    rows = {tensor.name: tensor for tensor in manifest.tensors}
+    infos, outputs = [], []
+    for name in manifest.inputs:
+        row = rows.get(name)
+        if row is None:
+            raise ModelError(f"{MANIFEST}: says nothing of input {name!r}", hint=_AGAIN)
+        dtype = np.dtype(np.float32) if _is_stored(manifest, name) else _dtype(row.dtype)
+        kind = helper.np_dtype_to_tensor_dtype(dtype)
+        infos.append(helper.make_tensor_value_info(name, kind, row.shape))
+        outputs.append(helper.make_tensor_value_info(f"{name}/given", kind, row.shape))
+    nodes = [helper.make_node("Identity", [n], [f"{n}/given"]) for n in manifest.inputs]
+    graph = helper.make_graph(nodes, "inputs", infos, outputs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    return Opened(model, manifest.model.name, manifest.model.sha256)
+
+
+def _dtype(name: str) -> np.dtype[Any]:
+    try:
+        return np.dtype(name)
+    except TypeError:
+        raise ModelError(f"{MANIFEST}: {name[:40]!r} is no type of a tensor", hint=_AGAIN) from None
+
+
+def _is_stored(manifest: Manifest, name: str) -> bool:
+    """Return whether an input takes integers that stand for numbers."""
+    return any(
+        t.name == name and t.scale is not None and t.dtype == "int8" for t in manifest.tensors
+    )
+
+
+def _stored(manifest: Manifest, feed: Feed) -> dict[str, Array]:
+    """Return a sample as the model takes it: integers where its inputs are int8."""
+    scales = {t.name: t.scale for t in manifest.tensors if _is_stored(manifest, t.name)}
+    found = {}
+    for name, values in feed.items():
+        scale = scales.get(name)
+        usable = isinstance(scale, float) and math.isfinite(scale) and scale > 0
+        found[name] = quantize(values, scale) if usable else values  # type: ignore[arg-type]
+    return found
+
+
+def _run(
+    manifest: Manifest, sessions: list[executor.Session], feed: Mapping[str, Array]
+) -> dict[str, Array]:
+    """Run all parts on one sample; return the outputs of the model."""
+    values = dict(feed)
+    for part, session in zip(manifest.parts, sessions, strict=True):
+        try:
+            values |= session.run({name: values[name] for name in part.inputs}, part.outputs)
+        except executor.RuntimeRefusedError as error:
+            raise ModelError(f"{part.file}: onnxruntime does not run it: {error}") from None
+    return {name: values[name] for name in manifest.outputs}
+
+
+def _differing(ours: Array, theirs: Array) -> int:
+    """Count the values whose bits differ; all of them where the shapes do."""
+    if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
+        return max(ours.size, theirs.size, 1)
+    if ours.dtype.kind not in "fiub":
+        return int((ours != theirs).sum())
+    size = ours.dtype.itemsize
+    bits = [np.ascontiguousarray(a).reshape(-1).view(np.uint8).reshape(-1, size)
+            for a in (ours, theirs)]  # fmt: skip
+    return int((bits[0] != bits[1]).any(axis=1).sum())
+
+
+def _joined(name: str, rows: list[dict[str, Array]]) -> Array:
+    """Concatenate the samples of an output, which must have one size."""
+    values = [row[name] for row in rows]
+    if any(value.shape[1:] != values[0].shape[1:] for value in values):
+        raise CalibrationError(
+            f"samples of different sizes: output {name!r} differs in shape",
+            hint="give samples of one size, or --samples 1",
+        )
+    return np.concatenate(values) if values[0].ndim else np.stack(values)

@@ -1,0 +1,240 @@
+"""Partition export: the parts of an int8 model as files, with a manifest and packed weights."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
+
+from npuconv import files
+from npuconv.errors import ModelError
+from npuconv.evaluate import c_header, packed
+from npuconv.evaluate.matching import scales as boundary_scales
+from npuconv.evaluate.pairs import Opened, open_model
+from npuconv.evaluate.subgraphs import EIGHT_BITS, Part, cut, element_types
+from npuconv.evaluate.vectors import device_layers, target_of
+from npuconv.model import save
+from npuconv.schemas import split as schema
+from npuconv.version import __version__
+
+Emit = Literal["c"]
+WEIGHTS, HEADER = "weights.bin", "weights.h"
+_PADDING = "the stored integer 0"
+_QPARAMS = {"QuantizeLinear": (None, 1), "DequantizeLinear": (1, None)}
+_LAYER_QPARAMS = (1, 6)  # of QLinearConv: scale of what it reads, of what it makes
+Array = NDArray[Any]
+Qparams = tuple[Array, Array]  # scale and zero point
+
+
+@dataclass(frozen=True)
+class Split:
+    """Folder that was written.
+
+    Attributes:
+        manifest: the content of ``manifest.json``.
+        directory: the folder.
+    """
+
+    manifest: schema.Manifest
+    directory: Path
+
+
+def split(
+    model: str | Path | onnx.ModelProto,
+    directory: str | Path,
+    *,
+    target: str | None = None,
+    emit: Sequence[Emit] = (),
+) -> Split:
+    """Write the parts of the device and of the host as models of their own, and a manifest.
+
+    Args:
+        model: in integer operators, as ``convert`` writes it by default.
+        directory: destination; made if it does not exist.
+        target: the device; by default the one that the model was converted for.
+        emit: ``c``: a C header of the layers as well.
+
+    Raises:
+        NpuconvError: a model, target or destination that cannot be used.
+    """
+    opened = open_model(model)
+    chip = target_of(opened, target)
+    proto, how = opened.proto, chip.activations.requantize
+    layers = list(device_layers(proto))
+    if not layers:
+        raise ModelError(
+            f"{opened.name}: has no QLinearConv with constant scales, so no part for the device",
+            hint="npuconv convert writes one with --format qoperator",
+        )
+    parts, types = cut(proto, chip), element_types(proto)
+    folder = files.make_folder(directory)
+    with files.together():
+        entries = [_write_part(opened, folder, k, part, types) for k, part in enumerate(parts)]
+        owner = {proto.graph.node[n].output[0]: e.file for p, e in zip(parts, entries, strict=True)
+                 for n in p.nodes}  # fmt: skip
+        rows, data = packed.pack(layers, owner, how)
+        files.write(folder / WEIGHTS, data)
+        manifest = schema.Manifest(
+            tool=schema.SplitTool(name="npuconv", version=__version__),
+            model=schema.SplitSource(name=opened.name, sha256=opened.sha256),
+            target=schema.SplitSource(name=chip.name, sha256=chip.sha256),
+            requantize=str(how),
+            padding=_PADDING,
+            inputs=tuple(opened.inputs),
+            outputs=tuple(opened.outputs),
+            parts=tuple(entries),
+            tensors=tuple(_tensors(opened, parts, types)),
+            layers=tuple(rows),
+            weights=schema.PackedFile(file=WEIGHTS, bytes=len(data), sha256=_digest(data)),
+        )
+        if "c" in emit:
+            files.write(folder / HEADER, c_header.render(manifest, layers, types, how))
+        files.write(folder / schema.MANIFEST, manifest.model_dump_json(indent=1) + "\n")
+    return Split(manifest, folder)
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _write_part(
+    opened: Opened,
+    folder: Path,
+    number: int,
+    part: Part,
+    types: Mapping[str, onnx.TypeProto.Tensor],
+) -> schema.PartEntry:
+    """Write a part as a model; return its row of the manifest."""
+    name = f"{number:03}_{part.side}.onnx"
+    proto = _part_model(opened, part, types)
+    files.check_writable(folder / name)
+    save.save(proto, folder / name)
+    return schema.PartEntry(
+        side=part.side,
+        file=name,
+        sha256=_digest(save.to_bytes(proto)),
+        nodes=len(part.nodes),
+        inputs=part.inputs,
+        outputs=part.outputs,
+    )
+
+
+def _part_model(
+    opened: Opened, part: Part, types: Mapping[str, onnx.TypeProto.Tensor]
+) -> onnx.ModelProto:
+    """Return the nodes of a part as a model.
+
+    Raises:
+        ModelError: nothing tells the type of a tensor that it reads.
+    """
+    proto = opened.proto
+    unknown = [name for name in (*part.inputs, *part.outputs) if name not in types]
+    if unknown:
+        raise ModelError(
+            f"{opened.name}: nothing tells the type of {unknown[0]!r}, where it would be cut",
+            hint="convert the model again: npuconv writes the types of tensors",
+        )
+    nodes = [proto.graph.node[number] for number in part.nodes]
+    used = {*_captured(nodes), *part.outputs}
+    graph = helper.make_graph(
+        nodes,
+        f"{proto.graph.name or 'model'}/{part.side}",
+        [_info(name, types[name]) for name in part.inputs],
+        [_info(name, types[name]) for name in part.outputs],
+        [tensor for tensor in proto.graph.initializer if tensor.name in used],
+    )
+    made = helper.make_model(
+        graph,
+        opset_imports=list(proto.opset_import),
+        functions=list(proto.functions),
+        ir_version=proto.ir_version,
+    )
+    made.producer_name, made.producer_version = "npuconv", __version__
+    return made
+
+
+def _captured(nodes: Sequence[onnx.NodeProto]) -> set[str]:
+    from npuconv.evaluate.subgraphs import reads
+
+    return {name for node in nodes for name in reads(node)}
+
+
+def _info(name: str, kind: onnx.TypeProto.Tensor) -> onnx.ValueInfoProto:
+    info = onnx.ValueInfoProto(name=name)
+    info.type.tensor_type.CopyFrom(kind)
+    return info
+
+
+def _tensors(
+    opened: Opened, parts: Sequence[Part], types: Mapping[str, onnx.TypeProto.Tensor]
+) -> list[schema.CrossingTensor]:
+    """Return a row for each tensor that parts or the caller hand on."""
+    names = [*opened.inputs, *(n for p in parts for n in (*p.inputs, *p.outputs)), *opened.outputs]
+    units = boundary_scales(opened.proto, opened.name)
+    found = _qparams(opened.proto)
+    found |= {name: (np.float32(unit), np.int8(0)) for name, unit in units.items()}  # type: ignore[misc]
+    return [
+        _tensor(name, types[name], found.get(name))
+        for name in dict.fromkeys(names)
+        if name in types
+    ]
+
+
+def _tensor(
+    name: str, kind: onnx.TypeProto.Tensor, qparams: Qparams | None
+) -> schema.CrossingTensor:
+    dtype = np.dtype(helper.tensor_dtype_to_np_dtype(kind.elem_type))
+    shape: tuple[int | None, ...] | None = None
+    if kind.HasField("shape"):
+        dims = kind.shape.dim
+        shape = tuple(d.dim_value if d.HasField("dim_value") else None for d in dims)
+    sizes = [] if shape is None else [size for size in shape if size is not None]
+    known = shape is not None and len(sizes) == len(shape)
+    integer = kind.elem_type in EIGHT_BITS and qparams is not None
+    scale, zero = qparams if qparams is not None and integer else (None, None)
+    return schema.CrossingTensor(
+        name=name,
+        dtype=dtype.name,
+        shape=shape,
+        bytes=int(np.prod(sizes, dtype=np.int64)) * dtype.itemsize if known else None,
+        scale=None if scale is None else packed.decimals(scale),
+        zero_point=None if zero is None else packed.decimals(zero),
+    )
+
+
+def _qparams(model: onnx.ModelProto) -> dict[str, Qparams]:
+    """Return scale and zero point of 8-bit tensors, by the nodes that make or read them.
+
+    What only moves or compares integers has the scale of what it reads, and the reverse.
+    """
+    constants = {t.name: t for t in model.graph.initializer}
+    found: dict[str, Qparams] = {}
+
+    def note(name: str, node: onnx.NodeProto, place: int) -> None:
+        """Take the scale at a place of a node's inputs, and the zero point behind it."""
+        given = [n for n in node.input[place : place + 2] if n in constants]
+        if len(given) == 2:
+            scale, zero = (numpy_helper.to_array(constants[n]) for n in given)
+            found.setdefault(name, (scale, zero))
+
+    for node in model.graph.node:
+        reads, makes = _QPARAMS.get(node.op_type, (None, None))
+        if node.op_type == "QLinearConv":
+            reads, makes = _LAYER_QPARAMS
+        if reads is not None:
+            note(node.input[0], node, reads)
+        if makes is not None:
+            note(node.output[0], node, makes)
+    for node in (*model.graph.node, *reversed(model.graph.node)):
+        if node.op_type in ("Relu", "Clip", "MaxPool", "NhwcMaxPool") and node.input:
+            pair = (node.input[0], node.output[0])
+            known = next((found[name] for name in pair if name in found), None)
+            found |= {name: known for name in pair if known is not None and name not in found}
+    return found

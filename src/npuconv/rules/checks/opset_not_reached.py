@@ -1,0 +1,59 @@
+"""The written model is of another opset than asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npuconv.diagnostics import Severity
+from npuconv.rules import Example, Violation, Violations, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.core import Model
+    from npuconv.rules.context import RuleContext
+
+
+@rule(
+    "MDL006",
+    severity=Severity.WARNING,
+    at="planned",
+    message="the model is written in opset {opset}, not {wanted}{obstacle}",
+    example=Example(
+        fires="""
+            opset 24
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            c = Conv (x, w)
+            y = Swish (c)
+        """,
+        silent="""
+            opset 24
+            input x: float[1,3,8,8]
+            weight w: float[4,3,3,3]
+            c = Conv (x, w)
+            y = Relu (c)
+        """,
+    ),
+)
+def opset_not_reached(model: Model, ctx: RuleContext) -> Violations:
+    """The written model is of another opset than asked for.
+
+    What it checks:
+        That every operator could be converted to the opset of `--opset`, 21 by default, once
+        it is known where every node runs.
+
+    Why it matters:
+        A runtime that reads opsets up to a number refuses a newer file. An older one may be
+        refused as well: ONNX's reference evaluator takes int8 conversions from opset 19 on.
+
+    How to fix:
+        Give the opset that the model has as `--opset`, if your runtime reads it. Or replace
+        the operator that stands in the way, or export the model with the opset you need.
+    """
+    wanted = ctx.options.opset
+    if model.opset == wanted:
+        return
+    above = model.opset > wanted
+    text = "operators of it do not exist in the older one" if above else model.obstacle
+    obstacle = f": {text}" if text else ""
+    values = {"opset": model.opset, "wanted": wanted, "obstacle": obstacle}
+    yield Violation(values, value=str(model.opset), limit=str(wanted))

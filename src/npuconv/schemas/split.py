@@ -1,0 +1,115 @@
+"""Schema of ``manifest.json``, which ``npuconv split`` writes and ``npuconv run`` reads."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+MANIFEST = "manifest.json"
+# A file beside the manifest: no folder, and nothing that leads out of this one.
+FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,100}$")]
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Count = Annotated[int, Field(ge=0, le=2**53)]
+
+
+class Entry(BaseModel):
+    """Base of the parts of a manifest."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SplitTool(Entry):
+    """The program that wrote the folder."""
+
+    name: str
+    version: str
+
+
+class SplitSource(Entry):
+    """A file that the folder was made from."""
+
+    name: str
+    sha256: str
+
+
+class CrossingTensor(Entry):
+    """A tensor that the caller, or two parts, hand on."""
+
+    name: str
+    dtype: str = Field(description="as numpy calls it")
+    shape: tuple[Count | None, ...] | None = Field(
+        description="null: unknown, as a whole or in one extent"
+    )
+    bytes: Count | None = Field(description="null where an extent is not known")
+    scale: float | tuple[float, ...] | None = Field(
+        description="of an 8-bit tensor: one, or one for each channel; null: float, or not known"
+    )
+    zero_point: int | tuple[int, ...] | None
+
+
+class PartEntry(Entry):
+    """A model of the folder; they run in this order."""
+
+    side: Literal["device", "host"]
+    file: FileName
+    sha256: Digest
+    nodes: Count
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+class Packed(Entry):
+    """An array in ``weights.bin``: little endian, the last axis first."""
+
+    dtype: Literal["int8", "uint8", "int32", "float32"]
+    shape: tuple[Count, ...]
+    offset: Count
+    bytes: Count
+
+
+class LayerEntry(Entry):
+    """A convolution of the device."""
+
+    name: str
+    part: FileName = Field(description="file of the part that it is in")
+    input: str
+    output: str
+    group: Count
+    kernel_shape: tuple[Count, ...]
+    strides: tuple[Count, ...]
+    dilations: tuple[Count, ...]
+    pads: tuple[Count, ...] = Field(description="all begins, then all ends")
+    layout: Literal["nchw", "nhwc"]
+    input_scale: float
+    input_zero_point: int
+    output_scale: float
+    output_zero_point: int
+    arrays: dict[str, Packed] = Field(
+        description="weight [M, C/group, kernel], bias, factor, multiplier, shift [M]"
+    )
+
+
+class PackedFile(Entry):
+    """The file of all weights."""
+
+    file: FileName
+    bytes: Count
+    sha256: Digest
+
+
+class Manifest(Entry):
+    """Parts of an int8 model, and what is handed on between them."""
+
+    schema_version: Literal[1] = 1
+    tool: SplitTool
+    model: SplitSource
+    target: SplitSource
+    requantize: str = Field(description="of the accumulator to an output: float or shift, ...")
+    padding: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    parts: tuple[PartEntry, ...]
+    tensors: tuple[CrossingTensor, ...]
+    layers: tuple[LayerEntry, ...]
+    weights: PackedFile

@@ -1,0 +1,71 @@
+"""ONNX's reference evaluator runs what is written, and computes the same integers.
+
+It follows the texts of the operators and shares nothing with onnxruntime. Nodes of
+com.microsoft, which ``--layout nhwc`` writes, are out of its reach.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import npuconv
+from npuconv import executor
+from support.int8_layers import needs_exact_runtime
+
+pytestmark = pytest.mark.e2e
+
+ROOT = Path(__file__).parents[2]
+SAMPLES = sorted(ROOT.glob("samples/*/model.onnx"))
+SHARED = sorted((ROOT.parent / "shared").glob("models/*/model.onnx"))
+LARGEST = 50_000_000  # multiplications: larger ones take the evaluator minutes
+SHAPES = {"bodypix_mnv1_050_s16": {"input": (1, 257, 257, 3)}}
+CASES = [(path, form) for path in (*SAMPLES, *SHARED) for form in ("qoperator", "qdq")]
+
+
+def feeds(model: onnx.ModelProto) -> dict[str, np.ndarray]:
+    """Random inputs; 64 (a sound: 576) where an extent is open, one sample at a time."""
+    rng = np.random.default_rng(0)
+    constants = {t.name for t in model.graph.initializer}
+    made = {}
+    for info in model.graph.input:
+        kind = info.type.tensor_type
+        dims = [d.dim_value if d.dim_value > 0 else 0 for d in kind.shape.dim]
+        sizes = [1] + [576 if len(dims) == 2 else 64] * (len(dims) - 1)
+        dims = [size or sizes[axis] for axis, size in enumerate(dims)]
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
+        values = rng.random(dims) if dtype.kind == "f" else np.ones(dims)
+        if info.name not in constants:
+            made[info.name] = values.astype(dtype)
+    return made
+
+
+@needs_exact_runtime
+@pytest.mark.parametrize(
+    ("path", "form"), CASES, ids=[f"{path.parent.name}-{form}" for path, form in CASES]
+)
+def test_every_integer_is_the_same(path, form):
+    """Every 8-bit tensor inside, and those of the outputs."""
+    shapes = SHAPES.get(path.parent.name, {})
+    try:
+        placed = npuconv.check(path, input_shape=shapes, verify=False).summary.placement
+        if sum(count.macs or 0 for count in placed.values()) > LARGEST:
+            pytest.skip("over 50 million multiplications")
+        model = npuconv.convert(
+            path, format=form, max_samples=2, method="minmax", verify=False, input_shape=shapes
+        ).model
+    except npuconv.UnsupportedModelError:
+        pytest.skip("not convertible")
+    made = [o for n in model.graph.node for o in n.output if o]
+    there = {o.name for o in model.graph.output}
+    watched = executor.with_outputs(model, [name for name in made if name not in there])
+    given = feeds(model)
+    expected = executor.Session(watched).run(given)
+    found = executor.run_reference(watched, given)
+    integers = [n for n, a in expected.items() if a.dtype in (np.int8, np.uint8)]
+    assert integers
+    differing = {n: int((found[n] != expected[n]).sum()) for n in integers}
+    assert not {name: number for name, number in differing.items() if number}
