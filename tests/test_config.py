@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from npuconv.config import Options, Preprocess, make_options, merge, read_config
+from npuconv.config import Options, Preprocess, find_config, make_options, merge, read_config
 from npuconv.errors import ConfigError, UsageError
 
 
@@ -23,7 +23,7 @@ def wrong(path):
 
 
 def test_defaults():
-    """Nothing given is a complete set of options."""
+    """No key is required."""
     options = make_options({})
     assert (options.target, options.format, options.method) == ("npu-int8", "qoperator", "auto")
     assert (options.fail_on, options.unknown, options.io) == ("error", "warn", "float")
@@ -72,8 +72,9 @@ def test_merging_changes_nothing():
         ({"preprocess": {"std": [1.0, 0.0]}}, ["'preprocess.std'", "above 0"]),
         ({"preprocess": {"crop": [1]}}, ["'preprocess.crop"]),
         ({"preprocess": {"mean": True}}, ["'preprocess.mean'", "must be a list, not true"]),
-        ({"preprocess": "imagenet"}, ["'preprocess'", "as {preset: imagenet}, not 'imagenet'"]),
-        ({"preprocess": "photo"}, ["'preprocess'", "as {preset: unit}, not 'photo'"]),
+        ({"preprocess": "imagnet"}, ["'preprocess'", "did you mean 'imagenet'?"]),
+        ({"preprocess": "photo"}, ["'preprocess'", "'photo' is no preset: one of unit, signed"]),
+        ({"metod": "mse"}, ["'metod'", "unknown key (did you mean 'method'?)"]),
         ({"keep_float": "head/*"}, ["'keep_float'", "must be a list, as [head/*], not"]),
         ({"input_shape": {"x": 5}}, ["'input_shape.x'", "must be a list, as [5], not 5"]),
         ({"select": "a, b"}, ["'select'", "must be a list, not 'a, b'"]),
@@ -113,7 +114,7 @@ def test_flags_that_are_no_keys(tmp_path, text, said):
 
 
 def test_options_do_not_change():
-    """They are values."""
+    """Options are values."""
     options = make_options({})
     with pytest.raises(ValueError, match="frozen"):
         options.seed = 3
@@ -176,7 +177,7 @@ def test_pixels_are_not_divided_by_nothing(given):
 
 
 def test_what_was_asked_for_in_one_phrase():
-    """As a report says it."""
+    """The phrase is that of a report."""
     assert Preprocess().said == ""
     assert Preprocess(preset="imagenet", resize=256, crop=224).said == (
         "imagenet, resize 256, crop 224 224"
@@ -184,3 +185,70 @@ def test_what_was_asked_for_in_one_phrase():
     assert Preprocess(mean=(103.94, 117), std=58, color="bgr").said == (
         "mean 103.94 117, std 58, color bgr"
     )
+
+
+def test_name_of_a_preset(tmp_path):
+    """A preset alone stands for the key of it; other layers are merged with it."""
+    assert make_options({"preprocess": "imagenet"}).preprocess == Preprocess(preset="imagenet")
+    path = written(tmp_path, "preprocess: signed\n")
+    found = make_options(merge(read_config(path), {"preprocess": {"color": "bgr"}}))
+    assert found.preprocess == Preprocess(preset="signed", color="bgr")
+
+
+def test_all_errors_at_once(tmp_path):
+    """Every wrong key is named, with its line and what was meant."""
+    said = str(wrong(written(tmp_path, "metod: mse\nseed: -1\nfromat: qdq\n")))
+    assert "3 errors: " in said
+    assert all(f"c.yaml:{line}:1: " in said for line in (1, 2, 3))
+    assert "did you mean 'method'?" in said
+    assert "did you mean 'format'?" in said
+
+
+def test_paths_are_relative_to_the_file(tmp_path, monkeypatch):
+    """Paths hold from any folder; absolute paths and names of built-in targets stay."""
+    folder = tmp_path / "deep"
+    folder.mkdir()
+    written(folder, "target: chip.yaml\ncalibration: data/x.npz\nbaseline: /b.json\n")
+    monkeypatch.chdir(tmp_path)
+    found = read_config("deep/c.yaml")
+    assert found == {
+        "target": "deep/chip.yaml", "calibration": "deep/data/x.npz", "baseline": "/b.json",
+    }  # fmt: skip
+    monkeypatch.chdir(folder)
+    assert read_config("c.yaml")["calibration"] == "data/x.npz"
+    written(folder, "target: rknn\n")
+    assert read_config("c.yaml") == {"target": "rknn"}
+
+
+def test_find_config(tmp_path, monkeypatch):
+    """The nearest one, up to the root of the repository; a file of its own wins."""
+    inner = tmp_path / "repo" / "a" / "b"
+    inner.mkdir(parents=True)
+    (tmp_path / "npuconv.yaml").write_text("seed: 1\n")
+    (tmp_path / "repo" / ".git").mkdir()
+    monkeypatch.chdir(inner)
+    assert find_config() is None
+    (tmp_path / "repo" / "pyproject.toml").write_text("[tool.ruff]\n")
+    assert find_config() is None
+    (tmp_path / "repo" / "pyproject.toml").write_text("[tool.npuconv]\nseed = 7\n")
+    assert find_config().as_posix() == "../../pyproject.toml"
+    assert read_config(find_config()) == {"seed": 7}
+    (tmp_path / "repo" / "npuconv.yaml").write_text("seed: 2\n")
+    assert find_config().as_posix() == "../../npuconv.yaml"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[tool.npuconv]\nmetod = 'mse'\n", ":1:1: metod: unknown key (did you mean 'method'?)"),
+        ("[tool.other]\n", "no table [tool.npuconv]"),
+        ("[tool.npuconv\n", "cannot read: "),
+    ],
+)
+def test_wrong_pyproject(tmp_path, text, said):
+    """Faults of the table are reported as those of a file."""
+    path = tmp_path / "pyproject.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        read_config(path)
+    assert said in str(caught.value)

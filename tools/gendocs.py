@@ -188,7 +188,8 @@ def _flags(command: click.Command, context: click.Context) -> Iterator[tuple[str
     """Names and help of all options, also of those that the short help leaves out."""
     context.meta[SHOWS_ALL] = True
     for option in command.get_params(context):
-        if isinstance(option, click.Option):
+        # click makes --help, with the names of whichever context has asked for it first.
+        if isinstance(option, click.Option) and "--help" not in option.opts:
             shown = copy(option)
             shown.hidden = False
             record = shown.get_help_record(context)

@@ -7,7 +7,9 @@ schema are all derived from these models.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import os
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
@@ -21,7 +23,7 @@ from pydantic import (
 )
 
 from npuconv import yamlio
-from npuconv.errors import ConfigError, UsageError
+from npuconv.errors import ConfigError, NpuconvError, UsageError
 from npuconv.limits import DEFAULT, NAMES, Limits
 
 Preset = Literal["unit", "signed", "imagenet", "raw", "none"]
@@ -32,6 +34,10 @@ Step = Literal[
     "bias-correction",
 ]  # fmt: skip
 Form = Literal["split", "dense", "sub-pixel", "zero-insertion"]
+OWN_FILE, PYPROJECT = "npuconv.yaml", "pyproject.toml"
+TABLE = ("tool", "npuconv")  # of pyproject.toml
+_PATHS = ("target", "calibration", "baseline", "cache")
+_SUFFIXES = (".yaml", ".yml")  # of a target that is a file
 _FLAGS_ONLY = (
     "config", "output", "output_format", "report", "write_baseline",
     "timings", "quiet", "verbose", "no_color", "max_seconds", "max_memory", "help_all",
@@ -115,10 +121,16 @@ class Preprocess(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _not_a_preset(cls, value: Any) -> Any:
+    def _of_preset(cls, value: Any) -> Any:
         if isinstance(value, str):
-            preset = value if value in get_args(Preset) else "unit"
-            raise ValueError(f"must be keys, as {{preset: {preset}}}, not {value!r}")
+            if value in get_args(Preset):
+                return {"preset": value}
+            near = yamlio.suggest(value, get_args(Preset))
+            known = ", ".join(map(str, get_args(Preset)))
+            raise ValueError(
+                f"{value!r} is no preset: one of {known}, or keys as {{preset: unit}}"
+                + (f"; {near}" if near else "")
+            )
         return value
 
     @field_validator("mean", "std", "resize", mode="before")
@@ -166,6 +178,7 @@ class Options(Strict):
         "input_layout": "write it as layout inside preprocess",
         "no_verify": "write verify: false",
         "no_offload": "write offload: false",
+        "requantize": "write keep_scales: false",
         "no_fit": "write fit: false",
     }
 
@@ -184,6 +197,11 @@ class Options(Strict):
         description="samples: .npz, .npy, images, or a folder of them; or a .txt list of images",
     )
     preprocess: Preprocess = Field(default_factory=Preprocess, description="for images")
+    keep_scales: bool = Field(
+        True,
+        description="keep scales, zero points and integer weights of a model that is quantized "
+        "already; --requantize drops them and starts from its float values",
+    )
     method: Method = Field("auto", description="how activation ranges are chosen")
     format: Format = Field("qoperator", description="form of the written model")
     io: Literal["float", "int8"] = Field(
@@ -199,6 +217,11 @@ class Options(Strict):
         "nchw",
         description="layout of the device nodes; nhwc writes QLinearConv and NhwcMaxPool of "
         "com.microsoft",
+    )
+    standard_ops: bool = Field(
+        False,
+        description="write operators of ONNX's own domain only; others are QLinearAdd and the "
+        "like, which onnxruntime has kernels for",
     )
     offload: bool = Field(True, description="turn operators into equal convolutions")
     fit: bool = Field(True, description="rewrite convolutions so that they keep every known limit")
@@ -308,7 +331,9 @@ def merge(*layers: dict[str, Any]) -> dict[str, Any]:
     """Return one dict of options; later layers win, nested dicts are merged key by key."""
     result: dict[str, Any] = {}
     for layer in layers:
-        for key, value in layer.items():
+        for key, given in layer.items():
+            short = key == "preprocess" and isinstance(given, str)  # the name of a preset
+            value = {"preset": given} if short else given
             old = result.get(key)
             both = isinstance(old, dict) and isinstance(value, dict)
             result[key] = merge(old, value) if both else value  # type: ignore[arg-type]
@@ -333,15 +358,78 @@ def make_options(
         first = error.errors()[0]
         path = tuple(str(part) for part in first["loc"])
         name = named(path) if named else f"option {'.'.join(path)!r}"
-        raise UsageError(f"{name}: {yamlio.explain(first)}") from None
+        text = f"{name}: {yamlio.explain(first)}"
+        raise UsageError(text, hint=yamlio.hint_of(first, Options)) from None
 
 
 def read_config(path: str | Path) -> dict[str, Any]:
     """Return the options of a ``--config`` file, validated but without defaults.
 
+    Args:
+        path: a YAML file, or ``pyproject.toml`` with a table ``tool.npuconv``.
+
+    Returns:
+        The options as they are written, but for paths: those are relative to the file, and
+        made relative to the current folder.
+
     Raises:
-        ConfigError: unreadable, not YAML, unknown key or wrong value; with line and column.
+        ConfigError: unreadable, not YAML, unknown keys or wrong values; all of them, with line
+            and column.
     """
-    document = yamlio.load(path, error=ConfigError)
-    yamlio.validate(document, Options, error=ConfigError)
-    return dict(document.data)
+    if Path(path).name == PYPROJECT:
+        document = yamlio.load_table(path, TABLE, error=ConfigError)
+    else:
+        document = yamlio.load(path, error=ConfigError)
+    raise_together(yamlio.problems(document, Options, error=ConfigError, causes=True))
+    return relative_to(Path(path).parent, document.data)
+
+
+def find_config(folder: Path | None = None) -> Path | None:
+    """Return the configuration of a folder, or of the nearest one above it that has one.
+
+    In one folder, ``npuconv.yaml`` wins over ``pyproject.toml`` with a table ``tool.npuconv``.
+    The search ends at the root of a repository.
+
+    Args:
+        folder: where to begin; by default the current one.
+    """
+    start = (folder or Path()).resolve()
+    for one in (start, *start.parents):
+        for name in (OWN_FILE, PYPROJECT):
+            if (path := one / name).is_file() and (name == OWN_FILE or _has_table(path)):
+                return Path(os.path.relpath(path))
+        if (one / ".git").exists():
+            break
+    return None
+
+
+def _has_table(path: Path) -> bool:
+    try:
+        return "npuconv" in tomllib.loads(path.read_text("utf-8")).get("tool", {})
+    except (OSError, ValueError):  # of other tools: what is wrong with it is not for us to say
+        return False
+
+
+def raise_together(errors: Iterable[NpuconvError]) -> None:
+    """Raise all errors of a file as one, so that one run shows all of them.
+
+    Raises:
+        ConfigError: there are some; each is named with its line and column.
+    """
+    different = {str(one): one for one in errors}
+    if len(different) > 1:
+        raise ConfigError(f"{len(different)} errors: {'; '.join(different)}")
+    for one in different.values():
+        raise one
+
+
+def relative_to(folder: Path, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options with the paths that are relative to a folder made relative to here."""
+    found = dict(given)
+    for key in _PATHS:
+        value = found.get(key)
+        named = key == "target" and "/" not in str(value) and not str(value).endswith(_SUFFIXES)
+        if isinstance(value, str) and value and not named and not Path(value).is_absolute():
+            path = folder / value
+            found[key] = Path(os.path.relpath(path) if path.is_absolute() else path).as_posix()
+    return found

@@ -24,7 +24,7 @@ from support.int8_layers import Case, needs_exact_runtime, random_case, run
 
 
 def on_device(case: Case) -> np.ndarray:
-    """What the device makes of a layer's input."""
+    """Return the device's result for a layer's input."""
     factors = float_factors(case.x_scale, case.w_scales, case.y_scale)
     return convolve(
         case.layer, case.x, lambda total: by_float(total, factors, case.y_zero), int(case.x_zero)
@@ -43,7 +43,7 @@ def test_equals_the_runtime(first):
 @needs_exact_runtime
 @pytest.mark.parametrize("seed", range(20))
 def test_zero_points(seed):
-    """Without padding a zero point changes nothing; with it the device fills with another number.
+    """A zero point changes nothing without padding; with it the device fills with another number.
 
     A 3x3 kernel on a pad of one cell: what differs lies at the edge.
     """
@@ -56,7 +56,7 @@ def test_zero_points(seed):
 
 
 def test_padding_is_the_stored_zero():
-    """By hand: one cell 7, zero point 2, weights of 1: 5 in the middle, and -2 for each pad."""
+    """One cell of 7, zero point 2, weights of 1, by hand: 5 in the middle, -2 for each pad."""
     layer = IntegerConv(np.ones((1, 1, 3, 3), np.int8), None, [1, 1], [1, 1], [1, 1, 1, 1])
     x = np.full((1, 1, 1, 1), 7, np.int8)
     assert accumulate(layer, x).item() == 7
@@ -82,7 +82,7 @@ def test_large_sums_are_exact():
 
 
 def test_the_accumulator_has_32_bits():
-    """It wraps round, as a register does."""
+    """The accumulator wraps round, as a register does."""
     layer = IntegerConv(
         np.ones((1, 1, 1, 1), np.int8), np.asarray([2**31 - 1], np.int32), [1, 1], [1, 1], [0] * 4
     )
@@ -90,7 +90,7 @@ def test_the_accumulator_has_32_bits():
 
 
 def test_one_and_three_axes():
-    """As many spatial axes as the kernel has."""
+    """The device takes the spatial axes of the kernel."""
     x = np.arange(6, dtype=np.int8).reshape(1, 1, 6)
     line = IntegerConv(np.ones((1, 1, 2), np.int8), None, [2], [1], [0, 0])
     assert accumulate(line, x).reshape(-1).tolist() == [1, 5, 9]
@@ -111,13 +111,13 @@ def test_factors_are_float32_in_order():
 
 
 def test_half_goes_to_even():
-    """And what is beyond int8 saturates."""
+    """Halves go to even, and values beyond int8 saturate."""
     total = np.asarray([1, 3, 5, -1, -3, 400, -400], np.int32).reshape(1, 1, -1)
     assert by_float(total, np.float32(0.5)).reshape(-1).tolist() == [0, 2, 2, 0, -2, 127, -128]
 
 
 def test_a_channel_has_its_own_factor():
-    """And the zero point is added before saturation, in the type it has."""
+    """The zero point is added before saturation, in the type it has."""
     total = np.full((1, 2, 1, 1), 10, np.int32)
     found = by_float(total, np.asarray([1, 30], np.float32), np.uint8(3))
     assert found.dtype == np.uint8
@@ -165,7 +165,7 @@ def test_scales_that_a_shift_can_say(x, w, y, bits):
 
 
 def test_all_channels_at_once():
-    """As many multipliers as factors, each of full length."""
+    """Each factor has a multiplier of full length."""
     factors = np.asarray([0.75, 1e-3, 0.5, 2.0**-40], np.float32)
     found = shifts(factors, bits=8)
     assert found.multiplier.tolist() == [192, 131, 128, 128]
@@ -188,6 +188,6 @@ def test_the_shift_has_an_end():
 
 @pytest.mark.parametrize("factor", [0.0, -1.0, np.inf, np.nan, 256.0])
 def test_factors_that_none_can_say(factor):
-    """Not positive, not finite, or above the largest multiplier."""
+    """Factors not positive, not finite, or above the largest multiplier are refused."""
     with pytest.raises(ModelError, match="a factor of a layer"):
         shifts(np.float32(factor), bits=8)

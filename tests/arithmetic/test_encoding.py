@@ -46,7 +46,7 @@ def test_nothing_within_the_range_is_clipped(case: tuple[np.ndarray, np.ndarray]
 
 @given(RANGES)
 def test_a_centred_channel_has_zero_point_0(case: tuple[np.ndarray, np.ndarray]) -> None:
-    """And every scale is a normal number above 0."""
+    """Every scale is a normal number above 0."""
     encoding = encoding_of(*case)
     assert not encoding.zeros[case[1]].any()
     assert np.all((encoding.zeros >= -128) & (encoding.zeros <= 127))
@@ -55,7 +55,7 @@ def test_a_centred_channel_has_zero_point_0(case: tuple[np.ndarray, np.ndarray])
 
 
 def test_all_levels_are_used() -> None:
-    """What is never below 0 has its 0 at -128, and what is never above at 127."""
+    """Values never below 0 have their 0 at -128, values never above it at 127."""
     scales, zeros = scales_for([0, -5, -1, 2], [5, 0, 3, 4], [False] * 4)
     assert zeros.tolist() == [-128, 127, -64, -128]
     assert np.allclose(scales * 255, [5, 5, 4, 4])
@@ -69,7 +69,7 @@ def test_a_centred_range_goes_to_its_larger_end() -> None:
 
 
 def test_a_channel_without_values_takes_the_smallest_scale_there_is() -> None:
-    """It must not rule over the weights of the others; alone, it has 1."""
+    """An empty channel does not rule over the weights of the others; alone, it has 1."""
     scales, zeros = scales_for([0, 0, -1], [0, 255, 0], [False] * 3)
     assert scales[0] == scales[2]
     assert zeros[0] == -128
@@ -78,7 +78,7 @@ def test_a_channel_without_values_takes_the_smallest_scale_there_is() -> None:
 
 
 def test_channels_that_are_taken() -> None:
-    """With the scales they had; one scale for all is that of any of them."""
+    """Channels keep their scales; one scale for all is that of any of them."""
     scales, zeros = np.asarray([1, 2, 3], np.float32), np.asarray([0, 5, -128], np.int32)
     found = Encoding(scales, zeros, np.float32(3), 1).take([2, 0, 0])
     assert (found.scales.tolist(), found.zeros.tolist()) == ([3, 1, 1], [-128, 0, 0])

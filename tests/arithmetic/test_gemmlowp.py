@@ -52,7 +52,7 @@ def test_multipliers_are_those_of_tflite():
 
 
 def test_a_factor_out_of_reach_is_an_error():
-    """Nothing is saturated without a word."""
+    """A factor out of reach is an error, not a silent saturation."""
     with pytest.raises(ModelError, match="gemmlowp"):
         multipliers(1.0, 2.0**30, 1.0)
     with pytest.raises(ModelError, match="gemmlowp"):

@@ -36,7 +36,7 @@ def test_pixels(name):
 
 @given(st.integers(-400, 100), st.integers(8, 255), st.floats(1e-3, 1e3), st.integers(0, 9))
 def test_int8_holds_them(start, count, step, seed):
-    """With the range that covers them, quantizing loses nothing."""
+    """Quantizing with the range that covers the grid loses nothing."""
     levels = np.arange(start, start + count + 1)
     values = (levels * step).astype(np.float32)
     ends = covering(float(values.min()), float(values.max()), step)

@@ -36,7 +36,7 @@ from npuconv.errors import ModelError
 
 
 def convolve(x: np.ndarray, weight: np.ndarray, group: int, pad: int = 0) -> np.ndarray:
-    """In float64, by hand: [N,C,H,W] and [M,C/g,k,k]."""
+    """Convolve by hand in float64: [N,C,H,W] and [M,C/g,k,k]."""
     x = np.pad(x.astype(np.float64), [(0, 0), (0, 0), (pad, pad), (pad, pad)])
     windows = sliding_window_view(x, weight.shape[2:], axis=(2, 3))
     parts = []
@@ -93,7 +93,7 @@ def case_of(seed: int, *, exact: bool) -> Case:
 
 
 def device(case: Case, **options: object) -> np.ndarray:
-    """What the device makes before it rounds: the accumulator in steps of the output."""
+    """Return the accumulator in steps of the output, before rounding."""
     layer = encode_layer(case.weight, case.bias, case.source, case.result, case.group, **options)
     sums = accumulate(
         IntegerConv(layer.weight, layer.bias, [1, 1], [1, 1], [case.pad] * 4, case.group), case.q
@@ -163,7 +163,7 @@ def test_one_weight_scale_for_all(seed: int) -> None:
 
 @given(SEEDS)
 def test_given_weights_are_taken_as_they_are(seed: int) -> None:
-    """Those that were rounded with their data in view, with their bias."""
+    """Weights from GPTQ-style rounding are kept, with their bias."""
     case = case_of(seed, exact=True)
     rng = np.random.default_rng(seed)
     steps = rng.integers(-100, 101, case.weight.shape).astype(np.int8)
@@ -181,7 +181,7 @@ def test_given_weights_are_taken_as_they_are(seed: int) -> None:
 
 @given(SEEDS)
 def test_folding_can_be_undone(seed: int) -> None:
-    """To the last bit, for powers of two."""
+    """Unfolding gives the same bits, for powers of two."""
     case = case_of(seed, exact=True)
     back = unfolded(folded(case.weight, case.source, case.group), case.source, case.group)
     assert np.array_equal(back, case.weight)
@@ -352,7 +352,7 @@ def both(bits, weight=WEIGHT, bias=BIAS, source=SOURCE, result=RESULT, rounded=N
 
 
 def outputs(layer, result=RESULT, source=SOURCE):
-    """What the layer makes of random integers, as real numbers: before rounding."""
+    """Return the layer's outputs for random integers, as real numbers before rounding."""
     x = np.random.default_rng(3).integers(-128, 128, (50, 4, 3, 3))
     sums = np.einsum("mckl,nckl->nm", layer.weight.astype(np.int64), x)
     if layer.bias is not None:
@@ -375,7 +375,7 @@ def test_factors_are_integers_and_shifts(bits, per_tensor):
 @pytest.mark.parametrize("per_tensor", [False, True])
 @pytest.mark.parametrize(("bits", "most"), [(16, 0.01), (8, 0.6)])
 def test_the_layer_stays_the_same(bits, most, per_tensor):
-    """In output steps: weights and bias follow their scales."""
+    """Weights and bias follow their scales, so outputs in steps stay."""
     first, moved = both(bits, per_tensor=per_tensor)
     assert not np.array_equal(first.weight_scales, moved.weight_scales)
     np.testing.assert_allclose(outputs(moved), outputs(first), atol=most)
@@ -395,7 +395,7 @@ def test_device_and_runtime_agree():
 
 
 def test_tuned_weights_stay():
-    """Those that were rounded with their data in view are not rounded again."""
+    """Weights from GPTQ-style rounding are not rounded again."""
     steps = RNG.integers(-127, 128, WEIGHT.shape).astype(np.int8)
     rounded = RoundedWeights(steps, np.full(6, 0.01, np.float32), BIAS + 1)
     first, moved = both(16, rounded=rounded)

@@ -99,7 +99,7 @@ def test_top1_does_not_apply(shape: tuple[int, ...]) -> None:
 
 
 def test_without_samples() -> None:
-    """Nothing seen, nothing said."""
+    """Metrics of no samples are empty."""
     empty = ErrorStats()
     assert (empty.sqnr_db, empty.cosine, empty.top1_agreement) == (None, None, None)
 

@@ -31,7 +31,7 @@ def stored(seed: int, *shape: int) -> np.ndarray:
 
 
 def numbers(q: np.ndarray, at: TensorScale) -> np.ndarray:
-    """What integers stand for, float64."""
+    """Return the real numbers of integers, float64."""
     return (q.astype(np.float64) - at.zero) * np.float64(np.float32(at.scale))
 
 
@@ -42,7 +42,7 @@ def once(values: np.ndarray, at: TensorScale) -> np.ndarray:
 
 
 def runtime(op: str, inputs: list[Any], domain: str = "com.microsoft", **attrs: Any) -> np.ndarray:
-    """What one node of onnxruntime makes of these inputs, all of them constants."""
+    """Run one node of onnxruntime on constant inputs."""
     names, made = [], []
     for number, value in enumerate(inputs):
         names.append("" if value is None else f"i{number}")
@@ -181,7 +181,7 @@ def test_concat_of_the_same_scale_moves_integers():
 @given(x_at=SCALES, y_at=SCALES, seed=SEEDS, size=st.tuples(st.integers(1, 9), st.integers(1, 9)))
 @pytest.mark.parametrize("mode", ["half_pixel", "pytorch_half_pixel", "asymmetric"])
 def test_linear_resize_is_float_rounded_once(how, mode, x_at, y_at, seed, size):
-    """By onnx's float operator of the runtime."""
+    """The reference is onnx's float operator of the runtime."""
     x = stored(seed, 1, 2, 4, 5)
     resized = float_resize(numbers(x, x_at).astype(np.float32), (1, 2, *size), mode)
     weights = [ops.interpolation(n, m, mode) for n, m in zip((4, 5), size, strict=True)]
@@ -190,7 +190,7 @@ def test_linear_resize_is_float_rounded_once(how, mode, x_at, y_at, seed, size):
 
 
 def float_resize(x: np.ndarray, sizes: tuple[int, ...], mode: str) -> np.ndarray:
-    """What the runtime makes of numbers by linear interpolation."""
+    """Return the runtime's linear interpolation of numbers."""
     made = [numpy_helper.from_array(v, n) for v, n in ((x, "x"), (np.asarray(sizes), "sizes"))]
     node = helper.make_node(
         "Resize",

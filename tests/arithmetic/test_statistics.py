@@ -14,7 +14,7 @@ from npuconv.arithmetic.statistics import Statistics, capacity, join, quota, spr
 
 
 def of_sample(number, channels=2, positions=None, name="t"):
-    """What one sample shows; every value says where it is from."""
+    """Return the statistics of one sample, each value with its sample."""
     width = quota(channels, number + 1) if positions is None else positions
     values = np.float32(number) + np.arange(width, dtype=np.float32) / 2048
     values = np.tile(values, (channels, 1))
@@ -83,7 +83,7 @@ def test_more_samples_than_positions():
 
 
 def test_a_sample_with_few_values_gives_all():
-    """It cannot give more than it has."""
+    """A sample gives no more values than it has."""
     whole = join([of_sample(0, positions=4), of_sample(1, positions=1000)])
     assert whole.widths.tolist() == [4, 512]
 
@@ -100,7 +100,7 @@ def test_moments_are_weighted_by_counts():
 
 
 def test_a_variance_is_not_negative():
-    """Where rounding makes the mean of squares too small."""
+    """A mean of squares that rounding makes too small gives a variance of 0."""
     each = of_sample(0)
     each.squares = each.means**2 - 1e-9
     assert (each.variances == 0).all()
@@ -133,7 +133,7 @@ def test_beginnings_are_spread(length):
 
 
 def test_thinning_keeps_what_is_little():
-    """Nothing is copied away where everything may stay."""
+    """Thinning copies nothing away while everything may stay."""
     kept = of_sample(0, positions=5).kept
     same = thin([kept], 1)
     assert np.array_equal(same.values, kept.values)

@@ -37,7 +37,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 
 
 def in_float(op: str, attrs: dict[str, Any], x: np.ndarray) -> np.ndarray:
-    """What the runtime's float operator makes of numbers."""
+    """Return the result of the runtime's float operator."""
     names, made = ["x"], [numpy_helper.from_array(x, "x")]
     if op == "PRelu":
         names, attrs = ["x", "slope"], {}

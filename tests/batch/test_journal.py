@@ -125,7 +125,7 @@ def test_half_a_file(folder, text):
 
 
 def test_only_one_takes_over(folder):
-    """Of many processes that find an old lock, one at a time takes it over."""
+    """One at a time of many processes takes an old lock over."""
     left(began=1.0)
     inside, most, refused = [0], [0], [0]
 

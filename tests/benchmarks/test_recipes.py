@@ -56,7 +56,7 @@ def usual() -> Iterator[None]:
 @pytest.mark.usefixtures("usual")
 @pytest.mark.parametrize("folds", [(0, 1, 2), (3, 4, 5)])
 def test_every_third_is_scored_once(folder: Path, folds: tuple[int, ...]) -> None:
-    """And in no fold on what it is calibrated on."""
+    """No fold scores a sample that it is calibrated on."""
     seen: list[Path] = []
     rows: list[NDArray[Any]] = []
     for number in folds:
@@ -72,7 +72,7 @@ def test_every_third_is_scored_once(folder: Path, folds: tuple[int, ...]) -> Non
 
 @pytest.mark.usefixtures("usual")
 def test_the_other_folds_are_in_another_order(folder: Path) -> None:
-    """And each of them differs from the one it was."""
+    """Each fold has another order than before."""
     found = []
     for number in range(data.FOLDS):
         data.use_fold(number)

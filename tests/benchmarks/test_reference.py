@@ -62,7 +62,7 @@ def test_walks_pass_reshapes_and_quantization() -> None:
 
 
 def test_another_name_before_the_softmax_is_found(tmp_path: Path, samples: Path) -> None:
-    """And where the int8 model has no such tensor, the outputs count."""
+    """The outputs count where the int8 model has no tensor before the Softmax."""
     renamed = classifier(1.1)
     renamed.graph.node[0].output[0] = renamed.graph.node[1].input[0] = "other"
     scores = _scores(tmp_path, samples, classifier(), renamed)

@@ -63,7 +63,7 @@ def test_a_guess():
 
 @pytest.mark.usefixtures("photographs")
 def test_without_a_guess():
-    """With --preprocess none the normalization is reported as unknown."""
+    """--preprocess none leaves the normalization unknown, and the report says so."""
     report, said = convert(image(), preprocess={"preset": "none"})
     assert report.calibration.certainty == "unknown"
     assert "unknown" in said

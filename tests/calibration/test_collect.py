@@ -230,7 +230,7 @@ def test_an_old_file_format():
 
 
 def test_nothing_asked():
-    """Without tensors there are no statistics, and no sample is read."""
+    """No tensors give no statistics, and no sample is read."""
     assert collect(digits(), {}, feeds(1, 1, 1, 8, 8)) == {}
 
 

@@ -26,13 +26,13 @@ def shape_of(built, source=None):
 
 
 def test_fixed_inputs():
-    """Nothing is assumed of fixed inputs, nor reported of a symbolic batch."""
+    """Fixed inputs need no assumption, and a symbolic batch is not reported."""
     assert shape_of(Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3))) == ((1, 3, 8, 8), "")
     assert shape_of(Net(x=("N", 3, 8, 8)).conv("x", (4, 3, 3, 3))) == (("N", 3, 8, 8), "")
 
 
 def test_samples_know_their_own_shape():
-    """With the user's samples no extent is assumed."""
+    """The user's samples leave no extent to assume."""
     net = Net(x=(1, 3, "h", "w")).conv("x", (4, 3, 3, 3))
     assert shape_of(net, images(1, 3, 8, 8)) == ((1, 3, "h", "w"), "")
 
@@ -58,7 +58,7 @@ def test_one_open_axis():
 
 
 def test_nothing_runs():
-    """Where no candidate runs, the inputs stay as they are."""
+    """Inputs stay as they are if no candidate runs."""
     net = Net(x=(1, 3, "h", "w"), other=(1, 3, 7, 5)).op("Concat", "x", "other", axis=1)
     assert shape_of(net.conv("", (4, 6, 1, 1))) == ((1, 3, "h", "w"), "")
 

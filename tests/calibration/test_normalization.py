@@ -84,7 +84,7 @@ def test_a_model_that_scales_its_input(scale, wanted):
 
 
 def test_the_habits_of_frameworks():
-    """Without biases and statistics the habits decide, and the result is a guess."""
+    """The habits of frameworks decide if biases and statistics are missing: a guess."""
     net = Net(x=(1, *SIZE))
     net.op("Conv", "x", net.constant(np.ones((8, 3, 3, 3), np.float32)))
     by = {p: found(net, producer=p) for p in ("tf2onnx", "caffe2", "pytorch", "PaddlePaddle")}

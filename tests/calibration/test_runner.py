@@ -51,20 +51,20 @@ def test_a_tensor_without_samples():
 
 
 def test_a_tensor_that_is_as_large_for_two():
-    """So does one of the same size for two samples, though it could be cut."""
+    """A tensor of the same size for two samples rules batches out, though it could be cut."""
     net = Net(x=("n", 3, 8, 8)).op("ReduceMax", axes=[0], keepdims=1)
     net.op("Concat", "t0", "t0", axis=0)
     assert settled(net.model(), {"t1": 1}, {"x": images(1, 3, 8, 8)}) == 1
 
 
 def test_a_model_that_refuses_two():
-    """So does a fixed shape inside the model."""
+    """A fixed shape inside the model rules batches out."""
     net = Net(x=("n", 3, 4, 4)).reshape([1, 48]).op("Relu")
     assert settled(net.model(), {"t0": 1}, {"x": images(1, 3, 4, 4)}) == 1
 
 
 def test_inputs_that_do_not_share_the_batch():
-    """So does an input with a fixed first axis."""
+    """An input with a fixed first axis rules batches out."""
     net = Net(x=("n", 3, 4, 4), y=(1, 3, 4, 4)).op("Add", "x", "y")
     feed = {"x": images(1, 3, 4, 4), "y": images(1, 3, 4, 4)}
     assert settled(net.model(), {"t0": 1}, feed) == 1
@@ -78,7 +78,7 @@ def test_values_that_are_not_finite_are_not_compared():
 
 @pytest.mark.parametrize("last", [False, True])
 def test_together_and_one_by_one_are_the_same(last):
-    """To the last bit: extremes, the next to them, means, and which values are kept."""
+    """Extremes, their neighbours, means and kept values agree to the last bit."""
     samples = [{"x": images(1, 3, 40, 40, seed=k)} for k in range(21)]
     tensors = {"x": 1, "t0": 1, "t1": None}
 

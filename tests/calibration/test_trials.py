@@ -90,11 +90,11 @@ def test_what_may_stand_before_the_first_convolution(build):
 
 
 def test_sound_is_no_image():
-    """Nothing is tried on sound."""
+    """Sound has no other normalization to try."""
     sound = np.linspace(-1, 1, 4 * 1 * 64, dtype=np.float32).reshape(4, 1, 64)
     assert run(Net(x=("N", 1, 64)).conv("x", (4, 1, 3)).model(), sound) is None
 
 
 def test_other_ranges_are_not_tried():
-    """Nothing is tried on samples of an unknown range."""
+    """Samples of an unknown range are not tried."""
     assert run(Net(x=("N", 3, 16, 16)).conv("x").model(), PIXELS * 7) is None

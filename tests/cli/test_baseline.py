@@ -60,7 +60,7 @@ def test_accept_then_pass_then_fail_anew(cli, bad, folder):
 
 
 def test_stale_entries_are_named(cli, bad, folder):
-    """In every format, and gone when the file is written anew."""
+    """Every format names stale entries; a new file has none."""
     path = bad("a", "b")
     cli("check", path, "--write-baseline")
     bad("a")
@@ -73,7 +73,7 @@ def test_stale_entries_are_named(cli, bad, folder):
 
 
 def test_models_that_went_are_named(cli, bad, model, folder):
-    """Nothing else would say that their entries can go."""
+    """Entries of models that are gone are named, as only then they are removed."""
     bad("a", "b"), bad("a", path="other.onnx")
     cli("check", "bad.onnx", "other.onnx", "--write-baseline")
     (folder / "bad.onnx").unlink()
@@ -156,7 +156,7 @@ def test_a_baseline_that_cannot_be_used(cli, bad, folder):
 
 
 def test_broken_among_accepted(cli, bad, folder):
-    """What cannot be read is code 2, and the others are accepted."""
+    """An unreadable model gives code 2, and the others are accepted."""
     (folder / "broken.onnx").write_bytes(b"\x00\x01")
     assert cli("check", bad("a"), "broken.onnx", "--write-baseline").code == 2
     assert accepted(folder) == [("bad.onnx", "a")]
@@ -173,7 +173,7 @@ def test_convert_refuses_what_is_accepted(cli, bad, folder):
 
 @pytest.mark.parametrize("form", ["sarif", "junit", "github", "markdown", "json"])
 def test_formats(cli, bad, form):
-    """What is accepted is there, and is no failure."""
+    """Accepted findings are listed and are no failure."""
     cli("check", bad("a"), "--write-baseline")
     out = cli("check", "bad.onnx", "--baseline", BASELINE, "--output-format", form).out
     if form == "sarif":

@@ -100,7 +100,7 @@ def test_broken_among_good(cli, model, refused, folder):
 
 
 def test_all_broken(cli, folder):
-    """With errors only, stdout is empty, and reports hold them."""
+    """Stdout is empty if there are errors only, and reports hold them."""
     (folder / "broken.onnx").write_bytes(b"\x00\x01")
     done = cli("check", "broken.onnx", "--report", "r.json")
     assert (done.code, done.out) == (2, "")

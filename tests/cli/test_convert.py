@@ -65,7 +65,7 @@ def test_alone(cli, model, folder):
 
 
 def test_beside_the_model(cli, model, folder):
-    """What is written lies beside the model, not in the current directory."""
+    """Outputs lie beside the model, not in the current directory."""
     (folder / "sub").mkdir()
     (folder / model).rename(folder / "sub" / model)
     assert cli("convert", "sub/model.onnx").code == 0
@@ -254,7 +254,7 @@ def test_config(cli, model, folder):
     ],
 )
 def test_bad_config(cli, model, folder, text, said):
-    """What is wrong with a configuration is said with file, line and column."""
+    """A fault of a configuration is named with file, line and column."""
     (folder / "c.yaml").write_text(text)
     done = cli("convert", model, "--config", "c.yaml")
     assert (done.code, done.out) == (2, "")

@@ -28,14 +28,14 @@ def test_pass(cli):
 
 @pytest.mark.parametrize("name", [*(r.code for r in RULES), *PASSES.names()])
 def test_each(cli, name):
-    """Everything that has a code or name can be explained, in every form."""
+    """Rules and passes can be explained by code or name, in every form."""
     assert cli("explain", name).out
     assert cli("explain", name, "--format", "markdown").out.startswith("## ")
     json.loads(cli("explain", name, "--format", "json").out)
 
 
 def test_listing(cli):
-    """Without a code, all are listed, a line each."""
+    """No code lists all, a line each."""
     done = cli("explain")
     assert done.code == 0
     assert all(r.code in done.out and r.name in done.out for r in RULES)
@@ -92,7 +92,7 @@ def test_unknown(cli, name, hint):
 
 
 def test_an_example_of_each_kind(cli):
-    """With what the target says, where it is not the built-in one."""
+    """An example has the keys of the target if it is not the built-in one."""
     done = cli("explain", "SHP006")
     found, silent = done.out.split("An example that it finds:\n")[1].split(
         "One that it does not:\n"
@@ -107,7 +107,7 @@ def test_an_example_of_each_kind(cli):
 
 
 def test_all_of_it_for_programs(cli):
-    """Without a name a document holds everything, as with --all; only text is a list."""
+    """No name gives everything in a document, as --all does; text only is a list."""
     assert cli("explain", "--format", "json").out == cli("explain", "--all", "--format", "json").out
     assert cli("explain", "--format", "markdown").out.startswith("#")
     assert cli("explain").out != cli("explain", "--all").out

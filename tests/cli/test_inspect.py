@@ -87,7 +87,7 @@ def test_names_are_escaped(cli, folder):
 
 
 def test_unreadable(cli, folder):
-    """What is no model is one line."""
+    """An unreadable model gives one line."""
     (folder / "m.onnx").write_text("hello")
     done = cli("inspect", "m.onnx")
     assert (done.code, done.out) == (2, "")
@@ -122,7 +122,7 @@ def test_diff(cli, model):
 
 
 def test_diff_of_long_paths(cli, model, folder, monkeypatch):
-    """They are broken behind slashes, not inside the name of the file."""
+    """Long paths are broken behind slashes, not inside the name of the file."""
     monkeypatch.setenv("COLUMNS", "80")
     deep = folder / "a-directory-of-models" / "of-our-cameras"
     deep.mkdir(parents=True)
@@ -133,7 +133,7 @@ def test_diff_of_long_paths(cli, model, folder, monkeypatch):
 
 
 def test_diff_of_equal_models(cli, model):
-    """Nothing to show of the convolutions but that they are alike."""
+    """Equal models are reported as alike, without a table of convolutions."""
     done = cli("inspect", model, model, "--diff")
     assert "convolutions: all 3 are alike" in done.out
     save("r.onnx", Net(x=(1, 3)).op("Relu"))

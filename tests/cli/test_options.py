@@ -22,7 +22,11 @@ def test_every_option_is_a_flag(command):
     there = flags(command)
     for name, field in Options.model_fields.items():
         flag = "--" + name.replace("_", "-")
-        if field.annotation is bool:
+        if name == "keep_scales":  # both values have a name
+            both = there["--keep-scales"]
+            assert both.help == field.description
+            assert both.secondary_opts == ["--requantize"]
+        elif field.annotation is bool and field.default:
             assert there[f"--no-{flag[2:]}"].help == f"do not {field.description}"
         elif name not in {"preprocess", "rules"}:
             assert there[flag].help.startswith(field.description)
@@ -31,8 +35,15 @@ def test_every_option_is_a_flag(command):
     assert {"--config", "--report", "--quiet", "-q", "-v", "--no-color"} <= set(there)
 
 
+def test_a_switch_that_is_off_has_a_flag_that_turns_it_on():
+    """Others have a flag that turns them off."""
+    option = flags(convert)["--standard-ops"]
+    assert option.flag_value is True
+    assert flags(convert)["--no-offload"].flag_value is False
+
+
 def test_nothing_given():
-    """Without flag and file, options are the defaults."""
+    """Options are the defaults if neither flag nor file is given."""
     assert collect(None, {"method": None, "input_shape": ()}) == Options()
 
 

@@ -75,7 +75,7 @@ def test_color(on_terminal, model, command):
 
 
 def test_no_color_in_a_pipe(cli, model):
-    """There is no colour in a pipe."""
+    """A pipe gets no colour."""
     for command in ("check", "inspect", "convert"):
         done = cli(command, model)
         assert ESCAPE not in done.out + done.err
@@ -210,7 +210,7 @@ def test_interrupted():
 
 
 def test_no_bar(capsys):
-    """There is no bar without a terminal or with -q."""
+    """A bar needs a terminal, and no -q."""
     for quiet in (False, True):
         with screen.progress(quiet=quiet) as step:
             step("first", 1, 2)

@@ -130,7 +130,7 @@ def test_lint_unknown_name():
 
 
 def test_lint_needs_a_file():
-    """Nothing to lint is a mistake."""
+    """A lint of nothing is a mistake."""
     assert run("lint").exit_code == 2
 
 

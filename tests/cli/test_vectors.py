@@ -22,7 +22,7 @@ def model(folder):
 
 @needs_exact_runtime
 def test_text(cli, model, folder):
-    """How many, where, on what, and whether the runtime agrees."""
+    """The text has number, folder, data, and agreement of the runtime."""
     done = cli("vectors", model, "--data", "x.npz", "-o", "v/w", "--samples", "2")
     assert (done.code, done.err) == (0, "")
     assert done.out.splitlines() == [

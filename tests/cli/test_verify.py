@@ -24,7 +24,7 @@ def pair(folder):
 
 
 def lines(text: str) -> list[str]:
-    """Without what only aligns them."""
+    """Return the lines of a text without padding of columns."""
     return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
 
 
@@ -76,7 +76,7 @@ def test_many_outputs(cli, folder):
 
 
 def test_json(cli, pair, folder):
-    """For programs, on stdout and as a file; the file has the same text."""
+    """JSON goes to stdout and into a file, with the same text."""
     done = cli(*pair, "--output-format", "json", "--report", "r.json")
     found = npuconv.VerifyReport.model_validate_json(done.out)
     assert found.samples == 6
@@ -113,7 +113,7 @@ def test_minimum(cli, pair):
 
 
 def test_labels(cli, pair, folder):
-    """How often each model is right."""
+    """Labels give the share of right answers of each model."""
     session = npuconv.executor.Session(float_model())
     right = [int(session.run({"x": x[None]})["y"].argmax()) for x in samples(6)]
     np.save(folder / "l.npy", np.asarray(right))
@@ -194,7 +194,7 @@ def test_preprocessing_is_that_of_convert(cli, pair, folder):
 
 
 def test_parts_of_an_output(cli, folder):
-    """They follow their output, and say that they are parts."""
+    """Parts follow their output, marked as parts."""
     net = Net(x=(1, 1, 4, 4)).op("Exp", "x", to="boxes").op("Sigmoid", "x", to="scores")
     onnx.save(net.op("Concat", "boxes", "scores", axis=1, to="y").model(), folder / "m.onnx")
     done = cli("verify", "m.onnx", "m.onnx")

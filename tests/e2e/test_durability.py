@@ -63,7 +63,7 @@ def test_the_same_bytes(first, tmp_path, world):
 
 @pytest.mark.skipif(not shutil.which("taskset"), reason="this system has no taskset")
 def test_the_same_bytes_on_one_core(first, tmp_path):
-    """How many cores there are decides what runs side by side, and nothing else."""
+    """The number of cores changes the schedule only."""
     assert converted(tmp_path / "run", prefix=["taskset", "-c", "0"]) == first
 
 
@@ -113,7 +113,7 @@ def alone(*arguments, cwd):
     ids=lambda a: " ".join(a[:1] + a[2:3]),
 )
 def test_no_network_and_no_processes(tmp_path, arguments):
-    """Nothing is looked up, sent, or run."""
+    """A conversion looks nothing up, sends nothing, and starts nothing."""
     for name in ("model.onnx", "calibration.npz"):
         shutil.copy(DIGITS / name, tmp_path / name)
     done = alone(*arguments, cwd=tmp_path)
@@ -122,7 +122,7 @@ def test_no_network_and_no_processes(tmp_path, arguments):
 
 
 def test_the_hook_refuses():
-    """So that the test above can fail."""
+    """The hook of the test above can fail."""
     code = ALONE.replace("from npuconv.cli import main\nmain()", "import socket\n") + (
         "socket.create_connection(('127.0.0.1', 9))"
     )
@@ -131,7 +131,7 @@ def test_the_hook_refuses():
 
 
 def test_a_report_names_no_folder(first):
-    """Where it was made is not in it."""
+    """A report does not hold the folder it was made in."""
     report = json.loads(first["model.npu.report.json"])
     assert report["model"]["path"] == "model.onnx"
     for data in first.values():

@@ -50,7 +50,7 @@ def test_checked(browser, tmp_path, name):
 
 
 def test_converted(browser, tmp_path):
-    """With its accuracy, layer by layer, and its ranges."""
+    """Return a conversion with accuracy, layers and ranges."""
     samples = np.random.default_rng(0).uniform(0, 255, (2, 3, 320, 320)).astype(np.float32)
     model = MODELS / "yunet_n_320" / "model.onnx"
     try:

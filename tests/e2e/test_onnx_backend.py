@@ -62,7 +62,7 @@ def agree(case: OnnxCase, values: list[np.ndarray]) -> None:
 
 
 def name_the_node(case: OnnxCase, found: list[Finding]) -> None:
-    """Which node, and which of its axes are in the way."""
+    """A refusal names the node and the axes in the way."""
     names = {n.name or f"{n.op_type}_0" for n in case.model.graph.node}
     assert {f.node for f in found} <= names, case.name
     said = " ".join(f.message for f in found)
@@ -70,7 +70,7 @@ def name_the_node(case: OnnxCase, found: list[Finding]) -> None:
 
 
 def shown(counts: Counter[str], refused: dict[str, set[str]]) -> str:
-    """How many ran, and what was refused."""
+    """Print the number of cases that ran, and those refused."""
     lines = [f"onnx's own tests: {dict(counts)}, {len(refused)} refused"]
     lines += [f"  {name}: {', '.join(sorted(codes))}" for name, codes in sorted(refused.items())]
     return "\n".join(["", *lines, ""])

@@ -82,7 +82,7 @@ def test_digits_upscale():
 
 
 def psnr(model: onnx.ModelProto | Path, x: np.ndarray, wanted: np.ndarray) -> float:
-    """How near the images are that a model makes, in dB."""
+    """Return the peak signal to noise ratio of a model's images, in dB."""
     source = str(model) if isinstance(model, Path) else model.SerializeToString()
     session = ort.InferenceSession(source, providers=["CPUExecutionProvider"])
     found = session.run(None, {"low_res": x})[0].reshape(wanted.shape)

@@ -32,7 +32,7 @@ found = pytest.mark.skipif(not MODELS, reason="no real models beside the project
 
 
 def checked(path: Path) -> Report:
-    """What check says."""
+    """Return the output of check."""
     return npuconv.check(path, input_shape=SHAPES.get(path.parent.name, {}))
 
 
@@ -83,18 +83,18 @@ def test_check_and_convert_agree(path):
     runs(path, result.model, result.report)
 
 
+# Their float graph leaves out the roundings of the original.
+QUANTIZED = ("kws_micro_emx_qdq", "kws_micro_emx_qop", "mnist_quant_connxr")
+
 REFUSED = {
     "brainchop_gw_ae": "SHP001",  # three axes, none of which can go
-    "kws_micro_emx_qdq": "MDL001",
-    "kws_micro_emx_qop": "MDL001",
-    "mnist_quant_connxr": "MDL001",
 }
 
 
 @found
 @pytest.mark.parametrize("path", MODELS, ids=lambda p: p.parent.name)
 def test_float_is_the_original(path):
-    """What is legalized is the same function, and has legal convolutions only."""
+    """A legalized model is the same function, with legal convolutions only."""
     name = path.parent.name
     options = {"format": "float", "input_shape": SHAPES.get(name, {})}
     if name in REFUSED:
@@ -110,7 +110,7 @@ def test_float_is_the_original(path):
         before, after = session(path).run(None, feeds), session(model).run(None, feeds)
         again = session(path, optimize=False).run(None, feeds)
         for values in zip(before, after, again, strict=True):
-            assert near(*values)
+            assert close(*values[:2]) if name in QUANTIZED else near(*values)
 
 
 def illegal(model: onnx.ModelProto) -> list[str]:
@@ -144,6 +144,12 @@ def sample(runtime: ort.InferenceSession, shapes: dict, seed: int) -> dict[str, 
         values = rng.random(dims) if kind is np.float32 else np.full(dims, 1)
         feeds[wanted.name] = values.astype(kind)
     return feeds
+
+
+def close(old: np.ndarray, new: np.ndarray) -> bool:
+    """At least 20 dB."""
+    wide = old.astype(np.float64)
+    return bool(((wide - new) ** 2).sum() <= (wide**2).sum() * 1e-2)
 
 
 def near(old: np.ndarray, new: np.ndarray, again: np.ndarray) -> bool:

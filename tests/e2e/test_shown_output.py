@@ -1,4 +1,4 @@
-"""What pages show is what the commands print: each is run, in a folder of its own."""
+"""Output shown in the pages against the commands, each run in a folder of its own."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def split(text: str) -> tuple[str, str]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """What the commands name, and nowhere to do harm."""
+    """Make the files that the commands name, in a folder where they harm nothing."""
     for name in ("samples", "configs"):
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / "build").mkdir()
@@ -49,7 +49,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def blanks(text: str) -> str:
-    """Without those at the ends of lines."""
+    """Strip blanks at the ends of lines."""
     return "\n".join(line.rstrip() for line in text.rstrip().splitlines())
 
 

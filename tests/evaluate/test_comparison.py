@@ -143,7 +143,7 @@ def test_per_layer():
 
 
 def test_no_layers():
-    """Without layers no inner tensor is computed."""
+    """No layers, no inner tensor computed."""
     assert per_layer(scaled(1), scaled(1), [], images(*X)) == ()
 
 

@@ -72,7 +72,7 @@ def test_minimum():
 
 
 def test_samples():
-    """By default 64 samples are compared, and layers on 8 of them."""
+    """The default is 64 samples, and 8 of them for layers."""
     pair = (float_model("N"), integer_model(batch="N"))
     many = {"x": samples(80)}
     found = npuconv.verify(*pair, many)
@@ -94,7 +94,7 @@ def truth(x: np.ndarray) -> np.ndarray:
 
 
 def test_labels(tmp_path):
-    """With labels all samples are compared; a wrong label counts for both models."""
+    """Labels make all samples count; a wrong label counts for both models."""
     x = samples(70)
     labels = truth(x)
     labels[:7] = (labels[:7] + 1) % 4

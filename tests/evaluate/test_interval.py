@@ -63,7 +63,7 @@ def test_quantiles():
 
 
 def test_errors_of_few_samples():
-    """Where few samples make most of the error, the interval reaches further down."""
+    """The interval reaches further down if few samples make most of the error."""
 
     def reach(spread_db: float) -> float:
         sets = [drawn(8, spread_db, seed) for seed in range(20)]

@@ -51,7 +51,7 @@ def test_names_of_others(ending):
 
 
 def test_a_relu_in_the_saturation():
-    """Where the zero point is the least integer, the float layer ends behind its Relu."""
+    """A zero point of the least integer ends the float layer behind its Relu."""
     (layer,) = match(float_model(), explicit_model()).layers
     assert (layer.tensor, layer.stored) == ("r", "c_QuantizeLinear_Output")
 

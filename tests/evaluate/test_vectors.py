@@ -172,7 +172,7 @@ def test_a_device_that_rounds_twice(model, tmp_path):
 
 @needs_exact_runtime
 def test_a_model_made_for_a_device_that_shifts(tmp_path):
-    """With scales made for shifts, runtime and device differ at ties alone."""
+    """Scales made for shifts differ between runtime and device at ties alone."""
     shift = "requantize: {kind: shift, multiplier_bits: 8, rounding: half_even}"
     text = Target.load("npu-int8").yaml.replace("activations:\n", f"activations:\n  {shift}\n")
     (chip := tmp_path / "chip.yaml").write_text(text)

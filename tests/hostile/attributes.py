@@ -88,7 +88,7 @@ def _windowed(op: str, key: str, name: str, value: Any) -> Case:
 
 
 def _bare(net: Net) -> Any:
-    """Without Net's own inference, which would complain first."""
+    """Return a model that Net's inference has not seen, as it would complain first."""
     outputs = [helper.make_tensor_value_info(net.last, 1, None)]
     graph = helper.make_graph(net.nodes, "g", net.inputs, outputs, net.initializers)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)

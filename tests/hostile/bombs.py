@@ -28,7 +28,7 @@ def _case(name: str, net: Net, attacks: str = "folding, memory") -> Case:
 
 
 def _finished(net: Net) -> onnx.ModelProto:
-    """Without Net's own inference, which the bomb would hit first."""
+    """Return a model that Net's inference has not seen, as the bomb would hit it first."""
     graph = helper.make_graph(
         net.nodes,
         "bomb",
@@ -44,7 +44,7 @@ def _ints(net: Net, *values: int) -> str:
 
 
 def _after(net: Net) -> Net:
-    """What was blown up meets a convolution, so that nothing calls it dead."""
+    """Put a convolution behind the bomb, so that it is not dead code."""
     return net.op("ReduceMax", net.last, keepdims=0).op("Add", "conv", net.last)
 
 
@@ -54,7 +54,7 @@ def _net() -> Net:
 
 
 def _constant(name: str, size: int) -> Cases:
-    """Of constants only: whoever folds them pays."""
+    """Yield bombs of constants: whoever folds them pays."""
     net = _net()
     yield _case(f"constant-of-shape-{name}", _after(net.op("ConstantOfShape", _ints(net, size))))
     net = _net()
@@ -80,7 +80,7 @@ def _constant(name: str, size: int) -> Cases:
 
 
 def _dynamic(name: str, size: int) -> Cases:
-    """Of the input: whoever runs the model pays."""
+    """Yield bombs of the input: whoever runs the model pays."""
     net = _net()
     yield _case(f"input-expanded-{name}", _after(net.op("Expand", "x", _ints(net, size, 1, 1, 1))))
     net = _net()

@@ -1,4 +1,4 @@
-"""What a hostile case is, and the few things that all families write with."""
+"""A hostile case, and helpers that all families write with."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Case:
 
     @property
     def family(self) -> str:
-        """What it belongs to."""
+        """Return the family of the case."""
         return self.name.partition("/")[0]
 
     def prepare(self, folder: Path) -> None:

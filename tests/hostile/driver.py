@@ -27,7 +27,7 @@ MOST_SECONDS = 120
 
 @dataclass(frozen=True)
 class Ran:
-    """What a command did to a case.
+    """Result of a command on a case.
 
     Attributes:
         case: on which.
@@ -112,7 +112,7 @@ class _Process:
             _work(case.arguments(command), self.folder, self.home)
 
     def has_ended(self, seconds: float) -> bool:
-        """Whether it has; it is killed when its time is over."""
+        """Return whether the command has ended; kill it after its time."""
         pid, status, usage = os.wait4(self.pid, os.WNOHANG)
         if pid:
             self.ended = time.monotonic()
@@ -124,12 +124,12 @@ class _Process:
         return False
 
     def kill(self) -> None:
-        """With its children."""
+        """Kill the command with its children."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
 
     def result(self) -> Ran:
-        """What it did."""
+        """Return the result of the command."""
         taken = self.ended - self.started
         out, err = (_text(self.home / name) for name in ("out", "err"))
         parts = (self.status, taken, self.peak, self.folder, out, err, self.late)

@@ -77,7 +77,7 @@ def _levels() -> Cases:
 
 
 def _files() -> Cases:
-    """Not a model at all, or one with things around it."""
+    """Yield files that are no model, or one with things around it."""
     data = digits().SerializeToString()
     nested = b""
     for _ in range(300):

@@ -44,7 +44,7 @@ def run(*arguments: str) -> str:
 
 
 def test_there_are_enough():
-    """Of every family some, and at least 400 together; families are all that there are."""
+    """The corpus has every family, no other, and at least 400 cases."""
     cases = corpus.corpus()
     assert len(cases) >= 400
     assert {case.family for case in cases} == {

@@ -1,4 +1,4 @@
-"""What must hold of every command on every case."""
+"""Requirements on every command for every case."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CUT_SHORT = ("timeout", "out-of-memory")
 
 
 def faults(ran: Ran) -> list[str]:
-    """Everything that is wrong with what a command did; nothing if it did well."""
+    """Return everything wrong with a command's behaviour; nothing if it did well."""
     found = [*_code(ran), *_printed(ran), *_costs(ran), *_files(ran)]
     if ran.command == "batch":
         found += _jobs(ran)

@@ -11,6 +11,8 @@ import pytest
 import yaml
 
 import npuconv
+from npuconv import executor
+from npuconv.evaluate.simulator import as_float
 from support.builders import Net
 from support.target_files import NUMBERS, WEIGHTS
 
@@ -43,7 +45,7 @@ def network() -> Net:
     net.conv("x", (8, 3, 3, 3), pads=[1] * 4, to="a").op("HardSwish", to="h")
     net.conv("h", (8, 8, 3, 3), pads=[1] * 4, to="b").op("Relu", to="r").op("Add", "r", "h", to="s")
     net.op("GlobalAveragePool", "s", to="m").conv("m", (8, 8, 1, 1), to="g").op("Sigmoid", to="e")
-    net.op("Mul", "s", "e", to="p").op("Sub", "p", net.constant(0.25), to="q")
+    net.op("Mul", "s", "e", to="p").op("Sub", "p", net.random(8, 1, 1), to="q")
     net.op("AveragePool", "q", kernel_shape=[3, 3], pads=[1] * 4, to="v")
     net.op("Concat", "v", "s", axis=1, to="c")
     return net.conv("c", (4, 16, 1, 1), to="y")
@@ -62,7 +64,7 @@ def convert(folder: Path, *, ops: tuple[str, ...] = OPS, **options: object) -> n
 
 @pytest.mark.parametrize("form", ["qdq", "qoperator"])
 def test_nothing_crosses_but_input_and_output(tmp_path, form):
-    """And accuracy stays: every tensor but those two is int8."""
+    """Accuracy stays: every tensor but those two is int8."""
     made = convert(tmp_path, format=form)
     assert made.report.summary.transitions == 2
     assert {n.placement for n in made.report.nodes} == {"device"}
@@ -73,15 +75,38 @@ def test_nothing_crosses_but_input_and_output(tmp_path, form):
     assert all(rows[name].channels == 1 for name in "hrsmepqvc")
 
 
+def test_forms_of_operators(tmp_path):
+    """Integer operators of onnxruntime, or the standard domain only; the numbers are near."""
+    ours, standard = convert(tmp_path), convert(tmp_path, standard_ops=True)
+    found = {n.op_type for n in ours.model.graph.node if n.domain == "com.microsoft"}
+    assert found == {
+        "QLinearAdd", "QLinearMul", "QLinearSigmoid", "QLinearAveragePool",
+        "QLinearGlobalAveragePool", "QLinearConcat",
+    }  # fmt: skip
+    assert {n.domain for n in standard.model.graph.node} == {""}
+    assert ours.report.accuracy.sqnr_db == pytest.approx(standard.report.accuracy.sqnr_db, abs=1)
+
+
+def test_the_simulator_is_bit_exact(tmp_path):
+    """Float carriers hold the integers that onnxruntime computes, node by node."""
+    made = convert(tmp_path, format="qoperator").model
+    names = [n.output[0] for n in made.graph.node if n.op_type.startswith("QLinear")]
+    feed = {"x": samples()["x"][:1]}
+    exact = executor.Session(executor.with_outputs(made, names), optimize=False).run(feed, names)
+    ours = executor.Session(as_float(made, names), optimize=False).run(feed, names)
+    for name in names:
+        np.testing.assert_array_equal(ours[name], exact[name], name)
+
+
 def test_convolutions_only_cross_everywhere(tmp_path):
     """The same network where nothing else is listed."""
     made = convert(tmp_path, ops=("Conv", "Relu"))
-    assert made.report.summary.transitions == 8
+    assert made.report.summary.transitions == 10
     assert {n.op for n in made.report.nodes if n.placement == "device"} == {"Conv", "Relu"}
 
 
 def test_zero_points_where_the_device_takes_them(tmp_path):
-    """What is positive has all levels; a device without zero points has half of them."""
+    """Positive tensors have all levels; a device without zero points has half of them."""
     free = convert(tmp_path).report.quantization.tensors
     fixed = convert(tmp_path, zero_point=(0, 0)).report.quantization.tensors
     assert {t.name: t.zero_point for t in free}["e"] == -128
@@ -118,3 +143,27 @@ def test_steps_for_accuracy_keep_the_choice(tmp_path, extra):
     device = {n.op for n in made.report.nodes if n.placement == "device"}
     assert {"HardSwish", "Sigmoid", "Mul"} <= device
     assert made.report.accuracy.sqnr_db > 20
+
+
+def test_a_spelled_out_function_is_one_table(tmp_path):
+    """HardSwish in four operators is rounded once: as exact as in one."""
+
+    def converted(spelled: bool) -> npuconv.Conversion:
+        net = Net(x=X).conv("x", (8, 3, 3, 3), to="a")
+        none, three, six = map(net.constant, (0.0, 3.0, 6.0))  # in both: weights are the same
+        if spelled:
+            net.op("Add", "a", three, to="b").op("Clip", "b", none, six, to="c")
+            net.op("Mul", "a", "c", to="d").op("Div", "d", six, to="h")
+        else:
+            net.op("HardSwish", "a", to="h")
+        net.conv("h", (4, 8, 1, 1))
+        target = target_file(tmp_path, *OPS, "Div")
+        return npuconv.convert(net.model(), target, calibration=samples())
+
+    one, four = converted(spelled=False), converted(spelled=True)
+    assert one.report.summary.transitions == four.report.summary.transitions == 2
+    rows = {t.name: t for t in four.report.quantization.tensors}
+    assert rows.keys().isdisjoint("bcd")
+    kept = {t.name: t for t in one.report.quantization.tensors}
+    assert rows["h"].scale == pytest.approx(kept["h"].scale, rel=1e-5)
+    assert one.report.accuracy.sqnr_db == pytest.approx(four.report.accuracy.sqnr_db, abs=0.1)

@@ -18,7 +18,7 @@ from npuconv import yamlio
 from npuconv.batch import jobsfile
 from npuconv.batch.job import SUFFIX, Job
 from npuconv.batch.settings import JobLimits
-from npuconv.config import Options, make_options, merge
+from npuconv.config import Options, make_options, merge, raise_together
 from npuconv.errors import ConfigError, NpuconvError, TargetError
 from npuconv.target import Target, builtin_names
 from npuconv.yamlio import KeyPath
@@ -87,7 +87,7 @@ def expand(
         reader.check_codes(("jobs", number), document.data["jobs"][number])
         reader.add(number, entry.model_dump(exclude_unset=True))
     reader.check_models()
-    jobsfile.raise_together(reader.errors)
+    raise_together(reader.errors)
     return Expanded(Path(path), root, output, tuple(job for job, _ in reader.jobs))
 
 

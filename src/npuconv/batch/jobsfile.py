@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import typing
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,7 +19,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 
 from npuconv import baseline, yamlio
 from npuconv.batch.settings import parse_seconds, parse_size
-from npuconv.config import Format, Options, make_options
+from npuconv.config import Format, Options, make_options, raise_together, relative_to
 from npuconv.errors import ConfigError, NpuconvError, UsageError
 from npuconv.target import Target, builtin_names
 from npuconv.yamlio import KeyPath
@@ -125,19 +125,6 @@ def read(path: str | Path) -> tuple[yamlio.Document, JobsFile]:
     return document, yamlio.validate(document, JobsFile, error=ConfigError)
 
 
-def raise_together(errors: Iterable[NpuconvError]) -> None:
-    """Raise all errors of a file as one, so that one run shows all of them.
-
-    Raises:
-        ConfigError: there are some; each is named with its line and column.
-    """
-    different = {str(one): one for one in errors}
-    if len(different) > 1:
-        raise ConfigError(f"{len(different)} errors: {'; '.join(different)}")
-    for one in different.values():
-        raise one
-
-
 def read_outside_options(
     root: Path, options: Mapping[str, Any], config: str | Path | None = None
 ) -> OutsideOptions:
@@ -212,7 +199,9 @@ def _read_config(path: str | Path | None) -> dict[str, Any]:
     if path is None:
         return {}
     document = yamlio.load(path, error=ConfigError)
-    given = yamlio.validate(document, Options, error=ConfigError).model_dump(exclude_unset=True)
+    raise_together(yamlio.problems(document, Options, error=ConfigError, causes=True))
+    given = Options.model_validate(document.data).model_dump(exclude_unset=True)
+    given = relative_to(Path(path).parent, given)
     raise_together(unknown_codes(document, (), document.data))
     for key, value in given.items():
         try:

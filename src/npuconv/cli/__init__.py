@@ -35,6 +35,7 @@ COMMANDS = {
     "run": "Run the parts that split has written: host in onnxruntime, device simulated.",
     "inspect": "Show what is in a model: operators, convolutions, shapes, costs.",
     "target": "List, show, compare and check descriptions of devices.",
+    "init": "Write a configuration that the other commands find by themselves.",
     "explain": "Explain a rule or a pass: what, why, how to fix.",
     "schema": "Print the JSON schema of a report, a configuration, a jobs or a target file.",
 }

@@ -14,7 +14,7 @@ from npuconv.cli import screen
 from npuconv.cli.destinations import check_destinations, input_files
 from npuconv.cli.guard import guarded
 from npuconv.cli.help import BriefOption, GroupedCommand
-from npuconv.cli.options import collect, output_options, shared_options
+from npuconv.cli.options import chosen_config, collect, output_options, shared_options
 from npuconv.cli.verdict import after_check, names_of, show, show_many
 from npuconv.errors import CalibrationError, ModelError, UsageError
 from npuconv.report import PRINTED, Unreadable, format_of, render, render_many
@@ -66,6 +66,7 @@ def check(
     """
     from npuconv.legalize.accept import orphaned, renew
 
+    config = chosen_config(config, quiet=quiet)
     options, renewal = _prepared(collect(config, flags), write_baseline)
     for path in reports:
         format_of(path)

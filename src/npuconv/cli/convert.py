@@ -15,7 +15,7 @@ from npuconv.cli import screen
 from npuconv.cli.destinations import check_destinations, input_files
 from npuconv.cli.guard import guarded
 from npuconv.cli.help import GroupedCommand
-from npuconv.cli.options import collect, output_options, shared_options
+from npuconv.cli.options import chosen_config, collect, output_options, shared_options
 from npuconv.cli.verdict import after_convert, names_of, show
 from npuconv.errors import UnsupportedModelError, UsageError
 from npuconv.report import format_of, render
@@ -54,6 +54,7 @@ def convert(
     """
     from npuconv.pipeline.convert import convert_with
 
+    config = chosen_config(config, quiet=quiet)
     options = collect(config, flags)
     destination = Path(output) if output is not None else _beside(Path(model), SUFFIX)
     written = reports or tuple(

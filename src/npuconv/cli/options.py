@@ -10,19 +10,22 @@ from typing import Any, Literal, TypeVar
 import click
 from pydantic.fields import FieldInfo
 
+from npuconv.cli import screen
 from npuconv.cli.help import BriefOption, help_all
-from npuconv.config import Options, Preprocess, make_options, merge, read_config
+from npuconv.config import Options, Preprocess, find_config, make_options, merge, read_config
 from npuconv.errors import UsageError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 # Fields whose flag is not their own name.
 _FLAGS = {"preset": "--preprocess", "layout": "--input-layout"}
+NO_CONFIG = "none"  # of --config: read no file
 _IN_FILES_ONLY = {"rules"}
 _SAMPLE_OPTIONS = ("input_shape", "seed")  # of Options, besides preprocessing
 _PAIRS = {"input_shape": "NAME=SHAPE", "severity": "CODE=LEVEL"}
 # Not split at commas, which names and values may hold.
 _REPEATED = {"assume": "LIMIT=VALUE", "keep_float": "PATTERN"}
+_OPPOSITES = {"keep_scales": "--requantize"}  # flags of both values have a name
 _METAVARS = {
     "baseline": "FILE",
     "cache": "FOLDER",
@@ -43,8 +46,9 @@ def shared_options(command: Command, *, without: Collection[str] = ()) -> Comman
         if name not in without:
             command = _add_option(command, name)
     text = (
-        "file of these options; not of what is printed or written (-o, --report, -q, ...); "
-        "a flag wins over it"
+        "file of these options, or none; by default npuconv.yaml, or [tool.npuconv] of "
+        "pyproject.toml, here or in a folder above; not of what is printed or written "
+        "(-o, --report, -q, ...); a flag wins over it"
     )
     command = help_all(command)
     return click.option("--config", metavar="FILE", help=text, cls=BriefOption)(command)
@@ -80,6 +84,22 @@ def output_options(command: Command) -> Command:
     ):
         command = decorate(command)
     return command
+
+
+def chosen_config(config: str | None, *, quiet: bool = False) -> str | None:
+    """Return the configuration to read: the one given, or the nearest; named on stderr.
+
+    Args:
+        config: of ``--config``; ``none`` for no file.
+        quiet: do not name it.
+    """
+    if config is not None:
+        return None if config == NO_CONFIG else config
+    found = find_config()
+    if found is None:
+        return None
+    screen.say(f"options of {found} (--config none leaves them out)", quiet=quiet)
+    return str(found)
 
 
 def collect(config: str | None, flags: dict[str, Any]) -> Options:
@@ -183,9 +203,12 @@ def _option(name: str, field: FieldInfo) -> Callable[[Command], Command]:
     if typing.get_origin(kind) is Literal:
         settings["type"] = click.Choice([str(a) for a in typing.get_args(kind)])
     elif kind is bool:
-        settings["help"] = f"do not {text}"
-        settings |= {"flag_value": False, "type": bool, "cls": BriefOption}
-        return click.option(f"--no-{flag[2:]}", name, **settings)
+        if name in _OPPOSITES:
+            pair = f"{flag}/{_OPPOSITES[name]}"
+            return click.option(pair, name, type=bool, **settings)
+        settings["help"] = f"do not {text}" if field.default else text
+        settings |= {"flag_value": not field.default, "type": bool, "cls": BriefOption}
+        return click.option(f"--no-{flag[2:]}" if field.default else flag, name, **settings)
     elif kind is int:
         settings["type"] = int
     elif typing.get_origin(kind) is dict:

@@ -12,7 +12,7 @@ from npuconv import files
 from npuconv.cli import screen
 from npuconv.cli.guard import guarded, limited
 from npuconv.cli.help import GroupedCommand
-from npuconv.cli.options import collect_samples, sample_options
+from npuconv.cli.options import chosen_config, collect_samples, sample_options
 from npuconv.errors import UsageError
 from npuconv.report.escape import visible
 from npuconv.report.json import dumps
@@ -81,7 +81,7 @@ def verify(
             hint = f"use {', '.join(_WRITERS)}"
             raise UsageError(f"{report}: no report format of verify", hint=hint)
         files.check_writable(report)
-    data, keywords = collect_samples(config, flags)
+    data, keywords = collect_samples(chosen_config(config, quiet=quiet), flags)
     with screen.progress(quiet) as bar:
         found = compare(
             float_model, int8_model, data, labels=labels, samples=samples,

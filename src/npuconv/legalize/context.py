@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.legalize import region as _region
 from npuconv.legalize.forms import Form
+from npuconv.legalize.source_scales import SourceScales
 from npuconv.model import query
 from npuconv.model.facts import of_window
 from npuconv.partition.costs import Cost, cost
@@ -75,6 +76,7 @@ class PassContext:
         kept: labels of source nodes that stay float, on the host.
         current: name of the pass that runs.
         expected: mean and standard deviation of a tensor's channels in training, by tensor.
+        source_scales: of a model that was quantized before.
         rewrites: in the order in which they were made.
         refusals: in order, each once.
     """
@@ -85,6 +87,7 @@ class PassContext:
     kept: frozenset[str] = frozenset()
     current: str = ""
     expected: dict[str, Expected] = field(default_factory=dict)
+    source_scales: SourceScales = field(default_factory=SourceScales)
     rewrites: list[RewriteRecord] = field(default_factory=list)
     refusals: dict[RefusalRecord, None] = field(default_factory=dict)
     _broken: dict[tuple[Window, bool], bool] = field(default_factory=dict)

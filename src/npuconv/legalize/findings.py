@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from npuconv.legalize.context import RefusalRecord, RewriteRecord
     from npuconv.rules.context import RuleContext
 
-_REWRITERS = ("rewrite-", "split-grouped-")  # passes that make one operator of another
+_REWRITERS = (  # passes that make one operator of another
+    "rewrite-", "split-grouped-", "expand-", "lift-", "remove-fake-",
+)  # fmt: skip
 SWEEP = "sweep"  # unused nodes go without a pass having to say so
 # What became of nodes that passes leave no record of, one by one.
 _UNSAID = {SWEEP: "nothing reads it any more", "fold-constants": "a constant"}

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from npuconv.model import query
-from npuconv.partition.operators import values_of
 from npuconv.partition.passthrough import Slots, data_inputs, extent, follow
 from npuconv.partition.placement import DisjointSets
 
@@ -74,7 +73,7 @@ def trace(plan: Plan, whole: Iterable[str] = ()) -> Channels:
     for conv in plan.device:
         _start(found, conv.inputs[0], _inputs_of(conv))
         _start(found, conv.outputs[0], extent(conv.outputs[0], CHANNELS))
-    for tensor in operator_tensors(plan):
+    for tensor in plan.operator_tensors:
         names.add(tensor.name)
         _start(found, tensor, extent(tensor, CHANNELS))
     for node in plan.passthrough:  # make_plan walks the model in its order
@@ -89,11 +88,6 @@ def trace(plan: Plan, whole: Iterable[str] = ()) -> Channels:
             for tensor in group.tensors:
                 found.flatten(tensor)
     return found
-
-
-def operator_tensors(plan: Plan) -> list[Tensor]:
-    """Return what operators beside convolutions read and make: these tensors have one scale."""
-    return [t for node in plan.operators for t in (*values_of(node), *node.outputs)]
 
 
 def _start(found: Channels, tensor: Tensor, channels: int | None) -> None:

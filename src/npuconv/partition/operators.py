@@ -85,10 +85,14 @@ def values_of(node: Node) -> list[Tensor]:
 
 
 def constants_of(node: Node) -> list[int]:
-    """Return the places of constants that are int8 on the device: those added or multiplied."""
+    """Return the places of constants that are int8 on the device: those of several values.
+
+    One value is in a factor, or in a table.
+    """
     if node.op not in ("Add", "Sub", "Mul"):
         return []
-    return [k for k, t in enumerate(node.inputs) if query.constant_input(node, k) is not None and t]
+    found = [(k, query.constant_input(node, k)) for k in range(len(node.inputs))]
+    return [k for k, value in found if value is not None and value.size > 1]
 
 
 def candidates(model: Model, target: Target, off: Collection[str]) -> list[Node]:

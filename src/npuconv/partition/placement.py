@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from npuconv.facts import DECIDED_LATER
 from npuconv.model import facts, query
+from npuconv.partition.fused_tables import fuse
 from npuconv.partition.operators import candidates, is_defined, values_of, worth_crossing
 from npuconv.partition.passthrough import data_inputs, passes_int8
 
@@ -78,6 +79,7 @@ class Plan:
         device: convolutions of the device.
         operators: other operators that the device computes in int8.
         passthrough: operators that pass int8 values on.
+        fused: names of tensors within operators that are one table: they are never stored.
         groups: tensors that share a scale.
         placement: by id of the node.
         reason: for the placement, by id of the node.
@@ -85,6 +87,7 @@ class Plan:
 
     device: list[Node] = field(default_factory=list)
     operators: list[Node] = field(default_factory=list)
+    fused: set[str] = field(default_factory=set)
     passthrough: list[Node] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
     placement: dict[int, Placement] = field(default_factory=dict)
@@ -101,6 +104,12 @@ class Plan:
     def is_operator(self, node: Node) -> bool:
         """Return whether the device computes the node in int8, and it is no convolution."""
         return id(node) in self._operators
+
+    @property
+    def operator_tensors(self) -> list[Tensor]:
+        """Int8 tensors that operators beside convolutions read and make: each has one scale."""
+        every = [t for node in self.operators for t in (*values_of(node), *node.outputs)]
+        return [t for t in every if t.name not in self.fused]
 
     @property
     def int8_nodes(self) -> list[Node]:
@@ -151,14 +160,14 @@ def make_plan(
     blocked, apart = set(blocked), {*apart, *kept}
     off = blocked | kept.keys()
     int8: set[int] = set()
-    chosen = _chosen(model, target, off, operators)
+    chosen, plan.fused = fuse(model, target, _chosen(model, target, off, operators))
     for node in model.nodes():
         if _on_device(node, target, off):
             plan.device.append(node)
             int8.add(id(node.outputs[0]))
         elif id(node) in chosen:
             plan.operators.append(node)
-            int8.add(id(node.outputs[0]))
+            int8.update(id(t) for t in node.outputs if t.name not in plan.fused)
         elif node.name not in apart and passes_int8(node, int8):
             plan.passthrough.append(node)
             int8.update(id(t) for t in node.outputs)
@@ -187,9 +196,8 @@ def _groups(model: Model, plan: Plan) -> list[Group]:
     for node in plan.device:
         for tensor in (node.inputs[0], node.outputs[0]):
             tensors.setdefault(tensor.name, tensor)
-    for node in plan.operators:
-        for tensor in (*values_of(node), *node.outputs):
-            tensors.setdefault(tensor.name, tensor)
+    for tensor in plan.operator_tensors:
+        tensors.setdefault(tensor.name, tensor)
     for node in plan.passthrough:
         for tensor in node.outputs:
             tensors.setdefault(tensor.name, tensor)

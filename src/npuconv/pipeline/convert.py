@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from npuconv.quantize.budget import spend_budget
 from npuconv.quantize.calibrate import calibrate
 from npuconv.quantize.fake_quant import logits, quant_points
 from npuconv.quantize.host_prep import pad_between_layers, prepare_host
+from npuconv.quantize.kept import keep_weights
 from npuconv.quantize.oversampling import Oversampled
 from npuconv.quantize.ranges import choose_encodings
 from npuconv.quantize.rounding import round_weights
@@ -34,12 +35,14 @@ from npuconv.report.builder.budget_rows import Crossing, budget_report, padding_
 from npuconv.report.builder.placed import GraphRows, graph_rows
 from npuconv.report.builder.quantized import tensor_rows, weight_rows, with_shares
 from npuconv.report.builder.report import Outcome, build_report
+from npuconv.report.builder.source_scales import source_scales
 from npuconv.schemas import report as schema
 from npuconv.timings import Timings
 
 if TYPE_CHECKING:
     import onnx
 
+    from npuconv.arithmetic.layer import RoundedWeights
     from npuconv.emit import Format
     from npuconv.model.store import Store
     from npuconv.quantize.calibrate import Calibration
@@ -182,7 +185,7 @@ def _without_samples(
     """Write a form whose activations stay float."""
     prepare.load_float(legal.model, save.to_proto(legal.model))
     with clock.measured("quantize"):
-        model, _ = emit_model(legal, form)
+        model, _ = emit_model(legal, form, weights=_brought_weights(legal))
     _check_loads(model)
     unscaled = schema.Quantization(
         format=form.name, method="none", samples=0, source="none", synthetic=False
@@ -194,6 +197,13 @@ def _without_samples(
     )
     outcome = Outcome(quantization=unscaled if form.phases else None)
     return Emitted(model, legal, rows, outcome, warnings)
+
+
+def _brought_weights(legal: LegalModel) -> Mapping[str, RoundedWeights]:
+    """Return the integer weights of a model that is quantized already."""
+    source = prepare.device_graph(legal).source_scales
+    per_tensor = legal.target.weights.granularity == "tensor"
+    return keep_weights(legal.model, legal.plan.device, {}, source, per_tensor=per_tensor)[0]
 
 
 def _quantize(
@@ -219,6 +229,7 @@ def _quantize(
     layers = layers_of(legal.model, legal.plan)
     tensors = tensor_rows(legal.plan, steps.state, steps.seen.statistics)
     weights = weight_rows(legal.plan, steps.state)
+    brought = source_scales(steps.graph, steps.state)
     legal, made, budget = _spend(legal, steps, data, clock)
     errors = steps.errors
     if made.graph is not steps.graph:
@@ -245,6 +256,7 @@ def _quantize(
         layers=with_shares(layer_rows, layers, shares, steps.state.roundings, weights),
         budget=budget,
         host_padding=steps.padding,
+        source_scales=brought,
     )
     warnings = notices.nothing_left(legal.plan) or _about_samples(data, same, accuracy)
     outcome = Outcome(data.row, quantization, accuracy)
@@ -276,7 +288,9 @@ def _run_steps(
 ) -> _Steps:
     """Run the steps of quantization, from the float graph to integers."""
     # What is made up, or normalized by a guess, says nothing of the grid that pixels lie on.
-    without = (*legal.options.without, *(("input-grid",) if data.samples.synthetic else ()))
+    brought = legal.options.keep_scales and bool(legal.ctx.source_scales.tensors)
+    off_grid = data.samples.synthetic or brought  # scales of the source are on no such grid
+    without = (*legal.options.without, *(("input-grid",) if off_grid else ()))
     used = data.used
     with clock.measured("host preparation"):
         graph, grids = prepare_host(prepare.device_graph(legal), used, without)

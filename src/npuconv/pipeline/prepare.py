@@ -6,7 +6,7 @@ convert runs all samples.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,8 @@ from npuconv import executor, files
 from npuconv.calibration.builtin import BuiltinData, choose_builtin, open_builtin
 from npuconv.calibration.inputs import check_types, sample_inputs
 from npuconv.errors import ModelError, UsageError
+from npuconv.legalize.source_scales import SourceScales
+from npuconv.quantize import kept
 from npuconv.quantize.calibrate import try_sample as calibrate_one
 from npuconv.quantize.settings import BUDGET
 from npuconv.quantize.state import DeviceGraph
@@ -31,6 +33,11 @@ if TYPE_CHECKING:
 
 _RUNS_ON = "models are measured on onnxruntime: export it with operators and types that it runs"
 
+
+_KEPT = (
+    "no calibration data: none is needed, all scales are kept from the model; figures are "
+    "measured on built-in inputs"
+)
 
 HELD_OUT_SHARE, HELD_OUT_MAX = 4, 64  # one sample in four is held out, and no more than these
 HELD_OUT_LEAST = 8  # but so many, where as many are left to calibrate with
@@ -156,6 +163,9 @@ def open_calibration(
     options = legal.options
     if source is None:
         chosen = choose_builtin(legal.model, options.preprocess, legal.ctx.expected, specs)
+        brought = legal.ctx.source_scales if options.keep_scales else SourceScales()
+        if kept.is_complete(legal.model, legal.plan, brought):
+            chosen = replace(chosen, sentence=_KEPT, warning="")
         return CalibrationData(open_builtin(options, chosen, specs), assumed, chosen)
     samples = open_samples(
         source,

@@ -85,7 +85,8 @@ def quant_points(graph: DeviceGraph, state: QuantState) -> list[QuantPoint]:
         seen |= given
         found += [QuantPoint(node.name, "input", t, state.encodings[t]) for t in sorted(given)]
         result = stored_output(model, plan, node)
-        found.append(QuantPoint(node.name, "output", result, state.encodings[result]))
+        if result not in plan.fused:
+            found.append(QuantPoint(node.name, "output", result, state.encodings[result]))
     return found
 
 

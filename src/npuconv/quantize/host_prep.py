@@ -31,6 +31,7 @@ from npuconv.model import query
 from npuconv.partition import readers
 from npuconv.partition.channels import CHANNELS
 from npuconv.partition.crossings import int8_bytes, traffic
+from npuconv.quantize import kept
 from npuconv.quantize.ranges import choose_encodings
 from npuconv.quantize.rewrites.align_input import align_input
 from npuconv.quantize.rewrites.pad_on_host import pad_on_host
@@ -89,13 +90,24 @@ def pads(conv: Node) -> tuple[int, ...]:
 def _to_pad(graph: DeviceGraph, feeds: Sequence[Feed], grids: Mapping[str, Grid]) -> set[str]:
     """Return the tensors of the host whose padding by the host makes steps smaller."""
     found = padded_tensors(graph, internal=False)
+    brought = kept.match_groups(graph.model, graph.plan, graph.source_scales).groups
+    off_centre = {
+        name
+        for group in graph.plan.groups
+        if group.name in brought and brought[group.name].zeros.any()
+        for name in group.tensors
+    }
     made = {t.name for node in graph.plan.int8_nodes for t in node.outputs}
     probed = _probe(graph.proto(), found, feeds) if found else {}
     return {
         name
         for name, (lows, highs, shape) in probed.items()
         if growth(shape, found[name][0]) <= HOST_PADDING.largest_growth
-        and (gain(lows, highs) >= HOST_PADDING.gain_db or found[name][0].name in grids)
+        and (
+            gain(lows, highs) >= HOST_PADDING.gain_db
+            or found[name][0].name in grids
+            or name in off_centre
+        )
         # Between int8 tensors one integer is put around all channels: 0, or the lowest.
         and not (name in made and lows.min() < 0)
     }

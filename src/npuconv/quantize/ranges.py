@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding, scales_for
 from npuconv.calibration.workers import in_order
+from npuconv.quantize import kept
 from npuconv.quantize.scale_constraints import ConstraintsOf
 from npuconv.quantize.settings import CORRELATED, RANGES
 from npuconv.quantize.state import QuantState
@@ -44,6 +45,8 @@ def choose_encodings(
 ) -> QuantState:
     """Choose scale and zero point of every int8 tensor.
 
+    A tensor of a model that was quantized before keeps those it has.
+
     Args:
         graph: a legal float model.
         calibration: statistics of the tensors.
@@ -53,9 +56,14 @@ def choose_encodings(
     """
     constraints = ConstraintsOf(graph, calibration.statistics, grids, without)
     fit = "correlated-error" not in without
+    brought = kept.match_groups(graph.model, graph.plan, graph.source_scales).groups
 
     def work(group: Group) -> tuple[str, dict[str, Encoding]]:
         """Return the method that was used, and the encodings of a group."""
+        if group.name in brought:
+            centred, cut, cap = constraints.demands(group)
+            own, method = kept.fitted(brought[group.name], centred=centred, cut=cut, cap=cap)
+            return method, dict.fromkeys(group.tensors, own)
         one = constraints(group)
         choice = choose(one, graph.options.method)
         if graph.options.method == "auto" and choice.method != "exact" and fit:

@@ -20,6 +20,7 @@ from npuconv.arithmetic.layer import RoundedWeights, folded, per_weight
 from npuconv.calibration.workers import in_order
 from npuconv.errors import InternalError
 from npuconv.model import query
+from npuconv.quantize.kept import keep_weights
 from npuconv.quantize.settings import ROUNDING
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ def round_weights(
 ) -> QuantState:
     """Round the weights of layers for the encodings of the state.
 
+    Layers of a model that was quantized before keep their integers.
+
     Args:
         graph: a legal float model.
         hessians: by node name.
@@ -51,13 +54,19 @@ def round_weights(
         only: names of layers; None for all. The others stay as they are.
     """
     convs = [c for c in graph.plan.device if only is None or c.name in only]
-    layers = [] if graph.is_per_tensor else [c for c in convs if c.name in hessians]
+    brought, labels = keep_weights(
+        graph.model, convs, state.encodings, graph.source_scales, per_tensor=graph.is_per_tensor
+    )
+    solvable = [c for c in convs if c.name in hessians and c.name not in brought]
+    layers = [] if graph.is_per_tensor else solvable
     work = partial(_solve_layer, state.encodings, hessians, graph.model.store, without)
     found = {c.name: each for c, each in zip(layers, in_order(work, layers), strict=True)}
+    found |= {name: (one, labels[name]) for name, one in brought.items()}
     kept = {name: one for name, one in state.weights.items() if name not in found}
     return replace(
         state,
         weights=kept | {name: one for name, (one, _) in found.items() if one is not None},
+        lost={**state.lost, **{n: why for n, why in labels.items() if n not in brought}},
         roundings={**state.roundings, **{name: label for name, (_, label) in found.items()}},
     )
 

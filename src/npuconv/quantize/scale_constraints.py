@@ -106,6 +106,18 @@ class ConstraintsOf:
         found.exact = _exact(found, group, self._stats, self._grids)
         return found
 
+    def demands(self, group: Group) -> tuple[bool, bool, float]:
+        """Return what the device demands of the scale of one group, whatever its values.
+
+        Returns:
+            Whether its zero point must be 0; whether it must be 0 unless the lowest integer
+            stands for 0, as behind a Relu; and the upper bound of such a Clip.
+        """
+        names = set(group.tensors)
+        bounds = [bound for name, bound in self._cutting.items() if name in names]
+        low = bool(bounds) or not names.isdisjoint(self._filled)
+        return not names.isdisjoint(self._padded), low, min(bounds, default=np.inf)
+
 
 def _padded(plan: Plan) -> set[str]:
     """Return the tensors that a convolution pads with stored zeros."""

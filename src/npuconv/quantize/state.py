@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from npuconv.arithmetic.encoding import HIGHEST, LOWEST
-from npuconv.partition.channels import operator_tensors, trace, uniform
+from npuconv.legalize.source_scales import SourceScales
+from npuconv.partition.channels import trace, uniform
+from npuconv.quantize import kept
 
 if TYPE_CHECKING:
     import onnx
@@ -37,6 +39,7 @@ class QuantState:
         methods: of the choice of ranges, by the name of the group of tensors.
         weights: integer weights and biases by node; the others are rounded to nearest.
         roundings: name of the rounding of the weights, by node.
+        lost: reason why a layer does not keep the integer weights of a quantized model, by node.
         bias_offsets: added to a bias by oversampling, float64 [M], by node: it offsets outputs
             by part of a step, and is no error.
         tensor_offsets: offset of a tensor by that, float64 [C].
@@ -46,6 +49,7 @@ class QuantState:
     methods: Mapping[str, str] = field(default_factory=dict)
     weights: Mapping[str, RoundedWeights] = field(default_factory=dict)
     roundings: Mapping[str, str] = field(default_factory=dict)
+    lost: Mapping[str, str] = field(default_factory=dict)
     bias_offsets: Mapping[str, Offsets] = field(default_factory=dict)
     tensor_offsets: Mapping[str, Offsets] = field(default_factory=dict)
 
@@ -83,7 +87,7 @@ class DeviceGraph:
             ends = (*self.model.graph.inputs, *self.model.graph.outputs)
             found += [tensor.name for tensor in ends]
         if not self._has_zero_points:
-            found += [tensor.name for tensor in operator_tensors(self.plan)]
+            found += [tensor.name for tensor in self.plan.operator_tensors]
         return found
 
     @property
@@ -96,7 +100,15 @@ class DeviceGraph:
     def channels(self) -> Channels:
         """Channels that share a scale, in tensors that are not uniform."""
         every = [name for group in self.plan.groups for name in group.tensors]
-        return trace(self.plan, every if self.is_per_tensor else self.uniform_tensors)
+        if self.is_per_tensor:
+            return trace(self.plan, every)
+        alike = kept.with_one_scale(self.model, self.plan, self.source_scales)
+        return trace(self.plan, [*self.uniform_tensors, *alike])
+
+    @property
+    def source_scales(self) -> SourceScales:
+        """Return the scales that the model came with; none where they are not to be kept."""
+        return self.ctx.source_scales if self.options.keep_scales else SourceScales()
 
     @property
     def is_per_tensor(self) -> bool:

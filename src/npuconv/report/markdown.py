@@ -13,7 +13,7 @@ from npuconv.report.escape import plain, shortened
 from npuconv.report.groups import Entry, Group, PlanGroup
 from npuconv.report.words import count
 from npuconv.schemas.batch import BatchJob, BatchReport
-from npuconv.schemas.report import Report, Subgraph
+from npuconv.schemas.report import Quantization, Report, Subgraph
 
 # A job summary may hold one megabyte.
 _MAX_LINES = 20  # lines of a list, nodes of a line, rows of the plan
@@ -297,6 +297,7 @@ def _quantization(report: Report) -> list[str]:
         blocks += [f"**Budget**: {words.extra_macs(quant.budget)}."] if quant.budget else []
         padding = quant.host_padding
         blocks += [f"**Host padding**: {words.padded(padding)}."] if padding else []
+        blocks += _source_scales(quant)
     elif report.calibration is not None:
         blocks += ["### Calibration", f"{text(report.calibration.sentence)}."]
     if accuracy is not None:
@@ -304,6 +305,15 @@ def _quantization(report: Report) -> list[str]:
         blocks.append(f"**Accuracy**: {words.scores(accuracy)}; on {on}.")
         blocks += [f"- {text(note)}" for note in accuracy.notes]
     return blocks + _layers(report)
+
+
+def _source_scales(quant: Quantization) -> list[str]:
+    """Return what is kept of a model that was quantized already, and what is not."""
+    brought = quant.source_scales
+    if brought is None:
+        return []
+    changed = [f"- {code(one.name)}: {text(one.reason)}" for one in brought.changed]
+    return [f"**Quantized model**: {words.kept_scales(brought)}.", *changed]
 
 
 def _layers(report: Report) -> list[str]:

@@ -15,7 +15,7 @@ from npuconv.report.groups import Entry, Group, PlanGroup
 from npuconv.report.terminal import LABEL_STYLE, Block, View, cells, elide
 from npuconv.report.words import count
 from npuconv.schemas.batch import BatchJob, BatchReport
-from npuconv.schemas.report import FindingInfo, Report
+from npuconv.schemas.report import FindingInfo, Report, SourceScales
 
 _NARROWEST = 60  # columns; the table of several reports needs them
 _VERDICT_STYLE = {"refused": "red", "convertible": "green", "converted": "green"}
@@ -23,6 +23,7 @@ _VERDICT_STYLE = {"refused": "red", "convertible": "green", "converted": "green"
 _ENTRIES = 8
 _NAMES = 3
 _LAYERS = 5
+_CHANGED = 8  # tensors and layers whose integers are not those of a quantized model
 
 
 def render(report: Report, *, color: bool = False, verbose: bool = False, width: int = 80) -> str:
@@ -335,8 +336,19 @@ def _quantization(report: Report, view: View) -> Block:
     parts = [f"format {quant.format}", f"method {quant.method}", words.calibrated_on(quant)]
     parts += [words.extra_macs(quant.budget)] if quant.budget is not None else []
     parts += [words.padded(quant.host_padding)] if quant.host_padding is not None else []
+    brought = quant.source_scales
+    parts += [words.kept_scales(brought)] if brought is not None else []
     text = ", ".join(parts) + ("; accuracy is unproven" if quant.synthetic else "")
-    return view.title("Quantization") + view.hang(text, "  ", "  ")
+    return view.title("Quantization") + view.hang(text, "  ", "  ") + _changed(brought, view)
+
+
+def _changed(brought: SourceScales | None, view: View) -> Block:
+    """Return tensors and layers whose integers are not those of the quantized model."""
+    every = () if brought is None else brought.changed
+    shown = every if view.verbose else every[:_CHANGED]
+    lines = _hung([f"{one.name}: {one.reason}" for one in shown], view)
+    more = len(every) - len(shown)
+    return lines + (_hung([f"and {more} more; -v lists them"], view) if more else [])
 
 
 def _accuracy(report: Report, view: View) -> Block:

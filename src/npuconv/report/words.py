@@ -15,6 +15,7 @@ from npuconv.schemas.report import (
     PartAccuracy,
     Quantization,
     Report,
+    SourceScales,
     Subgraph,
 )
 
@@ -249,6 +250,13 @@ def _why_nothing(budget: Budget) -> str:
     if goal is not None and before is not None and before >= goal:
         return f"{before:.1f} dB reach the goal of {goal:g} dB"
     return f"no repetition for {budget.max_extra_percent:g} % more MACs improves it"
+
+
+def kept_scales(found: SourceScales) -> str:
+    """Return how many scales and weights are those of the quantized model."""
+    tensors = f"{found.tensors} of {count(found.all_tensors, 'tensor')}"
+    layers = f"{found.layers} of {count(found.all_layers, 'layer')}"
+    return f"scales kept of {tensors}, integer weights kept of {layers}"
 
 
 def padded(padding: HostPadding) -> str:

@@ -374,6 +374,23 @@ class Assumed(Part):
     runner_up: str = Field("", description="second most probable normalization, if inferred")
 
 
+class ChangedScale(Part):
+    """A tensor or layer of a quantized model whose integers differ from those it came with."""
+
+    name: str = Field(description="tensor of the float graph, or node of the source")
+    reason: str
+
+
+class SourceScales(Part):
+    """Scales that are kept of a model that was quantized already."""
+
+    tensors: int = Field(description="int8 tensors that keep the scale of the source")
+    all_tensors: int
+    layers: int = Field(description="layers with the integer weights of the source")
+    all_layers: int
+    changed: tuple[ChangedScale, ...] = ()
+
+
 class Quantization(Part):
     """Quantization of the model."""
 
@@ -386,6 +403,9 @@ class Quantization(Part):
     layers: tuple[LayerQuant, ...] = ()
     budget: Budget | None = None
     host_padding: HostPadding | None = Field(None, description="null unless the host may pad")
+    source_scales: SourceScales | None = Field(
+        None, description="null unless the model was quantized already and its scales are kept"
+    )
 
 
 class PartAccuracy(Part):

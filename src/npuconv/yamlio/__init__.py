@@ -6,10 +6,10 @@
 
 from __future__ import annotations
 
-from npuconv.yamlio.check import dotted, explain, nearest, suggest
-from npuconv.yamlio.document import Document, KeyPath, load, loads, problems, validate
+from npuconv.yamlio.check import dotted, explain, hint_of, nearest, suggest
+from npuconv.yamlio.document import Document, KeyPath, load, load_table, loads, problems, validate
 
 __all__ = [
-    "Document", "KeyPath", "dotted", "explain", "load", "loads", "nearest", "problems", "suggest",
-    "validate",
+    "Document", "KeyPath", "dotted", "explain", "hint_of", "load", "load_table", "loads", "nearest",
+    "problems", "suggest", "validate",
 ]  # fmt: skip

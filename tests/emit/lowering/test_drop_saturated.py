@@ -57,7 +57,7 @@ SILENT = [
 
 @pytest.mark.parametrize("build", FIRES)
 def test_it_fires_once(build):
-    """And the plan knows the node no more."""
+    """The plan no longer has the node."""
     model, ctx = prepared(build())
     before = len(ctx.plan.passthrough)
     assert run_pass(NAME, model, ctx) == 1
@@ -75,7 +75,7 @@ def test_it_is_silent(build):
 
 @pytest.mark.parametrize("build", FIRES)
 def test_what_it_cut_off_is_still_cut_off(build):
-    """By the lowest and the highest integer: the numbers stay within a few steps."""
+    """Saturation cuts off at the lowest and highest integer, within a few steps."""
     model, ctx = read(build()), context()
     quantize(model, ctx)
     assert not model.nodes("Clip")
@@ -111,7 +111,7 @@ def twice(*outputs: str) -> Net:
 
 @pytest.mark.parametrize("outputs", [("y",), ("r", "y"), ("s", "y"), ("r", "s", "y")])
 def test_outputs_of_the_model_keep_their_names(outputs: tuple[str, ...]):
-    """Also where a tensor has two of them: a Clip without bounds stands between these."""
+    """A tensor with two names keeps both, joined by a Clip without bounds."""
     proto = twice(*outputs).model()
     model, ctx = prepared(proto)
     assert run_pass(NAME, model, ctx) == 2

@@ -38,7 +38,7 @@ SILENT = [
 
 @pytest.mark.parametrize("build", FIRES)
 def test_it_fires_once(build):
-    """With what stands for 0, in steps that the device is told."""
+    """The fill is the device's number for 0, in nominal steps."""
     model, ctx = prepared(build())
     assert run_pass(NAME, model, ctx) == 1
     (pad,) = model.nodes("Pad")

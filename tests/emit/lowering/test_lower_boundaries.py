@@ -56,7 +56,7 @@ def test_scales_and_numbers():
 
 
 def test_float_is_the_default():
-    """Without the option nothing happens."""
+    """The pass does nothing unless the option asks for it."""
     model, ctx, _ = converted(FIRES[0](), *LOWER)
     assert run_pass(NAME, model, ctx) == 0
     assert query.dtype_name(model.graph.inputs[0]) == "float32"
@@ -71,7 +71,7 @@ def test_what_the_host_reads_stays_float():
 
 
 def test_an_input_that_is_also_read_as_float():
-    """It cannot be both."""
+    """An input cannot be int8 and float at once."""
     net = image().conv("x").output().op("Relu", "x").output()
     model, _, _ = converted(net.model(), *LOWER, **OPTIONS)
     assert query.dtype_name(model.graph.inputs[0]) == "float32"

@@ -91,7 +91,7 @@ def test_the_same_integers(build, io):
 
 
 def same_integers(before: onnx.ModelProto, after: onnx.ModelProto) -> bool:
-    """Of models whose own tensors are int8."""
+    """The integers of models with int8 tensors of their own stay the same."""
     from npuconv.executor import Session
 
     rng = np.random.default_rng(0)
@@ -106,7 +106,7 @@ def same_integers(before: onnx.ModelProto, after: onnx.ModelProto) -> bool:
 
 
 def test_the_default_is_nchw():
-    """Without the option nothing happens."""
+    """The pass does nothing unless the option asks for it."""
     model, ctx, _ = converted(FIRES[1](), *LOWER)
     assert run_pass(NAME, model, ctx) == 0
     assert len(model.nodes("QLinearConv")) == 2
@@ -157,7 +157,7 @@ def test_what_the_host_does_in_between():
 
 
 def test_names_go_with_the_layers():
-    """What is compared layer by layer is found by name, with the channels last."""
+    """Layers are compared by name, with the channels last."""
     model, ctx, _ = converted(FIRES[3](), *LOWER, NAME, layout="nhwc")
     made = {t.name: t for n in model.nodes() for t in n.outputs}
     for tensor in ("t1", "t2"):  # the Clip, t0, is in the saturation

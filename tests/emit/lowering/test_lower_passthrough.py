@@ -91,14 +91,14 @@ def test_bounds_become_integers():
 
 
 def test_the_fill_of_a_pad_becomes_an_integer():
-    """As the bounds of a Clip do."""
+    """The fill of a Pad becomes an integer, as the bounds of a Clip do."""
     model, _, _ = converted(FIRES[2](), *LOWER)
     fill = model.nodes("Pad")[0].inputs[2].values
     assert (fill.dtype, int(fill)) == (np.int8, 0)
 
 
 def test_a_reader_on_the_host():
-    """It gets its own DequantizeLinear; the operator stays int8."""
+    """A reader on the host gets its own DequantizeLinear; the operator stays int8."""
     net = image().op("Relu")
     net.conv("t1", (4, 4, 3, 3), **PADDED).output().op("Sigmoid", "t1").output()
     proto = net.model()

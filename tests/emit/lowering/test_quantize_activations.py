@@ -79,7 +79,7 @@ def conversions(model: Model, op: str) -> dict[str, tuple]:
 
 
 def test_one_nominal_scale_for_a_group():
-    """What device nodes make of what carried operators join has one scale, and zero point 0."""
+    """A group of passthrough operators has one nominal scale and zero point 0."""
     model, ctx = read(block().model()), context()
     prepare(model, ctx)
     run_pass(NAME, model, ctx)
@@ -92,7 +92,7 @@ def test_one_nominal_scale_for_a_group():
 
 
 def test_the_host_has_the_scales_of_the_channels():
-    """Where it makes an input and where it reads an output: scales and zero points along axis 1."""
+    """Scales and zero points stand along axis 1 at inputs and outputs of the host."""
     model, ctx = read(block().model()), context()
     prepare(model, ctx)
     run_pass(NAME, model, ctx)
@@ -121,7 +121,7 @@ def test_the_device_reads_nominal_numbers_and_the_host_its_own():
 
 
 def test_what_has_one_scale_is_dequantized_once():
-    """There is nothing that the device and the host see differently."""
+    """One scale looks the same to device and host."""
     net = image().conv(to="a").conv("a", (4, 4, 3, 3), to="b").op("Sigmoid", "a")
     model, ctx = read(net.output("b").output(net.last).model()), context()
     prepare(model, ctx, {"a": 0.1})
@@ -141,7 +141,7 @@ def test_one_scale_that_is_not_nominal():
 
 
 def test_the_outputs_of_the_model_keep_their_names():
-    """What was the convolution's result is now the rounded one."""
+    """The name of the convolution's result goes to the rounded tensor."""
     proto = block().model()
     model, _, explicit = converted(proto)
     assert [o.name for o in explicit.graph.output] == [o.name for o in proto.graph.output]
@@ -149,7 +149,7 @@ def test_the_outputs_of_the_model_keep_their_names():
 
 
 def test_every_conversion_has_the_origin_of_its_node():
-    """So that a finding on it is a finding on the user's node."""
+    """A finding on a conversion is a finding on the user's node."""
     model, _, _ = converted(block().model())
     assert {o for n in model.nodes() for o in model.origin(n)} == {
         "conv0", "relu1", "maxpool2", "conv3"

@@ -47,7 +47,7 @@ def test_types_and_ranges():
 
 
 def test_the_bias_scale_is_input_times_weight():
-    """In float32, as a runtime multiplies it; the input's is the nominal one."""
+    """The product is one of float32, as in a runtime; the input's scale is the nominal one."""
     model, ctx, _ = converted(block().model())
     conv = model.nodes("Conv")[0]
     weight, bias = (t.inputs[0].inputs[1].values for t in conv.inputs[1:])
@@ -61,7 +61,7 @@ def stored(conv: Node) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_scales_of_channels_move_into_the_weights():
-    """Those of the input multiply them, those of the output divide their scales."""
+    """Input scales multiply the weights, output scales divide the weights' scales."""
     model, ctx, _ = converted(block().model())
     float_model = read(block().model())
     for conv, before in zip(model.nodes("Conv"), float_model.nodes("Conv"), strict=True):
@@ -77,7 +77,7 @@ def test_scales_of_channels_move_into_the_weights():
 
 
 def test_weights_that_were_rounded_before():
-    """With their data in view: they are taken as they are, and so is their bias."""
+    """GPTQ-rounded weights are taken as they are, and so is their bias."""
     model, ctx = read(block().model()), context()
     prepare(model, ctx)
     run_pass("quantize-activations", model, ctx)
@@ -99,7 +99,7 @@ def test_weights_that_were_rounded_before():
 
 
 def test_one_scale_for_all_weights():
-    """Where the target has only one, that of the output moves into the weights themselves."""
+    """A target with one weight scale has the output's scales moved into the weights."""
     model, ctx = read(block().model()), context()
     prepare(model, ctx)
     weights = ctx.target.weights.model_copy(update={"granularity": "tensor"})
@@ -114,7 +114,7 @@ def test_one_scale_for_all_weights():
 
 
 def test_weights_only():
-    """Without encodings the bias stays float, and so do the activations."""
+    """Bias and activations stay float if there are no encodings."""
     proto = block().model()
     model, ctx = read(proto), context(format="weights")
     prepare(model, ctx)
@@ -172,7 +172,7 @@ def test_a_device_that_shifts(bits):
 
 
 def test_a_factor_out_of_reach():
-    """It is named, with what helps."""
+    """The layer is named, with a remedy."""
     model, ctx = read(block().model()), context()
     shifting(ctx, multiplier_bits=2, max_shift=0)
     with pytest.raises(ModelError, match=r"'first': a factor.*--keep-float"):

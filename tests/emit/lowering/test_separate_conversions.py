@@ -72,7 +72,7 @@ def test_the_same_numbers(build):
 
 @pytest.mark.parametrize("build", FIRES)
 def test_it_comes_to_rest(build):
-    """What is separated is not separated again."""
+    """Separated conversions are not separated again."""
     model, ctx = read(build()), context()
     prepare(model, ctx)
     while run_pass(NAME, model, ctx):
@@ -110,7 +110,7 @@ def test_one_scale_needs_nothing():
 
 
 def test_a_conversion_before_the_device():
-    """Where what the host reads has one scale, it is the other side that is taken apart."""
+    """The other side is separated if the host reads one scale."""
     model, ctx = read(FIRES[0]()), context()
     plan_it(model, ctx, {"t0": 0.1})
     for name in ("quantize-activations", "quantize-weights"):
@@ -124,7 +124,7 @@ def test_a_conversion_before_the_device():
 
 
 def test_every_node_has_an_origin():
-    """That of the conversion it is a part of."""
+    """Every part has the origin of its conversion."""
     model, ctx = read(FIRES[0]()), context()
     prepare(model, ctx)
     run_pass(NAME, model, ctx)
@@ -132,5 +132,5 @@ def test_every_node_has_an_origin():
 
 
 def test_without_a_plan_nothing_happens():
-    """As in a float model."""
+    """A float model has no plan, and nothing changes."""
     assert run_pass(NAME, read(FIRES[0]()), context()) == 0

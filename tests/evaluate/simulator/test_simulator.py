@@ -266,7 +266,7 @@ def test_conversions(axis, kind):
 
 
 def test_conversions_without_a_zero_point():
-    """Without a zero point the type is uint8, as ONNX defines."""
+    """A conversion that has no zero point is uint8, as ONNX defines."""
     net = Net(x=(2, 4))
     scale = net.constant(np.float32(0.01))
     net.op("QuantizeLinear", "x", scale, to="q").op("DequantizeLinear", "q", scale, to="y")

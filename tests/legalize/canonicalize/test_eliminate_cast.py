@@ -58,5 +58,5 @@ def test_an_input_that_is_also_an_output_keeps_its_cast():
 
 
 def test_a_cast_to_another_type_is_no_near_miss():
-    """It is not mentioned at all."""
+    """A cast to another type is not mentioned."""
     assert refusals(NAME, cast(Net(x=(1, 4)), TensorProto.DOUBLE)) == []

@@ -33,7 +33,7 @@ SILENT = [
 
 @pytest.mark.parametrize("build", FIRES)
 def test_the_attribute_is_gone(build):
-    """It says what a reader without knowledge of rounding up would do."""
+    """A reader without support of ceil_mode gets the same extents."""
     model = read(build())
     assert run_pass(NAME, model) == 1
     assert model.nodes()[0].attrs["ceil_mode"] == 0

@@ -70,7 +70,7 @@ def test_near_misses(build, reason):
 
 
 def test_a_mask_that_is_an_output_of_the_model():
-    """Not only nodes read a mask."""
+    """A mask may be read as an output of the model, not by nodes alone."""
     assert refusals(NAME, with_mask("t1_1")) == [("drop", "its mask is read")]
 
 

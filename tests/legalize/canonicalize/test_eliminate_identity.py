@@ -53,7 +53,7 @@ def test_an_output_copied_to_another():
 
 
 def test_other_readers_of_what_becomes_the_output():
-    """They read the tensor under its new name."""
+    """Other readers read the tensor under its new name."""
     net = Net(x=(1, 3, 8, 8)).op("Relu", to="a").op("Identity", to="y").output()
     proto = net.op("Neg", "a", to="z").output().model()
     model = read(proto)

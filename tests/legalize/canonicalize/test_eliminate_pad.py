@@ -35,12 +35,12 @@ def test_what_is_left(build):
 
 
 def test_it_stays_between_an_input_and_an_output():
-    """Something must copy."""
+    """An input that is an output needs a node that copies."""
     assert [node for node, _ in refusals(NAME, SILENT[2]())] == ["pad0"]
 
 
 def test_amounts_that_are_not_constant():
-    """They might be zero, they might not."""
+    """Computed amounts may be other than zero."""
     net = Net(x=(1, 3), y=(4,))
     net.op("Shape", "y").op("Concat", *["t0"] * 4, axis=0).op("Pad", "x", "t1").op("Relu")
     model = read(net.model())

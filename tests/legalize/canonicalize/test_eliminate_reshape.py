@@ -36,5 +36,5 @@ def test_what_is_left(build):
 
 
 def test_it_stays_between_an_input_and_an_output():
-    """Something must copy."""
+    """An input that is an output needs a node that copies."""
     assert [node for node, _ in refusals(NAME, SILENT[2]())] == ["flatten0"]

@@ -139,7 +139,7 @@ def test_the_size_limit():
 
 
 def test_a_size_nobody_knows():
-    """What may grow without bound does not run."""
+    """A node whose result may grow unbounded is not run."""
     net = Net(x=(1, 3))
     net.op("NonZero", net.constant(np.ones(3, np.float32)))
     zero, one = net.constant(np.int64(0)), net.constant(np.int64(1))
@@ -160,7 +160,7 @@ def test_random_numbers_stay_random():
 
 
 def test_a_node_onnxruntime_refuses():
-    """It stays and is named; the others are folded without it."""
+    """A refused node stays and is named; the others are folded."""
     model, ctx = read(refused().model()), context()
     assert run_pass(NAME, model, ctx) == 1
     assert [n.op for n in model.nodes()] == ["Mod", "Add", "Add"]
@@ -188,7 +188,7 @@ def test_an_output_made_of_constants_stays():
 
 @pytest.mark.parametrize("kind", ["INT4", "UINT4", "INT2", "FLOAT8E4M3FN", "INT16"])
 def test_weights_of_few_bits(kind):
-    """What onnxruntime cannot be fed it can be given in the model, scales by block too."""
+    """Weights that onnxruntime takes as initializers only are folded too, with block scales."""
     net = Net(x=(1, 4, 8, 8), opset=25, ir_version=13)
     numbers = np.arange(144) % 2
     net.initializers.append(

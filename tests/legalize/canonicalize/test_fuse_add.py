@@ -14,7 +14,7 @@ SILENT = silent("Add", "Sub")
 
 
 def test_a_bias_is_made():
-    """It is the constant itself."""
+    """The new bias is the constant itself."""
     model = read(FIRES[1]())
     run_pass(NAME, model)
     (conv,) = model.nodes()

@@ -46,7 +46,7 @@ SILENT = [
 
 @pytest.mark.parametrize("build", FIRES)
 def test_the_convolution_takes_it_in(build):
-    """It gets a bias, the output and both origins."""
+    """The convolution gets a bias, the output and both origins."""
     proto = build()
     model, ctx = read(proto), context()
     assert run_pass(NAME, model, ctx) == 1
@@ -72,7 +72,7 @@ def test_the_numbers():
 
 
 def test_a_second_reader():
-    """What else reads the convolution wants it as it was."""
+    """A second reader of the convolution needs the unfused result."""
     net = convolved(name="conv").batchnorm(4, name="bn").output().op("Neg", "t0").output()
     assert refusals(NAME, net) == [("bn", "something else reads 'conv' too, or it is an output")]
 
@@ -89,13 +89,13 @@ def test_training_mode():
 
 
 def test_statistics_that_are_outputs_of_the_model():
-    """They cannot be left out, whatever the mode says."""
+    """Statistics that are outputs stay, whatever the mode."""
     net = trained(training_mode=0).output("t1", "t1_1")
     assert refusals(NAME, net) == [("bn", "it is in training mode")]
 
 
 def test_statistics_that_are_not_constant():
-    """There is no factor yet."""
+    """Computed statistics give no factor."""
     net = Net(x=(1, 3, 8, 8), mean=(4,)).conv()
     names = [net.random(4), net.random(4), "mean", net.random(4, low=1, high=2)]
     net.op("BatchNormalization", net.last, *names, name="bn")
@@ -103,7 +103,7 @@ def test_statistics_that_are_not_constant():
 
 
 def test_a_lone_normalization_is_no_near_miss():
-    """There is no convolution to fold it into."""
+    """A lone normalization has no convolution to be fused into."""
     assert refusals(NAME, Net(x=(1, 3, 8, 8)).batchnorm(3)) == []
 
 

@@ -19,10 +19,10 @@ def test_no_bias_is_made():
 
 
 def test_division_by_zero():
-    """It gives infinities, as it did."""
+    """Division by zero gives infinities, as before."""
     assert refusals(NAME, second(convolved(), "Div", COLUMN - 1)) == [("it", "it divides by zero")]
 
 
 def test_a_constant_divided_by_a_convolution():
-    """That is no factor; it is not even near."""
+    """A constant divided by a convolution is no factor, nor a near miss."""
     assert refusals(NAME, first(convolved(), "Div", COLUMN)) == []

@@ -53,7 +53,7 @@ SILENT = [lambda: dynamic().model(), lambda: Net(x=(1, 3, 8, 8)).conv("x").model
 
 @pytest.mark.parametrize("build", FIRES)
 def test_the_branch_takes_its_place(build):
-    """With the same numbers, and no If left."""
+    """The branch gives the same numbers, and no If is left."""
     proto = build()
     model = read(proto)
     assert run_pass(NAME, model) == sum(node.op_type == "If" for node in proto.graph.node)

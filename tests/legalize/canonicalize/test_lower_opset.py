@@ -35,7 +35,7 @@ def test_only_the_number_changes():
 
 
 def test_an_operator_that_is_newer():
-    """It is named, and the opset stays."""
+    """A newer operator is named, and the opset stays."""
     model, ctx = read(image(24).op("Relu").op("Swish", name="swish").model()), context()
     assert run_pass(NAME, model, ctx) == 0
     assert model.opset == 24
@@ -45,7 +45,7 @@ def test_an_operator_that_is_newer():
 
 
 def test_the_opset_of_the_option():
-    """It may be older or newer than the default."""
+    """The opset may be older or newer than the default."""
     model, ctx = read(image(17).conv().model()), context(opset=14)
     assert run_pass(NAME, model, ctx) == 1
     assert model.opset == 14
@@ -55,7 +55,7 @@ def test_the_opset_of_the_option():
 
 
 def test_an_operator_of_another_domain():
-    """It has its own opset."""
+    """Another domain has its own opset."""
     proto = image(22).op("Gelu", domain="com.microsoft").model()
     model = read(proto)
     assert run_pass(NAME, model) == 1

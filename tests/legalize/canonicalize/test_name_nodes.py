@@ -17,7 +17,7 @@ SILENT = [lambda: Net(x=(1, 4)).op("Relu").op("Neg").model()]
 
 
 def test_unnamed_nodes():
-    """They are called by operator and number."""
+    """Unnamed nodes are called by operator and number."""
     proto = Net(x=(1, 4)).op("Relu", name="").op("Neg", name="").op("Relu", name="").model()
     model = read(proto)
     assert run_pass(NAME, model) == 3

@@ -90,7 +90,7 @@ def expanded() -> Net:
 
 
 def compared() -> Net:
-    """What PyTorch writes for ``expand(-1, 4, 6)``: Where an extent is asked to stay."""
+    """Build PyTorch's ``expand(-1, 4, 6)``: a Where that lets an extent stay."""
     net = Net(x=("N", 1, 6))
     net.op("Concat", taken(net, 0), ints(net, 4, 6), axis=0)
     asked = net.last
@@ -239,7 +239,7 @@ def test_an_output_of_known_elements_is_still_made():
 
 
 def test_allowzero_keeps_its_meaning():
-    """There 0 is an extent of no cells, and copies nothing."""
+    """An extent of 0 with allowzero means no cells, and copies nothing."""
     net = Net(x=("N", 3, 4))
     net.op("Concat", taken(net, 0), ints(net, 12), axis=0)
     assert run_pass(NAME, read(net.op("Reshape", "x", net.last, allowzero=1).model())) == 0
@@ -254,7 +254,7 @@ def test_a_wrong_element_does_not_pass(monkeypatch):
 
 
 def test_without_verification_nothing_is_run(monkeypatch):
-    """And the report says that it was not."""
+    """The report says that nothing was measured."""
     monkeypatch.setattr(shape_values, "confirm", lambda *_: pytest.fail("it was run"))
     ctx = context(verify=False)
     ctx.verify = False
@@ -263,7 +263,7 @@ def test_without_verification_nothing_is_run(monkeypatch):
 
 
 def test_shapes_follow():
-    """What comes after a Reshape to a constant has extents."""
+    """Nodes behind a Reshape to a constant have extents."""
     net = flattened()
     model = read(net.op("Gemm", net.last, net.random(60, 7)).model())
     run_pass(NAME, model)

@@ -71,7 +71,7 @@ SILENT = [
 
 @pytest.mark.parametrize(("build", "op"), CONVERTED.values(), ids=list(CONVERTED))
 def test_what_changed_its_form(build, op):
-    """It is converted, measured against what it was, and keeps its origin."""
+    """A node of another form is converted, measured, and keeps its origin."""
     proto = build()
     model, ctx = read(proto), context()
     assert run_pass(NAME, model, ctx) == 2
@@ -87,7 +87,7 @@ def test_what_changed_its_form(build, op):
 
 @pytest.mark.parametrize("build", UNCHANGED.values(), ids=list(UNCHANGED))
 def test_what_only_gained_types(build):
-    """It stays as it is; only the number of the opset changes."""
+    """A node that gained types only stays; the number of the opset changes."""
     proto = build()
     model, ctx = read(proto), context()
     before = [id(n) for n in model.nodes()]
@@ -122,7 +122,7 @@ def test_one_obstacle_stops_the_whole():
 
 
 def test_scales_computed_at_run_time():
-    """Whether it grows or shrinks cannot be told."""
+    """Computed scales may enlarge or shrink."""
     net = Net(opset=10, x=(1, 4, 8, 8), s=(4,)).op("Resize", "x", "s", name="resize")
     assert refused(net.model()) == ("resize", "opset 10 -> 14: its scales are not constant")
 

@@ -13,7 +13,7 @@ NAME = "replace-experimental-ops"
 
 
 def model_of(op: str, opset: int = 9, shape: tuple[int, ...] = (1, 3, 8, 8), **attrs: object):
-    """This operator alone; the shape of its output is declared, as exporters do."""
+    """Build a model of this operator; exporters declare the shape of its output."""
     proto = Net(opset=opset, x=(1, 3, 8, 8)).op(op, name="it", **attrs).model()
     for extent in shape:
         proto.graph.output[0].type.tensor_type.shape.dim.add(dim_value=extent)
@@ -72,7 +72,7 @@ def test_shapes_behind_one_are_known():
 
 
 def test_slice_of_a_later_opset():
-    """From opset 10 on its bounds are inputs."""
+    """Bounds of Slice are inputs since opset 10."""
     model = read(model_of("Crop", 10, (1, 3, 5, 7), border=[1, 2, 0, 1]))
     assert run_pass(NAME, model) == 1
     (node,) = model.nodes()

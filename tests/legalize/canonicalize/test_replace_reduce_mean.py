@@ -79,7 +79,7 @@ def test_what_it_becomes(opset, keepdims, left):
 
 
 def test_axes_that_are_computed():
-    """Nobody knows them here."""
+    """Computed axes are unknown here."""
     net = Net(opset=18, x=X, a=(2,))
     net.inputs[1].type.tensor_type.elem_type = 7
     net.op("ReduceMean", "x", "a", name="mean")

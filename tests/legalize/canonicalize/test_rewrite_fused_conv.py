@@ -47,7 +47,7 @@ NOT_RUNNABLE = [SILENT[1], SILENT[2], SILENT[3]]
 
 @pytest.mark.parametrize("build", FIRES)
 def test_it_becomes_standard_operators(build):
-    """With the numbers onnxruntime gives; the convolution keeps its name."""
+    """The numbers are onnxruntime's; the convolution keeps its name."""
     proto = build()
     model = read(proto)
     assert run_pass(NAME, model) == 1
@@ -57,7 +57,7 @@ def test_it_becomes_standard_operators(build):
 
 
 def test_check_and_convert_take_it():
-    """It runs on the device, its activation fused."""
+    """The convolution runs on the device, its activation fused."""
     proto = fused("Relu")
     report = npuconv.check(proto)
     assert report.summary.verdict == "convertible"

@@ -100,7 +100,7 @@ def both(proto: onnx.ModelProto, result: onnx.ModelProto) -> list[tuple[np.ndarr
 
 @pytest.mark.parametrize("build", FIRES)
 def test_the_same_numbers(build):
-    """And what is left is standard, also in its imports."""
+    """Numbers stay the same, and all operators and imports are standard."""
     proto = build()
     model, ctx = read(proto), context()
     assert run_pass(NAME, model, ctx) >= 1
@@ -161,7 +161,7 @@ def test_shapes_are_known_afterwards():
     ],
 )
 def test_a_near_miss_says_why(number, reason):
-    """By name of the node."""
+    """The node is named."""
     model, ctx = read(SILENT[number]()), context()
     assert run_pass(NAME, model, ctx) == 0
     (refusal,) = ctx.refusals
@@ -170,7 +170,7 @@ def test_a_near_miss_says_why(number, reason):
 
 
 def test_one_that_is_left_keeps_the_domain():
-    """And the others are rewritten."""
+    """The others are rewritten."""
     net = nhwc(nhwc(Net(x=X)), weight=(2, 4, 3, 3), activation="Gelu")
     model = read(net.model())
     assert run_pass(NAME, model) == 1
@@ -178,7 +178,7 @@ def test_one_that_is_left_keeps_the_domain():
 
 
 def test_weights_that_are_computed():
-    """They have the standard order already, so nothing needs to be known of them."""
+    """Computed weights have the standard order already."""
     net = Net(x=X, w=(4, 3, 3, 3)).op("Conv", "x", "w", domain=DOMAIN)
     model, ctx = read(net.model()), context()
     assert run_pass(NAME, model, ctx) == 1
@@ -205,7 +205,7 @@ def test_the_findings_are_rewritten():
 
 
 def test_what_cannot_be_read_is_a_finding():
-    """With node and reason; a pool has a finding too, since no host runs it."""
+    """The finding has node and reason; a pool has one too, since no host runs it."""
     net = nhwc(nhwc(Net(x=X), activation="Gelu"), "MaxPool", **POOL, outputs=2)
     report = npuconv.check(net.model())
     left = {(f.code, f.node): f.message for f in report.findings if f.status == "remaining"}
@@ -217,7 +217,7 @@ def test_what_cannot_be_read_is_a_finding():
 
 
 def test_a_whole_model():
-    """It converts, and the Transposes between its layers are gone."""
+    """The model converts, and the Transposes between its layers are gone."""
     result = npuconv.convert(chain(), offload=False)
     ops = [n.op_type for n in result.model.graph.node]
     assert ops.count("QLinearConv") == 2

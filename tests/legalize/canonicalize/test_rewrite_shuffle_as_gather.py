@@ -13,7 +13,7 @@ NAME = "rewrite-shuffle-as-gather"
 
 
 def shuffle(batch: int | str = 1, groups: int = 2) -> Net:
-    """As PyTorch writes it: [N, g, C/g, H, W], transposed."""
+    """Build PyTorch's channel shuffle: [N, g, C/g, H, W], transposed."""
     net = Net(x=(batch, 12, 5, 5)).reshape([-1, groups, 12 // groups, 5, 5])
     net = net.op("Transpose", perm=[0, 2, 1, 3, 4])
     return net.reshape([-1, 12, 5, 5])
@@ -72,7 +72,7 @@ ODD = [
 
 @pytest.mark.parametrize("net", ODD)
 def test_tensors_without_values_or_axes(net: Net):
-    """There is nothing to shuffle, and nothing breaks."""
+    """Empty and scalar tensors have nothing to shuffle, and nothing breaks."""
     proto = net.model()
     assert run_pass(NAME, read(proto), context()) == 0
 
@@ -99,7 +99,7 @@ def test_shapes_that_are_not_true(op: str, attrs: dict):
 
 
 def test_the_rest_in_branches():
-    """What lies in an If whose shapes are known can be no more taken out of it."""
+    """An If whose shapes are known keeps a shuffle in its branches."""
     net = Net(x=(1, 12, 5, 5)).reshape([1, 2, 6, 5, 5])
     net.last = "x"  # so that nothing else reads what the branches read
     model = read(net.branch(inner("a"), inner("b")).model())
@@ -140,7 +140,7 @@ def test_halves():
 
 
 def test_channels_keep_their_scales():
-    """What this is for: through a Reshape across channels all would have one scale."""
+    """A Reshape across channels would give all channels one scale."""
     loud = np.float32(np.logspace(-2, 2, 12).reshape(1, 12, 1, 1))
     net = Net(x=(1, 12, 5, 5))
     net.op("Conv", "x", net.constant(np.eye(12).reshape(12, 12, 1, 1)), to="made")

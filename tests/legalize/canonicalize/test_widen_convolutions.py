@@ -72,7 +72,7 @@ def test_casts_around(build):
 
 
 def test_a_bias_computed_at_run_time():
-    """It is cast too: one operator takes one type."""
+    """A computed bias is cast too: one operator takes one type."""
     net = Net(x=(1, 3, 8, 8), b=(4,))
     net.last = "b"
     cast(net, TensorProto.FLOAT16)
@@ -156,7 +156,7 @@ def test_bfloat16_is_float32_on_the_outside():
 
 
 def test_a_half_that_others_read_stays():
-    """Of what is not widened the type is what it was: an If reads it in its branch."""
+    """A tensor that an If reads in its branch keeps its type."""
     branch = Net(prefix="b_").op("Neg", "t0")
     other = Net(prefix="o_").op("Abs", "t0")
     net = cast(Net(x=(1, 3, 8, 8)), TensorProto.FLOAT16)

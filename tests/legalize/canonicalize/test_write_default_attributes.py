@@ -27,7 +27,7 @@ SILENT = [
 
 
 def attributes(build) -> dict:
-    """Those of the only node after the pass."""
+    """Return the attributes of the only node after the pass."""
     proto = build()
     model = read(proto)
     assert run_pass(NAME, model) == 1
@@ -36,7 +36,7 @@ def attributes(build) -> dict:
 
 
 def test_a_bare_convolution():
-    """Everything is written out."""
+    """All attributes are written out."""
     assert attributes(FIRES[0]) == ALL
 
 
@@ -63,7 +63,7 @@ def test_auto_pad_keeps_its_say_over_pads():
 
 
 def test_output_shape_keeps_its_say_over_pads():
-    """As auto_pad does."""
+    """Output_shape takes precedence over pads, as auto_pad does."""
     net = Net(x=(1, 4, 8, 8)).conv(op="ConvTranspose", output_shape=[9, 9])
     assert "pads" not in attributes(net.model)
 
@@ -78,7 +78,7 @@ def test_weights_computed_at_run_time():
 
 @pytest.mark.parametrize("build", FIRES[:1])
 def test_the_record(build):
-    """It names what was missing and what is written."""
+    """The record names missing and written attributes."""
     model, ctx = read(build()), context()
     run_pass(NAME, model, ctx)
     (record,) = ctx.rewrites

@@ -20,7 +20,7 @@ def net(*shape: int | str) -> Net:
 
 
 def resized(built: Net, array: np.ndarray, **attrs: object) -> onnx.ModelProto:
-    """With scales or sizes."""
+    """Build a Resize by scales or sizes."""
     given = [built.last, "", "", built.constant(array)]
     if array.dtype == np.float32:
         given = given[:2] + given[3:]
@@ -55,7 +55,7 @@ def test_the_same_numbers(build):
 
 @pytest.mark.parametrize("build", [*FIRES[:4], *SILENT])
 def test_between_convolutions(build):
-    """In any form the converted model runs: in int8 where all axes are named, else in float."""
+    """The converted model runs: in int8 if all axes are named, else in float."""
     proto = build()
     proto.graph.output[0].type.tensor_type.ClearField("shape")
     result = npuconv.convert(proto, calibration={"x": images(8, 3, 6, 8)})

@@ -31,7 +31,7 @@ _EXPANDING = frozenset(
 )
 
 
-@model_pass(Phase.CANONICALIZE, after=("name-nodes",), infers=True)
+@model_pass(Phase.CANONICALIZE, after=("unpack-weights",), infers=True)
 def fold_constants(model: Model, ctx: PassContext) -> int:
     """Compute now what depends on constants only.
 

@@ -1,4 +1,4 @@
-"""The model is quantized already."""
+"""The model is quantized in a way that cannot be read."""
 
 from __future__ import annotations
 
@@ -34,19 +34,21 @@ if TYPE_CHECKING:
     ),
 )
 def model_already_quantized(model: Model, _ctx: RuleContext) -> Violations:
-    """The model is quantized already.
+    """The model is quantized in a way that cannot be read.
 
     What it checks:
         Operators that only a quantized model has: QuantizeLinear, QLinearConv,
-        ConvInteger and their like. A DequantizeLinear that only unpacks weights is no
-        such sign: it is computed and the model converted as any other.
+        ConvInteger and their like. Most of them become float operators, whose scales,
+        zero points and integer weights are kept (or dropped, with --requantize); the
+        finding stands for those that are left, and says why.
 
     Why it matters:
-        Its scales and zero points were chosen for another arithmetic. To quantize the
-        dequantized model once more would add the errors of both.
+        What is left computes integers that no float operator stands for, so no scale can
+        be found for it.
 
     How to fix:
-        Convert the float model it was made from.
+        Mend the scale or zero point it names, export as pairs of QuantizeLinear and
+        DequantizeLinear, or convert the float model it was made from.
     """
     found = [n for n, _ in model.walk() if _is_quantized_operator(n)]
     if not found:

@@ -1,0 +1,156 @@
+"""Write ConvInteger and MatMulInteger, with the factor behind them, in float."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from npuconv.legalize.registry import Phase, model_pass
+from npuconv.model import edit, query
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from npuconv.legalize.context import PassContext
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node, Tensor
+
+_FLOAT = {"ConvInteger": "Conv", "MatMulInteger": "MatMul"}
+
+
+@model_pass(Phase.CANONICALIZE, after=("name-nodes",), infers=True)
+def expand_integer_operators(model: Model, ctx: PassContext) -> int:
+    """Write ConvInteger and MatMulInteger, with the factor behind them, in float.
+
+    Exporters write a Cast to float and a Mul by the scales of input and weights behind
+    them. All three become Conv or MatMul of dequantized inputs. Where the input has a
+    static scale it is dequantized by that; where DynamicQuantizeLinear finds one at each
+    run, the operator reads the float input, and only the scales of the weights are left.
+    """
+    from npuconv.legalize.tools import quantized
+
+    fired = 0
+    for node in model.nodes(*_FLOAT):
+        if not quantized.is_known(node):
+            continue
+        found = _match(model, node)
+        if isinstance(found, str):
+            ctx.refuse(model, node, found)
+            continue
+        _expand(model, ctx, node, found)
+        fired += 1
+    return fired
+
+
+@dataclass(frozen=True)
+class _Match:
+    """One integer operator and what stands around it.
+
+    Attributes:
+        mul: multiplies by both scales.
+        quantizer: makes the input: QuantizeLinear or DynamicQuantizeLinear.
+        weights: scale of the weights, float32 [] or [M].
+    """
+
+    mul: Node
+    quantizer: Node
+    weights: np.ndarray
+
+
+def _match(model: Model, node: Node) -> _Match | str:
+    """Return what stands around an integer operator, or why that is not known."""
+    from npuconv.legalize.tools import quantized
+
+    cast = query.sole_consumer(model, node.outputs[0])
+    mul = query.sole_consumer(model, cast.outputs[0]) if cast is not None else None
+    if cast is None or cast.op != "Cast" or mul is None or mul.op != "Mul":
+        return "no Cast and Mul by its scales follow it"
+    quantizer = query.producer(node.inputs[0])
+    dynamic = quantizer is not None and quantizer.op == "DynamicQuantizeLinear"
+    if quantizer is None or not (dynamic or quantized.is_quantize(quantizer)):
+        return "no QuantizeLinear makes its input"
+    factor = next(t for t in mul.inputs if t is not cast.outputs[0])
+    if dynamic:
+        return _with_dynamic(mul, quantizer, factor)
+    total, own = quantized.known(factor), quantized.parameters(quantizer)
+    if isinstance(own, str):
+        return f"QuantizeLinear {model.label(quantizer)!r}: {own}"
+    if total is None or own.axis is not None:
+        return "the Mul behind it is not by a constant"
+    return _scaled(mul, quantizer, _weight_scale(node, total / own.scale))
+
+
+def _weight_scale(node: Node, scale: np.ndarray) -> np.ndarray:
+    """Return the scale that weights were quantized with, where a node does so at each run.
+
+    The quotient differs from it by its rounding.
+    """
+    import numpy as np
+
+    from npuconv.legalize.tools import quantized
+
+    maker = query.producer(node.inputs[1])
+    if maker is None or not quantized.is_quantize(maker):
+        return scale
+    own = quantized.parameters(maker)
+    alike = not isinstance(own, str) and own.axis is None and np.allclose(own.scale, scale)
+    return np.asarray(own.scale) if alike and not isinstance(own, str) else scale
+
+
+def _with_dynamic(mul: Node, quantizer: Node, factor: Tensor) -> _Match | str:
+    from npuconv.legalize.tools import quantized
+
+    scaling = query.producer(factor)
+    if scaling is None or scaling.op != "Mul":
+        return "the Mul behind it is not by the scales of input and weights"
+    others = [t for t in scaling.inputs if t is not quantizer.outputs[1]]
+    values = quantized.known(others[0]) if len(others) == 1 else None
+    if values is None:
+        return "the Mul behind it is not by the scales of input and weights"
+    return _scaled(mul, quantizer, values)
+
+
+def _scaled(mul: Node, quantizer: Node, weights: np.ndarray) -> _Match | str:
+    import numpy as np
+
+    if not weights.size or weights.size != max(weights.shape, default=1):
+        return "the Mul behind it has a factor for each element"
+    flat = np.asarray(weights, np.float32).reshape(-1)
+    return _Match(mul, quantizer, flat.reshape(()) if flat.size == 1 else flat)
+
+
+def _expand(model: Model, ctx: PassContext, node: Node, found: _Match) -> None:
+    from npuconv.legalize.tools import quantized
+
+    op, dynamic = _FLOAT[node.op], found.quantizer.op == "DynamicQuantizeLinear"
+    cast = query.producer(next(t for t in found.mul.inputs if _is_cast(t)))
+    assert cast is not None, "it was matched"
+    nodes = [node, cast, found.mul]
+    with ctx.rewrite(model, nodes, f"{node.op}, Cast, Mul", op, measure=False):
+        source = found.quantizer.inputs[0]
+        if not dynamic:
+            scale, zero = (query.input_of(found.quantizer, k) for k in (1, 2))
+            source = quantized.dequantized(model, node, node.inputs[0], scale, zero)
+        rank = query.rank(node.inputs[1])
+        axis = 0 if op == "Conv" else None if rank is None else rank - 1
+        scale = edit.constant(model, f"{node.inputs[1].name}/scale", found.weights)
+        zero = query.input_of(node, 3)
+        weight = quantized.dequantized(model, node, node.inputs[1], scale, zero, axis)
+        result = found.mul.outputs[0]
+        made = edit.insert(
+            model,
+            op,
+            [source, weight],
+            origin=nodes,
+            shape=query.shape(result),
+            attrs=dict(node.attrs),
+        )
+        maker = query.producer(made)
+        assert maker is not None, "insert gave it one"
+        edit.keep_name(maker, node)
+        edit.hand_over(made, result)
+
+
+def _is_cast(tensor: Tensor) -> bool:
+    maker = query.producer(tensor)
+    return maker is not None and maker.op == "Cast"

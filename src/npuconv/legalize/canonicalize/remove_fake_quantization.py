@@ -1,0 +1,157 @@
+"""Take out pairs of QuantizeLinear and DequantizeLinear, and remember their scales."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npuconv.legalize.registry import Phase, model_pass
+from npuconv.model import edit, query
+
+if TYPE_CHECKING:
+    from npuconv.legalize.context import PassContext
+    from npuconv.legalize.tools.quantized import Parameters
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node, Tensor
+
+# A quantizer leaves out the Relu or Clip behind these where int8 saturates at its bounds.
+_FUSING = frozenset(
+    {"Conv", "ConvTranspose", "Gemm", "MatMul", "Add", "Sub", "Mul", "BatchNormalization"}
+)
+_MOVING = frozenset({"MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze"})
+_CLIP_WITH_INPUTS = 11  # the opset since which the bounds of a Clip are inputs
+
+
+@model_pass(Phase.CANONICALIZE, after=("lift-integer-operators",), infers=True)
+def remove_fake_quantization(model: Model, ctx: PassContext) -> int:
+    """Take out pairs of QuantizeLinear and DequantizeLinear, and remember their scales.
+
+    What is left computes in float; unless --requantize is given, the tensor is quantized
+    with the same scale and zero point again. Where the lowest integer stands for 0 behind
+    a convolution, a sum or the like, the pair was a Relu or a Clip as well: a Clip from 0
+    to what the highest integer stands for takes its place. A pair around a constant
+    becomes the integers it made.
+    """
+    from npuconv.legalize.tools import quantized
+
+    fired = 0
+    for node in model.nodes("QuantizeLinear"):
+        if not quantized.is_quantize(node):
+            continue
+        readers = query.consumers(node.outputs[0])
+        if not readers or not all(quantized.is_dequantize(reader) for reader in readers):
+            continue
+        own = quantized.parameters(node)
+        reason = own if isinstance(own, str) else _fault(model, own, readers)
+        if reason:
+            ctx.refuse(model, node, reason)
+        elif not isinstance(own, str):
+            fired += _remove(model, ctx, node, own, readers)
+    if fired:
+        quantized.drop_unused_domain(model)
+    return fired
+
+
+def _fault(model: Model, own: Parameters, readers: list[Node]) -> str:
+    """Return why a pair is more than rounding, or ''."""
+    from npuconv.legalize.tools import quantized
+
+    for reader in readers:
+        found = quantized.parameters(reader)
+        if isinstance(found, str):
+            return f"DequantizeLinear {model.label(reader)!r}: {found}"
+        if not own.equals(found):
+            return f"DequantizeLinear {model.label(reader)!r} has another scale or zero point"
+        if not model.is_top_level(reader):
+            return "it is read in a subgraph"
+    return ""
+
+
+def _remove(
+    model: Model, ctx: PassContext, node: Node, own: Parameters, readers: list[Node]
+) -> int:
+    from npuconv.legalize.tools import quantized
+
+    source, stored = node.inputs[0], node.outputs[0]
+    values = quantized.known(source)
+    if values is not None:
+        with ctx.rewrite(model, [node], "QuantizeLinear", "integers", measure=False):
+            edit.replace_by_constant(model, stored, own.quantize(values))
+        return 1
+    free = [reader for reader in readers if _is_free(model, source, reader)]
+    if not free:
+        ctx.refuse(model, node, "it stands between an input and an output of the model")
+        return 0
+    pair = "QuantizeLinear, DequantizeLinear"
+    with ctx.rewrite(model, [node, *free], pair, "nothing", measure=False) as record:
+        if _saturates_at_zero(source, own):
+            record.after = "Clip"
+            source = _clip(model, node, source, own)
+        maker = query.producer(source)
+        for reader in free:
+            _bypass(model, reader, source)
+    # An output of the model has given its name to what was read.
+    name = source.name if maker is None else _name_of_result(maker, source)
+    _remember(ctx, name, own, None if maker is None else model.label(maker))
+    return 1
+
+
+def _name_of_result(maker: Node, source: Tensor) -> str:
+    """Return the name of what a node makes now, where an output has taken over its result."""
+    here = any(tensor is source for tensor in maker.outputs)
+    return source.name if here or len(maker.outputs) != 1 else maker.outputs[0].name
+
+
+def _is_free(model: Model, source: Tensor, reader: Node) -> bool:
+    """Return whether a DequantizeLinear can go without a new name for an output."""
+    maker = query.producer(source)
+    inner = maker is not None and not model.is_output(source) and model.is_top_level(maker)
+    return not model.is_output(reader.outputs[0]) or inner
+
+
+def _bypass(model: Model, reader: Node, source: Tensor) -> None:
+    """Let what reads a DequantizeLinear read ``source``, and an output of the model keep it."""
+    edit.set_input(reader, 0, source)
+    edit.drop_inputs(reader, 1)
+    if edit.can_bypass(model, reader):
+        edit.bypass(model, reader)
+        return
+    reader.op, reader.domain = "Identity", None
+    reader.attrs.clear()
+
+
+def _saturates_at_zero(source: Tensor, own: Parameters) -> bool:
+    """Return whether int8 cuts off what a left out Relu or Clip would."""
+    import numpy as np
+
+    maker = query.producer(source)
+    while maker is not None and maker.op in _MOVING:  # they give the same behind a Clip as before
+        maker = query.producer(maker.inputs[0])
+    if own.axis is not None or maker is None or maker.op not in _FUSING:
+        return False
+    return int(own.zero) == np.iinfo(own.dtype).min
+
+
+def _clip(model: Model, node: Node, source: Tensor, own: Parameters) -> Tensor:
+    """Return ``source`` cut off at 0 and at what the highest integer stands for."""
+    import numpy as np
+
+    ends = np.iinfo(own.dtype)
+    high = np.asarray(np.float32(ends.max - ends.min) * own.scale, np.float32)
+    bounds = {"min": np.zeros((), np.float32), "max": high}
+    shape = query.shape(source)
+    if model.opset < _CLIP_WITH_INPUTS:
+        attrs = {key: float(value) for key, value in bounds.items()}
+        return edit.insert(model, "Clip", [source], origin=[node], shape=shape, attrs=attrs)
+    constants = [edit.constant(model, f"{node.name}/{key}", v) for key, v in bounds.items()]
+    return edit.insert(model, "Clip", [source, *constants], origin=[node], shape=shape)
+
+
+def _remember(ctx: PassContext, name: str, own: Parameters, maker: str | None) -> None:
+    """Note the encoding of a tensor, or why it has none that could be kept."""
+    encoding = own.encoding
+    if maker is not None and not isinstance(encoding, str):
+        ctx.source_scales.made[maker] = name
+    if isinstance(encoding, str):
+        ctx.source_scales.lost[name] = encoding
+    else:
+        ctx.source_scales.tensors.setdefault(name, encoding)

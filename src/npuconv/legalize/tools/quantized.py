@@ -1,0 +1,264 @@
+"""Reading of QuantizeLinear, DequantizeLinear and the operators built of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from npuconv.arithmetic.encoding import SMALLEST_SCALE, Encoding
+from npuconv.model import edit, query
+
+if TYPE_CHECKING:
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node, Tensor
+
+CONTRIB = "com.microsoft"
+_UNSIGNED = 128  # offset between uint8 and int8
+
+
+def is_quantize(node: Node | None) -> bool:
+    """Return whether a node is a QuantizeLinear of ONNX or of onnxruntime."""
+    return node is not None and node.op == "QuantizeLinear" and is_known(node)
+
+
+def is_dequantize(node: Node | None) -> bool:
+    """Return whether a node is a DequantizeLinear of ONNX or of onnxruntime."""
+    return node is not None and node.op == "DequantizeLinear" and is_known(node)
+
+
+def is_known(node: Node) -> bool:
+    """Return whether ONNX or onnxruntime defines the operator."""
+    return query.is_standard(node) or node.domain == CONTRIB
+
+
+def known(tensor: Tensor | None) -> NDArray[Any] | None:
+    """Return the values of a tensor that a constant, a Constant or a product of such makes."""
+    if tensor is None or query.is_constant(tensor):
+        return query.value(tensor)
+    maker = query.producer(tensor)
+    if maker is None:
+        return None
+    if maker.op == "Constant" and "value" in maker.attrs:
+        return np.asarray(maker.attrs["value"].values)
+    if maker.op == "Constant":
+        number = maker.attrs.get("value_float")
+        return None if number is None else np.asarray(number, np.float32)
+    if maker.op in _RESHAPING:
+        return _reshaped(known(maker.inputs[0]), maker)
+    if maker.op == "Mul":
+        parts = [known(t) for t in maker.inputs]
+        if all(p is not None and p.dtype.kind == "f" for p in parts):
+            return np.asarray(parts[0] * parts[1])  # type: ignore[operator]
+    return None
+
+
+_RESHAPING = ("Identity", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Flatten")
+
+
+def _reshaped(values: NDArray[Any] | None, node: Node) -> NDArray[Any] | None:
+    """Return what a node makes of constant values by another shape or order of axes."""
+    if values is None or node.op == "Identity":
+        return values
+    if node.op == "Transpose":
+        return np.transpose(values, query.attribute(node, "perm", None))
+    dims = query.static_shape(node.outputs[0])
+    return values.reshape(dims) if dims is not None else values if values.size == 1 else None
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Scale, zero point and integer type of a conversion.
+
+    Attributes:
+        scale: float32 [] or [C].
+        zero: int64 [] or [C].
+        dtype: of the integers.
+        axis: that the scales run along; None where there is one.
+    """
+
+    scale: NDArray[np.float32]
+    zero: NDArray[np.int64]
+    dtype: np.dtype[Any]
+    axis: int | None
+
+    def equals(self, other: Parameters) -> bool:
+        """Return whether both conversions are inverse to each other."""
+        return (
+            np.array_equal(self.scale, other.scale)
+            and np.array_equal(self.zero, other.zero)
+            and self.dtype == other.dtype
+            and self.axis == other.axis
+        )
+
+    @property
+    def encoding(self) -> Encoding | str:
+        """The same numbers as an int8 encoding, or a reason why there is none.
+
+        uint8 becomes int8: stored integers and zero point are 128 less.
+        """
+        if self.dtype not in (np.dtype(np.int8), np.dtype(np.uint8)):
+            return f"it is {self.dtype.name}, not 8 bits"
+        if self.axis is not None:
+            return "its activations have a scale for each channel"
+        zero = self.zero.reshape(1) - (_UNSIGNED if self.dtype == np.uint8 else 0)
+        scale = self.scale.reshape(1).astype(np.float32)
+        return Encoding(scale, zero.astype(np.int32), np.float32(scale[0]))
+
+    def along(self, rank: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Return scale and zero point in a shape that broadcasts to a tensor of that rank."""
+        if self.axis is None:
+            return self.scale.reshape(()), self.zero.reshape(())
+        shape = [-1 if k == self.axis % rank else 1 for k in range(rank)]
+        return self.scale.reshape(shape), np.broadcast_to(self.zero, self.scale.shape).reshape(
+            shape
+        )
+
+    def dequantize(self, stored: NDArray[Any]) -> NDArray[np.float32]:
+        """Return the float32 numbers that integers stand for."""
+        scale, zero = self.along(stored.ndim)
+        with np.errstate(over="ignore"):  # weights that are not finite are a finding
+            return np.asarray(
+                (stored.astype(np.int64) - zero).astype(np.float32) * scale, np.float32
+            )
+
+    def quantize(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return the integers of float numbers, rounded half to even and saturated."""
+        scale, zero = self.along(values.ndim)
+        ends = np.iinfo(self.dtype)
+        steps = np.rint(np.asarray(values, np.float32) / scale) + zero
+        return np.asarray(np.clip(steps, ends.min, ends.max), self.dtype)
+
+
+def parameters(node: Node) -> Parameters | str:
+    """Read scale and zero point of a QuantizeLinear or DequantizeLinear.
+
+    Returns:
+        The parameters, or a reason for people why they cannot be used.
+    """
+    stored = node.outputs[0] if is_quantize(node) else node.inputs[0]
+    return read_parameters(
+        query.input_of(node, 1),
+        query.input_of(node, 2),
+        stored,
+        node.inputs[0],
+        int(query.attribute(node, "axis", 1)),
+    )
+
+
+def read_parameters(
+    scale: Tensor | None, zero: Tensor | None, stored: Tensor, shaped: Tensor, axis: int
+) -> Parameters | str:
+    """Read one scale and zero point.
+
+    Args:
+        scale: tensor of scales.
+        zero: tensor of zero points, or None.
+        stored: integer tensor that they are of.
+        shaped: a tensor of the same shape.
+        axis: that scales run along, if there are several.
+
+    Returns:
+        The parameters, or a reason for people why they cannot be used.
+    """
+    scales, zeros = known(scale), known(zero)
+    if scales is None or (zeros is None and zero is not None):
+        return "its scale or zero point is computed"
+    scales = np.squeeze(np.asarray(scales, np.float32)) if scales.size == 1 else scales
+    if not scales.size or not np.isfinite(scales).all() or (scales < SMALLEST_SCALE).any():
+        return f"its scale{_shown(scales)} is no positive number that float32 holds in full"
+    dtype = _integer_type(zeros, stored)
+    if dtype is None:
+        return "its zero point is no integer of the type that is stored"
+    found = np.zeros(1, np.int64) if zeros is None else zeros.astype(np.int64)
+    found = found.reshape(()) if found.size == 1 else found.reshape(-1)
+    if scales.size == 1:
+        if found.ndim:
+            return f"it has {found.size} zero points for one scale"
+        return Parameters(scales.reshape(()).astype(np.float32), found, dtype, None)
+    return _by_channel(scales, found, dtype, shaped, axis)
+
+
+def _by_channel(
+    scales: NDArray[Any],
+    zeros: NDArray[np.int64],
+    dtype: np.dtype[Any],
+    shaped: Tensor,
+    axis: int,
+) -> Parameters | str:
+    rank, dims = query.rank(shaped), query.shape(shaped)
+    if scales.ndim > 1 and max(scales.shape) != scales.size:
+        return "its scales are of blocks"
+    if rank is None or dims is None or not -rank <= axis < rank:
+        return f"its scales run along axis {axis}, which its tensor does not have"
+    extent = dims[axis % rank]
+    if extent != scales.size or zeros.size not in (1, scales.size):
+        text = f"it has {scales.size} scales and {zeros.size} zero points"
+        return f"{text} for {extent} channels (axis {axis})"
+    zeros = np.broadcast_to(zeros.reshape(-1), (scales.size,))
+    return Parameters(scales.reshape(-1).astype(np.float32), zeros, dtype, axis % rank)
+
+
+def _integer_type(zeros: NDArray[Any] | None, stored: Tensor) -> np.dtype[Any] | None:
+    """Return the type of the integers; None where a zero point has another one."""
+    named = stored.dtype
+    own = None if named is None or isinstance(named, int) else np.dtype(named)
+    if zeros is None:
+        return own if own is not None and own.kind in "iu" else np.dtype(np.uint8)
+    if zeros.dtype.kind not in "iu" or (
+        own is not None and own.kind in "iu" and own != zeros.dtype
+    ):
+        return None
+    return zeros.dtype
+
+
+def _shown(scales: NDArray[Any]) -> str:
+    bad = scales[~(np.isfinite(scales) & (scales >= SMALLEST_SCALE))]
+    return "" if not bad.size else f" {float(bad.reshape(-1)[0]):g}"
+
+
+def dequantized(
+    model: Model,
+    node: Node,
+    tensor: Tensor,
+    scale: Tensor | None,
+    zero: Tensor | None,
+    axis: int | None = None,
+) -> Tensor:
+    """Add a DequantizeLinear for ``node``; return its float result.
+
+    Args:
+        model: changed.
+        node: origin of the new one.
+        tensor: integers.
+        scale: of them.
+        zero: zero point, or None.
+        axis: of the scales, where there may be several.
+    """
+    assert scale is not None, "operators were checked for it"
+    result = edit.variable(model, f"{tensor.name}/float", tensor, np.float32)
+    inputs = [tensor, scale, *([zero] if zero is not None else [])]
+    values = known(scale)
+    several = axis is not None and values is not None and values.size > 1
+    attrs = {"axis": axis} if several else {}
+    edit.add_node(model, "DequantizeLinear", inputs, [result], origin=[node], attrs=attrs)
+    return result
+
+
+def quantize_as(
+    model: Model, node: Node, values: Tensor, scale: Tensor, zero: Tensor | None
+) -> None:
+    """Let a QuantizeLinear of ``values`` produce the first output of ``node``, which goes."""
+    result = node.outputs[0]
+    edit.disconnect(node)
+    inputs: Sequence[Tensor] = [values, scale, *([zero] if zero is not None else [])]
+    edit.add_node(model, "QuantizeLinear", inputs, [result], origin=[node])
+
+
+def drop_unused_domain(model: Model) -> None:
+    """Remove the import of onnxruntime's operators where none is left."""
+    if not any(n.domain == CONTRIB and len(n.outputs) for n, _ in model.walk()):
+        edit.drop_domain(model, CONTRIB)

@@ -1,0 +1,262 @@
+"""Scales and integer weights that a model brings along, fitted to what the device computes.
+
+A tensor keeps its scale and zero point where the device has no demand on them. A padded
+convolution fills with the stored integer 0, and some activations are exact with zero point 0
+only: there the same range is covered from zero point 0. Weights keep their integers; those with
+a zero point become symmetric.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding, scales_for
+from npuconv.arithmetic.layer import RoundedWeights, per_weight
+from npuconv.model import query
+
+if TYPE_CHECKING:
+    from npuconv.legalize.source_scales import SourceScales, WeightScales
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node
+    from npuconv.partition import Group, Plan
+
+METHOD, CENTRED = "kept", "kept range, zero point 0"
+MOVED, NARROWED = "kept scale, zero point -128", "kept range, zero point -128"
+_RENAMING = ("Conv", "Relu", "Clip")  # rewrites give what these make other names
+OFF_GRID = 0.01  # of a step: float32 keeps integers times a scale nearer than this
+DEPTHWISE = 1  # input channels of each group: their scales move into the weights' scales
+
+Doubles = NDArray[np.float64]
+
+
+@dataclass
+class Kept:
+    """Encodings of the source for the groups of a plan.
+
+    Attributes:
+        groups: encoding by name of the group.
+        changed: reason by name of a tensor or layer whose scales are not those of the source.
+    """
+
+    groups: dict[str, Encoding] = field(default_factory=dict)
+    changed: dict[str, str] = field(default_factory=dict)
+
+
+def match_groups(model: Model, plan: Plan, source: SourceScales) -> Kept:
+    """Find the encoding of every group of int8 tensors.
+
+    That of a tensor that others than passthrough operators read comes first: it is the last
+    rounding. A tensor that a rewrite has renamed is known by the node that makes it.
+
+    Args:
+        model: a legal float model.
+        plan: of the model.
+        source: scales of the model as it came.
+    """
+    makers = _makers(plan)
+    found, used = Kept(changed=dict(source.lost)), set[str]()
+    for group in plan.groups:
+        names = list(dict.fromkeys(_sources(model, group, makers, source)))
+        used.update(names)
+        if not names:
+            continue
+        found.groups[group.name] = own = source.tensors[names[0]]
+        for name in names[1:]:
+            if not _alike(own, source.tensors[name]):
+                found.changed[name] = f"it shares the scale of {names[0]!r} on the device"
+    for name in source.tensors:
+        if name not in used:
+            found.changed[name] = "the host computes it in float, or it is merged with another"
+    return found
+
+
+def is_complete(model: Model, plan: Plan, source: SourceScales) -> bool:
+    """Return whether every int8 tensor of a plan has a scale from the source."""
+    groups = match_groups(model, plan, source).groups if source else {}
+    return bool(groups) and all(group.name in groups for group in plan.groups)
+
+
+def _makers(plan: Plan) -> dict[str, Node]:
+    """Return the nodes that make int8 tensors, or what the host gives the device, by tensor."""
+    inner = plan.int8_nodes
+    given = (tensor for conv in plan.device for tensor in (conv.inputs[0],))
+    pairs = ((tensor.name, query.producer(tensor)) for tensor in given)
+    host = {name: maker for name, maker in pairs if maker is not None}
+    return {**host, **{t.name: n for n in inner for t in n.outputs}}
+
+
+def _sources(
+    model: Model, group: Group, makers: Mapping[str, Node], source: SourceScales
+) -> Iterator[str]:
+    """Yield names of tensors of the source that a group stands for, the most decisive first."""
+    for name in (*group.outputs, *reversed(group.tensors)):
+        maker = makers.get(name)
+        padded = maker.inputs[0].name if maker is not None and maker.op == "Pad" else ""
+        if name in source.tensors:
+            yield name
+        elif padded in source.tensors:  # zeros around a tensor, at any zero point
+            yield padded
+        elif maker is not None and maker.op in _RENAMING:
+            labels = reversed(model.origin(makers[name]))
+            yield from (source.made[label] for label in labels if label in source.made)
+
+
+def _alike(a: Encoding, b: Encoding) -> bool:
+    return a.nominal == b.nominal and np.array_equal(a.zeros, b.zeros)
+
+
+def with_one_scale(model: Model, plan: Plan, source: SourceScales) -> list[str]:
+    """Return tensors that have one scale because the source has, or because weights are kept.
+
+    Integer weights of a dense convolution stay as they are only if all of its input channels
+    have the same scale; those of a depthwise one stay whatever the scales are.
+    """
+    if not source:
+        return []
+    groups = match_groups(model, plan, source).groups
+    named = [name for group in plan.groups if group.name in groups for name in group.tensors]
+    dense = (
+        conv.inputs[0].name
+        for conv in plan.device
+        if _weight_scales(model, conv, source) is not None and not _is_depthwise(conv)
+    )
+    return [*named, *dense]
+
+
+def _weight_scales(model: Model, conv: Node, source: SourceScales) -> WeightScales | None:
+    return next((source.weights[x] for x in model.origin(conv) if x in source.weights), None)
+
+
+def _is_depthwise(conv: Node) -> bool:
+    dims = query.shape(conv.inputs[1])
+    return dims is not None and dims[1] == DEPTHWISE
+
+
+def fitted(own: Encoding, *, centred: bool, cut: bool, cap: float) -> tuple[Encoding, str]:
+    """Return the encoding that the device can use for the one of the source.
+
+    Args:
+        own: scale and zero point of the source.
+        centred: whether a convolution pads the tensor with the stored integer 0.
+        cut: whether a Relu or Clip at 0 is in the group, which saturation replaces only where
+            the lowest integer stands for 0.
+        cap: upper bound of such a Clip.
+
+    Returns:
+        The encoding, and how it was kept, for people.
+    """
+    scale, zero = float(own.nominal), int(own.zeros[0])
+    low, high = scale * (LOWEST - zero), scale * (HIGHEST - zero)
+    bounded = cut and (zero != LOWEST or cap < high - scale / 2)
+    if zero == 0 or not (centred or bounded):
+        return own, METHOD
+    if not centred and cap >= scale * (HIGHEST - LOWEST - 0.5):
+        return replace(own, zeros=np.full(1, LOWEST, np.int32)), MOVED
+    lows, highs = np.asarray([0.0 if cut else low]), np.asarray([min(high, cap)])
+    scales, zeros = scales_for(lows, highs, np.full(1, centred))
+    return Encoding(scales, zeros, np.float32(scales[0])), CENTRED if centred else NARROWED
+
+
+def keep_weights(
+    model: Model,
+    convs: Sequence[Node],
+    encodings: Mapping[str, Encoding],
+    source: SourceScales,
+    *,
+    per_tensor: bool = False,
+) -> tuple[dict[str, RoundedWeights], dict[str, str]]:
+    """Return integer weights of the source for the layers that have kept them.
+
+    Args:
+        model: a legal float model.
+        convs: its layers on the device.
+        encodings: of all int8 tensors; none where activations stay float.
+        source: scales of the model as it came.
+        per_tensor: whether the device has one weight scale for a layer.
+
+    Returns:
+        Weights, and how they were rounded: ``METHOD``, with what symmetry costs, or a reason
+        why they were not kept; both by node.
+    """
+    weights, notes = dict[str, RoundedWeights](), dict[str, str]()
+    for conv in convs:
+        own, values = _weight_scales(model, conv, source), query.constant_input(conv, 1)
+        if own is None or values is None or not values.size:
+            continue
+        found = _integers(np.asarray(values, np.float64), own.scales.astype(np.float64), per_tensor)
+        if isinstance(found, str):
+            notes[conv.name] = found
+            continue
+        steps, scales, lost = found
+        folded = scales * _ratios(conv, encodings, values.shape)
+        bias = query.constant_input(conv, 2)
+        own_bias = np.zeros(len(values)) if bias is None else bias
+        weights[conv.name] = RoundedWeights(
+            steps, np.asarray(folded, np.float32), np.asarray(own_bias, np.float32)
+        )
+        notes[conv.name] = METHOD if not lost else f"{METHOD}, {lost}"
+    return weights, notes
+
+
+def _ratios(
+    conv: Node, encodings: Mapping[str, Encoding], shape: tuple[int, ...]
+) -> float | Doubles:
+    """Return what the scales of a depthwise layer's input channels multiply its weights by."""
+    source = encodings.get(conv.inputs[0].name)
+    if source is None or source.axis is None:
+        return 1.0
+    ratios = source.scales.astype(np.float64) / float(source.nominal)
+    along = per_weight(ratios, shape, int(query.attribute(conv, "group", 1)))
+    return along.reshape(-1)
+
+
+def _integers(
+    values: Doubles, scales: Doubles, per_tensor: bool
+) -> tuple[NDArray[np.int8], Doubles, str] | str:
+    """Return symmetric integers, their scales, and what symmetry cost; or why there are none."""
+    if scales.size not in (1, len(values)):
+        return f"not kept: {scales.size} scales for {len(values)} output channels"
+    if per_tensor and np.unique(scales).size > 1:
+        return "not kept: the target has one weight scale for a layer"
+    rows = values.reshape(len(values), -1)
+    sizes = np.broadcast_to(scales, len(rows)).copy()
+    steps = rows / sizes[:, None]
+    if np.abs(steps - np.rint(steps)).max(initial=0.0) > OFF_GRID:
+        return "not kept: a rewrite has changed these weights"
+    steps = np.rint(steps)
+    wide = np.abs(steps).max(axis=1, initial=0.0) > HIGHEST
+    if not wide.any():
+        return steps.astype(np.int8).reshape(values.shape), sizes, ""
+    reach = np.abs(steps).max() if per_tensor else np.abs(steps).max(axis=1, initial=0.0)
+    grown = np.broadcast_to(np.where(reach > HIGHEST, reach / HIGHEST, 1.0), len(rows))
+    made, factors = _less_wrong(steps, np.asarray(grown, np.float64), whole=per_tensor)
+    error = np.square((steps - made * factors[:, None]) * sizes[:, None]).sum()
+    loss = 10 * np.log10(np.square(rows).sum() / max(error, 1e-300))
+    text = f"made symmetric: {wide.sum()} of {len(rows)} channels, {loss:.1f} dB"
+    return made.astype(np.int8).reshape(values.shape), sizes * factors, text
+
+
+def _less_wrong(steps: Doubles, grown: Doubles, *, whole: bool) -> tuple[Doubles, Doubles]:
+    """Clip wide integers, or make the step larger: whichever has less squared error.
+
+    Args:
+        steps: integers [M,K], some beyond 127.
+        grown: factors [M] of steps under which none is clipped.
+        whole: decide for all rows at once.
+
+    Returns:
+        Integers [M,K] within 127, and the factors [M].
+    """
+    clipped = np.clip(steps, -HIGHEST, HIGHEST)
+    wider = np.clip(np.rint(steps / grown[:, None]), -HIGHEST, HIGHEST)
+    first = np.square(steps - clipped).sum(axis=1)
+    second = np.square(steps - wider * grown[:, None]).sum(axis=1)
+    better = second < first
+    if whole:
+        better = np.full(len(steps), second.sum() < first.sum())
+    return np.where(better[:, None], wider, clipped), np.where(better, grown, 1.0)

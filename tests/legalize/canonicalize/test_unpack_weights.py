@@ -1,0 +1,75 @@
+"""Tests of unpack-weights."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from support.asserts import context, read, run_pass, same_numbers
+from support.builders import Net
+from support.quantized_nets import Quantized, trained
+
+NAME = "unpack-weights"
+X = (1, 3, 8, 8)
+
+
+def weights_only(scale: object = 0.003, zero: object = 0, dtype: type = np.int8, **attrs):
+    net = Quantized(x=X)
+    net.op("DequantizeLinear", net.integers(4, 3, 3, 3, dtype=dtype, low=0),
+           *net.parameters(scale, zero, dtype), **attrs)  # fmt: skip
+    return net.op("Conv", "x", net.last, name="conv").model()
+
+
+def product(axis: int):
+    net = Quantized(x=(2, 4))
+    scales = net.parameters([0.001, 0.002, 0.003, 0.004], 0)
+    net.op("DequantizeLinear", net.integers(4, 4), *scales, axis=axis)
+    return net.op("MatMul", "x", net.last, name="product").model()
+
+
+FIRES = [
+    weights_only,
+    lambda: weights_only([0.001, 0.002, 0.003, 0.004], axis=0),
+    lambda: weights_only(0.003, 12, np.uint8),
+    lambda: product(1),
+    lambda: product(0),
+    trained,
+]
+SILENT = [
+    lambda: Net(x=X).conv("x").model(),
+    lambda: weights_only(0.0),
+    lambda: weights_only(np.nan),
+    lambda: Quantized(x=X).quantize(0.1).model(),
+]
+
+
+@pytest.mark.parametrize("build", FIRES[:3])
+def test_the_layer_gets_float_weights(build):
+    """Exactly those that the conversion made."""
+    proto, ctx = build(), context()
+    model = read(proto)
+    assert run_pass(NAME, model, ctx) == 1
+    assert [node.op for node in model.nodes()] == ["Conv"]
+    same_numbers(proto, model, rtol=1e-6)
+    assert list(ctx.source_scales.weights) == ["conv"]
+
+
+def test_scales_run_along_the_outputs():
+    """Those of a product's rows would not be integers of a layer."""
+    ctx = context()
+    run_pass(NAME, read(product(1)), ctx)
+    assert ctx.source_scales.weights["product"].scales.size == 4
+    ctx = context()
+    run_pass(NAME, read(product(0)), ctx)
+    assert ctx.source_scales.lost == {
+        "product": "its weights have scales along axis 0, not along their outputs"
+    }
+
+
+def test_a_scale_that_is_no_number_stays():
+    """It is left to fold-constants and to the rule about weights that are not finite."""
+    ctx = context()
+    assert run_pass(NAME, read(SILENT[2]()), ctx) == 0
+    assert [r.reason for r in ctx.refusals] == [
+        "its scale nan is no positive number that float32 holds in full"
+    ]

@@ -1,0 +1,153 @@
+"""Tests of scales and weights that a quantized model brings along."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from npuconv.arithmetic.encoding import Encoding
+from npuconv.config import Options
+from npuconv.legalize.legal import LegalModel, legalize
+from npuconv.legalize.source_scales import SourceScales, WeightScales
+from npuconv.quantize import kept
+from support.asserts import read
+from support.builders import Net
+from support.quantized_nets import Quantized, operators, trained
+
+
+def encoding(scale: float, zero: int) -> Encoding:
+    return Encoding(np.full(1, scale, np.float32), np.full(1, zero, np.int32), np.float32(scale))
+
+
+def matched(legal: LegalModel) -> dict[str, tuple[float, int]]:
+    found = kept.match_groups(legal.model, legal.plan, legal.ctx.source_scales).groups
+    return {name: (round(float(e.nominal), 6), int(e.zeros[0])) for name, e in found.items()}
+
+
+@pytest.mark.parametrize("zero", [-128, -7, 0, 100])
+def test_a_tensor_without_demands_stays_as_it_is(zero):
+    """The device folds any zero point into biases."""
+    own = encoding(0.03, zero)
+    assert kept.fitted(own, centred=False, cut=False, cap=np.inf) == (own, kept.METHOD)
+
+
+def test_what_the_device_pads_has_zero_point_zero():
+    """The same range from there: a step of 255/127 where it was one-sided."""
+    found, how = kept.fitted(encoding(0.1, -128), centred=True, cut=False, cap=np.inf)
+    assert how == kept.CENTRED
+    assert found.zeros.tolist() == [0]
+    assert found.nominal == pytest.approx(0.1 * 255 / 127)
+    found, how = kept.fitted(encoding(0.1, 0), centred=True, cut=True, cap=np.inf)
+    assert (found.nominal, how) == (np.float32(0.1), kept.METHOD)
+
+
+def test_behind_a_relu_the_lowest_integer_is_zero():
+    """Steps are those of the source, integers are offset by a constant."""
+    found, how = kept.fitted(encoding(0.1, -15), centred=False, cut=True, cap=np.inf)
+    assert (found.nominal, found.zeros.tolist(), how) == (np.float32(0.1), [-128], kept.MOVED)
+
+
+def test_a_clip_ends_where_int8_does():
+    """Saturation stands for its upper bound."""
+    found, how = kept.fitted(encoding(0.1, -128), centred=False, cut=True, cap=6.0)
+    assert (found.zeros.tolist(), how) == ([-128], kept.NARROWED)
+    assert found.nominal == pytest.approx(6.0 / 255)
+    same, how = kept.fitted(encoding(0.1, -128), centred=False, cut=True, cap=25.5)
+    assert (same.nominal, how) == (np.float32(0.1), kept.METHOD)
+
+
+def test_every_tensor_of_a_trained_model_is_matched():
+    """By the tensor that others read; the output by its own name."""
+    legal = legalize(trained(), Options())
+    assert list(matched(legal).values()) == [(0.0317, -7), (0.0173, -128), (0.0291, 11)]
+    assert kept.is_complete(legal.model, legal.plan, legal.ctx.source_scales)
+
+
+def test_a_renamed_tensor_is_known_by_its_node():
+    """A product that became a convolution makes tensors of other names and ranks."""
+    legal = legalize(operators(), Options())
+    assert list(matched(legal).values()) == [(0.031, -3), (0.0173, -128), (0.071, -3)]
+
+
+def test_tensors_of_one_group_share_a_scale():
+    """The last rounding counts; the report names the other."""
+    net = Quantized(x=(1, 3, 8, 8)).fake(0.03).qdq_conv((4, 3, 1, 1), 0.002).fake(0.05, 3)
+    legal = legalize(net.op("Relu").fake(0.02, -128).model(), Options())  # type: ignore[attr-defined]
+    found = kept.match_groups(legal.model, legal.plan, legal.ctx.source_scales)
+    assert [round(float(e.nominal), 6) for e in found.groups.values()] == [0.03, 0.02]
+    assert list(found.changed.values()) == ["it shares the scale of 't8' on the device"]
+
+
+def test_a_tensor_of_the_host_is_named():
+    """What the host computes is not rounded there."""
+    net = Quantized(x=(1, 3, 8, 8)).fake(0.03).qdq_conv((4, 3, 1, 1), 0.002).fake(0.05, 3)
+    legal = legalize(net.op("Softmax").fake(0.004, -128).model(), Options())  # type: ignore[attr-defined]
+    found = kept.match_groups(legal.model, legal.plan, legal.ctx.source_scales)
+    assert list(found.changed.values()) == ["the host computes it in float, or it is merged with "
+                                            "another"]  # fmt: skip
+
+
+def weights(values: np.ndarray, scales: object, *, per_tensor: bool = False):
+    """What is kept of the weights of a 1x1 convolution."""
+    net = Net(x=(1, values.shape[1], 4, 4))
+    weight = net.constant(np.asarray(values, np.float32).reshape(*values.shape, 1, 1))
+    model = read(net.op("Conv", "x", weight, name="conv").model())
+    source = SourceScales(weights={"conv": WeightScales(np.ravel(scales).astype(np.float32), "")})
+    found, notes = kept.keep_weights(model, list(model.nodes()), {}, source, per_tensor=per_tensor)
+    return found.get("conv"), notes["conv"]
+
+
+def test_integers_are_recovered_from_float_weights():
+    """Exactly, with the scale of each channel."""
+    steps = np.random.default_rng(0).integers(-127, 128, (5, 40))
+    scales = np.asarray([0.1, 0.003, 7.0, 1e-6, 0.02], np.float32)
+    found, how = weights(steps * scales[:, None], scales)
+    assert how == kept.METHOD
+    assert np.array_equal(found.weight[:, :, 0, 0], steps)
+    assert np.array_equal(found.scales, scales)
+
+
+def test_one_scale_stays_one():
+    """Per-tensor weights stay per-tensor."""
+    steps = np.asarray([[127, 3], [-4, 5]])
+    found, _ = weights(steps * 0.02, 0.02, per_tensor=True)
+    assert found.scales.tolist() == [np.float32(0.02)] * 2
+
+
+@pytest.mark.parametrize(
+    ("values", "scales", "per_tensor", "reason"),
+    [
+        ([[0.5, 0.25]], [0.1], False, "not kept: a rewrite has changed these weights"),
+        ([[0.5, 0.2]], [0.1, 0.2, 0.3], False, "not kept: 3 scales for 1 output channels"),
+        ([[1.0], [1.0]], [1, 0.5], True, "not kept: the target has one weight scale for a layer"),
+    ],
+)
+def test_what_is_not_kept_is_named(values, scales, per_tensor, reason):
+    """The report shows the reason."""
+    found, how = weights(np.asarray(values), scales, per_tensor=per_tensor)
+    assert (found, how) == (None, reason)
+
+
+def test_wide_integers_become_symmetric():
+    """One step is clipped away, a long reach makes the step larger: whichever loses less."""
+    steps = np.tile(np.arange(-100, 101, 10), 4).reshape(2, -1).astype(float)
+    steps[0, 0], steps[1, 0] = -128, 250
+    found, how = weights(steps * 0.1, 0.1)
+    assert how.startswith("kept, made symmetric: 2 of 2 channels, ")
+    assert found.weight[0, 0, 0, 0] == -127
+    assert found.scales[0] == np.float32(0.1)
+    assert found.scales[1] == pytest.approx(0.1 * 250 / 127)
+    assert found.weight[1, 0, 0, 0] == 127
+
+
+def test_depthwise_weights_stay_whatever_the_input_scales_are():
+    """Its scale of each channel moves into the scale of that channel's weights."""
+    net = Net(x=(1, 2, 4, 4))
+    steps = np.asarray([[3, -127], [8, 127]], np.float32).reshape(2, 1, 1, 2)
+    net.op("Conv", "x", net.constant(steps * 0.01), group=2, name="conv")
+    model = read(net.model())
+    source = SourceScales(weights={"conv": WeightScales(np.full(1, 0.01, np.float32), "int8")})
+    own = Encoding(np.asarray([0.5, 0.25], np.float32), np.zeros(2, np.int32), np.float32(0.5), 1)
+    found, _ = kept.keep_weights(model, list(model.nodes()), {"x": own}, source)
+    assert np.array_equal(found["conv"].weight, steps)
+    assert found["conv"].scales.tolist() == [np.float32(0.01), np.float32(0.005)]
