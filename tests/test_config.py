@@ -65,7 +65,7 @@ def test_merging_changes_nothing():
     ("values", "words"),
     [
         ({"formt": "qdq"}, ["'formt'", "unknown key"]),
-        ({"format": "tflite"}, ["'format'", "'tflite' is not one of", "qoperator"]),
+        ({"format": "caffe"}, ["'format'", "'caffe' is not one of", "qoperator"]),
         ({"max_samples": 0}, ["'max_samples'", "at least 1"]),
         ({"seed": -1}, ["'seed'", "at least 0"]),
         ({"input_shape": {"x": ["a"]}}, ["'input_shape.x.0'", "whole number"]),
@@ -143,7 +143,7 @@ def test_a_misspelt_key_inside(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("format: tflite\n", ["1:1", "'tflite' is not one of"]),
+        ("format: caffe\n", ["1:1", "'caffe' is not one of"]),
         ("a: [\n", ["2:1"]),
         ("- method\n", ["top level must be a mapping"]),
         ("seed: 1\nseed: 2\n", ["2:1", "duplicate key"]),
