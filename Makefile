@@ -44,6 +44,17 @@ test-newest: ## the same with the newest that there are
 	.venv-newest/bin/pip install --quiet --disable-pip-version-check --upgrade --editable '.[dev]'
 	.venv-newest/bin/pytest -n auto -m 'not e2e' --cache-clear
 
+VELA_VENV ?= .venv-vela
+VELA_MODELS ?= $(wildcard samples/*/model.onnx ../shared/models/*/model.onnx)
+vela: $(STAMP) ## compile every model that converts for ethos-u55-128 with Arm's Vela
+	$(PYTHON) -m venv $(VELA_VENV)
+	$(VELA_VENV)/bin/pip install --quiet --disable-pip-version-check ethos-u-vela tflite
+	@mkdir -p build/vela
+	-@for model in $(VELA_MODELS); do \
+	  $(BIN)/npuconv convert $$model --target ethos-u55 -q --fail-on never \
+	    -o build/vela/$$(basename $$(dirname $$model)).tflite; done
+	$(VELA_VENV)/bin/python tools/vela.py build/vela/compiled build/vela/*.tflite
+
 audit: $(STAMP) ## known weaknesses of what is installed; asks a server, so it is no test
 	$(BIN)/pip install --quiet --disable-pip-version-check pip-audit
 	$(BIN)/pip-audit --local --skip-editable
@@ -51,7 +62,7 @@ audit: $(STAMP) ## known weaknesses of what is installed; asks a server, so it i
 lint: $(STAMP) ## style
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/python tools/docstrings.py src
+	$(BIN)/python tools/docstrings.py src tests
 
 format: $(STAMP) ## put the style right
 	$(BIN)/ruff check --fix .
@@ -128,4 +139,4 @@ build: $(STAMP) ## a wheel and a source archive
 clean: ## remove what the other targets made
 	rm -rf $(VENV) $(OLDEST) .venv-newest build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 
-.PHONY: help install demo test unit lint format type layers check cov docs reference site docs-check samples bench ablation kills size hostile fuzz verdicts test-oldest test-newest audit build clean
+.PHONY: help install demo test unit lint format type layers check cov docs reference site docs-check samples bench ablation kills size hostile fuzz verdicts test-oldest test-newest audit vela build clean

@@ -96,7 +96,7 @@ def test_models_are_called_by_their_way_from_the_file(tmp_path, monkeypatch, sta
 
 
 def test_a_model_on_another_drive(monkeypatch):
-    """There is no way to it."""
+    """No relative path leads to another drive."""
 
     def refuse(*_):
         raise ValueError
@@ -106,7 +106,7 @@ def test_a_model_on_another_drive(monkeypatch):
 
 
 def test_what_is_accepted_of_a_model():
-    """On this target only."""
+    """Acceptance holds for this target only."""
     other = one().model_copy(update={"target": "other"})
     made = Baseline(findings=(one(), one(node="b"), one("x.onnx"), other))
     assert set(made.of("m.onnx", TARGET)) == {("SHP001", "n"), ("SHP001", "b")}
@@ -114,7 +114,7 @@ def test_what_is_accepted_of_a_model():
 
 
 def test_renewed(tmp_path):
-    """What was looked at is replaced and keeps its reasons; the rest stays while it is there."""
+    """Models looked at are replaced and keep their reasons; other existing ones stay."""
     for name in ("a.onnx", "b.onnx"):
         (tmp_path / name).touch()
     old = Baseline(

@@ -1,4 +1,4 @@
-"""What explain prints: every rule and pass, found by code, name, or nearly so."""
+"""Output of explain: every rule and pass, found by code, name, or nearly so."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_codes_and_names():
 
 
 def test_json():
-    """For programs: kind, name and sections."""
+    """JSON has kind, name and sections."""
     entry = json.loads(catalog.explain(LIMITED.code, "json"))
     assert (entry["kind"], entry["code"]) == ("rule", LIMITED.code)
     assert set(entry["sections"]) == set(SECTIONS)

@@ -1,4 +1,4 @@
-"""What docs/ci.md says, done: a repository with three models, one of them bad.
+"""Commands of docs/ci.md on a repository with three models, one of them bad.
 
 The hook is run by pre-commit and the step of the action by bash, both offline: only the
 installation of npuconv, which needs a network, is left out.
@@ -33,7 +33,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 class Done(NamedTuple):
-    """What a command did."""
+    """Result of a command."""
 
     code: int
     out: str
@@ -151,7 +151,7 @@ def alerts(path: Path) -> set[tuple[str, str, str, bool]]:
 
 
 def test_alerts_are_the_same_from_run_to_run(here: Here, repository: Path):
-    """Also when the model and the order of its findings change."""
+    """Alerts stay if the model and the order of its findings change."""
     check = ("check", "models/bad.onnx", "-q", "--report")
     here(*check, "1.sarif")
     onnx.save(bad("another", "volume"), repository / "models/bad.onnx")
@@ -212,7 +212,7 @@ def test_the_hook(hooked: Run, repository: Path):
 
 
 def test_the_manifest_is_valid(run: Run):
-    """As pre-commit reads it, for every user."""
+    """The manifest is read by pre-commit."""
     done = run("pre-commit", "validate-manifest", str(ROOT / ".pre-commit-hooks.yaml"))
     assert done.returncode == 0, done.stdout
     (hook,) = hooks()
@@ -300,7 +300,7 @@ def valid(schema: str, path: Path) -> None:
 
 
 def test_the_action_is_valid():
-    """By the schema of actions."""
+    """The action fits the schema of actions."""
     valid("github-actions", ROOT / "action.yml")
 
 
@@ -309,13 +309,13 @@ def test_the_action_is_valid():
     [(".github/workflows/models.yml", "github-workflows"), (".gitlab-ci.yml", "gitlab-ci")],
 )
 def test_shown_pipelines_are_valid(tmp_path: Path, path: str, schema: str):
-    """By the schemas of GitHub's workflows and GitLab's pipelines."""
+    """Pipelines fit the schemas of GitHub's workflows and GitLab's pipelines."""
     (tmp_path / "x.yml").write_text(snippets()[path])
     valid(schema, tmp_path / "x.yml")
 
 
 def test_the_shown_workflow_gives_inputs_that_there_are():
-    """And reads outputs that there are."""
+    """The outputs it reads exist too."""
     text = snippets()[".github/workflows/models.yml"]
     steps = yaml.safe_load(text)["jobs"]["models"]["steps"]
     (used,) = [one for one in steps if "npuconv" in one.get("uses", "")]
@@ -326,7 +326,7 @@ def test_the_shown_workflow_gives_inputs_that_there_are():
 
 
 def test_the_shown_hook_is_there(run: Run, repository: Path):
-    """With the id of the manifest, in a configuration that pre-commit takes."""
+    """The configuration has the id of the manifest and is one that pre-commit takes."""
     text = snippets()[".pre-commit-config.yaml"]
     (repository / "c.yaml").write_text(text)
     assert run("pre-commit", "validate-config", "c.yaml").returncode == 0

@@ -23,7 +23,7 @@ def wrong(path):
 
 
 def test_defaults():
-    """Nothing given is a complete set of options."""
+    """No key is required."""
     options = make_options({})
     assert (options.target, options.format, options.method) == ("npu-int8", "qoperator", "auto")
     assert (options.fail_on, options.unknown, options.io) == ("error", "warn", "float")
@@ -65,7 +65,7 @@ def test_merging_changes_nothing():
     ("values", "words"),
     [
         ({"formt": "qdq"}, ["'formt'", "unknown key"]),
-        ({"format": "tflite"}, ["'format'", "'tflite' is not one of", "qoperator"]),
+        ({"format": "caffe"}, ["'format'", "'caffe' is not one of", "qoperator"]),
         ({"max_samples": 0}, ["'max_samples'", "at least 1"]),
         ({"seed": -1}, ["'seed'", "at least 0"]),
         ({"input_shape": {"x": ["a"]}}, ["'input_shape.x.0'", "whole number"]),
@@ -114,7 +114,7 @@ def test_flags_that_are_no_keys(tmp_path, text, said):
 
 
 def test_options_do_not_change():
-    """They are values."""
+    """Options are values."""
     options = make_options({})
     with pytest.raises(ValueError, match="frozen"):
         options.seed = 3
@@ -143,7 +143,7 @@ def test_a_misspelt_key_inside(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("format: tflite\n", ["1:1", "'tflite' is not one of"]),
+        ("format: caffe\n", ["1:1", "'caffe' is not one of"]),
         ("a: [\n", ["2:1"]),
         ("- method\n", ["top level must be a mapping"]),
         ("seed: 1\nseed: 2\n", ["2:1", "duplicate key"]),
@@ -177,7 +177,7 @@ def test_pixels_are_not_divided_by_nothing(given):
 
 
 def test_what_was_asked_for_in_one_phrase():
-    """As a report says it."""
+    """The phrase is that of a report."""
     assert Preprocess().said == ""
     assert Preprocess(preset="imagenet", resize=256, crop=224).said == (
         "imagenet, resize 256, crop 224 224"
@@ -205,7 +205,7 @@ def test_all_errors_at_once(tmp_path):
 
 
 def test_paths_are_relative_to_the_file(tmp_path, monkeypatch):
-    """From any folder; absolute paths and names of built-in targets stay."""
+    """Paths hold from any folder; absolute paths and names of built-in targets stay."""
     folder = tmp_path / "deep"
     folder.mkdir()
     written(folder, "target: chip.yaml\ncalibration: data/x.npz\nbaseline: /b.json\n")
@@ -246,7 +246,7 @@ def test_find_config(tmp_path, monkeypatch):
     ],
 )
 def test_wrong_pyproject(tmp_path, text, said):
-    """What is wrong with the table is said as of a file."""
+    """Faults of the table are reported as those of a file."""
     path = tmp_path / "pyproject.toml"
     path.write_text(text)
     with pytest.raises(ConfigError) as caught:

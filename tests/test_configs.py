@@ -1,4 +1,4 @@
-"""What a user copies from ``configs/``: each file is read, and used on a sample."""
+"""Files of ``configs/`` that users copy: each is read, and used on a sample."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ def test_check_with_its_configuration(capsys: pytest.CaptureFixture[str]):
 
 
 def test_a_flag_wins_over_the_configuration():
-    """As every file says."""
+    """Every file says that a flag wins."""
     flags = ["--config", "configs/check.yaml", "--unknown", "fail", "-q"]
     assert run(["check", "samples/digits", *flags]) == 1
 
 
 def test_convert_with_its_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """It calibrates with the sample's own images."""
+    """The conversion calibrates with the sample's own images."""
     out = tmp_path / "out.npu.onnx"
     assert run(["convert", MODEL, "--config", "configs/convert.yaml", "-o", str(out)]) == 0
     assert out.is_file()

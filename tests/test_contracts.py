@@ -50,7 +50,7 @@ FORMER_NAMES = frozenset(
     {
         *("Bill", "Gate", "Judge", "Ledger", "Legalized", "Market", "Offer", "Seen", "Seller"),
         *("Sheet", "Shop", "Staggered", "Strand", "Trial", "channel_powers", "foresight", "gated"),
-        *("glimpse", "half_used", "jury", "ledger", "left_out", "lower_carried", "loudest"),
+        *("glimpse", "half_used", "jury", "ledger", "lower_carried", "loudest"),
         *("market", "reluctance", "seller", "shop", "staggered", "strand", "twin", "twins"),
     }
 )
@@ -98,7 +98,7 @@ def check_examples(function: Callable, name: str) -> None:
 
 
 def says(rule: Rule, example: object) -> list:
-    """What a rule finds in an example."""
+    """Return the findings of a rule on an example."""
     proto, target = unpack(example)
     return findings(proto, rule.code, target)
 
@@ -177,7 +177,7 @@ def test_a_rule_explains_itself(rule: Rule):
 
 @each_rule
 def test_a_rule_shows_each_of_its_limits(rule: Rule):
-    """For every fact it enforces, one example whose target limits that fact only."""
+    """Every fact it enforces has an example whose target limits that fact only."""
     targets = [unpack(example)[1] for example in examples(rule.function, rule.name).FIRES]
     shown = [_limited(target) & set(rule.limits) for target in targets]
     assert not [fact for fact in rule.limits if {fact} not in shown]
@@ -191,7 +191,7 @@ def _limited(target: Target) -> set[str]:
 
 @each_rule
 def test_a_rule_judges_every_model_of_the_zoo(rule: Rule):
-    """On every target, that of no operator too."""
+    """Every target is tried, that of no operator too."""
     for target in TARGETS:
         for name in ZOO:
             ctx = RuleContext(untouched(name), target, Options())
@@ -272,13 +272,13 @@ def test_a_pass_fires_once_and_changes_no_number(item: Pass):
 
 
 def fired(item: Pass, model: Model, target: Target) -> int:
-    """How often a pass fires for a target."""
+    """Return the number of firings of a pass for a target."""
     return run_pass(item.name, model, PassContext(target, Options()))
 
 
 @each_float_pass
 def test_a_pass_rewires_nothing_if_it_says_so(item: Pass):
-    """Of its examples every node reads and makes what it did; then nothing need be swept."""
+    """Every node reads and makes the same tensors, so nothing need be swept."""
     for example in examples(item.function, item.name).FIRES if not item.rewires else ():
         proto, target = unpack(example)
         model = read(proto)
@@ -302,7 +302,7 @@ def test_a_pass_is_silent_on_its_counterexamples(item: Pass):
 
 @each_float_pass
 def test_a_pass_survives_the_zoo(item: Pass):
-    """It never fails, and what it changes computes the same."""
+    """A pass never fails, and a changed model computes the same."""
     for name in ZOO:
         model = read(zoo(name))
         if run_pass(item.name, model):

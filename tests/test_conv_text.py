@@ -46,7 +46,7 @@ def run(op: str, x: list[float], *rest: list[float], opset: int = 17, **attrs: o
     ],
 )
 def test_conv_by_hand(attrs, expected):
-    """Of 1, 2, 3 with the kernel 1, 10: every version says the same."""
+    """Every version gives the same for 1, 2, 3 with the kernel 1, 10."""
     for opset in (1, 11, 22):
         assert run("Conv", [1, 2, 3], [1, 10], opset=opset, **attrs) == expected
         with_bias = run("Conv", [1, 2, 3], [1, 10], [0.5], opset=opset, **attrs)
@@ -78,7 +78,7 @@ def test_same_with_a_stride_beyond_the_kernel():
     ],
 )
 def test_conv_transpose_by_hand(attrs, expected):
-    """Of 1, 2 with the kernel 1, 10, 100 and stride 2."""
+    """The input is 1, 2, the kernel 1, 10, 100, the stride 2."""
     for opset in (1, 11, 22):
         attrs |= {"strides": [2]}
         kernel = [1, 10, 100]
@@ -113,12 +113,12 @@ def test_a_negative_total_appends():
     ],
 )
 def test_pools_by_hand(op, attrs, expected):
-    """Of -1, -2, -3, two at a time: padding never wins, and counts where it is asked to."""
+    """Padding never wins for -1, -2, -3, two at a time, and counts on request."""
     assert run(op, [-1, -2, -3], kernel_shape=[2], **attrs) == expected
 
 
 def told_apart(model: onnx.ModelProto) -> bool:
-    """Whether onnxruntime parts from the texts: SAME that would pad by less than nothing."""
+    """Return true if onnxruntime parts from the texts: SAME pads below nothing."""
     shapes = {c.name: tuple(c.dims) for c in model.graph.initializer}
     for node in model.graph.node:
         attrs = attributes(node)
@@ -159,7 +159,7 @@ def test_against_onnxruntime(opset):
 
 @pytest.mark.e2e
 def test_against_the_tests_of_onnx():
-    """What onnx expects of its own operators."""
+    """The texts agree with ONNX's own tests."""
     ran = set()
     for case in onnx_cases():
         kinds = {node.op_type for node in case.model.graph.node}

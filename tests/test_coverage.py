@@ -1,4 +1,4 @@
-"""Which targets take which models, and what stops each."""
+"""Coverage of models by targets, with obstacles."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def cells(found):
 
 
 def test_every_built_in_target_is_asked(model):
-    """Without names."""
+    """All built-in targets are the default."""
     found = cover([model(digits(1))])
     assert tuple(cells(found)) == builtin_names() == tuple(found.targets)
     assert not found.refusals
@@ -95,7 +95,7 @@ def test_a_dynamic_shape_has_no_share(model):
 
 
 def test_an_unreadable_model_does_not_stop_the_others(model, tmp_path):
-    """It is told why."""
+    """The error of the model is printed."""
     bad = tmp_path / "bad.onnx"
     bad.write_bytes(b"no model")
     good = model(digits(1))
@@ -150,5 +150,5 @@ def test_json(model):
     ],
 )
 def test_short_names(paths, names):
-    """What tells them apart, and never nothing."""
+    """Short names are distinct, and never empty."""
     assert short_names(paths) == names

@@ -45,7 +45,7 @@ def prose(page: Path) -> str:
 
 
 def links(page: Path) -> list[str]:
-    """Where the links of a page lead, those to other hosts left out."""
+    """Return the links of a page that stay on this host."""
     text = re.sub(r"`[^`\n]*`", "", prose(page))
     found = re.findall(r"\]\(\s*<?([^)\s>]+)", text)
     return [link for link in found if "://" not in link and not link.startswith("mailto:")]
@@ -109,7 +109,7 @@ def described(text: str) -> set[str]:
 
 
 def test_every_guide_is_there():
-    """And the README leads to it."""
+    """The README leads to every guide."""
     found = links(ROOT / "README.md")
     assert [g for g in GUIDES if not (ROOT / f"docs/{g}.md").is_file()] == []
     assert [g for g in GUIDES if g != "ci" and f"docs/{g}.md" not in found] == []
@@ -147,21 +147,21 @@ def test_commands_in_comments_exist():
     "line", ["npuconv frobnicate", "npuconv check m.onnx --frob", "npuconv target frob x"]
 )
 def test_a_command_that_does_not_exist_is_found(line: str):
-    """Or the test above would say nothing."""
+    """The test above can fail."""
     (words,) = commands(f"```\n$ {line} | head\n```\n")
     with pytest.raises(AssertionError):
         parse(words)
 
 
 def test_a_command_over_several_lines():
-    """It ends at the pipe, the redirection or the comment."""
+    """A command ends at the pipe, the redirection or the comment."""
     text = "```\n$ npuconv convert m.onnx \\\n    --method mse \\\n    2> log | head --frob\n```\n"
     assert list(commands(text)) == [["convert", "m.onnx", "--method", "mse"]]
 
 
 @each_written
 def test_flags_in_the_text_exist(page: Path):
-    """Of any command; those of other programs stand in blocks only."""
+    """Flags are those of any command; those of other programs stand in blocks only."""
     known = {"--help", "--check"}
     for name in cli.list_commands(click.Context(cli)):
         command = cli.get_command(click.Context(cli), name)
@@ -183,7 +183,7 @@ def test_codes_exist(page: Path):
 
 @each_written
 def test_explained_names_exist(page: Path):
-    """What ``npuconv explain`` is asked for."""
+    """Arguments of ``npuconv explain`` exist."""
     text = page.read_text("utf-8")
     known = {rule.code for rule in RULES} | set(RULES.names()) | set(PASSES.names())
     for name in re.findall(r"npuconv explain ([\w-]+)", text):
@@ -192,7 +192,7 @@ def test_explained_names_exist(page: Path):
 
 @each_written
 def test_a_code_and_its_name_belong_together(page: Path):
-    """As in ``SHP002 group-unsupported``; output that was cut may end inside a name."""
+    """Pairs are like ``SHP002 group-unsupported``; cut output may end inside a name."""
     names = {rule.code: rule.name for rule in RULES}
     pairs = re.findall(r"\b([A-Z]{3}\d{3}) ([a-z]+(?:-[a-z]+)+)", page.read_text("utf-8"))
     assert [pair for pair in pairs if not names.get(pair[0], pair[1]).startswith(pair[1])] == []

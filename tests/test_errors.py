@@ -67,7 +67,7 @@ def test_bugs():
     ],
 )
 def test_from_another_process(error):
-    """What a worker raises arrives as it was, with all that it carries."""
+    """Exceptions of a worker arrive with all their attributes."""
     again = pickle.loads(pickle.dumps(error))
     assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
 

@@ -38,7 +38,7 @@ def test_bytes_and_protos_are_the_same(optimize):
 
 
 def test_an_eager_session_gives_the_same():
-    """In which order nodes run is not seen."""
+    """The order of nodes does not show in the result."""
     x = {"x": images(1, 1, 8, 8)}
     one, two = Session(digits()).run(x), Session(digits(), eager=True).run(x)
     assert all(np.array_equal(one[name], two[name]) for name in one)
@@ -80,7 +80,7 @@ def test_a_model_over_two_gigabytes():
 
 
 def test_the_reference():
-    """It runs what onnxruntime refuses: SAME padding with dilation."""
+    """The reference runs a model that onnxruntime refuses: SAME padding with dilation."""
     net = Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3), auto_pad="SAME_UPPER", dilations=[2, 2])
     model = net.model()
     (found,) = run_reference(model, {"x": images(1, 3, 8, 8)}).values()
@@ -111,7 +111,7 @@ def test_the_reference_prints_no_warnings():
     ],
 )
 def test_first_line(error, line):
-    """What went wrong, without the status in front of it."""
+    """The message comes without the status in front of it."""
     assert first_line(error) == line
 
 
@@ -125,7 +125,7 @@ def test_a_session_does_not_change_the_model():
 
 
 def test_cores_that_the_process_may_run_on(monkeypatch):
-    """Those it is bound to, not all there are; fewer where that was asked for."""
+    """Only cores that the process is bound to count; fewer on request."""
     monkeypatch.setattr(executor.os, "sched_getaffinity", lambda _pid: {3}, raising=False)
     monkeypatch.setattr(executor.os, "cpu_count", lambda: 64)
     monkeypatch.setattr(executor, "_limit", 0)

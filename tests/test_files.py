@@ -108,7 +108,7 @@ def test_no_part_is_left_when_interrupted(tmp_path, monkeypatch):
 
 
 def test_not_writable(tmp_path, monkeypatch):
-    """What the system says of the right to write is believed."""
+    """The system's word on the right to write is believed."""
     monkeypatch.setattr(os, "access", lambda *_args: False)
     assert "is not writable" in refused(tmp_path / "f")
 
@@ -124,7 +124,7 @@ def test_what_was_written_is_noted(tmp_path):
 
 
 def names(folder):
-    """What lies in a folder."""
+    """Return the names in a folder."""
     return sorted(p.name for p in folder.iterdir())
 
 
@@ -151,7 +151,7 @@ def test_what_a_killed_process_left_is_removed(tmp_path):
 
 
 def test_parts_of_a_process_of_the_same_number(tmp_path):
-    """In containers it often is the same; what one of them has left is in nobody's way."""
+    """Process numbers repeat in containers; files left by one are in nobody's way."""
     script = (
         "import os, pathlib, sys; from npuconv import files\n"
         "folder = pathlib.Path(sys.argv[1])\n"
@@ -175,7 +175,7 @@ def test_a_part_that_is_held_stays(tmp_path):
 
 
 def test_buffers_one_after_the_other(tmp_path):
-    """Nothing has to be put together in memory first."""
+    """Buffers are not joined in memory first."""
     files.write(tmp_path / "f", (bytes([k]) * k for k in range(4)))
     assert (tmp_path / "f").read_bytes() == b"\1\2\2\3\3\3"
 
@@ -221,7 +221,7 @@ def test_permissions_are_kept(tmp_path):
 
 
 def test_a_link_is_followed(tmp_path):
-    """What it points to gets the new content."""
+    """The file behind a link gets the new content."""
     (tmp_path / "there").mkdir()
     (tmp_path / "link").symlink_to("there/f")
     files.write(tmp_path / "link", b"new")
@@ -236,7 +236,7 @@ def test_a_device_stays_one():
 
 
 def test_a_long_name(tmp_path):
-    """As long as the system takes it, so do we."""
+    """Any name that the system takes is taken."""
     name = "n" * 255
     files.write(tmp_path / name, b"new")
     assert names(tmp_path) == [name]

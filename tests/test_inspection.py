@@ -57,7 +57,7 @@ def test_unknown_dimensions_and_foreign_operators():
 
 
 def test_convolutions_of_unknown_rank_are_counted_and_not_shown():
-    """Where nothing is known of a convolution there is nothing to show."""
+    """Unknown convolutions have no row to show."""
     net = Net(x=(1, 3, 8, 8), w=(None, None, None, None)).op("Thing", domain="com.example")
     found = inspect(net.op("Conv", "t0", "w").model())
     assert found.operators["Conv"] == 1
@@ -85,7 +85,7 @@ def test_nothing_is_changed(tmp_path):
 
 
 def test_json():
-    """Everything, for programs, the same every time."""
+    """JSON has everything, the same every time."""
     text = inspect(digits()).as_json()
     assert text == inspect(digits()).as_json()
     data = json.loads(text)
@@ -121,13 +121,13 @@ def test_channels_last():
 
 
 def test_a_foreign_operator_with_a_known_name():
-    """What another domain calls Conv is not one that we know."""
+    """Another domain's Conv is not a known one."""
     found = inspect(Net(x=(1, 4, 8, 8)).op("Conv", domain="com.example").model())
     assert found.convolutions == ()
 
 
 def test_what_it_would_be_calibrated_on():
-    """As convert has it; nothing where nothing is converted."""
+    """The data is that of convert; none if nothing is converted."""
     net = Net(x=(1, 3, 32, 32)).conv("x", (8, 3, 3, 3))
     assert "assumed pixels in" in inspect(net.model()).calibration
     assert inspect(Net(x=(1, 3, 32, 32)).op("Relu").model()).calibration == ""
@@ -144,13 +144,13 @@ def grouped(**attrs):
 
 
 def differs(before, after):
-    """What differs, by name."""
+    """Return the differences, by name."""
     found = compare(before, after).convolutions
     return {one.name: one.differs for one in found if one.differs}
 
 
 def test_a_model_and_itself():
-    """Nothing differs."""
+    """A model does not differ from itself."""
     found = compare(digits(), digits())
     assert found.before == found.after
     assert all(n.before == n.after for n in found.operators.values())
@@ -159,14 +159,14 @@ def test_a_model_and_itself():
 
 
 def test_operators():
-    """Those of either model, by name, with how often they occur in each."""
+    """Operators of either model are listed by name, with their numbers in each."""
     before = Net(x=X).op("Relu").op("Relu").model()
     after = Net(x=X).op("Relu").op("Abs").model()
     assert compare(before, after).operators == {"Abs": Counts(0, 1), "Relu": Counts(2, 1)}
 
 
 def test_attributes():
-    """Of convolutions with one name, what is not equal."""
+    """Unequal attributes of convolutions with one name are listed."""
     before = Net(x=X).conv("x", (4, 4, 3, 3), name="c", strides=[2, 2]).model()
     after = Net(x=X).conv("x", (4, 4, 3, 3), name="c", pads=[1, 1, 1, 1], dilations=[2, 2]).model()
     assert differs(before, after) == {
@@ -241,7 +241,7 @@ def test_names_that_begin_alike():
 
 
 def test_unknown_extents():
-    """What is not known of either is no difference; what is known of one is."""
+    """Extents unknown in both are equal; known in one only, they differ."""
     open_one = Net(x=(1, 4, "h", "w")).conv("x", (4, 4, 3, 3), name="c").model()
     fixed = Net(x=X).conv("x", (4, 4, 3, 3), name="c").model()
     assert differs(open_one, open_one) == {}
@@ -250,7 +250,7 @@ def test_unknown_extents():
 
 
 def test_compared_json():
-    """Everything, for programs."""
+    """JSON has everything."""
     data = json.loads(compare(grouped(), digits()).as_json())
     assert data["before"]["opset"] == 17
     assert data["operators"]["Relu"] == {"before": 0, "after": 3}

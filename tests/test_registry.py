@@ -37,7 +37,7 @@ def test_it_fills_itself(package):
 
 
 def test_get(package):
-    """By name, or None."""
+    """Objects are found by name, or None."""
     assert package.get("zebra") == "ZEBRA"
     assert package.get("_own") is None
 
@@ -60,7 +60,7 @@ def test_threads_wait_for_each_other(package, tmp_path):
 
 
 def test_an_import_that_fails(package, tmp_path):
-    """It is tried again, and what could be imported then is there."""
+    """A failed import is tried again, and the imported modules are there then."""
     broken = tmp_path / "some_things" / "bee.py"
     broken.write_text("raise RuntimeError('no')\n")
     with pytest.raises(RuntimeError, match="no"):

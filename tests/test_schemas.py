@@ -23,7 +23,7 @@ KINDS: dict[str, Any] = {
 
 
 def check(value: Any, schema: dict[str, Any], root: dict[str, Any], path: str = "") -> None:
-    """As much of JSON schema as ours use: types, enums, required and additional keys."""
+    """Check the part of JSON schema that ours use: types, enums, required and additional keys."""
     if "$ref" in schema:
         check(value, root["$defs"][schema["$ref"].rpartition("/")[2]], root, path)
         return
@@ -85,7 +85,7 @@ def schema():
 
 @pytest.mark.parametrize(("name", "report"), reports().items())
 def test_reports_fit_their_schema(name, report, schema):
-    """What is written is what is published, whatever became of the model."""
+    """Reports fit the published schema, whatever became of the model."""
     data = json.loads(render(report, "json"))
     assert data["summary"]["verdict"], name
     check(data, schema, schema)
@@ -125,7 +125,7 @@ def test_the_files_are_up_to_date(name):
 
 @pytest.mark.parametrize("name", schemas.NAMES)
 def test_every_schema_names_its_dialect(name):
-    """So that editors know how to read it."""
+    """Editors read the dialect."""
     assert schemas.load(name)["$schema"].startswith("https://json-schema.org/")
 
 

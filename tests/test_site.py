@@ -68,7 +68,7 @@ def test_the_site_is_built(tmp_path: Path):
 
 
 def test_links_that_leave_the_documentation_are_names(monkeypatch: pytest.MonkeyPatch):
-    """And those of the README lead to the pages."""
+    """Links of the README lead to the pages."""
     pytest.importorskip("mkdocs", reason="make site installs it")
     monkeypatch.syspath_prepend(str(ROOT / "tools"))
     from site_hooks import inside

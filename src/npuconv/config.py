@@ -27,7 +27,7 @@ from npuconv.errors import ConfigError, NpuconvError, UsageError
 from npuconv.limits import DEFAULT, NAMES, Limits
 
 Preset = Literal["unit", "signed", "imagenet", "raw", "none"]
-Format = Literal["qoperator", "qdq", "weights", "float"]
+Format = Literal["qoperator", "qdq", "weights", "float", "tflite"]
 Method = Literal["auto", "minmax", "percentile", "entropy", "mse"]
 Step = Literal[
     "host-padding", "input-grid", "range-margin", "correlated-error", "gptq-rounding",
@@ -203,7 +203,9 @@ class Options(Strict):
         "already; --requantize drops them and starts from its float values",
     )
     method: Method = Field("auto", description="how activation ranges are chosen")
-    format: Format = Field("qoperator", description="form of the written model")
+    format: Format = Field(
+        "qoperator", description="form of the written model; by default that of the target"
+    )
     io: Literal["float", "int8"] = Field(
         "float", description="type of the model's inputs and outputs"
     )
@@ -320,6 +322,12 @@ class Options(Strict):
         description="decompressed to compressed bytes in an .npz; of arrays over 64 MiB",
     )
     seed: int = Field(0, ge=0, description="seed of made-up samples; where no data is given")
+
+    def for_container(self, container: str) -> Options:
+        """Return the options with the form of the target's container, where none was given."""
+        if container != "tflite" or "format" in self.model_fields_set:
+            return self
+        return self.model_copy(update={"format": "tflite"})
 
     @property
     def limits(self) -> Limits:

@@ -25,7 +25,7 @@ def test_found_and_named(cli, model, folder):
 
 
 def test_not_over_another(cli, folder):
-    """What is there stays, unless --force is given."""
+    """An existing file stays, unless --force is given."""
     (folder / "npuconv.yaml").write_text("seed: 1\n")
     assert "is there already" in cli("init").error
     assert (folder / "npuconv.yaml").read_text() == "seed: 1\n"
@@ -34,7 +34,7 @@ def test_not_over_another(cli, folder):
 
 
 def test_every_key_can_be_uncommented(tmp_path):
-    """Without its #, each key has its default."""
+    """Each key has its default once its # is removed."""
     lines = starting_config().splitlines()
     assert lines[0].startswith("# yaml-language-server: $schema=")
     keys = [line[2:] for line in lines if line[2:].partition(":")[0] in Options.model_fields]

@@ -1,4 +1,4 @@
-"""What check and convert print: names, the next command, and the verdict once more."""
+"""Text of check and convert: names, the next command, and the verdict once more."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_next_command_of_a_refusal(cli, refused):
 
 
 def test_next_command_after_data(cli, model, folder):
-    """With data, a conversion is followed by a verification on the same."""
+    """A conversion on data is followed by a verification on the same."""
     import numpy as np
 
     np.savez(folder / "s.npz", x=np.random.default_rng(0).normal(size=(12, 1, 8, 8)).astype("f4"))

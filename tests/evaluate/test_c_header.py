@@ -67,7 +67,7 @@ int main(void) {
 
 
 def computed(folder, layer: int, x: np.ndarray, *, shift: bool) -> np.ndarray:
-    """What the compiled program makes of one image."""
+    """Return the compiled program's result for one image."""
     (folder / "main.c").write_text(PROGRAM)
     flags = ["-std=c99", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-unused-const-variable"]
     defines = [f"-DLAYER={layer}", f"-DSHIFT={int(shift)}"]

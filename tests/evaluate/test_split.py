@@ -158,7 +158,7 @@ def test_captured_tensors():
     ],
 )
 def test_a_wrong_manifest(folder, change, message):
-    """What is wrong is named, and what to do."""
+    """The fault is named, with a remedy."""
     path = folder / "manifest.json"
     manifest = json.loads(path.read_text())
     change(manifest)
@@ -169,7 +169,7 @@ def test_a_wrong_manifest(folder, change, message):
 
 
 def test_no_folder(tmp_path):
-    """Nothing there, and text that is no JSON."""
+    """A missing file and text that is no JSON are refused."""
     with pytest.raises(ModelError, match=r"has no manifest\.json"):
         run_parts(tmp_path)
     (tmp_path / "manifest.json").write_text("[" * 100_000)
@@ -184,13 +184,13 @@ def test_another_model(folder):
 
 
 def test_a_float_model(tmp_path):
-    """It has no part for the device."""
+    """Such a model has no part for the device."""
     with pytest.raises(ModelError, match="has no QLinearConv"):
         split(float_model(), tmp_path / "d")
     assert not (tmp_path / "d").exists()
 
 
 def test_an_unknown_option(folder):
-    """Of samples, as everywhere."""
+    """Faults of samples are named as everywhere."""
     with pytest.raises(UsageError, match="sead"):
         run_parts(folder, {"x": samples(1)}, sead=1)

@@ -43,7 +43,7 @@ def test_from_what_is_needed_down_to_one(models):
 
 
 def test_the_knee_is_the_tightest_cheap_value(models):
-    """By the settings, where no model is refused."""
+    """The knee is the tightest value whose cost is cheap by the settings."""
     loose = explore(models, settings=ExploreSettings(knee=0.2))
     assert curves(loose)["stride_h"].knee == 1
     strict = explore(models, settings=ExploreSettings(knee=0.0))
@@ -57,7 +57,7 @@ def test_a_bias_is_there_or_not(models):
 
 
 def test_height_and_width_cost_the_same_of_images_turned_around(models):
-    """So that each is planned once."""
+    """Each is planned once."""
     one = layer((4, 8, 7, 3), cells=9, strides=(2, 1), pads=((1, 2), (3, 4)))
     assert _transposed(_transposed(one)) == one
     found = curves(explore(models))
@@ -65,7 +65,7 @@ def test_height_and_width_cost_the_same_of_images_turned_around(models):
 
 
 def test_another_limit_may_be_answered_meanwhile(models):
-    """It is open no longer."""
+    """The limit is open no longer."""
     found = explore(models, assume=("kernel_h=3",))
     assert "kernel_h" not in curves(found)
     with pytest.raises(UsageError, match="no undocumented limit"):
@@ -73,7 +73,7 @@ def test_another_limit_may_be_answered_meanwhile(models):
 
 
 def test_a_model_that_is_refused_already_is_left_out(models, tmp_path):
-    """With the reason."""
+    """The reason is given."""
     path = tmp_path / "deep.onnx"
     onnx.save(Net(x=(1, 4, 9, 9, 9)).conv("x", (4, 4, 3, 3, 3)).model(), path)
     found = explore([*models, str(path)])

@@ -1,4 +1,4 @@
-"""What became of the findings, seen while passes work."""
+"""Status of findings, observed while passes work."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_only_nodes_that_a_finding_is_about_are_asked():
 
 
 def gone(before, records, pass_name):
-    """How the report shows findings that this pass has removed."""
+    """Return the findings that the report says this pass has removed."""
     model = read(Net(x=X).op("Relu", name="other").model())
     tracker = Tracker(before)
     tracker.step(pass_name, rules(model))
@@ -68,7 +68,7 @@ def finding(name):
 
 
 def test_the_last_result_counts():
-    """Of that pass, and of a node the finding is about."""
+    """The last result of the pass counts, for a node of the finding."""
     records = [
         RewriteRecord("a-pass", ("one",), "was", "first"),
         RewriteRecord("a-pass", ("zero", "one"), "was", "second"),

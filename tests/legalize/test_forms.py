@@ -18,7 +18,7 @@ def pick(*forms: Form, costs: dict | None = None, **options) -> str:
 
 
 def test_the_cheaper_form_is_taken():
-    """By the weights of the target."""
+    """The weights of the target decide the cheaper form."""
     assert pick(SPLIT, DENSE) == "split"
     assert pick(DENSE, SPLIT) == "split"
     assert pick(SPLIT, DENSE, costs={"convolution": 1000}) == "dense"

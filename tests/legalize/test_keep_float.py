@@ -37,14 +37,14 @@ def places(model, *patterns, **options):
     ],
 )
 def test_patterns(pattern, names):
-    """Of names or operators; the reason cites the pattern."""
+    """Patterns fit names or operators; the reason cites the pattern."""
     reason = f"kept float by keep_float {pattern!r}"
     found = places(three().model(), pattern)
     assert [name for name, why in found.items() if why == ("host", reason)] == names
 
 
 def test_brackets_in_names():
-    """They are letters where a node is called so."""
+    """Brackets are letters if a node is called so."""
     model = Net(x=X).conv("x", (4, 4, 1, 1), name="block[0]/conv").model()
     assert places(model, "block[0]/conv")["block[0]/conv"][0] == "host"
 
@@ -66,7 +66,7 @@ def test_what_is_written():
 
 
 def test_everything_kept_is_the_float_model():
-    """Nothing is rounded then."""
+    """A model kept float is not rounded."""
     x = images(4, 4, 8, 8)
     result = npuconv.convert(three().model(), calibration={"x": x}, keep_float=["op:Conv"])
     assert not [n for n in result.model.graph.node if n.op_type.startswith("Q")]
@@ -99,7 +99,7 @@ def test_costs():
 
 @pytest.mark.parametrize("form", ["text", "markdown", "html"])
 def test_people_read_it(form):
-    """What it costs, in words."""
+    """The cost is given in words."""
     text = " ".join(render(npuconv.check(three().model(), keep_float=["conv/b"]), form).split())
     assert "kept float: " in text
     assert "4 transitions instead of 2" in text
@@ -164,7 +164,7 @@ def test_what_the_device_cannot_do_may_stay_on_the_host():
 
 
 def test_unknown_limits_are_not_asked_for():
-    """What only the kept node needs of them is not needed."""
+    """Limits that only the kept node needs are not needed."""
 
     def kernels(**options):
         needs = npuconv.check(three().model(), **options).unknown_limits
@@ -175,7 +175,7 @@ def test_unknown_limits_are_not_asked_for():
 
 
 def test_no_host(tmp_path):
-    """Where the device is all there is, nothing can be kept off it."""
+    """A device without a host keeps all nodes."""
     text = "schema: 1\nname: alone\nunlisted_operators: error\noperators: {Conv: {}}\n"
     text += "activations: {dtype: int8, zero_point: [0]}\nweights: {dtype: int8, symmetric: true}\n"
     (tmp_path / "alone.yaml").write_text(text)
@@ -184,7 +184,7 @@ def test_no_host(tmp_path):
 
 
 def test_digits():
-    """On a trained model: float where rounding was, so not worse."""
+    """A layer kept float makes a trained model no worse."""
     x = np.concatenate([images(8, 1, 8, 8)])
     plain = npuconv.convert(digits(), calibration={"x": x})
     kept = npuconv.convert(digits(), calibration={"x": x}, keep_float=["op:Conv"])

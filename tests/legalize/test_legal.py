@@ -83,7 +83,7 @@ def of(report, name):
     ],
 )
 def test_rewritten(model, finding, node, rewriter):
-    """What a pass removes is said to be removed by that pass, under the user's name."""
+    """A fault that a pass removes is reported with that pass, under the user's name."""
     (found,) = of(npuconv.check(model()), finding)
     assert (found.status, found.node) == (Status.REWRITTEN, node)
     assert found.rewritten_by == rewriter
@@ -91,7 +91,7 @@ def test_rewritten(model, finding, node, rewriter):
 
 
 def test_remaining():
-    """What no pass removes stays, and blocks."""
+    """A fault that no pass removes stays, and blocks."""
     report = npuconv.check(three_dimensional())
     (found,) = of(report, "rank-unsupported")
     assert (found.status, found.severity, found.node) == ("remaining", "error", "deep")
@@ -164,7 +164,7 @@ def test_ignore():
 
 
 def test_unknown_limits_can_be_weighed():
-    """They warn, fail, or are passed over."""
+    """Unknown limits warn, fail, or are passed over."""
     warned = npuconv.check(digits(), unknown="warn")
     failed = npuconv.check(digits(), unknown="fail")
     passed = npuconv.check(digits(), unknown="pass")
@@ -187,13 +187,13 @@ def test_unknown_limits_can_be_weighed():
     ],
 )
 def test_fail_on(level, model, ok, code):
-    """From which level findings make the exit code 1; the verdict is that of convert."""
+    """Findings from this level on make the exit code 1; the verdict is that of convert."""
     report = npuconv.check(model(), fail_on=level)
     assert (report.ok, report.summary.exit_code) == (ok, code)
 
 
 def test_fail_on_counts_severities_and_statuses():
-    """What was rewritten never fails; an unknown limit only where it is asked to."""
+    """Rewritten findings never fail; unknown limits fail on request."""
     from npuconv.diagnostics import Finding
 
     def finding(severity, status=Status.REMAINING):
@@ -211,7 +211,7 @@ def test_fail_on_counts_severities_and_statuses():
 
 
 def test_never_failing_still_writes_no_illegal_model():
-    """With errors left there is no legal model, whatever the exit code of a check."""
+    """Remaining errors leave no legal model, whatever the exit code of a check."""
     with pytest.raises(UnsupportedModelError):
         npuconv.convert(three_dimensional(), fail_on="never")
 
@@ -230,7 +230,7 @@ def test_the_error_carries_the_report():
 
 
 def test_refused_for_unknown_limits():
-    """Where no error is left the headline says which option refused."""
+    """The headline names the option that refused, if no error is left."""
     with pytest.raises(UnsupportedModelError, match=r"\d+ unknown limits, and --fail-on unknown"):
         npuconv.convert(digits(), fail_on="unknown")
 
@@ -341,7 +341,7 @@ def needed(legal: LegalModel, name: str) -> tuple[int, ...]:
 
 
 def test_needs_follow_the_number_of_channels():
-    """In the list, and in the findings; nothing else is lost or there twice."""
+    """List and findings agree; nothing else is lost or there twice."""
     before, after = before_and_after()
     assert needed(before, "Conv.in_c") == (3, 32)
     assert needed(after, "Conv.in_c") == (3, 34)

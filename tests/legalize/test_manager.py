@@ -94,7 +94,7 @@ def test_a_circle(table):
 
 
 def test_a_pass_that_raises_is_named():
-    """With what it raised."""
+    """The message has the pass and its error."""
 
     def crash(_model, _ctx):
         raise KeyError("pads")
@@ -118,7 +118,7 @@ def test_what_fails_behind_a_pass_names_it(monkeypatch):
 
 
 def test_an_error_of_the_user_passes_through():
-    """It is no bug."""
+    """A user's error is no bug."""
 
     def complain(_model, _ctx):
         raise ModelError("the weights are not finite")
@@ -144,7 +144,7 @@ def test_a_pass_that_changes_numbers():
 
 
 def test_a_pass_that_changes_a_shape():
-    """So does another shape."""
+    """Another shape is found as well."""
 
     def widen(model, ctx):
         (node,) = model.nodes("Relu")

@@ -86,13 +86,13 @@ def test_many_regions():
 
 
 def test_the_wrong_one_of_many_is_found():
-    """And named, also in the second batch."""
+    """The wrong rewrite is named, also in the second batch."""
     with pytest.raises(InternalError, match="of node 'relu40' differs"):
         _manager.run_pass(chain(50), rename(wrong=40), context())
 
 
 def test_without_verification():
-    """Nothing is run, nothing is recorded."""
+    """No verification runs and records nothing."""
     model, ctx = read(Net(x=(1, 3, 8, 8)).conv().batchnorm(4).model()), context()
     ctx.verify = False
     assert run_pass("fuse-batchnorm", model, ctx) == 1
@@ -135,7 +135,7 @@ def test_a_large_output_shape_is_measured_small(output, shorter, auto_pad):
 
 
 def test_wrong_pads_are_found_at_a_small_output_shape(monkeypatch):
-    """What is measured small is still measured."""
+    """A measurement on small extents is still one."""
     module = importlib.import_module("npuconv.legalize.rewrites.resolve_auto_pad")
     monkeypatch.setattr(module, "resolved_pads", lambda _: (((0, 1), (0, 0)), (0, 0)))
     model, ctx = stretched(101, 203, 303)
@@ -153,7 +153,7 @@ def test_an_output_shape_that_crops_nearly_everything():
 
 
 def test_large_regions_run_apart(monkeypatch):
-    """With the same numbers as together: a batch is split to save memory only."""
+    """Splitting a batch saves memory, and the numbers are the same."""
     differences = []
     for most in (_measure.MAX_ELEMENTS, 400, 1):
         monkeypatch.setattr(_measure, "MAX_ELEMENTS", most)
@@ -188,7 +188,7 @@ def test_a_comparison_in_parts(monkeypatch, most):
 
 
 def test_an_output_shape_is_measured_as_it_is():
-    """It fixes the extents, so they are not made smaller."""
+    """An output shape fixes the extents, so they are not made smaller."""
     net = Net(x=(1, 4, 19, 19)).conv(
         weight=(4, 4, 3, 3), op="ConvTranspose", strides=[2, 2], output_shape=[40, 40]
     )
@@ -210,7 +210,7 @@ X = (1, 4, 8, 8)
 
 
 def notes(net: Net, name: str = "resolve-auto-pad") -> list[str]:
-    """What the report says of each rewrite besides its difference."""
+    """Return the report's note on each rewrite."""
     ctx = context()
     run_pass(name, read(net.model()), ctx)
     assert all(r.difference is not None and r.reference == "onnxruntime" for r in ctx.rewrites)
@@ -270,7 +270,7 @@ def test_small_constants_count():
 
 
 def test_a_wrong_rewrite_is_found_by_the_one_that_is_run():
-    """It does not hide behind its like."""
+    """Equal rewrites are run once, so the wrong one has no cover."""
 
     def turn(model, ctx):
         for node in model.nodes("Conv"):

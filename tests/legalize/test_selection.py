@@ -1,4 +1,4 @@
-"""Which findings count: select, ignore, severity, per model, and a baseline."""
+"""Findings that count: select, ignore, severity, per model, and a baseline."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def flat_and_volume():
     ],
 )
 def test_what_says_more_of_a_code_wins(select, ignore, stays):
-    """And of two that say the same ignore does, as in ruff."""
+    """The longer prefix wins; of two equal ones ignore does, as in ruff."""
     assert bool(left(finding(), select=select, ignore=ignore)) is stays
 
 
@@ -85,7 +85,7 @@ def test_what_is_unknown():
 
 
 def test_what_has_no_meaning_is_always_said():
-    """It can neither be ignored nor made less; accepted it can be, for it is not convertible."""
+    """A meaningless model can be accepted, not ignored or made less: it cannot be converted."""
     malformed = Net(x=X).conv("x", (6, 4, 3, 3), group=4).model()
     plain = npuconv.check(malformed)
     hidden = npuconv.check(malformed, ignore=["SHP"], severity={"SHP": "note"})
@@ -103,7 +103,7 @@ def test_twice_is_once():
 
 
 def test_accepted():
-    """By code and node; what was rewritten needs nobody to accept it."""
+    """Acceptance is by code and node; rewritten findings need none."""
     found = left(
         finding(),
         finding(node="other"),
@@ -120,7 +120,7 @@ def test_accepted():
 
 @pytest.mark.parametrize(("number", "passes"), [(1, True), (2, True), (3, False)])
 def test_more_of_the_same_than_were_accepted(number, passes):
-    """Something is new, and nothing tells which; so all of them are shown."""
+    """All are shown, as nothing tells which one is new."""
     found = left(*[finding()] * number, accepted={("SHP010", "n"): 2})
     assert {f.accepted for f in found} == {passes}
 
@@ -139,7 +139,7 @@ def test_more_of_the_same_than_were_accepted(number, passes):
     ],
 )
 def test_patterns(pattern, path, fits):
-    """They fit the path or its end, from a folder on."""
+    """Patterns fit the path or its end, from a folder on."""
     options = make_options({"rules": {pattern: {"ignore": ["SHP"]}}})
     assert bool(for_model(options, path).ignore) is fits
 
@@ -160,7 +160,7 @@ def test_for_model():
 
 
 def test_rules_of_a_model_without_a_path():
-    """It is known by the name of its graph."""
+    """A model without a path is known by the name of its graph."""
     assert not npuconv.check(flat_and_volume()).ok
     rules = {"test": {"severity": {"SHP001": "warning"}}}
     assert npuconv.check(flat_and_volume(), rules=rules).ok
@@ -192,7 +192,7 @@ def test_codes_that_there_are():
 
 
 def test_stale_entries():
-    """What accepts nothing any more is named; what only convert can see is not."""
+    """Entries that accept nothing are named, except those that only convert can see."""
     listed = {("SHP010", "n"), ("SHP010", "gone"), ("CAL001", "n")}
     assert stale(listed, [finding()]) == ("an entry of the baseline can go: SHP010 gone",)
     many = [("SHP010", f"n{at}") for at in range(5)]
@@ -244,7 +244,7 @@ def test_an_accepted_error_still_blocks(tmp_path):
 
 
 def test_an_accepted_warning_blocks_nothing(tmp_path):
-    """With --fail-on unknown, what is unknown and accepted."""
+    """Accepted unknown limits do not fail with --fail-on unknown."""
     every = npuconv.check(digits(), fail_on="unknown")
     assert every.summary.exit_code == 1
     entries = [

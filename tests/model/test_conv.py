@@ -170,7 +170,7 @@ def test_resolved_pads_of_a_transposed_convolution(attrs, pads, extra):
 
 
 def test_the_axis_that_is_not_known():
-    """With a stride the extent is needed, and the first axis without one is named."""
+    """The first axis without a known extent is named if it has a stride."""
     found = win(shape=(1, 3, 8, "w"), auto_pad="SAME_UPPER", strides=[2, 2])
     assert resolved_pads(found) == 1
     assert isinstance(resolved_pads(win(shape=(1, 3, 8, "w"), auto_pad="SAME_UPPER")), tuple)
@@ -209,7 +209,7 @@ def test_conv_pads(mode, extent, kernel, stride, dilation, pads):
 
 
 def test_an_unknown_extent_matters_only_with_a_stride():
-    """With stride 1 the total is the same for every extent."""
+    """The total at stride 1 is the same for every extent."""
     assert conv.conv_pads("SAME_UPPER", None, 4, 1, 2) == (3, 3)
     assert conv.conv_pads("SAME_UPPER", None, 4, 2, 2) is None
     assert conv.conv_pads("VALID", None, 4, 2, 2) == (0, 0)
@@ -233,7 +233,7 @@ def test_transpose_same_gives_extent_times_stride():
 
 
 def test_transpose_valid_and_plain_pad_nothing():
-    """Without an extent to reach there is nothing to distribute."""
+    """No padding is distributed if there is no extent to reach."""
     assert conv.transpose_pads("VALID", 5, 3, 2, 1) == (0, 0, 0)
     assert conv.transpose_pads("NOTSET", None, 3, 2, 1, 1) == (0, 0, 1)
 

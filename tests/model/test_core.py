@@ -20,7 +20,7 @@ def test_names_go_on_counting():
 
 
 def test_nodes_by_operator():
-    """In the order of the graph, whichever is named first, also after it has changed."""
+    """Nodes keep the order of the graph, whichever is named first, also after a change."""
     model = read(Net(x=(1, 4)).op("Relu").op("Neg").op("Relu").op("Abs").model())
     assert [n.op for n in model.nodes("Neg", "Relu", "Relu")] == ["Relu", "Neg", "Relu"]
     assert model.nodes("Exp") == []
@@ -42,7 +42,7 @@ def test_operators_that_hold_graphs():
 
 
 def test_nodes_of_subgraphs_are_not_at_the_top():
-    """Also one that was added there later."""
+    """Nodes added to a subgraph later do not count either."""
     model = read(ZOO["branches"]())
     (choice,) = model.nodes("If")
     inner = choice.attrs["then_branch"]
@@ -57,7 +57,7 @@ def test_nodes_of_subgraphs_are_not_at_the_top():
 
 
 def test_origins_of_several_nodes():
-    """In order, without repeats."""
+    """Origins keep their order, without repeats."""
     model = read(Net(x=(1, 4)).op("Relu", name="a").op("Neg", name="b").model())
     first, second = model.nodes()
     assert model.origin(first) == ("a",)
@@ -69,7 +69,7 @@ def test_origins_of_several_nodes():
 
 
 def test_outputs():
-    """Also those that were added, and those of another list."""
+    """Added outputs and those of another list count."""
     model = read(Net(x=(1, 4)).op("Relu").op("Neg").op("Abs").model())
     first, second, third = (node.outputs[0] for node in model.nodes())
     assert [model.is_output(t) for t in (first, second, third)] == [False, False, True]

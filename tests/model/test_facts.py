@@ -162,7 +162,7 @@ def test_pad():
 
 
 def test_pad_with_computed_amounts():
-    """With computed amounts only the mode is known."""
+    """Only the mode is known of a Pad with computed amounts."""
     net = Net(x=(1, 3, 8, 8)).op("Shape").op("Pad", "x", "t0", mode="reflect")
     found = facts.measure(read(net.model()).nodes("Pad")[0])
     assert found["pad_mode"] == "reflect"

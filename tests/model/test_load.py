@@ -230,7 +230,7 @@ def with_listed_initializers():
 
 
 def test_initializers_that_are_inputs():
-    """They are constants, and only what a user feeds is left as an input."""
+    """Initializers are constants, and inputs are what a user feeds."""
     model = load.load(with_listed_initializers())
     assert [t.name for t in model.graph.inputs] == ["x"]
     (conv,) = model.nodes("Conv")
@@ -244,7 +244,7 @@ def test_ir_3_without_its_listing():
 
 
 def test_constants_of_a_proto_keep_their_names():
-    """Those of nodes, also in branches, have none, and are given none when they are written."""
+    """Constants of nodes, also in branches, have no names and get none when written."""
     value = helper.make_node(
         "Constant", [], ["one"], value=numpy_helper.from_array(np.float32([1]))
     )
@@ -272,7 +272,7 @@ def test_ir_without_an_opset(version):
 
 
 def test_ir_3_needs_an_opset():
-    """From IR 3 on a model says its opset."""
+    """Models from IR 3 on say their opset."""
     model = Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3)).model()
     del model.opset_import[:]
     assert "opset_import" in refused(model)

@@ -156,7 +156,7 @@ def product(net, op):
 
 
 def test_matrix_products():
-    """They multiply like those of float models."""
+    """Matrix products multiply like those of float models."""
     net = quantized(integers(), "QLinearMatMul", "q", (5, 7))
     assert product(net, "QLinearMatMul") == 70
     net = integers()
@@ -191,7 +191,7 @@ def test_channels_last(op, domain, attrs):
 
 
 def test_channels_first_of_a_foreign_domain():
-    """Without channels_last the tensors stay as they are."""
+    """Tensors stay as they are if channels_last is absent."""
     net = quantized(Net(x=(1, 4, 8, 8)), "QLinearConv", "x", (2, 4, 3, 3), domain="com.microsoft")
     node = node_of(net, "QLinearConv")
     assert as_float(node).inputs[0] is node.inputs[0]

@@ -114,7 +114,7 @@ AUTO = list(itertools.product(("SAME_UPPER", "SAME_LOWER", "VALID"), (1, 2, 3), 
 
 @pytest.mark.parametrize(("mode", "stride", "extent"), AUTO)
 def test_auto_pad(mode, stride, extent):
-    """Of Conv and of the pools; the numbers of the text are those of onnxruntime."""
+    """Numbers of Conv and of the pools by ONNX's text are onnxruntime's."""
     x, w = random(1, extent, 7, 3), random(2, 3, 3, 3)
     attrs = {"auto_pad": mode, "strides": [stride, 1]}
     close(evaluate("Conv", [x, w], attrs), by_onnxruntime("Conv", {"x": x, "w": w}, **attrs))
@@ -191,7 +191,7 @@ STANDARD = {
 @pytest.mark.parametrize("name", ACTIVATIONS)
 @pytest.mark.parametrize("op", ["Conv", "MaxPool", "AveragePool"])
 def test_activations(name, op):
-    """As the standard operator of that name, with the parameters in order."""
+    """Activations are the standard operators of that name, parameters in order."""
     inputs = [random(1, 6, 7, 3), random(4, 3, 2, 2)][: 2 if op == "Conv" else 1]
     attrs = {} if op == "Conv" else {"kernel_shape": [2, 2]}
     params = [-0.25, 0.5] if name == "Clip" else list(STANDARD[name].values())
@@ -211,7 +211,7 @@ def test_crossed_bounds():
 
 
 def test_onnx_reference_runs_it():
-    """By domain, with attributes as strings and floats of a node."""
+    """Nodes are found by domain, with attributes as strings and floats."""
     x, w = random(1, 5, 5, 3), random(4, 3, 3, 3)
     attrs = {"activation": "LeakyRelu", "activation_params": [0.25], "auto_pad": "SAME_UPPER"}
     model = proto("Conv", {"x": x, "w": w}, domain=DOMAIN, **attrs)

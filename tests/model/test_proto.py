@@ -37,7 +37,7 @@ def test_nodes(name):
     ids=repr,
 )  # fmt: skip
 def test_attributes(value):
-    """Those of plain types are written at once, the others as ever."""
+    """Attributes of plain types are written at once, the others as ever."""
     node = Node("Thing", "thing", {"value": value, "other": 1}, domain="com.example")
     assert proto.node_proto(node) == OnnxExporter.export_node(node)
 

@@ -169,7 +169,7 @@ def test_new_models_are_written_for_older_runtimes(form):
     ("source", "opset", "wanted"), [(3, 9, 4), (8, 17, 8), (12, 21, 10), (8, 21, 10), (13, 25, 13)]
 )
 def test_ir_version(source, opset, wanted):
-    """As the source has it, at least 4, at most 10, unless the opset needs more."""
+    """The IR version is the source's, from 4 to 10, unless the opset needs more."""
     needed = helper.OP_SET_ID_VERSION_MAP.get(("ai.onnx", opset), 10)
     assert save.ir_version(source, opset) == max(min(wanted, 10), needed)
 
@@ -265,7 +265,7 @@ def saved(proto, path):
 
 
 def loaded(path):
-    """As onnx reads it, without its note that it has read it."""
+    """Load as onnx does, without its note that it has read the file."""
     proto = onnx.load(path)
     for tensor in proto.graph.initializer:
         tensor.ClearField("data_location")

@@ -112,7 +112,7 @@ def test_infer_unknown(height, lost):
 
 
 def test_infer_leaves_alone_what_is_known(monkeypatch):
-    """Without unknown shapes inference does not run."""
+    """Inference does not run if all shapes are known."""
     model = convolution(8, 9)
     shapes.infer(model)
     monkeypatch.setattr(shapes, "_inferred", lambda _proto: pytest.fail("asked"))
@@ -153,7 +153,7 @@ def test_fix_inputs():
 
 
 def test_fix_no_inputs():
-    """Without given shapes all shapes stay."""
+    """All shapes stay if none is given."""
     model = convolution()
     shapes.infer(model)
     before = out_shape(model)
@@ -263,7 +263,7 @@ def test_nothing_is_said_of_what_is_not_known():
 
 
 def test_pools_side_by_side_are_put_right_at_once(monkeypatch):
-    """Not the whole model inferred anew for each of them."""
+    """The model is inferred anew once, not for each pool."""
     rounds = []
     infer = shapes._infer
     monkeypatch.setattr(shapes, "_infer", lambda *args: rounds.append(1) or infer(*args))

@@ -197,7 +197,7 @@ ODD = {
 
 @pytest.mark.parametrize("name", ODD)
 def test_only_what_is_understood_is_cut(tmp_path, name):
-    """Everything else stays, byte for byte, for the parser and the checks behind it."""
+    """All other bytes stay for the parser and the checks behind it."""
     proto = Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3)).model()
     proto.graph.initializer.append(ODD[name])
     path = inside(tmp_path / "m.onnx", proto)
@@ -216,7 +216,7 @@ def test_a_damaged_file(tmp_path, end):
 
 
 def test_weights_above_the_folder(tmp_path):
-    """Nothing outside of the model's folder is mapped either."""
+    """No file outside of the model's folder is mapped."""
     (tmp_path / "inner").mkdir()
     path = outside(tmp_path / "m.onnx", digits())
     proto = onnx.load(path, load_external_data=False)

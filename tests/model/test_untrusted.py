@@ -34,7 +34,7 @@ def test_a_usual_model():
 
 
 def test_nodes():
-    """Those of subgraphs count, too; as many as are allowed are allowed."""
+    """Nodes of subgraphs count; the allowed number is allowed."""
     proto = Net(x=(1, 3, 8, 8)).conv("x").branch(_branch("a"), _branch("b")).model()
     count = len(proto.graph.node) + 2
     with limits.applied(limits.Limits(nodes=count)):

@@ -63,7 +63,7 @@ def test_it_goes_on_to_all_that_read_it():
     ],
 )
 def test_what_keeps_channels_apart(between):
-    """They come out as they went in, each beside the same others."""
+    """Channels come out as they went in, each beside the same others."""
     net = made()
     between(net)
     assert found(mixed(net)) is not None
@@ -90,13 +90,13 @@ def test_what_does_not(between):
 
 
 def test_a_pad_of_channels_makes_more_of_them():
-    """Then they are not the same any more."""
+    """Channels behind such a Pad are others."""
     net = made().pad([0, 1, 0, 0, 0, 0, 0, 0])
     assert found(net.conv("", (2, 5, 1, 1)).op("Sigmoid").model()) is None
 
 
 def test_its_maker_reads_all_channels():
-    """What is depthwise is inside of one, or none."""
+    """A depthwise layer is inside of a path, or in none."""
     net = made().conv("", (4, 1, 3, 3), group=4, name="deep")
     assert found(mixed(net), "deep") is None
 
@@ -107,13 +107,13 @@ def test_nothing_reads_an_output():
 
 
 def test_weights_are_constants():
-    """What comes at run time cannot be put in another order."""
+    """Weights that come at run time cannot be reordered."""
     net = Net(x=X, w=(2, 4, 1, 1)).conv("x", (4, 3, 3, 3), name="first").op("Conv", "t0", "w")
     assert found(net.op("Sigmoid").model()) is None
 
 
 def every(net: Net) -> dict[str, ChannelPath]:
-    """By the first tensor."""
+    """Return all paths, by the first tensor."""
     model = read(net.model())
     return {own.tensor.name: own for own in channel_paths(model, make_plan(model, builtin()))}
 
@@ -131,7 +131,7 @@ def test_the_host_may_be_at_either_end():
 
 
 def test_an_end_is_where_the_host_reads():
-    """Also where the device goes on, and where it is an output; not what the host has made."""
+    """Host readers and outputs end a path, also if the device goes on; host results do not."""
     net = made().op("Relu", to="r").conv("r", (2, 4, 1, 1), name="mixed").op("Tanh", to="y")
     own = every(net.op("Exp", "r", to="e").op("Exp", "x", to="f").output("y", "e", "f", "r"))
     assert [end.name for end in own["made"].outputs] == ["r"]

@@ -43,7 +43,7 @@ def after(net: Net, source: str = "c") -> tuple[int | None, list[int]]:
 
 
 def test_every_channel_of_a_convolution_has_a_slot():
-    """Of its input and of its output; depthwise ones too."""
+    """Channels of input and output have slots; depthwise ones too."""
     found, _, _ = traced(image().conv("c", (4, 1, 3, 3), group=4, to="d").model())
     slots = [found.slots(name) for name in ("x", "c", "d")]
     assert [len(s) for s in slots] == [3, 4, 4]
@@ -70,7 +70,7 @@ def test_what_treats_channels_alike(op: str):
 
 @pytest.mark.parametrize("perm", [[0, 2, 3, 1], [0, 2, 1, 3], [0, 1, 2, 3], [1, 0, 2, 3]])
 def test_a_pool_along_the_channels(perm):
-    """It compares neighbours along every axis but the first two: these share a scale."""
+    """Axes after the second are compared with neighbours: these share a scale."""
     net = image().op("Transpose", perm=perm).op("MaxPool", kernel_shape=[1, 2])
     found, _, _ = traced(net.model())
     own = found.slots("c")
@@ -102,7 +102,7 @@ def test_concat_along_another_axis():
 
 
 def test_concat_of_different_axes():
-    """Nothing fits: all of it has one."""
+    """Unequal axes make all channels share one scale."""
     net = Net(x=(1, 3, 4, 4)).conv("x", (4, 3, 1, 1), to="a").conv("x", (4, 3, 1, 1), to="b")
     net.op("Transpose", "b", perm=[0, 3, 2, 1], to="t").op("Concat", "a", "t", axis=2, to="y")
     found, _, _ = traced(net.model())
@@ -147,7 +147,7 @@ def test_slice(starts, ends, axes, steps, kept):
 
 
 def test_slice_without_axes():
-    """They are the first ones."""
+    """Axes default to the first ones."""
     net = image()
     assert after(net.op("Slice", "c", ints(net, 0, 2), ints(net, 1, 4))) == (1, [2, 3])
 
@@ -172,7 +172,7 @@ SHAPES = [
 
 @pytest.mark.parametrize(("shape", "axis"), SHAPES)
 def test_reshape(shape: list[int], axis: int | None):
-    """Where channels stay an axis of their own they keep their slots; else they share one."""
+    """Channels keep their slots if they stay an axis of their own; else they share one."""
     net = image().reshape(shape)
     found, _, _ = traced(net.model())
     assert found.axis(net.last) == axis
@@ -184,7 +184,7 @@ def test_reshape(shape: list[int], axis: int | None):
 
 
 def test_a_reshape_whose_batch_has_no_name():
-    """As many values lie behind the channels as before, so as many lie in front of them."""
+    """Equal numbers of values behind the channels mean equal numbers before them."""
     net = Net(x=("N", 3, 1, 1)).conv("x", (4, 3, 1, 1), to="c").reshape([-1, 4])
     assert after(net) == (1, [0, 1, 2, 3])
     net = Net(x=("N", 3, 1, 2)).conv("x", (4, 3, 1, 1), to="c").reshape([-1, 4])
@@ -201,7 +201,7 @@ def test_squeeze_and_unsqueeze():
 
 
 def test_flatten_mixes():
-    """But for channels of one cell."""
+    """Flatten mixes channels of more than one cell."""
     assert after(image().op("Flatten", axis=1))[0] is None
     net = Net(x=(1, 3, 1, 1)).conv("x", (4, 3, 1, 1), to="c").op("Flatten", axis=1)
     assert after(net) == (1, [0, 1, 2, 3])
@@ -209,14 +209,14 @@ def test_flatten_mixes():
 
 @pytest.mark.parametrize("op", ["DepthToSpace", "SpaceToDepth"])
 def test_what_mixes_channels(op: str):
-    """They share one scale, what they are made of too."""
+    """Mixed channels share one scale with those that they are made of."""
     found, _, _ = traced(image().op(op, "c", blocksize=2, to="y").model())
     assert found.axis("y") is None
     assert len({*found.slots("c"), *found.slots("y")}) == 1
 
 
 def test_a_symbolic_batch():
-    """It has a name, so it can be seen that it stays."""
+    """A symbolic batch has a name, so it is seen to stay."""
     net = Net(x=("N", 3, 6, 8)).conv("x", (4, 3, 1, 1), to="c").op("Relu", to="r")
     found, _, _ = traced(net.op("Flatten", "r", axis=2, to="y").model())
     assert found.slots("r") == found.slots("c")
@@ -243,7 +243,7 @@ def test_channels_along_another_axis_are_no_channels_of_a_convolution():
 
 
 def test_a_tensor_that_must_have_one_scale():
-    """So must its group: the device knows one nominal scale of it."""
+    """The group of such a tensor has one scale: the device knows one nominal scale of it."""
     net = two().op("Relu", "a", to="r").op("Concat", "r", "b", axis=1, to="y")
     found, plan, _ = traced(net.conv("y", (2, 6, 1, 1), to="z").model(), ("r", "elsewhere"))
     group = plan.group_of()["r"]
@@ -253,7 +253,7 @@ def test_a_tensor_that_must_have_one_scale():
 
 
 def test_a_pad_of_the_channels_makes_them_one():
-    """There are more behind it than before."""
+    """The number of channels changes behind it."""
     net = image().pad([0, 1, 0, 0, 0, 2, 0, 0])
     found, _, _ = traced(net.model())
     assert found.axis(net.last) is None
@@ -297,7 +297,7 @@ def test_a_lower_bound_other_than_0(bounds):
 
 
 def test_a_fill_other_than_0():
-    """So is that of a Pad."""
+    """A Pad with another fill needs one scale too."""
     assert needed(first().pad([0, 0, 1, 1, 0, 0, 1, 1], 0.0).model()) == set()
     assert needed(first().pad([0, 0, 1, 1, 0, 0, 1, 1], None).model()) == set()
     net = first().pad([0, 0, 1, 1, 0, 0, 1, 1], 1.0)
@@ -305,7 +305,7 @@ def test_a_fill_other_than_0():
 
 
 def test_a_reader_of_what_is_not_clipped():
-    """It must get the values beyond the bound."""
+    """Such a reader needs the values beyond the bound."""
     assert needed(bounded(first(), 0, 6).output("a", "y").model()) == {"a", "y"}
     assert needed(bounded(first(), 0, 6).op("Neg", "a").output("y", "t2").model()) == {"a", "y"}
     pooled = bounded(first(), 0, 6).op("MaxPool", "a", kernel_shape=[2, 2], to="p")
@@ -323,7 +323,7 @@ def test_what_is_joined_with_the_bounded():
 
 
 def test_upper_bounds():
-    """Of a Clip, if it has one."""
+    """A Clip has an upper bound if it is given."""
     clipped = planned(read(bounded(first(), 0, 6).model())).plan.passthrough[0]
     assert upper_bound(clipped) == 6
     assert upper_bound(planned(read(first().op("Relu").model())).plan.passthrough[0]) == np.inf

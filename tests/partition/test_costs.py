@@ -78,7 +78,7 @@ def test_macs(node, expected):
 
 
 def test_macs_of_unknown_rank():
-    """Nothing can be multiplied where not even the rank is known."""
+    """MACs of an unknown rank are unknown."""
     node = matmul("MatMul", (2, 3), (3, 4))
     node.inputs[0].shape = None
     assert macs(node) is None
@@ -126,7 +126,7 @@ def test_outputs_live_to_the_end():
 
 
 def test_integers_stay_as_wide():
-    """What is no float number would not be int8 either."""
+    """Integers do not become int8."""
     net = Net(x=(1, 8)).op("Shape", name="s")
     worst = peak(read(net.model()))
     assert (worst.bytes, worst.int8_bytes) == (8 * 4 + 2 * 8, 8 + 2 * 8)
@@ -134,7 +134,7 @@ def test_integers_stay_as_wide():
 
 @pytest.mark.parametrize("shape", [(1, "h", 4), (1, None, 4)])
 def test_unknown_extents(shape):
-    """Nothing is guessed; a batch that is left open is one sample."""
+    """Unknown extents stay unknown; an open batch is one sample."""
     assert peak(read(Net(x=shape).op("Relu").model())) is None
     assert peak(read(Net(x=("N", 4)).op("Relu").model())).bytes == 32
     unknown = Net(x=(1, 4)).op("Thing", domain="com.example").op("Relu").model()
@@ -142,7 +142,7 @@ def test_unknown_extents(shape):
 
 
 def test_unknown_types():
-    """Of strings nobody says how long they are."""
+    """Strings have no known size."""
     graph = onnx.helper.make_graph(
         [onnx.helper.make_node("Identity", ["x"], ["y"])],
         "g",

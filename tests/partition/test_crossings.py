@@ -41,13 +41,13 @@ def test_what_follows_each_other_runs_in_one_go():
 
 
 def test_the_host_in_between_parts_them():
-    """Also what runs on int8 there: it is not the device that runs it."""
+    """A host node on int8 parts subgraphs as well."""
     built = net().op("MaxPool", kernel_shape=[2, 2]).conv("", (4, 4, 1, 1), name="b")
     assert subgraphs(built) == [["a"], ["b"]]
 
 
 def test_no_path_leaves_a_subgraph_and_comes_back():
-    """What needs a result of the host waits for it, though the device feeds it too."""
+    """A reader of a host result waits for it, though the device feeds it too."""
     built = net().conv("t0", (4, 4, 1, 1), name="b").op("Sigmoid", "t0").op("Add", "t1", "t2")
     built.conv("t3", (4, 4, 1, 1), name="c").conv("t1", (4, 4, 1, 1), name="d").output("t4", "t5")
     assert subgraphs(built) == [["a", "b", "d"], ["c"]]
@@ -75,7 +75,7 @@ def test_branches_that_meet_are_one():
 
 
 def test_a_branch_of_an_if_waits_too():
-    """What its branches read, the If reads; what follows it comes after it."""
+    """An If reads the inputs of its branches, and precedes its readers."""
     built = net()
     then = Net(prefix="a").op("Neg", "t0")
     otherwise = Net(prefix="b").op("Abs", "t0")
@@ -89,7 +89,7 @@ def test_a_branch_of_an_if_waits_too():
 
 
 def test_ports_of_a_subgraph():
-    """What it reads of others and what others read of it, in bytes of int8."""
+    """Ports are tensors read of others and by others, in bytes of int8."""
     built = net().op("Relu", name="r").conv("", (2, 4, 1, 1), name="b").output("t0", "t2")
     (one,) = planning.subgraphs(*planned(built))
     assert [(p.name, p.bytes) for p in one.inputs] == [("x", 256)]
@@ -104,7 +104,7 @@ def test_bytes_that_cross():
 
 
 def test_a_symbolic_batch_counts_as_one():
-    """As it does for multiply-accumulates; any other open dimension leaves it open."""
+    """A symbolic batch counts as one, as in MACs; any other open dimension stays open."""
     assert crossings(net(("N", 4, 8, 8)))[0] == {"x": 256}
     assert crossings(net((1, 4, "h", 8)))[0] == {"x": None}
 
@@ -118,7 +118,7 @@ def test_bytes_of_all():
 
 
 def test_a_tensor_of_unknown_rank():
-    """Nothing can be counted where not even the rank is known."""
+    """Bytes of an unknown rank are unknown."""
     model, plan = planned(net())
     model.graph.inputs[0].shape = None
     assert planning.crossings(model, plan).to_device[0].bytes is None

@@ -128,7 +128,7 @@ def test_what_has_no_int8_semantics():
 
 
 def test_a_concat_of_unlike_scales():
-    """Without ``requantizes`` it passes integers on, and all that meets in it has one scale."""
+    """Such an operator passes integers on, and all tensors that meet in it have one scale."""
     built = net().conv("x", (4, 4, 1, 1), to="b").op("Concat", "a", "b", axis=1, to="c")
     built.conv("", (4, 8, 1, 1))
     _, plan = planned(built, listing("Concat"))
@@ -139,7 +139,7 @@ def test_a_concat_of_unlike_scales():
 
 
 def test_tensors_of_operators_have_one_scale():
-    """So has everything that passthrough operators join with them."""
+    """Tensors that passthrough operators join with them have it too."""
     built = net().op("Relu", to="r").conv("x", (4, 4, 1, 1), to="b").op("Add", "r", "b", to="c")
     built.conv("", (4, 4, 1, 1), to="d")
     _, plan = planned(built, listing("Add"))

@@ -43,7 +43,7 @@ def ints(built, *values):
     ],
 )
 def test_passthrough_operators(op, attrs):
-    """They give the same integers on int8 tensors."""
+    """Passthrough operators give the same integers on int8 tensors."""
     assert passed(net().op(op, **attrs)) == [op]
 
 
@@ -104,7 +104,7 @@ def padded_by_a_computed_value():
     ],
 )  # fmt: skip
 def test_what_is_not_passed_on(built):
-    """It would give other integers, or its bounds are not known."""
+    """Others would change integers, or have unknown bounds."""
     assert passed(built) == []
 
 

@@ -77,7 +77,7 @@ def test_what_a_target_does_not_list(word):
 
 
 def test_a_target_without_convolutions():
-    """What is not listed does not run there, and foreign domains are not the standard one."""
+    """Unlisted operators and those of foreign domains run elsewhere."""
     target = NPU.model_copy(update={"operators": {}})
     assert planned(net(), target)[1].device == []
     built = Net(x=X)
@@ -86,7 +86,7 @@ def test_a_target_without_convolutions():
 
 
 def test_every_node_has_a_place_and_a_reason():
-    """Of a whole model nothing is left out."""
+    """No node of a whole model is left out."""
     model = read(digits())
     plan = make_plan(model, NPU)
     assert all(plan.reason[id(n)] and plan.placement[id(n)] for n in model.nodes())
@@ -109,7 +109,7 @@ def test_groups():
 
 
 def test_a_tensor_that_the_host_reads_too():
-    """It decides as well: nothing of it may be cut off."""
+    """The host's reading counts: nothing may be cut off."""
     built = net().op("Relu", "t0").op("Sigmoid", "t0").output("t1", "t2")
     assert groups(built)["t0"] == (["t0", "t1"], ["t0", "t1"])
     built = net().op("Relu", "t0").output("t0", "t1")

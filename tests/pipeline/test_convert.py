@@ -69,7 +69,7 @@ def test_inputs_and_outputs_are_kept(form):
     "name", ["digits", "constants", "old", "padded", "scaled", "outputs", "dilated"]
 )
 def test_every_form_runs(name, form):
-    """What is written is valid, runs, and keeps the interface."""
+    """Every form is valid, runs, and keeps the interface."""
     before = ZOO[name]()
     after = npuconv.convert(before, format=form, input_shape=given(before)).model
     onnx.checker.check_model(after)
@@ -153,7 +153,7 @@ def test_qdq_and_qoperator_give_the_same_numbers(name):
 
 
 def test_int8_inputs_and_outputs():
-    """With io=int8 the model's own tensors are int8, and the metadata says their scales."""
+    """io=int8 makes the model's own tensors int8, with scales in the metadata."""
     net = Net(x=X).conv("x", (4, 4, 3, 3)).op("Relu").model()
     cal = {"x": images(9, *X[1:])}
     plain = npuconv.convert(net, calibration=cal)
@@ -178,7 +178,7 @@ def test_int8_inputs_and_outputs():
 
 
 def test_what_stays_float_in_spite_of_int8():
-    """What the host reads or makes cannot be int8, and the report says which that is."""
+    """Tensors of the host stay float, and the report names them."""
     report = npuconv.convert(digits(), calibration=CAL, io="int8", offload=False).report
     assert report.summary.warnings == (
         "some inputs or outputs stay float: t9 (made by Gemm 'gemm9'), which work in float; "
@@ -193,7 +193,7 @@ def test_what_stays_float_in_spite_of_int8():
 
 
 def test_synthetic_calibration_is_warned_of_first():
-    """Without samples the first thing a reader sees is that accuracy is unproven."""
+    """The first warning says that accuracy is unproven."""
     report = npuconv.convert(digits()).report
     assert report.summary.warnings[0].startswith("accuracy is unproven")
     assert "accuracy is unproven" in report.summary.headline
@@ -205,7 +205,7 @@ def test_synthetic_calibration_is_warned_of_first():
     ("given", "kept"), [(8, 2), (9, 2), (12, 4), (16, 8), (32, 8), (64, 16), (400, 64)]
 )
 def test_samples_are_kept_apart(given, kept):
-    """They are not calibrated with, and the accuracy is measured on those."""
+    """Samples held out measure the accuracy and calibrate nothing."""
     data = {"x": images(given, 1, 8, 8)}
     report = npuconv.convert(digits(), calibration=data, max_samples=given).report
     assert report.quantization.samples == given - kept
@@ -222,7 +222,7 @@ def test_too_few_samples_to_keep_some_apart():
 
 
 def test_the_interval_holds_the_figure_of_new_samples():
-    """As many of the same kind; the worst sample has its number in the data."""
+    """The interval holds for new samples of the kind; the worst sample has its number."""
     data = images(64, 1, 8, 8)
     done = npuconv.convert(digits(), calibration={"x": data[:32]})
     low, high = done.report.accuracy.interval_db
@@ -284,7 +284,7 @@ def test_the_same_bytes_with_synthetic_samples():
 
 
 def test_no_folder_in_the_report(tmp_path):
-    """Where the files lie changes nothing."""
+    """The folder of the files changes nothing."""
     reports = []
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
@@ -363,7 +363,7 @@ def shifted():
 
 
 def test_a_convolution_takes_the_range_of_its_relu():
-    """What the activation cuts off takes no part of the scale."""
+    """Values that the activation cuts off take no part of the scale."""
     model = shifted().op("Relu").model()
     x = np.clip(images(9, *X[1:]) * 10, -10, 10)  # -19 .. 1 before the Relu, 0 .. 1 behind it
     result = npuconv.convert(model, calibration={"x": x}, method="minmax")
@@ -388,7 +388,7 @@ def joined(factor):
 
 
 def test_a_concat_of_like_ranges_shares_one_scale():
-    """It runs on int8 tensors."""
+    """The Concat runs on int8 tensors."""
     result = npuconv.convert(joined(2.0), calibration={"x": images(9, *X[1:])})
     nominal = [value(result.model, c.input[6]) for c in by_op(result.model, "QLinearConv")]
     assert nominal[0] == nominal[1]
@@ -429,7 +429,7 @@ def test_poor_accuracy_is_warned_of():
 
 
 def test_an_output_of_zeros():
-    """It has no direction, and the report says so."""
+    """An output of zeros has no direction, and the report says so."""
     net = Net(x=X)
     zero = net.constant(np.zeros((4, 4, 1, 1), np.float32))
     report = npuconv.convert(net.op("Conv", "x", zero).model()).report
@@ -447,7 +447,7 @@ def test_samples_that_cannot_be_used():
 
 
 def test_a_model_that_breaks_on_made_up_samples():
-    """Not every model takes any numbers: the logarithm of what is negative is none."""
+    """Made-up samples may have no finite result, as the logarithm of negative numbers."""
     net = Net(x=X).op("Log", "x", to="l").conv("l", (4, 4, 1, 1))
     with pytest.raises(CalibrationError, match="give some with --calibration"):
         npuconv.convert(net.model())
@@ -458,7 +458,7 @@ def test_a_model_that_breaks_on_made_up_samples():
 
 @pytest.mark.parametrize("form", ["qoperator", "qdq", "weights"])
 def test_weights_that_are_not_finite(form):
-    """They are refused with an error of the tool, whatever the form."""
+    """Such weights are an error of the tool, whatever the form."""
     net = Net(x=X)
     broken = net.constant(np.full((4, 4, 1, 1), np.nan, np.float32))
     with pytest.raises(npuconv.NpuconvError) as caught:
@@ -500,7 +500,7 @@ def test_parts_of_a_layer_are_numbered():
 
 
 def sometimes_empty(channels: int = 4) -> onnx.ModelProto:
-    """As a head of a detector: where it finds nothing, it convolves what has no values."""
+    """Build a detector's head, which convolves an empty tensor if it finds nothing."""
     net = Net(x=(1, 3, 8, 8)).conv(weight=(channels, 3, 3, 3), pads=[1] * 4).op("Relu", to="seen")
     net.op("ReduceMax", "x", keepdims=0, axes=[1, 2, 3])
     net.op("Greater", net.last, net.constant(np.float32(1)), to="found")
@@ -512,7 +512,7 @@ def sometimes_empty(channels: int = 4) -> onnx.ModelProto:
 @pytest.mark.parametrize("found", [range(0), range(2), range(5, 16), range(16)])
 @pytest.mark.parametrize("pad", ["auto", "never"])
 def test_tensors_without_values(found, pad):
-    """Nothing is wrong with a sample in which nothing was found, nor with all of them."""
+    """Samples that leave a tensor empty are no fault, even if all do."""
     samples = images(16, 3, 8, 8) * np.float32(0.5)
     for k in found:
         samples[k, 0, 0, 0] = 2.0
@@ -535,7 +535,7 @@ def test_a_rank_that_nobody_knows():
 
 
 def test_a_relu_behind_a_pool_is_the_layers_own():
-    """What saturation cuts off before the pool is no loss of the layer."""
+    """Saturation before the pool is no loss of the layer."""
     net = Net(x=X).conv(weight=(8, 4, 3, 3), name="first").op("MaxPool", kernel_shape=[2, 2])
     model = net.op("Relu").conv(weight=(4, 8, 1, 1), name="second").model()
     layers = npuconv.convert(
@@ -546,7 +546,7 @@ def test_a_relu_behind_a_pool_is_the_layers_own():
 
 
 def test_check_counts_the_crossings_of_convert():
-    """By default nothing crosses that would not, whoever reads what the host pads."""
+    """The default adds no crossing, whoever reads what the host pads."""
     side = Net(x=(1, 3, 16, 16)).conv("x", (4, 3, 3, 3), name="a", pads=[1] * 4)
     side.op("Sigmoid", to="s").conv("s", (4, 4, 3, 3), name="b", pads=[1] * 4, to="y")
     side.conv("s", (4, 4, 1, 1), name="c", to="z").output("y", "z")

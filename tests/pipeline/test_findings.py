@@ -1,4 +1,4 @@
-"""What calibration shows is a finding like any other: shown, ignored, or a reason to stop."""
+"""Findings of calibration: shown, ignored, or a reason to stop, like any other."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def test_it_is_in_every_report():
 
 
 def test_a_check_does_not_know():
-    """It has no samples."""
+    """A check has no statistics."""
     assert "CAL003" not in codes(npuconv.check(dead()))
 
 
 def test_it_is_ignored_and_selected_like_others():
-    """By code or prefix."""
+    """Code and prefix select such findings."""
     assert "CAL003" not in codes(convert(ignore=["CAL"]).report)
     assert codes(convert(select=["CAL003"]).report) == ["CAL003"]
 

@@ -68,7 +68,7 @@ def test_the_same_numbers(build, either):
 
 
 def test_int8_inputs_and_outputs(either):
-    """They keep the layout of the model."""
+    """Inputs and outputs keep the layout of the model."""
     calibration = {"x": images(16, 1, 8, 8)}
     net = Net(x=(1, 1, 8, 8)).conv("x", (4, 1, 3, 3)).op("Relu").conv("", (2, 4, 3, 3))
     first, last = both(net.model(), either, calibration=calibration, io="int8")
@@ -103,7 +103,7 @@ def test_a_model_with_its_channels_last_needs_no_transposes(either):
 
 
 def test_a_chip_that_does_not_take_it():
-    """That is a finding, for check and convert alike, and says what to do."""
+    """A chip of another layout is a finding with a remedy, for check and convert."""
     report = npuconv.check(digits(), layout="nhwc")
     found = [f for f in report.findings if f.code == "SHP013"]
     assert len(found) == 3

@@ -24,7 +24,7 @@ def cast(net: Net, kind: int) -> Net:
 
 
 def failures(model: onnx.ModelProto, **options: Any) -> list[NpuconvError]:
-    """How check and convert fail."""
+    """Return the failures of check and convert."""
     found = []
     for command in (npuconv.check, npuconv.convert):
         with pytest.raises(NpuconvError) as caught:
@@ -52,7 +52,7 @@ def test_a_kernel_that_is_there() -> None:
 
 
 def test_findings_come_first() -> None:
-    """What the report says of a model is said also where onnxruntime does not load it."""
+    """Findings are reported also if onnxruntime does not load the model."""
     net = Net(x=(1, 4, 8, 8, 8)).conv("x", (4, 4, 3, 3, 3))
     model = cast(net, onnx.TensorProto.DOUBLE).op("Erf").model()
     assert npuconv.check(model).summary.verdict == "refused"
@@ -70,7 +70,7 @@ def open_rank() -> onnx.ModelProto:
 
 @pytest.mark.parametrize("make", [open_channels, open_rank])
 def test_nothing_can_be_made_up(make: Any) -> None:
-    """Without data there is no sample of such a model; with data, or in float, there is."""
+    """Such a model has no made-up sample; data, or a float form, is accepted."""
     checked, converted = failures(make())
     assert isinstance(checked, CalibrationError)
     assert str(checked) == str(converted)
@@ -135,7 +135,7 @@ def test_the_cache(tmp_path: Path) -> None:
 
 
 def test_a_device_that_cannot_repeat_layers(tmp_path: Path) -> None:
-    """With one scale for all weights of a layer nothing can be bought."""
+    """One scale for all weights of a layer leaves nothing to buy."""
     model, path = Net(x=X).conv().model(), tmp_path / "chip.yaml"
     path.write_text(
         "schema: 1\nname: whole\noperators: {Conv: {limits: {}}}\n"
@@ -165,7 +165,7 @@ def test_of_several_the_model_is_named(
 
 
 def test_an_output_that_numpy_has_no_type_for() -> None:
-    """It cannot be compared; in float nothing is."""
+    """Such an output cannot be compared; a float form needs no comparison."""
     model = cast(Net(x=X).conv(), onnx.TensorProto.BFLOAT16).model()
     checked, converted = failures(model)
     assert str(checked) == str(converted)

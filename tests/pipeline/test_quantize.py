@@ -1,4 +1,4 @@
-"""From the float model to integers: steps that are left out, and what multiplications buy."""
+"""Steps from the float model to integers: left out one by one, and repeated for a budget."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def without(*steps: str) -> npuconv.Conversion:
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_step_may_be_left_out(step: str):
-    """It makes other integers, and another report."""
+    """A missing step gives other integers, and another report."""
     full, bare = without(), without(step)
     assert full.model.SerializeToString() != bare.model.SerializeToString()
     assert full.report.quantization != bare.report.quantization
@@ -77,7 +77,7 @@ def test_what_is_left_out_changes_nothing_else():
 
 
 def test_a_misspelled_step():
-    """It is the user's mistake, and the right ones are named."""
+    """A misspelt step is the user's mistake, and the right ones are named."""
     with pytest.raises(UsageError, match=r"without.*gptq-rounding"):
         npuconv.convert(uneven(), calibration=photos(), without=["gptq"])
 
@@ -86,7 +86,7 @@ def test_a_misspelled_step():
 
 
 def shares(end: str = "") -> dict[str, float]:
-    """Of three layers, by name."""
+    """Return the noise shares of three layers, by name."""
     net = Net(x=(1, 3, 8, 8)).conv("x", (8, 3, 3, 3), name="a").op("HardSwish")
     net = net.conv("", (8, 8, 3, 3), name="b").op("HardSwish").conv("", (5, 8, 4, 4), name="c")
     if end:
@@ -186,7 +186,7 @@ def bought(percent: float | None = None, **options: object) -> npuconv.Conversio
 
 
 def test_nothing_is_bought_unasked():
-    """By default the device does what the model says, and no more."""
+    """The default repeats no layer."""
     assert bought().report.quantization.budget is None
 
 
@@ -244,7 +244,7 @@ def test_a_goal_beyond_the_limit():
 
 
 def test_sizes_come_from_the_samples_where_the_model_has_none():
-    """What a layer costs is known when the samples are."""
+    """Samples give the cost of layers of open size."""
     proto = network(("N", 3, "H", "W"))
     report = npuconv.convert(proto, calibration=noise(), max_extra_macs=20).report
     assert 0 < report.quantization.budget.extra_macs <= 0.2 * MACS
@@ -281,12 +281,12 @@ def of_loud(between: str, percent: float = 15, **options: object) -> npuconv.Con
 
 @pytest.fixture(scope="module", params=["Relu", "Sigmoid", "HardSwish"])
 def pair(request) -> tuple[npuconv.Conversion, npuconv.Conversion]:
-    """Without a budget, and with one that is too small for a layer."""
+    """Convert with no budget, and with one that is too small for a layer."""
     return of_loud(request.param, 0), of_loud(request.param)
 
 
 def test_less_noise_for_few_multiplications(pair):
-    """On the device and behind the host."""
+    """A small budget lowers the noise on the device and behind the host."""
     plain, found = pair
     budget = found.report.quantization.budget
     assert budget.channels
@@ -334,7 +334,7 @@ def test_what_nobody_knows_is_asked_of_the_model_that_is_written(pair):
 
 
 def test_verify_agrees(tmp_path: Path):
-    """With the report of the conversion, on other samples."""
+    """Verify agrees with the report of the conversion, on other samples."""
     onnx.save(loud("HardSwish"), tmp_path / "m.onnx")
     made = of_loud("HardSwish")
     onnx.save(made.model, tmp_path / "m.int8.onnx")
@@ -358,7 +358,7 @@ def test_explicit_conversions_and_the_same_bytes():
 
 
 def test_int8_at_the_door():
-    """What goes in and out as integers keeps one scale, and is not made again."""
+    """Integer inputs and outputs keep one scale, and are not duplicated."""
     found = of_loud("Relu", 100, io="int8")
     shapes = [
         info.type.tensor_type.shape.dim[1].dim_value

@@ -13,14 +13,14 @@ from support.quantized_nets import Quantized, integer_operators, operators, trai
 
 
 def outputs(proto: onnx.ModelProto) -> np.ndarray:
-    """What a model makes of many inputs, node by node as it is written."""
+    """Return a model's results for many inputs, node by node as it is written."""
     session = executor.Session(proto, threads=1, optimize=False)
     feeds = (2 * images(1, 3, 8, 8, seed=seed) for seed in range(20))
     return np.stack([next(iter(session.run({"x": feed}).values())) for feed in feeds])
 
 
 def steps_apart(before: onnx.ModelProto, result: npuconv.Conversion) -> np.ndarray:
-    """How many steps of the output each integer of the result is away from the original's."""
+    """Return the distance of each integer from the original's, in steps of the output."""
     step = result.report.quantization.tensors[-1].scale
     return np.rint(np.abs(outputs(before) - outputs(result.model)) / step)
 
@@ -81,7 +81,7 @@ def test_check_and_convert_agree():
 
 
 def test_requantize_drops_the_scales():
-    """As if the float model had come."""
+    """The result is that of the float model."""
     report = npuconv.convert(trained(), keep_scales=False).report
     assert report.quantization.source_scales is None
     assert "kept" not in {t.method for t in report.quantization.tensors}
@@ -89,7 +89,7 @@ def test_requantize_drops_the_scales():
 
 
 def test_weights_alone_are_kept():
-    """Of a model whose activations are float, or quantized anew at each run."""
+    """Activations may be float, or quantized anew at each run."""
     result = npuconv.convert(integer_operators(dynamic=True))
     found = result.report.quantization.source_scales
     assert (found.tensors, found.layers, found.all_layers) == (0, 1, 1)
@@ -117,13 +117,13 @@ def test_weights_keep_their_integers_in_the_form_of_weights():
 
 
 def test_the_same_model_gives_the_same_bytes():
-    """Nothing depends on the order of sets."""
+    """No result depends on the order of sets."""
     one, two = (npuconv.convert(operators()).model.SerializeToString() for _ in range(2))
     assert one == two
 
 
 def test_verify_compares_with_the_quantized_original():
-    """By its outputs, and by its layers where names are left."""
+    """Outputs are compared, and layers if names are left."""
     result = npuconv.convert(operators())
     found = npuconv.verify(operators(), result.model, data={"x": images(4, 3, 8, 8)})
     assert found.total.sqnr_db is None  # no error at all

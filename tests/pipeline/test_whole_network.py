@@ -64,7 +64,7 @@ def convert(folder: Path, *, ops: tuple[str, ...] = OPS, **options: object) -> n
 
 @pytest.mark.parametrize("form", ["qdq", "qoperator"])
 def test_nothing_crosses_but_input_and_output(tmp_path, form):
-    """And accuracy stays: every tensor but those two is int8."""
+    """Accuracy stays: every tensor but those two is int8."""
     made = convert(tmp_path, format=form)
     assert made.report.summary.transitions == 2
     assert {n.placement for n in made.report.nodes} == {"device"}
@@ -106,7 +106,7 @@ def test_convolutions_only_cross_everywhere(tmp_path):
 
 
 def test_zero_points_where_the_device_takes_them(tmp_path):
-    """What is positive has all levels; a device without zero points has half of them."""
+    """Positive tensors have all levels; a device without zero points has half of them."""
     free = convert(tmp_path).report.quantization.tensors
     fixed = convert(tmp_path, zero_point=(0, 0)).report.quantization.tensors
     assert {t.name: t.zero_point for t in free}["e"] == -128

@@ -95,7 +95,7 @@ def resolved(proto: onnx.ModelProto) -> tuple[dict, onnx.ModelProto]:
 
 
 def has_reference(op: str, mode: str, axes: list[Axis]) -> bool:
-    """Whether onnxruntime runs the original as ONNX means it.
+    """Return true if onnxruntime runs the original as ONNX means it.
 
     It refuses a dilated SAME convolution, pads a dilated SAME pool for the kernel without
     dilation, and pads by a negative number where a stride steps over cells.

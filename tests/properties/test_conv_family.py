@@ -37,7 +37,7 @@ def session(model: onnx.ModelProto) -> ort.InferenceSession:
 
 
 def illegal(model: onnx.ModelProto) -> list[str]:
-    """What the device's notes have against the convolutions of a model, read from the file."""
+    """Return faults of a file's convolutions by the device's notes."""
     shapes = {t.name: list(t.dims) for t in model.graph.initializer}
     found = []
     for node in model.graph.node:

@@ -51,7 +51,7 @@ class Graph:
             self.values += made if isinstance(made, list) else [made]
 
     def model(self) -> onnx.ModelProto:
-        """What nothing reads is an output."""
+        """Make a model whose unread tensors are outputs."""
         read_ = {name for node in self.net.nodes for name in node.input}
         return self.net.output(*(v.name for v in self.values if v.name not in read_)).model()
 
@@ -131,7 +131,7 @@ def converted(proto: onnx.ModelProto) -> tuple[Model, PassContext, onnx.ModelPro
 
 
 def makers(tensor: Tensor) -> list[Node]:
-    """Where integers come from, past what only carries them."""
+    """Return the makers of integers, past passthrough operators."""
     found, stack, seen = [], [tensor], set()
     while stack:
         node = query.producer(stack.pop())

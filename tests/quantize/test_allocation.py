@@ -21,7 +21,7 @@ MOST = BUDGET.most_copies
 def term(
     power: float, maker: str, readers: Iterable[str] = (), *, is_output: bool = False
 ) -> NoiseTerm:
-    """Of a single channel."""
+    """Make the noise term of a single channel."""
     return NoiseTerm(np.asarray([power]), maker, tuple(readers), is_output)
 
 
@@ -87,7 +87,7 @@ def test_a_silent_channel_is_not_made_again():
 
 
 def test_nothing_is_bought_beyond_the_goal():
-    """What is little enough costs nothing."""
+    """Noise below the goal buys nothing."""
     assert not bought(10**6, enough=1.0)[0]
     found, allocator = bought(10**6, enough=0.5)
     assert found.channels == {"t": (0, 1, 2, 3, 1)}
@@ -115,7 +115,7 @@ def test_layers_run_once_where_nobody_takes_a_mean():
 
 
 def test_a_layer_with_more_channels_costs_more():
-    """And a channel of layers that run twice."""
+    """Channels of layers that run twice cost more as well."""
     terms = [term(1, "maker"), NoiseTerm(np.asarray([0.873, 0.009, 0.009, 0.009]), "", ("maker",))]
     allocator = Allocator(terms, {"maker": 400}, [ChannelSet("t", 4, ("maker",), (), (1,))])
     assert allocator.allocate(600) == Repeats({"maker": 2}, {"t": (0, 1, 2, 3, 0)})
@@ -184,7 +184,7 @@ def price(sizes: dict[str, int], sets: list[ChannelSet], repeats: Repeats) -> Fr
 
 @given(candidates(), st.integers(0, 400))
 def test_never_more_than_the_limit(candidate, limit):
-    """And never more than four times, and never for nothing; the same every time."""
+    """The limit holds, four copies are the most, and the result is the same every time."""
     allocator = Allocator(*candidate)
     before = allocator.left
     found = allocator.allocate(limit)

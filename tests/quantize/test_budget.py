@@ -48,7 +48,7 @@ def sets_of(own: Quantized) -> dict[str, ChannelSet]:
 
 
 def test_who_makes_and_who_reads_channels():
-    """On the device both; where the host is between, each of them has its own tensor."""
+    """Device layers make and read them; a host in between has tensors of its own."""
     inner = sets_of(of_loud("Relu"))["made"]
     assert (inner.count, inner.rows, inner.columns) == (CHANNELS, ("first",), ("mixed",))
     own = of_loud("HardSwish")
@@ -61,7 +61,7 @@ def test_who_makes_and_who_reads_channels():
 
 
 def test_int8_at_the_door_keeps_one_scale():
-    """What goes in and out as integers is not made again."""
+    """Integer inputs and outputs are not duplicated."""
     assert set(sets_of(of_loud("Relu"))) > set(sets_of(of_loud("Relu", io="int8"))) == {"made"}
 
 
@@ -73,7 +73,7 @@ def test_layers_that_are_not_for_sale():
 
 
 def test_multiplications_of_open_sizes_are_those_of_the_samples():
-    """Where the model does not say how large a map is."""
+    """Samples give the sizes of maps that the model leaves open."""
     wanted = {"first": 144 * CHANNELS * 27, "mixed": 144 * CHANNELS * 36}
     for x in ((1, 3, 12, 12), ("N", 3, "H", "W")):
         graph = planned(read(loud("Relu", x)))
@@ -99,7 +99,7 @@ def spend(own: Quantized) -> BudgetResult:
 
 
 def device_macs(spent: BudgetResult) -> int:
-    """Of the graph as it is now."""
+    """Return the MACs of the graph as it is now."""
     return sum(macs(conv) for conv in spent.oversampled.graph.plan.device)
 
 
@@ -143,7 +143,7 @@ def test_nothing_is_bought_for_nothing():
 
 
 def test_a_model_without_noise_buys_nothing():
-    """Where all numbers are whole steps."""
+    """Values that are whole steps make no noise."""
     proto = loud("Relu", (1, 3, 12, 12))
     for tensor in proto.graph.initializer:
         tensor.raw_data = np.zeros(tuple(tensor.dims), np.float32).tobytes()
@@ -201,7 +201,7 @@ def test_what_does_harm_is_not_bought(monkeypatch):
 
 
 def test_a_simulation_leaves_the_model_as_it_is(monkeypatch):
-    """It is made on a copy."""
+    """A simulation works on a copy."""
     own = of_loud("Relu", max_extra_macs=20)
     before = own.graph.proto().SerializeToString(deterministic=True)
     monkeypatch.setattr(Error, "ratio", lambda *_: 2.0)

@@ -1,4 +1,4 @@
-"""What one float pass looks at, and what it finds."""
+"""Tensors that the float pass observes, and its statistics."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def chain() -> Net:
 
 
 def found(graph: DeviceGraph, values: np.ndarray | None, **steps: object) -> Calibration:
-    """What calibration finds on these samples; None for made up ones."""
+    """Calibrate on these samples, or on made-up ones for None."""
     proto = graph.proto()
     source = None if values is None else {"x": values}
     inputs, _ = sample_inputs(graph.model, proto, source)
@@ -36,19 +36,19 @@ def found(graph: DeviceGraph, values: np.ndarray | None, **steps: object) -> Cal
 
 
 def test_ends_of_groups_are_watched():
-    """And what the first layer puts out; what a Relu cuts off of the others is not."""
+    """Outputs of the first layer are observed, but not values that a later Relu cuts off."""
     assert dict(watched(planned(read(chain().model())))) == {"x": 1, "r": 1, "s": 1, "c": 1, "a": 1}
 
 
 def test_what_training_has_statistics_of_is_watched():
-    """So that a rule can compare it."""
+    """A rule compares such tensors with the training."""
     ctx = context()
     ctx.expected["b"] = (np.zeros(4), np.ones(4))
     assert "b" in watched(planned(read(chain().model()), ctx))
 
 
 def test_tensors_of_one_scale_have_no_axis():
-    """Those of int8 at the door."""
+    """Integer inputs and outputs have one scale."""
     axes = watched(planned(read(chain().model()), context(io="int8")))
     assert (axes["x"], axes["r"]) == (None, 1)
 
@@ -68,7 +68,7 @@ def test_the_first_convolution(build, is_found: bool):
 
 
 def test_statistics_and_windows():
-    """Of every sample the one, of a few the other; each step is told."""
+    """All samples give statistics, a few give windows; each step is reported."""
     graph, steps = planned(read(chain().model())), []
     values = np.random.default_rng(0).standard_normal((40, 3, 8, 8)).astype(np.float32)
     seen = found(graph, values, progress=lambda *step: steps.append(step))
@@ -82,7 +82,7 @@ def test_statistics_and_windows():
 
 
 def test_a_model_without_layers():
-    """There is nothing to look at."""
+    """A model without layers has no tensor to observe."""
     graph = planned(read(Net(x=X).op("Sigmoid").model()))
     seen = found(graph, np.zeros((4, 3, 8, 8), np.float32))
     assert (seen.statistics, seen.hessians) == ({}, {})

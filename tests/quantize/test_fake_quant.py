@@ -86,7 +86,7 @@ def test_a_tensor_is_rounded(tensor: str, is_plain: bool):
 
 
 def test_weights_are_replaced():
-    """And a bias, one that was not there too."""
+    """Weights and biases are replaced, also a bias that was absent."""
     model, x = net().model(), images(*SHAPE)
     point = weights("first", "c0", weight=2 * constant(model, 0), bias=np.ones(4))
     other = net().model()
@@ -164,7 +164,7 @@ def test_it_is_the_int8_model(name: str):
 
 
 def test_a_classifier():
-    """With BatchNormalization, a pool, a depthwise layer and a Gemm."""
+    """A classifier has BatchNormalization, a pool, a depthwise layer and a Gemm."""
     legal = npuconv.convert(digits(1), format="float").model
     rounds, int8, _ = both(legal)
     same, real, exact = (
@@ -185,7 +185,7 @@ def places(proto: onnx.ModelProto) -> list[tuple[str, str, str]]:
 
 
 def test_what_is_rounded():
-    """What the host makes, once; weights; and outputs behind the activation."""
+    """Roundings are host results, once; weights; and outputs behind the activation."""
     made = Net(x=(1, 3, 8, 8)).conv("x", to="a", name="one").op("Relu", to="r")
     made.conv("r", (2, 4, 1, 1), name="two", to="y").conv("x", (2, 3, 3, 3), name="three", to="z")
     assert places(made.output("y", "z").model()) == [
@@ -196,19 +196,19 @@ def test_what_is_rounded():
 
 
 def test_a_relu_that_is_not_alone_is_not_part_of_the_layer():
-    """What is stored is read before it, too."""
+    """Another reader needs the values before the Relu."""
     made = image().op("Relu", to="r").output("a", "r")
     assert places(made.model())[-1] == ("first", "output", "a")
 
 
 def test_weights_that_are_no_constant():
-    """Nothing is known of how they are rounded."""
+    """Computed weights have an unknown rounding."""
     made = Net(x=(1, 3, 8, 8), w=(4, 3, 3, 3)).op("Conv", "x", "w", name="first", to="y")
     assert "weights" not in [kind for _, kind, _ in places(made.model())]
 
 
 def test_integer_weights_of_the_state():
-    """They stand there as they will be written, with their bias."""
+    """Integer weights are simulated as they will be written, with their bias."""
     steps = np.full((4, 3, 3, 3), 100, np.int8)
     own = RoundedWeights(steps, np.full(4, 0.01, np.float32), np.float32([1, 2, 3, 4]))
     given, point, _ = points_of(image().model(), weights={"first": own})

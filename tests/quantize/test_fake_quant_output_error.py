@@ -60,7 +60,7 @@ def test_what_is_no_number_is_left_out():
 
 
 def test_outputs_of_another_size_are_left_out():
-    """As many boxes as each happens to find: they cannot be compared."""
+    """Outputs of differing sizes, such as boxes, cannot be compared."""
     made = Net(x=(1, 1, 8, 8)).conv("x", (1, 1, 1, 1), bias=False, name="conv", to="made")
     made.op("Abs", "made", to="size").op("NonZero", "size", to="where").output("made", "where")
     model = made.model()
@@ -82,7 +82,7 @@ def test_exact_outputs_are_worked_out_once(monkeypatch):
 
 
 def test_points_of_an_equal_model():
-    """Where passes have changed it, with the same outputs."""
+    """A model that passes have changed, with the same outputs, has the same error."""
     proto, points, feeds = rounded(net())
     error, other = OutputError(proto, feeds), onnx.ModelProto()
     other.CopyFrom(proto)
@@ -101,7 +101,7 @@ def names(model: onnx.ModelProto) -> list[str]:
 
 
 def test_probabilities_are_taken_before_they_are_made():
-    """Also behind what only moves them."""
+    """Operators that only move values may follow the Softmax."""
     made = Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3), to="logits")
     made.op("Sigmoid", "logits", to="p").op("Transpose", "p", to="y", perm=[0, 2, 3, 1])
     assert names(made.output("y").model()) == ["logits"]
@@ -124,7 +124,7 @@ def test_other_outputs_stay():
 
 
 def test_it_runs():
-    """And gives what the probabilities are made from."""
+    """The model runs, and its outputs give the probabilities."""
     made = Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3), to="logits")
     model = made.op("Sigmoid", "logits", to="y").output("y").model()
     feed = {"x": np.ones((1, 3, 8, 8), np.float32)}

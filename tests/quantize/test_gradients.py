@@ -257,7 +257,7 @@ def test_an_adjoint(name: str):
 
 
 def test_every_adjoint_is_tested():
-    """By the first word of a case."""
+    """Cases name their operator in the first word."""
     assert {name.split(",")[0] for name in CASES} == set(ADJOINTS)
 
 
@@ -305,7 +305,7 @@ def test_what_no_output_depends_on_has_no_gradient():
     resize(1, 1, 2, 2, mode="cubic"),
 ])  # fmt: skip
 def test_smooth_enlarging_is_near_enough(build: Build):
-    """What goes on in a whole map is as it should be, and so is about all that is coarse."""
+    """Gradients of whole maps and of coarse patterns are about right."""
     model = build(Net(x=IMAGE)).output().model()
     made, found, seed_of = differentiated(model, "x")
     ((end, start),) = seed_of.items()
@@ -322,7 +322,7 @@ def test_smooth_enlarging_is_near_enough(build: Build):
 
 
 def test_pads_of_a_mean_that_do_not_count():
-    """They are taken to count; windows without any are as they should be."""
+    """Pads are taken to count; windows that have none are exact."""
     model = pool("AveragePool", 3, 3, pads=[1] * 4)(Net(x=IMAGE)).output().model()
     made, found, seed_of = differentiated(model, "x")
     (start,) = seed_of.values()
@@ -360,7 +360,7 @@ NOT_PASSED: dict[str, tuple[Build, tuple[int, ...]]] = {
 
 @pytest.mark.parametrize("name", NOT_PASSED)
 def test_what_no_gradient_passes_counts_as_an_output(name: str):
-    """Then what lies before it still has one."""
+    """Tensors before such an operator still have a gradient."""
     build, shape = NOT_PASSED[name]
     made, found, seed_of = differentiated(around(build, shape), "input")
     assert "x" in seed_of
@@ -396,13 +396,13 @@ def test_what_is_no_data_is_no_end():
 
 
 def test_numbers_of_another_type():
-    """Where a float becomes a double, or an index, the float is the end."""
+    """A float that becomes a double or an index is an end."""
     net = cast(Net(x=IMAGE).op("Tanh", to="x2"), "x2", TensorProto.DOUBLE).op("Sin")
     assert ends_of(cast(net, net.last, TensorProto.FLOAT), "x") == [net.last, "x2"]
     assert ends_of(Net(x=IMAGE).op("Tanh", to="t").op("ArgMax", axis=1), "x") == ["t"]
 
 
 def test_weights_that_are_worked_out():
-    """What reads them does not know how they change its result: they are ends."""
+    """Tensors that make weights have an unknown effect: they are ends."""
     net = Net(x=IMAGE, w=(3, 4, 1, 1)).op("Tanh", "w", to="t").op("Conv", "x", "t")
     assert ends_of(net, "x", "w") == [net.last, "t"]

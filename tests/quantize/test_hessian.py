@@ -43,7 +43,7 @@ def test_huge_and_tiny_values(size: float) -> None:
 
 
 def test_some_are_kept_apart() -> None:
-    """They are not in it; the very first windows always are."""
+    """Windows held out are not in the Hessian; the very first ones always are."""
     hessian = Hessian(2, 5)
     hessian.add(windows(seed=1), held_out=True)
     assert hessian.held_out is None
@@ -83,7 +83,7 @@ def test_nothing_seen() -> None:
 
 
 def test_groups_that_are_taken_are_those_that_were_seen() -> None:
-    """In any order, and more than once; what was held out as well."""
+    """Groups are taken in any order, repeated too, with their held-out windows."""
     values = np.random.default_rng(0).standard_normal((3, 4, 50)).astype(np.float32)
     seen = Hessian(3, 4)
     seen.add(values)
@@ -135,7 +135,7 @@ def test_means_are_those_of_what_the_weights_meet(form: str):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_products_are_the_power_of_the_outputs(form: str):
-    """So the error of any rounding is known from them."""
+    """Products give the error of any rounding."""
     net = Net(x=(1, 6, 7, 6))
     proto = net.conv("x", **FORMS[form], bias=False, to="y", name="conv").model()
     found, (layer,), feeds = gathered(proto)
@@ -147,7 +147,7 @@ def test_products_are_the_power_of_the_outputs(form: str):
 
 
 def test_every_fourth_sample_is_kept_apart():
-    """It takes no part in it."""
+    """A held-out sample takes no part in the Hessian."""
     net = Net(x=(1, 3, 6, 6)).conv("x", to="y", name="conv")
     seven, _, _ = gathered(net.model(), 7)
     three, _, _ = gathered(net.model(), 3)
@@ -166,7 +166,7 @@ def test_large_maps_are_seen_on_a_grid():
 
 
 def test_a_grid_does_not_fall_in_with_a_pattern():
-    """Of stripes both kinds are seen."""
+    """The grid hits both kinds of stripes."""
     model = read(Net(x=(1, 1, 200, 200)).conv("x", (2, 1, 1, 1), name="conv").model())
     graph = planned(model)
     stripes = np.tile(np.float32([0, 1]), (1, 1, 200, 100))
@@ -197,7 +197,7 @@ def test_an_open_batch_leaves_the_extents_known():
 
 @pytest.mark.parametrize(("size", "is_seen"), [(11, True), (12, False)])
 def test_a_kernel_that_is_as_large_as_a_map(size: int, is_seen: bool):
-    """It takes a mean, and its weights round as they are."""
+    """Such a kernel takes a mean, and its weights are rounded as they are."""
     model = read(Net(x=(1, 3, 16, 16)).conv("x", (4, 3, size, size)).model())
     assert (windows_of(model.nodes("Conv")[0]) is not None) == is_seen
 

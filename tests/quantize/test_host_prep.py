@@ -1,4 +1,4 @@
-"""What the host pads and moves: decided on a few samples, before calibration."""
+"""Padding and offsets on the host: decided on a few samples, before calibration."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_the_host_pads_what_it_makes():
 
 
 def test_padding_may_be_left_out():
-    """As a step, or as what the host may do."""
+    """Padding is a step, and an option of the host."""
     assert padded(net(), without=("host-padding",)) == []
     assert padded(net(), pad_on_host="never") == []
 
@@ -89,7 +89,7 @@ def test_padding_may_be_left_out():
     ],
 )
 def test_whose_tensors_are_padded(asked, options, wanted):
-    """As the user has it."""
+    """The user's option decides the tensors."""
     assert padded(net(), pad_on_host=asked, **options) == wanted
 
 
@@ -124,7 +124,7 @@ def test_not_what_the_host_gets_as_integers_of_both_signs():
 
 
 def test_what_others_read_without_pads():
-    """They go on reading it as it is: both forms cross, if they may."""
+    """Other readers keep the unpadded tensor: both forms cross, if they may."""
     side = Net(x=X).conv("x", (4, 3, 3, 3), name="a", to="y", **PADS)
     side.conv("x", (4, 3, 1, 1), name="b", to="z").output("y", "z")
     assert padded(side) == []
@@ -144,7 +144,7 @@ def test_readers_that_pad_otherwise():
 
 
 def test_no_host():
-    """Where the device is all there is, nobody else can pad or move anything."""
+    """A device without a host pads and moves nothing."""
     built = Net(x=X).conv("x", (4, 3, 3, 3), name="a", **PADS)
     found = {}
     for word in ("error", "host"):
@@ -174,7 +174,7 @@ def moved(built: Net, x: np.ndarray = SIGNED, **options: object) -> list[str]:
 
 @pytest.mark.parametrize("attrs", [{}, PADS], ids=["bare", "padded"])
 def test_pixels_that_are_half_a_step_off(attrs):
-    """They are moved, and the host pads, where it must; the grid goes with the tensor."""
+    """Pixels are moved, and padded by the host if need be; the grid goes with the tensor."""
     graph, grids = prepared(plain(**attrs), SIGNED)
     assert fired(graph, "align-input") == ["a"]
     (conv,) = graph.plan.device
@@ -193,7 +193,7 @@ def test_what_is_aligned_already(scale):
 
 
 def test_normalized_in_the_model_and_channels_last():
-    """What the host does to the pixels first is taken into account."""
+    """Host operators before the first layer are taken into account."""
     built = Net(x=(1, 16, 16, 3)).op("Cast", "x")
     built.nodes[-1].attribute.add(name="to", i=onnx.TensorProto.FLOAT, type=2)
     built.op("Div", built.last, built.constant(np.float32(127.5)))
@@ -218,7 +218,7 @@ def test_not_where_there_is_no_grid():
 
 
 def test_the_sum_of_two_inputs():
-    """It is not twice the first one: each has a grid, but the sum has another."""
+    """Each input has a grid, and the sum of both has another."""
     built = Net(x=X, z=X).op("Add", "x", "z").conv("", (4, 3, 3, 3))
     graph = planned(read(built.model()))
     feeds = [{"x": one[None], "z": one[None] * np.float32(0.3)} for one in SIGNED]
@@ -253,7 +253,7 @@ def test_both_forms_hold_the_same():
 
 
 def integers(result: npuconv.Conversion, x: np.ndarray) -> np.ndarray:
-    """What the first convolution of the int8 model reads."""
+    """Return the integers that the first convolution of the int8 model reads."""
     name = next(n.input[0] for n in result.model.graph.node if n.op_type == "QLinearConv")
     session = executor.Session(executor.with_outputs(result.model, [name]))
     return np.concatenate([session.run({"x": row[None]}, [name])[name] for row in x])

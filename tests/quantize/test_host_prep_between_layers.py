@@ -108,14 +108,14 @@ def test_not_where_outputs_are_good_enough():
 
 
 def test_not_where_all_that_cross_bring_too_little(monkeypatch):
-    """What crosses costs time, whatever it is."""
+    """Crossings cost time, so they must bring enough."""
     most = replace(HOST_PADDING, output_gain_db=7.0)  # more than half the steps could
     monkeypatch.setattr(host_prep, "HOST_PADDING", most)
     assert padded(net()) == []
 
 
 def test_only_what_matters_crosses():
-    """Of two such maps one makes no noise to speak of: it stays where it is."""
+    """The map with hardly any noise stays, the other crosses."""
     built = net()
     built.op("Conv", "x", built.constant(np.ones((4, 3, 1, 1))), name="quiet", to="q")
     built.op("Relu", "q", to="r")
@@ -174,7 +174,7 @@ def test_not_where_the_pads_are_much_of_it():
 
 
 def test_what_others_read_without_pads():
-    """They go on reading it as it is; both are stored alike, as one is the other with zeros."""
+    """Other readers keep the unpadded tensor; both are stored alike."""
     built = net().conv("made", (4, 4, 1, 1), name="third", to="z").output("y", "z")
     graph, after, before = crossed(built, pad_on_host="all")
     assert [record.node for record in graph.ctx.rewrites] == ["second"]
@@ -213,7 +213,7 @@ def test_from_the_samples_to_the_integers():
 
 
 def test_a_state_is_not_changed_in_place():
-    """It is a value."""
+    """A state is a value."""
     graph, after, before = crossed(net())
     assert after is not before
     assert set(after.encodings) > set(before.encodings)

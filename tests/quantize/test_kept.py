@@ -57,7 +57,7 @@ def test_a_clip_ends_where_int8_does():
 
 
 def test_every_tensor_of_a_trained_model_is_matched():
-    """By the tensor that others read; the output by its own name."""
+    """Scales are found by the tensor that others read; the output by its own name."""
     legal = legalize(trained(), Options())
     assert list(matched(legal).values()) == [(0.0317, -7), (0.0173, -128), (0.0291, 11)]
     assert kept.is_complete(legal.model, legal.plan, legal.ctx.source_scales)
@@ -79,7 +79,7 @@ def test_tensors_of_one_group_share_a_scale():
 
 
 def test_a_tensor_of_the_host_is_named():
-    """What the host computes is not rounded there."""
+    """Tensors that the host computes are not rounded there."""
     net = Quantized(x=(1, 3, 8, 8)).fake(0.03).qdq_conv((4, 3, 1, 1), 0.002).fake(0.05, 3)
     legal = legalize(net.op("Softmax").fake(0.004, -128).model(), Options())  # type: ignore[attr-defined]
     found = kept.match_groups(legal.model, legal.plan, legal.ctx.source_scales)
@@ -88,7 +88,7 @@ def test_a_tensor_of_the_host_is_named():
 
 
 def weights(values: np.ndarray, scales: object, *, per_tensor: bool = False):
-    """What is kept of the weights of a 1x1 convolution."""
+    """Return the kept weights of a 1x1 convolution."""
     net = Net(x=(1, values.shape[1], 4, 4))
     weight = net.constant(np.asarray(values, np.float32).reshape(*values.shape, 1, 1))
     model = read(net.op("Conv", "x", weight, name="conv").model())

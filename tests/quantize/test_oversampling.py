@@ -36,13 +36,13 @@ class Case:
     proto: onnx.ModelProto
 
     def made(self, repeats: Repeats, known: QuantState | None = None) -> Oversampled:
-        """What a copy of the model becomes."""
+        """Return the changed copy of the model."""
         graph = replace(self.graph, ctx=context())
         graph = graph.replanned(load.load(self.proto))
         return oversample(graph, self.state, self.hessians, repeats, self.feeds, known)
 
     def noise(self, made: Oversampled | None = None) -> float:
-        """Of all roundings."""
+        """Return the noise of all roundings."""
         graph, state = (made.graph, made.state) if made else (self.graph, self.state)
         error = OutputError(self.proto, self.feeds)
         return sum(error.of(quant_points(graph, state), graph.proto()).noise)
@@ -110,7 +110,7 @@ def test_layers_that_run_several_times(row: Case):
 
 
 def test_copies_are_stored_like_their_layer(row: Case):
-    """And each reads an input that is moved by its share of a step."""
+    """Each copy reads an input that is moved by its share of a step."""
     made = row.made(Repeats({"first": 3}))
     (one,) = made.repeated
     scales = row.state.encodings["x"].scales.astype(np.float64)
@@ -142,7 +142,7 @@ def test_what_moves_a_copy_is_taken_back():
 
 
 def test_weights_of_copies_have_a_finer_mean(row: Case):
-    """What one of them loses, the others make up for."""
+    """Copies make up for each other's rounding."""
     made = row.made(Repeats({"first": 3}))
     names = [name for name, _, is_conv in made.repeated[0].copies if is_conv]
     source = row.state.encodings["x"]
@@ -176,7 +176,7 @@ def test_what_is_known_is_not_worked_out_again(row: Case):
 
 
 def mobile_first(mobile: Case) -> str:
-    """What the first layer makes."""
+    """Return the outputs of the first layer."""
     return str(mobile.graph.plan.device[0].outputs[0].name)
 
 
@@ -185,7 +185,7 @@ def bought(mobile: Case, index: tuple[int, ...] = INDEX) -> Oversampled:
 
 
 def test_the_model_computes_what_it_did(mobile: Case):
-    """In float, and with less noise in int8."""
+    """The float model computes the same, the int8 model with less noise."""
     made = bought(mobile)
     assert [one.index for one in made.duplicated] == [INDEX]
     assert mobile.noise(made) < 0.7 * mobile.noise()
@@ -232,7 +232,7 @@ def test_weights_of_copied_rows_make_up_for_each_other(mobile: Case):
 
 
 def test_rows_that_are_no_copies_stay(mobile: Case):
-    """With the integers and the bias that they had."""
+    """Other rows keep their integers and their bias."""
     weight, bias = (query.constant_input(mobile.graph.plan.device[0], k) for k in (1, 2))
     nearest_to = nearest(weight, bias, mobile.state.encodings["x"], 1)
     own = mobile.state.weights.get("first", nearest_to)
@@ -242,7 +242,7 @@ def test_rows_that_are_no_copies_stay(mobile: Case):
 
 
 def test_channels_that_the_host_makes(row: Case):
-    """It moves the copies itself."""
+    """The host itself moves the copies."""
     name = row.graph.plan.device[2].inputs[0].name
     made = row.made(Repeats({}, {name: (*range(8), 2, 5)}))
     (one,) = made.duplicated
@@ -254,7 +254,7 @@ def test_channels_that_the_host_makes(row: Case):
 
 
 def test_two_paths_that_meet_in_one_layer(row: Case):
-    """It reads more channels and makes more: what the first adds to its bias is kept."""
+    """The layer reads and makes more channels, and keeps the bias added by the first path."""
     other = row.graph.plan.device[1].outputs[0].name
     index = (*range(8), 0)
     first = row.graph.plan.device[0].outputs[0].name
@@ -269,7 +269,7 @@ def test_two_paths_that_meet_in_one_layer(row: Case):
 
 
 def test_copies_of_a_layer_lie_between_copies_of_channels(row: Case):
-    """Where a channel is there twice, half a step apart, the layer is moved by half as much."""
+    """A channel doubled half a step apart moves the layer by half as much."""
     name = row.graph.plan.device[2].inputs[0].name
     made = row.made(Repeats({"third": 2}, {name: (*range(8), 2)}))
     (one,) = made.repeated

@@ -52,7 +52,7 @@ def test_offsets_lie_evenly_within_a_step(count):
 
 @given(st.integers(1, 5), st.floats(-100, 100))
 def test_the_mean_of_moved_roundings_is_a_finer_rounding(count, value):
-    """To steps of 1/k: off by half of one at most."""
+    """The mean has steps of 1/k, and errs by half of one at most."""
     mean = np.mean(np.rint(value + offsets(count)))
     assert abs(mean - value) <= 0.5 / count + 1e-9
 
@@ -60,7 +60,7 @@ def test_the_mean_of_moved_roundings_is_a_finer_rounding(count, value):
 @pytest.mark.parametrize(("shape", "group"), SHAPES)
 @pytest.mark.parametrize("count", [2, 3, 4])
 def test_the_mean_of_the_weights_is_finer(shape, group, count):
-    """What each copy loses, the next makes up for; so the mean errs by 1/k."""
+    """The next copy makes up for the rounding of the last: the mean errs by 1/k."""
     weight, bias, source, hessian = layer(shape, group)
     single = nearest(weight, bias, source, group)
     found = copies(weight, bias, source, hessian, count)
@@ -90,7 +90,7 @@ def test_a_layer_without_a_bias():
 
 
 def test_copies_of_a_channel_lie_apart():
-    """Those that have none lie where they are."""
+    """Channels that have no copy stay."""
     found = offsets_of([0, 1, 2, 1, 1, 0])
     assert found.tolist() == pytest.approx([-0.25, -1 / 3, 0, 0, 1 / 3, 0.25])
 

@@ -71,7 +71,7 @@ def limits(found: ScaleConstraints, method: str) -> tuple[np.ndarray, np.ndarray
 
 @given(groups(), st.sampled_from(METHODS[1:]))
 def test_ranges_are_no_larger_than_they_need_to_be(found: ScaleConstraints, method: str) -> None:
-    """Of a slot that has values one end is within them, to the step that 0 takes."""
+    """One end of a slot is within its values, to the step that 0 takes."""
     lows, highs = limits(found, method)
     live = np.maximum(found.highs, -found.lows) > 0
     step = (highs - lows) / 255
@@ -83,7 +83,7 @@ def test_ranges_are_no_larger_than_they_need_to_be(found: ScaleConstraints, meth
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_method_is_reported(method: str) -> None:
-    """What was chosen, in words for the report."""
+    """The report has the method in words."""
     wanted = "minmax" if method == "auto" else method
     assert choose(group(bulk()), method).method == wanted
 
@@ -113,7 +113,7 @@ def test_percentile_pools_all_slots() -> None:
 
 
 def test_entropy_gives_up_an_outlier_and_keeps_a_plain_shape() -> None:
-    """As TensorRT does, on the pooled histogram."""
+    """The method is TensorRT's, on the pooled histogram."""
     wild = np.clip(bulk(4, 50_000), -4, 4)
     wild[:, 0] = 30.0
     _, highs = limits(group(wild), "entropy")
@@ -125,7 +125,7 @@ def test_entropy_gives_up_an_outlier_and_keeps_a_plain_shape() -> None:
 
 
 def squared_errors(found: ScaleConstraints, method: str) -> np.ndarray:
-    """Of every slot, as a method stores it."""
+    """Return the squared error of every slot, as a method stores it."""
     choice = choose(found, method)
     stored = Encoding(choice.scales, choice.zeros, choice.scales.max(), 0)
     lost = stored.dequantize(stored.quantize(found.values)) - found.values
@@ -196,14 +196,14 @@ def test_scales_follow_their_channels():
 
 
 def test_channels_that_are_alike_are_one():
-    """Then there is no axis, and nothing to write for each."""
+    """Equal channels have no axis, and nothing to write for each."""
     ctx = encoded(image().op("DepthToSpace", blocksize=2, to="y"))
     for name in ("a", "y"):
         assert (ctx.encodings[name].axis, ctx.encodings[name].scales.shape) == (None, (1,))
 
 
 def chosen(without: tuple[str, ...] = (), **options: object) -> QuantState:
-    """How a layer of integers between -40 and 199 is stored."""
+    """Return the encoding of a layer of integers between -40 and 199."""
     model = read(image().model())
     graph = planned(model, context(**options))
     rng = np.random.default_rng(2)
@@ -213,7 +213,7 @@ def chosen(without: tuple[str, ...] = (), **options: object) -> QuantState:
 
 
 def test_how_it_was_chosen():
-    """By group, for the report: the method of the options, or a grid where values lie on one."""
+    """Groups have the method of the options, or a grid if values lie on one."""
     found = chosen()
     assert set(found.methods) == {"x", "a"}
     assert found.methods["x"] == "exact"
@@ -231,7 +231,7 @@ def test_steps_that_are_left_out():
 
 
 def test_a_device_with_one_scale_for_all_weights():
-    """It has none for channels either."""
+    """Such a device has no activation scales per channel either."""
     model = read(image().model())
     target = context().target
     weights = target.weights.model_copy(update={"granularity": "tensor"})
@@ -243,7 +243,7 @@ def test_a_device_with_one_scale_for_all_weights():
 
 
 def histogram(values: np.ndarray, bins: int = 2048) -> tuple[np.ndarray, float]:
-    """Of magnitudes other than 0, up to the largest."""
+    """Return a histogram of magnitudes other than 0, up to the largest."""
     magnitudes = np.abs(values[values != 0])
     counts, _ = np.histogram(magnitudes, bins, (0, magnitudes.max()))
     return counts, float(magnitudes.max()) / bins
@@ -251,7 +251,7 @@ def histogram(values: np.ndarray, bins: int = 2048) -> tuple[np.ndarray, float]:
 
 @pytest.mark.parametrize(("percentile", "limit"), [(99.99, 99.99), (50, 50), (100, 100)])
 def test_percentile(percentile: float, limit: float) -> None:
-    """To within a bin."""
+    """The percentile is right to within a bin."""
     counts, width = histogram(np.linspace(-100, 100, 20_001))
     assert percentile_limit(counts, width, percentile) == pytest.approx(limit, abs=0.07)
 
@@ -270,5 +270,5 @@ def test_entropy_ignores_an_outlier_and_keeps_a_plain_shape() -> None:
 
 
 def test_entropy_of_few_bins_is_exact() -> None:
-    """Where every bin has a level of its own nothing is clipped."""
+    """No value is clipped if every bin has a level of its own."""
     assert entropy_limit(np.asarray([0, 1, 0, 3]), 0.25) == 1.0

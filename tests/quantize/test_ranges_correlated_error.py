@@ -67,7 +67,7 @@ def test_a_background_between_two_steps(at):
 
 
 def test_several_backgrounds():
-    """Those of all samples count, so none of them is half a step off."""
+    """Backgrounds of all samples count, so none of them is half a step off."""
     rng = np.random.default_rng(2)
     each = [np.where(rng.random(EACH) < 0.8, rng.random(), rng.random(EACH)) for _ in range(8)]
     found = group(np.concatenate(each)[None])
@@ -78,7 +78,7 @@ def test_several_backgrounds():
 
 
 def test_samples_without_a_background():
-    """What is unlike has unlike errors: nothing to win, and the steps stay."""
+    """Unlike values have unlike errors, so the steps stay."""
     found = group(np.random.default_rng(1).normal(size=(4, EACH * SAMPLES)))
     before, zeros = plain(group(np.abs(found.values)))
     moved = with_less_correlated_error(found, before, zeros) != before
@@ -94,7 +94,7 @@ def test_a_bound_of_a_clip_stays():
 
 @given(st.integers(0, 2**32 - 1))
 def test_it_is_never_worse(seed):
-    """By the cost that it is chosen by, and nothing is clipped that was not."""
+    """The cost never rises, and no further value is clipped."""
     rng = np.random.default_rng(seed)
     found = group(np.abs(rng.normal(size=(3, EACH * SAMPLES))).round(int(rng.integers(3))))
     before, zeros = plain(found)
@@ -112,7 +112,7 @@ def test_it_is_never_worse(seed):
 
 
 def test_without_samples_scales_stay():
-    """Where slots have values of different samples, nothing is known of what they share."""
+    """Slots with values of different samples share no known error."""
     found = group(full(60.5 / 127)[None])
     before, zeros = plain(found)
     assert with_less_correlated_error(found, before, zeros) != before
@@ -134,7 +134,7 @@ def bright(seed: int) -> np.ndarray:
 
 
 def scales(without: tuple[str, ...] = (), **options: str) -> np.ndarray:
-    """Of the input of a layer."""
+    """Return the scales of the input of a layer."""
     graph = planned(read(Net(x=X).conv("x", pads=[1] * 4).model()), context(**options))
     feeds = [{"x": bright(seed)} for seed in range(40)]
     seen = Calibration(watch(graph, feeds), {})
@@ -142,7 +142,7 @@ def scales(without: tuple[str, ...] = (), **options: str) -> np.ndarray:
 
 
 def test_it_is_a_step_that_can_be_left_out():
-    """Then ranges are as the values are."""
+    """Ranges are then those of the values."""
     fit, bare = scales(), scales(("correlated-error",))
     assert (fit > bare).all()
     assert (fit <= bare * CORRELATED.factors[-1] * 1.0001).all()
@@ -167,7 +167,7 @@ def samples_of(net: Net) -> dict[str, list[int] | None]:
 
 
 def test_the_sample_of_every_value():
-    """If a sample has more than one."""
+    """Return the sample of every value, if there are several."""
     net = Net(x=(1, 3, 4, 4)).conv("x", (2, 3, 1, 1), to="a").conv("a", (2, 2, 4, 4), to="b")
     found = samples_of(net)
     assert found["x"] == [0] * 16 + [1] * 16 + [2] * 16

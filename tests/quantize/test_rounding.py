@@ -78,14 +78,14 @@ def test_far_better_where_weights_are_the_limit(group: int):
 @pytest.mark.parametrize("group", [1, 4])
 @pytest.mark.parametrize("mean", [0.0, 5.0])
 def test_never_much_worse(group: int, mean: float):
-    """It is only taken where it proves better on windows held out."""
+    """GPTQ-style rounding is only taken if it is better on windows held out."""
     for seed in range(6):
         old, new = errors(case(seed, group=group, mean=mean, alike=0.2), group)
         assert new < 1.1 * old
 
 
 def test_what_is_chosen_is_reported():
-    """In a word, and in the numbers of the layer: int8 steps, their scales, and a bias."""
+    """The layer has the method, int8 steps, their scales, and a bias."""
     weight, bias, source, hessian, _ = case(small=True)
     rounded, label = solve(weight, bias, source, hessian)
     assert label.startswith("GPTQ")
@@ -164,7 +164,7 @@ def encoded(net: Net) -> tuple[DeviceGraph, dict[str, Hessian], QuantState]:
 
 
 def test_every_layer_with_windows_is_rounded():
-    """And nothing else of the state is touched."""
+    """Other parts of the state are not touched."""
     graph, hessians, state = encoded(layers())
     found = round_weights(graph, hessians, state)
     assert set(found.roundings) == {"dense", "deep"}
@@ -176,7 +176,7 @@ def test_every_layer_with_windows_is_rounded():
 
 
 def test_one_scale_for_all_weights_of_a_layer():
-    """There they are rounded to the nearest, as steps of their own are what helps."""
+    """One scale per layer is rounded to nearest, as steps of its own are what helps."""
     graph, hessians, state = encoded(layers())
     weights = builtin().weights.model_copy(update={"granularity": "tensor"})
     coarse = replace(graph, target=builtin().model_copy(update={"weights": weights}))

@@ -47,7 +47,7 @@ def both(seed: int, length: int) -> tuple[float, float]:
 
 @pytest.mark.parametrize("length", [9, 27, 100])  # one panel, and two
 def test_far_better_than_nearest_where_inputs_go_along(length: int) -> None:
-    """On average to a third, and hardly ever worse."""
+    """The error falls to a third on average, and hardly ever rises."""
     pairs = [both(seed, length) for seed in range(8)]
     assert sum(new for _, new in pairs) < sum(old for old, _ in pairs) / 3
     assert sum(new > old for old, new in pairs) <= 1
@@ -70,7 +70,7 @@ def test_whole_numbers_of_seven_bits(seed: int, length: int, groups: int) -> Non
 
 
 def test_independent_inputs_are_rounded_to_the_nearest() -> None:
-    """There is nothing to make up with."""
+    """Independent inputs cannot make up for each other."""
     weight = np.random.default_rng(0).normal(size=(2, 4, 70))
     scales = np.abs(weight).max(axis=2) / 127
     products = np.broadcast_to(np.eye(70), (2, 70, 70)) * np.linspace(1, 5, 70)
@@ -81,7 +81,7 @@ def test_independent_inputs_are_rounded_to_the_nearest() -> None:
 
 @pytest.mark.parametrize("length", [9, 32, 70])
 def test_what_is_lost_is_reported(length: int) -> None:
-    """By the products with what was added to their diagonal, output by output."""
+    """The loss is that of products with the added diagonal, output by output."""
     rng = np.random.default_rng(2)
     products = correlated(rng, length)
     weight = rng.normal(size=(1, 5, length))
@@ -130,7 +130,7 @@ def test_few_windows_promise_little() -> None:
 
 @pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
 def test_products_that_are_not_finite(odd):
-    """There is an end to what is added to them."""
+    """The number added to a diagonal is bounded."""
     products = np.eye(3)[None].copy()
     products[0, 1, 1] = odd
     with pytest.raises(InternalError, match="not finite"), np.errstate(all="ignore"):
@@ -159,7 +159,7 @@ def lost(weight: np.ndarray, scales: np.ndarray, by: Factor) -> np.ndarray:
 @settings(max_examples=30)
 @given(st.integers(0, 2**32 - 1), st.integers(1, ROUNDING.few_weights))
 def test_never_more_than_the_smallest_step_loses(seed: int, length: int):
-    """That is one of the tries; and the largest weight is always reached."""
+    """The smallest step is one of the tries; the largest weight is always reached."""
     weight, smallest, by = case(seed, length)
     scales, steps = gptq_with_best_steps(weight, smallest, [slice(0, length)], [by])
     assert (lost(weight, scales, by) <= lost(weight, smallest, by) * (1 + 1e-9)).all()
@@ -169,7 +169,7 @@ def test_never_more_than_the_smallest_step_loses(seed: int, length: int):
 
 
 def test_a_fraction_is_left_of_depthwise_weights():
-    """Of nine: half or less, on average."""
+    """Half of the error of nine weights is left, or less, on average."""
     pairs = []
     for seed in range(20):
         weight, smallest, by = case(seed, 9, groups=8, outputs=1)
@@ -179,7 +179,7 @@ def test_a_fraction_is_left_of_depthwise_weights():
 
 
 def test_many_weights_take_the_smallest_step():
-    """There some fit badly whatever the step."""
+    """Some of many weights fit badly whatever the step."""
     weight, smallest, by = case(0, ROUNDING.few_weights + 1)
     scales, steps = gptq_with_best_steps(
         weight, smallest, [slice(0, ROUNDING.few_weights + 1)], [by]

@@ -1,4 +1,4 @@
-"""What the scales of every slot must satisfy."""
+"""Constraints on the scales of every slot."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def clip(net: Net, high: float) -> Net:
 
 
 def test_a_slot_for_every_channel():
-    """With its extremes, and a spread of its values within them."""
+    """A slot has its extremes, and a spread of its values within them."""
     found = of(image().model())
     x, a = found["x"], found["a"]
     assert (len(x.slots), len(a.slots)) == (3, 4)
@@ -53,7 +53,7 @@ def test_a_slot_for_every_channel():
 
 
 def test_a_padded_reader_fixes_the_zero_point():
-    """Of its input, and of nothing else."""
+    """The zero point of its input is fixed, and no other."""
     found = of(Net(x=(1, 3, 8, 8)).conv("x", pads=[0, 0, 0, 1], to="a").model())
     assert found["x"].centred.all()
     assert not found["a"].centred.any()
@@ -68,7 +68,7 @@ def test_a_padded_reader_of_one_part():
 
 
 def test_a_passthrough_pad_fixes_the_zero_point():
-    """It writes stored zeros as well."""
+    """Such a Pad writes stored zeros as well."""
     net = image().pad([0, 0, 1, 1, 0, 0, 1, 1], 0.0).conv(weight=(2, 4, 3, 3))
     assert of(net.model())["a"].centred.all()
 
@@ -81,7 +81,7 @@ def test_an_int8_output_of_the_model():
 
 
 def test_a_relu_that_saturation_replaces():
-    """Nothing is below 0 then, and the zero point is free."""
+    """Values are not below 0 then, and the zero point is free."""
     found = of(image().op("Relu").conv(weight=(2, 4, 3, 3)).model())["a"]
     assert not found.centred.any()
     assert not found.lows.any()
@@ -96,7 +96,7 @@ def test_a_relu_that_must_stay():
 
 
 def test_a_relu_that_must_stay_for_one_channel_stays_for_all():
-    """It is one node: 0 must be the integer 0 in every channel it reads."""
+    """One Relu needs 0 to be the integer 0 in every channel it reads."""
     net = image().op("Relu", to="r").op("Split", "r", axis=1, outputs=2, to="s")
     net.conv("s", (2, 2, 3, 3), pads=[1] * 4, to="y").conv("s_1", (2, 2, 3, 3), to="z")
     assert of(net.output("y", "z").model())["a"].centred.all()
@@ -104,21 +104,21 @@ def test_a_relu_that_must_stay_for_one_channel_stays_for_all():
 
 @pytest.mark.parametrize("high", [0.5, 6.0])
 def test_an_upper_bound_is_a_cap(high: float):
-    """Of the channels that go through it, and no others."""
+    """The cap holds for channels that go through the Clip, and no others."""
     net = clip(image(), high).conv("x", (2, 3, 3, 3), to="b")
     found = of(net.op("Concat", "t1", "b", axis=1).model())["a"]
     assert found.caps.tolist() == [high] * 4 + [np.inf] * 2
 
 
 def test_no_cap_where_the_clip_has_integers_for_bounds():
-    """What is read before it goes beyond."""
+    """Another reader before the Clip needs the values beyond."""
     found = of(clip(image(), 0.5).output("a", "t1").model())["a"]
     assert (len(found.slots), found.caps.tolist()) == (1, [np.inf])
     assert found.highs[0] > 0.5
 
 
 def test_the_margin_is_a_step_that_can_be_left_out():
-    """Without it extremes are those that were seen."""
+    """Extremes are then those observed."""
     wide, bare = of(image().model()), of(image().model(), without=("range-margin",))
     model = read(image().model())
     graph = planned(model)
@@ -129,7 +129,7 @@ def test_the_margin_is_a_step_that_can_be_left_out():
 
 
 def test_what_the_host_makes_has_no_tail():
-    """It is often bounded, or on a grid; what the device makes is not."""
+    """Host results are often bounded or on a grid; device results are not."""
     model = read(image().model())
     graph, feeds = planned(model), random_feeds(model, 40)
     stats = watch(graph, feeds)
@@ -175,12 +175,12 @@ def test_channels_on_a_grid():
 
 
 def test_a_grid_may_be_left_out():
-    """Then ranges are those of any other tensor."""
+    """Ranges are then those of any other tensor."""
     assert on_grid(grid(1, 1, 1), without=("input-grid",)).exact is None
 
 
 def test_it_is_chosen():
-    """It makes no error, so nothing is better."""
+    """The grid makes no error, so nothing is better."""
     found = on_grid(grid(1, 1, 1))
     choice = choose(found, "auto")
     assert choice.method == "exact"
@@ -189,7 +189,7 @@ def test_it_is_chosen():
 
 @pytest.mark.parametrize("method", ["minmax", "percentile", "entropy", "mse"])
 def test_a_method_that_was_asked_for_stays(method):
-    """It chooses all ranges."""
+    """A requested method chooses all ranges."""
     assert choose(on_grid(grid(1, 1, 1)), method).method == method
 
 
@@ -206,5 +206,5 @@ def test_a_method_that_was_asked_for_stays(method):
     ids=["none", "padded", "off", "too-many-levels", "no-step", "other-channels"],
 )
 def test_nothing_exact(one, x, attrs):
-    """Nothing is promised that does not hold."""
+    """Such values have no exact range."""
     assert on_grid(one, x, **attrs).exact is None

@@ -52,7 +52,7 @@ def test_a_class_that_no_sample_was_of():
 
 
 def test_more_samples_give_a_smaller_margin():
-    """As fast as independent values come in; those of a map count as its side."""
+    """The margin shrinks with independent values; those of a map count as its side."""
     reach = [with_margin(seen([0, 0], [1, 4], samples=n))[1][0] for n in (1, 8, 64, 512)]
     assert reach == sorted(reach, reverse=True)
     assert weight_of_family(
@@ -62,14 +62,14 @@ def test_more_samples_give_a_smaller_margin():
 
 
 def test_silence_shows_nothing():
-    """Of a channel that is zero in three places of four, a map counts as half of its side."""
+    """A map of a channel that is zero in three places of four counts as half of its side."""
     stats = seen([0, -1], [1, 1], samples=10, each=900)
     stats.values = np.float32([[0, 0.01, 0, 1], [-1, 0.5, 0.25, 1]])
     assert weight_of_family(stats) == pytest.approx([1 / (1 + 0.5), 0.5])
 
 
 def test_where_no_values_are_kept_the_extremes_are_all_there_is():
-    """As of a tensor without elements; nothing is divided by nothing."""
+    """A tensor without elements gives no division by zero."""
     stats = seen([-1, -2], [1, 4], samples=1, each=1)
     stats.values = np.zeros((2, 0), np.float32)
     assert weight_of_family(stats) == pytest.approx(1 / (1 + 1 / MARGIN.half_weight_values))
@@ -126,7 +126,7 @@ def test_both_ends_by_themselves():
 
 
 def test_one_channel_has_a_tail_too():
-    """What it grows by is its own."""
+    """The margin of a channel is its own."""
     assert with_margin(tailed([11], [10]))[1].tolist() == pytest.approx([12.1])
 
 
@@ -144,7 +144,7 @@ def test_two_samples_foretell_nothing(samples: int, factor: float):
 
 
 def test_it_foretells_the_largest_of_a_new_sample():
-    """Of what has a heavy tail: half of the time the next one goes beyond, as all did before."""
+    """The next sample of a heavy tail goes beyond half of the time, as all did before."""
     rng, beyond = np.random.default_rng(0), []
     for _ in range(400):
         reach = np.sort(rng.pareto(4, 30) + 1)

@@ -1,4 +1,4 @@
-"""What each rounding adds to the error of the outputs, against models with only that rounding."""
+"""Sensitivity against models with one rounding each."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def brute_force(model: onnx.ModelProto, points: list[QuantPoint], feeds: Feeds) 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_it_is_what_each_rounding_costs_by_itself(name: str):
-    """In size, and in order where sizes differ clearly; what channels share is left out."""
+    """Sizes agree, and order if sizes differ clearly; shared errors are not counted."""
     model, points, state, feeds = rounded(MODELS[name]())
     wanted, found = brute_force(model, points, feeds), measure(model, points, state, feeds, MANY)
     ratios = found.powers / wanted
@@ -104,7 +104,7 @@ def test_it_is_what_each_rounding_costs_by_itself(name: str):
 
 
 def test_a_few_vectors_are_enough_to_tell_layers_apart():
-    """As many as a conversion takes: the largest is found."""
+    """The number of vectors of a conversion finds the largest layer."""
     model, points, state, feeds = rounded(residual())
     wanted, found = brute_force(model, points, feeds), measure(model, points, state, feeds, 8)
     ranks = [np.argsort(np.argsort(each)) for each in (wanted, found.powers)]
@@ -123,7 +123,7 @@ def test_the_same_again():
 
 
 def test_the_loud_channel():
-    """It makes most of the error of what has it."""
+    """The channel makes most of the error of its tensor."""
     model, points, state, _ = rounded(loud(x=(1, 3, 12, 12)))
     feeds = [{"x": one[None]} for one in pictures(4)]
     found = measure(model, points, state, feeds, 16)
@@ -165,7 +165,7 @@ def test_errors_that_a_channel_shares_add_up():
 
 
 def identity(bias: float = 0.0) -> onnx.ModelProto:
-    """What goes in comes out, with something added."""
+    """Build a network that adds something to its input."""
     net = Net(x=X)
     weight = net.constant(np.eye(3).reshape(3, 3, 1, 1))
     return net.op("Conv", "x", weight, net.constant(np.full(3, bias)), name="c", to="y").model()
@@ -198,7 +198,7 @@ def test_what_oversampling_has_moved_is_no_error():
 
 
 def test_an_output_that_is_not_finite():
-    """It shows nothing, and hides nothing of the others."""
+    """Such an output counts for nothing, and hides no other."""
     net = Net(x=X).conv("x", (2, 3, 1, 1), name="a", to="y")
     net.op("Div", "y", net.constant(np.zeros(1)), to="z")
     point = QuantPoint("a", "output", "y", Encoding.plain(0.1))
@@ -208,7 +208,7 @@ def test_an_output_that_is_not_finite():
 
 
 def test_ends_inside_count_by_their_own_power():
-    """Where no gradient passes, nobody knows how much a tensor counts: all count alike."""
+    """Tensors behind which no gradient passes count alike."""
     net = Net(x=X).conv("x", (4, 3, 3, 3), name="loud", to="a").conv("x", (4, 3, 3, 3), name="soft")
     net.op("Mul", net.last, net.constant(0.001), to="b").op("Sin", "b", to="s")
     model, points, state, feeds = rounded(net.output("a", "s").model())
@@ -238,7 +238,7 @@ def test_shapes_that_onnx_does_not_infer():
 
 
 def test_samples_of_other_sizes():
-    """Those like the first are used: shapes must be known."""
+    """Samples like the first are used, as shapes must be known."""
     model = Net(x=("N", 3, "H", "W")).conv("x", (2, 3, 3, 3), name="a", to="y").model()
     points, rng = [QuantPoint("a", "output", "y", Encoding.plain(0.1))], np.random.default_rng(0)
     sizes = ((1, 3, 8, 8), (1, 3, 9, 7), (1, 3, 8, 8))

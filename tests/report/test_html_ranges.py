@@ -30,7 +30,7 @@ def test_a_histogram_is_drawn_to_scale():
 
 
 def test_levels_of_one_scale_have_values():
-    """Where a tensor has one scale the axis says what the levels stand for."""
+    """One scale gives the axis real values."""
     (bar,) = tensor_ranges(quantized(histogram=COUNTS, lowest=-64.0, highest=63.5))
     assert bar.histogram is not None
     assert bar.histogram.labels == ("-64", "0", "63.5")

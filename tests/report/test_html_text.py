@@ -18,7 +18,7 @@ from npuconv.report.html_text import as_code
     ],
 )
 def test_backticks_are_code(text, wanted):
-    """What stands in backticks is code; all else is escaped."""
+    """Text in backticks is code; all else is escaped."""
     assert str(as_code(text)) == wanted
 
 

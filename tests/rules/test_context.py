@@ -69,7 +69,7 @@ def test_equal_layers_share_their_facts():
 
 
 def test_amounts_of_a_pad_are_part_of_the_key():
-    """They are values of a constant, not attributes; here all shapes are the same."""
+    """Amounts are a constant, not attributes, and all shapes are the same here."""
     net = Net(x=X).pad([0, 0, 2, 0, 0, 0, 0, 0], to="a").pad([0, 0, 0, 0, 0, 0, 2, 0])
     net.nodes[1].input[0] = "x"
     model = read(net.output("a", net.last).model())

@@ -77,7 +77,7 @@ def test_a_code_is_never_used_twice():
 
 
 def test_a_name_is_never_used_twice():
-    """It is what people allow or ignore."""
+    """People allow or ignore a rule by its name."""
     RULES.load()
     with pytest.raises(ValueError, match="'rank-unsupported' is registered twice"):
         register(name="rank_unsupported")
@@ -98,7 +98,7 @@ def test_what_does_not_exist_is_not_found():
 
 
 def test_sections_are_read_from_the_docstring():
-    """As one line each; a title that is not there is empty."""
+    """Sections are one line each; a missing one is empty."""
     known = find("SHP001")
     assert known is not None
     item = replace(known, doc=SECTIONS.strip())
@@ -129,20 +129,20 @@ def test_a_rule_that_fails_is_a_bug_and_named():
 
 
 def test_a_message_with_an_unfilled_placeholder_is_a_bug_too():
-    """It would otherwise be seen by a user only."""
+    """Only a user would see it otherwise."""
     broken = replace(failing(KeyError("never")), message="{nothing}", cacheable=False)
     with pytest.raises(InternalError, match="rule 'rank-unsupported': KeyError: 'nothing'"):
         engine.run_rule(broken, lint_context())
 
 
 def test_errors_raised_on_purpose_pass_through():
-    """They have a message and an exit code of their own."""
+    """Such errors have a message and an exit code of their own."""
     with pytest.raises(ModelError, match="damaged"):
         engine.run_rule(failing(ModelError("damaged")), lint_context())
 
 
 def test_findings_come_worst_first():
-    """Then by code, node and message, whatever the order of the rules."""
+    """Code, node and message follow, whatever the order of the rules."""
     found = engine.lint(lint_context(auto_pad="SAME_UPPER", group=2))
     assert found == sorted(found, key=sort_key)
     ranks = [f.severity.rank for f in found]
@@ -151,14 +151,14 @@ def test_findings_come_worst_first():
 
 
 def test_only_the_rules_that_are_asked_for_run():
-    """By code, and by the graph they look at."""
+    """Rules are chosen by code, and by the graph they look at."""
     ctx = lint_context(auto_pad="SAME_UPPER")
     assert {f.code for f in engine.lint(ctx, only=["SHP003", "OPS001"])} == {"SHP003", "OPS001"}
     assert not engine.lint(ctx, at="lowered")
 
 
 def test_a_finding_knows_where_it_comes_from():
-    """That is how it is recognised after rewriting."""
+    """Origins match findings after rewriting."""
     (found,) = engine.lint(lint_context(auto_pad="VALID"), only=["SHP003"])
     assert (found.origin, found.key) == (("conv",), ("SHP003", ("conv",)))
     assert (found.code, found.name) == ("SHP003", "auto-pad-unsupported")

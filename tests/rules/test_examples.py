@@ -31,7 +31,7 @@ def test_the_rule_is_silent_on_the_second_model(rule: Rule):
 
 @each_rule
 def test_the_models_differ_and_are_small(rule: Rule):
-    """They fit a terminal."""
+    """Examples fit a terminal."""
     example = rule.example
     assert (example.fires, example.device) != (example.silent, example.other or example.device)
     for text in (example.fires, example.silent, example.device, example.other):

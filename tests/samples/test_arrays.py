@@ -46,7 +46,7 @@ def stacked(samples: Samples, name: str = "x") -> np.ndarray:
 
 @pytest.mark.parametrize("batch", [1, "N", None])
 def test_rows_are_samples(batch: int | str | None) -> None:
-    """With a free batch each row is a sample and keeps a batch axis of 1."""
+    """A free batch makes each row a sample with a batch axis of 1."""
     samples = read({"x": X}, spec(shape=(batch, 3, 4, 4)))
     assert len(samples) == 6
     assert samples[2]["x"].shape == (1, 3, 4, 4)
@@ -213,7 +213,7 @@ def test_iterable_of_dicts() -> None:
 
 
 def test_iterables_that_are_refused() -> None:
-    """Not dicts, no dicts, a wrong shape, and what is no source at all."""
+    """Other items, wrong shapes, and other sources are refused."""
     assert "expected a dict of arrays, not int" in refuse([1])
     assert "there are none" in refuse(iter([]))
     message = refuse([{"x": X[:1]}, {"x": X[0]}])

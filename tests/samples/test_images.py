@@ -75,7 +75,7 @@ def test_normalization(photo: Path, keys: dict[str, Any], expected: tuple[float,
 
 
 def test_normalization_is_not_guessed(photo: Path) -> None:
-    """Without a preset or both values the presets are listed."""
+    """A missing preset or value lists the presets."""
     assert "unit|signed|imagenet|raw" in refuse(photo, preset=None)
     assert "--mean without --std" in refuse(photo, mean=(0,))
     assert "--std without --mean" in refuse(photo, std=(1,))
@@ -353,7 +353,7 @@ def test_the_size_is_checked_all_the_same(photos, tmp_path):
 
 
 def test_many_at_once(photos, tmp_path):
-    """Of several processes one decodes an image, and the others wait for it."""
+    """One of several processes decodes an image, and the others wait for it."""
     kept = images.Cache(tmp_path / "cache", "how")
     calls: list[int] = []
 

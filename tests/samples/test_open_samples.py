@@ -165,7 +165,7 @@ def test_what_is_taken() -> None:
 
 
 def test_one_sample_is_few() -> None:
-    """Of one sample none can be held out."""
+    """One sample leaves none to hold out."""
     warnings = npuconv.convert(MODEL, calibration=G[:1]).report.summary.warnings
     assert any("too few samples to keep some apart" in text for text in warnings)
 

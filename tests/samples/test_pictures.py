@@ -71,7 +71,7 @@ def test_photographs_are_files_of_the_package():
 
 
 def test_without_the_package(monkeypatch):
-    """Without the package there are no photographs, and no error."""
+    """No package means no photographs, and no error."""
     monkeypatch.setattr(pictures, "find_spec", lambda _: None)
     monkeypatch.setattr(pictures, "folder", pictures.folder.__wrapped__)  # nothing is kept
     assert pictures.folder() is None

@@ -1,4 +1,4 @@
-"""What tests say about models: legal, equal, runnable."""
+"""Assertions about models: legal, equal, runnable."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def unpack(example: Any) -> tuple[onnx.ModelProto, Target]:
 def findings(
     proto: onnx.ModelProto, code: str, target: str | Target = "npu-int8", **options: Any
 ) -> list[Any]:
-    """What one rule says of a model as it is, or as it was calibrated."""
+    """Return the findings of one rule on a model as it is, or as it was calibrated."""
     chip = target if isinstance(target, Target) else builtin(target)
     rule = next(r for r in engine.all_rules() if r.code == code)
     if rule.at in ("calibrated", "measured"):
@@ -93,7 +93,7 @@ def findings(
 
 
 def calibrated(proto: onnx.ModelProto, samples: Any = None, **options: Any) -> list[FindingInfo]:
-    """What is said of a model that was calibrated.
+    """Return the findings of a model that was calibrated.
 
     Args:
         proto: the model.

@@ -155,7 +155,7 @@ def _transposed(
     dice: Dice, slide: Slide, extents: Sequence[int], axes: list[Axis], mode: str,
     attrs: dict[str, Any],
 ) -> tuple[Slide, list[int]]:  # fmt: skip
-    """What only ConvTranspose has: output_padding and output_shape; and the output extents."""
+    """Draw output_padding, output_shape and output extents of a ConvTranspose."""
     extra = [a.extra for a in axes]
     whole = transpose_extents(slide, extents, extra)
     if any(extra):

@@ -1,4 +1,4 @@
-"""What ONNX's texts of Conv, ConvTranspose and the pools say, in numpy.
+"""ONNX's texts of Conv, ConvTranspose and the pools, in numpy.
 
 An evaluation that shares nothing with what it judges: written from the texts of all
 versions (1, 11 and 22 of the convolutions), for any number of spatial axes, summed in
@@ -29,7 +29,7 @@ def halves(total: int, auto_pad: str) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Slide:
-    """How a kernel slides: one entry for each spatial axis."""
+    """Path of a kernel: one entry for each spatial axis."""
 
     kernel: Sequence[int]
     strides: Sequence[int]
@@ -142,7 +142,7 @@ def transpose_extents(
 def transpose_crops(
     slide: Slide, extents: Sequence[int], whole: Sequence[int], output_shape: Sequence[int]
 ) -> tuple[Pads, list[int]]:
-    """What is cut off at both ends of every axis, and how many cells are appended first."""
+    """Return the cells cut off at both ends of every axis, and those appended first."""
     wanted = list(output_shape)[-len(extents) :]  # some write batch and channels too
     if not wanted and slide.auto_pad not in SAME:
         pads = slide.explicit if slide.auto_pad == "NOTSET" else [(0, 0)] * len(extents)

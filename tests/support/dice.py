@@ -16,7 +16,7 @@ class Dice:
         self._random = random.Random(repr(seed))
 
     def number(self, low: int, high: int) -> int:
-        """From low to high, both included."""
+        """Draw an integer between two bounds, both included."""
         return self._random.randint(low, high)
 
     def one_of(self, options: Sequence[T]) -> T:

@@ -27,7 +27,7 @@ NAME = "fit-convolution"
 
 @dataclass
 class Fitted:
-    """What the pass did."""
+    """Result of the pass."""
 
     model: Model
     fired: int
@@ -36,7 +36,7 @@ class Fitted:
 
     @property
     def ops(self) -> Counter[str]:
-        """How many nodes of each operator there are."""
+        """Count the nodes of each operator."""
         return Counter(node.op for node in self.model.nodes())
 
     @property

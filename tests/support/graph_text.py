@@ -45,7 +45,7 @@ def attributes(node: onnx.NodeProto) -> dict[str, Any]:
 
 
 def slide_of(attrs: Mapping[str, Any], kernel: tuple[int, ...] = ()) -> Slide:
-    """How the kernel of a node slides; what is not written has the texts' default."""
+    """Return the path of a node's kernel, with defaults of the texts."""
     kernel = tuple(attrs.get("kernel_shape") or kernel)
     axes = len(kernel)
     return Slide(

@@ -102,7 +102,7 @@ def random_case(seed: int, **fixed: Any) -> Case:
 def _scales(
     rng: np.random.Generator, weight: np.ndarray, ties: bool
 ) -> tuple[np.float32, np.ndarray, np.float32]:
-    """With ``ties`` powers of two: then many products lie exactly between two integers."""
+    """Draw scales; ``ties`` are powers of two, with many products between two integers."""
     outputs = len(weight)
     spread = 74.0 * np.sqrt((weight.astype(float) ** 2).reshape(outputs, -1).sum(1).max() + 1)
     if ties:

@@ -14,7 +14,7 @@ X_STEP, Y_STEP = np.float32(1 / 127), np.float32(0.04)
 
 
 def weights() -> tuple[np.ndarray, np.ndarray]:
-    """Of the one convolution."""
+    """Return the weights of the one convolution."""
     rng = np.random.default_rng(5)
     return rng.uniform(-0.5, 0.5, (4, 3, 3, 3)).astype(np.float32), np.zeros(4, np.float32)
 

@@ -29,7 +29,7 @@ def loud(between: str = "Relu", x: tuple[int | str, ...] = X) -> onnx.ModelProto
 
 
 def inverted(x: tuple[int | str, ...] = X, pads: tuple[int, ...] = (1,) * 4) -> onnx.ModelProto:
-    """As in MobileNet: channels made, followed one by one, and mixed; one of 8 is loud."""
+    """Build a block of MobileNet: expansion, depthwise layer, mix; one of 8 channels is loud."""
     rng, net = np.random.default_rng(5), Net(x=x)
     weight, offset = rng.standard_normal((8, 3, 3, 3)), rng.uniform(0, 1, 8)
     weight[LOUD] *= 4

@@ -76,7 +76,7 @@ def _arrays(folder: Path, kind: str) -> list[np.ndarray]:
 
 
 def _case(name: str, model: onnx.ModelProto, inputs: Any, outputs: Any, case: Any) -> OnnxCase:
-    """Everything but the first input of a node becomes a constant."""
+    """Make a case: all inputs of a node but the first become constants."""
     frozen = onnx.ModelProto()
     frozen.CopyFrom(model)
     graph = frozen.graph

@@ -58,7 +58,7 @@ def planned(model: Model, ctx: EmitContext | None = None) -> DeviceGraph:
 
 
 def watch(graph: DeviceGraph, feeds: Feeds) -> dict[str, Statistics]:
-    """What the float model shows of its int8 tensors."""
+    """Return the float model's statistics of int8 tensors."""
     return collect(graph.proto(), watched(graph), feeds)
 
 

@@ -70,7 +70,7 @@ class Quantized(Net):
 
 
 def trained(**attrs: Any) -> onnx.ModelProto:
-    """What quantization-aware training exports, with scales that no calibration would choose.
+    """Build an export of quantization-aware training, with scales no calibration would choose.
 
     Args:
         attrs: of the first convolution.

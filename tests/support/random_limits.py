@@ -38,7 +38,7 @@ _RELATIONS: dict[str, Callable[[Facts], bool]] = {
 
 @dataclass
 class Limits:
-    """What a device demands of Conv."""
+    """Random demands of a device on Conv."""
 
     limits: dict[str, dict[str, Any]] = field(default_factory=dict)
     require: list[str] = field(default_factory=list)

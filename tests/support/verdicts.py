@@ -1,4 +1,4 @@
-"""How check and convert end on the same model with the same options."""
+"""Exit codes of check and convert on the same model with the same options."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BUG = 70
 
 @dataclass(frozen=True)
 class End:
-    """How a command ended.
+    """Exit of a command.
 
     Attributes:
         code: exit code.

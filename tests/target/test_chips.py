@@ -49,7 +49,7 @@ ASIDE = ("MDL002", "OPS005", "OPS004")
 
 
 def said(proto, chip):
-    """What the rules have against the model as it is."""
+    """Return the findings on the model as it is."""
     ctx = RuleContext(read(proto), builtin(chip), Options())
     found = [f for f in engine.lint(ctx) if f.code not in ASIDE]
     return [f.value or f.limit for f in found]
@@ -255,7 +255,7 @@ def test_is_called_as_its_file(name):
 
 @pytest.mark.parametrize("name", CHIPS)
 def test_every_part_cites_a_document(name):
-    """And every document is cited."""
+    """Every document is cited."""
     target = builtin(name)
     uncited = [path for path, part in target.cited() if not part.source and path != ("costs",)]
     # a known zero point and the block it stands in may share one source

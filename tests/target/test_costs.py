@@ -1,4 +1,4 @@
-"""What work costs on a device."""
+"""Costs of work on a device."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def test_costs_of_a_file():
 
 
 def test_a_negative_cost_is_refused():
-    """With the line it stands on."""
+    """The error has the line."""
     text = chip().yaml + "costs:\n  mac: -1\n"
     with pytest.raises(TargetError, match=r"chip:\d+:\d+: costs.mac"):
         Target.from_document(yamlio.loads(text, name="chip", error=TargetError))
 
 
 def test_costs_may_cite_only_sources():
-    """As every other part of the file."""
+    """Sources are cited as in every other part of the file."""
     with pytest.raises(TargetError, match="is not one of the `sources`"):
         chip(also={"costs": {"mac": 1, "source": "nowhere"}})
 

@@ -247,7 +247,7 @@ def test_builtin():
 
 
 def test_builtin_unknowns():
-    """Everything the owner marked ``?`` is unknown, and what is assumed is listed."""
+    """Limits that the owner marked ``?`` are unknown, and assumptions are listed."""
     target = Target.load("npu-int8")
     sides = ["dilation", "kernel", "stride"]
     expected = {f"{name}_{axis}" for name in sides for axis in "hw"}
@@ -501,7 +501,7 @@ LIMIT = "  Conv:\n    limits:\n      "
     ],
 )
 def test_errors(body, expected):
-    """Everything that can be misspelt is an error with its place and a suggestion."""
+    """Misspellings are errors with place and suggestion."""
     assert fails(HEAD + body).startswith(f"t.yaml:{expected}")
 
 
@@ -515,7 +515,7 @@ def test_wrong_formats():
 
 
 def test_missing_keys():
-    """What must be there is named."""
+    """Missing keys are named."""
     assert "required" in fails("schema: 1\nname: t")
     assert "schema: 2 is not 1" in fails(HEAD.replace("schema: 1", "schema: 2") + "  Conv: {}")
 
@@ -537,14 +537,14 @@ def test_lint_finds_everything():
 
 
 def test_lint_does_not_invent():
-    """If the rest would follow from one fault, only that fault is shown."""
+    """Faults that would follow from another are not shown."""
     text = HEAD.replace("sources: {", "sourcs: {") + LIMIT + "group: {min: 1, source: manual}"
     assert [error.hint for error in lint(document(text))] == ["did you mean 'sources'?"]
     assert len(lint(document(HEAD + "  Conv: 3"))) == 1
 
 
 def test_lint_of_a_good_file():
-    """Nothing to say."""
+    """A good file has no fault."""
     assert lint(document(HEAD + "  Conv: {}")) == []
 
 

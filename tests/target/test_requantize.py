@@ -1,4 +1,4 @@
-"""How a target file says that the device requantizes."""
+"""Requantization in a target file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_default():
 
 
 def test_gemmlowp():
-    """It has no numbers to choose."""
+    """Gemmlowp has no numbers to choose."""
     target = with_key("gemmlowp")
     assert str(target.activations.requantize) == "gemmlowp"
     with pytest.raises(TargetError, match="'max_shift' belongs to kind: shift"):
@@ -31,7 +31,7 @@ def test_gemmlowp():
 
 
 def test_shift():
-    """In short, and with everything."""
+    """Shift is given in short, or with all keys."""
     short = with_key("shift").activations.requantize
     assert (short.kind, short.multiplier_bits, short.rounding) == ("shift", 16, "half_away")
     full = {"kind": "shift", "multiplier_bits": 8, "max_shift": 31, "rounding": "half_even"}

@@ -115,7 +115,7 @@ def test_no_other_booleans(word):
     ],
 )
 def test_refused(text, message, line, column):
-    """What is ambiguous or dangerous is an error with its place."""
+    """Ambiguous or dangerous text is an error with its place."""
     error = fails(text)
     assert message in str(error)
     assert (error.file, error.line, error.column) == ("c.yaml", line, column)
@@ -155,7 +155,7 @@ def test_marks():
 
 
 def test_mark_of_something_missing():
-    """What the file does not have stands where its parent stands."""
+    """A missing key has the place of its parent."""
     document = read("a:\n  b: 1")
     assert document.mark(("a", "tag", "b")) == (2, 3)
     assert document.mark(("a", "z")) == (1, 1)

@@ -16,7 +16,7 @@ from typing import Any
 
 from npuconv import yamlio
 from npuconv.batch import jobsfile
-from npuconv.batch.job import SUFFIX, Job
+from npuconv.batch.job import SUFFIX, TFLITE_SUFFIX, Job, suffix_of
 from npuconv.batch.settings import JobLimits
 from npuconv.config import Options, make_options, merge, raise_together
 from npuconv.errors import ConfigError, NpuconvError, TargetError
@@ -24,6 +24,7 @@ from npuconv.target import Target, builtin_names
 from npuconv.yamlio import KeyPath
 
 _MAX_NAME_BYTES = 255  # of one part of a path, on most file systems
+_MODELS = (".onnx", ".tflite")  # an output that ends so is a file, not a folder
 _UNSAFE = re.compile(r"[^\w.+-]+")
 
 
@@ -177,15 +178,17 @@ class _Reader:
         limits = JobLimits(keys.pop("timeout", None), keys.pop("memory", None))
         # Lists of the file, also where a flag leaves one job of them: its folder stays the same.
         many = [key for key in jobsfile.MULTIPLIED if len(keys.get(key, ())) > 1]
-        if place is not None and place.endswith(".onnx") and (many or len(models) > 1):
+        if place is not None and place.endswith(_MODELS) and (many or len(models) > 1):
             raise self._error((*at, "output"), "one file for several jobs; give a folder")
         options = self._options(at, merge(keys, self._over))
         targets = [(one, self._target(at, one.target)) for one in options]
         for model, (chosen, target) in product(models, targets):
             if target is None:
                 continue
+            chosen = chosen.for_container(target.container)
             parts = {"target": target.name, "format": chosen.format}
-            output = self._destination(model, place, [parts[key] for key in many])
+            suffix = suffix_of(chosen.format)
+            output = self._destination(model, place, [parts[key] for key in many], suffix)
             name = self._name(output)
             with self._collected():
                 self._claim(Job(name, model.path, output, chosen, target.name, limits), at)
@@ -223,6 +226,8 @@ class _Reader:
         lists = [keys.get(key, (getattr(Options(), key),)) for key in jobsfile.MULTIPLIED]
         for values in product(*lists):
             chosen = dict(zip(jobsfile.MULTIPLIED, values, strict=True))
+            if "format" not in keys:  # the target has a say in it
+                del chosen["format"]
             try:
                 yield make_options({**keys, **chosen})
             except NpuconvError as error:
@@ -241,17 +246,17 @@ class _Reader:
                 self.errors.append(self._error(place, error.message, error.hint))
         return self._targets[name]
 
-    def _destination(self, model: Match, place: str | None, parts: list[str]) -> str:
-        if place is not None and place.endswith(".onnx"):
+    def _destination(self, model: Match, place: str | None, parts: list[str], suffix: str) -> str:
+        if place is not None and place.endswith(_MODELS):
             return normpath(place)
         folders = [_UNSAFE.sub("_", part) for part in parts]
         stem = PurePosixPath(model.path).stem
         home = PurePosixPath(self._output if place is None else place)
-        return normpath(str(home.joinpath(*folders, model.inner, stem + SUFFIX)))
+        return normpath(str(home.joinpath(*folders, model.inner, stem + suffix)))
 
     def _name(self, output: str) -> str:
         inside = output.removeprefix(f"{self._output}/") if self._output != "." else output
-        return inside.removesuffix(SUFFIX)
+        return inside.removesuffix(SUFFIX).removesuffix(TFLITE_SUFFIX)
 
     def _claim(self, job: Job, at: KeyPath) -> None:
         for file in job.files:

@@ -26,8 +26,13 @@ EXIT_CODES: dict[Status, int] = {
     "lost": 1,
 }
 FINISHED = ("converted", "refused")  # running it again would give the same
-SUFFIX = ".npu.onnx"
+SUFFIX, TFLITE_SUFFIX = ".npu.onnx", ".npu.tflite"
 Value = TypeVar("Value")
+
+
+def suffix_of(form: str) -> str:
+    """Return the end of the names of models in a form."""
+    return TFLITE_SUFFIX if form == "tflite" else SUFFIX
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from npuconv import files
-from npuconv.batch.job import SUFFIX
+from npuconv.batch.job import suffix_of
 from npuconv.cli import screen
 from npuconv.cli.destinations import check_destinations, input_files
 from npuconv.cli.guard import guarded
@@ -22,6 +23,7 @@ from npuconv.report import format_of, render
 
 if TYPE_CHECKING:
     from npuconv.config import Options
+    from npuconv.pipeline.convert import Conversion
     from npuconv.schemas.report import Report
 
 _AFTER_CALIBRATION = "choosing ranges and weights, measuring"
@@ -30,7 +32,7 @@ _AFTER_CALIBRATION = "choosing ranges and weights, measuring"
 @click.command(cls=GroupedCommand)
 @click.argument("model")
 @click.option(
-    "-o", "--output", metavar="OUT.onnx", help="default: MODEL.npu.onnx; reports go beside it"
+    "-o", "--output", metavar="OUT.onnx", help="default: MODEL.npu.onnx, or MODEL.npu.tflite"
 )
 @shared_options
 @output_options
@@ -48,15 +50,19 @@ def convert(
 ) -> int:
     """Convert a float ONNX model into a device-ready int8 model and a report.
 
+    Targets whose compiler reads TFLite get that: see --format. A path -o that ends in .onnx
+    gets ONNX all the same.
     Without --calibration, models of images are calibrated on builtin photographs, others on
     made-up numbers: accuracy is then unproven.
     Exit code 0: done; 1: findings stand against it, no model is written.
     """
     from npuconv.pipeline.convert import convert_with
+    from npuconv.pipeline.prepare import with_form
 
     config = chosen_config(config, quiet=quiet)
-    options = collect(config, flags)
-    destination = Path(output) if output is not None else _beside(Path(model), SUFFIX)
+    options = with_form(collect(config, flags))
+    suffix = suffix_of(options.format)
+    destination = Path(output) if output is not None else _beside(Path(model), suffix)
     written = reports or tuple(
         str(_beside(destination, f".report.{kind}")) for kind in ("json", "html")
     )
@@ -76,10 +82,32 @@ def convert(
     with files.together():
         result.save(destination)
         _write(result.report, written)
+    compiling = _compiling(result, destination)
     following = after_convert(result.report, model, str(destination), config, flags)
+    if result.report.calibration is None and compiling:
+        following = compiling
     _show(result.report, model, following, quiet, verbose, no_color)
     screen.say(f"wrote {destination}, {', '.join(written)}", quiet=quiet)
+    _say_ends(result, destination, quiet)
+    if compiling and compiling != following:
+        screen.say(f"compile it with: {compiling}", quiet=quiet)
     return 0
+
+
+def _compiling(result: Conversion, destination: Path) -> str:
+    """Return the command that compiles what was written for the chip; empty if there is none."""
+    if result.tflite is None or destination.suffix == ".onnx":
+        return ""
+    return result.next_command.format(model=shlex.quote(str(destination)))
+
+
+def _say_ends(result: Conversion, destination: Path, quiet: bool) -> None:
+    """Print the inputs and outputs of a TFLite file, whose axes may have another order."""
+    if result.tflite is None or destination.suffix == ".onnx":
+        return
+    for kind, lines in (("input", result.tflite.inputs), ("output", result.tflite.outputs)):
+        for line in lines:
+            screen.say(f"{kind} {line}", quiet=quiet)
 
 
 def _announcing(

@@ -69,7 +69,7 @@ def check_with(
         timings: whether the report says how long each stage took.
         runs: whether the model is run, and the samples opened; False: only its nodes are judged.
     """
-    prepare.check_layout(options)
+    options = prepare.with_form(options)
     clock = Timings()
     with limits.applied(options.limits):
         legal = legalize(model, options, clock)
@@ -91,6 +91,7 @@ def _outlook(legal: LegalModel, calibration: Source, clock: Timings) -> Outcome:
     proto = save.to_proto(legal.model)
     with clock.measured("load in onnxruntime"):
         prepare.load_float(legal.model, proto)
+    prepare.check_form(legal, proto)
     if not emit.get(legal.options.format).calibrates:
         return NOTHING
     with clock.measured("calibration data"):

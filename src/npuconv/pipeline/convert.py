@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from npuconv import emit, limits
+from npuconv import emit, files, limits
 from npuconv.calibration.workers import one_thread_each
 from npuconv.config import Options, make_options
 from npuconv.emit.emit import emit as emit_model
+from npuconv.emit.tflite.write import write as write_tflite
 from npuconv.errors import InternalError, ModelError, UnsupportedModelError
 from npuconv.evaluate import matching
 from npuconv.evaluate.comparison import Comparison, summed_up
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
     from npuconv.arithmetic.layer import RoundedWeights
     from npuconv.emit import Format
+    from npuconv.emit.tflite.write import TfliteFile
     from npuconv.model.store import Store
     from npuconv.quantize.calibrate import Calibration
     from npuconv.quantize.state import DeviceGraph, QuantState
@@ -61,19 +63,28 @@ class Conversion:
         model: as ONNX. Weights of more than 2 GB are not in it: it refers to files that
             are there as long as the conversion is, and ``save`` writes them beside the model.
         report: what was found and done.
+        tflite: the file of ``format="tflite"``; ``model`` then has the same integers as ONNX.
+        next_command: of the target, to be run on the file; ``{model}`` stands for its path.
     """
 
     model: onnx.ModelProto
     report: schema.Report
     _store: Store | None = field(default=None, repr=False)
+    tflite: TfliteFile | None = field(default=None, repr=False)
+    next_command: str = ""
 
     def save(self, path: str | Path) -> None:
         """Write the model whole or not at all.
 
+        A path that ends in .onnx gets ONNX also where the form is TFLite.
+
         Raises:
             OutputError: the destination cannot be written.
         """
-        save.save(self.model, path)
+        if self.tflite is not None and Path(path).suffix != ".onnx":
+            files.write(path, self.tflite.data)
+        else:
+            save.save(self.model, path)
 
 
 @dataclass(frozen=True)
@@ -86,6 +97,7 @@ class Emitted:
         rows: of the float graph.
         outcome: quantization, accuracy, data.
         warnings: sentences that a reader must know before trusting the result.
+        tflite: the file, where that is the form.
     """
 
     model: onnx.ModelProto
@@ -93,6 +105,7 @@ class Emitted:
     rows: GraphRows
     outcome: Outcome
     warnings: tuple[str, ...]
+    tflite: TfliteFile | None = None
 
 
 def convert(
@@ -133,7 +146,7 @@ def convert_with(
     timings: bool = False,
 ) -> Conversion:
     """``convert`` with options that have been validated."""
-    prepare.check_layout(options)
+    options = prepare.with_form(options)
     with limits.applied(options.limits):
         return _convert(model, options, calibration, progress, timings)
 
@@ -172,7 +185,9 @@ def _convert(
     )
     if found.refuse:  # calibration has shown something that fail_on is about
         _refuse(report)
-    return Conversion(store.whole(made.model), report, legal.model.store)
+    return Conversion(
+        store.whole(made.model), report, legal.model.store, made.tflite, legal.target.next_command
+    )
 
 
 def _refuse(report: schema.Report) -> None:
@@ -217,6 +232,7 @@ def _quantize(
     """Quantize weights and activations, and measure the result."""
     float_model = save.to_proto(legal.model)
     prepare.load_float(legal.model, float_model)
+    prepare.check_form(legal, float_model)
     data = prepare.open_calibration(legal, float_model, source, legal.options.cache)
     if data.chosen is not None:  # before anything else is said
         progress(f"{ASSUMED}{data.chosen.sentence}", 0, len(data.samples))
@@ -261,7 +277,8 @@ def _quantize(
     warnings = notices.nothing_left(legal.plan) or _about_samples(data, same, accuracy)
     outcome = Outcome(data.row, quantization, accuracy)
     every = (*warnings, *notices.still_float(legal.model, legal.options), *steps.seen.notes)
-    return Emitted(model, legal, rows, outcome, every)
+    tflite = write_tflite(model) if form.name == "tflite" else None
+    return Emitted(model, legal, rows, outcome, every, tflite)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from npuconv.quantize.settings import BUDGET
 from npuconv.quantize.state import DeviceGraph
 from npuconv.samples import open_samples
 from npuconv.samples.feeds import spread
+from npuconv.target import Target
 
 if TYPE_CHECKING:
     import onnx
@@ -102,6 +103,32 @@ def check_layout(options: Options) -> None:
             f"--layout nhwc: --format {options.format} has no such layout, only qoperator has",
             hint="add --format qoperator, or leave the layout at nchw",
         )
+
+
+def with_form(options: Options) -> Options:
+    """Return the options with the form of the output: that of the target where none is given.
+
+    Raises:
+        TargetError: not a valid target description.
+        UsageError: a layout that the form does not have.
+    """
+    if "format" not in options.model_fields_set:
+        options = options.for_container(Target.load(options.target).container)
+    check_layout(options)
+    return options
+
+
+def check_form(legal: LegalModel, proto: onnx.ModelProto) -> None:
+    """Refuse what the form cannot hold, before any calibration.
+
+    Raises:
+        UsageError: a package is missing.
+        ModelError: an operator or a shape that TFLite does not have.
+    """
+    if legal.options.format == "tflite":
+        from npuconv.emit.tflite import translate
+
+        translate.check(proto)
 
 
 def load_float(model: Model, proto: onnx.ModelProto) -> None:

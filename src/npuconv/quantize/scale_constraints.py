@@ -89,9 +89,10 @@ class ConstraintsOf:
         without: Collection[str] = (),
     ) -> None:
         plan, centred, self.channels = graph.plan, graph.uniform_tensors, graph.channels
+        zeros = graph.centred_tensors
         self._stats, self._has_margins = stats, "range-margin" not in without
         self._grids = {} if "input-grid" in without else grids
-        self._padded, self._filled = {*centred, *_padded(plan)}, _filled(plan)
+        self._padded, self._filled = {*zeros, *_padded(plan)}, _filled(plan)
         cutting = [node for node in plan.passthrough if node.op in CUTTING]
         bounds = {t.name: upper_bound(node) for node in cutting for t in node.outputs}
         # With one scale a Clip has integers for bounds, and need not end where int8 ends.

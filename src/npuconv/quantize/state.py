@@ -83,7 +83,8 @@ class DeviceGraph:
     def uniform_tensors(self) -> list[str]:
         """Tensors that have one scale for all channels, and zero point 0."""
         found = uniform(self.plan)
-        if self.options.io == "int8":  # one scale says what they stand for
+        # one scale says what they stand for, and TFLite has one for a tensor
+        if self.options.io == "int8" or self.options.format == "tflite":
             ends = (*self.model.graph.inputs, *self.model.graph.outputs)
             found += [tensor.name for tensor in ends]
         if not self._has_zero_points:
@@ -95,6 +96,17 @@ class DeviceGraph:
         """Return whether the device takes every zero point, which only operators read."""
         allows = self.target.activations.allows_zero_point
         return bool(allows(LOWEST) and allows(HIGHEST))
+
+    @cached_property
+    def centred_tensors(self) -> list[str]:
+        """Tensors of one scale whose zero point is 0.
+
+        Not the inputs of a TFLite model: there the file says the zero point of a tensor.
+        """
+        if self.options.io == "int8" or self.options.format != "tflite":
+            return self.uniform_tensors
+        inputs = {tensor.name for tensor in self.model.graph.inputs} - set(uniform(self.plan))
+        return [name for name in self.uniform_tensors if name not in inputs]
 
     @cached_property
     def channels(self) -> Channels:

@@ -241,6 +241,12 @@ class Description(Strict):
         default_factory=lambda: Limit.model_validate({"limit": "?"}),
         description="activations that a convolution can apply to its own output",
     )
+    container: Literal["onnx", "tflite"] = Field(
+        "onnx", description="file that the compiler of the chip reads: the default form"
+    )
+    next_command: str = Field(
+        "", description="what to run on the written model, {model} being its path"
+    )
     costs: Costs = Field(
         default_factory=lambda: Costs.model_validate({}),
         description="what one form of a rewrite is chosen over another by",

@@ -72,7 +72,7 @@ def emitted(
 
 
 def integers(model: Model) -> dict[str, np.ndarray]:
-    """What the int8 tensors between the nodes hold, without onnxruntime's own fusions."""
+    """Return the int8 tensors between the nodes, computed without onnxruntime's own fusions."""
     proto = save.to_proto(model)
     onnx.checker.check_model(proto)
     names = [n.output[0] for n in proto.graph.node if n.output[0].endswith("/int8")]

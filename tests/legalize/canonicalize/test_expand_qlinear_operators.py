@@ -69,7 +69,7 @@ SILENT = [
 
 @pytest.mark.parametrize("build", FIRES)
 def test_it_becomes_standard_operators(build):
-    """With the numbers onnxruntime gives, and no operator of its own domain."""
+    """The numbers are onnxruntime's, and no operator of its domain is left."""
     proto = build()
     model = read(proto)
     assert run_pass(NAME, model) >= 1
@@ -79,7 +79,7 @@ def test_it_becomes_standard_operators(build):
 
 
 def test_an_operator_keeps_its_name():
-    """So that findings and --keep-float know it."""
+    """Findings and --keep-float know the node by its name."""
     model = read(operators())
     assert run_pass(NAME, model) == 2
     assert [(n.op, n.name) for n in model.nodes("Conv", "MatMul")] == [

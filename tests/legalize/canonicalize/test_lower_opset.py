@@ -45,7 +45,7 @@ def test_an_operator_that_is_newer():
 
 
 def test_the_opset_of_the_option():
-    """It may be older or newer than the default."""
+    """The opset may be older or newer than the default."""
     model, ctx = read(image(17).conv().model()), context(opset=14)
     assert run_pass(NAME, model, ctx) == 1
     assert model.opset == 14

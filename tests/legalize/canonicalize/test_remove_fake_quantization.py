@@ -99,7 +99,7 @@ def test_sixteen_bits_have_no_encoding_in_int8():
 
 
 def test_weights_become_the_integers_that_each_run_made():
-    """With the numbers of each run, and no pair of its own."""
+    """The numbers are those of each run, and no pair is left for weights."""
     proto = constant_weights()
     model = read(proto)
     assert run_pass(NAME, model) == 1

@@ -55,7 +55,7 @@ def test_the_layer_gets_float_weights(build):
 
 
 def test_scales_run_along_the_outputs():
-    """Those of a product's rows would not be integers of a layer."""
+    """Scales of a product's rows would give no integers of a layer."""
     ctx = context()
     run_pass(NAME, read(product(1)), ctx)
     assert ctx.source_scales.weights["product"].scales.size == 4
@@ -67,7 +67,7 @@ def test_scales_run_along_the_outputs():
 
 
 def test_a_scale_that_is_no_number_stays():
-    """It is left to fold-constants and to the rule about weights that are not finite."""
+    """Such a scale is left to fold-constants and to the rule about weights not finite."""
     ctx = context()
     assert run_pass(NAME, read(SILENT[2]()), ctx) == 0
     assert [r.reason for r in ctx.refusals] == [

@@ -29,7 +29,7 @@ def unsqueezed(made: Net, source: str = "", axis: int = 2) -> Net:
 
 
 def between(*ops: str) -> Net:
-    """These operators between a Squeeze and the Unsqueeze that undoes it."""
+    """Put operators between a Squeeze and the Unsqueeze that undoes it."""
     made = squeezed(net())
     for op in ops:
         made.op(op)

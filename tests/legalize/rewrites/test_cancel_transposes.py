@@ -203,7 +203,7 @@ def test_there_are_never_more(build):
 
 
 def test_a_pair_is_nothing():
-    """There and back; an output keeps its name where its maker can take it."""
+    """A pair is the identity; an output keeps its name if its maker can take it."""
     model, ctx = read(FIRES[0]()), context()
     run_pass(NAME, model, ctx)
     assert [n.op for n in model.nodes()] == ["Relu"]
@@ -228,7 +228,7 @@ def test_two_become_one():
 
 
 def test_past_other_operators():
-    """They compute with the channels first; shapes follow."""
+    """Operators compute with the channels first; shapes follow."""
     model, ctx = read(FIRES[5]()), context()
     run_pass(NAME, model, ctx)
     assert [n.op for n in model.nodes()] == ["Relu", "LeakyRelu", "HardSwish"]
@@ -250,14 +250,14 @@ def test_constants_follow(number, shape):
 
 
 def test_branches():
-    """Everything in between is turned at once, and what reads it in two places too."""
+    """All nodes between are turned at once, with readers in two places too."""
     model = read(residual())
     run_pass(NAME, model)
     assert transposes(model) == 0
 
 
 def test_axes_and_amounts():
-    """Of Concat, Pad, Slice, Split and Resize."""
+    """Axes and amounts of Concat, Pad, Slice, Split and Resize are permuted."""
     model = read(concat())
     run_pass(NAME, model)
     assert model.nodes()[0].attrs["axis"] == 1
@@ -281,7 +281,7 @@ def test_axes_and_amounts():
      (nested, 1), (split, 1)],
 )  # fmt: skip
 def test_one_is_left(build, left):
-    """For whoever needs the tensor as it was."""
+    """One Transpose is left for a reader of the original layout."""
     proto = build()
     model = read(proto)
     run_pass(NAME, model)
@@ -290,7 +290,7 @@ def test_one_is_left(build, left):
 
 
 def test_a_name_goes_with_the_node_that_makes_it():
-    """So that what is noted about a tensor by its name stays true of its maker."""
+    """A tensor name stays with its maker, and notes by name stay true."""
     model = read(leaves_one())
     run_pass(NAME, model)
     (relu,) = model.nodes("Relu")

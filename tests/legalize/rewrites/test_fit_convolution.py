@@ -50,7 +50,7 @@ SILENT = [
 
 
 def test_all_limits_at_once():
-    """What no single rewrite does, a sequence of them does; the note says why."""
+    """A sequence of rewrites keeps all limits where no single one does; the note says why."""
     net = conv((6, 8, 5, 5), x=(2, 8, 14, 14), strides=[2, 2], dilations=[1, 2], pads=[2, 2, 2, 2])
     model, ctx = read(net.model()), PassContext(TIGHT, Options())
     assert run_pass(NAME, model, ctx) == 1
@@ -72,7 +72,7 @@ def test_what_cannot_be_fitted_says_what_was_tried():
 
 
 def test_weights_that_are_fed_are_refused():
-    """Nothing can be cut of what is not known."""
+    """Unknown weights cannot be cut."""
     proto = Net(x=X, w=(4, 8, 3, 3)).op("Conv", "x", "w").model()
     model, ctx = read(proto), PassContext(chip(in_c={"max": 4}), Options())
     assert run_pass(NAME, model, ctx) == 0
@@ -80,7 +80,7 @@ def test_weights_that_are_fed_are_refused():
 
 
 def test_the_costs_of_the_target_decide():
-    """Where weights are dear, phases are not worth their zeros."""
+    """Dear weights make phases not worth their zeros."""
     net = conv((4, 8, 3, 3), strides=[2, 2])
     limits = {"stride_h": {"max": 1}, "stride_w": {"max": 1}}
     assert fit(net, **limits).ops["SpaceToDepth"] == 1
@@ -89,7 +89,7 @@ def test_the_costs_of_the_target_decide():
 
 
 def test_only_where_it_may():
-    """With --no-fit the limits are refused."""
+    """The limits are refused if --no-fit is given."""
     model, ctx = read(conv().model()), PassContext(TIGHT, Options(fit=False))
     assert run_pass(NAME, model, ctx) == 0
     assert not ctx.refusals
@@ -102,7 +102,7 @@ def test_a_layer_is_planned_once():
 
 
 def test_convert_and_check_agree(tmp_path):
-    """From the command down: the findings are rewritten, and the result passes again."""
+    """Findings are rewritten for both commands, and the result passes again."""
     target = tmp_path / "tight.json"
     target.write_text(json.dumps(TIGHT.model_dump(by_alias=True, exclude_unset=True, mode="json")))
     path = target.rename(tmp_path / "tight.yaml")

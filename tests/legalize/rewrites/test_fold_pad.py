@@ -63,7 +63,7 @@ SILENT = [
 
 
 def test_the_pads_add_up():
-    """What the convolution had is kept, and it answers for the Pad too."""
+    """Own pads of the convolution are kept, and it has the origin of the Pad too."""
     proto = FIRES[1]()
     model, ctx = read(proto), context()
     assert run_pass(NAME, model, ctx) == 1
@@ -118,7 +118,7 @@ def test_it_stays_for_those_that_cannot_take_it():
     ],
 )
 def test_pads_that_are_no_zeros_around_an_image(pads, value, attrs, reason):
-    """They stay, and say why."""
+    """Other Pads stay, and say why."""
     assert refusals(NAME, image().pad(pads, value, **attrs).conv()) == [("pad0", reason)]
 
 
@@ -129,7 +129,7 @@ def test_pads_of_channels():
 
 
 def test_amounts_computed_at_run_time():
-    """Nobody knows them here."""
+    """Computed amounts are unknown here."""
     net = image()
     net.inputs += Net(a=(8,)).inputs
     net.inputs[1].type.tensor_type.elem_type = 7

@@ -83,7 +83,7 @@ def four_axes():
 
 @pytest.mark.parametrize("example", [*FIRES, four_axes])
 def test_nothing_is_left_of_the_third_axis(example):
-    """With the other passes, whatever it takes, the same numbers."""
+    """All passes together remove the axis and keep the numbers."""
     proto = example()
     model, ctx = read(proto), context()
     for phase in (Phase.CANONICALIZE, Phase.LEGALIZE):
@@ -118,7 +118,7 @@ def test_the_cheapest_way_is_taken(proto, ops):
 
 
 def test_the_refusal_names_every_axis():
-    """What keeps it, in numbers."""
+    """The refusal gives the obstacle of each axis, in numbers."""
     ctx = context()
     assert run_pass(NAME, read(volume(x=(1, 4, 5, 6, 7), pads=[1] * 6).model()), ctx) == 0
     (refusal,) = ctx.refusals
@@ -130,7 +130,7 @@ def test_the_refusal_names_every_axis():
 
 
 def test_a_chain_of_flat_volumes_has_one_squeeze():
-    """What one layer puts back in the next takes out again."""
+    """The next layer removes the axis that the last one restored."""
     net = volume(x=(1, 4, 1, 6, 6), weight=(6, 4, 1, 3, 3)).op("Relu")
     proto = net.conv("", (2, 6, 1, 3, 3)).model()
     model, ctx = read(proto), context()
@@ -141,6 +141,6 @@ def test_a_chain_of_flat_volumes_has_one_squeeze():
 
 
 def test_a_target_that_takes_rank_5_is_left_alone():
-    """So is a target without Conv."""
+    """A target that takes rank 5, or lists no Conv, is left alone."""
     for target in (chip(rank={"max": 5}), chip(rank="?"), chip("")):
         assert run_pass(NAME, read(volume().model()), PassContext(target, Options())) == 0

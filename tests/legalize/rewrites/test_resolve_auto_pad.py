@@ -79,7 +79,7 @@ def test_the_pads(build, pads):
 
 
 def test_more_cells_than_the_kernel_reaches():
-    """They are appended at the end."""
+    """Missing cells are appended at the end."""
     proto = up(output_shape=[20, 21]).model()
     model, ctx = read(proto), context()
     assert run_pass(NAME, model, ctx) == 1
@@ -98,7 +98,7 @@ def test_pads_beside_auto_pad():
 
 
 def test_an_extent_that_is_not_known():
-    """With a stride it matters; the axis is named."""
+    """An unknown extent matters with a stride; the axis is named."""
     assert [reason for _, reason in refusals(NAME, SILENT[2]())] == [
         "the extent of spatial axis 0 is not known"
     ]
@@ -106,7 +106,7 @@ def test_an_extent_that_is_not_known():
 
 @pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
 def test_a_dilated_pool(op):
-    """Nothing runs it as ONNX means it, and the record says so."""
+    """No runtime runs a dilated pool as ONNX means it, and the record says so."""
     model, ctx = read(pool(op, auto_pad="SAME_UPPER", dilations=[2, 2]).model()), context()
     assert run_pass(NAME, model, ctx) == 1
     (record,) = ctx.rewrites

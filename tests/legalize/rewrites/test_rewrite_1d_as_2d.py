@@ -65,7 +65,7 @@ def test_attributes_get_a_neutral_axis():
 
 
 def test_one_unsqueeze_for_all_readers():
-    """What reads the same tensor shares its inserted axis."""
+    """Readers of one tensor share its inserted axis."""
     net = Net(x=X)
     net.conv("x", (6, 4, 3), name="a").output()
     net.conv("x", (6, 4, 5), name="b").output()
@@ -110,7 +110,7 @@ def test_a_target_that_takes_rank_3_is_left_alone(rank):
 
 
 def test_a_transposed_one_is_needed_in_2d():
-    """It becomes a convolution and DepthToSpace, which has two axes."""
+    """A transposed one becomes a convolution and DepthToSpace, which has two axes."""
     ctx = PassContext(chip(rank={"one_of": [3, 4]}), Options())
     proto = signal((4, 3, 3), op="ConvTranspose").model()
     assert run_pass(NAME, read(proto), ctx) == 1

@@ -73,7 +73,7 @@ def ops(model: object) -> list[str]:
 
 
 def reasons(proto: object, ctx: PassContext | None = None) -> list[str]:
-    """What the pass says where it must not fire."""
+    """Return the refusals of the pass."""
     model, ctx = read(proto), ctx or context()
     assert run_pass(NAME, model, ctx) == 0
     return [r.reason for r in ctx.refusals]
@@ -90,7 +90,7 @@ def reasons(proto: object, ctx: PassContext | None = None) -> list[str]:
     ],
 )
 def test_weights_and_bias(op, swapped, weight, bias):
-    """What each operator is."""
+    """Weights and bias are those of each operator."""
     proto = affine(op, swapped=swapped).model()
     model = read(proto)
     values = query.constant_input(model.nodes()[0], 0 if swapped else 1).reshape(-1)
@@ -116,7 +116,7 @@ def test_rank_three_gets_an_axis():
 
 
 def test_a_chain_is_one_convolution():
-    """And scalars go along."""
+    """A chain is one convolution, scalars included."""
     proto = FIRES[10]()
     model = read(proto)
     assert run_pass(NAME, model) == 1
@@ -197,7 +197,7 @@ def test_what_the_device_does_not_take():
 
 
 def test_only_where_asked_for_and_needed():
-    """Not without --offload, and not where the target has the operator."""
+    """The pass needs --offload and a target without the operator."""
     listed = chip(also={"operators": {"Mul": {}, "Conv": {}}})
     assert reasons(affine("Mul").model(), context(offload=False)) == []
     assert reasons(affine("Mul").model(), PassContext(listed, Options())) == []

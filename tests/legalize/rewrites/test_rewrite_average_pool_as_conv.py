@@ -89,7 +89,7 @@ def test_the_weights_are_one_over_the_number_of_cells():
     ],
 )
 def test_the_kernel_of_a_global_pool_is_its_input(shape, kernel, left):
-    """Of rank 3 it is one cell high."""
+    """The kernel of rank 3 is one cell high."""
     proto = whole(shape).model()
     model = read(proto)
     assert run_pass(NAME, model) == 1
@@ -130,12 +130,12 @@ BORDER = "padded cells do not count, so it divides by another number at the bord
     ],
 )
 def test_near_misses(build, reason):
-    """They say why."""
+    """Near misses say why."""
     assert refusals(NAME, build()) == [("pool", reason)]
 
 
 def test_a_window_larger_than_its_input():
-    """With a stride onnxruntime averages what there is; a convolution would refuse it."""
+    """A convolution would refuse the window that onnxruntime averages at a stride."""
     model = pool([3, 1], x=(1, C, 2, 8), strides=[3, 1]).model()
     ((node, reason),) = refusals(NAME, model)
     assert node == "pool"
@@ -145,7 +145,7 @@ def test_a_window_larger_than_its_input():
 @pytest.mark.parametrize("stride", [1, 2, 3])
 @pytest.mark.parametrize("extent", [7, 8, 9])
 def test_rounding_up_where_nothing_is_to_round(extent, stride):
-    """It fires exactly where the extents are the same, and the numbers are too."""
+    """The pass fires exactly if extents are the same, and numbers are then too."""
     proto = pool([2, 1], x=(1, C, extent, 4), strides=[stride, 1], ceil_mode=1).model()
     model = read(proto)
     assert run_pass(NAME, model) == int((extent - 2) % stride == 0)
@@ -173,7 +173,7 @@ def test_a_kernel_that_a_rewrite_makes_smaller():
 
 
 def test_only_where_asked_for_and_needed():
-    """Not without --offload, and not where the target has the operator."""
+    """The pass needs --offload and a target without the operator."""
     listed = chip(also={"operators": {"AveragePool": {}, "Conv": {}}})
     assert refusals(NAME, pool().model(), context(offload=False)) == []
     assert refusals(NAME, pool().model(), PassContext(listed, Options())) == []

@@ -23,7 +23,7 @@ def lone(shape: tuple[int | str, ...] = (2, C, 5, 6), **attrs: float) -> Net:
 
 
 def scaled(net: Net) -> Net:
-    """With the Mul and Add that Caffe writes behind."""
+    """Build a BatchNormalization with Caffe's Mul and Add behind."""
     net.op("Mul", net.last, net.random(C, 1, 1), name="mul")
     return net.op("Add", net.last, net.random(1, C, 1, 1), name="add")
 
@@ -40,7 +40,7 @@ def twice() -> Net:
 
 
 def normalized() -> Net:
-    """With what brings pixels into range in front."""
+    """Build a BatchNormalization with a normalization of pixels in front."""
     net = Net(x=(1, C, 5, 6))
     net.op("Sub", "x", net.random(C, 1, 1)).op("Div", net.last, net.constant(255.0))
     return net.batchnorm(C)
@@ -92,7 +92,7 @@ def ops(model: object) -> list[str]:
 
 
 def reason(proto: object, ctx: PassContext | None = None) -> str:
-    """What the pass says where it must not fire."""
+    """Return the refusal of the pass."""
     model, ctx = read(proto), ctx or context()
     assert run_pass(NAME, model, ctx) == 0
     (refusal,) = ctx.refusals
@@ -129,7 +129,7 @@ def test_every_rank(shape, left):
     ],
 )
 def test_a_chain_is_one_convolution(net, names):
-    """It answers for all of them."""
+    """The convolution has the origins of the whole chain."""
     model, ctx = read(net.model()), context()
     assert run_pass(NAME, model, ctx) == 1
     (conv,) = model.nodes()
@@ -172,7 +172,7 @@ def test_an_addend_in_another_direction_ends_a_chain():
     ],
 )
 def test_near_misses(build, text):
-    """They say why."""
+    """Near misses say why."""
     assert reason(build()) == text
 
 
@@ -190,7 +190,7 @@ def test_what_the_device_does_not_take():
 
 
 def test_only_where_asked_for_and_needed():
-    """Not without --offload, and not where the target has the operator."""
+    """The pass needs --offload and a target without the operator."""
     listed = chip(also={"operators": {"BatchNormalization": {}, "Conv": {}}})
     for ctx in (context(offload=False), PassContext(listed, Options())):
         assert run_pass(NAME, read(lone().model()), ctx) == 0
@@ -198,7 +198,7 @@ def test_only_where_asked_for_and_needed():
 
 
 def test_a_chain_ends_where_the_target_has_the_operator():
-    """It lists Mul, which then stays."""
+    """A Mul that the target lists stays."""
     listed = chip(also={"operators": {"Mul": {}, "Conv": {}}})
     model = read(scaled(lone()).model())
     assert run_pass(NAME, model, PassContext(listed, Options())) == 1

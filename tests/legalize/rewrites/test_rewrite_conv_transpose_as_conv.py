@@ -139,7 +139,7 @@ def test_zero_insertion_on_request():
 
 
 def test_the_target_decides_by_cost():
-    """Where bytes moved are all that counts, the sub-pixel form moves more channels."""
+    """The sub-pixel form moves more channels, which decides if bytes moved alone count."""
     costs = {"costs": {"mac": 0, "weight_byte": 0, "moved_byte": 1}}
     proto = transposed((4, 30, 3, 3), strides=[2, 2]).model()
     _, record = rewritten(proto, chip(rank={"equals": 4}, also=costs))
@@ -155,7 +155,7 @@ def test_the_target_decides_by_limits():
 
 
 def test_no_legal_form_is_a_refusal():
-    """With the reason of each."""
+    """The refusal has the reason of each form."""
     ctx = PassContext(chip(layout={"equals": "nhwc"}), Options())
     model = read(transposed(strides=[2, 2]).model())
     assert run_pass(NAME, model, ctx) == 0
@@ -269,7 +269,7 @@ def test_both_forms_are_what_onnx_describes(data: st.DataObject):
     ],
 )
 def test_the_smallest_kernel_is_taken(kernel, stride, pads, taps, crop):
-    """Then the smallest crop."""
+    """The smallest kernel is taken, then the smallest crop."""
     axis = sub_pixel(one_axis(kernel, stride, 1, pads), 0)
     assert (axis.kernel, axis.crop, axis.phases) == (taps, crop, stride)
 

@@ -44,7 +44,7 @@ def matmul(x: tuple[int | str, ...], w: tuple[int, ...], *, first: bool = False)
 
 
 def added(net: Net, *shape: int) -> Net:
-    """With an Add of constants of this shape behind."""
+    """Build a product with an Add of constants of this shape behind."""
     return net.op("Add", net.last, net.random(*shape), name="add")
 
 
@@ -139,14 +139,14 @@ def test_every_form_of_gemm(addend, transA, transB, first):  # noqa: N803 - ONNX
 
 
 def test_one_row_is_no_row_of_its_own():
-    """What differs from row to row does not where there is but one."""
+    """A constant that differs by row does not for a single row."""
     net = Net(x=(1, K))
     net.op("Gemm", "x", net.random(K, M), net.random(1, M))
     assert ops(rewritten(net.model())) == ["Unsqueeze", "Conv", "Squeeze"]
 
 
 def test_beta_of_zero_drops_the_addend():
-    """Then it is not read at all."""
+    """A beta of zero leaves the addend unread."""
     (conv,) = rewritten(gemm(beta=0.0).model()).nodes("Conv")
     assert len(conv.inputs) == 2
 
@@ -186,7 +186,7 @@ def test_every_rank_of_matmul(build, left):
     ],
 )
 def test_an_add_behind_becomes_the_bias(net, taken):
-    """Where it is one number per output channel, changes no shape, and alone reads it."""
+    """An Add of one number per output channel, of no other shape and sole reader, is a bias."""
     model = rewritten(net().model())
     assert ("Add" not in ops(model)) == taken
     (conv,) = model.nodes("Conv")
@@ -195,7 +195,7 @@ def test_an_add_behind_becomes_the_bias(net, taken):
 
 
 def test_both_biases_add_up():
-    """That of a Gemm and that of the Add behind it."""
+    """The biases of a Gemm and of the Add behind it are summed."""
     proto = added(gemm(beta=2.0), M).model()
     (conv,) = rewritten(proto).nodes("Conv")
     own, behind = (onnx.numpy_helper.to_array(t) for t in proto.graph.initializer[1:])
@@ -223,7 +223,7 @@ def test_too_many_channels():
 
 
 def test_only_where_asked_for_and_needed():
-    """Not without --offload, and not where the target has the operator, or no Conv."""
+    """The pass needs --offload, and a target with Conv and without the operator."""
     assert refusals(NAME, gemm().model(), context(offload=False)) == []
     assert (
         refusals(NAME, gemm().model(), on(chip(also={"operators": {"Gemm": {}, "Conv": {}}}))) == []
@@ -241,7 +241,7 @@ def test_only_where_asked_for_and_needed():
     ],
 )
 def test_products_that_are_no_convolution(build, reason):
-    """They say why."""
+    """Other products say why."""
     assert refusals(NAME, build()) == [("matmul", reason)]
 
 
@@ -258,7 +258,7 @@ def test_an_old_opset():
 
 @pytest.mark.parametrize(("dtype", "number"), [(np.float16, 10), (np.int32, 6)])
 def test_other_types(dtype, number):
-    """What is computed in another type is none of the device."""
+    """Products in other types stay off the device."""
     net = Net(x=(ROWS, K))
     net.inputs[0].type.tensor_type.elem_type = number
     net.op("MatMul", "x", net.constant(np.ones((K, M), dtype)), name="matmul")
@@ -266,7 +266,7 @@ def test_other_types(dtype, number):
 
 
 def test_a_rank_that_is_not_known():
-    """Nothing can be said of its rows."""
+    """Rows of an unknown rank are unknown."""
     net = matmul((ROWS, K), (K, M))
     net.inputs[0].type.tensor_type.ClearField("shape")
     assert [reason for _, reason in refusals(NAME, net.output("t0"))] == [
@@ -286,7 +286,7 @@ def test_shared_weights():
 
 
 def test_a_product_in_a_subgraph_stays():
-    """And so does an Add in one that reads a product of the model."""
+    """A product in a subgraph stays, and an Add there that reads a product of the model."""
     net = matmul((2, M), (M, M))
     other = Net(prefix="b").op("Neg", "t0")
     then = Net(prefix="a")

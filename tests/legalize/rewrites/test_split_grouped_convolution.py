@@ -84,7 +84,7 @@ def test_split_where_dense_is_too_large():
 
 
 def test_depthwise_where_the_target_has_none():
-    """Then it is a grouped convolution like others."""
+    """A depthwise layer is a grouped convolution like others to such a target."""
     model, _ = rewritten(grouped((6, 1, 3, 3), 6).model(), ONE_GROUP)
     assert len(model.nodes("Conv")) == 6
 
@@ -110,14 +110,14 @@ def test_very_many_groups_become_dense():
     ],
 )
 def test_refusals(proto, target, reason):
-    """With the reason."""
+    """Refusals have a reason."""
     ctx = PassContext(target, Options())
     assert run_pass(NAME, read(proto), ctx) == 0
     assert [r.reason for r in ctx.refusals] == [reason]
 
 
 def test_a_target_that_takes_groups_is_left_alone():
-    """So is one that lists no Conv."""
+    """A target that takes groups, or lists no Conv, is left alone."""
     for target in (chip(group={"max": 64}), chip(group="?"), chip("")):
         assert run_pass(NAME, read(grouped().model()), PassContext(target, Options())) == 0
 

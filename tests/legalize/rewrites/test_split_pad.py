@@ -91,7 +91,7 @@ SILENT = [
     ],
 )
 def test_the_parts(net, after):
-    """What was one Pad is a Slice and a Pad, or two Pads."""
+    """One Pad becomes a Slice and a Pad, or two Pads."""
     model, ctx = read(net.model()), context()
     assert run_pass(NAME, model, ctx) == 1
     (record,) = ctx.rewrites
@@ -101,7 +101,7 @@ def test_the_parts(net, after):
 
 
 def test_the_slice():
-    """It takes from the one end and the other, and its extents are known."""
+    """The Slice cuts at both ends, and its extents are known."""
     model = read(FIRES[0]())
     run_pass(NAME, model)
     (node,) = model.nodes("Slice")
@@ -127,7 +127,7 @@ def test_an_output_keeps_its_name():
     ],
 )
 def test_what_grows_around_the_image_is_folded(build, ops, pads):
-    """That is what it was taken apart for."""
+    """Spatial growth is folded, which is the purpose of the split."""
     proto = build()
     model, ctx = read(proto), context(offload=False)
     for name in (NAME, "fold-pad"):
@@ -151,7 +151,7 @@ def test_what_grows_around_the_image_is_folded(build, ops, pads):
     ],
 )
 def test_near_misses(build, reason):
-    """They stay, and say why."""
+    """Near misses stay, and say why."""
     assert refusals(NAME, build()) == [("pad0", reason)]
 
 

@@ -54,7 +54,7 @@ def test_the_option_says_which():
 @pytest.mark.parametrize("form", ["qoperator", "qdq", "weights", "float"])
 @pytest.mark.parametrize(("opset", "ir"), [(14, 8), (19, 9), (21, 10), (26, 13)])
 def test_every_form_is_of_that_opset(form, opset, ir):
-    """With the IR version that goes with it; what is written passes ONNX's checker."""
+    """The IR version fits the opset, and the file passes ONNX's checker."""
     net = image(17).conv(weight=(4, 4, 3, 3)).op("Relu").op("MaxPool", kernel_shape=[2, 2])
     calibration = {"x": np.random.default_rng(0).random((4, *X[1:]), np.float32)}
     data = calibration if form in ("qoperator", "qdq") else None

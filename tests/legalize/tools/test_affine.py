@@ -41,7 +41,7 @@ def test_a_shared_weight_is_copied(name, op):
 
 @each
 def test_a_second_reader(name, op):
-    """What else reads the convolution wants it as it was."""
+    """A second reader of the convolution needs the unfused result."""
     net = second(convolved(name="conv"), op, COLUMN).output()
     net.op("Neg", "t0").output()
     assert refusals(name, net) == [("it", "something else reads 'conv' too, or it is an output")]
@@ -57,7 +57,7 @@ def test_an_output_of_the_model(name, op):
 @each
 @pytest.mark.parametrize("shape", [(1, 8, 6), (6,), (1, 1, 1, 1, 4), (4, 1, 1, 1)])
 def test_a_constant_that_is_not_per_channel(name, op, shape):
-    """It cannot go into one number per channel."""
+    """One number per channel cannot hold other constants."""
     net = second(Net(x=(1, 3, 8, 8)).conv(), op, np.ones(shape, np.float32))
     if shape == (1, 8, 6):
         net = second(convolved(), op, np.ones((1, 6, 6), np.float32))
@@ -67,7 +67,7 @@ def test_a_constant_that_is_not_per_channel(name, op, shape):
 
 @each
 def test_weights_that_are_not_constant(name, op):
-    """There is nothing to change."""
+    """Computed weights cannot be changed."""
     net = Net(x=(1, 4, 8, 8), w=(4, 4, 3, 3)).op("Conv", "x", "w", name="conv")
     net = second(net, op, COLUMN)
     assert refusals(name, net) == [("it", "the weights of 'conv' are not constant")]
@@ -75,7 +75,7 @@ def test_weights_that_are_not_constant(name, op):
 
 @each
 def test_a_bias_that_is_not_constant(name, op):
-    """There is nothing to change."""
+    """A computed bias cannot be changed."""
     net = Net(x=(1, 4, 8, 8), b=(4,))
     net.op("Conv", "x", net.random(4, 4, 3, 3), "b", name="conv")
     assert refusals(name, second(net, op, COLUMN)) == [("it", "the bias of 'conv' is not constant")]

@@ -64,7 +64,7 @@ class Arithmetic:
 
 
 def evaluated(chain: Arithmetic) -> dict[str, Partial]:
-    """What is known of each tensor, by name."""
+    """Return the known values of each tensor, by name."""
     facts = shape_values.evaluate(read_with_types(chain))
     return {tensor.name: part for tensor, part in facts.tensors.values()}
 
@@ -208,7 +208,7 @@ CASES: list[tuple[Build, Any]] = [
 
 @pytest.mark.parametrize(("build", "expected"), CASES)
 def test_an_operator(build, expected):
-    """What is known of its result, and that it is so, on two sizes of the input."""
+    """Known values of a result hold for two sizes of the input."""
     chain = Arithmetic()
     name = build(chain)
     assert hold(chain).get(name) == expected
@@ -263,7 +263,7 @@ def test_what_was_an_attribute(build, expected):
     ],
 )
 def test_nonsense_is_unknown(build):
-    """What no runtime would run must not end this one: nothing is claimed, nothing raised."""
+    """Nonsense that no runtime would run gives no value and no error."""
     chain = Arithmetic()
     assert build(chain) not in evaluated(chain)
 

@@ -69,7 +69,7 @@ def padded(proto, target: Target | None = None) -> tuple[Model, PassContext, int
 
 
 def again(model: Model, ctx: PassContext, names: tuple[str, ...] = ("x", "x2", "nobody")) -> int:
-    """How often the pass fires, on a plan of the model as it is."""
+    """Return the number of firings, on a plan of the model as it is."""
     return apply_pass(NAME, model, ctx, make_plan(model, ctx.target), set(names))
 
 
@@ -101,7 +101,7 @@ def test_only_what_is_named():
 
 
 def test_what_crosses_is_said():
-    """In bytes, or in words where extents are not known."""
+    """Crossings are given in bytes, or in words if extents are unknown."""
     assert padded(one().model())[1].rewrites[0].note == "105 bytes more cross to the device"
     assert padded(inner().model())[1].rewrites[0].note == "the zeros cross to the device, too"
     both = "256 bytes cross to the host, 396 back to the device"
@@ -113,7 +113,7 @@ def test_what_crosses_is_said():
 
 
 def test_the_target_may_object():
-    """Where an input may not be larger, it does not become so."""
+    """An input that may not be larger stays."""
     limited = Target.model_validate(
         {
             "schema": 1, "name": "small",

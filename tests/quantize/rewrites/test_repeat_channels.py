@@ -38,7 +38,7 @@ def to_host() -> Net:
 
 
 def one_by_one() -> Net:
-    """From the host, channel by channel, to the host."""
+    """Build a depthwise path from the host to the host."""
     net = Net(x=("N", 4, 8, 8)).op("Sigmoid", "x", to="made")
     net.conv("made", (4, 1, 3, 3), group=4, pads=[1] * 4, name="deep")
     return net.op("Relu").op("Sigmoid").model()
@@ -80,7 +80,7 @@ def test_a_row_and_a_column_more():
 
 
 def test_shapes_say_so():
-    """What a layer costs is read off them."""
+    """Shapes are right, as costs of layers are read off them."""
     model, ctx, (one,) = changed(between())
     tensors = {t.name: t for node in model.nodes() for t in node.outputs}
     for name in one.path.tensors:
@@ -90,7 +90,7 @@ def test_shapes_say_so():
 
 
 def test_only_the_device_reads_what_the_host_spreads():
-    """What the host does with the channels it does with those there were."""
+    """The host goes on with the original channels."""
     model, _, (one,) = changed(from_host())
     assert next(n for n in model.nodes() if n.op == "Exp").inputs[0].name == "made"
     (name,) = one.path.tensors
@@ -116,7 +116,7 @@ def test_groups_grow():
 
 
 def test_two_that_meet_in_one_layer():
-    """It reads more channels and makes more."""
+    """The layer reads more channels and makes more."""
     net = Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 1, 1), name="first", to="made")
     net.conv("made", (4, 4, 1, 1), name="second", to="followed").op("Relu")
     proto = net.conv("", (2, 4, 1, 1), name="third").model()
@@ -125,7 +125,7 @@ def test_two_that_meet_in_one_layer():
 
 
 def test_what_mixes_channels_otherwise_is_left_alone():
-    """Nobody asks for it, and it would not be found."""
+    """Mixed channels have no path, so none is duplicated."""
     net = Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 1, 1), name="first", to="made")
     model, ctx = read(net.op("Concat", "made", "made", axis=2).model()), context()
     assert apply_pass(NAME, model, ctx, make_plan(model, ctx.target), {"made": TWICE}) == []

@@ -38,7 +38,7 @@ SILENT = [lambda: Net(x=(1, 3, 8, 8)).op("Relu").model()]
 
 
 def repeat(model: Model, ctx: PassContext, **counts: int) -> list[Repeated]:
-    """What the pass makes of a model as it is."""
+    """Run the pass on a model as it is."""
     return apply_pass(NAME, model, ctx, make_plan(model, ctx.target), counts)
 
 
@@ -67,7 +67,7 @@ def test_the_mean_is_the_same(example, count):
 
 @pytest.mark.parametrize("example", SILENT)
 def test_silent(example):
-    """Nothing is repeated that is no convolution of the device."""
+    """Only convolutions of the device are repeated."""
     assert repeat(read(example()), context(), first=2) == []
 
 
@@ -79,7 +79,7 @@ def test_nothing_is_repeated_unasked():
 
 
 def test_activations_are_repeated_with_their_layer():
-    """So that each copy may still be saturated by them; the mean has the name they had."""
+    """Each copy can still be saturated by its activation; the mean has the old name."""
     proto = chain().model()
     model, _, (found,) = repeated(proto, first=2)
     assert ops(model) == [

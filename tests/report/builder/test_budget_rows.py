@@ -14,7 +14,7 @@ AGAIN = (*range(CHANNELS), 5, 5)
 
 
 def rows(repeats: Repeats, after: float = 0.5, **options: object):
-    """Of a network of two layers."""
+    """Return the rows of a network of two layers."""
     legal = legalize(loud("HardSwish"), Options(**options))
     sets = [ChannelSet("followed", 32, (), ("mixed",), (1,))]
     sets += [ChannelSet("made", 32, ("first",), (), (0,)), ChannelSet("x", 3, (), ("first",), ())]
@@ -45,7 +45,7 @@ def test_what_was_bought_by_the_users_names():
 
 
 def test_nothing_bought():
-    """As much as there was, under the limit that goes with a goal."""
+    """The cost stays as it was, under the limit that goes with a goal."""
     found = rows(Repeats(), after=1.0, min_sqnr=12.5)
     assert (found.repeated, found.channels, found.extra_percent) == ((), (), 0)
     assert (found.max_extra_percent, found.min_sqnr_db) == (100, 12.5)

@@ -48,7 +48,7 @@ def test_levels_of_channels():
 
 
 def test_the_widest_channel_is_first():
-    """Of many channels both ends and those between them are listed."""
+    """Both ends of many channels and those between them are listed."""
     highs = np.arange(1, 101, dtype=np.float32)
     rows = channel_ranges(-highs, highs, encoding([0.5]))
     assert len(rows) == MAX_CHANNELS

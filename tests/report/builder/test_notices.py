@@ -81,7 +81,7 @@ def notices_of(**options: Any) -> tuple[str, ...]:
 
 
 def test_nothing_by_default() -> None:
-    """By default findings of samples stop no conversion, and none is named."""
+    """Findings of samples stop no conversion by default, and none is named."""
     assert notices_of() == ()
 
 
@@ -175,7 +175,7 @@ def samples(model: Any) -> np.ndarray:
     "more", [{}, {"method": "mse"}, {"io": "int8"}, {"max_extra_macs": 50}, {"min_sqnr": 30}]
 )
 def test_it_stays_float(model: Any, options: dict[str, Any], more: dict[str, Any]) -> None:
-    """Without a device layer all stays float, and the first warning says so."""
+    """No layer on the device means that all stays float: the first warning."""
     for source in (samples(model), None):
         done = npuconv.convert(model, calibration=source, **options, **more)
         assert done.report.summary.warnings[0] == NOTHING_LEFT
@@ -194,6 +194,6 @@ def test_in_other_forms(form: str) -> None:
 
 
 def test_where_something_is_left() -> None:
-    """With a device layer the warning does not come."""
+    """A layer on the device removes the warning."""
     done = npuconv.convert(FLAT, calibration=samples(FLAT))
     assert NOTHING_LEFT not in done.report.summary.warnings

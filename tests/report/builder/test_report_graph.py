@@ -1,4 +1,4 @@
-"""What the report tells of nodes, tensors and weights, so that a page can draw them."""
+"""Nodes, tensors and weights in the report, as pages draw them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.builders import digits
 
 @pytest.fixture(scope="module")
 def report() -> npuconv.Report:
-    """Of a small classifier."""
+    """Return the report of a small classifier."""
     return npuconv.convert(digits(1), method="minmax").report
 
 
@@ -37,7 +37,7 @@ def test_nodes_say_what_they_are(report):
 
 
 def test_what_int8_holds(report):
-    """With every value in the range, int8 holds all that was seen."""
+    """The share in range is 100 % if every value is in it."""
     for one in report.quantization.tensors:
         assert one.lowest < one.highest
         if one.clip_fraction == 0 and one.channels == 1:
@@ -53,7 +53,7 @@ def test_weights_of_layers(report):
 
 
 def test_clipped_weights():
-    """Where a tuned scale is too small for the largest weights, their share is told."""
+    """The share of weights too large for a tuned scale is reported."""
     weight = np.asarray([[1.0, 2.0], [4.0, 0.0]], np.float32)
     rounded = RoundedWeights(np.zeros((2, 2), np.int8), np.full(2, 0.01, np.float32), np.zeros(2))
     steps = _steps(weight, Encoding.plain(1.0), 1, rounded)
@@ -64,5 +64,5 @@ def test_clipped_weights():
 
 
 def test_what_a_relu_cuts_off_is_not_clipped(report):
-    """It would not have been let through anyway; with minmax nothing else is cut."""
+    """Values that a Relu cuts off do not count; minmax cuts no others."""
     assert [one.name for one in report.quantization.tensors if one.clip_fraction] == []

@@ -22,7 +22,7 @@ def grouped(**attrs):
 
 
 def test_a_grouped_convolution():
-    """What it was, what it becomes, both forms with their costs, and which was chosen."""
+    """The row has both forms with their costs, the source and the choice."""
     rows = plan(grouped().model())
     row = rows["g"]
     assert list(rows) == ["g"]
@@ -36,7 +36,7 @@ def test_a_grouped_convolution():
 
 
 def test_the_other_form():
-    """What is preferred is chosen, and its cost is told."""
+    """The preferred form is chosen, and its cost is reported."""
     row = plan(grouped().model(), prefer=("dense",))["g"]
     assert (row.becomes, row.macs_before, row.macs_after) == ("Conv 3x3", 5184, 10368)
     assert (row.weight_bytes_before, row.weight_bytes_after) == (144, 288)
@@ -54,7 +54,7 @@ def test_several_passes_are_one_row():
 
 
 def test_padding_that_is_written_out():
-    """Where operator and kernel stay, the pass says what is different."""
+    """The pass names the difference if operator and kernel stay."""
     net = Net(x=X).conv("x", (4, 4, 3, 3), auto_pad="SAME_UPPER", name="c")
     row = plan(net.model())["c"]
     assert row.was == "Conv 3x3, auto_pad=SAME_UPPER"
@@ -62,7 +62,7 @@ def test_padding_that_is_written_out():
 
 
 def test_a_pad_that_is_folded():
-    """It is gone; the convolution that took it in is as it was, and has no row."""
+    """The Pad is gone; the convolution that took it in has no row."""
     net = Net(x=X).op("Identity").pad([0, 0, 1, 1, 0, 0, 1, 1]).conv("", (4, 4, 3, 3), name="c")
     (row,) = plan(net.model()).values()
     assert (row.was, row.becomes, row.passes) == ("Pad", "part of Conv 3x3", ("fold-pad",))
@@ -90,7 +90,7 @@ def test_nodes_that_are_only_moved_have_no_row():
 
 @pytest.mark.parametrize("name", ZOO)
 def test_the_costs_add_up(name):
-    """What the plan says of the rewritten nodes is all that changes in the model's costs."""
+    """Rows of rewritten nodes sum up to the change of the model's costs."""
     report = npuconv.check(ZOO[name]())
     device = report.device
     counts = report.summary.placement.values()
@@ -129,7 +129,7 @@ def test_macs_on_the_device():
 
 
 def test_an_ignored_error_counts_all_the_same():
-    """What the user does not want to read of is not what the device takes."""
+    """An ignored finding still keeps a node off the device."""
     model = grouped().model()
     assert share(model, ignore=("SHP002",))[0].device == share(model)[0].device == 0
 
@@ -144,7 +144,7 @@ def test_weights_from_constants_are_no_obstacle():
 
 
 def test_a_model_that_means_nothing():
-    """Nothing is rewritten, and the costs are those of the model as it is."""
+    """A refused model is not rewritten, and the costs are its own."""
     net = Net(x=X).conv("x", (4, 4, 3, 3), kernel_shape=[5, 5], name="c")
     report = npuconv.check(net.model())
     assert not report.ok
@@ -160,7 +160,7 @@ def test_unknown_extents():
 
 
 def test_check_and_convert_have_the_same_plan():
-    """Also after the graph has become int8; but where the host pads, samples say."""
+    """The plan is kept in int8, except for host padding, which samples decide."""
     model = digits()
     checked, done = npuconv.check(model), npuconv.convert(model, pad_on_host="never").report
     assert checked.plan
@@ -168,7 +168,7 @@ def test_check_and_convert_have_the_same_plan():
 
 
 def test_an_operator_that_is_replaced_for_any_target():
-    """What it was is gone, so it is told; what it becomes may be rewritten further."""
+    """A replaced operator has a row; its replacement may be rewritten further."""
     model = Net(x=X, opset=9)
     model.op("Upsample", "x", model.constant([1.0, 1.0, 2.0, 2.0]), name="up")
     row = plan(model.conv("", (4, 4, 1, 1), name="c").model())["up"]

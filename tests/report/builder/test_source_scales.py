@@ -24,12 +24,12 @@ def found(proto, **options) -> SourceScales | None:
 
 
 def test_a_float_model_has_none():
-    """Nothing was kept, because nothing came."""
+    """A float model brings no scales to keep."""
     assert found(Net(x=(1, 3, 8, 8)).conv("x").model()) is None
 
 
 def test_a_padded_tensor_is_named_with_its_step():
-    """How much coarser it became, and why."""
+    """The row says how much coarser the scale is, and why."""
     rows = found(padded())
     assert rows is not None
     (changed,) = rows.changed

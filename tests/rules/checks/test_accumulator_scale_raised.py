@@ -27,7 +27,7 @@ SILENT = [
 
 
 def test_the_channels_are_counted():
-    """Those that would overflow, of all."""
+    """The message counts channels that would overflow, of all."""
     found = finding(FIRES[0](), CODE)
     assert found.message.startswith("the weight scale of 1 of 2 channels is raised")
     assert (found.node, found.value, found.limit) == ("conv", "1 channels", "0 channels")

@@ -13,7 +13,7 @@ CODE = "CAL005"
 
 
 def small_rest(weight: float = 1.001):
-    """What a convolution makes less its input, which is much less than a step of int8."""
+    """Build a small difference of a convolution and its input, far below an int8 step."""
     net = Net(x=("N", 1, 8, 8))
     net.op("Conv", "x", net.constant(np.full((1, 1, 1, 1), weight)), name="conv")
     return net.op("Sub", net.last, "x").model()
@@ -24,7 +24,7 @@ def plain():
 
 
 def log_of_zero():
-    """What is near 0 is 0 in int8, and has a logarithm in float alone."""
+    """Build a logarithm of values near 0, which are 0 in int8."""
     net = Net(x=("N", 3, 8, 8)).conv("x", (8, 3, 3, 3), name="conv")
     return net.op("Abs").op("Log", to="y").model()
 
@@ -34,7 +34,7 @@ SILENT = [plain, lambda: Net(x=("N", 1, 8, 8)).op("Relu").model()]
 
 
 def test_poor_is_a_warning():
-    """Nobody has asked for more."""
+    """Poor accuracy is a warning if no goal was given."""
     found = finding(small_rest(), CODE)
     assert found.severity == "warning"
     assert found.message.endswith(
@@ -76,7 +76,7 @@ def test_an_output_of_zeros_says_nothing():
 
 
 def test_an_output_that_only_int8_makes_infinite():
-    """There is no number that could be too small, and it must not pass for that."""
+    """An infinite output has no SQNR, and must not pass for a good one."""
     found = finding(log_of_zero(), CODE)
     assert found.severity == "warning"
     assert found.message.endswith("samples; not finite, as the float model's are: 'y'")

@@ -45,7 +45,7 @@ SILENT = [lambda: heavy(1.0), lambda: Net(x=("N", 1, 8, 8)).op("Relu").model()]
 
 
 def test_both_ranges_are_named():
-    """What was seen, and what is stored."""
+    """The message has the observed and the stored range."""
     found = findings(clipping(), CODE)[0]
     assert "values of 't2' are clipped: they lie in [0, 8.5" in found.message
     assert 0.5 < float(found.message.split("and int8 holds [0, ")[1].rstrip("]")) < 1.5
@@ -61,7 +61,7 @@ def test_the_share_is_of_values_beyond_half_a_step():
 
 
 def test_every_channel_has_its_own_range():
-    """And its own zero point."""
+    """Every channel has its own zero point."""
     ramps = np.stack([np.arange(256), np.arange(256) * 2]).astype(np.float32)
     assert clipped_share(seen(ramps), encoding([1.0, 2.0], [-128, -128])) == 0.0
     assert clipped_share(seen(ramps), encoding([1.0, 1.0], [-128, -128])) == 0.25

@@ -122,12 +122,12 @@ def test_transposed_convolutions_as_onnx_writes_them(problem):
 
 @pytest.mark.parametrize("problem", POOLS)
 def test_pools_have_lengths_too(problem):
-    """What says nothing of weights holds for them as well."""
+    """Checks that need no weights hold for pools as well."""
     assert finding(POOLS[problem](), CODE).message == problem
 
 
 def test_several_problems_are_several_findings():
-    """Nobody should have to repair them one run after the other."""
+    """Several problems are listed in one run."""
     assert len(findings(conv((4, 2, 3, 3), strides=[1], pads=[1]), CODE)) == 3
 
 
@@ -138,7 +138,7 @@ def test_lengths_are_judged_without_known_weights():
 
 
 def test_the_input_tells_the_axes_where_nothing_else_does():
-    """Of the weights not even the rank is known; of an unknown input nothing is said."""
+    """The input gives the axes if the rank of weights is unknown; both unknown give none."""
     net = Net(x=X, w=(1,)).op("Mystery", "w", domain="org.example", to="late")
     assert finding(net.op("Conv", "x", "late", strides=[1]).model(), CODE).value == ""
     net = Net(w=(1,)).op("Mystery", "w", domain="org.example", to="late")

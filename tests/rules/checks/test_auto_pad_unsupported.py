@@ -42,7 +42,7 @@ def test_it_names_the_attribute(value):
 
 
 def test_the_advice_names_the_flag():
-    """What is not rewritten lacks an extent."""
+    """Unresolved auto_pad lacks an extent."""
     assert "--input-shape" in finding(FIRES[0](), CODE).fix
 
 

@@ -44,7 +44,7 @@ def test_pools_the_target_does_not_list_are_reported_too():
 
 
 def test_no_option_ignores_it():
-    """Nothing runs such a model: check and convert refuse it in the same words."""
+    """No runtime takes such a model: check and convert refuse it in the same words."""
     options = {"ignore": ("SHP003", "SHP004"), "severity": {"SHP004": "note"}}
     checked = npuconv.check(FIRES[0](), **options)
     with pytest.raises(UnsupportedModelError) as caught:

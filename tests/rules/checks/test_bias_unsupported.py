@@ -42,7 +42,7 @@ def test_an_empty_name_is_no_bias():
 
 
 def test_the_advice_fits_what_the_device_wants():
-    """To train without a bias is no help where one is needed."""
+    """Training without a bias is no advice if the device needs one."""
     unwanted, missing = (finding(build(), CODE, target).fix for build, target in FIRES)
     assert "train without bias" in unwanted
     assert "train without" not in missing

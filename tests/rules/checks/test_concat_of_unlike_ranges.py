@@ -58,7 +58,7 @@ def test_scales_per_channel_keep_them_apart():
 
 
 def test_the_upper_bound_of_a_clip_counts():
-    """What is cut off is not stored."""
+    """Values that are cut off are not stored."""
     net = Net(x=X)
     for name, size in (("boxes", 100.0), ("scores", 1.0)):
         weight = net.constant(np.full((2, 2, 1, 1), size))

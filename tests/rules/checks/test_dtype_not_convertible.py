@@ -42,7 +42,7 @@ SILENT = [
     ("build", "dtype"), [(FIRES[0], "int32"), (FIRES[2], "int8"), (FIRES[3], "uint8")]
 )
 def test_it_names_the_type(build, dtype):
-    """Of the input, or of the weights."""
+    """The type is that of the input, or of the weights."""
     found = finding(build(), CODE)
     assert found.message == f"it computes in {dtype}; only float models are quantized"
     assert (found.value, found.limit) == (dtype, "float32, float16, bfloat16 or double")

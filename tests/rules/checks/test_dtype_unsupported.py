@@ -39,13 +39,13 @@ def test_it_names_the_part(build, fact):
 
 
 def test_the_bias_has_a_type_too():
-    """It is int32 as ONNX wants it."""
+    """The bias is int32, as ONNX wants it."""
     found = finding(integer_conv(ONES), CODE, chip(bias_dtype=["int16", "int8"]))
     assert found.message == "bias_dtype is int32; the device takes int16 or int8"
 
 
 def test_every_part_is_a_finding():
-    """What leaves the house is looked at whole."""
+    """All parts of an emitted convolution are checked."""
     proto = integer_conv(ONES.astype(np.uint8), dtype=np.uint8)
     assert len(findings(proto, CODE)) == 2
 

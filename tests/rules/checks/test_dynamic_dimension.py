@@ -66,18 +66,18 @@ def test_it_names_the_axis(x, axis, name):
     ("x", "shown"), [(X, "1,3,?,8"), (("N", 3, "H", "W"), "?,3,?,?"), ((1, 3, None, 8), "1,3,?,8")]
 )
 def test_the_advice_is_the_flag_to_give(x, shown):
-    """With the input's own name, and what of its shape is known."""
+    """The flag has the input's own name and the known part of its shape."""
     assert finding(conv(x), CODE).fix == f"give --input-shape x={shown} with numbers for every ?"
 
 
 def test_the_advice_names_the_input_that_is_dynamic():
-    """Not the first one."""
+    """The dynamic input is named, not the first one."""
     net = Net(fixed=(1, 3, 8, 8), image=X).conv("image", strides=[2, 2], **SAME)
     assert "--input-shape image=" in finding(net.model(), CODE).fix
 
 
 def test_of_several_dynamic_inputs_those_it_depends_on():
-    """What another branch needs is no help here."""
+    """Inputs of other branches are not named."""
     net = Net(other=("N", 3), image=X)
     net.conv("image", strides=[2, 2], **SAME).output().op("Relu", "other").output()
     assert finding(net.model(), CODE).fix == (
@@ -91,7 +91,7 @@ def test_of_several_dynamic_inputs_those_it_depends_on():
 
 
 def test_names_made_up_by_inference_are_not_shown():
-    """Nobody knows what unk__0 is."""
+    """Names such as unk__0 are not shown."""
     net = Net(x=X).conv("x", strides=[2, 2], name="first", pads=[1, 1, 1, 1])
     found = finding(net.conv(weight=(4, 4, 3, 3), strides=[2, 2], **SAME).model(), CODE)
     assert found.message.endswith("of axis 2, which is not known")
@@ -113,7 +113,7 @@ def test_the_general_advice_where_every_input_is_fixed():
 
 
 def test_a_stride_on_the_fixed_axis_does_not_matter():
-    """With stride 1 the pads are the same for every extent."""
+    """Pads of stride 1 are the same for every extent."""
     assert findings(conv(strides=(2, 1)), CODE)
     assert not findings(conv(strides=(1, 2)), CODE)
 
@@ -125,7 +125,7 @@ def test_pools_keep_their_auto_pad():
 
 
 def test_an_output_shape_that_cannot_be_resolved():
-    """Without auto_pad too, and where the target does not list ConvTranspose."""
+    """No auto_pad is needed for it, nor a target that lists ConvTranspose."""
     up = {"op": "ConvTranspose", "name": "up", "strides": [2, 2], "output_shape": [9, 17]}
     found = finding(Net(x=(1, 3, 8, "W")).conv("x", (3, 4, 3, 3), **up).model(), CODE)
     assert found.message == (

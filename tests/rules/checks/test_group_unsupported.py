@@ -58,7 +58,7 @@ def test_the_channel_multiplier_of_a_depthwise_convolution():
 
 @pytest.mark.parametrize(("group", "mode"), [(1, "plain"), (2, "grouped"), (8, "depthwise")])
 def test_the_mode_is_what_group_implies(group, mode):
-    """As the target file calls it."""
+    """Modes have the names of the target file."""
     assert finding(conv(group), CODE, chip(mode=["transposed"])).value == f"mode={mode}"
 
 

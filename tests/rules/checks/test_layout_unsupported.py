@@ -24,7 +24,7 @@ SILENT = [
 
 
 def test_a_device_of_the_other_layout():
-    """What is written would be NCHW."""
+    """The default writes NCHW."""
     found = finding(conv(), CODE, NHWC)
     assert found.message == "it would be written with layout nchw; the device takes nhwc"
     assert (found.node, found.value, found.limit) == ("conv", "nchw", "nhwc")
@@ -32,7 +32,7 @@ def test_a_device_of_the_other_layout():
 
 
 def test_the_layout_is_the_one_that_will_be_written():
-    """So following the advice helps, and asking for a wrong layout is told."""
+    """The advice helps, and a request for a wrong layout is reported."""
     assert not findings(conv(), CODE, NHWC, layout="nhwc")
     found = finding(conv(), CODE, layout="nhwc")
     assert found.value == "nhwc"
@@ -40,6 +40,6 @@ def test_the_layout_is_the_one_that_will_be_written():
 
 
 def test_a_device_of_neither():
-    """There is nothing to give; the general advice stands."""
+    """No option helps; the general advice stands."""
     neither = chip(layout={"one_of": ["nchw"], "why": "x"})
     assert "--layout" in finding(conv(), CODE, neither, layout="nhwc").fix

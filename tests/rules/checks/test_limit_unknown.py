@@ -48,7 +48,7 @@ def test_it_is_neither_yes_nor_no():
 
 
 def test_it_names_the_node_with_the_largest():
-    """That one decides."""
+    """The largest value decides."""
     assert finding(kernels(3, 7, 5), CODE, KERNEL).node == "conv7"
 
 
@@ -74,7 +74,7 @@ def test_a_tensor_of_unknown_shape_leaves_all_open():
 
 
 def test_a_dynamic_model_lists_the_limits_of_a_fixed_one():
-    """Or it would look safer to the reader of the report."""
+    """A dynamic model must not look safer in the report."""
     shapes = ((1, 3, 8, 8), ("N", 3, "H", "W"))
     reports = [npuconv.check(Net(x=shape).conv("x").model()) for shape in shapes]
     fixed, dynamic = ([one.limit for one in r.unknown_limits] for r in reports)
@@ -82,13 +82,13 @@ def test_a_dynamic_model_lists_the_limits_of_a_fixed_one():
 
 
 def test_truth_values_are_written_as_in_the_target_file():
-    """And never as a range."""
+    """Truth values are never written as a range."""
     proto = Net(x=X).conv("x", (3, 3, 3, 3)).conv("", (3, 3, 3, 3), bias=False).model()
     assert finding(proto, CODE, chip(bias="?")).value == "false, true"
 
 
 def test_words_are_listed():
-    """In order, without repeats."""
+    """Words are listed in order, once each."""
     net = Net(x=X)
     for auto_pad in ("VALID", "SAME_UPPER", "VALID"):
         net.conv("", (3, 3, 3, 3), auto_pad=auto_pad)

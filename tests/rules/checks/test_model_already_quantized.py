@@ -49,7 +49,7 @@ def inner() -> Net:
 
 
 def test_it_counts_the_operators():
-    """By name; the node is the first of them."""
+    """Operators are counted by name; the node is the first of them."""
     found = finding(integer_conv(np.ones((4, 3, 3, 3), np.int8)), CODE)
     assert found.message == (
         "the model is quantized already: it has 1 QLinearConv, 1 QuantizeLinear"
@@ -59,7 +59,7 @@ def test_it_counts_the_operators():
 
 
 def test_one_finding_however_many_operators():
-    """It is about the model."""
+    """The finding is about the model."""
     net = Net(x=X)
     scale, zero = net.constant(np.float32(1)), net.constant(np.int8(0))
     for _ in range(3):

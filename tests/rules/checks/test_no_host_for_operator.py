@@ -32,7 +32,7 @@ SILENT = [
 
 
 def test_it_is_an_error():
-    """Nothing else could run the node."""
+    """No other processor could run the node."""
     found = finding(pool(), CODE, SMALL)
     assert found.message == "kernel_h is 3; the device takes at most 2, and target chip has no host"
     assert (found.severity, found.node, found.limit) == ("error", "pool", "at most 2")

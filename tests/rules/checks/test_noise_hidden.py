@@ -32,7 +32,7 @@ SILENT = [lambda: boxes_and_scores(weight=3), scores_alone]
 
 
 def test_a_part_of_an_output():
-    """It says which part, of which output, and what the whole has."""
+    """The message has the part, its output, and the SQNR of the whole."""
     found = finding(boxes_and_scores(), CODE)
     assert (found.severity, found.limit) == ("warning", "at least 15 dB")
     assert "'scores', a part of output 'y', has " in found.message

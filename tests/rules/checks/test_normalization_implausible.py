@@ -73,7 +73,7 @@ def test_batch_normalization_tells():
 
 
 def test_biases_tell_where_it_was_folded():
-    """They are far larger than what comes out, and pixels as they are would fit."""
+    """Such biases are far larger than the outputs, and plain pixels would fit."""
     text = said(folded(127.5, 74.0), PIXELS / 255)
     assert "times as large as the spread of what it puts out" in text
     assert "look like 0..1, the model as if trained on 0..255 (--preprocess raw)" in text
@@ -106,7 +106,7 @@ def test_what_is_centred_is_not_distinguished():
 
 
 def test_made_up_samples_are_not_judged():
-    """Nobody says they are like those of training."""
+    """Made-up samples need not be like those of training."""
     from npuconv import convert
 
     report = convert(folded(127.5, 74.0), input_shape={"x": [1, 3, 16, 16]}).report

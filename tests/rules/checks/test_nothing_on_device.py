@@ -53,6 +53,6 @@ def test_zero_convolutions_are_not_ok(build, options):
 
 
 def test_errors_are_enough():
-    """Where the model is refused, that nothing runs on the device goes without saying."""
+    """A refused model has no such warning."""
     assert CODE not in {f.code for f in npuconv.check(late()).findings}
     assert CODE not in {f.code for f in npuconv.check(Net(x=X).op("Relu").model()).findings}

@@ -42,5 +42,5 @@ SILENT = [
     ],
 )
 def test_the_message_names_both_sides(target, message):
-    """What the chip wants, and what would be written."""
+    """The message has the chip's format and the written one."""
     assert finding(conv(), CODE, target).message == message

@@ -74,7 +74,7 @@ SILENT = [
 
 
 def test_it_names_value_limit_and_source():
-    """And says what becomes of the node."""
+    """The message says where the node runs instead."""
     target = chip("MaxPool", kernel_h={"range": [1, 2]})
     found = finding(max_pool(), CODE, target)
     assert found.message == "kernel_h is 3; the device takes 1..2: it runs on the host"
@@ -84,7 +84,7 @@ def test_it_names_value_limit_and_source():
 
 
 def test_a_relation_is_shown_with_its_numbers():
-    """As that of a convolution is."""
+    """Relations are shown as for convolutions."""
     target = chip("MaxPool", require=[{"then": "stride_h <= kernel_h"}])
     found = finding(max_pool(strides=[4, 4]), CODE, target)
     assert found.message.startswith("stride_h <= kernel_h (kernel_h=3, stride_h=4) does not hold:")

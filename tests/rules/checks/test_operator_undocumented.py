@@ -46,7 +46,7 @@ SILENT = [
 
 
 def test_it_is_a_note():
-    """Not documented is not unsupported, so it blocks nothing."""
+    """Undocumented is not unsupported, so it blocks nothing."""
     found = finding(relu(), CODE)
     assert "npu-int8" in found.message
     assert "runs on the host" in found.message
@@ -61,12 +61,12 @@ def test_the_domain_is_part_of_the_name():
 
 @pytest.mark.parametrize(("op", "count"), [("Relu", 0), ("Clip", 0), ("Elu", 1)])
 def test_an_activation_the_convolution_applies_itself(op, count):
-    """Or is assumed to, until somebody knows."""
+    """An unknown fusion is assumed."""
     assert len(findings(after_conv(op), CODE)) == count
 
 
 def test_a_constant_node_is_no_work():
-    """It is data, written as a node."""
+    """A Constant node is data."""
     net = Net(x=X).op("Constant", "", value_float=1.0).op("Add", "x", "t0")
     net.nodes[0].ClearField("input")
     assert [f.value for f in findings(net.model(), CODE)] == ["Add"]

@@ -34,7 +34,7 @@ SILENT = [
 
 
 def test_it_names_the_domain():
-    """That is what is not known."""
+    """The domain is the unknown part."""
     found = finding(FIRES[0](), CODE)
     assert found.message == "Mystery belongs to domain 'org.example', which no runtime here runs"
     assert (found.node, found.op_type) == ("m", "org.example.Mystery")

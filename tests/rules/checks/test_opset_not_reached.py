@@ -34,7 +34,7 @@ def test_the_opset_that_it_has():
 
 
 def test_convert_says_the_same():
-    """As check does, and the file is of that opset."""
+    """The findings are those of check, and the file is of that opset."""
     made = npuconv.convert(newer(), format="float")
     assert CODE in {f.code for f in made.report.findings}
     assert made.model.opset_import[0].version == 24

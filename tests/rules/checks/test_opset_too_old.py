@@ -24,7 +24,7 @@ SILENT = [lambda: conv(14), lambda: conv(21)]
 
 @pytest.mark.parametrize("opset", [7, 11, 13])
 def test_it_names_both_versions(opset):
-    """What the model has, and what int8 operators need."""
+    """The message has the model's opset and the one that int8 operators need."""
     found = finding(conv(opset), CODE)
     assert found.message == f"opset {opset} is older than 14, whose operators all take int8"
     assert (found.node, found.value, found.limit) == ("", str(opset), "at least 14")
@@ -53,7 +53,7 @@ def test_it_is_gone_once_the_opset_is_raised():
 
 @pytest.mark.parametrize("opset", [1, 11, 13])
 def test_it_does_not_stand_beside_a_convolution_that_means_nothing(opset):
-    """Nothing is rewritten then; the opset would be, so it is no error of the model."""
+    """A refused model is not rewritten, so its opset is no error."""
     proto = Net(opset=opset, x=(1, 3, 8, 8)).conv("x", strides=[1]).model()
     codes = {f.code for f in npuconv.check(proto).findings}
     assert "SHP005" in codes

@@ -19,7 +19,7 @@ SILENT = [lambda: cropped(-5), lambda: cropped(2), lambda: cropped(-9, "H")]
 
 
 def test_the_message_names_axis_and_extent():
-    """What there is and what is taken away."""
+    """The message has the extent and the number of cells cut."""
     found = finding(FIRES[1](), CODE)
     assert found.message == "axis 2 has 8 cells and is cropped by 9"
     assert (found.op_type, found.value) == ("Pad", "[-9, 0]")

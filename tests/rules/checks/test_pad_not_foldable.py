@@ -111,7 +111,7 @@ BY = ", by 1 + 1 on axis 2, 2 + 0 on axis 3"
     ],
 )
 def test_it_says_what_the_device_would_have_to_fill(net, message, value):
-    """How, how much on which side, and how many cells that is."""
+    """The message has mode, amounts on each side, and the number of cells."""
     found = finding(net.model(), CODE)
     assert found.message == f"'conv' reads it; the device would have to {message}"
     assert (found.op_type, found.value) == ("Pad", value)
@@ -127,7 +127,7 @@ def test_extents_that_are_not_known():
 
 
 def test_the_advice_for_amounts_computed_at_run_time():
-    """They may follow from the shape of the input."""
+    """Amounts may follow from the shape of the input."""
     assert "--input-shape" in finding(computed().model(), CODE).fix
     assert "zero padding" in finding(padded(mode="edge").model(), CODE).fix
 
@@ -152,7 +152,7 @@ def test_it_stays_when_the_layer_is_taken_apart(layer):
 
 
 def test_amounts_that_turn_out_to_be_known():
-    """They are worked out, and the convolution takes them."""
+    """Computed amounts are folded, and the convolution takes them."""
     net = Net(x=("N", 3, 8, 8)).op("Shape", "x")
     net.op("Gather", net.last, net.constant(np.array([2])))
     net.op("Div", net.last, net.constant(np.array([4])))

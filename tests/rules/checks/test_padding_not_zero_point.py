@@ -28,7 +28,7 @@ SILENT = [
 
 
 def test_it_names_both_numbers():
-    """What the runtime pads with, and what the device does."""
+    """The message has the runtime's fill and the device's."""
     found = finding(FIRES[0](), CODE)
     assert found.message == "it pads, and its input has zero point -7; the device fills with 0"
     assert (found.node, found.value, found.limit) == ("conv", "zero point -7", "0")
@@ -36,7 +36,7 @@ def test_it_names_both_numbers():
 
 
 def test_a_zero_point_that_is_computed_is_not_judged():
-    """It is not known here."""
+    """A computed zero point is unknown here."""
     proto = integer_conv(ONES, zero=-7, **PADS)
     point = proto.graph.node[1].input[2]
     proto.graph.node.insert(0, Net().op("Identity", point, to="late").nodes[0])

@@ -43,7 +43,7 @@ def test_it_names_the_rank(axes, rank):
 
 
 def test_it_says_what_keeps_each_axis():
-    """Of three axes, those that cannot be removed, in numbers; of one, nothing."""
+    """The message has the obstacle of each of three axes, in numbers; none for one."""
     assert finding(conv(3), CODE).message.endswith(
         "and no axis can be removed: axis 2 (kernel 3, stride 1, extent 8); "
         "axis 3 (kernel 3, stride 1, extent 8); axis 4 (kernel 3, stride 1, extent 8)"

@@ -43,7 +43,7 @@ SILENT = [
     ],
 )
 def test_it_names_value_and_limit(target, value, limit):
-    """In words of the target file."""
+    """Value and limit are in words of the target file."""
     found = finding(conv(3, 5), CODE, target)
     assert (found.node, found.value, found.limit) == ("conv", value, limit)
     assert found.message == f"{value.replace('=', ' is ')}; the device takes {limit}"

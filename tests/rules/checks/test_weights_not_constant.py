@@ -34,7 +34,7 @@ SILENT = [
 
 
 def test_weights_that_are_an_input():
-    """There is no node to name."""
+    """An input has no node to name."""
     found = finding(weighted(), CODE)
     assert found.message == "the weights 'w' come from an input of the model"
     assert (found.node, found.value, found.limit) == ("conv", "w", "a constant")
@@ -47,20 +47,20 @@ def test_a_bias_that_is_computed():
 
 
 def test_both_are_two_findings():
-    """They may come from different places."""
+    """Weights and bias may come from different places."""
     proto = Net(x=X, w=(4, 3, 3, 3), b=(4,)).op("Conv", "x", "w", "b").model()
     assert [f.value for f in findings(proto, CODE)] == ["b", "w"]
 
 
 def test_the_target_is_cited_where_it_says_so():
-    """It holds without, since there would be nothing to quantize."""
+    """The rule holds for other targets too, as nothing could be quantized."""
     target = chip(weight_constant={"equals": True})
     assert finding(weighted(), CODE, target).source.startswith("chip:6 operators.Conv")
     assert not finding(weighted(), CODE).source
 
 
 def test_weights_that_only_seem_to_change():
-    """To freeze the model is no advice where nothing but constants is read."""
+    """Constants behind nodes get no advice to freeze the model."""
     net = Net(x=X)
     drawn = net.op("RandomNormalLike", net.random(4, 3, 3, 3)).op("Conv", "x", net.last).model()
     assert finding(drawn, CODE).fix.startswith("it reads constants only")

@@ -35,7 +35,7 @@ SILENT = [
 
 
 def test_the_channels_are_counted():
-    """How many, how large, and how little is left."""
+    """The message has the number of channels, size of outliers, and levels left."""
     found = finding(FIRES[1](), CODE)
     assert found.message.startswith("outliers in 3 of 4 channels leave 99 % of their weights 7 ")
     assert "times the rms" in found.message
@@ -58,7 +58,7 @@ def test_the_noise_is_that_of_rounding(outlier):
 
 
 def test_one_scale_for_all_channels():
-    """Then a channel suffers from the outlier of another."""
+    """One scale lets a channel suffer from the outlier of another."""
     weight = np.random.default_rng(1).uniform(-1, 1, (4, 10, 3, 3)).astype(np.float32)
     weight[0, 0, 0, 0] = 100.0
     assert find_outliers(weight, 3) is None  # 90 weights in a channel: one is more than 1 %

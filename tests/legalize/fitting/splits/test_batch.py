@@ -21,5 +21,5 @@ def test_as_many_as_fit():
 
 
 def test_an_unknown_batch_is_left_alone():
-    """What is not known breaks no limit."""
+    """An unknown batch breaks no limit."""
     assert proposals(split_batch, layer(source=(None, 8, 9, 9)), in_n={"max": 1}) == []

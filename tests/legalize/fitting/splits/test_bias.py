@@ -7,7 +7,7 @@ from support.fits import fit
 
 
 def test_zeros_where_one_is_needed():
-    """They change no number."""
+    """A bias of zeros changes no number."""
     found = fit(Net(x=(1, 3, 6, 6)).conv("x", (2, 3, 3, 3), bias=False), bias={"equals": True})
     assert found.ops == {"Conv": 1}
     assert len(found.model.nodes("Conv")[0].inputs) == 3

@@ -26,7 +26,7 @@ def test_an_average_over_all():
 
 
 def test_a_prime_extent_gets_zeros():
-    """They add nothing to the sum."""
+    """Zeros add nothing to the sum."""
     assert fit(mean(23), **LIMITS).ops == {"Pad": 1, "Conv": 2}
 
 

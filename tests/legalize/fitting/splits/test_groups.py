@@ -8,7 +8,7 @@ from support.fits import fit, layer, proposals
 
 
 def test_a_depthwise_convolution_of_many_channels():
-    """As many at a time as the device takes."""
+    """Each part has the channels that the device takes at a time."""
     net = Net(x=(1, 8, 6, 6)).conv("x", (8, 1, 3, 3), group=8)
     found = fit(net, in_c={"max": 4})
     assert found.ops == {"Slice": 2, "Conv": 2, "Concat": 1}

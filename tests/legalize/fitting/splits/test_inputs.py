@@ -16,12 +16,12 @@ def test_partial_sums():
 
 
 def test_parts_are_multiples():
-    """Of what the device takes; the rest gets zeros."""
+    """Parts are multiples of the device's number; the rest gets zeros."""
     limits = {"in_c": {"max": 6}, "weight_c": {"multiple_of": 2}}
     (first, *_) = proposals(split_inputs, layer(), **limits)
     assert first.parts[0].layer.in_channels == 4
 
 
 def test_groups_are_left_alone():
-    """Those have a rewrite of their own."""
+    """Groups have a rewrite of their own."""
     assert proposals(split_inputs, layer((8, 1, 3, 3), group=8), in_c={"max": 3}) == []

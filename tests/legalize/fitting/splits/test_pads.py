@@ -20,7 +20,7 @@ def test_a_pad_in_front():
 
 
 def test_equal_pads_and_a_slice():
-    """Where only the difference is forbidden, and cells are cheaper than a Pad."""
+    """Equal pads and a Slice are cheaper than a Pad if only the difference is forbidden."""
     found = fit(net(pads=[1, 1, 0, 1]), costs={"moved_byte": 0}, require=EVEN)
     forms = proposals(move_pads, layer(pads=((1, 0), (1, 1))), require=EVEN)
     assert [f.text for f in forms] == ["Pad in front", "pads 1x1, then a Slice"]
@@ -33,6 +33,6 @@ def test_unknown_extents():
 
 
 def test_a_stride_that_the_growth_does_not_divide():
-    """Then no Slice gives the cells back."""
+    """No Slice gives the cells back if the stride does not divide the growth."""
     one = layer(pads=((0, 1), (1, 1)), strides=(2, 2))
     assert [f.text for f in proposals(move_pads, one, require=EVEN)] == ["Pad in front"]

@@ -15,7 +15,7 @@ KERNEL = {"kernel_h": {"max": 5}, "kernel_w": {"max": 5}}
 @pytest.mark.parametrize("strides", [[2, 2], [3, 2], [1, 3]])
 @pytest.mark.parametrize("extent", [11, 12, 13])
 def test_strides_become_channels(strides, extent):
-    """Of any extents."""
+    """Strides become channels at any extents."""
     net = Net(x=(2, 4, extent, extent + 1)).conv("x", (6, 4, 3, 4), strides=strides)
     found = fit(net, **STRIDES)
     assert found.ops["Conv"] == 1
@@ -24,14 +24,14 @@ def test_strides_become_channels(strides, extent):
 
 
 def test_a_large_kernel_becomes_smaller():
-    """With phases of the output too."""
+    """A large kernel becomes smaller by phases of the output too."""
     net = Net(x=(1, 4, 15, 14)).conv("x", (6, 4, 7, 7), pads=[3, 3, 3, 3])
     found = fit(net, **KERNEL)
     assert found.ops == {"Pad": 1, "SpaceToDepth": 1, "Conv": 1, "DepthToSpace": 1, "Slice": 1}
 
 
 def test_unequal_factors():
-    """By Reshape and Transpose, which any runtime has."""
+    """Unequal factors take Reshape and Transpose, which any runtime has."""
     net = Net(x=(1, 4, 15, 14)).conv("x", (6, 4, 3, 7))
     assert fit(net, **KERNEL).ops["Transpose"] == 2
 

@@ -8,7 +8,7 @@ from support.fits import fit, layer, proposals
 
 
 def test_the_largest_legal_divisor_first():
-    """So that few outputs are made in vain."""
+    """The largest legal divisor computes the fewest unused outputs."""
     limits = {"stride_h": {"max": 3}, "stride_w": {"max": 3}}
     forms = proposals(undo_stride, layer(strides=(4, 4)), **limits)
     assert next(f.text for f in forms) == "stride 2x2, then a Slice"

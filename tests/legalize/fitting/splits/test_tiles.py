@@ -20,7 +20,7 @@ def test_one_shape_and_one_initializer(extent, stride):
 
 
 def test_an_image_that_is_too_small():
-    """It is enlarged, and what that makes is cut off."""
+    """A small image is enlarged, and the surplus output is cut off."""
     net = Net(x=(1, 3, 5, 7)).conv("x", (2, 3, 3, 3))
     found = fit(net, in_h={"min": 8}, in_w={"multiple_of": 4})
     assert found.ops == {"Pad": 1, "Conv": 1, "Slice": 1}

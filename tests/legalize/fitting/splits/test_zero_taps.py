@@ -23,5 +23,5 @@ def test_a_pad_in_front_where_pads_are_limited():
 
 
 def test_no_larger_kernel_is_legal():
-    """Then nothing is proposed."""
+    """No proposal is made if no larger kernel is legal."""
     assert proposals(enlarge_kernel, layer(), kernel_h={"max": 2}) == []

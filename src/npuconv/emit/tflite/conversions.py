@@ -1,0 +1,152 @@
+"""QuantizeLinear and DequantizeLinear: QUANTIZE and DEQUANTIZE have one scale for a tensor.
+
+Where every channel has its own, the host multiplies and adds beside the conversion.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+
+from npuconv.emit.tflite.draft import CHANNELS_LAST, Draft, Order, attributes, same
+from npuconv.emit.tflite.graph import Array, Quantization
+from npuconv.emit.tflite.windows import ends_of
+from npuconv.emit.tflite.windows import pad as append_pad
+
+
+def nominal(draft: Draft, name: str) -> tuple[np.float32, int] | None:
+    """Return scale and zero point by which a convolution reads a tensor; None if none does."""
+    for node in draft.consumers.get(name, []):
+        if node.op_type == "QLinearConv":
+            scale, zero = draft.constant(node.input[1]), draft.constant(node.input[2])
+            if scale is not None and zero is not None:
+                return np.float32(scale.item()), int(zero.item())
+    return None
+
+
+def declared(draft: Draft, name: str) -> Quantization | None:
+    """Return scale and zero point of an int8 input of the model; None for another."""
+    found = nominal(draft, name)
+    return None if found is None else Quantization.of(*found)
+
+
+def pads_later(draft: Draft, node: onnx.NodeProto) -> bool:
+    """Return whether what a Pad inserts is its zero point once the result is quantized.
+
+    The host pads float tensors whose zero point is not 0. TFLite pads integers with the zero
+    point, so that an accelerator can do it.
+    """
+    readers = draft.consumers.get(node.output[0], [])
+    if not readers or node.output[0] in draft.outputs or not pads_zeros(draft, node):
+        return False
+    return all(n.op_type == "QuantizeLinear" and _keeps_scale(draft, n) for n in readers)
+
+
+def _keeps_scale(draft: Draft, node: onnx.NodeProto) -> bool:
+    """Return whether a tensor is quantized with the one scale by which it is read."""
+    scales, _ = _parameters(draft, node)
+    device = nominal(draft, node.output[0])
+    return scales.size == 1 and device is not None and scales.item() == device[0]
+
+
+def pads_zeros(draft: Draft, node: onnx.NodeProto) -> bool:
+    """Return whether a Pad inserts zeros around what is constant."""
+    value = draft.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else np.zeros(())
+    pads = draft.constant(node.input[1])
+    constant = attributes(node).get("mode", "constant") == "constant"
+    known = value is not None and pads is not None and not value.any() and (pads >= 0).all()
+    return bool(constant and known)
+
+
+def quantize(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a QUANTIZE, in the order in which convolutions read the result.
+
+    A scalar zero point stays that of the tensor; the bias of its readers makes up for it.
+    """
+    maker = draft.makers.get(node.input[0])
+    if maker is not None and maker.op_type == "Pad" and pads_later(draft, maker):
+        _quantize_and_pad(draft, node, maker)
+        return
+    name, result = node.input[0], node.output[0]
+    rank = len(draft.shape(name))
+    order = CHANNELS_LAST if rank == 4 and nominal(draft, result) else draft.order([name], rank)
+    scales, zeros = _parameters(draft, node)
+    source = draft.read(name, order)
+    device = nominal(draft, result) or (np.float32(scales.max()), 0)
+    if scales.size == 1 and scales.item() == device[0]:
+        own = Quantization.of(scales.item(), int(zeros.item()))
+    else:
+        own = Quantization.of(device[0], device[1])
+        ratios = (np.float64(device[0]) / scales).astype(np.float32)
+        offsets = ((zeros - device[1]) * np.float64(device[0])).astype(np.float32)
+        source = _affine(draft, source, _along(node, ratios, order), _along(node, offsets, order))
+    made = draft.store(result, order, own)
+    draft.emit("QUANTIZE", [source], [made], "QuantizeOptions")
+
+
+def _quantize_and_pad(draft: Draft, node: onnx.NodeProto, pad: onnx.NodeProto) -> None:
+    """Append a QUANTIZE and a PAD of the integers."""
+    rank = len(draft.shape(node.output[0]))
+    order = CHANNELS_LAST if rank == 4 else same(rank)
+    source = draft.read(pad.input[0], order)
+    scales, zeros = _parameters(draft, node)
+    own = Quantization.of(scales.item(), int(zeros.item()))
+    stored = draft.graph.tensors[source]
+    inner = draft.add(f"{stored.name}/int8", stored.shape, np.int8, quantization=own)
+    draft.emit("QUANTIZE", [source], [inner], "QuantizeOptions")
+    ends = ends_of(draft, pad, rank)[list(order)].astype(np.int32)
+    append_pad(draft, inner, draft.store(node.output[0], order, own), ends, None)
+
+
+def dequantize(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a DEQUANTIZE, and what it takes to give each channel its own scale."""
+    name, result = node.input[0], node.output[0]
+    order = draft.order([name], len(draft.shape(name)))
+    source = draft.read(name, order)
+    own = draft.quantization(source)
+    scales, zeros = _parameters(draft, node)
+    if own is None or (scales.size == 1 and own.scale == scales and own.zero == zeros):
+        made = draft.store(result, order)
+        draft.emit("DEQUANTIZE", [source], [made], "DequantizeOptions")
+        return
+    shape = draft.graph.tensors[source].shape
+    plain = draft.add(f"{result}/nominal", shape, np.float32)
+    draft.emit("DEQUANTIZE", [source], [plain], "DequantizeOptions")
+    ratios = (scales / np.float64(own.scale)).astype(np.float32)
+    offsets = ((own.zero - zeros) * scales.astype(np.float64)).astype(np.float32)
+    made = draft.store(result, order)
+    _affine(draft, plain, _along(node, ratios, order), _along(node, offsets, order), made)
+
+
+def _parameters(draft: Draft, node: onnx.NodeProto) -> tuple[Array, Array]:
+    """Return float32 scales and int64 zero points, [1] or [C]."""
+    scale = draft.constant(node.input[1])
+    assert scale is not None, "npuconv writes constant scales"
+    zero = draft.constant(node.input[2]) if len(node.input) > 2 else np.zeros(scale.shape, np.int8)
+    assert zero is not None, "npuconv writes constant zero points"
+    return scale.reshape(-1).astype(np.float32), zero.reshape(-1).astype(np.int64)
+
+
+def _along(node: onnx.NodeProto, values: Array, order: Order) -> Array:
+    """Return numbers of the channels shaped to meet a stored tensor."""
+    if values.size == 1:
+        return values.reshape(())
+    axis, rank = int(attributes(node).get("axis", 1)) % len(order), len(order)
+    place = order.index(axis) if order != same(rank) else axis
+    return values.reshape([-1 if k == place else 1 for k in range(rank)])
+
+
+def _affine(
+    draft: Draft, source: int, ratios: Array, offsets: Array, made: int | None = None
+) -> int:
+    """Append a MUL, and an ADD where an offset is not 0; the last of them makes ``made``."""
+    like = draft.graph.tensors[source]
+    steps = [("MUL", ratios)] if (ratios != 1).any() else []
+    steps += [("ADD", offsets)] if offsets.any() else []
+    for place, (code, values) in enumerate(steps or [("MUL", ratios)]):
+        last = place >= len(steps) - 1
+        result = made if last and made is not None else draft.add(like.name, like.shape, like.dtype)
+        number = draft.number(f"{like.name}/{code.lower()}", values)
+        draft.emit(code, [source, number], [result], f"{code.title()}Options")
+        source = result
+    return source

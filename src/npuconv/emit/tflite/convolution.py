@@ -1,0 +1,182 @@
+"""QLinearConv as CONV_2D or DEPTHWISE_CONV_2D."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+
+from npuconv.emit.tflite.draft import CHANNELS_LAST, Draft, attributes
+from npuconv.emit.tflite.flatbuffer import enumerator
+from npuconv.emit.tflite.graph import Array, Quantization
+from npuconv.emit.tflite.windows import padded, pads_of
+from npuconv.errors import InternalError, ModelError
+
+_RELU6 = np.float32(6)
+_TABLES = {"CONV_2D": "Conv2DOptions", "DEPTHWISE_CONV_2D": "DepthwiseConv2DOptions"}
+_ORDERS = {"CONV_2D": (0, 2, 3, 1), "DEPTHWISE_CONV_2D": (1, 2, 3, 0)}  # of weights: OHWI, 1HWO
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """A QLinearConv, its constants read; zero points are int."""
+
+    weight: Array
+    bias: Array
+    x_scale: np.float32
+    x_zero: int
+    w_scales: Array
+    y_scale: np.float32
+    y_zero: int
+
+
+def convolve(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a convolution with what follows it that TFLite can fuse.
+
+    The bias takes up what the declared zero point of the input differs from that of the node:
+    a tensor that the host quantizes has its own.
+    """
+    layer, attrs = _read(draft, node), attributes(node)
+    source = draft.read(node.input[0], CHANNELS_LAST)
+    own = draft.quantization(source)
+    if own is None or own.scale != layer.x_scale:
+        raise InternalError(f"{node.name!r}: input scale is not that of the tensor", where="tflite")
+    if own.zero != layer.x_zero and any(pads_of(attrs)):
+        where = f"{node.name!r}: padded, with a zero point of {own.zero}"
+        raise InternalError(where, where="tflite")
+    result, activation = _fused(draft, node.output[0], layer)
+    source, code, options = _slid(draft, node, source, layer.weight, activation)
+    made = draft.store(result, CHANNELS_LAST, Quantization.of(layer.y_scale, layer.y_zero))
+    constants = _constants(draft, node, layer, own.zero - layer.x_zero, code)
+    draft.emit(code, [source, *constants], [made], _TABLES[code], **options)
+
+
+def convolve_floats(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a convolution that stays float.
+
+    Raises:
+        ModelError: weights that are not constant, or not of two axes.
+    """
+    weight = draft.constant(node.input[1])
+    bias = draft.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else None
+    if weight is None or weight.ndim != 4:
+        raise ModelError(f"{node.name!r}: TFLite has convolutions of two axes only")
+    source = draft.read(node.input[0], CHANNELS_LAST)
+    source, code, options = _slid(draft, node, source, weight, "NONE")
+    values = np.ascontiguousarray(weight.transpose(_ORDERS[code]))
+    offsets = np.zeros(len(weight), np.float32) if bias is None else bias
+    constants = [draft.number(node.input[1], values), draft.number(f"{node.name}/bias", offsets)]
+    made = draft.store(node.output[0], CHANNELS_LAST)
+    draft.emit(code, [source, *constants], [made], _TABLES[code], **options)
+
+
+def _slid(
+    draft: Draft, node: onnx.NodeProto, source: int, weight: Array, activation: str
+) -> tuple[int, str, dict[str, int]]:
+    """Return what a convolution slides over, padded if need be, its operator and its options."""
+    attrs = attributes(node)
+    strides, dilations = attrs.get("strides", (1, 1)), attrs.get("dilations", (1, 1))
+    window = [(k - 1) * d + 1 for k, d in zip(weight.shape[2:], dilations, strict=True)]
+    source, padding = padded(draft, source, window, strides, pads_of(attrs))
+    options = {
+        "Padding": padding,
+        "StrideH": int(strides[0]),
+        "StrideW": int(strides[1]),
+        "FusedActivationFunction": enumerator("ActivationFunctionType", activation),
+        "DilationHFactor": int(dilations[0]),
+        "DilationWFactor": int(dilations[1]),
+    }
+    channels, group = draft.shape(node.input[0])[1], int(attrs.get("group", 1))
+    if group == channels and group > 1:
+        options["DepthMultiplier"] = len(weight) // channels
+        return source, "DEPTHWISE_CONV_2D", options
+    return source, "CONV_2D", options
+
+
+def _read(draft: Draft, node: onnx.NodeProto) -> _Layer:
+    """Read the constants of a layer.
+
+    Raises:
+        ModelError: no convolution of two axes.
+    """
+    values: list[Any] = [draft.constant(name) for name in node.input[1:]]
+    x_scale, x_zero, weight, w_scale, w_zero, y_scale, y_zero = values[:7]
+    if weight is None or weight.ndim != 4:
+        raise ModelError(f"{node.name!r}: TFLite has convolutions of two axes only")
+    if np.asarray(w_zero).any():
+        raise InternalError(f"{node.name!r}: zero points of weights", where="tflite")
+    rows = len(weight)
+    bias = values[7] if len(values) > 7 and values[7] is not None else np.zeros(rows, np.int32)
+    scales = np.array(np.broadcast_to(np.asarray(w_scale, np.float32).reshape(-1), rows))
+    return _Layer(
+        weight,
+        bias,
+        np.float32(x_scale.item()),
+        int(x_zero.item()),
+        scales,
+        np.float32(y_scale.item()),
+        int(y_zero.item()),
+    )
+
+
+def _constants(
+    draft: Draft, node: onnx.NodeProto, layer: _Layer, moved: int, code: str
+) -> tuple[int, int]:
+    """Add weights and bias, for a zero point of the input that has moved; return their numbers."""
+    count = len(layer.weight)
+    sums = layer.weight.astype(np.int64).reshape(count, -1).sum(axis=1)
+    bias = layer.bias.astype(np.int64) + moved * sums
+    if np.abs(bias).max(initial=0) >= 2**31:
+        raise ModelError(f"{node.name!r}: the bias exceeds int32 with the zero point of its input")
+    order = _ORDERS[code]
+    axis = order.index(0)  # of the output channels
+    values = np.ascontiguousarray(layer.weight.transpose(order))
+    zeros = np.zeros(count, np.int64)
+    with np.errstate(over="ignore"):
+        scales = (layer.x_scale * layer.w_scales).astype(np.float32)
+    weight = draft.add(
+        node.input[3], values.shape, np.int8, values, Quantization(layer.w_scales, zeros, axis)
+    )
+    stem = node.input[8] if len(node.input) > 8 and node.input[8] else f"{node.name}/bias"
+    number = draft.add(
+        stem, bias.shape, np.int32, bias.astype(np.int32), Quantization(scales, zeros)
+    )
+    return weight, number
+
+
+def _fused(draft: Draft, name: str, layer: _Layer) -> tuple[str, str]:
+    """Return the tensor that the layer makes, with the activation behind it, and its name."""
+    readers = draft.consumers.get(name, [])
+    if len(readers) != 1 or name in draft.outputs:
+        return name, "NONE"
+    activation = _activation(draft, readers[0], layer)
+    if not activation:
+        return name, "NONE"
+    draft.fused.add(readers[0].output[0])
+    return readers[0].output[0], activation
+
+
+def _activation(draft: Draft, node: onnx.NodeProto, layer: _Layer) -> str:
+    if node.op_type == "Relu":
+        return "RELU" if layer.y_zero == 0 else ""  # on int8, Relu cuts off below the integer 0
+    if node.op_type != "Clip":
+        return ""
+    low, high = bounds(draft, node)
+    six = layer.y_zero + np.floor(_RELU6 / layer.y_scale + np.float32(0.5))
+    if low <= -128 and high >= 127:
+        return "NONE"
+    if low == layer.y_zero and high >= 127:
+        return "RELU"
+    return "RELU6" if low == layer.y_zero and high == min(127, six) else ""
+
+
+def bounds(draft: Draft, node: onnx.NodeProto) -> tuple[float, float]:
+    """Return the constant bounds of a Clip; infinite where it has none."""
+    found = [-np.inf, np.inf]
+    for place, name in enumerate(node.input[1:3]):
+        values = draft.constant(name) if name else None
+        if values is not None:
+            found[place] = float(values.item())
+    return found[0], found[1]

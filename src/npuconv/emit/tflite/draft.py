@@ -1,0 +1,285 @@
+"""A TFLite graph being made of an ONNX graph, whose tensors may be stored in other orders.
+
+ONNX has the channels of an image second, TFLite last. A *view* is a stored tensor with its
+*order*: axis k of what is stored is axis ``order[k]`` of the ONNX tensor. A Transpose of ONNX is
+no operator here but another view of the same tensor; where an operator needs an order that is
+not there, a TRANSPOSE makes it, or a RESHAPE where only axes of one element change places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from npuconv.emit.tflite.graph import Array, Graph, Operator, Quantization, Tensor
+from npuconv.errors import ModelError
+
+Order = tuple[int, ...]
+CHANNELS_LAST: Order = (0, 2, 3, 1)
+_TO_INT32 = "int64"  # TFLite's kernels take indices and extents as int32
+_SHAPES = "give all extents with --input-shape NAME=1,3,224,224"
+
+
+@dataclass(frozen=True)
+class View:
+    """A stored tensor: its number, and its order."""
+
+    index: int
+    order: Order
+
+
+def same(rank: int) -> Order:
+    """Return the order of ONNX."""
+    return tuple(range(rank))
+
+
+class Draft:
+    """A TFLite graph being made.
+
+    Args:
+        model: an integer model, its shapes inferred.
+
+    Attributes:
+        graph: what is made.
+        consumers: nodes that read a tensor, by its name.
+        makers: the node that makes a tensor, by its name.
+        outputs: names of the outputs of the model.
+        fused: tensors whose node has become part of the one before it, by name.
+    """
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        source = model.graph
+        self.graph = Graph()
+        self.outputs = [info.name for info in source.output]
+        self.consumers: dict[str, list[onnx.NodeProto]] = {}
+        for node in source.node:
+            for name in node.input:
+                self.consumers.setdefault(name, []).append(node)
+        self.makers = {name: node for node in source.node for name in node.output}
+        self.fused: set[str] = set()
+        self._constants = {t.name: numpy_helper.to_array(t) for t in source.initializer}
+        self._infos = {i.name: i for i in (*source.value_info, *source.output, *source.input)}
+        self._views: dict[str, list[View]] = {}
+        self._shared: dict[tuple[Any, ...], int] = {}
+        self._names: set[str] = set()
+
+    # What is known of the ONNX graph
+
+    def constant(self, name: str) -> Array | None:
+        """Return the values of a constant; None for any other tensor."""
+        return self._constants.get(name)
+
+    def fold(self, name: str, values: Array) -> None:
+        """Make a tensor a constant."""
+        self._constants[name] = values
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return the extents of an ONNX tensor.
+
+        Raises:
+            ModelError: one is not known before the model runs.
+        """
+        if name in self._constants:
+            return tuple(int(n) for n in self._constants[name].shape)
+        info = self._infos.get(name)
+        if info is None or not info.type.tensor_type.HasField("shape"):
+            raise ModelError(
+                f"the shape of {name!r} is not known, but TFLite needs it", hint=_SHAPES
+            )
+        dims = info.type.tensor_type.shape.dim
+        if any(not d.HasField("dim_value") for d in dims):
+            shown = [d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in dims]
+            raise ModelError(f"{name!r} has the shape {shown}: TFLite needs numbers", hint=_SHAPES)
+        return tuple(int(d.dim_value) for d in dims)
+
+    def knows(self, name: str) -> bool:
+        """Return whether all extents of a tensor are known."""
+        try:
+            self.shape(name)
+        except ModelError:
+            return False
+        return True
+
+    def dtype(self, name: str) -> np.dtype[Any]:
+        """Return the element type of an ONNX tensor."""
+        if name in self._constants:
+            return self._constants[name].dtype
+        kind = self._infos[name].type.tensor_type.elem_type
+        return np.dtype(helper.tensor_dtype_to_np_dtype(kind))
+
+    # What is made
+
+    def view(self, name: str) -> View | None:
+        """Return the first form in which a tensor is stored; None for a constant."""
+        return self._views.get(name, [None])[0]
+
+    def order(self, names: Sequence[str], rank: int) -> Order:
+        """Return an order for an operator: that of its first input of this rank."""
+        for name in names:
+            found = self.view(name)
+            if found is not None and len(found.order) == rank:
+                return found.order
+        return same(rank)
+
+    def add(
+        self,
+        stem: str,
+        shape: Sequence[int],
+        dtype: Any,
+        values: Array | None = None,
+        quantization: Quantization | None = None,
+    ) -> int:
+        """Add a tensor; return its number."""
+        name, number = stem, 0
+        while name in self._names:
+            number += 1
+            name = f"{stem}_{number}"
+        self._names.add(name)
+        kind = np.dtype(dtype)
+        self.graph.tensors.append(
+            Tensor(name, tuple(int(n) for n in shape), kind, values, quantization)
+        )
+        return len(self.graph.tensors) - 1
+
+    def store(self, name: str, order: Order, quantization: Quantization | None = None) -> int:
+        """Add the tensor that an ONNX tensor is stored in; return its number."""
+        shape = self.shape(name)
+        index = self.add(
+            name, [shape[k] for k in order], self.dtype(name), quantization=quantization
+        )
+        self._views.setdefault(name, []).append(View(index, order))
+        return index
+
+    def alias(self, name: str, view: View) -> None:
+        """Let an ONNX tensor be one that is stored already."""
+        self._views.setdefault(name, []).append(view)
+
+    def quantization(self, index: int) -> Quantization | None:
+        """Return scale and zero point of a stored tensor."""
+        return self.graph.tensors[index].quantization
+
+    def number(self, stem: str, values: Any, quantization: Quantization | None = None) -> int:
+        """Add a constant, or find the one with the same values; return its number."""
+        array = np.asarray(values)
+        if array.dtype == np.float64:
+            array = array.astype(np.float32)
+        scale = None if quantization is None else quantization.scales.tobytes()
+        key = (array.dtype.name, array.shape, array.tobytes(), scale)
+        if key not in self._shared:
+            self._shared[key] = self.add(stem, array.shape, array.dtype, array, quantization)
+        return self._shared[key]
+
+    def emit(
+        self,
+        code: str,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        table: str = "",
+        **options: Any,
+    ) -> None:
+        """Append an operator."""
+        self.graph.operators.append(Operator(code, tuple(inputs), tuple(outputs), table, options))
+
+    def step(self, code: str, inputs: Sequence[int], like: int, **options: Any) -> int:
+        """Append an operator whose output is as an existing tensor is; return that output."""
+        model = self.graph.tensors[like]
+        made = self.add(model.name, model.shape, model.dtype, quantization=model.quantization)
+        table = options.pop("table", "")
+        self.emit(code, inputs, [made], table, **options)
+        return made
+
+    def read(self, name: str, order: Order | None = None, rank: int | None = None) -> int:
+        """Return the number of a tensor stored in an order.
+
+        Args:
+            name: an ONNX tensor.
+            order: wanted; by default that of ONNX.
+            rank: as many axes, ones in front where the tensor has fewer.
+        """
+        shape = self.shape(name)
+        rank = max(len(shape), rank or 0)
+        order = same(rank) if order is None else order
+        values = self.constant(name)
+        if values is not None:
+            wide = values.reshape((1,) * (rank - values.ndim) + values.shape)
+            kept = wide.astype(np.int32) if wide.dtype.name == _TO_INT32 else wide
+            return self.number(name, np.ascontiguousarray(kept.transpose(order)))
+        if rank > len(shape):
+            return self._widened(name, (1,) * (rank - len(shape)) + shape, order)
+        found = next((v for v in self._views[name] if v.order == order), None)
+        if found is not None:
+            return found.index
+        first = self._views[name][0]
+        made = self._reordered(first, order)
+        self._views[name].append(View(made, order))
+        return made
+
+    def stored(self) -> dict[str, View]:
+        """Return the first form of every tensor that is stored, by its ONNX name."""
+        return {name: views[0] for name, views in self._views.items()}
+
+    def as_output(self, name: str, order: Order, taken: Sequence[int]) -> int:
+        """Return the number of a tensor of that name, which is none of those taken."""
+        index = self.read(name, order)
+        own = self.graph.tensors[index]
+        if index in taken or own.values is not None:
+            made = self.add(name, own.shape, own.dtype, quantization=own.quantization)
+            self.reshape(index, made)
+            return made
+        if own.name != name and name not in self._names:
+            self._names.add(name)
+            own.name = name
+        return index
+
+    def flat(self, name: str) -> int:
+        """Return a tensor whose elements lie in memory as ONNX has them, whatever its shape."""
+        if self.constant(name) is None:
+            for view in self._views[name]:
+                if is_flat(self.shape(name), view.order):
+                    return view.index
+        return self.read(name)
+
+    def _widened(self, name: str, shape: tuple[int, ...], order: Order) -> int:
+        made = self._like(self.flat(name), shape)
+        self.reshape(self.flat(name), made)
+        plain = View(made, same(len(shape)))
+        return made if order == plain.order else self._reordered(plain, order)
+
+    def _like(self, index: int, shape: Sequence[int]) -> int:
+        own = self.graph.tensors[index]
+        return self.add(own.name, shape, own.dtype, quantization=own.quantization)
+
+    def reshape(self, source: int, made: int) -> None:
+        """Append a RESHAPE."""
+        shape = self.graph.tensors[made].shape
+        wanted = self.number("shape", np.asarray(shape, np.int32))
+        self.emit("RESHAPE", [source, wanted], [made], "ReshapeOptions", NewShape=shape)
+
+    def _reordered(self, view: View, order: Order) -> int:
+        """Append what makes another order of a stored tensor."""
+        stored = self.graph.tensors[view.index]
+        perm = [view.order.index(axis) for axis in order]
+        made = self._like(view.index, [stored.shape[k] for k in perm])
+        if is_flat(stored.shape, tuple(perm)):
+            self.reshape(view.index, made)
+        else:
+            places = self.number("perm", np.asarray(perm, np.int32))
+            self.emit("TRANSPOSE", [view.index, places], [made], "TransposeOptions")
+        return made
+
+
+def is_flat(shape: Sequence[int], order: Order) -> bool:
+    """Return whether only axes of one element change places."""
+    moved = [axis for axis in order if shape[axis] != 1]
+    return moved == sorted(moved)
+
+
+def attributes(node: onnx.NodeProto) -> Mapping[str, Any]:
+    """Return the attributes of a node; text as str."""
+    found = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    return {k: v.decode() if isinstance(v, bytes) else v for k, v in found.items()}

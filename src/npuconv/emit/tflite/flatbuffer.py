@@ -1,0 +1,208 @@
+"""Bytes of a TFLite file, written with the schema of the package ``tflite``."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from npuconv.emit.tflite.graph import Graph, Operator, Quantization, Tensor
+from npuconv.errors import ModelError, UsageError
+
+_IDENTIFIER = b"TFL3"
+_VERSION = 3  # of the schema
+_MAX_BYTES = 2**31 - 1  # offsets of a flatbuffer are signed 32-bit numbers
+_ALIGNMENT = 16  # of constants, as TFLite's own converter writes them
+
+_DTYPES = {
+    "float32": "FLOAT32", "float16": "FLOAT16", "int8": "INT8", "uint8": "UINT8",
+    "int16": "INT16", "int32": "INT32", "int64": "INT64", "bool": "BOOL",
+}  # fmt: skip
+
+# Version of an operator that first took int8 (tensorflow/lite/tools/versioning/op_version.cc).
+_INT8_VERSIONS = {
+    "CONV_2D": 3, "DEPTHWISE_CONV_2D": 3, "MAX_POOL_2D": 2, "CONCATENATION": 2, "PAD": 2,
+    "PADV2": 2, "TRANSPOSE": 2, "RELU": 2, "SLICE": 2, "STRIDED_SLICE": 2, "GATHER": 2,
+    "MAXIMUM": 2, "MINIMUM": 2, "RESIZE_NEAREST_NEIGHBOR": 2, "DEQUANTIZE": 2, "SPLIT_V": 2,
+    "SPACE_TO_DEPTH": 2,
+}  # fmt: skip
+_FIRST_VERSIONS = {"BROADCAST_TO": 2}  # the first that kernels have
+
+
+def require() -> None:
+    """Fail if the package that knows TFLite's schema is missing.
+
+    Raises:
+        UsageError: says what to install.
+    """
+    for name in ("flatbuffers", "tflite"):
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            raise UsageError(
+                f"--format tflite: the Python package {name!r} is not installed",
+                hint="pip install 'npuconv[tflite]'; or choose --format qoperator",
+            ) from None
+
+
+def to_bytes(graph: Graph, description: str, metadata: Mapping[str, str]) -> bytes:
+    """Return a TFLite file; the same graph gives the same bytes.
+
+    Args:
+        graph: to write.
+        description: one line for people.
+        metadata: entries of the file, by name.
+
+    Raises:
+        UsageError: the package ``tflite`` is missing.
+        ModelError: the file would exceed 2 GB.
+    """
+    require()
+    size = sum(t.values.nbytes for t in graph.tensors if t.values is not None)
+    if size > _MAX_BYTES - 2**20:
+        raise ModelError(f"constants of {size} bytes: a TFLite file holds less than 2 GB")
+    return _File(size).write(graph, description, metadata)
+
+
+@dataclass
+class _File:
+    """A file being written, from its leaves to its root.
+
+    Attributes:
+        size: of all constants, in bytes.
+    """
+
+    size: int
+    buffers: list[bytes] = field(default_factory=lambda: [b""])  # the first is empty by contract
+    numbers: dict[bytes, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        import flatbuffers
+        import tflite
+
+        self.schema: Any = tflite
+        self.builder: Any = flatbuffers.Builder(self.size + 2**16)
+
+    def write(self, graph: Graph, description: str, metadata: Mapping[str, str]) -> bytes:
+        """Return the bytes of the whole file."""
+        codes = list(dict.fromkeys(_code(graph, op) for op in graph.operators))
+        tensors = [self._tensor(tensor) for tensor in graph.tensors]
+        operators = [self._operator(op, codes.index(_code(graph, op))) for op in graph.operators]
+        subgraph = self._table(
+            "SubGraph",
+            Tensors=self._offsets(tensors),
+            Inputs=self._numbers(graph.inputs, np.int32),
+            Outputs=self._numbers(graph.outputs, np.int32),
+            Operators=self._offsets(operators),
+            Name=self.builder.CreateString("main"),
+        )
+        entries = [
+            self._table("Metadata", Name=self.builder.CreateString(k), Buffer=self._buffer(v))
+            for k, v in metadata.items()
+        ]
+        model = self._table(
+            "Model",
+            Version=_VERSION,
+            OperatorCodes=self._offsets([self._operator_code(*code) for code in codes]),
+            Subgraphs=self._offsets([subgraph]),
+            Description=self.builder.CreateString(description),
+            Buffers=self._offsets([self._stored(data) for data in self.buffers]),
+            Metadata=self._offsets(entries),
+        )
+        self.builder.Finish(model, _IDENTIFIER)
+        return bytes(self.builder.Output())
+
+    def _table(self, name: str, **fields: Any) -> int:
+        """Write a table; vectors and strings in it have been written before."""
+        getattr(self.schema, f"{name}Start")(self.builder)
+        for key, value in fields.items():
+            getattr(self.schema, f"{name}Add{key}")(self.builder, value)
+        return int(getattr(self.schema, f"{name}End")(self.builder))
+
+    def _offsets(self, offsets: Sequence[int]) -> int:
+        self.builder.StartVector(4, len(offsets), 4)
+        for offset in reversed(offsets):
+            self.builder.PrependUOffsetTRelative(offset)
+        return int(self.builder.EndVector())
+
+    def _numbers(self, values: Any, dtype: Any) -> int:
+        return int(self.builder.CreateNumpyVector(np.asarray(values, dtype).reshape(-1)))
+
+    def _buffer(self, data: bytes | str) -> int:
+        """Return the number of the buffer with these bytes, which constants share."""
+        raw = data.encode() if isinstance(data, str) else data
+        if raw not in self.numbers:
+            self.numbers[raw] = len(self.buffers)
+            self.buffers.append(raw)
+        return self.numbers[raw]
+
+    def _stored(self, data: bytes) -> int:
+        if not data:
+            return self._table("Buffer")
+        self.builder.StartVector(1, len(data), _ALIGNMENT)
+        self.builder.head -= len(data)
+        self.builder.Bytes[self.builder.head : self.builder.head + len(data)] = data
+        return self._table("Buffer", Data=int(self.builder.EndVector()))
+
+    def _tensor(self, tensor: Tensor) -> int:
+        data = b"" if tensor.values is None else np.ascontiguousarray(tensor.values).tobytes()
+        found = getattr(self.schema.TensorType, _DTYPES[tensor.dtype.name])
+        fields = {
+            "Shape": self._numbers(tensor.shape, np.int32),
+            "Type": found,
+            "Buffer": 0 if tensor.values is None else self._buffer(data),
+            "Name": self.builder.CreateString(tensor.name),
+        }
+        if tensor.quantization is not None:
+            fields["Quantization"] = self._quantization(tensor.quantization)
+        return self._table("Tensor", **fields)
+
+    def _quantization(self, own: Quantization) -> int:
+        return self._table(
+            "QuantizationParameters",
+            Scale=self._numbers(own.scales, np.float32),
+            ZeroPoint=self._numbers(own.zeros, np.int64),
+            QuantizedDimension=own.axis,
+        )
+
+    def _operator_code(self, name: str, version: int) -> int:
+        code = getattr(self.schema.BuiltinOperator, name)
+        placeholder = self.schema.BuiltinOperator.PLACEHOLDER_FOR_GREATER_OP_CODES
+        return self._table(
+            "OperatorCode",
+            DeprecatedBuiltinCode=min(code, placeholder),
+            Version=version,
+            BuiltinCode=code,
+        )
+
+    def _operator(self, op: Operator, code: int) -> int:
+        fields: dict[str, Any] = {
+            "OpcodeIndex": code,
+            "Inputs": self._numbers(op.inputs, np.int32),
+            "Outputs": self._numbers(op.outputs, np.int32),
+        }
+        if op.table:
+            options = {
+                key: self._numbers(value, np.int32) if isinstance(value, tuple) else value
+                for key, value in op.options.items()
+            }
+            fields["BuiltinOptionsType"] = getattr(self.schema.BuiltinOptions, op.table)
+            fields["BuiltinOptions"] = self._table(op.table, **options)
+        return self._table("Operator", **fields)
+
+
+def _code(graph: Graph, op: Operator) -> tuple[str, int]:
+    """Return name and version of an operator: a later version where it works on int8."""
+    dtype = graph.tensors[op.inputs[0]].dtype
+    first = _FIRST_VERSIONS.get(op.code, 1)
+    return op.code, _INT8_VERSIONS.get(op.code, first) if dtype == np.int8 else first
+
+
+def enumerator(group: str, name: str) -> int:
+    """Return the number of a name in an enumeration of the schema, such as ``Padding``."""
+    import tflite
+
+    return int(getattr(getattr(tflite, group), name))

@@ -1,0 +1,278 @@
+"""Operators of the host, in float, under their TFLite names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+
+from npuconv.emit.tflite.draft import CHANNELS_LAST, Draft, Order, View, attributes, same
+from npuconv.emit.tflite.flatbuffer import enumerator
+from npuconv.emit.tflite.movement import pool_options
+from npuconv.emit.tflite.windows import named_padding, pads_of
+from npuconv.errors import ModelError
+
+# ONNX operator -> TFLite operator and its table of options
+BINARY = {
+    "Add": ("ADD", "AddOptions"), "Sub": ("SUB", "SubOptions"), "Mul": ("MUL", "MulOptions"),
+    "Div": ("DIV", "DivOptions"), "Pow": ("POW", "PowOptions"), "Sum": ("ADD", "AddOptions"),
+    "Max": ("MAXIMUM", "MaximumMinimumOptions"), "Min": ("MINIMUM", "MaximumMinimumOptions"),
+    "Equal": ("EQUAL", "EqualOptions"), "Greater": ("GREATER", "GreaterOptions"),
+    "Less": ("LESS", "LessOptions"), "Where": ("SELECT_V2", "SelectV2Options"),
+}  # fmt: skip
+UNARY = {
+    "Relu": ("RELU", ""), "Sigmoid": ("LOGISTIC", ""), "Tanh": ("TANH", ""), "Elu": ("ELU", ""),
+    "HardSwish": ("HARD_SWISH", "HardSwishOptions"), "Exp": ("EXP", "ExpOptions"),
+    "Log": ("LOG", ""), "Sqrt": ("SQRT", ""), "Neg": ("NEG", "NegOptions"), "Abs": ("ABS", ""),
+    "Floor": ("FLOOR", ""), "Ceil": ("CEIL", ""), "Round": ("ROUND", ""), "Sin": ("SIN", ""),
+    "Cos": ("COS", "CosOptions"), "Gelu": ("GELU", "GeluOptions"),
+}  # fmt: skip
+REDUCTIONS = {
+    "ReduceMean": "MEAN", "ReduceSum": "SUM", "ReduceMax": "REDUCE_MAX", "ReduceMin": "REDUCE_MIN",
+}  # fmt: skip
+
+
+def binary(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append an operator on tensors that are broadcast; of more than two inputs, a chain."""
+    code, table = BINARY[node.op_type]
+    rank = len(draft.shape(node.output[0]))
+    order = draft.order(node.input, rank)
+    sources = [draft.read(name, order, rank) for name in node.input]
+    made = draft.store(node.output[0], order)
+    while len(sources) > 2 and code != "SELECT_V2":
+        part = draft.step(code, sources[:2], made, table=table)
+        sources = [part, *sources[2:]]
+    draft.emit(code, sources, [made], table)
+
+
+def unary(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append an operator on one tensor; int8 that passes through keeps its scale."""
+    code, table = UNARY[node.op_type]
+    order = draft.order([node.input[0]], len(draft.shape(node.input[0])))
+    source = draft.read(node.input[0], order)
+    made = draft.store(node.output[0], order, draft.quantization(source))
+    draft.emit(code, [source], [made], table)
+
+
+def reciprocal(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a division of 1."""
+    order = draft.order([node.input[0]], len(draft.shape(node.input[0])))
+    one = draft.number("one", np.float32(1))
+    source = draft.read(node.input[0], order)
+    draft.emit("DIV", [one, source], [draft.store(node.output[0], order)], "DivOptions")
+
+
+def hard_sigmoid(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append ``min(max(alpha * x + beta, 0), 1)``, which TFLite has no operator for."""
+    attrs = attributes(node)
+    order = draft.order([node.input[0]], len(draft.shape(node.input[0])))
+    last = draft.read(node.input[0], order)
+    alpha, beta = attrs.get("alpha", 0.2), attrs.get("beta", 0.5)
+    steps = (("MUL", alpha), ("ADD", beta), ("MAXIMUM", 0.0), ("MINIMUM", 1.0))
+    for code, value in steps:
+        table = f"{code.title()}Options" if code in ("MUL", "ADD") else "MaximumMinimumOptions"
+        last = draft.step(code, [last, draft.number("value", np.float32(value))], last, table=table)
+    draft.alias(node.output[0], View(last, order))
+
+
+def leaky_relu(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a LEAKY_RELU."""
+    order = draft.order([node.input[0]], len(draft.shape(node.input[0])))
+    source = draft.read(node.input[0], order)
+    alpha = float(attributes(node).get("alpha", 0.01))
+    made = draft.store(node.output[0], order)
+    draft.emit("LEAKY_RELU", [source], [made], "LeakyReluOptions", Alpha=alpha)
+
+
+def prelu(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a PRELU, whose slopes have all axes but the first."""
+    rank = len(draft.shape(node.input[0]))
+    order = draft.order([node.input[0]], rank)
+    source, slopes = draft.read(node.input[0], order), draft.constant(node.input[1])
+    if slopes is None:
+        raise ModelError(f"{node.name!r}: slopes are not constant")
+    wide = slopes.reshape((1,) * (rank - slopes.ndim) + slopes.shape).transpose(order)
+    number = draft.number(node.input[1], wide[0] if order[0] == 0 and rank > 1 else wide)
+    draft.emit("PRELU", [source, number], [draft.store(node.output[0], order)])
+
+
+def softmax(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a SOFTMAX or LOG_SOFTMAX, which run along the last axis that is stored."""
+    rank = len(draft.shape(node.input[0]))
+    axis = int(attributes(node).get("axis", -1)) % rank
+    order = draft.order([node.input[0]], rank)
+    if order[-1] != axis:
+        order = (*(k for k in order if k != axis), axis)
+    source = draft.read(node.input[0], order)
+    made = draft.store(node.output[0], order)
+    if node.op_type == "Softmax":
+        draft.emit("SOFTMAX", [source], [made], "SoftmaxOptions", Beta=1.0)
+    else:
+        draft.emit("LOG_SOFTMAX", [source], [made], "LogSoftmaxOptions")
+
+
+def average_pool(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append an AVERAGE_POOL_2D, which never counts its padding.
+
+    Padding that TFLite has no name for is padded before with 0 and counted; where ONNX does not
+    count it, a MUL makes up for it.
+    """
+    attrs = attributes(node)
+    source = draft.read(node.input[0], CHANNELS_LAST)
+    kernel, strides = attrs["kernel_shape"], attrs.get("strides", (1, 1))
+    pads, counted = pads_of(attrs), bool(attrs.get("count_include_pad", 0))
+    stored = draft.graph.tensors[source]
+    named = named_padding(stored.shape[1:3], kernel, strides, pads)
+    if any(pads) and counted and named:  # TFLite must not know that it is padding
+        source = _with_zeros(draft, source, pads)
+        named = "VALID"
+    elif not named:
+        source = _with_zeros(draft, source, pads)
+    options = pool_options(kernel, strides, enumerator("Padding", named or "VALID"))
+    made = draft.store(node.output[0], CHANNELS_LAST)
+    if named or counted:
+        draft.emit("AVERAGE_POOL_2D", [source], [made], "Pool2DOptions", **options)
+        return
+    part = draft.step("AVERAGE_POOL_2D", [source], made, table="Pool2DOptions", **options)
+    shares = _shares(stored.shape[1:3], kernel, strides, pads)
+    number = draft.number(f"{node.name}/shares", shares)
+    draft.emit("MUL", [part, number], [made], "MulOptions")
+
+
+def _with_zeros(draft: Draft, source: int, pads: Sequence[int]) -> int:
+    """Append a PAD; return its output."""
+    stored = draft.graph.tensors[source]
+    ends = np.asarray([[0, 0], [pads[0], pads[2]], [pads[1], pads[3]], [0, 0]], np.int32)
+    shape = [n + int(ends[k].sum()) for k, n in enumerate(stored.shape)]
+    made = draft.add(f"{stored.name}/padded", shape, stored.dtype)
+    draft.emit("PAD", [source, draft.number("paddings", ends)], [made], "PadOptions")
+    return made
+
+
+def _shares(
+    extents: Sequence[int], kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int]
+) -> Any:
+    """Return size of the window over the values in it that are no padding, [1, H, W, 1]."""
+    counts = []
+    for axis, (extent, size, stride) in enumerate(zip(extents, kernel, strides, strict=True)):
+        real = np.pad(np.ones(extent), (pads[axis], pads[axis + 2]))
+        starts = range(0, len(real) - size + 1, stride)
+        counts.append(np.asarray([real[k : k + size].sum() for k in starts]))
+    area = float(kernel[0]) * float(kernel[1])
+    return (area / np.outer(*counts)).astype(np.float32)[None, :, :, None]
+
+
+def instance_normalization(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append mean, variance and what follows from them, which TFLite has no operator for."""
+    name, rank = node.input[0], len(draft.shape(node.input[0]))
+    order = draft.order([name], rank)
+    source, made = draft.read(name, order), draft.store(node.output[0], order)
+    stored = draft.graph.tensors[source]
+    places = draft.number("axes", np.asarray([order.index(k) for k in range(2, rank)], np.int32))
+    shape = [1 if order[k] > 1 else n for k, n in enumerate(stored.shape)]
+    column = [-1 if axis == 1 else 1 for axis in order]
+    gamma, beta = (
+        draft.number(n, np.asarray(draft.constant(n), np.float32).reshape(column))
+        for n in node.input[1:3]
+    )
+
+    def mean(of: int) -> int:
+        result = draft.add(f"{node.name}/mean", shape, stored.dtype)
+        draft.emit("MEAN", [of, places], [result], "ReducerOptions", KeepDims=True)
+        return result
+
+    moved = draft.step("SUB", [source, mean(source)], source, table="SubOptions")
+    power = mean(draft.step("MUL", [moved, moved], moved, table="MulOptions"))
+    least = draft.number("epsilon", np.float32(attributes(node).get("epsilon", 1e-5)))
+    root = draft.step(
+        "RSQRT", [draft.step("ADD", [power, least], power, table="AddOptions")], power
+    )
+    factor = draft.step("MUL", [root, gamma], root, table="MulOptions")
+    scaled = draft.step("MUL", [moved, factor], moved, table="MulOptions")
+    draft.emit("ADD", [scaled, beta], [made], "AddOptions")
+
+
+def global_pool(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a MEAN or REDUCE_MAX over all axes but the first two."""
+    rank = len(draft.shape(node.input[0]))
+    code = "MEAN" if node.op_type == "GlobalAveragePool" else "REDUCE_MAX"
+    _reduce(draft, node, code, range(2, rank), keep=True)
+
+
+def reduction(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a reduction over constant axes."""
+    attrs, rank = attributes(node), len(draft.shape(node.input[0]))
+    given: Any = attrs.get("axes")
+    if given is None and len(node.input) > 1 and node.input[1]:
+        given = draft.constant(node.input[1])
+        if given is None:
+            raise ModelError(f"{node.name!r}: axes are not constant")
+    axes = range(rank) if given is None else [int(a) % rank for a in given]
+    keep = bool(attrs.get("keepdims", 1))
+    _reduce(draft, node, REDUCTIONS[node.op_type], axes, keep=keep)
+
+
+def _reduce(
+    draft: Draft, node: onnx.NodeProto, code: str, axes: Sequence[int], *, keep: bool
+) -> None:
+    name, rank = node.input[0], len(draft.shape(node.input[0]))
+    order = draft.order([name], rank) if keep else same(rank)
+    source = draft.read(name, order)
+    places = draft.number("axes", np.asarray(sorted(order.index(a) for a in axes), np.int32))
+    made = draft.store(node.output[0], order if keep else same(len(draft.shape(node.output[0]))))
+    draft.emit(code, [source, places], [made], "ReducerOptions", KeepDims=keep)
+
+
+def gemm(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a FULLY_CONNECTED of constant weights [N, K]."""
+    attrs = attributes(node)
+    weight = draft.constant(node.input[1])
+    bias = draft.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else None
+    if weight is None or attrs.get("transA", 0) or (len(node.input) > 2 and bias is None):
+        raise ModelError(f"{node.name!r}: TFLite needs constant weights, and no transA")
+    rows = weight if attrs.get("transB", 0) else weight.T
+    offsets = np.zeros(len(rows), np.float32) if bias is None else bias
+    offsets = np.broadcast_to(offsets.reshape(-1), len(rows)) * np.float32(attrs.get("beta", 1))
+    _dense(draft, node, rows * np.float32(attrs.get("alpha", 1)), offsets)
+
+
+def matmul(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a FULLY_CONNECTED where the right factor is a constant matrix, else BATCH_MATMUL."""
+    right = draft.constant(node.input[1])
+    if right is not None and right.ndim == 2:
+        _dense(draft, node, right.T, np.zeros(right.shape[1], np.float32))
+        return
+    rank = len(draft.shape(node.output[0]))
+    sources = [draft.read(name, same(rank), rank) for name in node.input]
+    made = draft.store(node.output[0], same(rank))
+    draft.emit("BATCH_MATMUL", sources, [made], "BatchMatMulOptions", AdjX=False, AdjY=False)
+
+
+def _dense(draft: Draft, node: onnx.NodeProto, rows: Any, offsets: Any) -> None:
+    source = draft.read(node.input[0])
+    weight = draft.number(node.input[1], np.ascontiguousarray(rows, np.float32))
+    bias = draft.number(f"{node.name}/bias", np.ascontiguousarray(offsets, np.float32))
+    made = draft.store(node.output[0], same(len(draft.shape(node.output[0]))))
+    none = enumerator("ActivationFunctionType", "NONE")
+    options = {"KeepNumDims": True, "FusedActivationFunction": none}
+    inputs = [source, weight, bias]
+    draft.emit("FULLY_CONNECTED", inputs, [made], "FullyConnectedOptions", **options)
+
+
+def cast(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a CAST."""
+    order: Order = draft.order([node.input[0]], len(draft.shape(node.input[0])))
+    source = draft.read(node.input[0], order)
+    made = draft.store(node.output[0], order)
+    draft.emit("CAST", [source], [made], "CastOptions")
+
+
+def expand(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a BROADCAST_TO the shape that is known."""
+    shape = draft.shape(node.output[0])
+    source = draft.read(node.input[0], same(len(shape)), len(shape))
+    made = draft.store(node.output[0], same(len(shape)))
+    wanted = draft.number("shape", np.asarray(shape, np.int32))
+    draft.emit("BROADCAST_TO", [source, wanted], [made], "BroadcastToOptions")

@@ -1,0 +1,247 @@
+"""Operators that move or select values, or compare neighbours: the same on int8 and on float."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+
+from npuconv.emit.tflite import conversions
+from npuconv.emit.tflite.convolution import bounds
+from npuconv.emit.tflite.draft import CHANNELS_LAST, Draft, View, attributes, same
+from npuconv.emit.tflite.flatbuffer import enumerator
+from npuconv.emit.tflite.graph import Array
+from npuconv.emit.tflite.windows import ends_of, padded, pads_of
+from npuconv.emit.tflite.windows import pad as append_pad
+from npuconv.errors import ModelError
+
+
+def transpose(draft: Draft, node: onnx.NodeProto) -> None:
+    """Let the result be another view of what is stored."""
+    name, result = node.input[0], node.output[0]
+    rank = len(draft.shape(name))
+    perm = list(attributes(node).get("perm", reversed(range(rank))))
+    draft.read(name, draft.order([name], rank))
+    view = draft.view(name)
+    own = View(draft.read(name), same(rank)) if view is None else view
+    draft.alias(result, View(own.index, tuple(perm.index(axis) for axis in own.order)))
+
+
+def reshape(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a RESHAPE of values that lie as ONNX has them."""
+    result = node.output[0]
+    source = draft.flat(node.input[0])
+    if draft.graph.tensors[source].shape == draft.shape(result):
+        draft.alias(result, View(source, same(len(draft.shape(result)))))
+        return
+    made = draft.store(result, same(len(draft.shape(result))), draft.quantization(source))
+    draft.reshape(source, made)
+
+
+def identity(draft: Draft, node: onnx.NodeProto) -> None:
+    """Give a tensor its second name."""
+    rank = len(draft.shape(node.input[0]))
+    view = draft.view(node.input[0]) or View(draft.read(node.input[0]), same(rank))
+    draft.alias(node.output[0], view)
+
+
+def concat(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a CONCATENATION in the order of its first input."""
+    result = node.output[0]
+    rank = len(draft.shape(result))
+    order = draft.order(node.input, rank)
+    sources = [draft.read(name, order) for name in node.input]
+    made = draft.store(result, order, draft.quantization(sources[0]))
+    axis = order.index(int(attributes(node)["axis"]) % rank)
+    none = enumerator("ActivationFunctionType", "NONE")
+    options = {"Axis": axis, "FusedActivationFunction": none}
+    draft.emit("CONCATENATION", sources, [made], "ConcatenationOptions", **options)
+
+
+def max_pool(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a MAX_POOL_2D, whose padding is never the largest."""
+    attrs = attributes(node)
+    source = draft.read(node.input[0], CHANNELS_LAST)
+    stored = draft.graph.tensors[source]
+    if any(d != 1 for d in attrs.get("dilations", (1, 1))):
+        raise ModelError(f"{node.name!r}: TFLite has no MaxPool with dilation")
+    kind = stored.dtype
+    lowest = np.iinfo(kind).min if kind.kind == "i" else np.finfo(kind).min
+    kernel, strides = attrs["kernel_shape"], attrs.get("strides", (1, 1))
+    fill = np.asarray(lowest, kind)
+    source, padding = padded(draft, source, kernel, strides, pads_of(attrs), fill)
+    made = draft.store(node.output[0], CHANNELS_LAST, draft.quantization(source))
+    options = pool_options(kernel, strides, padding)
+    draft.emit("MAX_POOL_2D", [source], [made], "Pool2DOptions", **options)
+
+
+def pool_options(kernel: Sequence[int], strides: Sequence[int], padding: int) -> dict[str, int]:
+    """Return the fields of ``Pool2DOptions``."""
+    return {
+        "Padding": padding,
+        "StrideH": int(strides[0]),
+        "StrideW": int(strides[1]),
+        "FilterHeight": int(kernel[0]),
+        "FilterWidth": int(kernel[1]),
+        "FusedActivationFunction": enumerator("ActivationFunctionType", "NONE"),
+    }
+
+
+def pad(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a PAD, a PADV2 where the value is not 0, or a MIRROR_PAD."""
+    if conversions.pads_later(draft, node):
+        return
+    result = node.output[0]
+    rank = len(draft.shape(result))
+    order = draft.order([node.input[0]], rank)
+    source = draft.read(node.input[0], order)
+    ends = ends_of(draft, node, rank)[list(order)].astype(np.int32)
+    made = draft.store(result, order, draft.quantization(source))
+    mode = attributes(node).get("mode", "constant")
+    if mode == "reflect":
+        kind = enumerator("MirrorPadMode", "REFLECT")
+        places = draft.number("paddings", ends)
+        draft.emit("MIRROR_PAD", [source, places], [made], "MirrorPadOptions", Mode=kind)
+        return
+    if mode != "constant" or (ends < 0).any():
+        raise ModelError(
+            f"{node.name!r}: TFLite has no Pad of mode {mode!r}, or with negative pads"
+        )
+    append_pad(draft, source, made, ends, _fill(draft, node, source))
+
+
+def _fill(draft: Draft, node: onnx.NodeProto, source: int) -> Array | None:
+    """Return what a Pad fills with; None for the real number 0."""
+    value = draft.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else None
+    own = draft.quantization(source)
+    zero = own.zero if own is not None else 0
+    if value is None:
+        value = np.zeros((), draft.graph.tensors[source].dtype)
+    return None if value.item() == zero else value
+
+
+def clip(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a RELU, a RELU6, or MAXIMUM and MINIMUM."""
+    low, high = bounds(draft, node)
+    name, result = node.input[0], node.output[0]
+    order = draft.order([name], len(draft.shape(result)))
+    source = draft.read(name, order)
+    stored = draft.graph.tensors[source]
+    if stored.quantization is None and low == 0 and high in (6, np.inf):
+        made = draft.store(result, order)
+        draft.emit("RELU6" if high == 6 else "RELU", [source], [made])
+        return
+    wanted = [("MAXIMUM", low)] if low > _lowest(stored.dtype) else []
+    wanted += [("MINIMUM", high)] if high < _highest(stored.dtype) else []
+    for code, bound in wanted:
+        number = draft.number(code.lower(), np.asarray(bound, stored.dtype), stored.quantization)
+        source = draft.step(code, [source, number], source, table="MaximumMinimumOptions")
+    draft.alias(result, View(source, order))
+
+
+def _lowest(dtype: np.dtype[Any]) -> float:
+    return float(np.iinfo(dtype).min) if dtype.kind == "i" else -np.inf
+
+
+def _highest(dtype: np.dtype[Any]) -> float:
+    return float(np.iinfo(dtype).max) if dtype.kind == "i" else np.inf
+
+
+def gather(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a GATHER of constant indices."""
+    name, result = node.input[0], node.output[0]
+    indices, shape = draft.constant(node.input[1]), draft.shape(name)
+    if indices is None:
+        raise ModelError(f"{node.name!r}: indices are not constant")
+    axis = int(attributes(node).get("axis", 0)) % len(shape)
+    rank = len(draft.shape(result))
+    order = draft.order([name], len(shape)) if rank == len(shape) else same(len(shape))
+    source = draft.read(name, order)
+    made = draft.store(result, order if rank == len(shape) else same(rank))
+    draft.graph.tensors[made].quantization = draft.quantization(source)
+    take(draft, source, made, order.index(axis), indices % shape[axis])
+
+
+def take(draft: Draft, source: int, made: int, axis: int, indices: Array) -> None:
+    """Append a GATHER along an axis of what is stored."""
+    places = draft.number("indices", indices.astype(np.int32))
+    draft.emit("GATHER", [source, places], [made], "GatherOptions", Axis=axis)
+
+
+def slice_(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a SLICE, or a STRIDED_SLICE where steps are not 1."""
+    name, result = node.input[0], node.output[0]
+    shape, rank = draft.shape(name), len(draft.shape(name))
+    values = [draft.constant(n) if n else None for n in (*node.input[1:5], "", "")][:4]
+    if values[0] is None or values[1] is None:
+        raise ModelError(f"{node.name!r}: starts or ends are not constant")
+    axes = np.arange(len(values[0])) if values[2] is None else values[2] % rank
+    steps = np.ones(len(values[0]), int) if values[3] is None else values[3]
+    parts = [slice(None)] * rank
+    for start, end, axis, step in zip(values[0], values[1], axes, steps, strict=True):
+        last = None if step < 0 and end < -shape[axis] else int(end)
+        parts[axis] = slice(int(start), last, int(step))
+    order = draft.order([name], rank)
+    source = draft.read(name, order)
+    made = draft.store(result, order, draft.quantization(source))
+    ranges = [range(shape[axis])[parts[axis]] for axis in order]
+    _cut(draft, source, made, ranges)
+
+
+def _cut(draft: Draft, source: int, made: int, ranges: Sequence[range]) -> None:
+    """Append what takes a range of each axis of what is stored."""
+    starts = draft.number("begin", np.asarray([r.start for r in ranges], np.int32))
+    if all(r.step == 1 for r in ranges):
+        sizes = draft.number("size", np.asarray([len(r) for r in ranges], np.int32))
+        draft.emit("SLICE", [source, starts, sizes], [made], "SliceOptions")
+        return
+    # an end before the first element cannot be said but by the mask
+    mask = sum(1 << k for k, r in enumerate(ranges) if r.stop < 0)
+    stops = draft.number("end", np.asarray([max(r.stop, 0) for r in ranges], np.int32))
+    steps = draft.number("strides", np.asarray([r.step for r in ranges], np.int32))
+    options = {"BeginMask": 0, "EndMask": mask}
+    inputs = [source, starts, stops, steps]
+    draft.emit("STRIDED_SLICE", inputs, [made], "StridedSliceOptions", **options)
+
+
+def split(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a SLICE for every output."""
+    name = node.input[0]
+    shape = draft.shape(name)
+    axis = int(attributes(node).get("axis", 0)) % len(shape)
+    order = draft.order([name], len(shape))
+    source, start = draft.read(name, order), 0
+    for result in node.output:
+        stop = start + draft.shape(result)[axis]
+        made = draft.store(result, order, draft.quantization(source))
+        full = [range(shape[k]) for k in order]
+        full[order.index(axis)] = range(start, stop)
+        _cut(draft, source, made, full)
+        start = stop
+
+
+def depth_to_space(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a DEPTH_TO_SPACE; for the mode CRD after a GATHER of channels into the order DCR."""
+    attrs = attributes(node)
+    block = int(attrs["blocksize"])
+    source = draft.read(node.input[0], CHANNELS_LAST)
+    own = draft.quantization(source)
+    channels = draft.shape(node.input[0])[1]
+    if attrs.get("mode", "DCR") == "CRD" and channels > block * block:
+        numbers = np.arange(channels).reshape(-1, block * block).T.reshape(-1)
+        stored = draft.graph.tensors[source]
+        made = draft.add(f"{stored.name}/dcr", stored.shape, stored.dtype, None, own)
+        take(draft, source, made, 3, numbers)
+        source = made
+    made = draft.store(node.output[0], CHANNELS_LAST, own)
+    draft.emit("DEPTH_TO_SPACE", [source], [made], "DepthToSpaceOptions", BlockSize=block)
+
+
+def space_to_depth(draft: Draft, node: onnx.NodeProto) -> None:
+    """Append a SPACE_TO_DEPTH, whose order of channels is that of ONNX."""
+    source = draft.read(node.input[0], CHANNELS_LAST)
+    made = draft.store(node.output[0], CHANNELS_LAST, draft.quantization(source))
+    block = int(attributes(node)["blocksize"])
+    draft.emit("SPACE_TO_DEPTH", [source], [made], "SpaceToDepthOptions", BlockSize=block)

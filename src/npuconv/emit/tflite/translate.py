@@ -1,0 +1,224 @@
+"""Translation of an integer ONNX model into a TFLite file, node by node."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+from onnx.reference import ReferenceEvaluator
+
+from npuconv.emit.tflite import conversions, convolution, flatbuffer, floats, movement, resize
+from npuconv.emit.tflite.draft import CHANNELS_LAST, Draft, Order, View, same
+from npuconv.emit.tflite.graph import Graph, Tensor
+from npuconv.errors import ModelError
+
+Handler = Callable[[Draft, onnx.NodeProto], None]
+HANDLERS: dict[str, Handler] = {
+    "QLinearConv": convolution.convolve,
+    "Conv": convolution.convolve_floats,
+    "QuantizeLinear": conversions.quantize,
+    "DequantizeLinear": conversions.dequantize,
+    "Transpose": movement.transpose,
+    **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze"), movement.reshape),
+    **dict.fromkeys(("Identity", "Dropout"), movement.identity),
+    "Concat": movement.concat,
+    "MaxPool": movement.max_pool,
+    "Pad": movement.pad,
+    "Clip": movement.clip,
+    "Gather": movement.gather,
+    "Slice": movement.slice_,
+    "Split": movement.split,
+    "DepthToSpace": movement.depth_to_space,
+    "SpaceToDepth": movement.space_to_depth,
+    "Resize": resize.resize,
+    **dict.fromkeys(floats.BINARY, floats.binary),
+    **dict.fromkeys(floats.UNARY, floats.unary),
+    **dict.fromkeys(floats.REDUCTIONS, floats.reduction),
+    **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool"), floats.global_pool),
+    **dict.fromkeys(("Softmax", "LogSoftmax"), floats.softmax),
+    "InstanceNormalization": floats.instance_normalization,
+    "AveragePool": floats.average_pool,
+    "Reciprocal": floats.reciprocal,
+    "HardSigmoid": floats.hard_sigmoid,
+    "LeakyRelu": floats.leaky_relu,
+    "PRelu": floats.prelu,
+    "Gemm": floats.gemm,
+    "MatMul": floats.matmul,
+    "Cast": floats.cast,
+    "Expand": floats.expand,
+}
+_STANDARD = ("", "ai.onnx")
+_SAID_AT_MOST = 8  # operators that an error names
+
+
+@dataclass(frozen=True)
+class End:
+    """An input or output of the file.
+
+    Attributes:
+        name: in both models.
+        tensor: as it is stored.
+        order: axis k of it is axis ``order[k]`` of the ONNX tensor.
+    """
+
+    name: str
+    tensor: Tensor
+    order: Order
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A TFLite graph of an integer model.
+
+    Attributes:
+        graph: tensors and operators.
+        inputs: in the order of the model.
+        outputs: in the order of the model.
+        tensors: number of a stored tensor and its order, by the name of the ONNX tensor.
+    """
+
+    graph: Graph
+    inputs: tuple[End, ...]
+    outputs: tuple[End, ...]
+    tensors: dict[str, View]
+
+
+def translate(model: onnx.ModelProto) -> Translation:
+    """Translate a model of QLinearConv, int8 operators and float operators.
+
+    A first extent that is not known becomes 1, as TFLite's own converter writes it.
+
+    Args:
+        model: as ``--format qoperator`` writes it; not changed.
+
+    Raises:
+        UsageError: the package ``tflite``, which numbers operators, is missing.
+        ModelError: an operator that TFLite does not have, or a shape that is not known.
+    """
+    draft = Draft(_with_shapes(model))
+    nodes = _folded(draft, model)
+    _check_operators(nodes)
+    inputs = [_input(draft, info.name) for info in _given(model)]
+    for node in nodes:
+        if node.output[0] not in draft.fused:
+            HANDLERS[node.op_type](draft, node)
+    graph, outputs = draft.graph, list[tuple[str, View]]()
+    for name in draft.outputs:
+        taken = [view.index for _, view in (*inputs, *outputs)]
+        outputs.append(_output(draft, name, taken))
+    graph.inputs = tuple(view.index for _, view in inputs)
+    graph.outputs = tuple(view.index for _, view in outputs)
+    return Translation(graph, _ends(graph, inputs), _ends(graph, outputs), draft.stored())
+
+
+def _ends(graph: Graph, views: list[tuple[str, View]]) -> tuple[End, ...]:
+    return tuple(End(name, graph.tensors[view.index], view.order) for name, view in views)
+
+
+def _given(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
+    constant = {tensor.name for tensor in model.graph.initializer}
+    return [info for info in model.graph.input if info.name not in constant]
+
+
+def _with_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a copy whose shapes follow from those of its inputs."""
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    _check_extents(made)
+    for info in _given(made):
+        for dim in info.type.tensor_type.shape.dim[:1]:
+            dim.dim_value = dim.dim_value if dim.HasField("dim_value") else 1
+    del made.graph.value_info[:]
+    for info in made.graph.output:
+        info.type.tensor_type.ClearField("shape")
+    return onnx.shape_inference.infer_shapes(made, data_prop=True)
+
+
+def _check_extents(model: onnx.ModelProto) -> None:
+    """Refuse an input with an unknown extent that is not its first.
+
+    Raises:
+        ModelError: names it, and the flag to give.
+    """
+    for info in _given(model):
+        for axis, dim in enumerate(info.type.tensor_type.shape.dim):
+            if axis > 0 and not dim.HasField("dim_value"):
+                raise ModelError(
+                    f"input {info.name!r}: extent {axis} is {dim.dim_param or '?'}, but TFLite "
+                    "needs a number",
+                    hint=f"give --input-shape {info.name}=... with all extents",
+                )
+
+
+def _folded(draft: Draft, model: onnx.ModelProto) -> list[onnx.NodeProto]:
+    """Return the nodes, without those whose inputs are constants: these are computed."""
+    kept = []
+    for node in model.graph.node:
+        values = [draft.constant(name) if name else None for name in node.input]
+        if node.op_type == "Shape" and draft.knows(node.input[0]):
+            values = [np.zeros(draft.shape(node.input[0]), np.int8)]
+        named = [name for name in node.input if name]
+        found = [v for v in values if v is not None]
+        known = node.op_type in HANDLERS or node.op_type in _FOLDED
+        if not known or len(found) < len(named):
+            kept.append(node)
+            continue
+        feeds = dict(zip(named, found, strict=True))
+        results = ReferenceEvaluator(node).run(None, feeds)
+        for name, value in zip(node.output, results, strict=False):
+            draft.fold(name, np.asarray(value))
+    return kept
+
+
+_FOLDED = ("Shape", "Constant", "ConstantOfShape", "Range", "Not", "And", "Or", "Mod", "Size")
+
+
+def check(model: onnx.ModelProto) -> None:
+    """Refuse a float model whose integer form could not be translated, before any calibration.
+
+    Raises:
+        UsageError: the package ``tflite`` is missing.
+        ModelError: an operator that TFLite does not have, or an input of unknown extents.
+    """
+    flatbuffer.require()
+    _check_extents(model)
+    _check_operators([node for node in model.graph.node if node.op_type not in _FOLDED])
+
+
+def _check_operators(nodes: Iterable[onnx.NodeProto]) -> None:
+    """Refuse what TFLite has no operator for.
+
+    Raises:
+        ModelError: names operators, how many there are, and one of each.
+    """
+    missing = [n for n in nodes if n.domain not in _STANDARD or n.op_type not in HANDLERS]
+    if not missing:
+        return
+    counts = Counter(node.op_type for node in missing)
+    first = {node.op_type: node.name for node in reversed(missing)}
+    shown = [f"{op} ({n}, such as {first[op]!r})" for op, n in counts.most_common(_SAID_AT_MOST)]
+    raise ModelError(
+        f"the TFLite form has no operator for {', '.join(shown)}",
+        hint="choose --format qoperator, or cut the model before them",
+    )
+
+
+def _input(draft: Draft, name: str) -> tuple[str, View]:
+    """Add an input: images with their channels last, unless the model has them so already."""
+    rank = len(draft.shape(name))
+    turned = all(node.op_type == "Transpose" for node in draft.consumers.get(name, []))
+    order = CHANNELS_LAST if rank == 4 and not turned else same(rank)
+    own = conversions.declared(draft, name)
+    return name, View(draft.store(name, order, own), order)
+
+
+def _output(draft: Draft, name: str, taken: list[int]) -> tuple[str, View]:
+    """Return an output: as ONNX has it where it is stored so, else with its channels last."""
+    rank = len(draft.shape(name))
+    view = draft.view(name)
+    last = view is not None and rank == 4 and view.order == CHANNELS_LAST
+    order = CHANNELS_LAST if last else same(rank)
+    return name, View(draft.as_output(name, order, taken), order)

@@ -1,0 +1,66 @@
+"""TFLite file of an integer model, with what a caller of it must know."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import onnx
+
+from npuconv.emit.tflite.flatbuffer import to_bytes
+from npuconv.emit.tflite.translate import End, translate
+from npuconv.version import __version__
+
+_LETTERS = "NCHW"
+_PREFIX = "npuconv."  # of the metadata that go into the file
+
+
+@dataclass(frozen=True)
+class TfliteFile:
+    """A TFLite file.
+
+    Attributes:
+        data: its bytes.
+        inputs: one line for each: name, type, shape, order of axes, scale and zero point.
+        outputs: likewise.
+        operators: how many there are of each.
+    """
+
+    data: bytes
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    operators: dict[str, int]
+
+
+def write(model: onnx.ModelProto) -> TfliteFile:
+    """Write an integer model as TFLite; the same model gives the same bytes.
+
+    Args:
+        model: as ``--format qoperator`` writes it; not changed.
+
+    Raises:
+        UsageError: the package ``tflite`` is missing.
+        ModelError: an operator that TFLite does not have, a shape that is not known, or more
+            than 2 GB.
+    """
+    made = translate(model)
+    metadata = {e.key: e.value for e in model.metadata_props if e.key.startswith(_PREFIX)}
+    metadata.pop("npuconv.layers", None)  # names of ONNX tensors
+    data = to_bytes(made.graph, f"npuconv {__version__}", dict(sorted(metadata.items())))
+    counts = Counter(operator.code for operator in made.graph.operators)
+    return TfliteFile(
+        data,
+        tuple(map(_line, made.inputs)),
+        tuple(map(_line, made.outputs)),
+        dict(sorted(counts.items())),
+    )
+
+
+def _line(end: End) -> str:
+    """Return ``x: float32 [1, 224, 224, 3] (NHWC)``."""
+    tensor = end.tensor
+    order = "".join(_LETTERS[k] for k in end.order) if len(end.order) == len(_LETTERS) else ""
+    text = f"{end.name}: {tensor.dtype.name} {list(tensor.shape)}"
+    text += f" ({order})" if order not in ("", _LETTERS) else ""
+    own = tensor.quantization
+    return text if own is None else f"{text}, scale {own.scale:.9g}, zero point {own.zero}"

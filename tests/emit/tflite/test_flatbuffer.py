@@ -1,0 +1,69 @@
+"""The bytes of a file: what the schema reads back, and the message where it is missing."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from npuconv.emit.tflite.flatbuffer import require, to_bytes
+from npuconv.emit.tflite.graph import Graph, Operator, Quantization, Tensor
+from npuconv.errors import UsageError
+from support.tflite_files import read
+
+
+def doubled(dtype: str = "float32") -> Graph:
+    """Return a graph that adds a constant twice."""
+    kind = np.dtype(dtype)
+    own = Quantization.of(0.5, 3) if dtype == "int8" else None
+    ones = np.ones((2, 3), kind)
+    tensors = [
+        Tensor("x", (2, 3), kind, None, own),
+        Tensor("one", (2, 3), kind, ones, own),
+        Tensor("same", (2, 3), kind, ones.copy(), own),
+        Tensor("y", (2, 3), kind, None, own),
+        Tensor("z", (2, 3), kind, None, own),
+    ]
+    steps = [
+        Operator("ADD", (0, 1), (3,), "AddOptions"),
+        Operator("ADD", (3, 2), (4,), "AddOptions"),
+    ]
+    return Graph(tensors, steps, [0], [4])
+
+
+def test_round_trip():
+    """Names, shapes, types, quantization and metadata are read back."""
+    found = read(to_bytes(doubled("int8"), "who", {"npuconv.format": "tflite"}))
+    assert (found.operators, found.inputs, found.outputs) == (["ADD", "ADD"], ["x"], ["z"])
+    assert found.metadata == {"npuconv.format": "tflite"}
+    assert found.model.Description() == b"who"
+    tensor = found.tensors["x"]
+    assert tensor.ShapeAsNumpy().tolist() == [2, 3]
+    assert tensor.Quantization().Scale(0) == 0.5
+    assert tensor.Quantization().ZeroPoint(0) == 3
+    np.testing.assert_array_equal(found.values("one", np.int8), np.ones((2, 3)))
+
+
+def test_equal_constants_share_a_buffer():
+    """And the same graph gives the same bytes."""
+    found = read(to_bytes(doubled(), "", {}))
+    assert found.tensors["one"].Buffer() == found.tensors["same"].Buffer() > 0
+    assert to_bytes(doubled(), "", {}) == to_bytes(doubled(), "", {})
+
+
+def test_operators_on_int8_have_a_later_version():
+    """Kernels are registered by version."""
+    for dtype, version in (("float32", 1), ("int8", 2)):
+        graph = doubled(dtype)
+        graph.operators = [Operator("RELU", (0,), (4,))]
+        assert read(to_bytes(graph, "", {})).versions == [version]
+
+
+@pytest.mark.parametrize("name", ["tflite", "flatbuffers"])
+def test_a_missing_package_is_named(monkeypatch, name):
+    """The message says what to install."""
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(UsageError, match=f"'{name}' is not installed") as caught:
+        require()
+    assert "npuconv[tflite]" in caught.value.hint

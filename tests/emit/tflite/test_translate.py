@@ -1,0 +1,185 @@
+"""Whole models: orders of axes, operators of the host, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from npuconv.emit.tflite.translate import check, translate
+from npuconv.emit.tflite.write import write
+from npuconv.errors import ModelError
+from npuconv.executor import Session
+from support.tflite_files import operators, read, reference_kernels, stored
+
+FLOAT = TensorProto.FLOAT
+
+
+def net(nodes: list[onnx.NodeProto], shape: tuple, **constants) -> onnx.ModelProto:
+    """Return a model from x to y."""
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", FLOAT, shape)],
+        [helper.make_tensor_value_info("y", FLOAT, None)],
+        [numpy_helper.from_array(np.asarray(v), k) for k, v in constants.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def one(op: str, *inputs: str, **attrs) -> onnx.NodeProto:
+    """Return the node that makes y."""
+    return helper.make_node(op, ["x", *inputs], ["y"], name=op.lower(), **attrs)
+
+
+def test_images_have_their_channels_last():
+    """A pool stores both ends so."""
+    made = translate(net([one("MaxPool", kernel_shape=[2, 2])], (1, 3, 8, 6)))
+    assert made.inputs[0].tensor.shape == (1, 8, 6, 3)
+    assert made.outputs[0].order == (0, 2, 3, 1)
+
+
+def test_a_transpose_is_another_view():
+    """A model whose own images have their channels last stays as it is."""
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["a"], perm=[0, 3, 1, 2]),
+        helper.make_node("MaxPool", ["a"], ["b"], kernel_shape=[2, 2]),
+        helper.make_node("Transpose", ["b"], ["y"], perm=[0, 2, 3, 1]),
+    ]
+    made = translate(net(nodes, (1, 8, 6, 3)))
+    assert [o.code for o in made.graph.operators] == ["MAX_POOL_2D"]
+    assert made.inputs[0].order == made.outputs[0].order == (0, 1, 2, 3)
+
+
+def test_a_reshape_takes_values_as_onnx_has_them():
+    """It is preceded by a TRANSPOSE, unless only axes of one element change places."""
+    flat = helper.make_node("Flatten", ["a"], ["y"])
+    pool = helper.make_node("MaxPool", ["x"], ["a"], kernel_shape=[2, 2])
+    found = operators(net([pool, flat], (1, 3, 8, 6)))
+    assert found == ["MAX_POOL_2D", "TRANSPOSE", "RESHAPE"]
+    assert operators(net([pool, flat], (1, 3, 2, 2))) == ["MAX_POOL_2D", "RESHAPE"]
+
+
+def test_a_first_extent_that_is_not_known_becomes_1():
+    """As TFLite's own converter does; any other is refused with the flag to give."""
+    made = translate(net([one("Relu")], ("N", 3, 8, 6)))
+    assert made.inputs[0].tensor.shape == (1, 8, 6, 3)
+    with pytest.raises(ModelError, match="input 'x': extent 2 is H") as caught:
+        check(net([one("Relu")], (1, 3, "H", 6)))
+    assert "--input-shape x=" in caught.value.hint
+
+
+def test_operators_that_tflite_does_not_have_are_named():
+    """With one node of each."""
+    with pytest.raises(ModelError, match=r"no operator for Einsum \(1, such as 'einsum'\)"):
+        check(net([one("Einsum", equation="ij->ji")], (2, 3)))
+
+
+def test_a_constant_is_computed():
+    """Shapes of what is known are no operators."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Reshape", ["x", "s"], ["r"]),
+        helper.make_node("Relu", ["r"], ["y"]),
+    ]
+    assert operators(net(nodes, (2, 3))) == ["RELU"]
+
+
+def test_the_file():
+    """Equal models give equal bytes; inputs and outputs are described for people."""
+    model = net([one("Relu")], (1, 3, 8, 6))
+    model.metadata_props.add(key="npuconv.format", value="tflite")
+    file = write(model)
+    assert file.data == write(model).data
+    assert file.inputs == ("x: float32 [1, 8, 6, 3] (NHWC)",)
+    assert file.operators == {"RELU": 1}
+    assert read(file.data).metadata == {"npuconv.format": "tflite"}
+
+
+C = np.arange(1, 4, dtype=np.float32).reshape(3, 1, 1) / 4
+PADS, TWICE = np.asarray([0, 0, 1, 2, 0, 0, 3, 0]), np.asarray([1, 1, 2, 2], np.float32)
+FLOATS = {
+    "add": ([one("Add", "c")], {"c": C}),
+    "sub": ([one("Sub", "c")], {"c": C}),
+    "div": ([one("Div", "c")], {"c": C}),
+    "max": ([one("Max", "c")], {"c": C}),
+    "clip": ([one("Clip", "l", "h")], {"l": np.float32(-0.2), "h": np.float32(0.3)}),
+    "relu6": ([one("Clip", "l", "h")], {"l": np.float32(0), "h": np.float32(6)}),
+    "prelu": ([one("PRelu", "c")], {"c": C}),
+    "leaky": ([one("LeakyRelu", alpha=0.3)], {}),
+    "hard": ([one("HardSigmoid", alpha=0.3, beta=0.4)], {}),
+    "sigmoid": ([one("Sigmoid")], {}),
+    "softmax": ([one("Softmax", axis=1)], {}),
+    "softmax last": ([one("Softmax", axis=-1)], {}),
+    "log softmax": ([one("LogSoftmax", axis=2)], {}),
+    "mean": ([one("ReduceMean", axes=[2, 3])], {}),
+    "mean flat": ([one("ReduceMean", axes=[1], keepdims=0)], {}),
+    "global": ([one("GlobalAveragePool")], {}),
+    "average": ([one("AveragePool", kernel_shape=[3, 3], pads=[1, 1, 1, 1])], {}),
+    "average, counted": (
+        [one("AveragePool", kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=1)], {},
+    ),
+    "average, odd": (
+        [one("AveragePool", kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])], {},
+    ),
+    "pool, odd": (
+        [one("MaxPool", kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])], {},
+    ),
+    "pad": ([one("Pad", "p", "v")], {"p": PADS, "v": np.float32(2)}),
+    "reflect": ([one("Pad", "p", mode="reflect")], {"p": PADS}),
+    "slice": (
+        [one("Slice", "a", "b", "c", "d")],
+        {"a": np.asarray([-1, 1]), "b": np.asarray([-99, 5]), "c": np.asarray([1, 2]),
+         "d": np.asarray([-1, 2])},
+    ),
+    "gather": ([one("Gather", "i", axis=1)], {"i": np.asarray([2, 0, -1])}),
+    "gather one": ([one("Gather", "i", axis=2)], {"i": np.asarray(1)}),
+    "concat": ([one("Concat", "c", axis=1)], {"c": np.ones((1, 2, 8, 6), np.float32)}),
+    "instance": (
+        [one("InstanceNormalization", "g", "h", epsilon=1e-3)],
+        {"g": C.reshape(3), "h": C.reshape(3) + 1},
+    ),
+    "conv": (
+        [one("Conv", "w", pads=[1, 1, 1, 1], strides=[2, 2])],
+        {"w": np.linspace(-1, 1, 5 * 27, dtype=np.float32).reshape(5, 3, 3, 3)},
+    ),
+    "nearest": (
+        [one("Resize", "", "s", mode="nearest", coordinate_transformation_mode="asymmetric",
+             nearest_mode="floor")],
+        {"s": np.asarray([1, 1, 2, 3], np.float32)},
+    ),
+    "nearest, rounded": (
+        [one("Resize", "", "s", coordinate_transformation_mode="asymmetric")],
+        {"s": np.asarray([1, 1, 3, 2], np.float32)},
+    ),
+    "linear": ([one("Resize", "", "s", mode="linear")], {"s": TWICE}),
+    "corners": (
+        [one("Resize", "", "s", mode="linear", coordinate_transformation_mode="align_corners")],
+        {"s": TWICE},
+    ),
+    "matmul": ([one("MatMul", "w")], {"w": np.linspace(-1, 1, 24, dtype=np.float32).reshape(6, 4)}),
+    "to depth": ([one("SpaceToDepth", blocksize=2)], {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_floats(name):
+    """Operators of the host: LiteRT gives what onnxruntime gives."""
+    nodes, constants = FLOATS[name]
+    model = net(nodes, (1, 3, 8, 6), **constants)
+    x = np.random.default_rng(5).normal(0, 1, (1, 3, 8, 6)).astype(np.float32)
+    made = translate(model)
+    (found,) = reference_kernels(made.graph, [x.transpose(made.inputs[0].order)])
+    wanted = Session(model).run({"x": x})["y"]
+    np.testing.assert_allclose(found, stored(made.outputs[0], wanted), atol=2e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["DCR", "CRD"])
+def test_depth_to_space(mode):
+    """Both orders of channels."""
+    model = net([one("DepthToSpace", blocksize=2, mode=mode)], (1, 12, 2, 3))
+    x = np.arange(72, dtype=np.float32).reshape(1, 12, 2, 3)
+    made = translate(model)
+    (found,) = reference_kernels(made.graph, [x.transpose(made.inputs[0].order)])
+    np.testing.assert_array_equal(found, stored(made.outputs[0], Session(model).run({"x": x})["y"]))
