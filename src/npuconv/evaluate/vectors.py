@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import re
-import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +22,13 @@ from npuconv.arithmetic.device import IntegerConv, convolve
 from npuconv.arithmetic.encoding import quantize
 from npuconv.config import make_options
 from npuconv.errors import CalibrationError, ModelError, TargetError, UsageError
+from npuconv.evaluate.archives import npz
+from npuconv.evaluate.device_operators import (
+    DeviceOperator,
+    described,
+    device_operators,
+    rescaling,
+)
 from npuconv.evaluate.matching import scales as boundary_scales
 from npuconv.evaluate.pairs import Opened, choose_samples, open_model
 from npuconv.executor import with_outputs
@@ -38,7 +43,6 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 Progress = Callable[[str, int, int], None]
 SCHEMA_VERSION = 1
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip file can say: no clock in the bytes
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ class Vectors:
     @property
     def mismatches(self) -> dict[str, int]:
         """Count the integers that differ in onnxruntime, by layer; layers without any left out."""
-        rows = self.manifest["layers"]
+        rows = [*self.manifest["layers"], *self.manifest.get("operators", [])]
         return {row["name"]: row["mismatches"] for row in rows if row["mismatches"]}
 
 
@@ -73,6 +77,8 @@ def vectors(
 ) -> Vectors:
     """Write integer input and output of every QLinearConv, as the device computes it.
 
+    So for other integer operators, and functions between conversions, that the target lists.
+
     Args:
         model: an integer model, as ``convert`` writes it.
         directory: destination; made if it does not exist.
@@ -87,23 +93,32 @@ def vectors(
         NpuconvError: a model, target, sample or destination that cannot be used.
     """
     opened = open_model(model)
-    chosen = _chosen(opened, layers)
     chip = target_of(opened, target)
+    chosen, others = _chosen(opened, chip, layers)
     found, _ = choose_samples((opened, opened), data, make_options(options), samples, None)
     folder = files.make_folder(directory)
-    rows = []
-    values = _run(opened, chosen, found)
-    for number, (layer, name) in enumerate(zip(chosen, _file_names(chosen), strict=True)):
-        x, theirs = values[layer.source], values[layer.result]
-        rows.append(_write(layer, folder, name, x, theirs, chip.activations.requantize))
-        progress("vectors", number + 1, len(chosen))
-    manifest = _manifest(opened, chip, found, rows)
+    rows: dict[str, list[dict[str, Any]]] = {"layers": [], "operators": []}
+    how = chip.activations.requantize
+    every: list[DeviceLayer | DeviceOperator] = [*chosen, *others]
+    values = _run(opened, every, found)
+    for number, (layer, name) in enumerate(zip(every, _file_names(every), strict=True)):
+        if isinstance(layer, DeviceLayer):
+            x, theirs = values[layer.source], values[layer.result]
+            rows["layers"].append(_write(layer, folder, name, x, theirs, how))
+        else:
+            rows["operators"].append(_write_operator(layer, folder, name, values, how))
+        progress("vectors", number + 1, len(every))
+    manifest = _manifest(opened, chip, found, rows["layers"])
+    if rows["operators"]:
+        manifest["operators"] = rows["operators"]
     files.write(folder / "manifest.json", _as_json(manifest))
     return Vectors(manifest, folder)
 
 
-def _chosen(opened: Opened, pattern: str) -> list[DeviceLayer]:
-    """Return the layers whose names match the pattern."""
+def _chosen(
+    opened: Opened, chip: Target, pattern: str
+) -> tuple[list[DeviceLayer], list[DeviceOperator]]:
+    """Return the layers, and the operators of the device, whose names match the pattern."""
     there = list(device_layers(opened.proto))
     if not there:
         raise ModelError(
@@ -111,9 +126,13 @@ def _chosen(opened: Opened, pattern: str) -> list[DeviceLayer]:
             hint="npuconv convert writes one with --format qoperator",
         )
     found = [layer for layer in there if matches(layer.name, pattern)]
-    if not found:
+    # What TFLite's kernels add and multiply is another arithmetic.
+    known = chip.activations.requantize.kind != "gemmlowp"
+    others = device_operators(opened.proto, chip) if known else ()
+    chosen = [one for one in others if matches(one.name, pattern)]
+    if not found and not chosen:
         raise UsageError(f"no layer is called {pattern!r}; the first is {there[0].name!r}")
-    return found
+    return found, chosen
 
 
 def target_of(opened: Opened, name: str | None) -> Target:
@@ -127,11 +146,13 @@ def target_of(opened: Opened, name: str | None) -> Target:
         raise TargetError(f"{opened.name}: {error.message}", hint="give --target") from None
 
 
-def _run(opened: Opened, layers: list[DeviceLayer], samples: Samples) -> dict[str, Array]:
+def _run(
+    opened: Opened, layers: Sequence[DeviceLayer | DeviceOperator], samples: Samples
+) -> dict[str, Array]:
     """Return the inputs and outputs of the layers in onnxruntime, all samples concatenated."""
     model = opened.proto
     given = set(opened.inputs)
-    names = list(dict.fromkeys(n for layer in layers for n in (layer.source, layer.result)))
+    names = list(dict.fromkeys(name for layer in layers for name in _ends(layer)))
     made = [name for name in names if name not in given]
     units = boundary_scales(model, opened.name)
     parts: dict[str, list[Array]] = {name: [] for name in names}
@@ -145,6 +166,13 @@ def _run(opened: Opened, layers: list[DeviceLayer], samples: Samples) -> dict[st
     except executor.RuntimeRefusedError as error:
         raise ModelError(f"{opened.name}: onnxruntime does not run it: {error}") from None
     return {name: _joined(name, values) for name, values in parts.items()}
+
+
+def _ends(layer: DeviceLayer | DeviceOperator) -> list[str]:
+    """Return the tensors that are read and made, without constants."""
+    if isinstance(layer, DeviceLayer):
+        return [layer.source, layer.result]
+    return [*(name for name in layer.sources if name not in layer.constants), layer.result]
 
 
 def _joined(name: str, values: list[Array]) -> Array:
@@ -173,7 +201,7 @@ def _write(
     if how.kind == "gemmlowp":
         pair = gemmlowp.multipliers(*layer.scales.values())
         arrays |= {"multiplier": pair.multiplier, "exponent": pair.exponent}
-    data = _npz(arrays)
+    data = npz(arrays)
     files.write(folder / name, data)
     return {
         "name": layer.name,
@@ -185,6 +213,27 @@ def _write(
         "arrays": {key: [str(a.dtype), list(a.shape)] for key, a in sorted(arrays.items())},
         "scales": {key: _numbers(a) for key, a in layer.scales.items()},
         "zero_points": {key: _numbers(a) for key, a in layer.zeros.items()},
+        "mismatches": int((y != theirs).sum()),
+    }
+
+
+def _write_operator(
+    one: DeviceOperator,
+    folder: Path,
+    name: str,
+    values: Mapping[str, Array],
+    how: Requantize,
+) -> dict[str, Any]:
+    known = {**values, **one.constants}
+    given = [known[source] for source in one.sources]
+    y, theirs = one.run(given, rescaling(how)), values[one.result]
+    arrays = {f"x{k}": x for k, x in enumerate(given)} | {"y": y}
+    data = npz(arrays)
+    files.write(folder / name, data)
+    return {
+        **described(one, arrays),
+        "file": name,
+        "sha256": hashlib.sha256(data).hexdigest(),
         "mismatches": int((y != theirs).sum()),
     }
 
@@ -230,29 +279,19 @@ def _manifest(
 
 def _as_json(manifest: dict[str, Any]) -> str:
     """Return JSON with one line for each layer, which people can read and search."""
-    head = json.dumps({k: v for k, v in manifest.items() if k != "layers"}, indent=1)
-    rows = ",\n".join(f"  {json.dumps(row)}" for row in manifest["layers"])
-    return f'{head[:-2]},\n "layers": [\n{rows}\n ]\n}}\n'
+    kinds = [kind for kind in ("layers", "operators") if kind in manifest]
+    text = json.dumps({k: v for k, v in manifest.items() if k not in kinds}, indent=1)[:-2]
+    for kind in kinds:
+        rows = ",\n".join(f"  {json.dumps(row)}" for row in manifest[kind])
+        text += f',\n "{kind}": [\n{rows}\n ]'
+    return f"{text}\n}}\n"
 
 
-def _file_names(layers: list[DeviceLayer]) -> Iterator[str]:
+def _file_names(layers: Sequence[DeviceLayer | DeviceOperator]) -> Iterator[str]:
     """Yield names such as ``003_features_dw.npz``: in order, and safe on any system."""
     for number, layer in enumerate(layers):
         stem = re.sub(r"[^\w.-]+", "_", layer.name, flags=re.ASCII).strip("._")[:80]
         yield f"{number:03}_{stem}.npz" if stem else f"{number:03}.npz"
-
-
-def _npz(arrays: dict[str, NDArray[Any]]) -> bytes:
-    """Return what ``np.savez_compressed`` writes, but always the same bytes for the same arrays."""
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
-        for key, array in sorted(arrays.items()):
-            part = io.BytesIO()
-            np.lib.format.write_array(part, np.ascontiguousarray(array).reshape(array.shape))
-            entry = zipfile.ZipInfo(f"{key}.npy", _EPOCH)
-            entry.compress_type, entry.create_system = zipfile.ZIP_DEFLATED, 3  # on any system
-            archive.writestr(entry, part.getvalue())
-    return stream.getvalue()
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,93 @@
+"""Test vectors of operators beside convolutions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import yaml
+
+import npuconv
+from npuconv.evaluate.device_operators import device_operators
+from npuconv.evaluate.vectors import vectors
+from npuconv.target import Target
+from support.builders import Net
+from support.target_files import NUMBERS, WEIGHTS
+
+X = (1, 3, 8, 8)
+OPS = (
+    "Conv", "Add", "Mul", "Sigmoid", "Tanh", "LeakyRelu", "AveragePool", "GlobalAveragePool",
+    "Concat", "Softmax", "MatMul",
+)  # fmt: skip
+
+
+def network() -> Net:
+    """Every operator once, and a constant of several values."""
+    net = Net(x=X)
+    net.conv("x", (4, 3, 1, 1), to="a").op("Sigmoid", "a", to="s").conv("s", (4, 4, 1, 1), to="b")
+    net.op("Add", "a", "b", to="c").op("GlobalAveragePool", "c", to="m").conv("m", (4, 4, 1, 1))
+    net.op("Mul", "c", net.last, to="d").op("Mul", "d", net.random(4, 1, 1), to="e")
+    net.op("AveragePool", "e", kernel_shape=[3, 3], pads=[1] * 4, to="f")
+    net.op("Concat", "f", "c", axis=1, to="g").conv("g", (4, 8, 1, 1), to="h")
+    net.op("LeakyRelu", "h", alpha=0.2, to="i").conv("i", (4, 4, 1, 1), to="j")
+    net.op("Tanh", "j", to="k").conv("k", (4, 4, 1, 1), to="l").op("Softmax", "l", axis=1, to="n")
+    net.op("MatMul", "n", "l", to="o").conv("o", (4, 4, 1, 1))
+    return net
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> tuple[Path, dict[str, Path]]:
+    """The int8 model, and targets by kind of requantization."""
+    folder = tmp_path_factory.mktemp("operators")
+    targets = {}
+    for kind in ("float", "shift"):
+        text = {
+            "schema": 1,
+            "name": kind,
+            "operators": {op: {"requantizes": True} if op == "Concat" else {} for op in OPS},
+            "activations": {
+                **NUMBERS, "zero_point": {"range": [-128, 127]}, "requantize": kind,
+            },
+            "weights": WEIGHTS,
+        }  # fmt: skip
+        targets[kind] = folder / f"{kind}.yaml"
+        targets[kind].write_text(yaml.safe_dump(text), "utf-8")
+    data = {"x": np.random.default_rng(1).standard_normal((8, *X[1:])).astype(np.float32)}
+    made = npuconv.convert(network().model(), str(targets["float"]), calibration=data)
+    made.save(folder / "m.onnx")
+    return folder / "m.onnx", targets
+
+
+@pytest.mark.parametrize("kind", ["float", "shift"])
+def test_vectors_of_every_operator(files, tmp_path, kind):
+    """What the device computes, at most one step from onnxruntime; all is in the files."""
+    model, targets = files
+    data = {"x": np.random.default_rng(2).standard_normal((1, *X[1:])).astype(np.float32)}
+    found = vectors(model, tmp_path / "v", data, target=str(targets[kind]))
+    rows = json.loads((tmp_path / "v/manifest.json").read_text())["operators"]
+    assert found.manifest["operators"] == rows
+    assert {row["op"] for row in rows} == set(OPS) - {"Conv"}
+    chip = Target.load(str(targets[kind]))
+    assert len(rows) == len(list(device_operators(onnx.load(model), chip)))
+    for row in rows:
+        with np.load(tmp_path / "v" / row["file"]) as arrays:
+            assert arrays["y"].dtype == np.int8
+            assert len(arrays.files) == len(row["inputs"]) + 1
+            assert row["mismatches"] <= 0.2 * arrays["y"].size, row["op"]
+
+
+def test_a_target_that_lists_convolutions_has_layers_only(files, tmp_path):
+    data = {"x": np.zeros((1, *X[1:]), np.float32)}
+    found = vectors(files[0], tmp_path / "v", data, target="npu-int8")
+    assert "operators" not in found.manifest
+
+
+def test_one_operator_by_name(files, tmp_path):
+    data = {"x": np.zeros((1, *X[1:]), np.float32)}
+    target = str(files[1]["float"])
+    found = vectors(files[0], tmp_path / "v", data, target=target, layers="tanh*")
+    assert [row["op"] for row in found.manifest["operators"]] == ["Tanh"]
+    assert found.manifest["layers"] == []
