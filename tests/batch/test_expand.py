@@ -170,3 +170,18 @@ def test_a_folder_is_its_models(models, write):
     (models / "empty").mkdir()
     said = refused(write("version: 1\njobs: [{model: empty}]\n"))
     assert said.endswith("'empty': no .onnx file in it")
+
+
+def test_the_form_of_the_target(several):
+    """A target whose compiler reads TFLite gets it, unless the file says a format."""
+    jobs = several / "jobs.yaml"
+    jobs.write_text(
+        "version: 1\njobs:\n"
+        "  - {model: a/m.onnx, target: ethos-u55}\n"
+        "  - {model: b/m.onnx, target: ethos-u55, format: qdq, output: q}\n"
+        "  - {model: b/c/n.onnx, target: ethos-u55, output: n.tflite}\n"
+    )
+    found = [(job.options.format, job.output) for job in expand(jobs).jobs]
+    assert [form for form, _ in found] == ["tflite", "qdq", "tflite"]
+    endings = [Path(output).name for _, output in found]
+    assert endings == ["m.npu.tflite", "m.npu.onnx", "n.tflite"]

@@ -1,0 +1,70 @@
+"""TFLite files on the command line: names, what is said, and ONNX in their place."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from support.builders import images
+from support.tflite_files import read
+
+COMMAND = "vela --accelerator-config ethos-u55-128 model.npu.tflite"
+
+
+@pytest.fixture
+def calibration(folder):
+    """Samples for the model."""
+    np.savez(folder / "samples.npz", x=images(16, 1, 8, 8))
+    return "samples.npz"
+
+
+def test_the_form_of_the_target(cli, model, folder, calibration):
+    """A target whose compiler reads TFLite gets it, and its command is the next."""
+    done = cli("convert", model, "--target", "ethos-u55", "--calibration", calibration)
+    assert done.code == 0
+    found = read((folder / "model.npu.tflite").read_bytes())
+    assert "CONV_2D" in found.operators
+    assert found.metadata["npuconv.requantize"] == "gemmlowp"
+    assert f"next: {COMMAND}" in done.out
+    assert "npuconv: input x: float32 [1, 8, 8, 1] (NHWC)\n" in done.err
+    assert not (folder / "model.npu.onnx").exists()
+    report = json.loads(Path("model.npu.report.json").read_text("utf-8"))
+    assert report["quantization"]["format"] == "tflite"
+
+
+def test_without_data(cli, model):
+    """The next command is to calibrate; that of the compiler is said beside it."""
+    done = cli("convert", model, "--target", "ethos-u55")
+    assert f"npuconv: compile it with: {COMMAND}\n" in done.err
+    assert "--calibration FOLDER" in done.out
+
+
+def test_onnx_in_its_place(cli, model, calibration):
+    """A path that ends in .onnx gets the same integers as ONNX."""
+    done = cli(
+        "convert", model, "--target", "ethos-u55", "--calibration", calibration, "-o", "a.onnx"
+    )
+    assert done.code == 0
+    assert "QLinearConv" in {node.op_type for node in onnx.load("a.onnx").graph.node}
+    assert "vela" not in done.out + done.err
+
+
+def test_a_missing_package_is_found_before_calibration(cli, model, monkeypatch):
+    """The error says what to install; nothing is written."""
+    monkeypatch.setitem(sys.modules, "tflite", None)
+    done = cli("convert", model, "--format", "tflite")
+    assert done.code == 2
+    assert "'tflite' is not installed (pip install 'npuconv[tflite]'" in done.err
+    assert not Path("model.npu.tflite").exists()
+
+
+def test_check_says_the_same(cli, model, monkeypatch):
+    """What convert would refuse, check refuses."""
+    monkeypatch.setitem(sys.modules, "tflite", None)
+    assert cli("check", model, "--target", "ethos-u55").code == 2
+    assert cli("check", model, "--target", "ethos-u55", "--format", "qoperator").code == 0
