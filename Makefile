@@ -119,7 +119,7 @@ size: $(STAMP) ## memory for a model of 3 GB
 	$(BIN)/python benchmarks/size.py
 
 hostile: $(STAMP) ## every file a stranger might send, through check, convert and batch
-	$(BIN)/python benchmarks/strangers.py --commands check convert verify
+	$(BIN)/python benchmarks/strangers.py --commands check convert verify run
 	$(BIN)/python benchmarks/strangers.py --commands batch
 
 SECONDS ?= 60
@@ -127,6 +127,12 @@ fuzz: $(STAMP) ## mutated files for every loader: make fuzz SECONDS=60
 	@$(BIN)/python -c "import atheris" 2> /dev/null || \
 	  $(BIN)/pip install --quiet --disable-pip-version-check --editable '.[fuzz]' || true
 	$(BIN)/python tools/fuzz.py --seconds $(SECONDS)
+
+MODELS ?=
+runtimes: $(STAMP) ## other runtimes compute each layer: make runtimes MODELS='more.onnx models.onnx'
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[runtimes]'
+	$(BIN)/pytest -n auto -m e2e tests/e2e/test_runtimes.py
+	$(BIN)/python benchmarks/runtimes.py --write $(MODELS)
 
 CASES ?= 2000
 verdicts: $(STAMP) ## odd models and options through check and convert: make verdicts CASES=2000
@@ -139,4 +145,4 @@ build: $(STAMP) ## a wheel and a source archive
 clean: ## remove what the other targets made
 	rm -rf $(VENV) $(OLDEST) .venv-newest build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 
-.PHONY: help install demo test unit lint format type layers check cov docs reference site docs-check samples bench ablation kills size hostile fuzz verdicts test-oldest test-newest audit vela build clean
+.PHONY: help install demo test unit lint format type layers check cov docs reference site docs-check samples bench ablation kills size hostile runtimes fuzz verdicts test-oldest test-newest audit vela build clean

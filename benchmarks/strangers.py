@@ -21,7 +21,7 @@ from hostile import corpus, driver, verdict
 from hostile.case import COMMANDS, Case
 
 MIB = 2**20
-_COMMANDS = (*COMMANDS, "verify")  # the last for files of labels
+_COMMANDS = (*COMMANDS, "verify", "run")  # for files of labels, for folders of split
 HEAD = ("family", "cases", "runs", "exit 0", "exit 1", "exit 2", "faults", "peak MiB", "longest s")
 
 

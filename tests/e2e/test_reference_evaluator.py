@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[2]
 SAMPLES = sorted(ROOT.glob("samples/*/model.onnx"))
 SHARED = sorted((ROOT.parent / "shared").glob("models/*/model.onnx"))
 LARGEST = 50_000_000  # multiplications: larger ones take the evaluator minutes
+TIES = 1e-5  # of the values of a model with float convolutions may be a step away
 SHAPES = {"bodypix_mnv1_050_s16": {"input": (1, 257, 257, 3)}}
 CASES = [(path, form) for path in (*SAMPLES, *SHARED) for form in ("qoperator", "qdq")]
 
@@ -34,7 +35,8 @@ def feeds(model: onnx.ModelProto) -> dict[str, np.ndarray]:
     for info in model.graph.input:
         kind = info.type.tensor_type
         dims = [d.dim_value if d.dim_value > 0 else 0 for d in kind.shape.dim]
-        sizes = [1] + [576 if len(dims) == 2 else 64] * (len(dims) - 1)
+        # A state has its samples along the second of three axes.
+        sizes = {2: [1, 576], 3: [1, 1, 64]}.get(len(dims), [1] + [64] * (len(dims) - 1))
         dims = [size or sizes[axis] for axis, size in enumerate(dims)]
         dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
         values = rng.random(dims) if dtype.kind == "f" else np.ones(dims)
@@ -48,7 +50,7 @@ def feeds(model: onnx.ModelProto) -> dict[str, np.ndarray]:
     ("path", "form"), CASES, ids=[f"{path.parent.name}-{form}" for path, form in CASES]
 )
 def test_every_integer_is_the_same(path, form):
-    """Every 8-bit tensor inside, and those of the outputs."""
+    """Every 8-bit tensor inside, and those of the outputs; ties aside where sums are float."""
     shapes = SHAPES.get(path.parent.name, {})
     try:
         placed = npuconv.check(path, input_shape=shapes, verify=False).summary.placement
@@ -67,5 +69,11 @@ def test_every_integer_is_the_same(path, form):
     found = executor.run_reference(watched, given)
     integers = [n for n, a in expected.items() if a.dtype in (np.int8, np.uint8)]
     assert integers
-    differing = {n: int((found[n] != expected[n]).sum()) for n in integers}
-    assert not {name: number for name, number in differing.items() if number}
+    distances = {n: np.abs(found[n].astype(int) - expected[n]) for n in integers}
+    differing = {n: int((d > 0).sum()) for n, d in distances.items() if d.any()}
+    if form == "qoperator":
+        assert not differing
+        return
+    # Between conversions a convolution is in float, and its sums round by the order of addition.
+    assert max(int(d.max(initial=0)) for d in distances.values()) <= 1
+    assert sum(differing.values()) <= TIES * sum(d.size for d in distances.values())

@@ -61,6 +61,8 @@ class Case:
             bounds = [f"--timeout={self.seconds}", f"--memory={MEMORY}"]
             return ["batch", "jobs.yaml", "--jobs=1", *bounds]
         bounds = [f"--max-seconds={self.seconds}", f"--max-memory={MEMORY}"]
+        if command == "run":
+            return [command, "parts", "--samples=1", *bounds]
         if command == "verify":
             samples = ["--config=options.yaml", f"--data={self.options['calibration']}"]
             return [command, self.model, self.model, *samples, *bounds, f"--labels={self.labels}"]

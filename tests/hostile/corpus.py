@@ -8,6 +8,7 @@ from hostile import (
     arrays,
     attributes,
     bombs,
+    folders,
     graphs,
     labels,
     names,
@@ -35,6 +36,7 @@ _FAMILIES = {
     "array": arrays,
     "picture": pictures,
     "labels": labels,
+    "folder": folders,
 }
 
 

@@ -130,6 +130,24 @@ def test_verify_compares_with_the_quantized_original():
     assert found.total.cosine == 1
 
 
+def test_an_input_of_integers_stays_one():
+    """Its scale is that of the DequantizeLinear behind it."""
+    net = Quantized(x=(1, 3, 8, 8))
+    net.dequantize(0.03, -7)
+    proto = net.qdq_conv((4, 3, 3, 3), 0.002).fake(0.05, 3).model()
+    proto.graph.input[0].type.tensor_type.elem_type = onnx.TensorProto.INT8
+    result = npuconv.convert(proto)
+    assert result.model.graph.input[0].type.tensor_type.elem_type == onnx.TensorProto.INT8
+    assert [t.zero_point for t in result.report.quantization.tensors] == [-7, 3]
+    values = np.random.default_rng(0).integers(-128, 128, (1, 3, 8, 8)).astype(np.int8)
+    before, after = (
+        next(iter(executor.Session(model, optimize=False).run({"x": values}).values()))
+        for model in (proto, result.model)
+    )
+    assert np.abs(before - after).max() < 0.051
+    assert np.mean(before != after) < 0.02
+
+
 def test_what_cannot_be_read_is_refused_with_the_reason():
     """A scale that means nothing is no reason to guess."""
     proto = Quantized(x=(1, 3, 8, 8)).fake(-0.1).op("Relu").conv("").model()

@@ -82,6 +82,6 @@ def test_on_the_command_line(tmp_path):
     path = tmp_path / "m.onnx"
     onnx.save(Net(x=(1, 3, 9, 9)).conv("x", (4, 3, 5, 5)).model(), path)
     answers = ["--assume", "kernel_h=3", "--assume", "kernel_w=3"]
-    result = CliRunner().invoke(cli, ["check", str(path), *answers])
-    assert result.exit_code == 0
-    assert "kernel_h at most 3 (--assume)" in result.output
+    flags = ["check", str(path), "--output-format", "json", *answers]
+    result = CliRunner().invoke(cli, flags)
+    assert "at most 3 (--assume)" in result.output

@@ -18,7 +18,8 @@ GROUPS = {
         "labels", "samples",
     ),
     "Device": (
-        "target", "layout", "offload", "pad_on_host", "prefer", "keep_float", "opset", "assume",
+        "target", "assume", "layout", "offload", "fit", "pad_on_host", "prefer", "keep_float",
+        "opset",
     ),
     "Accuracy": (
         "method", "keep_scales", "min_sqnr", "max_extra_macs", "max_extra_bytes", "without",
@@ -37,7 +38,7 @@ _OWN = "Options"  # those in no group
 # Options of rare use, which only --help-all shows, as it does all limits.
 _RARE = {
     "without", "cache", "seed", "verify", "prefer", "max_extra_bytes", "max_samples", "timings",
-    "rules", "offload", "keep_scales", "standard_ops",
+    "rules", "offload", "fit", "keep_scales", "standard_ops",
 }  # fmt: skip
 SHOWS_ALL = "npuconv.help_all"  # key of a context: whole texts, rare options, limits
 _TEXT_COLUMN = 25  # width of the flags

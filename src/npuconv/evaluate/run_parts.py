@@ -143,6 +143,8 @@ def _open(folder: Path, part: PartEntry) -> executor.Session:
         ModelError: it is missing, not the one of the manifest, or does not load.
     """
     path = folder / part.file
+    if not path.is_file():  # a pipe or a device would never end
+        raise ModelError(f"{path}: is missing, or no file", hint=_AGAIN)
     try:
         same = hashlib.sha256(path.read_bytes()).hexdigest() == part.sha256
     except OSError as error:

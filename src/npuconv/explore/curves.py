@@ -33,7 +33,7 @@ class ExploreSettings:
 
     points: int = 7
     knee: float = 0.1
-    layers: int = 60
+    layers: int = 20
 
 
 @dataclass(frozen=True)

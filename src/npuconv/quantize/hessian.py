@@ -175,7 +175,9 @@ def gather(
     """
     found = {layer.name: Hessian(layer.group, layer.length) for layer in layers}
     try:
-        session = executor.Session(_tapped(model, layers, samples), threads=1, eager=True)
+        session = executor.Session(
+            _tapped(model, layers, samples), threads=1, eager=True, fuse_int8=False
+        )
         for number, values in enumerate(in_order(session.run, feeds)):
             held_out = number % HESSIAN.held_out_every == HESSIAN.held_out_every - 1
             for index, layer in enumerate(layers):

@@ -57,3 +57,15 @@ def test_a_whole_model_needs_no_list():
     """Only the counts."""
     text = report.render(npuconv.convert(operators(), verify=False).report, "text")
     assert "scales kept of 8 of 8 tensors" in " ".join(text.split())
+
+
+def test_a_moved_zero_point_is_named_with_what_is_not_cut_off():
+    """Steps stay; the range of the source ended earlier."""
+    net = Quantized(x=(1, 3, 8, 8)).fake(0.03)
+    net.qdq_conv((4, 3, 1, 1), 0.002).op("Relu")
+    rows = found(net.fake(0.02, -28).model())
+    assert rows is not None
+    (changed,) = rows.changed
+    assert changed.reason.endswith(
+        "zero point -28 becomes -128, and values above 3.1 are no longer cut off"
+    )

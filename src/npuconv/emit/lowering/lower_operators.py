@@ -36,9 +36,11 @@ def lower_operators(model: Model, ctx: EmitContext) -> int:
     Add, Mul, Sigmoid, LeakyRelu, AveragePool, GlobalAveragePool, Concat, Softmax and
     MatMul become QLinearAdd and so on, of the domain com.microsoft; all but MatMul stay
     between DequantizeLinear and QuantizeLinear with `--standard-ops`, as others always do,
-    and all with `--format tflite`.
+    and all do with `--format tflite`.
     The results differ by one step at most.
     """
+    if ctx.options.format == "tflite":  # has none of them
+        return 0
     return sum(_lower(model, ctx, node) for node in ctx.plan.operators if len(node.outputs))
 
 
@@ -47,8 +49,6 @@ def _lower(model: Model, ctx: EmitContext, node: Node) -> int:
 
     op = _INTEGER.get(node.op)
     if op is None or (ctx.options.standard_ops and op not in _STANDARD):
-        return 0
-    if ctx.options.format == "tflite":  # has these operators, but under no name of onnxruntime
         return 0
     makers = [dequantizer(tensor) for tensor in node.inputs]
     reader = quantizer(model, node.outputs[0])

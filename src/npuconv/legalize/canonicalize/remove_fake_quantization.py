@@ -29,7 +29,8 @@ def remove_fake_quantization(model: Model, ctx: PassContext) -> int:
     with the same scale and zero point again. Where the lowest integer stands for 0 behind
     a convolution, a sum or the like, the pair was a Relu or a Clip as well: a Clip from 0
     to what the highest integer stands for takes its place. A pair around a constant
-    becomes the integers it made.
+    becomes the integers it made. An input of integers stays one; what dequantizes it on
+    the host names the scale of the tensor.
     """
     from npuconv.legalize.tools import quantized
 
@@ -46,6 +47,11 @@ def remove_fake_quantization(model: Model, ctx: PassContext) -> int:
             ctx.refuse(model, node, reason)
         elif not isinstance(own, str):
             fired += _remove(model, ctx, node, own, readers)
+    for tensor in model.graph.inputs:
+        for reader in filter(quantized.is_dequantize, query.consumers(tensor)):
+            found = quantized.parameters(reader)
+            if not isinstance(found, str):
+                _remember(ctx, reader.outputs[0].name, found, None)
     if fired:
         quantized.drop_unused_domain(model)
     return fired

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from npuconv.arithmetic.encoding import HIGHEST
 from npuconv.quantize import kept
 from npuconv.schemas import report as schema
 
@@ -55,9 +56,12 @@ def _tensors(graph: DeviceGraph, state: QuantState, found: kept.Kept) -> Iterato
 
 
 def _difference(before: Encoding, after: Encoding) -> str:
+    cut = float(before.nominal) * (HIGHEST - int(before.zeros[0]))
     zeros = f"zero point {int(before.zeros[0])} becomes {int(after.zeros[0])}"
     ratio = float(after.nominal) / float(before.nominal)
-    return zeros if ratio == 1 else f"{zeros}, steps are {ratio:.2f} times as large"
+    if ratio == 1:
+        return f"{zeros}, and values above {cut:.4g} are no longer cut off"
+    return f"{zeros}, steps are {ratio:.2f} times as large"
 
 
 def _layers(graph: DeviceGraph, state: QuantState) -> Iterator[tuple[str, str]]:
