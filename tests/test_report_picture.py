@@ -42,7 +42,7 @@ def test_hostile_names_stay_text(tool):
 
 
 def test_a_report_without_a_graph(tool, tmp_path):
-    """It has no picture; a wrong call says how to call it."""
+    """Such a report has no picture; a wrong call says how to call it."""
     with pytest.raises(ValueError, match="no graph"):
         tool.draw(make_clean())
     assert tool.main([]) == 2

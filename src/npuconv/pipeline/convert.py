@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 from npuconv import emit, files, limits
 from npuconv.calibration.workers import one_thread_each
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from npuconv.arithmetic.layer import RoundedWeights
     from npuconv.emit import Format
     from npuconv.emit.tflite.write import TfliteFile
+    from npuconv.keywords import OptionKeywords
     from npuconv.model.store import Store
     from npuconv.quantize.calibrate import Calibration
     from npuconv.quantize.state import DeviceGraph, QuantState
@@ -115,7 +116,7 @@ def convert(
     calibration: Source = None,
     progress: Progress = lambda _stage, _done, _total: None,
     timings: bool = False,
-    **options: Any,
+    **options: Unpack[OptionKeywords],
 ) -> Conversion:
     """Convert a float model for the target.
 
@@ -230,12 +231,7 @@ def _quantize(
     clock: Timings,
 ) -> Emitted:
     """Quantize weights and activations, and measure the result."""
-    float_model = save.to_proto(legal.model)
-    prepare.load_float(legal.model, float_model)
-    prepare.check_form(legal, float_model)
-    data = prepare.open_calibration(legal, float_model, source, legal.options.cache)
-    if data.chosen is not None:  # before anything else is said
-        progress(f"{ASSUMED}{data.chosen.sentence}", 0, len(data.samples))
+    data = _open_data(legal, source, progress)
     steps = _run_steps(legal, data, progress, clock)
     legal = legal.with_plan(steps.graph.plan)
     float_model = save.to_proto(legal.model)
@@ -247,10 +243,7 @@ def _quantize(
     weights = weight_rows(legal.plan, steps.state)
     brought = source_scales(steps.graph, steps.state)
     legal, made, budget = _spend(legal, steps, data, clock)
-    errors = steps.errors
-    if made.graph is not steps.graph:
-        with clock.measured("sensitivity"):
-            errors = _sensitivity(made.graph, made.state, data.used)
+    shares = _shares(steps, made, data.used, clock)  # before the graph becomes int8
     rows = graph_rows(legal, rows)
     with clock.measured("quantize"):
         model, ctx = emit_model(legal, form, made.state.encodings, made.state.weights)
@@ -258,10 +251,8 @@ def _quantize(
     same = notices.sameness(data.samples)
     with clock.measured("compare"):
         accuracy, layer_rows, broken = _measure(legal, float_model, model, data, same, ends)
-    shown = findings.of_result(legal, accuracy, broken)
-    legal = replace(legal, findings=legal.findings.add(shown))
+    legal = replace(legal, findings=legal.findings.add(findings.of_result(legal, accuracy, broken)))
     model.metadata_props.add(key=matching.KEY, value=matching.record(ends))
-    shares = {} if errors is None else errors.layers(made.copy_of)
     quantization = schema.Quantization(
         format=form.name,
         method=legal.options.method,
@@ -275,10 +266,20 @@ def _quantize(
         source_scales=brought,
     )
     warnings = notices.nothing_left(legal.plan) or _about_samples(data, same, accuracy)
-    outcome = Outcome(data.row, quantization, accuracy)
     every = (*warnings, *notices.still_float(legal.model, legal.options), *steps.seen.notes)
     tflite = write_tflite(model) if form.name == "tflite" else None
-    return Emitted(model, legal, rows, outcome, every, tflite)
+    return Emitted(model, legal, rows, Outcome(data.row, quantization, accuracy), every, tflite)
+
+
+def _open_data(legal: LegalModel, source: Source, progress: Progress) -> prepare.CalibrationData:
+    """Check that the float model runs, and open the samples."""
+    float_model = save.to_proto(legal.model)
+    prepare.load_float(legal.model, float_model)
+    prepare.check_form(legal, float_model)
+    data = prepare.open_calibration(legal, float_model, source, legal.options.cache)
+    if data.chosen is not None:  # before anything else is said
+        progress(f"{ASSUMED}{data.chosen.sentence}", 0, len(data.samples))
+    return data
 
 
 @dataclass(frozen=True)
@@ -331,6 +332,15 @@ def _sensitivity(graph: DeviceGraph, state: QuantState, used: Samples) -> Sensit
     return measure(
         logits(graph.proto()), quant_points(graph, state), state, used, SENSITIVITY.probes
     )
+
+
+def _shares(steps: _Steps, made: Oversampled, used: Samples, clock: Timings) -> dict[str, float]:
+    """Return the share of each layer in the error of the outputs; none where it is unknown."""
+    errors = steps.errors
+    if made.graph is not steps.graph:
+        with clock.measured("sensitivity"):
+            errors = _sensitivity(made.graph, made.state, used)
+    return {} if errors is None else errors.layers(made.copy_of)
 
 
 def _spend(

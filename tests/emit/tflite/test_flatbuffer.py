@@ -46,7 +46,7 @@ def test_round_trip():
 
 
 def test_equal_constants_share_a_buffer():
-    """And the same graph gives the same bytes."""
+    """The same graph gives the same bytes."""
     found = read(to_bytes(doubled(), "", {}))
     assert found.tensors["one"].Buffer() == found.tensors["same"].Buffer() > 0
     assert to_bytes(doubled(), "", {}) == to_bytes(doubled(), "", {})

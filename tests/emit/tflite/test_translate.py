@@ -53,7 +53,7 @@ def test_a_transpose_is_another_view():
 
 
 def test_a_reshape_takes_values_as_onnx_has_them():
-    """It is preceded by a TRANSPOSE, unless only axes of one element change places."""
+    """A TRANSPOSE precedes it, unless only axes of one element change places."""
     flat = helper.make_node("Flatten", ["a"], ["y"])
     pool = helper.make_node("MaxPool", ["x"], ["a"], kernel_shape=[2, 2])
     found = operators(net([pool, flat], (1, 3, 8, 6)))
@@ -62,7 +62,7 @@ def test_a_reshape_takes_values_as_onnx_has_them():
 
 
 def test_a_first_extent_that_is_not_known_becomes_1():
-    """As TFLite's own converter does; any other is refused with the flag to give."""
+    """TFLite's own converter does so; any other extent is refused with the flag to give."""
     made = translate(net([one("Relu")], ("N", 3, 8, 6)))
     assert made.inputs[0].tensor.shape == (1, 8, 6, 3)
     with pytest.raises(ModelError, match="input 'x': extent 2 is H") as caught:
@@ -71,7 +71,7 @@ def test_a_first_extent_that_is_not_known_becomes_1():
 
 
 def test_operators_that_tflite_does_not_have_are_named():
-    """With one node of each."""
+    """One node of each is named."""
     with pytest.raises(ModelError, match=r"no operator for Einsum \(1, such as 'einsum'\)"):
         check(net([one("Einsum", equation="ij->ji")], (2, 3)))
 
