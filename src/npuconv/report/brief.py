@@ -19,6 +19,7 @@ SCREEN_LINES = 40  # of a terminal, where its height is not known
 _NARROWEST = 60  # columns; the table of several models needs them
 _MAX_FINDINGS = 3
 _MAX_LINES = {"verdict": 3, "row": 3, "message": 3, "fix": 2}  # of one text; the rest with -v
+_DOUBTS = {"CAL001", "CAL005", "CAL006"}  # the samples are wrong, or the result is bad
 _SHORT = 60  # columns of a message that the verdict takes as it is
 _LABEL = 11  # columns of the labels of rows
 _VERDICT_STYLE = {"refused": "red", "convertible": "green", "converted": "green"}
@@ -115,7 +116,7 @@ def issues(report: Report) -> tuple[Issue, ...]:
     """Return errors and warnings, the worst first; undocumented limits are none."""
     shown = [group for group in groups.standing(report) if _counts(group)]
     errors = [group for group in shown if group.severity is Severity.ERROR]
-    doubts = [group for group in shown if group not in errors and group.code.startswith("CAL")]
+    doubts = [group for group in shown if group not in errors and group.code in _DOUBTS]
     others = [group for group in shown if group not in errors and group not in doubts]
     said = (_of_sentence(one) for one in report.summary.warnings)
     return (*map(_of_group, errors), *map(_of_group, doubts), *said, *map(_of_group, others))
