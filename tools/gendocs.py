@@ -17,6 +17,7 @@ from typing import Literal, get_args, get_origin
 import click
 from pydantic import BaseModel
 
+import keywords
 import rooms
 from npuconv import catalog
 from npuconv import json_schemas as schemas
@@ -55,6 +56,7 @@ def pages() -> dict[Path, str]:
         command = cli.get_command(context, name)
         if command is not None:
             found[REFERENCE / f"command_{name}.md"] = f"{NOTE}{_command(command, context, name)}"
+    found[ROOT / "src" / "npuconv" / "keywords.py"] = keywords.module()
     for name in schemas.NAMES:
         text = schemas.make(name)
         found[ROOT / "src" / "npuconv" / "schemas" / f"{name}.json"] = text

@@ -236,7 +236,7 @@ class Options(Strict):
     )
     prefer: tuple[Form, ...] = Field(
         (),
-        description="form of a rewrite whatever it costs: split or dense (grouped convolutions), "
+        description="form of a rewrite whatever it costs; split or dense (grouped convolutions), "
         "sub-pixel or zero-insertion (transposed ones)",
     )
     keep_float: tuple[str, ...] = Field(
@@ -349,7 +349,7 @@ def merge(*layers: dict[str, Any]) -> dict[str, Any]:
 
 
 def make_options(
-    values: dict[str, Any], named: Callable[[tuple[str, ...]], str] | None = None
+    values: Mapping[str, Any], named: Callable[[tuple[str, ...]], str] | None = None
 ) -> Options:
     """Validate options given by flags or keyword arguments.
 

@@ -167,7 +167,7 @@ def write(data: bytes) -> Callable:
 
 
 SAMPLES: dict[str, tuple[str, Callable, str]] = {
-    "wrong-name": ("s.npz", archive(image=images(4, 1, 8, 8)), "no array named 'x'; found 'image'"),
+    "wrong-name": ("s.npz", archive(image=images(4, 1, 9, 9)), "no array named 'x'; found 'image'"),
     "wrong-shape": ("s.npz", archive(x=images(4, 3, 8, 8)), "has shape [4, 3, 8, 8]"),
     "wrong-rank": ("s.npz", archive(x=images(64)), "has shape [64]"),
     "wrong-type": ("s.npz", archive(x=np.zeros((4, 1, 8, 8), np.uint8)), "is uint8"),

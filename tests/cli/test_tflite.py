@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import pytest
 
-from support.builders import images
+from support.builders import Net, images
 from support.tflite_files import read
 
 COMMAND = "vela --accelerator-config ethos-u55-128 model.npu.tflite"
@@ -68,3 +68,13 @@ def test_check_says_the_same(cli, model, monkeypatch):
     monkeypatch.setitem(sys.modules, "tflite", None)
     assert cli("check", model, "--target", "ethos-u55").code == 2
     assert cli("check", model, "--target", "ethos-u55", "--format", "qoperator").code == 0
+
+
+def test_operators_in_int8(cli, folder):
+    """What the device computes in int8 beside convolutions has no name of onnxruntime."""
+    net = Net(x=(1, 3, 8, 8)).conv(pads=[1] * 4)
+    first = net.last
+    net = net.conv(first, (4, 4, 1, 1)).op("Add", net.last, first)
+    onnx.save(net.model(), folder / "sum.onnx")
+    assert cli("convert", "sum.onnx", "--target", "ethos-u55").code == 0
+    assert "ADD" in read((folder / "sum.npu.tflite").read_bytes()).operators

@@ -23,7 +23,11 @@ SAMPLES = sorted(ROOT.glob("samples/*/model.onnx"))
 SHARED = sorted((ROOT.parent / "shared").glob("models/*/model.onnx"))
 LARGEST = 50_000_000  # multiplications: larger ones take the evaluator minutes
 TIES = 1e-5  # of the values of a model with float convolutions may be a step away
-SHAPES = {"bodypix_mnv1_050_s16": {"input": (1, 257, 257, 3)}}
+SHAPES = {
+    "bodypix_mnv1_050_s16": {"input": (1, 257, 257, 3)},
+    "ppocrv4_rec": {"x": (1, 3, 48, 320)},
+    "silero_vad_op15": {"input": (1, 576), "state": (2, 1, 128)},
+}
 CASES = [(path, form) for path in (*SAMPLES, *SHARED) for form in ("qoperator", "qdq")]
 
 

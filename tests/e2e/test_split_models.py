@@ -16,7 +16,11 @@ pytestmark = pytest.mark.e2e
 ROOT = Path(__file__).parents[2]
 SAMPLES = sorted(ROOT.glob("samples/*/model.onnx"))
 SHARED = sorted((ROOT.parent / "shared").glob("models/*/model.onnx"))
-SHAPES = {"bodypix_mnv1_050_s16": {"input": (1, 257, 257, 3)}}
+SHAPES = {
+    "bodypix_mnv1_050_s16": {"input": (1, 257, 257, 3)},
+    "ppocrv4_rec": {"x": (1, 3, 48, 320)},
+    "silero_vad_op15": {"input": (1, 576), "state": (2, 1, 128)},
+}
 
 
 @needs_exact_runtime

@@ -125,6 +125,14 @@ def test_integer_inputs_and_outputs(tmp_path):
     assert output.dtype == np.int8
 
 
+def test_open_extents(tmp_path):
+    """Whether an extent has a name, or is -1 as some exporters write it, it is null."""
+    for batch in ("N", -1):
+        manifest = split(integer_model(batch=batch), tmp_path).manifest
+        (row,) = [t for t in manifest.tensors if t.name == "x"]
+        assert (row.shape, row.bytes) == ((None, 3, 6, 6), None)
+
+
 def test_same_bytes(tmp_path):
     """Twice the same folder."""
     for name in ("a", "b"):

@@ -106,7 +106,7 @@ def test_a_model_without_finite_numbers() -> None:
     [
         (None, "no such file"),
         ({"x": images(4, 3, 9, 9)}, "has shape [4, 3, 9, 9]"),
-        ({"z": images(4, *X[1:])}, "no array named 'x'"),
+        ({"z": images(4, 3, 9, 9)}, "no array named 'x'"),
         ({"x": np.zeros((4, *X[1:]), np.uint8)}, "scaling is not guessed"),
         ({"x": np.full((4, *X[1:]), np.nan, np.float32)}, "NaN"),
     ],

@@ -243,6 +243,24 @@ def test_npz(tmp_path: Path) -> None:
     assert "data.npz: no array named 'z'" in refuse(tmp_path / "data.npz", spec("z"))
 
 
+def test_npz_of_another_name(tmp_path: Path) -> None:
+    """The only array that fits the input is taken, and that is said; of two, none is."""
+    path = tmp_path / "data.npz"
+    labels = np.arange(6)
+    np.savez(path, images=X, y=labels, floats=labels.astype(np.float32))
+    samples = read(path)
+    assert np.array_equal(stacked(samples), X)
+    assert "array 'images' is taken for input 'x'" in samples.notes
+    np.savez(path, images=X, others=X)
+    assert "no array named 'x'; found 'images', 'others'" in refuse(path)
+    np.savez(path, images=X.astype(np.uint8))
+    assert "no array named 'x'" in refuse(path)
+    np.savez(path, x=X, other=X)
+    two = read(path, spec(), spec("z"))
+    assert set(two[0]) == {"x", "z"}
+    assert "array 'other' is taken for input 'z'" in two.notes
+
+
 def test_npy_and_directories_of_parts(tmp_path: Path) -> None:
     """Files of a directory follow each other by name; others are ignored with a note."""
     for name, part in (("b", X[2:]), ("a", X[:2])):
@@ -333,7 +351,7 @@ def test_sources_that_are_not_there(tmp_path: Path) -> None:
 
 def test_zip_named_npy(tmp_path: Path) -> None:
     """An archive with the wrong suffix among files by input is refused in one line."""
-    np.savez(tmp_path / "z.npz", q=X)
+    np.savez(tmp_path / "z.npz", q=X[:, :2])
     (tmp_path / "z.npz").rename(tmp_path / "x.npy")
     np.save(tmp_path / "y.npy", X)
     assert "x.npy" in refuse(tmp_path / "x.npy")

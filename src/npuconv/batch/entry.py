@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from pydantic import ValidationError
 
@@ -22,6 +22,9 @@ from npuconv.report.words import count
 from npuconv.schemas.batch import BatchJob, BatchReport, BatchSummary, JobFile
 from npuconv.schemas.report import Report, Tool
 from npuconv.version import __version__
+
+if TYPE_CHECKING:
+    from npuconv.keywords import BatchKeywords
 
 CACHE = ".npuconv-cache"  # in the folder of the results
 
@@ -140,7 +143,7 @@ def run_batch(  # noqa: PLR0913 one keyword per flag
     ship: bool = False,
     split_calibration: bool | None = None,
     watcher: Watcher | None = None,
-    **options: Any,
+    **options: Unpack[BatchKeywords],
 ) -> BatchReport:
     """Run the jobs of a file, each in a process of its own.
 

@@ -68,7 +68,9 @@ def vectors(
 
 def _print(found: Any) -> None:
     rows = found.manifest["layers"]
-    click.echo(f"{count(len(rows), 'layer')} written to {found.directory}")
+    others = found.manifest.get("operators", ())
+    also = f" and {count(len(others), 'operator')}" if others else ""
+    click.echo(f"{count(len(rows), 'layer')}{also} written to {found.directory}")
     if data := found.manifest["source"]:
         click.echo(f"on {count(found.manifest['samples'], 'sample')}: {visible(data)}")
     for name, number in found.mismatches.items():

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     import onnx
 
     from npuconv.evaluate.matching import Matches
+    from npuconv.keywords import SampleKeywords
     from npuconv.samples import Feed, Samples, Source
 
 Progress = Callable[[str, int, int], None]  # stage, done, total
@@ -49,7 +50,7 @@ def verify(
     samples: int | None = None,
     min_sqnr: float | None = None,
     progress: Progress = lambda _stage, _done, _total: None,
-    **options: Any,
+    **options: Unpack[SampleKeywords],
 ) -> schema.VerifyReport:
     """Measure the error of an int8 model against the float model it was made from.
 

@@ -194,7 +194,8 @@ def _tensor(
     shape: tuple[int | None, ...] | None = None
     if kind.HasField("shape"):
         dims = kind.shape.dim
-        shape = tuple(d.dim_value if d.HasField("dim_value") else None for d in dims)
+        given = (d.dim_value if d.HasField("dim_value") else -1 for d in dims)
+        shape = tuple(size if size >= 0 else None for size in given)  # some exporters write -1
     sizes = [] if shape is None else [size for size in shape if size is not None]
     known = shape is not None and len(sizes) == len(shape)
     integer = kind.elem_type in EIGHT_BITS and qparams is not None

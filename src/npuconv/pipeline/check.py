@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 from npuconv import emit, limits
 from npuconv.config import Options, make_options
@@ -20,6 +20,7 @@ from npuconv.timings import Timings
 if TYPE_CHECKING:
     import onnx
 
+    from npuconv.keywords import OptionKeywords
     from npuconv.samples import Source
     from npuconv.schemas.report import Report
 
@@ -30,7 +31,7 @@ def check(
     *,
     calibration: Source = None,
     timings: bool = False,
-    **options: Any,
+    **options: Unpack[OptionKeywords],
 ) -> Report:
     """Check whether a model can be converted, and report why not.
 

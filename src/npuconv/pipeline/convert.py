@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 from npuconv import emit, files, limits
 from npuconv.calibration.workers import one_thread_each
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from npuconv.arithmetic.layer import RoundedWeights
     from npuconv.emit import Format
     from npuconv.emit.tflite.write import TfliteFile
+    from npuconv.keywords import OptionKeywords
     from npuconv.model.store import Store
     from npuconv.quantize.calibrate import Calibration
     from npuconv.quantize.state import DeviceGraph, QuantState
@@ -115,7 +116,7 @@ def convert(
     calibration: Source = None,
     progress: Progress = lambda _stage, _done, _total: None,
     timings: bool = False,
-    **options: Any,
+    **options: Unpack[OptionKeywords],
 ) -> Conversion:
     """Convert a float model for the target.
 

@@ -19,6 +19,7 @@ SCREEN_LINES = 40  # of a terminal, where its height is not known
 _NARROWEST = 60  # columns; the table of several models needs them
 _MAX_FINDINGS = 3
 _MAX_LINES = {"verdict": 3, "row": 3, "message": 3, "fix": 2}  # of one text; the rest with -v
+_DOUBTS = {"CAL001", "CAL005", "CAL006"}  # the samples are wrong, or the result is bad
 _SHORT = 60  # columns of a message that the verdict takes as it is
 _LABEL = 11  # columns of the labels of rows
 _VERDICT_STYLE = {"refused": "red", "convertible": "green", "converted": "green"}
@@ -101,21 +102,21 @@ def last_line(reports: Sequence[Report], *, color: bool = False, width: int = 80
     """
     view = View(color, verbose=False, width=max(width, _NARROWEST))
     if len(reports) == 1:
-        line = elide(" ".join(_verdict(reports[0], View(False, False, 10_000))), view.width)
-        return view.paint(line, "bold", _style(reports[0])) + "\n"
+        line = elide(headline(reports[0]), view.width)
+        return view.paint(line, "bold", style(reports[0])) + "\n"
     failed = sum(map(_fails, reports))
     warned = sum(not _fails(one) and one.is_doubtful for one in reports)
     parts = [f"{failed} failed" if failed else "", f"{warned} with warnings" if warned else ""]
     counted = ", ".join([count(len(reports), "model"), *filter(None, parts)])
-    style = "red" if failed else "yellow" if warned else "green"
-    return view.paint(counted if failed or warned else f"{counted}, all OK", "bold", style) + "\n"
+    worst = "red" if failed else "yellow" if warned else "green"
+    return view.paint(counted if failed or warned else f"{counted}, all OK", "bold", worst) + "\n"
 
 
 def issues(report: Report) -> tuple[Issue, ...]:
     """Return errors and warnings, the worst first; undocumented limits are none."""
     shown = [group for group in groups.standing(report) if _counts(group)]
     errors = [group for group in shown if group.severity is Severity.ERROR]
-    doubts = [group for group in shown if group not in errors and group.code.startswith("CAL")]
+    doubts = [group for group in shown if group not in errors and group.code in _DOUBTS]
     others = [group for group in shown if group not in errors and group not in doubts]
     said = (_of_sentence(one) for one in report.summary.warnings)
     return (*map(_of_group, errors), *map(_of_group, doubts), *said, *map(_of_group, others))
@@ -143,7 +144,8 @@ def _fails(report: Report) -> bool:
     return not report.ok or report.summary.exit_code != 0
 
 
-def _style(report: Report) -> str:
+def style(report: Report) -> str:
+    """Return the colour of the verdict: amber for what is converted with warnings."""
     if _fails(report):
         return "red"
     return "yellow" if report.is_doubtful else _VERDICT_STYLE[report.summary.verdict]
@@ -159,7 +161,7 @@ def _verdict(report: Report, view: View, name: str = "") -> Block:
         warned = count(len(found), found[0].label)
         text += f", {warned}: {_in_brief(found[0])}"
     lines = view.hang(text, "", "  ")[: _MAX_LINES["verdict"]]
-    return [view.paint(line, "bold", _style(report)) for line in lines]
+    return [view.paint(line, "bold", style(report)) for line in lines]
 
 
 def _in_brief(issue: Issue) -> str:
@@ -172,9 +174,9 @@ def _in_brief(issue: Issue) -> str:
     return issue.message.partition(":")[0]
 
 
-def _rows(report: Report, name: str, view: View) -> Block:
-    """Return the numbers: device, accuracy, crossings, samples, and what only -v shows."""
-    rows = [
+def rows(report: Report, name: str) -> list[tuple[str, str]]:
+    """Return label and text of the numbers: device, accuracy, crossings, samples, limits."""
+    found = [
         ("model", f"{name} for {report.target.name}"),
         ("device", _device(report)),
         ("accuracy", _accuracy(report)),
@@ -184,11 +186,19 @@ def _rows(report: Report, name: str, view: View) -> Block:
         ("limits", _limits(report)),
         ("more", _left_out(report)),
     ]
+    return [(label, text) for label, text in found if text]
+
+
+def headline(report: Report) -> str:
+    """Return the verdict in one line: label, number of warnings, the worst thing."""
+    return " ".join(_verdict(report, View(False, False, 10_000)))
+
+
+def _rows(report: Report, name: str, view: View) -> Block:
     lines: Block = []
-    for label, text in rows:
-        if text:
-            found = view.hang(text, f"  {label:{_LABEL}}", " " * (_LABEL + 2))
-            lines += _clipped(found, _MAX_LINES["row"], view)
+    for label, text in rows(report, name):
+        found = view.hang(text, f"  {label:{_LABEL}}", " " * (_LABEL + 2))
+        lines += _clipped(found, _MAX_LINES["row"], view)
     return lines
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, islice
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from npuconv.samples.feeds import Array, Feed, InputSpec, Samples, choose, match
 # The name numpy gives to an array saved without one.
 UNNAMED = "arr_0"
 IGNORED = "not an input, ignored: "  # and the names
+_MAX_OTHERS = 64  # arrays that are looked at for one that fits an input
 _TO_FIRST, _TO_LAST = (0, 3, 1, 2), (0, 2, 3, 1)
 
 
@@ -86,8 +88,42 @@ def pick(label: str, names: Sequence[str], inputs: Sequence[InputSpec]) -> dict[
     return found
 
 
+def only_fitting(arrays: Mapping[str, Any], inputs: Sequence[InputSpec]) -> dict[str, str]:
+    """Return the array for the one input that no array is named like, if only one array fits it.
+
+    Args:
+        arrays: of a file, by name; each has a shape.
+        inputs: of the model.
+
+    Returns:
+        Name of the input to name of the array; empty where names tell, or nothing is certain.
+    """
+    wanted = {spec.name for spec in inputs}
+    missing = [spec for spec in inputs if spec.name not in arrays]
+    others = [name for name in arrays if name not in wanted]
+    unnamed = len(inputs) == 1 and UNNAMED in others
+    if len(missing) != 1 or unnamed or len(others) > _MAX_OTHERS:
+        return {}
+    fitting = [name for name in others if _has_rows(arrays[name], missing[0])]
+    return {missing[0].name: fitting[0]} if len(fitting) == 1 else {}
+
+
+def _has_rows(array: Any, spec: InputSpec) -> bool:
+    """Return whether the shape and the kind of an array are those of samples of an input."""
+    try:
+        _rows_per_sample("", array, spec, complete=False)
+    except CalibrationError:
+        return False
+    return (array.dtype.kind == "f") == (spec.dtype.kind == "f")
+
+
 def make_table(
-    label: str, arrays: Mapping[str, Any], inputs: Sequence[InputSpec], *, complete: bool = False
+    label: str,
+    arrays: Mapping[str, Any],
+    inputs: Sequence[InputSpec],
+    *,
+    complete: bool = False,
+    taken: Mapping[str, str] = MappingProxyType({}),
 ) -> Table:
     """Make a table of arrays by name, checked against the inputs of the model.
 
@@ -96,13 +132,16 @@ def make_table(
         arrays: anything numpy makes an array of; looked up only if needed.
         inputs: at least one.
         complete: each array is one complete input, not a row of samples.
+        taken: arrays of another name than their input, as ``only_fitting`` finds them.
 
     Raises:
         CalibrationError: wrong names, shapes, types, values or numbers of samples.
     """
-    chosen = pick(label, [str(name) for name in arrays], inputs)
+    named = [spec for spec in inputs if spec.name not in taken]
+    chosen = {**taken, **pick(label, [str(name) for name in arrays], named)}
     extra = [repr(name) for name in arrays if name not in chosen.values()]
     notes = [f"{IGNORED}{', '.join(extra)}"] if extra else []
+    notes += [f"array {one!r} is taken for input {name!r}" for name, one in taken.items()]
     columns = []
     for spec in inputs:
         where = f"{label}: array {chosen[spec.name]!r}"

@@ -14,7 +14,7 @@ from npuconv import limits
 from npuconv.errors import CalibrationError
 from npuconv.limits import Limits
 from npuconv.samples.archive import Archive, explained
-from npuconv.samples.arrays import UNNAMED, Table, make_table, open_tables, pick
+from npuconv.samples.arrays import UNNAMED, Table, make_table, only_fitting, open_tables, pick
 from npuconv.samples.feeds import InputSpec, Samples, count
 
 ARRAYS = frozenset({".npz", ".npy"})
@@ -132,7 +132,8 @@ def check_ordinary(path: Path) -> None:
 
 
 def _read_table(file: Path, inputs: Sequence[InputSpec], allowed: Limits) -> Table:
-    return make_table(str(file), read_file(file, allowed), inputs)
+    arrays = read_file(file, allowed)
+    return make_table(str(file), arrays, inputs, taken=only_fitting(arrays, inputs))
 
 
 def _read_by_name(

@@ -6,10 +6,13 @@ and options give the same bytes. Missing numbers are ``None``, never a guess.
 
 from __future__ import annotations
 
-from typing import Literal
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from npuconv import files
 from npuconv.diagnostics import Severity, Status
 
 SCHEMA_VERSION = 1
@@ -515,3 +518,33 @@ class Report(Part):
     def ok(self) -> bool:
         """True if nothing blocks the conversion."""
         return self.summary.verdict != "refused"
+
+    def __repr__(self) -> str:
+        """Return the verdict in one line; the fields are what ``model_dump`` is for."""
+        counted = sum(self.summary.by_severity.get(level, 0) for level in Severity)
+        measured = self.accuracy and self.accuracy.sqnr_db
+        accuracy = "" if measured is None else f", SQNR {measured:.1f} dB"
+        return (
+            f"<Report {self.model.path} on {self.target.name}: {self.summary.verdict}"
+            f"{accuracy}, {counted} finding{'s' * (counted != 1)}>"
+        )
+
+    __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        html: str = _renderer("notebook").render(self)
+        return html
+
+    def save_html(self, path: str | Path) -> None:
+        """Write the report as one HTML page, whole or not at all.
+
+        Raises:
+            OutputError: the destination cannot be written.
+        """
+        files.write(path, _renderer("html").render(self))
+
+
+def _renderer(name: str) -> Any:
+    """Return a module of ``npuconv.report``, which is imported when a report is shown."""
+    return import_module(f"npuconv.report.{name}")

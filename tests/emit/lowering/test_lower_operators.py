@@ -109,3 +109,8 @@ def test_what_has_no_kernel_stays_between_conversions():
     model, ctx = emitted(ending(net().op("Tanh")))
     assert run_pass(NAME, model, ctx) == 0
     assert len(model.nodes("Tanh")) == 1
+
+
+def test_tflite_has_none_of_them():
+    model, ctx = emitted(CASES["QLinearAdd"](), format="tflite")
+    assert run_pass(NAME, model, ctx) == 0

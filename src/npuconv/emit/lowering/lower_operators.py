@@ -35,9 +35,12 @@ def lower_operators(model: Model, ctx: EmitContext) -> int:
 
     Add, Mul, Sigmoid, LeakyRelu, AveragePool, GlobalAveragePool, Concat, Softmax and
     MatMul become QLinearAdd and so on, of the domain com.microsoft; all but MatMul stay
-    between DequantizeLinear and QuantizeLinear with `--standard-ops`, as others always do.
+    between DequantizeLinear and QuantizeLinear with `--standard-ops`, as others always do,
+    and all do with `--format tflite`.
     The results differ by one step at most.
     """
+    if ctx.options.format == "tflite":  # has none of them
+        return 0
     return sum(_lower(model, ctx, node) for node in ctx.plan.operators if len(node.outputs))
 
 

@@ -1,0 +1,35 @@
+"""A report as the output of a notebook's cell: the verdict, the numbers, warnings."""
+
+from __future__ import annotations
+
+from html import escape
+
+from npuconv.report import brief
+from npuconv.report.escape import visible
+from npuconv.schemas.report import Report
+
+_COLOR = {"red": "#b3261e", "yellow": "#9a6700", "green": "#1a7f37"}
+_MAX_ISSUES = 5
+
+
+def render(report: Report) -> str:
+    """Return HTML without scripts or styles of its own, for a part of a page."""
+    color = _COLOR[brief.style(report)]
+    rows = "".join(
+        f'<tr><th style="text-align:left">{_safe(label)}</th>'
+        f'<td style="text-align:left">{_safe(text)}</td></tr>'
+        for label, text in brief.rows(report, report.model.path)
+    )
+    found = brief.issues(report)
+    items = "".join(
+        f"<li>{_safe(f'{one.label}: {one.title} {one.message}')}</li>"
+        for one in found[:_MAX_ISSUES]
+    )
+    more = f"<li>and {len(found) - _MAX_ISSUES} more</li>" if len(found) > _MAX_ISSUES else ""
+    issues = f"<ul>{items}{more}</ul>" if items else ""
+    verdict = f'<b style="color:{color}">{_safe(brief.headline(report))}</b>'
+    return f"<div>{verdict}<table>{rows}</table>{issues}</div>"
+
+
+def _safe(text: str) -> str:
+    return escape(visible(text))

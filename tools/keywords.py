@@ -1,0 +1,87 @@
+"""The module of typed keyword arguments, made from the options."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from textwrap import dedent
+
+from pydantic import BaseModel
+
+from npuconv.config import Options, Preprocess
+
+_LINE = 100  # columns of a line of code
+_KEYWORDS = """\"\"\"Keyword arguments of the library, with types that an editor completes.
+
+Made by tools/gendocs.py from ``npuconv.config``.
+\"\"\"
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, TypedDict
+
+if TYPE_CHECKING:
+    from npuconv.config import Form, Format, Level, Method, Preset, Selection, Step
+    from npuconv.config import Preprocess as PreprocessOptions
+"""
+# Keys that check and convert, or run_batch, take as parameters of their own.
+_PARAMETERS = {"target", "calibration", "cache"}
+
+
+def module() -> str:
+    """The module of typed keyword arguments."""
+    types = _annotations(Options)
+    common = {name: kind for name, kind in types.items() if name not in _PARAMETERS}
+    of_samples = {name: types[name] for name in ("preprocess", "input_shape", "seed")}
+    classes = [
+        ("PreprocessKeywords(TypedDict, total=False)", "Keys of ``preprocess``.",
+         Preprocess, _annotations(Preprocess)),
+        ("SampleKeywords(TypedDict, total=False)", "Options of ``verify``.", Options, of_samples),
+        ("CommonKeywords(TypedDict, total=False)", "Options that all conversions take.",
+         Options, common),
+        ("OptionKeywords(CommonKeywords, total=False)", "Options of ``check`` and ``convert``.",
+         Options, {"cache": types["cache"]}),
+        ("BatchKeywords(CommonKeywords, total=False)", "Options of ``run_batch``.",
+         Options, {name: types[name] for name in ("target", "calibration")}),
+    ]  # fmt: skip
+    return _KEYWORDS + "".join(f"\n\n{_typed_dict(*one)}" for one in classes)
+
+
+def _typed_dict(head: str, doc: str, model: type[BaseModel], types: dict[str, str]) -> str:
+    lines = [f"class {head}:", f'    """{doc}"""', ""]
+    for name, kind in types.items():
+        text = (model.model_fields[name].description or "").partition(";")[0]
+        text = text if len(text) < _LINE - 6 else text.partition(":")[0]
+        lines += [f"    # {text}"] if text else []
+        whole = f"    {name}: {kind}"
+        literal = re.fullmatch(r"(.*Literal\[)(.*)(\].*)", whole)
+        if len(whole) > _LINE and literal:
+            items = [f"        {one.strip()}," for one in literal[2].split(",")]
+            lines += [literal[1], *items, f"    {literal[3]}"]
+        else:
+            lines.append(whole)
+    return "\n".join(lines) + "\n"
+
+
+def _annotations(model: type[BaseModel]) -> dict[str, str]:
+    """The types of the keys of a model as they are written, but for what may be given instead."""
+    (tree,) = ast.parse(dedent(inspect.getsource(model))).body
+    assert isinstance(tree, ast.ClassDef)
+    keys = [one for one in tree.body if isinstance(one, ast.AnnAssign)]
+    written = {ast.unparse(one.target): ast.unparse(one.annotation) for one in keys}
+    return {
+        name: _widened(kind.replace("'", '"'))
+        for name, kind in written.items()
+        if name in model.model_fields
+    }
+
+
+def _widened(kind: str) -> str:
+    """A type with what is taken as well: lists, one number for several, the name of a preset."""
+    if kind == "Preprocess":
+        return "PreprocessOptions | PreprocessKeywords | Preset"
+    kind = re.sub(r"tuple\[(\w+), (?:\.\.\.|\1)\]", r"Sequence[\1]", kind)
+    number = re.match(r"Sequence\[(int|float)\]", kind)
+    return (f"{number[1]} | " if number else "") + kind.replace("dict[", "Mapping[")
