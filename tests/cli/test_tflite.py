@@ -64,7 +64,7 @@ def test_a_missing_package_is_found_before_calibration(cli, model, monkeypatch):
 
 
 def test_check_says_the_same(cli, model, monkeypatch):
-    """What convert would refuse, check refuses."""
+    """Check refuses the models that convert would refuse."""
     monkeypatch.setitem(sys.modules, "tflite", None)
     assert cli("check", model, "--target", "ethos-u55").code == 2
     assert cli("check", model, "--target", "ethos-u55", "--format", "qoperator").code == 0

@@ -38,7 +38,7 @@ def test_each_layer_alone(path, judge, form):
 
 @pytest.mark.skipif(not is_installed("openvino"), reason="openvino is not installed")
 def test_openvino_does_not_read_integer_operators():
-    """It takes the scales of weights along the wrong axis: refused at best. See docs."""
+    """OpenVINO takes the scales of weights along the wrong axis: refused at best. See docs."""
     data = str(SAMPLES[0].parent / "calibration.npz")
     found = judged(npuconv.convert(SAMPLES[0], calibration=data, verify=False).model, "openvino")
     assert found.refused or found.furthest > 1

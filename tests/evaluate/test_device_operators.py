@@ -63,7 +63,7 @@ def files(tmp_path_factory) -> tuple[Path, dict[str, Path]]:
 
 @pytest.mark.parametrize("kind", ["float", "shift"])
 def test_vectors_of_every_operator(files, tmp_path, kind):
-    """What the device computes, at most one step from onnxruntime; all is in the files."""
+    """Results of the device are at most one step from onnxruntime, and all are in the files."""
     model, targets = files
     data = {"x": np.random.default_rng(2).standard_normal((1, *X[1:])).astype(np.float32)}
     found = vectors(model, tmp_path / "v", data, target=str(targets[kind]))

@@ -37,7 +37,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Verdict:
-    """How a runtime does on the layers of a model.
+    """Result of a runtime on the layers of a model.
 
     Attributes:
         layers: how many there are.
