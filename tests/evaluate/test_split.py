@@ -126,7 +126,7 @@ def test_integer_inputs_and_outputs(tmp_path):
 
 
 def test_open_extents(tmp_path):
-    """Whether an extent has a name, or is -1 as some exporters write it, it is null."""
+    """An extent with a name, or -1 as some exporters write it, is null."""
     for batch in ("N", -1):
         manifest = split(integer_model(batch=batch), tmp_path).manifest
         (row,) = [t for t in manifest.tensors if t.name == "x"]

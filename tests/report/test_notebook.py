@@ -1,4 +1,4 @@
-"""What a notebook shows of a report: the verdict, no script, nothing a model could inject."""
+"""A report in a notebook: the verdict, no script, nothing a model could inject."""
 
 from __future__ import annotations
 
