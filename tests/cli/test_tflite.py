@@ -71,7 +71,7 @@ def test_check_says_the_same(cli, model, monkeypatch):
 
 
 def test_operators_in_int8(cli, folder):
-    """Operators that the device computes in int8 beside convolutions have no name of onnxruntime."""
+    """Operators that the device computes in int8 have no name of onnxruntime."""
     net = Net(x=(1, 3, 8, 8)).conv(pads=[1] * 4)
     first = net.last
     net = net.conv(first, (4, 4, 1, 1)).op("Add", net.last, first)
