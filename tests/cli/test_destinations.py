@@ -55,7 +55,7 @@ def test_samples(cli, model):
 def test_descriptions(cli, model, folder):
     """Target, configuration and baseline are not overwritten."""
     assert TARGET in builtin_names()
-    (folder / "t.yaml").write_text(cli("target", "show", TARGET, "--output-format", "yaml").out)
+    (folder / "t.yaml").write_text(cli("target", "show", TARGET, "--format", "yaml").out)
     (folder / "c.yaml").write_text("method: minmax\n")
     cli("check", model, "--write-baseline", "--baseline", "b.json")
     for flag, name in (("--target", "t.yaml"), ("--config", "c.yaml")):

@@ -88,7 +88,8 @@ def _writer(path: str) -> Callable[[Exploration], str]:
 
 def _print(found: Exploration, console: Console) -> None:
     count, macs = len(found.models), found.macs / 1e9
-    click.echo(f"{count} models, {found.convolutions} convolutions, {macs:.2f} G MACs")
+    models = f"{count} model{'s' * (count != 1)}"
+    click.echo(f"{models}, {found.convolutions} convolutions, {macs:.2f} G MACs")
     head = ("value", "cost", "MACs", "moved", "convolutions", "rewritten", "refused", "")
     for curve in found.curves:
         needed = _shown(curve.needed[-1])

@@ -15,7 +15,7 @@ def newer():
 
 
 FIRES = [newer]
-SILENT = [lambda: Net(x=X).conv("x").model()]
+SILENT = [lambda: Net(opset=21, ir_version=10, x=X).conv("x").model()]
 
 
 def test_it_names_both():

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
             y = Swish (c)
         """,
         silent="""
-            opset 24
+            opset 21
             input x: float[1,3,8,8]
             weight w: float[4,3,3,3]
             c = Conv (x, w)
