@@ -29,7 +29,7 @@ def test_text(model):
     """A table for each limit, with the knee."""
     result = run(str(model))
     assert result.return_value == 0
-    assert "1 models, 1 convolutions" in result.stdout
+    assert "1 model, 1 convolutions" in result.stdout
     assert "Conv.kernel_h: the models need up to 5" in result.stdout
     assert "knee" in result.stdout
 
