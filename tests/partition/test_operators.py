@@ -173,3 +173,14 @@ def test_what_the_user_keeps_float_stays_float():
 def test_a_target_that_lists_convolutions_only_computes_nothing_else():
     _, plan = planned(between("Sigmoid"), builtin())
     assert plan.operators == []
+
+
+def test_a_form_that_holds_operators_in_float_places_them_on_the_host():
+    """TFLite files have no int8 Add of ours: the plan does not call it a device node."""
+    model = read(between("HardSwish").model())
+    target = listing("HardSwish")
+    assert [n.name for n in make_plan(model, target).operators] == ["op"]
+    plan = make_plan(model, target, form="tflite")
+    (node,) = model.nodes("HardSwish")
+    assert plan.operators == []
+    assert (plan.placement[id(node)], "tflite" in plan.reason[id(node)]) == ("host", True)

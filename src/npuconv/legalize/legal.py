@@ -81,7 +81,14 @@ class LegalModel:
         """Partition the graph as it is now, or that of another model."""
         model = model or self.model
         kept = keep_float.names(model, self.kept)
-        return make_plan(model, self.target, self.blocked, kept=kept, operators=self.operators)
+        return make_plan(
+            model,
+            self.target,
+            self.blocked,
+            kept=kept,
+            operators=self.operators,
+            form=self.options.format,
+        )
 
     def with_plan(self, plan: Plan, *, more_channels: bool = False) -> LegalModel:
         """Return the model with another plan.

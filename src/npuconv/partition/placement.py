@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from npuconv.target import Target
 
 Placement = Literal["device", "host", "undocumented"]
+FLOAT_OPERATORS = ("tflite",)  # forms that hold operators beside convolutions in float
 Member = TypeVar("Member", int, str)
 
 
@@ -144,6 +145,7 @@ def make_plan(
     apart: Iterable[str] = (),
     kept: Mapping[str, str] | None = None,
     operators: Collection[str] | None = None,
+    form: str = "",
 ) -> Plan:
     """Decide where every node runs.
 
@@ -155,7 +157,10 @@ def make_plan(
         kept: by name, nodes that the user wants float on the host, and the pattern that says so.
         operators: names of those that the device computes, as an earlier plan chose them; None
             chooses them.
+        form: of the written model: where it holds these operators in float, none is chosen.
     """
+    if form in FLOAT_OPERATORS:
+        operators = ()
     plan, kept = Plan(), kept or {}
     blocked, apart = set(blocked), {*apart, *kept}
     off = blocked | kept.keys()
@@ -171,7 +176,7 @@ def make_plan(
         elif node.name not in apart and passes_int8(node, int8):
             plan.passthrough.append(node)
             int8.update(id(t) for t in node.outputs)
-    _place(model, plan, target, blocked, kept)
+    _place(model, plan, target, blocked, kept, form)
     plan.groups = _groups(model, plan)
     return plan
 
@@ -220,7 +225,12 @@ def _on_device(node: Node, target: Target, off: set[str]) -> bool:
 
 
 def _place(
-    model: Model, plan: Plan, target: Target, blocked: set[str], kept: Mapping[str, str]
+    model: Model,
+    plan: Plan,
+    target: Target,
+    blocked: set[str],
+    kept: Mapping[str, str],
+    form: str,
 ) -> None:
     for node in model.nodes():
         if plan.on_device(node) or plan.is_operator(node):
@@ -230,7 +240,7 @@ def _place(
         elif node.name in blocked:
             place, reason = "host", "a finding keeps it off the device"
         else:
-            place, reason = _place_other(node, plan, target)
+            place, reason = _place_other(node, plan, target, form)
         plan.placement[id(node)], plan.reason[id(node)] = place, reason
 
 
@@ -238,7 +248,7 @@ def _within(node: Node) -> tuple[Placement, str]:
     return "device", f"{node.op} is listed and within every known limit"
 
 
-def _place_other(node: Node, plan: Plan, target: Target) -> tuple[Placement, str]:
+def _place_other(node: Node, plan: Plan, target: Target, form: str) -> tuple[Placement, str]:
     """Return the placement, with its reason, of a node that is no convolution of the device."""
     fused, passes = target.fused_activations, plan.is_passthrough(node)
     names = fused.values if fused.known else fused.assume
@@ -255,11 +265,15 @@ def _place_other(node: Node, plan: Plan, target: Target) -> tuple[Placement, str
     if objections := operator.objections(known):
         return "host", f"{objections[0]}; {how}"
     # what the device could run is only of use to it as int8
-    return _within(node) if passes else ("host", f"{node.op} is listed, but {_why_float(node)}")
+    return (
+        _within(node) if passes else ("host", f"{node.op} is listed, but {_why_float(node, form)}")
+    )
 
 
-def _why_float(node: Node) -> str:
+def _why_float(node: Node, form: str) -> str:
     """Return why an operator that the target lists runs on the host."""
+    if form in FLOAT_OPERATORS:
+        return f"--format {form} holds it in float, between conversions"
     if is_defined(node):
         return "fewer bytes cross with it on the host; runs in float"
     return "not quantized; runs in float"

@@ -119,7 +119,7 @@ def _kept_float(legal: LegalModel) -> schema.KeptFloat | None:
     """Return the cost of nodes that the user keeps float; None if there are none."""
     if not legal.kept:
         return None
-    free = partition.make_plan(legal.model, legal.target, legal.blocked)
+    free = partition.make_plan(legal.model, legal.target, legal.blocked, form=legal.options.format)
     crossing = partition.crossings(legal.model, free)
     kept = keep_float.names(legal.model, legal.kept)
     moved = [(kept[node.name], partition.macs(node)) for node in free.device if node.name in kept]
