@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 SAMPLES = sorted(ROOT.glob("samples/*/model.onnx"))
 SHARED = sorted((ROOT.parent / "shared").glob("models/*/model.onnx"))
 LARGEST = 50_000_000  # multiplications: larger ones take the evaluator minutes
-TIES = 1e-5  # of the values of a model with float convolutions may be a step away
+TIES = 1e-4  # of the values of a shared model may be a step away: halves, and float sums
 SHAPES = {
     "bodypix_mnv1_050_s16": {"input": (1, 257, 257, 3)},
     "ppocrv4_rec": {"x": (1, 3, 48, 320)},
@@ -75,9 +75,12 @@ def test_every_integer_is_the_same(path, form):
     assert integers
     distances = {n: np.abs(found[n].astype(int) - expected[n]) for n in integers}
     differing = {n: int((d > 0).sum()) for n, d in distances.items() if d.any()}
-    if form == "qoperator":
+    if form == "qoperator" and path in SAMPLES:
         assert not differing
         return
-    # Between conversions a convolution is in float, and its sums round by the order of addition.
+    # A float sum (of the host, or of a convolution between conversions) rounds by the order of
+    # addition, and the mean of integers is often exactly half a step.
     assert max(int(d.max(initial=0)) for d in distances.values()) <= 1
-    assert sum(differing.values()) <= TIES * sum(d.size for d in distances.values())
+    # What differs in one tensor goes on into those behind it, so the worst one is counted.
+    most = max(differing.values(), default=0)
+    assert most <= TIES * sum(d.size for d in distances.values())
