@@ -329,9 +329,8 @@ def _run_steps(
 
 def _sensitivity(graph: DeviceGraph, state: QuantState, used: Samples) -> Sensitivity | None:
     """Return what every rounding adds to the error of the outputs; None where that is unknown."""
-    return measure(
-        logits(graph.proto()), quant_points(graph, state), state, used, SENSITIVITY.probes
-    )
+    points = quant_points(graph, state)
+    return measure(logits(graph.proto()), points, state, used, SENSITIVITY.probes)
 
 
 def _shares(steps: _Steps, made: Oversampled, used: Samples, clock: Timings) -> dict[str, float]:

@@ -122,6 +122,7 @@ def _binary(function: scalars.Binary, dtype: np.dtype[Any] | None = None) -> Ope
     """Return an operator of two or more operands of one type, taken from the left."""
 
     def apply(node: Node, operands: Operands) -> Iterable[Partial]:
+        """Fold the operands from the left."""
         if "broadcast" in node.attrs or "axis" in node.attrs:  # before opset 7
             raise UnknownError
         source = _required(operands, 0).dtype
@@ -188,6 +189,7 @@ def _reduction(function: scalars.Binary) -> Operator:
     """Return a reduction of integers, whose order does not matter."""
 
     def apply(node: Node, operands: Operands) -> Iterable[Partial]:
+        """Reduce the operand along its axes."""
         part = _required(operands, 0)
         if part.dtype.kind not in "iu":
             raise UnknownError
