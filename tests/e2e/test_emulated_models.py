@@ -42,8 +42,8 @@ def converted(path: Path, form: str) -> onnx.ModelProto:
         return npuconv.convert(
             path, max_samples=2, method="minmax", verify=False, input_shape=shapes, format=form
         ).model
-    except npuconv.UnsupportedModelError:
-        pytest.skip("not convertible")
+    except npuconv.UnsupportedModelError as error:
+        pytest.skip(f"refused: {error}")
 
 
 def feeds(model: onnx.ModelProto) -> dict[str, np.ndarray]:

@@ -32,8 +32,8 @@ def test_the_parts_are_the_whole(path, tmp_path):
         model = npuconv.convert(
             path, max_samples=2, method="minmax", verify=False, input_shape=shapes
         ).model
-    except npuconv.UnsupportedModelError:
-        pytest.skip("not convertible")
+    except npuconv.UnsupportedModelError as error:
+        pytest.skip(f"refused: {error}")
     if not any(node.op_type == "QLinearConv" for node in model.graph.node):
         pytest.skip("nothing of it runs on the device")
     split(model, tmp_path, emit=["c"])
