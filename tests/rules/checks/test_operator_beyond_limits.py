@@ -66,6 +66,7 @@ FIRES = [
     (one("Transpose", perm=[1, 0, 2, 3]), chip("Transpose", perm=["0,2,3,1"])),
     (with_constant("Add", 4 * [[[1.0]]]), chip("Add", broadcast=["none"])),
     (with_constant("Add", 1.0), chip("Add", constant_operand={"equals": False})),
+    (with_constant("Gather", [[0, 1]]), chip("Gather", indices_rank={"equals": 1})),
     (lambda: slice_by(2), chip("Slice", step_max={"max": 1})),
     (double("nearest"), chip("Resize", resize_mode=["linear"])),
     (double("linear"), chip("Resize", coordinate_mode=["asymmetric"])),
