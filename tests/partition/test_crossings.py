@@ -146,7 +146,7 @@ def test_transitions():
 
 
 def test_detours_are_what_the_host_computes_in_between():
-    """Not what prepares an input, makes an output, or hangs on a branch of its own."""
+    """Leave out what prepares an input, makes an output, or hangs on a branch of its own."""
     built = Net(x=X).op("Sigmoid", "x", to="prepared").conv("prepared", (4, 4, 1, 1), to="a")
     built.op("Tanh", "a", to="t").op("Exp", "t", to="e").op("Mul", "e", "a", to="m")
     built.conv("m", (4, 4, 1, 1), to="b").op("Sigmoid", "b", to="y").op("Neg", "a", to="z")

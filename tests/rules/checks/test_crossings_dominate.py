@@ -39,7 +39,7 @@ def test_it_names_amount_causes_and_targets_that_list_them():
 
 
 def test_bytes_that_are_not_known_are_not_shown():
-    """Then the tensors count."""
+    """Count the tensors then."""
     assert finding(chain(6, shape=(1, 4, "h", 16)), CODE).value == "12 crossings"
 
 
