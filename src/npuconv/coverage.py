@@ -126,7 +126,8 @@ def _cell(model: str, target: str, options: dict[str, Any]) -> Cell:
     report = check_with(model, chosen, runs=False)
     unknown = tuple(one.limit for one in report.unknown_limits if one.values)
     fits = [one for one in report.rewrites if one.pass_name == FIT]
-    moved = [report.device.to_device.bytes, report.device.to_host.bytes]
+    device = report.device
+    moved = [device.to_device.bytes, device.to_host.bytes] if device is not None else []
     return Cell(
         model=model,
         target=target,

@@ -94,7 +94,8 @@ def detours(model: Model, plan: Plan) -> Detours:
         if id(node) in device or id(node) in ahead:
             ahead.update(makers[id(node)])
     between = (behind & ahead) - device
-    given, made = {}, {}
+    given: dict[str, Tensor] = {}
+    made: dict[str, Tensor] = {}
     causes: Counter[str] = Counter()
     for node in nodes:
         if id(node) not in between:
