@@ -64,7 +64,7 @@ def check(
     convert, but for what takes all samples: only the first is run.
     Exit code 0: nothing at or above --fail-on; 1: findings; 2: a file cannot be used.
     """
-    from npuconv.legalize.accept import orphaned, renew
+    from npuconv.legalize.selection import orphaned, renew
 
     config = chosen_config(config, quiet=quiet)
     options, renewal = _prepared(collect(config, flags), write_baseline)

@@ -15,7 +15,7 @@ from onnx import helper, numpy_helper
 
 from npuconv import files
 from npuconv.errors import ModelError
-from npuconv.evaluate import c_header, packed
+from npuconv.evaluate import packed
 from npuconv.evaluate.matching import scales as boundary_scales
 from npuconv.evaluate.pairs import Opened, open_model
 from npuconv.evaluate.subgraphs import EIGHT_BITS, Part, cut, element_types
@@ -95,7 +95,7 @@ def split(
             weights=schema.PackedFile(file=WEIGHTS, bytes=len(data), sha256=_digest(data)),
         )
         if "c" in emit:
-            files.write(folder / HEADER, c_header.render(manifest, layers, types, how))
+            files.write(folder / HEADER, packed.c_header(manifest, layers, types, how))
         files.write(folder / schema.MANIFEST, manifest.model_dump_json(indent=1) + "\n")
     return Split(manifest, folder)
 

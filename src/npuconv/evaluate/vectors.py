@@ -22,7 +22,6 @@ from npuconv.arithmetic.device import IntegerConv, convolve
 from npuconv.arithmetic.encoding import quantize
 from npuconv.config import make_options
 from npuconv.errors import CalibrationError, ModelError, TargetError, UsageError
-from npuconv.evaluate.archives import npz
 from npuconv.evaluate.device_operators import (
     DeviceOperator,
     described,
@@ -34,6 +33,7 @@ from npuconv.evaluate.pairs import Opened, choose_samples, open_model
 from npuconv.executor import with_outputs
 from npuconv.model.conv import SAME
 from npuconv.model.query import matches
+from npuconv.samples.archive import npz
 from npuconv.target import Target
 from npuconv.target.description import Requantize
 

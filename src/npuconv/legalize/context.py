@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.legalize import region as _region
 from npuconv.legalize.forms import Form
-from npuconv.legalize.source_scales import SourceScales
+from npuconv.legalize.source import SourceScales
 from npuconv.model import query
 from npuconv.model.facts import of_window
 from npuconv.partition.costs import Cost, cost

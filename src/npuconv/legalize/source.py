@@ -15,9 +15,48 @@ from npuconv.partition import Cost, cost
 from npuconv.schemas.report import TensorSpec
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from npuconv.arithmetic.encoding import Encoding
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
     from npuconv.target import Target
+
+
+@dataclass(frozen=True)
+class WeightScales:
+    """Scales of the integer weights of one layer.
+
+    Attributes:
+        scales: float32 [1] or [M], one for each output channel.
+        bits: width of the stored integers, for people.
+    """
+
+    scales: NDArray[np.float32]
+    bits: str
+
+
+@dataclass
+class SourceScales:
+    """Encodings of a model that was quantized before it came.
+
+    Attributes:
+        tensors: encoding by tensor of the float graph, in int8.
+        made: name of such a tensor by label of the node that makes it, which outlives the name.
+        weights: scales of weights, by label of the layer that reads them.
+        lost: reason by name of the tensor or label of the layer whose scales cannot be kept.
+    """
+
+    tensors: dict[str, Encoding] = field(default_factory=dict)
+    made: dict[str, str] = field(default_factory=dict)
+    weights: dict[str, WeightScales] = field(default_factory=dict)
+    lost: dict[str, str] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        """Return whether the model was quantized in any part."""
+        return bool(self.tensors or self.weights or self.lost)
+
 
 _NAMED_OPERATORS = 4  # different operators that are named with their windows
 

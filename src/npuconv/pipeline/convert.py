@@ -15,7 +15,7 @@ from npuconv.emit.tflite.write import write as write_tflite
 from npuconv.errors import InternalError, ModelError, UnsupportedModelError
 from npuconv.evaluate import matching
 from npuconv.evaluate.comparison import Comparison, summed_up
-from npuconv.evaluate.layers import layer_pairs, layers_of
+from npuconv.evaluate.matching import layer_pairs, layers_of
 from npuconv.executor import RuntimeRefusedError, Session
 from npuconv.legalize.legal import LegalModel, legalize
 from npuconv.legalize.selection import waived
@@ -34,9 +34,8 @@ from npuconv.quantize.settings import SENSITIVITY
 from npuconv.report.builder import notices
 from npuconv.report.builder.budget_rows import Crossing, budget_report, padding_report
 from npuconv.report.builder.placed import GraphRows, graph_rows
-from npuconv.report.builder.quantized import tensor_rows, weight_rows, with_shares
+from npuconv.report.builder.quantized import source_scales, tensor_rows, weight_rows, with_shares
 from npuconv.report.builder.report import Outcome, build_report
-from npuconv.report.builder.source_scales import source_scales
 from npuconv.schemas import report as schema
 from npuconv.timings import Progress, Timings, silent
 

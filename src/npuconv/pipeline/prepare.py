@@ -14,7 +14,7 @@ from npuconv import executor, files
 from npuconv.calibration.builtin import BuiltinData, choose_builtin, open_builtin
 from npuconv.calibration.inputs import check_types, sample_inputs
 from npuconv.errors import ModelError, UsageError
-from npuconv.legalize.source_scales import SourceScales
+from npuconv.legalize.source import SourceScales
 from npuconv.quantize import kept
 from npuconv.quantize.calibrate import try_sample as calibrate_one
 from npuconv.quantize.settings import BUDGET, HESSIAN, PROBE, SENSITIVITY

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from npuconv.arithmetic.encoding import HIGHEST, LOWEST
-from npuconv.legalize.source_scales import SourceScales
+from npuconv.legalize.source import SourceScales
 from npuconv.partition.channels import trace, uniform
 from npuconv.quantize import kept
 

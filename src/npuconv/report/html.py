@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -14,7 +15,7 @@ from importlib.resources import files
 from urllib.parse import quote
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from npuconv.diagnostics import Severity, Status
 from npuconv.report import Unreadable, groups, words
@@ -23,7 +24,6 @@ from npuconv.report.glossary import TERMS
 from npuconv.report.groups import Group
 from npuconv.report.html_graph import Picture, picture
 from npuconv.report.html_ranges import tensor_ranges, weight_ranges
-from npuconv.report.html_text import as_code
 from npuconv.schemas.batch import BatchJob, BatchReport
 from npuconv.schemas.report import Accuracy, LayerQuant, Report
 
@@ -251,3 +251,18 @@ def profile(report: Report) -> tuple[LayerBar, ...]:
 def ranked(report: Report) -> tuple[LayerBar, ...]:
     """Return the layers that were measured, those with the largest share of the noise first."""
     return tuple(map(LayerBar, groups.ranked_layers(report)))
+
+
+_CODE = re.compile(r"`([^`]+)`")
+
+
+def as_code(text: object) -> Markup:
+    """Escape a text and write what stands in backticks as code.
+
+    Args:
+        text: any text, also one from an untrusted model; hidden characters become visible.
+
+    Returns:
+        Markup in which the only elements are ``<code>``.
+    """
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(visible(str(text))))))
