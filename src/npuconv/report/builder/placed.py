@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from npuconv import partition
 from npuconv.legalize import keep_float
-from npuconv.legalize.source import form_of
+from npuconv.legalize.source import form_of, tensors
 from npuconv.model import query
 from npuconv.report.builder.rewritten import rewritten_rows
 from npuconv.schemas import report as schema
@@ -109,7 +109,7 @@ def _node(legal: LegalModel, node: Node, subgraph: int | None) -> schema.NodeInf
         parameters=partition.parameters(node),
         subgraph=subgraph,
         form=form_of(node),
-        inputs=tuple(t.name for t in node.inputs if t.name and not query.is_constant(t)),
+        inputs=tensors(node.inputs),
         outputs=tuple(t.name for t in node.outputs if t.name),
         shape=query.shape(node.outputs[0]) if node.outputs else None,
     )
