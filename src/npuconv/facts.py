@@ -86,6 +86,7 @@ _ALL = [
     Fact("depth", "values that a Gemm or MatMul adds up for one of its result"),
     Fact("alpha", "the attribute alpha of an activation, in four digits, as 0.1667", "str"),
     Fact("beta", "the attribute beta of an activation, in four digits", "str"),
+    Fact("indices_rank", "number of dimensions of the indices of a Gather"),
     Fact("step_max", "the largest step of a Slice"),
     Fact("resize_mode", "the attribute mode of Resize", "str", ("nearest", "linear", "cubic")),
     Fact("coordinate_mode", "the attribute coordinate_transformation_mode of Resize", "str",

@@ -14,7 +14,7 @@ from support.builders import Net
 LATER = {"weight_abs_sum_max"} | {name for name, fact in FACTS.items() if fact.alias_of}
 LATER |= {"ceil_mode", "count_include_pad", "pad_mode", "pad_outside_hw", "blocksize"}
 LATER |= {"axis", "axes", "perm", "broadcast", "step_max", "resize_mode", "coordinate_mode"}
-LATER |= {"constant_operand", "depth", "alpha", "beta"}
+LATER |= {"constant_operand", "depth", "alpha", "beta", "indices_rank"}
 
 
 def conv(weight=(4, 3, 3, 3), shape=(1, 3, 8, 10), op="Conv", **attrs):

@@ -138,7 +138,8 @@ def coverage(
     MODEL is a file, or a directory that is searched for .onnx files. A target takes a
     model, refuses it, or it is open: that depends on limits which nobody has written
     down. The share is that of the multiply-accumulates that the device does, after
-    rewriting. Rewrites are not measured here; `npuconv check` does that.
+    rewriting; below it the tensors that cross between device and host in one
+    inference, and their MiB. Rewrites are not measured here; `npuconv check` does that.
 
     Exit code 0 whatever the verdicts; 2: a file that cannot be read; the others are
     shown all the same.
@@ -194,11 +195,13 @@ def _table(found: Coverage, width: int) -> Table:
 def _shown(cell: Cell) -> str:
     count = f" {len(cell.unknown_limits)}" if cell.verdict == "open" else ""
     fitted = f"\n{cell.fitted} fitted\n{cell.extra_share}" if cell.fitted else ""
-    return f"{cell.verdict}{count}\n{cell.device_share}{fitted}"
+    moved = "?" if cell.crossing_bytes is None else f"{cell.crossing_bytes / 2**20:.1f}"
+    return f"{cell.verdict}{count}\n{cell.device_share}\n{cell.crossings}, {moved}{fitted}"
 
 
 def _legend(found: Coverage) -> str:
-    text = "The share is that of the MACs that the device does."
+    text = "The share is that of the MACs that the device does; below it the tensors that cross"
+    text += " between device and host in one inference, and their MiB."
     if any(cell.verdict == "open" for cell in found.cells):
         text += " open: it depends on so many limits that are not known."
     if any(cell.fitted for cell in found.cells):

@@ -87,7 +87,7 @@ def vectors(
         samples: how many.
         target: the device; by default the one the model was converted for.
         progress: called with a stage, how much is done, and of how much.
-        **options: ``preprocess``, ``input_shape`` and ``seed`` of ``npuconv.config.Options``.
+        **options: the keys of ``npuconv.keywords.SampleKeywords``.
 
     Raises:
         NpuconvError: a model, target, sample or destination that cannot be used.

@@ -102,6 +102,8 @@ def _along(node: Node, rank: int) -> Measured:
         steps = query.constant_input(node, 4)
         given = query.input_of(node, 4) is not None
         facts["step_max"] = int(abs(steps).max()) if steps is not None else None if given else 1
+    elif node.op == "Gather":
+        facts["indices_rank"] = query.rank(query.input_of(node, 1))
     elif node.op == "Resize":
         facts["resize_mode"] = str(query.attribute(node, "mode", "nearest"))
         how = query.attribute(node, "coordinate_transformation_mode", "half_pixel")

@@ -17,7 +17,7 @@ from npuconv.errors import ModelError, UsageError
 from npuconv.legalize.source import SourceScales
 from npuconv.quantize import kept
 from npuconv.quantize.calibrate import try_sample as calibrate_one
-from npuconv.quantize.settings import BUDGET
+from npuconv.quantize.settings import BUDGET, HESSIAN, PROBE, SENSITIVITY
 from npuconv.quantize.state import DeviceGraph
 from npuconv.samples import open_samples
 from npuconv.samples.feeds import spread
@@ -201,8 +201,33 @@ def open_calibration(
         limit=options.max_samples,
         seed=options.seed,
         cache=cache,
+        key=options.calibration_key,
     )
     return CalibrationData(samples, assumed, None)
+
+
+def expected_costs(options: Options, samples: int, measured_on: int) -> dict[str, float]:
+    """Return what the stages of a conversion cost, in float passes of one sample.
+
+    Medians of six models: detectors, a classifier, text recognition, style transfer. Steps on
+    weights depend on the layers instead, and are small where samples take long.
+
+    Args:
+        options: of the run.
+        samples: number that calibrates.
+        measured_on: number on which both models are compared.
+    """
+    spends = options.min_sqnr is not None or bool(options.max_extra_macs)
+    return {
+        "host preparation": 1.4 * min(PROBE.samples, samples),
+        "calibrate": samples + min(HESSIAN.samples, samples),
+        "choose ranges": 6,
+        "round weights": 10,
+        "sensitivity": 5 * SENSITIVITY.probes,
+        "budget": 60 if spends else 0,
+        "quantize": 2,
+        "compare": 3 * measured_on,
+    }
 
 
 def try_sample(legal: LegalModel, proto: onnx.ModelProto, samples: Samples) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from npuconv.diagnostics import Finding, Severity, Status
 from npuconv.legalize.selection import failing, fails, stale
 from npuconv.report.builder.rewritten import choice
+from npuconv.rules.checks.crossings_dominate import crossings_dominate
 from npuconv.rules.checks.limit_unknown import limit_unknown
 from npuconv.rules.engine import all_rules
 from npuconv.schemas import report as schema
@@ -256,6 +257,7 @@ def headline(
     text = f"{count} convolution{'s' * (count != 1)} on the device"
     unknown = sum(map(_is_limit, left))
     text += f", {unknown} unknown limit{'s' * (unknown != 1)}" if unknown else ""
+    text += "".join(f", {f.value} in between" for f in left if f.code == crossings_dominate.code)
     return f"{text}; {warnings[0].partition(':')[0]}" if warnings else text
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         "coordinate_mode",
         "constant_operand",
         "depth",
+        "indices_rank",
         "alpha",
         "beta",
     ),
