@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from npuconv.model import query
@@ -58,6 +59,19 @@ def _of_tensors(node: Node) -> Measured:
     facts: Measured = {"rank": len(dims), "dtype": query.dtype_name(source) or None}
     facts |= _named("in", dims) | _named("out", out) | _padding(node)
     return facts | _attributes(node, len(dims)) if query.is_standard(node) else facts
+
+
+def elementwise(tensor: Tensor, attributes: Mapping[str, float | str]) -> Measured:
+    """Return the facts of an activation that is only considered.
+
+    Args:
+        tensor: that it would read, and whose shape it would keep.
+        attributes: that it would have.
+    """
+    dims = query.shape(tensor)
+    numbers = {name: f"{n:.4g}" for name, n in attributes.items() if isinstance(n, float)}
+    rank = None if dims is None else len(dims)
+    return {"rank": rank, **_named("in", dims), **_named("out", dims), **numbers}
 
 
 def _attributes(node: Node, rank: int) -> Measured:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from npuconv.target import Target
 
 TABLES = frozenset({
-    "Elu", "Exp", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "PRelu", "Reciprocal",
-    "Sigmoid", "Softplus", "Sqrt", "Swish", "Tanh",
+    "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "PRelu",
+    "Reciprocal", "Sigmoid", "Softplus", "Sqrt", "Swish", "Tanh",
 })  # fmt: skip
 
 
