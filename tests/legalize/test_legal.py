@@ -235,7 +235,9 @@ def test_the_error_carries_the_report():
 
 def test_refused_for_unknown_limits():
     """The headline names the option that refused, if no error is left."""
-    with pytest.raises(UnsupportedModelError, match=r"\d+ unknown limits, and --fail-on unknown"):
+    with pytest.raises(
+        UnsupportedModelError, match=r"\d+ undocumented limits, and --fail-on unknown"
+    ):
         npuconv.convert(digits(), fail_on="unknown")
 
 

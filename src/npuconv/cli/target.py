@@ -12,7 +12,7 @@ from npuconv.cli import screen
 from npuconv.cli.options import parse_shapes
 from npuconv.errors import TargetError
 from npuconv.report.escape import visible
-from npuconv.target import Target, view
+from npuconv.target import Target, value_text, view
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -291,14 +291,14 @@ def _print_curves(found: Exploration, console: Console) -> None:
     click.echo(f"{models}, {found.convolutions} convolutions, {macs:.2f} G MACs")
     head = ("value", "cost", "MACs", "moved", "convolutions", "rewritten", "refused", "")
     for curve in found.curves:
-        needed = _value(curve.needed[-1])
+        needed = value_text(curve.needed[-1])
         rows = [_row(curve, point) for point in curve.points]
         screen.print_rows(console, head, rows, f"{curve.limit}: the models need up to {needed}")
 
 
 def _row(curve: Curve, point: Point) -> tuple[str, ...]:
     return (
-        _value(point.value),
+        value_text(point.value),
         f"{point.cost:+.1%}",
         f"{point.share:+.1%}",
         _bytes(point.moved_bytes),
@@ -311,7 +311,3 @@ def _row(curve: Curve, point: Point) -> tuple[str, ...]:
 
 def _bytes(count: int) -> str:
     return f"{count / 2**20:.1f} MiB" if count >= 2**20 else f"{count / 1024:.0f} KiB"
-
-
-def _value(value: int | bool) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

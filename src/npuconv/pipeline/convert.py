@@ -31,6 +31,7 @@ from npuconv.quantize.ranges import choose_encodings
 from npuconv.quantize.rounding import round_weights
 from npuconv.quantize.sensitivity import Sensitivity, measure
 from npuconv.quantize.settings import SENSITIVITY
+from npuconv.quantize.state import DeviceGraph
 from npuconv.report.builder import notices
 from npuconv.report.builder.budget_rows import Crossing, budget_report, padding_report
 from npuconv.report.builder.placed import GraphRows, graph_rows
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from npuconv.keywords import OptionKeywords
     from npuconv.model.store import Store
     from npuconv.quantize.calibrate import Calibration
-    from npuconv.quantize.state import DeviceGraph, QuantState
+    from npuconv.quantize.state import QuantState
     from npuconv.samples import Samples, Source
 
 ASSUMED = "assumed: "  # begins a stage that says what is taken instead of data
@@ -216,7 +217,7 @@ def _without_samples(
 
 def _brought_weights(legal: LegalModel) -> Mapping[str, RoundedWeights]:
     """Return the integer weights of a model that is quantized already."""
-    source = prepare.device_graph(legal).source_scales
+    source = DeviceGraph.of(legal).source_scales
     per_tensor = legal.target.weights.granularity == "tensor"
     return keep_weights(legal.model, legal.plan.device, {}, source, per_tensor=per_tensor)[0]
 
@@ -310,7 +311,7 @@ def _run_steps(legal: LegalModel, data: prepare.CalibrationData, clock: Timings)
     without = (*legal.options.without, *(("input-grid",) if off_grid else ()))
     used = data.used
     with clock.measured("host preparation"):
-        graph, grids = prepare_host(prepare.device_graph(legal), used, without)
+        graph, grids = prepare_host(DeviceGraph.of(legal), used, without)
     with clock.measured("calibrate"):
         seen = calibrate(graph, graph.proto(), used, clock.step)
     with clock.measured("choose ranges"):

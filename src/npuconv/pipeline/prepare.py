@@ -236,7 +236,7 @@ def try_sample(legal: LegalModel, proto: onnx.ModelProto, samples: Samples) -> N
     Raises:
         CalibrationError: the model does not run on it, or makes numbers that are not finite.
     """
-    calibrate_one(device_graph(legal), proto, samples)
+    calibrate_one(DeviceGraph.of(legal), proto, samples)
 
 
 def check_runs(model: Model, proto: onnx.ModelProto, feed: Feed) -> None:
@@ -249,10 +249,3 @@ def check_runs(model: Model, proto: onnx.ModelProto, feed: Feed) -> None:
         executor.Session(proto).run(feed)
     except executor.RuntimeRefusedError as error:
         raise ModelError(f"{model.name}: onnxruntime does not run it: {error}") from None
-
-
-def device_graph(legal: LegalModel) -> DeviceGraph:
-    """Return the model as the steps of quantization take it."""
-    return DeviceGraph(
-        legal.model, legal.plan, legal.target, legal.options, legal.ctx, legal.make_plan
-    )

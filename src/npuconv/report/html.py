@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -22,7 +22,7 @@ from npuconv.report import Unreadable, groups, words
 from npuconv.report.escape import visible
 from npuconv.report.glossary import TERMS
 from npuconv.report.groups import Group
-from npuconv.report.html_graph import Picture, picture
+from npuconv.report.html_graph import Picture, picture, source_picture
 from npuconv.report.html_ranges import tensor_ranges, weight_ranges
 from npuconv.schemas.batch import BatchJob, BatchReport
 from npuconv.schemas.report import Accuracy, LayerQuant, Report
@@ -46,7 +46,8 @@ def render_many(reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()
         "page.html.j2",
         reports=reports,
         unreadable=unreadable,
-        pictures=_pictures(reports),
+        pictures=_pictures(reports, picture),
+        source_pictures=_pictures(reports, source_picture),
         sections=_sections,
         profile=profile,
         ranked=ranked,
@@ -126,11 +127,13 @@ def _csp_hash(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
-def _pictures(reports: Sequence[Report]) -> list[Picture | None]:
+def _pictures(
+    reports: Sequence[Report], draw: Callable[[Report], Picture | None]
+) -> list[Picture | None]:
     """Return the graphs; none if the page has so many nodes that it would load slowly."""
     if len(reports) > 1 and sum(len(report.nodes) for report in reports) > _MAX_NODES:
         return [None] * len(reports)
-    return [picture(report) for report in reports]
+    return [draw(report) for report in reports]
 
 
 def _sections(report: Report) -> dict[str, object]:
@@ -139,7 +142,7 @@ def _sections(report: Report) -> dict[str, object]:
     shown = [group for group in standing if _is_open(group)]
     hidden = [group for group in standing if not _is_open(group)]
     folded = {
-        "Unknown": [group for group in hidden if group.severity is not Severity.NOTE],
+        "Undocumented": [group for group in hidden if group.severity is not Severity.NOTE],
         "Notes": [group for group in hidden if group.severity is Severity.NOTE],
         "Accepted by the baseline": groups.accepted(report),
         "Removed by the converter": groups.removed(report),

@@ -82,6 +82,7 @@ def build_report(
         rewrites=_rewrites(legal),
         refusals=_refusals(legal),
         nodes=rows.nodes,
+        source_nodes=_source_nodes(legal, rows),
         device=rows.device,
         calibration=outcome.calibration,
         quantization=outcome.quantization,
@@ -89,6 +90,12 @@ def build_report(
         unknown_limits=_unknown_limits(legal),
         timings=_timings(timings) if timings else None,
     )
+
+
+def _source_nodes(legal: LegalModel, rows: GraphRows) -> tuple[schema.SourceNode, ...]:
+    """Return the graph as it came; nothing where every node of it is still there."""
+    gone = {node.name for node in legal.source.nodes} - {node.name for node in rows.nodes}
+    return legal.source.nodes if gone or rows.rewritten else ()
 
 
 def _model(legal: LegalModel) -> schema.ModelInfo:
@@ -256,13 +263,13 @@ def headline(
     count = sum(1 for n in nodes if n.placement == "device" and n.op == "Conv")
     text = f"{count} convolution{'s' * (count != 1)} on the device"
     unknown = sum(map(_is_limit, left))
-    text += f", {unknown} unknown limit{'s' * (unknown != 1)}" if unknown else ""
+    text += f", {unknown} undocumented limit{'s' * (unknown != 1)}" if unknown else ""
     text += "".join(f", {f.value} in between" for f in left if f.code == crossings_dominate.code)
     return f"{text}; {warnings[0].partition(':')[0]}" if warnings else text
 
 
 def _is_limit(finding: Finding) -> bool:
-    """Return whether the finding is an unknown limit, not a node that depends on one."""
+    """Return whether the finding is an undocumented limit, not a node that depends on one."""
     return finding.status == Status.UNKNOWN and finding.code == limit_unknown.code
 
 
@@ -286,6 +293,6 @@ def _failing(options: Options, left: list[Finding]) -> str:
     level = options.fail_on
     counted = [f for f in left if not f.accepted and failing(f, level)]
     unknown = sum(map(_is_limit, counted))
-    numbers = {"unknown limit": unknown, "warning": len(counted) - unknown}
+    numbers = {"undocumented limit": unknown, "warning": len(counted) - unknown}
     counts = [f"{number} {kind}{'s' * (number != 1)}" for kind, number in numbers.items() if number]
     return f"{' and '.join(counts)}, and --fail-on {level}"
