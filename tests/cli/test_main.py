@@ -56,13 +56,10 @@ def test_help(cli):
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_help_of_a_command(cli, command):
-    """The help of a command shows its usage, on a screen of 60 lines of 80."""
+    """The help of a command shows its usage."""
     done = cli(command, "--help")
     assert done.code == 0
     assert done.out.startswith(f"Usage: npuconv {command}")
-    lines = done.out.splitlines()
-    assert len(lines) <= 60
-    assert max(map(len, lines)) <= 80
 
 
 def test_version(cli):

@@ -29,8 +29,8 @@ GROUPS = {
         "fail_on", "unknown", "select", "ignore", "severity", "baseline", "write_baseline",
     ),
     "Output": (
-        "output", "format", "io", "standard_ops", "report", "reports", "output_format", "form", "timings",
-        "quiet", "verbose", "no_color", "help", "help_all",
+        "output", "format", "io", "standard_ops", "report", "reports", "output_format", "form",
+        "timings", "quiet", "verbose", "no_color", "help", "help_all",
     ),
 }  # fmt: skip
 LIMITS = "Limits"
