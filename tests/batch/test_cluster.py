@@ -144,6 +144,7 @@ def test_a_job_that_kills_workers(mischief, write):
     assert report.summary.exit_code == 1
 
 
+@pytest.mark.e2e
 def test_an_interrupt_ends_the_jobs(mischief, write, cluster):
     """Jobs end on an interrupt, although Dask cannot stop a function."""
 

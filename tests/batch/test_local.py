@@ -16,6 +16,8 @@ from npuconv.batch import local
 from npuconv.batch.local import Child, Watcher
 from npuconv.batch.settings import JobLimits
 
+pytestmark = pytest.mark.e2e
+
 
 class Notes(Watcher):
     """Watcher that notes all events."""

@@ -175,6 +175,7 @@ def near():
         yield client
 
 
+@pytest.mark.e2e
 def test_on_threads_of_one_worker(model, write, near, monkeypatch):
     """Each thread calibrates a block; the second has a part more."""
     with monkeypatch.context() as patch:
@@ -187,6 +188,7 @@ def test_on_threads_of_one_worker(model, write, near, monkeypatch):
     assert model
 
 
+@pytest.mark.e2e
 def test_an_interrupt(model, write, near):
     """Blocks end on an interrupt."""
     mischief("open('pid', 'w').write(str(os.getpid())); time.sleep(300)")
