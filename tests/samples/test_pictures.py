@@ -39,7 +39,7 @@ def test_pixels(size, channels):
 
 
 def test_a_kept_picture_is_the_drawn_one(monkeypatch):
-    """What a caller does to a picture, the next one does not see."""
+    """A caller that changes its picture changes no other."""
     kept = picture(1, (24, 32), 3)
     kept[:] = 0
     kept = picture(1, (24, 32), 3)
