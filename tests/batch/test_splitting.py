@@ -47,7 +47,7 @@ if any(one.endswith("batch.worker") for one in sys.orig_argv):
 """
 KILL = """if block == 1 and (LIMIT):
             os.kill(os.getppid(), 9)
-            time.sleep(60)  # it ends with the worker
+            time.sleep(900)  # it ends with the worker
 """
 ONCE = "open('parts.txt').read().count('1') < 2"
 
@@ -191,7 +191,7 @@ def test_on_threads_of_one_worker(model, write, near, monkeypatch):
 @pytest.mark.e2e
 def test_an_interrupt(model, write, near):
     """Blocks end on an interrupt."""
-    mischief("open('pid', 'w').write(str(os.getpid())); time.sleep(300)")
+    mischief("open('pid', 'w').write(str(os.getpid())); time.sleep(900)")
 
     class Interrupted(Watcher):
         def started(self, job):
