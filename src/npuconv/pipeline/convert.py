@@ -395,6 +395,6 @@ def _about_samples(
 def _check_loads(model: onnx.ModelProto) -> None:
     """Raise InternalError if a result that is not measured does not load."""
     try:
-        Session(model)
+        Session(model, threads=1)
     except RuntimeRefusedError as error:
         raise InternalError(f"the result does not load: {error}", where="emit") from None
