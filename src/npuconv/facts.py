@@ -77,6 +77,12 @@ _ALL = [
     Fact("pad_mode", "what Pad fills in", "str", ("constant", "reflect", "edge", "wrap")),
     Fact("pad_outside_hw", "the largest amount by which Pad pads batch or channels"),
     Fact("blocksize", "the attribute blocksize of DepthToSpace and SpaceToDepth"),
+    Fact("interpolation", "the attribute mode of Resize", "str", ("nearest", "linear", "cubic")),
+    Fact("coordinate_mode", "the attribute coordinate_transformation_mode of Resize", "str",
+         ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners",
+          "asymmetric", "tf_half_pixel_for_nn", "tf_crop_and_resize")),
+    Fact("slice_step_min", "the smallest step of Slice"),
+    Fact("slice_step_outside_hw", "the largest step of Slice along batch or channels"),
     Fact("C", "the channels of the input, as ONNX writes them", alias_of="in_c"),
 ]  # fmt: skip
 

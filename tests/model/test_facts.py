@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from npuconv.facts import FACTS
@@ -13,6 +14,7 @@ from support.builders import Net
 # Decided by quantization, the same as another under ONNX's name, or of other operators.
 LATER = {"weight_abs_sum_max"} | {name for name, fact in FACTS.items() if fact.alias_of}
 LATER |= {"ceil_mode", "count_include_pad", "pad_mode", "pad_outside_hw", "blocksize"}
+LATER |= {"interpolation", "coordinate_mode", "slice_step_min", "slice_step_outside_hw"}
 
 
 def conv(weight=(4, 3, 3, 3), shape=(1, 3, 8, 10), op="Conv", **attrs):
@@ -179,3 +181,26 @@ def test_layout():
     model = read(Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3)).model())
     model.nodes()[0].domain = "com.ms.internal.nhwc"
     assert measure(model.nodes()[0])["layout"] == "nhwc"
+
+
+def test_a_resize_says_how_it_finds_values():
+    """Both attributes have defaults, which a target limits as any other value."""
+    shape = np.asarray([1, 1, 2, 2], np.float32)
+    net = Net(x=(1, 4, 8, 8))
+    empty = net.constant(np.zeros(0, np.float32))
+    found = measure(read(net.op("Resize", "x", empty, net.constant(shape)).model()).nodes()[0])
+    assert (found["interpolation"], found["coordinate_mode"]) == ("nearest", "half_pixel")
+
+
+@pytest.mark.parametrize(
+    ("axes", "steps", "least", "outside"),
+    [([2, 3], [2, 1], 1, 1), ([1], [2], 2, 2), ([-1], [-1], -1, 1), (None, None, 1, 1)],
+)
+def test_steps_of_a_slice(axes, steps, least, outside):
+    """The smallest, and the largest along batch or channels."""
+    net, count = Net(x=(1, 4, 8, 8)), len(axes or [1])
+    inputs = [net.constant(np.zeros(count, np.int64)), net.constant(np.full(count, 4))]
+    if axes is not None:
+        inputs += [net.constant(np.asarray(axes)), net.constant(np.asarray(steps))]
+    found = measure(read(net.op("Slice", "x", *inputs).model()).nodes()[0])
+    assert (found["slice_step_min"], found["slice_step_outside_hw"]) == (least, outside)

@@ -40,6 +40,20 @@ def op(name, *shapes, **attrs):
     return Net(**dict(zip(names, shapes, strict=True))).op(name, *names, **attrs).model()
 
 
+def resize(factors, mode="linear", **attrs):
+    net = Net(x=(1, 4, 8, 8))
+    inputs = [net.constant(np.zeros(0, np.float32)), net.constant(np.float32(factors))]
+    return net.op("Resize", "x", *inputs, mode=mode, **attrs).model()
+
+
+def cut(first, last, step):
+    """Return a Slice along two axes with the same step."""
+    net = Net(x=(1, 4, 8, 8))
+    ends = [net.constant(np.full(2, n)) for n in ((6, 2) if step < 0 else (1, 7))]
+    axes = net.constant(np.asarray([first, last]))
+    return net.op("Slice", "x", *ends, axes, net.constant(np.full(2, step))).model()
+
+
 def pad(amounts, **attrs):
     return Net(x=(1, 4, 8, 8)).pad(amounts, **attrs).model()
 
@@ -62,8 +76,8 @@ LEGAL = {
         lambda: conv(strides=[3, 3]),
         lambda: conv(k=(3, 4), strides=[1, 4], size=(32, 32)),
         lambda: conv(k=(1, 6), strides=[1, 9], size=(32, 33)),
-        # one line of output: any stride
         lambda: conv(k=(32, 3), strides=[7, 3]),
+        lambda: conv(strides=[4, 1]),
         lambda: conv(8, 8, group=2),
         lambda: depthwise(strides=[3, 3]),
         lambda: up(k=(4, 4), strides=[2, 2], pads=[1, 1, 1, 1]),
@@ -72,7 +86,14 @@ LEGAL = {
         lambda: op("MaxPool", (1, 4, 300, 300), kernel_shape=[256, 256], strides=[3, 3]),
         lambda: op("AveragePool", (1, 4, 32, 32), kernel_shape=[9, 9]),
         lambda: op("Add", (1, 4, 8, 8), (1, 1, 8, 1)),
+        lambda: op("Add", (1, 4, 1, 8), (1, 1, 8, 1)),
+        lambda: op("GlobalAveragePool", (1, 4, 7, 4095)),
+        lambda: op("Transpose", (1, 4, 8, 8), perm=[0, 2, 3, 1]),
+        lambda: resize([1, 1, 2, 2]),
+        lambda: resize([1, 1, 8, 8], mode="nearest", coordinate_transformation_mode="asymmetric"),
+        lambda: cut(2, 3, 2),
         lambda: pad([0, 0, 1, 1, 0, 0, 1, 1]),
+        lambda: pad([0, 1, 0, 0, 0, 0, 0, 0]),
         lambda: op("Squeeze", (7, 4, 1, 8)),
     ],
     "horizon-x3": [
@@ -130,15 +151,13 @@ LEGAL = {
     ],
 }
 
-STRIDE_W = "in_w % (stride_w / 2) == 0 || stride_w % 3 == 0"
 ILLEGAL = {
     "ethos-u55": [
         (lambda: conv(k=(65, 1), size=(80, 8)), "dilated_kernel_h=65"),
         (lambda: conv(k=(33, 1), size=(80, 8), dilations=[2, 1]), "dilated_kernel_h=65"),
         (lambda: conv(k=(64, 65), size=(70, 70)), "dilated_kernel_h * dilated_kernel_w <= 4096"),
-        (lambda: conv(strides=[4, 1]), "stride_h <= 3 when"),
-        (lambda: conv(strides=[1, 5]), STRIDE_W),
-        (lambda: conv(strides=[1, 8], size=(32, 31)), STRIDE_W),
+        (lambda: conv(strides=[4, 1], pads=[1] * 4), "dilation_h == 1"),
+        (lambda: conv(strides=[1, 5], dilations=[2, 2]), "dilation_h == 1"),
         (lambda: conv(n=2), "in_n=2"),
         (lambda: conv(k=(1, 1), size=(1, 65536)), "in_w=65536"),
         (lambda: depthwise(strides=[1, 4], size=(32, 32)), "stride_w=4"),
@@ -153,9 +172,22 @@ ILLEGAL = {
             lambda: op("AveragePool", (1, 4, 32, 32), kernel_shape=[9, 9], pads=[1] * 4),
             "kernel_h <= 8 && kernel_w <= 8 when pad_max > 0",
         ),
-        (lambda: op("Add", (1, 4, 1, 8), (1, 1, 8, 1)), "in_h == out_h"),
+        (
+            lambda: op("MaxPool", (1, 4, 8, 8), kernel_shape=[3, 3], strides=[4, 4], pads=[1] * 4),
+            "pad_max == 0 when",
+        ),
+        (lambda: op("GlobalAveragePool", (1, 4, 7, 4096)), "in_w < 4096"),
+        (lambda: resize([1, 1, 3, 3]), "2 * in_h"),
+        (lambda: resize([1, 1, 2, 4]), "out_h * in_w == out_w * in_h"),
+        (lambda: resize([1, 1, 4, 4]), "out_h in [in_h, 2 * in_h] when"),
+        (
+            lambda: resize([1, 1, 2, 2], coordinate_transformation_mode="align_corners"),
+            "in_h - 1",
+        ),
+        (lambda: resize([1, 1, 2, 2], mode="cubic"), "interpolation=cubic"),
+        (lambda: cut(1, 3, 2), "slice_step_outside_hw=2"),
+        (lambda: cut(2, 3, -1), "slice_step_min=-1"),
         (lambda: op("Relu", (1, 2, 2, 2, 2)), "rank=5"),
-        (lambda: pad([0, 1, 0, 0, 0, 0, 0, 0]), "pad_outside_hw=1"),
         (lambda: pad([0, 0, 1, 1, 0, 0, 1, 1], mode="reflect"), "pad_mode=reflect"),
     ],
     "horizon-x3": [

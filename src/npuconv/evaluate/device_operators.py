@@ -3,68 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import helper, numpy_helper
 
+from npuconv.arithmetic import litert
 from npuconv.arithmetic import operators as semantics
-from npuconv.arithmetic.operators import Rescaling, TensorScale, Window
+from npuconv.arithmetic.operators import Rescaling, Window
 from npuconv.arithmetic.tables import FUNCTIONS, look_up, table
+from npuconv.arithmetic.whole import WholeArray
+from npuconv.emit.int8_operators import Int8Graph, Int8Operator, int8_operators
 
 if TYPE_CHECKING:
     from npuconv.target import Target
     from npuconv.target.description import Requantize
 
 Stored = NDArray[np.int8]
-Run = Callable[["DeviceOperator", Sequence[Stored], Rescaling], Stored]
-_PREFIX = "QLinear"
+Run = Callable[[Int8Operator, Sequence[Stored], Rescaling], Stored]
 
 
-@dataclass(frozen=True)
-class DeviceOperator:
-    """One operator between int8 tensors.
+def run_operator(one: Int8Operator, values: Sequence[Stored], how: Requantize) -> Stored:
+    """Return the output of the device.
 
-    Attributes:
-        name: of the node.
-        op: the float operator that it stands for.
-        sources: int8 tensors that it reads; constants as well.
-        result: int8 tensor that it makes.
-        scales: of the sources, then of the result.
-        attributes: of the node.
-        constants: values of the sources that are constant.
+    Args:
+        one: an operator of the device.
+        values: its sources, in order.
+        how: the requantization of the device.
+
+    Raises:
+        ModelError: a factor that the device cannot multiply by.
     """
-
-    name: str
-    op: str
-    sources: tuple[str, ...]
-    result: str
-    scales: tuple[TensorScale, ...]
-    attributes: Mapping[str, Any]
-    constants: Mapping[str, Stored] = field(default_factory=dict)
-
-    def run(self, values: Sequence[Stored], how: Rescaling) -> Stored:
-        """Return the output of the device.
-
-        Args:
-            values: the sources, in order.
-            how: the requantization of the device.
-
-        Raises:
-            ModelError: a factor that the device cannot multiply by.
-        """
-        return _RUN.get(self.op, _function)(self, values, how)
+    if how.kind == "gemmlowp":
+        given = [WholeArray.of(stored) for stored in values]
+        made = litert.compute(one.op, one.attributes, given, one.scales)
+        return made.values.astype(np.int8)
+    return _RUN.get(one.op, _function)(one, values, rescaling(how))
 
 
-def _function(one: DeviceOperator, values: Sequence[Stored], _: Rescaling) -> Stored:
+def _function(one: Int8Operator, values: Sequence[Stored], _: Rescaling) -> Stored:
     x_at, y_at = one.scales
     return look_up(table([(one.op, one.attributes)], x_at, y_at), values[0])
 
 
-def _average_pool(one: DeviceOperator, values: Sequence[Stored], how: Rescaling) -> Stored:
+def _average_pool(one: Int8Operator, values: Sequence[Stored], how: Rescaling) -> Stored:
     given = one.attributes
     window = Window(
         given["kernel_shape"],
@@ -76,23 +59,23 @@ def _average_pool(one: DeviceOperator, values: Sequence[Stored], how: Rescaling)
     return semantics.average_pool(values[0], window, x_at, y_at, how)
 
 
-def _concat(one: DeviceOperator, values: Sequence[Stored], how: Rescaling) -> Stored:
+def _concat(one: Int8Operator, values: Sequence[Stored], how: Rescaling) -> Stored:
     *scales, made = one.scales
     return semantics.concat(values, scales, made, int(one.attributes.get("axis", 1)), how)
 
 
-def _softmax(one: DeviceOperator, values: Sequence[Stored], how: Rescaling) -> Stored:
+def _softmax(one: Int8Operator, values: Sequence[Stored], how: Rescaling) -> Stored:
     x_at, y_at = one.scales
     return semantics.softmax(values[0], int(one.attributes.get("axis", -1)), x_at, y_at, how)
 
 
-def _mean(one: DeviceOperator, values: Sequence[Stored], how: Rescaling) -> Stored:
+def _mean(one: Int8Operator, values: Sequence[Stored], how: Rescaling) -> Stored:
     (x,), (x_at, y_at) = values, one.scales
     return semantics.reduce_mean(x, tuple(range(2, x.ndim)), x_at, y_at, how=how)
 
 
 def _of_two(function: Callable[..., Stored]) -> Run:
-    def run(one: DeviceOperator, values: Sequence[Stored], how: Rescaling) -> Stored:
+    def run(one: Int8Operator, values: Sequence[Stored], how: Rescaling) -> Stored:
         (a, b), (a_at, b_at, y_at) = values, one.scales
         return function(a, b, a_at, b_at, y_at, how)
 
@@ -117,7 +100,7 @@ def rescaling(how: Requantize) -> Rescaling:
     return Rescaling()
 
 
-def described(one: DeviceOperator, arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+def described(one: Int8Operator, arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
     """Return what a manifest says of an operator and of the arrays of its vectors."""
     return {
         "name": one.name,
@@ -130,69 +113,21 @@ def described(one: DeviceOperator, arrays: Mapping[str, NDArray[Any]]) -> dict[s
     }
 
 
-def device_operators(model: onnx.ModelProto, target: Target) -> Iterator[DeviceOperator]:
+def device_operators(model: onnx.ModelProto, target: Target) -> Iterator[Int8Operator]:
     """Yield the operators with constant scales that the target lists, in the order of the model.
 
     They are integer operators such as QLinearAdd, and functions of one value between
     DequantizeLinear and QuantizeLinear. A chain of functions, and others between conversions,
-    are not among them.
+    are not among them, unless the device has TFLite's integers: then the model names them all.
     """
-    constants = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
-    makers = {name: node for node in model.graph.node for name in node.output}
-    readers: dict[str, list[onnx.NodeProto]] = {}
+    if target.activations.requantize.kind == "gemmlowp":
+        yield from int8_operators(model).made.values()
+        return
+    graph = Int8Graph(model)
     for node in model.graph.node:
-        for name in node.input:
-            readers.setdefault(name, []).append(node)
-    for node in model.graph.node:
-        op = node.op_type.removeprefix(_PREFIX)
-        if target.operator(op) is None or (op not in _RUN and op not in FUNCTIONS):
+        one = graph.read(node)
+        if one is None or target.operator(one.op) is None:
             continue
-        names = _names(node, makers, readers)
-        if names is not None and (found := _operator(node, op, names, constants)) is not None:
-            yield found
-
-
-Names = tuple[list[str], str, list[str]]  # of sources, result, and scales with zero points
-
-
-def _names(
-    node: onnx.NodeProto,
-    makers: Mapping[str, onnx.NodeProto],
-    readers: Mapping[str, Sequence[onnx.NodeProto]],
-) -> Names | None:
-    """Return the int8 tensors that a node reads and makes, and their parameters."""
-    if node.op_type.startswith(_PREFIX):
-        first = 2 if node.op_type == "QLinearConcat" else 0
-        body = list(node.input)[first:]
-        cut = len(body) if first else len(body) - 2
-        ends = list(node.input)[:2] if first else body[cut:]
-        rest = [name for k, name in enumerate(body[:cut]) if k % 3]
-        return body[:cut:3], node.output[0], [*rest, *ends]
-    maker, behind = makers.get(node.input[0]), readers.get(node.output[0], [])
-    if maker is None or len(node.input) != 1 or len(behind) != 1:
-        return None
-    if maker.op_type != "DequantizeLinear" or behind[0].op_type != "QuantizeLinear":
-        return None
-    return [maker.input[0]], behind[0].output[0], [*maker.input[1:3], *behind[0].input[1:3]]
-
-
-def _operator(
-    node: onnx.NodeProto, op: str, names: Names, constants: Mapping[str, Any]
-) -> DeviceOperator | None:
-    sources, result, parameters = names
-    values = [constants.get(name) for name in parameters]
-    if len(values) != 2 * len(sources) + 2 or any(v is None or v.size != 1 for v in values):
-        return None
-    numbers = [value.item() for value in values if value is not None]
-    if any(constants[name].dtype != np.int8 for name in parameters[1::2]):
-        return None
-    scales = zip(numbers[::2], numbers[1::2], strict=True)
-    return DeviceOperator(
-        node.name or result,
-        op,
-        tuple(sources),
-        result,
-        tuple(TensorScale(float(scale), int(zero)) for scale, zero in scales),
-        {a.name: helper.get_attribute_value(a) for a in node.attribute},
-        {name: constants[name] for name in sources if name in constants},
-    )
+        table_of_one = node.op_type == one.op and one.op in FUNCTIONS and len(one.sources) == 1
+        if table_of_one or (node.op_type != one.op and one.op in {*_RUN, *FUNCTIONS}):
+            yield one

@@ -57,6 +57,7 @@ def _of_tensors(node: Node) -> Measured:
     out = query.shape(node.outputs[0]) if len(node.outputs) else None
     facts: Measured = {"rank": len(dims), "dtype": query.dtype_name(source) or None}
     facts |= _named("in", dims) | _named("out", out) | _padding(node)
+    facts |= _resizing(node) | _slicing(node)
     if node.op in ("Gemm", "MatMul"):
         facts["weight_constant"] = query.constant_input(node, 1) is not None
     blocksize = query.attribute(node, "blocksize")
@@ -86,6 +87,35 @@ def _padding(node: Node) -> Measured:
     facts |= {"pad_top": top, "pad_left": left, "pad_bottom": bottom, "pad_right": right}
     outside = max(abs(amount) for pair in pairs[:2] for amount in pair)
     return {**facts, "pad_max": max(top, left, bottom, right), "pad_outside_hw": outside}
+
+
+def _resizing(node: Node) -> Measured:
+    if node.op != "Resize":
+        return {}
+    mode = query.attribute(node, "coordinate_transformation_mode", "half_pixel")
+    return {
+        "interpolation": str(query.attribute(node, "mode", "nearest")),
+        "coordinate_mode": str(mode),
+    }
+
+
+def _slicing(node: Node) -> Measured:
+    """Return the steps of a Slice; None where axes or steps are not constant."""
+    if node.op != "Slice":
+        return {}
+    given = [query.input_of(node, place) for place in (3, 4)]
+    axes, steps = (query.constant_input(node, place) for place in (3, 4))
+    if given[1] is None:
+        return {"slice_step_min": 1, "slice_step_outside_hw": 1}
+    if steps is None or (given[0] is not None and axes is None):
+        return {"slice_step_min": None, "slice_step_outside_hw": None}
+    rank, every = query.rank(node.inputs[0]) or len(_DIMS), [int(s) for s in steps.reshape(-1)]
+    places = range(len(every)) if axes is None else [int(a) % rank for a in axes.reshape(-1)]
+    outside = [s for place, s in zip(places, every, strict=True) if place < rank - len(_AXES)]
+    return {
+        "slice_step_min": min(every, default=1),
+        "slice_step_outside_hw": max(outside, default=1),
+    }
 
 
 def _pooling(node: Node) -> Measured:

@@ -75,6 +75,8 @@ def choose_encodings(
     groups = graph.plan.groups if groups is None else groups
     found = list(in_order(work, groups))
     encodings = {name: encoding for _, some in found for name, encoding in some.items()}
+    if graph.options.format == "tflite":  # the file says the zero point of a tensor
+        encodings = {name: encoding.told() for name, encoding in encodings.items()}
     methods = {group.name: method for group, (method, _) in zip(groups, found, strict=True)}
     return QuantState(encodings, methods)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from support.asserts import builtin, finding, findings
@@ -30,6 +31,18 @@ def to_space(blocksize=2):
     return Net(x=X).op("DepthToSpace", blocksize=blocksize, name="up").model()
 
 
+def resize(mode="nearest", **attrs):
+    net = Net(x=X)
+    inputs = [net.constant(np.zeros(0, np.float32)), net.constant(np.float32([1, 1, 2, 2]))]
+    return net.op("Resize", "x", *inputs, mode=mode, **attrs).model()
+
+
+def every_second(axis):
+    net = Net(x=X)
+    inputs = [net.constant(np.asarray([n])) for n in (0, 4, axis, 2)]
+    return net.op("Slice", "x", *inputs).model()
+
+
 def add():
     return Net(x=X, y=X).op("Add", "x", "y", name="add").model()
 
@@ -39,6 +52,10 @@ COUNTED = chip("AveragePool", count_include_pad={"equals": True})
 PADDED = {"if": "pad_max > 0", "then": "count_include_pad"}
 CONSTANT = chip("Pad", pad_mode=["constant"])
 IMAGES = chip("Pad", pad_outside_hw={"equals": 0})
+NEAREST = chip("Resize", interpolation=["nearest"])
+CORNERS = chip("Resize", coordinate_mode=["align_corners"])
+DENSE = chip("Slice", slice_step_min={"equals": 1})
+SPATIAL = chip("Slice", slice_step_outside_hw={"equals": 1})
 TWO = chip("DepthToSpace", blocksize={"equals": 2})
 
 FIRES = [
@@ -47,6 +64,10 @@ FIRES = [
     (lambda: pad(mode="reflect"), CONSTANT),
     (lambda: pad(CHANNELS), IMAGES),
     (lambda: Net(x=(1, 9, 2, 2)).op("DepthToSpace", blocksize=3).model(), TWO),
+    (lambda: resize("linear"), NEAREST),
+    (resize, CORNERS),
+    (lambda: every_second(2), DENSE),
+    (lambda: every_second(1), SPATIAL),
     (max_pool, chip("MaxPool", kernel_h={"max": 2})),
     (add, chip("Add", in_c={"max": 3})),
     (
@@ -56,6 +77,8 @@ FIRES = [
     (max_pool, chip("MaxPool", kernel_h={"max": 2}, also={"unlisted_operators": "host"})),
 ]
 SILENT = [
+    (resize, NEAREST),
+    (lambda: every_second(2), SPATIAL),
     (max_pool, FLOOR),
     (lambda: average_pool(count_include_pad=1), COUNTED),
     (pad, CONSTANT),

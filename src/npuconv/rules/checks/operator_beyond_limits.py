@@ -16,7 +16,17 @@ if TYPE_CHECKING:
     "OPS007",
     severity=Severity.NOTE,
     ops={"*"},
-    limits=("ceil_mode", "count_include_pad", "pad_mode", "pad_outside_hw", "blocksize"),
+    limits=(
+        "ceil_mode",
+        "count_include_pad",
+        "pad_mode",
+        "pad_outside_hw",
+        "blocksize",
+        "interpolation",
+        "coordinate_mode",
+        "slice_step_min",
+        "slice_step_outside_hw",
+    ),
     message="{problem}: it runs on the host",
     example=Example(
         fires="""
