@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from npuconv.facts import FACTS
@@ -14,7 +13,8 @@ from support.builders import Net
 # Decided by quantization, the same as another under ONNX's name, or of other operators.
 LATER = {"weight_abs_sum_max"} | {name for name, fact in FACTS.items() if fact.alias_of}
 LATER |= {"ceil_mode", "count_include_pad", "pad_mode", "pad_outside_hw", "blocksize"}
-LATER |= {"interpolation", "coordinate_mode", "slice_step_min", "slice_step_outside_hw"}
+LATER |= {"axis", "axes", "perm", "broadcast", "step_max", "resize_mode", "coordinate_mode"}
+LATER |= {"constant_operand", "depth", "alpha", "beta", "indices_rank"}
 
 
 def conv(weight=(4, 3, 3, 3), shape=(1, 3, 8, 10), op="Conv", **attrs):
@@ -183,24 +183,43 @@ def test_layout():
     assert measure(model.nodes()[0])["layout"] == "nhwc"
 
 
-def test_a_resize_says_how_it_finds_values():
-    """Both attributes have defaults, which a target limits as any other value."""
-    shape = np.asarray([1, 1, 2, 2], np.float32)
-    net = Net(x=(1, 4, 8, 8))
-    empty = net.constant(np.zeros(0, np.float32))
-    found = measure(read(net.op("Resize", "x", empty, net.constant(shape)).model()).nodes()[0])
-    assert (found["interpolation"], found["coordinate_mode"]) == ("nearest", "half_pixel")
+def test_axes_of_operators():
+    """Axes are counted from the front; what is not written is what ONNX takes instead."""
+    images = (1, 3, 8, 8)
+    assert first(Net(x=images).op("Softmax"))["axis"] == 3
+    assert first(Net(x=images).op("Concat", "x", "x", axis=-3))["axis"] == 1
+    assert first(Net(x=images).op("Transpose", perm=[0, 2, 3, 1]))["perm"] == "0,2,3,1"
+    assert first(Net(x=(3, 8)).op("Transpose"))["perm"] == "1,0"
+    net = Net(x=images)
+    assert first(net.op("ReduceSum", "x", net.constant([-1, 2])))["axes"] == "2,3"
+    assert first(Net(x=images).op("ReduceMax"))["axes"] is None
 
 
 @pytest.mark.parametrize(
-    ("axes", "steps", "least", "outside"),
-    [([2, 3], [2, 1], 1, 1), ([1], [2], 2, 2), ([-1], [-1], -1, 1), (None, None, 1, 1)],
+    ("shape", "axes"),
+    [((1, 3, 8, 6), "none"), ((3, 1, 1), "hw"), ((), "chw"), ((1, 1, 8, 1), "cw"), ((6,), "ch")],
 )
-def test_steps_of_a_slice(axes, steps, least, outside):
-    """The smallest, and the largest along batch or channels."""
-    net, count = Net(x=(1, 4, 8, 8)), len(axes or [1])
-    inputs = [net.constant(np.zeros(count, np.int64)), net.constant(np.full(count, 4))]
-    if axes is not None:
-        inputs += [net.constant(np.asarray(axes)), net.constant(np.asarray(steps))]
-    found = measure(read(net.op("Slice", "x", *inputs).model()).nodes()[0])
-    assert (found["slice_step_min"], found["slice_step_outside_hw"]) == (least, outside)
+def test_axes_that_are_broadcast(shape, axes):
+    """Axes along which one value is repeated; a missing axis counts as one of extent 1."""
+    net = Net(x=(1, 3, 8, 6))
+    found = first(net.op("Mul", "x", net.random(*shape)))
+    assert (found["broadcast"], found["constant_operand"]) == (axes, True)
+
+
+def test_slice_and_resize():
+    """The largest step, forwards or backwards; mode and coordinates of a Resize."""
+    net = Net(x=(1, 3, 8, 8))
+    ends = [net.constant([value]) for value in (7, -9, 2, -2)]
+    assert first(net.op("Slice", "x", *ends))["step_max"] == 2
+    net = Net(x=(1, 3, 8, 8))
+    scales = net.constant([1.0, 1.0, 2.0, 2.0])
+    found = first(net.op("Resize", "x", "", scales, mode="linear"))
+    assert (found["resize_mode"], found["coordinate_mode"]) == ("linear", "half_pixel")
+
+
+def test_numbers_of_activations_and_products():
+    """Alpha and beta as text, also where they are not written; the depth of a product."""
+    found = first(Net(x=(1, 3)).op("HardSigmoid", alpha=1 / 6))
+    assert (found["alpha"], found["beta"]) == ("0.1667", "0.5")
+    net = Net(x=(5, 3))
+    assert first(net.op("Gemm", "x", net.random(5, 2), transA=1))["depth"] == 5

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from npuconv.partition import make_plan
-from npuconv.partition.channels import trace
+from npuconv.partition.channels import trace, uniform
 from npuconv.partition.operators import TABLES, is_defined
 from npuconv.target import Target
 from support.asserts import builtin, read
@@ -147,6 +148,16 @@ def test_tensors_of_operators_have_one_scale():
     assert {name: found.axis(name) for name in ("x", "a", "r", "b", "c", "d")} == {
         "x": 1, "a": None, "r": None, "b": None, "c": None, "d": 1,
     }  # fmt: skip
+
+
+def test_a_bound_behind_an_operator_cuts_no_other_reader():
+    """Were the range to end at the Clip, the other reader would get clipped values as well."""
+    built = net().conv("x", (4, 4, 1, 1), to="b").op("Add", "a", "b", to="s")
+    built.op("Clip", "s", *map(built.constant, np.float32([0, 1])), to="cut")
+    built.conv("cut", (4, 4, 1, 1), to="y")
+    assert uniform(planned(built, listing("Add"))[1]) == []
+    built.op("Neg", "s", to="n").output("y", "n")
+    assert uniform(planned(built, listing("Add"))[1]) == ["s", "cut"]
 
 
 def test_an_earlier_choice_is_kept():

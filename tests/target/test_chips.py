@@ -40,22 +40,20 @@ def op(name, *shapes, **attrs):
     return Net(**dict(zip(names, shapes, strict=True))).op(name, *names, **attrs).model()
 
 
-def resize(factors, mode="linear", **attrs):
-    net = Net(x=(1, 4, 8, 8))
-    inputs = [net.constant(np.zeros(0, np.float32)), net.constant(np.float32(factors))]
-    return net.op("Resize", "x", *inputs, mode=mode, **attrs).model()
-
-
-def cut(first, last, step):
-    """Return a Slice along two axes with the same step."""
-    net = Net(x=(1, 4, 8, 8))
-    ends = [net.constant(np.full(2, n)) for n in ((6, 2) if step < 0 else (1, 7))]
-    axes = net.constant(np.asarray([first, last]))
-    return net.op("Slice", "x", *ends, axes, net.constant(np.full(2, step))).model()
-
-
 def pad(amounts, **attrs):
     return Net(x=(1, 4, 8, 8)).pad(amounts, **attrs).model()
+
+
+def resize(factor, size=(8, 8), mode="linear", **attrs):
+    net = Net(x=(1, 4, *size))
+    return net.op(
+        "Resize", "x", "", net.constant([1.0, 1, factor, factor]), mode=mode, **attrs
+    ).model()
+
+
+def biased():
+    net = Net(x=(1, 4, 8, 8))
+    return net.op("Add", "x", net.random(4, 1, 1)).model()
 
 
 # No convolution in it; limits that are not known; a ConvTranspose, which is always rewritten.
@@ -76,8 +74,8 @@ LEGAL = {
         lambda: conv(strides=[3, 3]),
         lambda: conv(k=(3, 4), strides=[1, 4], size=(32, 32)),
         lambda: conv(k=(1, 6), strides=[1, 9], size=(32, 33)),
+        # one line of output: any stride
         lambda: conv(k=(32, 3), strides=[7, 3]),
-        lambda: conv(strides=[4, 1]),
         lambda: conv(8, 8, group=2),
         lambda: depthwise(strides=[3, 3]),
         lambda: up(k=(4, 4), strides=[2, 2], pads=[1, 1, 1, 1]),
@@ -86,15 +84,13 @@ LEGAL = {
         lambda: op("MaxPool", (1, 4, 300, 300), kernel_shape=[256, 256], strides=[3, 3]),
         lambda: op("AveragePool", (1, 4, 32, 32), kernel_shape=[9, 9]),
         lambda: op("Add", (1, 4, 8, 8), (1, 1, 8, 1)),
-        lambda: op("Add", (1, 4, 1, 8), (1, 1, 8, 1)),
-        lambda: op("GlobalAveragePool", (1, 4, 7, 4095)),
-        lambda: op("Transpose", (1, 4, 8, 8), perm=[0, 2, 3, 1]),
-        lambda: resize([1, 1, 2, 2]),
-        lambda: resize([1, 1, 8, 8], mode="nearest", coordinate_transformation_mode="asymmetric"),
-        lambda: cut(2, 3, 2),
         lambda: pad([0, 0, 1, 1, 0, 0, 1, 1]),
-        lambda: pad([0, 1, 0, 0, 0, 0, 0, 0]),
         lambda: op("Squeeze", (7, 4, 1, 8)),
+        lambda: op("GlobalAveragePool", (1, 4, 16, 4096)),
+        lambda: op("Softmax", (5, 10)),
+        lambda: resize(2.0),
+        lambda: resize(8.0, coordinate_transformation_mode="asymmetric"),
+        lambda: resize(3.0, size=(1, 1)),
     ],
     "horizon-x3": [
         lambda: conv(k=(7, 7)),
@@ -112,6 +108,11 @@ LEGAL = {
         lambda: pad([0, 0, 1, 1, 0, 0, 1, 1]),
         lambda: op("DepthToSpace", (1, 8, 4, 4), blocksize=2),
         lambda: op("Sigmoid", (1, 32, 16, 16)),
+        lambda: op("Add", (1, 4, 8, 8), (1, 4, 1, 1)),
+        lambda: op("Mul", (1, 4, 8, 8), (1, 1, 1, 1)),
+        lambda: op("Reciprocal", (1, 4, 8, 8)),
+        lambda: resize(3.0),
+        lambda: resize(4.0, mode="nearest", coordinate_transformation_mode="asymmetric"),
         # 3 x 7 is 4 x 8 or 32 x 7 to the device: the smaller fits
         lambda: op("Sigmoid", (1, 3, 256, 7)),
     ],
@@ -148,16 +149,23 @@ LEGAL = {
         lambda: op("GlobalAveragePool", (1, 4, 7, 7)),
         lambda: pad([0, 1, 0, 0, 0, 1, 0, 0], value=3.0),
         lambda: pad([0, 0, 1, 1, 0, 0, 1, 1], mode="reflect"),
+        lambda: op("Sub", (1, 4, 8, 8), (1, 4, 1, 1)),
+        lambda: op("Softmax", (1, 4, 8, 8), axis=1),
+        lambda: op("Transpose", (1, 4, 8, 8), perm=[0, 2, 3, 1]),
+        lambda: op("HardSigmoid", (1, 4, 8, 8), alpha=1 / 6),
+        lambda: resize(2.0),
     ],
 }
 
+STRIDE_W = "in_w % (stride_w / 2) == 0 || stride_w % 3 == 0"
 ILLEGAL = {
     "ethos-u55": [
         (lambda: conv(k=(65, 1), size=(80, 8)), "dilated_kernel_h=65"),
         (lambda: conv(k=(33, 1), size=(80, 8), dilations=[2, 1]), "dilated_kernel_h=65"),
         (lambda: conv(k=(64, 65), size=(70, 70)), "dilated_kernel_h * dilated_kernel_w <= 4096"),
-        (lambda: conv(strides=[4, 1], pads=[1] * 4), "dilation_h == 1"),
-        (lambda: conv(strides=[1, 5], dilations=[2, 2]), "dilation_h == 1"),
+        (lambda: conv(strides=[4, 1]), "stride_h <= 3 when"),
+        (lambda: conv(strides=[1, 5]), STRIDE_W),
+        (lambda: conv(strides=[1, 8], size=(32, 31)), STRIDE_W),
         (lambda: conv(n=2), "in_n=2"),
         (lambda: conv(k=(1, 1), size=(1, 65536)), "in_w=65536"),
         (lambda: depthwise(strides=[1, 4], size=(32, 32)), "stride_w=4"),
@@ -172,22 +180,12 @@ ILLEGAL = {
             lambda: op("AveragePool", (1, 4, 32, 32), kernel_shape=[9, 9], pads=[1] * 4),
             "kernel_h <= 8 && kernel_w <= 8 when pad_max > 0",
         ),
-        (
-            lambda: op("MaxPool", (1, 4, 8, 8), kernel_shape=[3, 3], strides=[4, 4], pads=[1] * 4),
-            "pad_max == 0 when",
-        ),
-        (lambda: op("GlobalAveragePool", (1, 4, 7, 4096)), "in_w < 4096"),
-        (lambda: resize([1, 1, 3, 3]), "2 * in_h"),
-        (lambda: resize([1, 1, 2, 4]), "out_h * in_w == out_w * in_h"),
-        (lambda: resize([1, 1, 4, 4]), "out_h in [in_h, 2 * in_h] when"),
-        (
-            lambda: resize([1, 1, 2, 2], coordinate_transformation_mode="align_corners"),
-            "in_h - 1",
-        ),
-        (lambda: resize([1, 1, 2, 2], mode="cubic"), "interpolation=cubic"),
-        (lambda: cut(1, 3, 2), "slice_step_outside_hw=2"),
-        (lambda: cut(2, 3, -1), "slice_step_min=-1"),
+        (lambda: op("Add", (1, 4, 1, 8), (1, 1, 8, 1)), "in_h == out_h"),
         (lambda: op("Relu", (1, 2, 2, 2, 2)), "rank=5"),
+        (lambda: op("GlobalAveragePool", (1, 4, 2, 4097)), "in_w <= 4096"),
+        (lambda: resize(3.0), "out_h == 2 * in_h"),
+        (lambda: resize(4.0), 'resize_mode == "linear"'),
+        (lambda: pad([0, 1, 0, 0, 0, 0, 0, 0]), "pad_outside_hw=1"),
         (lambda: pad([0, 0, 1, 1, 0, 0, 1, 1], mode="reflect"), "pad_mode=reflect"),
     ],
     "horizon-x3": [
@@ -214,6 +212,11 @@ ILLEGAL = {
         (lambda: op("DepthToSpace", (1, 9, 4, 4), blocksize=3), "blocksize=3"),
         (lambda: op("Sigmoid", (1, 33, 16, 16)), "<= 8192"),
         (lambda: op("Sigmoid", (2, 3, 4, 4)), "in_n=2"),
+        (lambda: op("Add", (1, 4, 8, 8), (1, 1, 8, 8)), "broadcast=c"),
+        (lambda: biased(), "!constant_operand"),
+        (lambda: op("Mul", (1, 4, 8, 8), (1, 4, 8, 1)), "broadcast=w"),
+        (lambda: resize(3.0, mode="nearest"), "out_h % in_h == 0"),
+        (lambda: op("Sqrt", (1, 33, 16, 16)), "<= 8192"),
     ],
     "mediatek-mdla2": [
         (lambda: conv(k=(17, 1)), "kernel_h=17"),
@@ -257,6 +260,16 @@ ILLEGAL = {
         ),
         (lambda: op("GlobalAveragePool", (1, 4, 8, 7)), "in_h=8"),
         (lambda: pad([0, 0, 1, 1, 0, 0, 1, 1], mode="edge"), "pad_mode=edge"),
+        (lambda: op("Sub", (1, 4, 8, 8), (1, 4, 8, 1)), "broadcast=w"),
+        (lambda: op("Softmax", (1, 4, 8, 8), axis=2), "axis=2"),
+        (lambda: op("Transpose", (1, 4, 8, 8), perm=[1, 0, 2, 3]), "perm=1,0,2,3"),
+        (lambda: op("Transpose", (1, 4, 7, 7), perm=[0, 2, 3, 1]), "in_h * in_w % 8 == 0"),
+        (lambda: op("HardSigmoid", (1, 4, 8, 8)), "alpha=0.2"),
+        (
+            lambda: resize(2.0, mode="nearest", coordinate_transformation_mode="asymmetric"),
+            "coordinate_mode=asymmetric",
+        ),
+        (lambda: op("MatMul", (1, 2, 8193), (1, 8193, 2)), "depth=8193"),
     ],
 }
 

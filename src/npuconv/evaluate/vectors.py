@@ -21,19 +21,19 @@ from npuconv.arithmetic import gemmlowp
 from npuconv.arithmetic.device import IntegerConv, convolve
 from npuconv.arithmetic.encoding import quantize
 from npuconv.config import make_options
-from npuconv.emit.int8_operators import Int8Operator
 from npuconv.errors import CalibrationError, ModelError, TargetError, UsageError
-from npuconv.evaluate.archives import npz
 from npuconv.evaluate.device_operators import (
+    DeviceOperator,
     described,
     device_operators,
-    run_operator,
+    rescaling,
 )
 from npuconv.evaluate.matching import scales as boundary_scales
 from npuconv.evaluate.pairs import Opened, choose_samples, open_model
 from npuconv.executor import with_outputs
 from npuconv.model.conv import SAME
 from npuconv.model.query import matches
+from npuconv.samples.archive import npz
 from npuconv.target import Target
 from npuconv.target.description import Requantize
 
@@ -87,7 +87,7 @@ def vectors(
         samples: how many.
         target: the device; by default the one the model was converted for.
         progress: called with a stage, how much is done, and of how much.
-        **options: ``preprocess``, ``input_shape`` and ``seed`` of ``npuconv.config.Options``.
+        **options: the keys of ``npuconv.keywords.SampleKeywords``.
 
     Raises:
         NpuconvError: a model, target, sample or destination that cannot be used.
@@ -99,7 +99,7 @@ def vectors(
     folder = files.make_folder(directory)
     rows: dict[str, list[dict[str, Any]]] = {"layers": [], "operators": []}
     how = chip.activations.requantize
-    every: list[DeviceLayer | Int8Operator] = [*chosen, *others]
+    every: list[DeviceLayer | DeviceOperator] = [*chosen, *others]
     values = _run(opened, every, found)
     for number, (layer, name) in enumerate(zip(every, _file_names(every), strict=True)):
         if isinstance(layer, DeviceLayer):
@@ -117,7 +117,7 @@ def vectors(
 
 def _chosen(
     opened: Opened, chip: Target, pattern: str
-) -> tuple[list[DeviceLayer], list[Int8Operator]]:
+) -> tuple[list[DeviceLayer], list[DeviceOperator]]:
     """Return the layers, and the operators of the device, whose names match the pattern."""
     there = list(device_layers(opened.proto))
     if not there:
@@ -126,7 +126,9 @@ def _chosen(
             hint="npuconv convert writes one with --format qoperator",
         )
     found = [layer for layer in there if matches(layer.name, pattern)]
-    others = device_operators(opened.proto, chip)
+    # What TFLite's kernels add and multiply is another arithmetic.
+    known = chip.activations.requantize.kind != "gemmlowp"
+    others = device_operators(opened.proto, chip) if known else ()
     chosen = [one for one in others if matches(one.name, pattern)]
     if not found and not chosen:
         raise UsageError(f"no layer is called {pattern!r}; the first is {there[0].name!r}")
@@ -145,7 +147,7 @@ def target_of(opened: Opened, name: str | None) -> Target:
 
 
 def _run(
-    opened: Opened, layers: Sequence[DeviceLayer | Int8Operator], samples: Samples
+    opened: Opened, layers: Sequence[DeviceLayer | DeviceOperator], samples: Samples
 ) -> dict[str, Array]:
     """Return the inputs and outputs of the layers in onnxruntime, all samples concatenated."""
     model = opened.proto
@@ -166,7 +168,7 @@ def _run(
     return {name: _joined(name, values) for name, values in parts.items()}
 
 
-def _ends(layer: DeviceLayer | Int8Operator) -> list[str]:
+def _ends(layer: DeviceLayer | DeviceOperator) -> list[str]:
     """Return the tensors that are read and made, without constants."""
     if isinstance(layer, DeviceLayer):
         return [layer.source, layer.result]
@@ -216,7 +218,7 @@ def _write(
 
 
 def _write_operator(
-    one: Int8Operator,
+    one: DeviceOperator,
     folder: Path,
     name: str,
     values: Mapping[str, Array],
@@ -224,7 +226,7 @@ def _write_operator(
 ) -> dict[str, Any]:
     known = {**values, **one.constants}
     given = [known[source] for source in one.sources]
-    y, theirs = run_operator(one, given, how), values[one.result]
+    y, theirs = one.run(given, rescaling(how)), values[one.result]
     arrays = {f"x{k}": x for k, x in enumerate(given)} | {"y": y}
     data = npz(arrays)
     files.write(folder / name, data)
@@ -285,7 +287,7 @@ def _as_json(manifest: dict[str, Any]) -> str:
     return f"{text}\n}}\n"
 
 
-def _file_names(layers: Sequence[DeviceLayer | Int8Operator]) -> Iterator[str]:
+def _file_names(layers: Sequence[DeviceLayer | DeviceOperator]) -> Iterator[str]:
     """Yield names such as ``003_features_dw.npz``: in order, and safe on any system."""
     for number, layer in enumerate(layers):
         stem = re.sub(r"[^\w.-]+", "_", layer.name, flags=re.ASCII).strip("._")[:80]

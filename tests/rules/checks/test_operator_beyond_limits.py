@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from support.asserts import builtin, finding, findings
@@ -31,20 +30,17 @@ def to_space(blocksize=2):
     return Net(x=X).op("DepthToSpace", blocksize=blocksize, name="up").model()
 
 
-def resize(mode="nearest", **attrs):
-    net = Net(x=X)
-    inputs = [net.constant(np.zeros(0, np.float32)), net.constant(np.float32([1, 1, 2, 2]))]
-    return net.op("Resize", "x", *inputs, mode=mode, **attrs).model()
-
-
-def every_second(axis):
-    net = Net(x=X)
-    inputs = [net.constant(np.asarray([n])) for n in (0, 4, axis, 2)]
-    return net.op("Slice", "x", *inputs).model()
-
-
 def add():
     return Net(x=X, y=X).op("Add", "x", "y", name="add").model()
+
+
+def slice_by(step):
+    net = Net(x=X)
+    return net.op("Slice", "x", *(net.constant([value]) for value in (0, 8, 2, step))).model()
+
+
+def double(mode):
+    return with_constant("Resize", [1.0, 1.0, 2.0, 2.0], "", mode=mode)
 
 
 FLOOR = chip("MaxPool", ceil_mode={"equals": False})
@@ -52,22 +48,39 @@ COUNTED = chip("AveragePool", count_include_pad={"equals": True})
 PADDED = {"if": "pad_max > 0", "then": "count_include_pad"}
 CONSTANT = chip("Pad", pad_mode=["constant"])
 IMAGES = chip("Pad", pad_outside_hw={"equals": 0})
-NEAREST = chip("Resize", interpolation=["nearest"])
-CORNERS = chip("Resize", coordinate_mode=["align_corners"])
-DENSE = chip("Slice", slice_step_min={"equals": 1})
-SPATIAL = chip("Slice", slice_step_outside_hw={"equals": 1})
 TWO = chip("DepthToSpace", blocksize={"equals": 2})
 
+
+def one(op, **attrs):
+    return lambda: Net(x=X).op(op, name="one", **attrs).model()
+
+
+def with_constant(op, values, *before, **attrs):
+    net = Net(x=X)
+    return lambda: net.op(op, "x", *before, net.constant(values), **attrs).model()
+
+
 FIRES = [
+    (one("Softmax", axis=2), chip("Softmax", axis=[1, 3])),
+    (one("ReduceMean", axes=[1]), chip("ReduceMean", axes={"equals": "2,3"})),
+    (one("Transpose", perm=[1, 0, 2, 3]), chip("Transpose", perm=["0,2,3,1"])),
+    (with_constant("Add", 4 * [[[1.0]]]), chip("Add", broadcast=["none"])),
+    (with_constant("Add", 1.0), chip("Add", constant_operand={"equals": False})),
+    (with_constant("Gather", [[0, 1]]), chip("Gather", indices_rank={"equals": 1})),
+    (lambda: slice_by(2), chip("Slice", step_max={"max": 1})),
+    (double("nearest"), chip("Resize", resize_mode=["linear"])),
+    (double("linear"), chip("Resize", coordinate_mode=["asymmetric"])),
+    (
+        lambda: Net(x=(2, 9), y=(9, 2)).op("MatMul", "x", "y").model(),
+        chip("MatMul", depth={"max": 8}),
+    ),
+    (one("HardSigmoid"), chip("HardSigmoid", alpha={"equals": "0.1667"})),
+    (one("HardSigmoid", beta=0.25), chip("HardSigmoid", beta={"equals": "0.5"})),
     (lambda: max_pool(ceil_mode=1), FLOOR),
     (average_pool, COUNTED),
     (lambda: pad(mode="reflect"), CONSTANT),
     (lambda: pad(CHANNELS), IMAGES),
     (lambda: Net(x=(1, 9, 2, 2)).op("DepthToSpace", blocksize=3).model(), TWO),
-    (lambda: resize("linear"), NEAREST),
-    (resize, CORNERS),
-    (lambda: every_second(2), DENSE),
-    (lambda: every_second(1), SPATIAL),
     (max_pool, chip("MaxPool", kernel_h={"max": 2})),
     (add, chip("Add", in_c={"max": 3})),
     (
@@ -77,8 +90,9 @@ FIRES = [
     (max_pool, chip("MaxPool", kernel_h={"max": 2}, also={"unlisted_operators": "host"})),
 ]
 SILENT = [
-    (resize, NEAREST),
-    (lambda: every_second(2), SPATIAL),
+    (one("ReduceMean", axes=[2, -1]), chip("ReduceMean", axes={"equals": "2,3"})),
+    (lambda: slice_by(-1), chip("Slice", step_max={"max": 1})),
+    (one("HardSigmoid", alpha=1 / 6), chip("HardSigmoid", alpha={"equals": "0.1667"})),
     (max_pool, FLOOR),
     (lambda: average_pool(count_include_pad=1), COUNTED),
     (pad, CONSTANT),
