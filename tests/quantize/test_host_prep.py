@@ -60,7 +60,7 @@ def on_chip(*ops: str) -> list[str]:
 
 
 def test_the_device_pads_what_its_operators_make():
-    """Without Pad in its list, the tensor would have to cross."""
+    """A device that does not list Pad would have to send the tensor to the host."""
     assert on_chip() == padded(net()) == ["a", "b"]
     assert on_chip("HardSwish") == ["a"]
     assert on_chip("HardSwish", "Pad") == ["a", "b"]

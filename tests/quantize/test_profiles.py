@@ -50,7 +50,7 @@ def test_one_scale_where_a_profile_costs_more():
 
 
 def test_real_numbers_have_the_ratio_1():
-    """Nothing is to choose where nothing else is tied."""
+    """The choice is among what else is tied, if anything is."""
     assert choose_profile([group([1, 10], [REAL, UNTIED])]) == {}
     found = choose_profile([group([1, 10], [REAL, 4]), group([2, 20], [REAL, 4])])
     assert found == {4: pytest.approx(10, rel=0.01)}
