@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from npuconv.partition import make_plan
-from npuconv.partition.channels import REAL, UNTIED, trace
+from npuconv.partition.channels import REAL, UNTIED, trace, uniform
 from npuconv.partition.operators import TABLES, is_defined
 from npuconv.target import Target
 from support.asserts import builtin, read
@@ -198,6 +198,16 @@ def test_a_bound_that_saturation_stands_for_ties_channels_to_one_scale():
     )
     clipped.op("GlobalAveragePool", to="g").conv("", (4, 4, 1, 1))
     assert set(ties(clipped, "GlobalAveragePool")["r"]) == {REAL}
+
+
+def test_a_bound_behind_an_operator_cuts_no_other_reader():
+    """Were the range to end at the Clip, the other reader would get clipped values as well."""
+    built = net().conv("x", (4, 4, 1, 1), to="b").op("Add", "a", "b", to="s")
+    built.op("Clip", "s", *map(built.constant, np.float32([0, 1])), to="cut")
+    built.conv("cut", (4, 4, 1, 1), to="y")
+    assert uniform(planned(built, listing("Add"))[1]) == []
+    built.op("Neg", "s", to="n").output("y", "n")
+    assert uniform(planned(built, listing("Add"))[1]) == ["s", "cut"]
 
 
 def test_an_earlier_choice_is_kept():

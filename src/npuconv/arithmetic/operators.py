@@ -335,33 +335,6 @@ def interpolation(length: int, wanted: int, mode: str = "half_pixel") -> Doubles
     return weights
 
 
-def gemm(
-    x: Stored,
-    weight: Stored,
-    bias: ArrayLike | None,
-    x_at: TensorScale,
-    w_scales: ArrayLike,
-    y_at: TensorScale,
-    how: Rescaling = FLOAT,
-) -> Stored:
-    """Return ``round(((x - zx) @ w + bias) * sx * sw / sy) + zy``: Gemm, MatMul by constants.
-
-    Args:
-        x: int8 [..., K].
-        weight: int8 [K, M], symmetric.
-        bias: int32 [M] of the scale ``sx * sw``, or None.
-        x_at: scale of ``x``.
-        w_scales: of the weights, scalar or [M].
-        y_at: scale of the result.
-        how: the requantization of the device.
-    """
-    total = x_at.centred(x) @ np.asarray(weight, np.int64)
-    if bias is not None:
-        total = total + np.asarray(bias, np.int64)
-    factors = np.float32(x_at.scale) * np.asarray(w_scales, np.float32) / np.float32(y_at.scale)
-    return rescale([(total, factors)], y_at.zero, how)
-
-
 def matmul(
     a: Stored,
     b: Stored,

@@ -13,7 +13,7 @@ from onnx import helper, numpy_helper
 
 from npuconv.arithmetic import operators as semantics
 from npuconv.arithmetic.operators import Rescaling, TensorScale, Window
-from npuconv.arithmetic.tables import FUNCTIONS, look_up, table
+from npuconv.arithmetic.tables import FUNCTIONS, Step, look_up, table
 
 if TYPE_CHECKING:
     from npuconv.target import Target
@@ -61,7 +61,7 @@ class DeviceOperator:
 
 def _function(one: DeviceOperator, values: Sequence[Stored], _: Rescaling) -> Stored:
     x_at, y_at = one.scales
-    return look_up(table([(one.op, one.attributes)], x_at, y_at), values[0])
+    return look_up(table([Step(one.op, attributes=one.attributes)], x_at, y_at), values[0])
 
 
 def _average_pool(one: DeviceOperator, values: Sequence[Stored], how: Rescaling) -> Stored:

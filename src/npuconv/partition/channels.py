@@ -203,7 +203,7 @@ def uniform(plan: Plan) -> list[str]:
     """
     names = []
     slots = trace(plan)
-    made = [(c.outputs[0], frozenset(slots.slots(c.outputs[0].name))) for c in plan.device]
+    made = [(t, frozenset(slots.slots(t.name))) for t in plan.sources]
     for node in plan.passthrough:
         low = query.scalar_input(node, 1) if node.op == "Clip" else 0.0
         fill = (query.scalar_input(node, 2) if node.op == "Pad" else 0.0) or 0.0

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from npuconv.target import Target
 
 TABLES = frozenset({
-    "Elu", "Exp", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "PRelu", "Reciprocal",
-    "Sigmoid", "Softplus", "Sqrt", "Swish", "Tanh",
+    "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "PRelu",
+    "Reciprocal", "Sigmoid", "Softplus", "Sqrt", "Swish", "Tanh",
 })  # fmt: skip
 
 
@@ -48,11 +48,7 @@ def _is_division(node: Node) -> bool:
 
 def _is_spatial_mean(node: Node) -> bool:
     """Return whether height and width are reduced, by axes that are known, of rank 4."""
-    axes = query.attribute(node, "axes")
-    given = query.constant_input(node, 1)
-    axes = given.reshape(-1).tolist() if given is not None else axes
-    known = axes is not None and query.rank(node.inputs[0]) == 4
-    return known and sorted(int(axis) % 4 for axis in axes) == [2, 3]
+    return query.rank(node.inputs[0]) == 4 and query.reduced_axes(node) == (2, 3)
 
 
 def _is_linear(node: Node) -> bool:

@@ -113,6 +113,14 @@ class Plan:
         return [t for t in every if t.name not in self.fused]
 
     @property
+    def sources(self) -> list[Tensor]:
+        """Int8 tensors that no passthrough operator makes, each once."""
+        around = [t for c in self.device for t in (c.inputs[0], c.outputs[0])]
+        passed = {id(t) for node in self.passthrough for t in node.outputs}
+        every = {id(t): t for t in (*around, *self.operator_tensors)}
+        return [t for key, t in every.items() if key not in passed]
+
+    @property
     def int8_nodes(self) -> list[Node]:
         """Nodes that make int8 tensors: convolutions, operators, passthrough operators."""
         return [*self.device, *self.operators, *self.passthrough]
