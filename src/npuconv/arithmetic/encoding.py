@@ -8,7 +8,8 @@ The device multiplies integers of one scale and of one zero point, mostly 0. Cha
 tensor may still be ``scales[c] * (q - zeros[c])``: what reads the tensor has the scale in
 its weights and the zero point in its bias, what makes it has the scale in the factor of its
 output channel and the zero point in its bias. The device works with ``nominal``, one number for
-all channels, of which only ratios matter.
+all channels, of which only ratios matter. An operator other than a convolution is told
+``nominal``, too, and the zero point, which is then one for all channels.
 """
 
 from __future__ import annotations
@@ -146,7 +147,16 @@ class Encoding:
 
     def told(self) -> Encoding:
         """Return the encoding of which the device knows the zero point, where it is one."""
-        return self if self.axis is not None else replace(self, nominal_zero=int(self.zeros[0]))
+        alike = bool((self.zeros == self.zeros[0]).all())
+        return replace(self, nominal_zero=int(self.zeros[0])) if alike else self
+
+    @property
+    def in_integers(self) -> Encoding:
+        """Return the encoding that an operator computes with: one scale, one zero point.
+
+        Numbers are those of the model over ``scales / nominal``.
+        """
+        return Encoding(np.full(1, self.nominal), self.zeros[:1], self.nominal)
 
     def take(self, channels: Sequence[int]) -> Encoding:
         """Return the encoding of a tensor with these channels, in this order."""
