@@ -196,6 +196,12 @@ class Options(Strict):
         None,
         description="samples: .npz, .npy, images, or a folder of them; or a .txt list of images",
     )
+    calibration_key: str | None = Field(
+        None,
+        min_length=1,
+        description="array of the samples for the only input; without it the one named like the "
+        "input, or the only one that fits",
+    )
     preprocess: Preprocess = Field(default_factory=Preprocess, description="for images")
     keep_scales: bool = Field(
         True,
@@ -384,12 +390,17 @@ def read_config(path: str | Path) -> dict[str, Any]:
         ConfigError: unreadable, not YAML, unknown keys or wrong values; all of them, with line
             and column.
     """
+    return relative_to(Path(path).parent, open_config(path).data)
+
+
+def open_config(path: str | Path) -> yamlio.Document:
+    """Read and check a ``--config`` file; for arguments and errors see ``read_config``."""
     if Path(path).name == PYPROJECT:
         document = yamlio.load_table(path, TABLE, error=ConfigError)
     else:
         document = yamlio.load(path, error=ConfigError)
     raise_together(yamlio.problems(document, Options, error=ConfigError, causes=True))
-    return relative_to(Path(path).parent, document.data)
+    return document
 
 
 def find_config(folder: Path | None = None) -> Path | None:

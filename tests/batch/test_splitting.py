@@ -110,7 +110,7 @@ def test_the_same_bytes(model, write):
     assert found.status == "converted"
     assert shared == here
     assert made() == ["0", "0", "1", "1", "1"]
-    assert watched.lines == ["m started", "m calibrating 1/2", "m calibrating 2/2"]
+    assert watched.lines == ["m started", "m calibrate 1/2", "m calibrate 2/2"]
     assert list((model / "shared/.npuconv-cache").glob("calibration*")) == []
     assert run(write, "sent", local_cluster=2, ship=True)[1] == here
     assert run(write, "whole", local_cluster=2, split_calibration=False)[1] == here

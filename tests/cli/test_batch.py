@@ -249,7 +249,8 @@ def test_flags_of_convert(cli, jobs, folder):
     locked = json.loads((folder / "build/good.npu.onnx.lock.json").read_text())
     assert locked["options"] == {"format": "weights", "ignore": ["CAL", "QNT"], "seed": 1}
     assert cli("batch", jobs, *flags, "--verify-lock").code == 0
-    done = cli("batch", jobs, "--verify-lock")
+    assert cli("batch", jobs, *flags[2:], "--verify-lock").code == 0  # it is found
+    done = cli("batch", jobs, "--config", "none", "--verify-lock")
     assert done.errors[0] == "npuconv: error: good: target changed: name, sha256"
     assert done.errors[1] == "npuconv: error: good: options changed: format, ignore, seed"
 
@@ -370,15 +371,17 @@ def test_bars():
     job = Job("a\x1b[31m", "a.onnx", "a.npu.onnx", Options(), "npu-int8")
     with Progress(console=Console(file=shown), disable=True) as progress:
         bars = Bars(1, progress)
+        bars.skipped(0)
         bars.started(job)
-        bars.stage(job, "calibrating", 3, 8)
-        (task,) = progress.tasks
+        bars.stage(job, "calibrate", 3, 8)
+        whole, task = progress.tasks
+        assert (whole.completed, whole.total) == (3 / 8, 1)
         assert (task.description, task.completed, task.total) == ("a\\x1b[31m", 3, 8)
-        assert task.fields["stage"] == "calibrating"
+        assert task.fields["stage"] == "calibrate"
         bars.started(job)  # again: its worker died
-        assert [task.completed for task in progress.tasks] == [0]
+        assert [task.completed for task in progress.tasks[1:]] == [0]
         bars.finished(job, Outcome("converted", ""))
-        assert progress.tasks == []
+        assert [task.completed for task in progress.tasks] == [1]
         bars.stage(job, "late", 1, 1)
     assert bars.done == 1
     assert shown.getvalue().rstrip("\n") == "npuconv: [1/1] a\\x1b[31m: converted"

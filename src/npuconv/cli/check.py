@@ -64,7 +64,7 @@ def check(
     convert, but for what takes all samples: only the first is run.
     Exit code 0: nothing at or above --fail-on; 1: findings; 2: a file cannot be used.
     """
-    from npuconv.legalize.accept import orphaned, renew
+    from npuconv.legalize.selection import orphaned, renew
 
     config = chosen_config(config, quiet=quiet)
     options, renewal = _prepared(collect(config, flags), write_baseline)
@@ -122,14 +122,15 @@ def _check_all(
         expected = (ModelError, UsageError, CalibrationError)
 
     found = {}
-    for number, path in enumerate(paths, 1):
+    for number, (path, name) in enumerate(zip(paths, names_of(paths, ()), strict=True)):
+        bar(name, number, len(paths))
         try:
             found[path] = check_with(path, options, options.calibration, timings=timings)
         except expected as error:
             message, name = str(error), display_name(path)
             named = message.startswith((path, name))
             failures.append(Unreadable(path, message if named else f"{name}: {message}"))
-        bar("check", number, len(paths))
+        bar(name, number + 1, len(paths))
     return found
 
 

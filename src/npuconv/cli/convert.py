@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from npuconv.pipeline.convert import Conversion
     from npuconv.schemas.report import Report
 
-_AFTER_CALIBRATION = "choosing ranges and weights, measuring"
-
 
 @click.command(cls=GroupedCommand)
 @click.argument("model")
@@ -68,7 +66,7 @@ def convert(
     )
     _check(model, destination, written, options, config)
     try:
-        with screen.progress(quiet, no_color=no_color, then=_AFTER_CALIBRATION) as bar:
+        with screen.progress(quiet, no_color=no_color, shares=True) as bar:
             result = convert_with(
                 model, options, options.calibration, _announcing(bar, quiet), timings=timings
             )

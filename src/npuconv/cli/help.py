@@ -13,7 +13,7 @@ _PREPROCESS = ("preset", "mean", "std", "resize", "crop", "color", "layout")
 # Options by group, in the order in which the groups are shown.
 GROUPS = {
     "Input": (
-        "config", "input_shape", "calibration",
+        "config", "input_shape", "calibration", "calibration_key",
         *(f"preprocess__{key}" for key in _PREPROCESS), "max_samples", "seed",
         "labels", "samples",
     ),

@@ -48,9 +48,9 @@ class Stats(ErrorStats):
         self.max_abs_error: float | None = None
         self.ranges = [(math.inf, -math.inf), (math.inf, -math.inf)]
 
-    def update(self, reference: ArrayLike, other: ArrayLike) -> None:
+    def observe(self, reference: ArrayLike, other: ArrayLike) -> None:
         """Add one sample; see ``ErrorStats``."""
-        super().update(reference, other)
+        super().observe(reference, other)
         f = np.asarray(reference, np.float64).reshape(-1)
         q = np.asarray(other, np.float64).reshape(-1)
         with np.errstate(invalid="ignore"):
@@ -173,7 +173,7 @@ class Comparison:
             if number in chosen:
                 for layer, one in zip(self.layers, found.layers, strict=True):
                     values = numbers(layer, stored[layer.stored])
-                    one.update(exact(layer, old[layer.tensor]), values)
+                    one.observe(exact(layer, old[layer.tensor]), values)
             see(number, old, new)
         return found
 
@@ -194,8 +194,8 @@ class Comparison:
         """Add one sample; a part counts where it has the same type in both models."""
         whole = [name for name in found.outputs if _comparable(old[name], new[name])]
         for name in whole:
-            found.outputs[name].update(old[name], new[name])
-        found.total.update(_joined(old[n] for n in whole), _joined(new[n] for n in whole))
+            found.outputs[name].observe(old[name], new[name])
+        found.total.observe(_joined(old[n] for n in whole), _joined(new[n] for n in whole))
         found.powers.append(powers_of((old[n], new[n]) for n in whole))
         before = [(old[n], new[n]) for n in self._unsaturated]
         if before and all(_comparable(*pair) and pair[0].dtype == pair[1].dtype for pair in before):
@@ -204,7 +204,7 @@ class Comparison:
             for name in parts:
                 # Integers by the same name stand for others.
                 if _comparable(old[name], new[name]) and old[name].dtype == new[name].dtype:
-                    found.parts[output].setdefault(name, Stats()).update(old[name], new[name])
+                    found.parts[output].setdefault(name, Stats()).observe(old[name], new[name])
 
     def layer_rows(self, found: Measured) -> tuple[schema.LayerQuant, ...]:
         """Return the errors of layers as rows of the report; those before them included."""

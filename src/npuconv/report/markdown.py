@@ -245,7 +245,7 @@ def _placement(report: Report) -> list[str]:
     rows = [one.row for one in groups.places(report)]
     if not rows:
         return []
-    crossings = count(report.summary.transitions, "transition")
+    crossings = count(report.summary.transitions, "crossing")
     blocks = [
         "### Placement",
         table(groups.PLACE_HEAD, rows, columns=(1, 2, 3, 4)),

@@ -292,7 +292,7 @@ def _placement(report: Report, view: View) -> Block:
     rows = [one.row for one in groups.places(report)]
     if not rows:
         return []
-    crossings = count(report.summary.transitions, "transition")
+    crossings = count(report.summary.transitions, "crossing")
     lines = [
         *view.title(f"Placement: {crossings} between device and host"),
         *view.table(groups.PLACE_HEAD, rows, right=(1, 2, 3, 4)),

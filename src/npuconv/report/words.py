@@ -147,8 +147,8 @@ def kept_float(report: Report) -> str:
     )
     moved = size(total((device.to_device.bytes, device.to_host.bytes)))
     return (
-        f"kept float: {patterns}; {report.summary.transitions} transitions instead of "
-        f"{without.transitions_without}, {change(size(without.bytes_without), moved)} cross"
+        f"kept float: {patterns}; {report.summary.transitions} crossings instead of "
+        f"{without.transitions_without}, {change(size(without.bytes_without), moved)} per inference"
     )
 
 

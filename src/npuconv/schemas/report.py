@@ -193,6 +193,15 @@ class NodeInfo(Part):
     shape: Shape = Field(None, description="of its first output")
 
 
+class SourceNode(Part):
+    """One node of the model as it came, where something of it was rewritten."""
+
+    name: str
+    form: str = Field(description="operator with its main attributes: `Conv 3x3, stride 2`")
+    inputs: tuple[str, ...] = Field(description="tensors it reads, constants left out")
+    outputs: tuple[str, ...] = Field(description="tensors it makes")
+
+
 class Port(Part):
     """A tensor that goes into a device subgraph, or comes out of it."""
 
@@ -494,6 +503,9 @@ class Report(Part):
     rewrites: tuple[Rewrite, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     nodes: tuple[NodeInfo, ...] = ()
+    source_nodes: tuple[SourceNode, ...] = Field(
+        (), description="the graph before it was rewritten; empty where nothing was"
+    )
     device: Device | None = None
     calibration: Assumed | None = Field(
         None, description="what is taken, or would be, where no calibration data is given"

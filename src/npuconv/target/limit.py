@@ -102,7 +102,7 @@ class Limit(Cited):
                 f"needs exactly one of {', '.join(PREDICATES)}, not {', '.join(given) or 'none'}"
             )
         if self.assume and self.known:
-            raise ValueError("`assume` only goes with an unknown limit, `limit: '?'`")
+            raise ValueError("`assume` only goes with an undocumented limit, `limit: '?'`")
         return self
 
     @property

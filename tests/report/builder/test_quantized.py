@@ -1,12 +1,75 @@
-"""Tests of the report on what is kept of a quantized model."""
+"""Histograms over the int8 levels, and ranges by channel."""
 
 from __future__ import annotations
 
+import numpy as np
+
 import npuconv
 from npuconv import report
+from npuconv.arithmetic.encoding import Encoding
+from npuconv.report.builder.quantized import (
+    MAX_CHANNELS,
+    MAX_VALUES,
+    channel_ranges,
+    level_histogram,
+    tensor_levels,
+)
 from npuconv.schemas.report import SourceScales
-from support.builders import Net
+from support.builders import Net, images
 from support.quantized_nets import Quantized, operators
+
+
+def encoding(scales, zeros=0):
+    found = np.asarray(scales, np.float32)
+    return Encoding(found, np.full(found.shape, zeros, np.int32), found.max(), axis=None)
+
+
+def test_a_value_counts_where_it_rounds_to():
+    """The ends of int8 are inside, what rounds beyond them is counted apart."""
+    counts = level_histogram(np.asarray([-129, -128.4, -128, -120.6, -120.4, 127.4, 127.6, 900]))
+    assert len(counts) == 34
+    assert (counts[0], counts[1], counts[2], counts[32], counts[33]) == (1, 3, 1, 1, 2)
+
+
+def test_values_that_are_not_finite_are_not_counted():
+    """Infinity and NaN have no level."""
+    assert sum(level_histogram(np.asarray([np.nan, np.inf, 0.0]))) == 1
+
+
+def test_many_values_are_sampled():
+    """A large tensor costs no more than a sample of it, spread over all of it."""
+    counts = level_histogram(np.linspace(-128, 127, 3 * MAX_VALUES + 5))
+    assert MAX_VALUES / 2 < sum(counts) <= MAX_VALUES
+    assert max(counts[1:-1]) < 1.2 * min(counts[1:-1])
+
+
+def test_levels_of_channels():
+    """Every channel is divided by its own scale."""
+    values = np.asarray([[1.0, 2.0], [10.0, 20.0]], np.float32)
+    levels = tensor_levels(values, encoding([0.1, 1.0], zeros=-5))
+    assert np.allclose(levels, [[5, 15], [5, 15]])
+
+
+def test_the_widest_channel_is_first():
+    """Both ends of many channels and those between them are listed."""
+    highs = np.arange(1, 101, dtype=np.float32)
+    rows = channel_ranges(-highs, highs, encoding([0.5]))
+    assert len(rows) == MAX_CHANNELS
+    assert (rows[0].channel, rows[-1].channel) == (99, 0)
+    assert (rows[0].minimum, rows[0].lowest, rows[0].highest) == (-100.0, -64.0, 63.5)
+    assert channel_ranges(highs[:1], highs[:1], encoding([0.5])) == ()
+
+
+def test_a_conversion_reports_them():
+    """Tensors and weights of a converted model have a histogram of their values."""
+    model = Net(x=("N", 3, 8, 8)).conv("x", (4, 3, 3, 3)).model()
+    quant = npuconv.convert(model, calibration={"x": images(4, 3, 8, 8)}).report.quantization
+    assert quant is not None
+    assert all(sum(one.histogram) > 0 for one in quant.tensors)
+    assert {len(one.channel_ranges) for one in quant.tensors} == {3, 4}
+    weights = quant.layers[0].weights
+    assert weights is not None
+    assert sum(weights.histogram) == 4 * 3 * 3 * 3
 
 
 def padded(count: int = 1):
