@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from npuconv.cli import run
-from npuconv.config import Options, Preprocess, make_options, read_config
+from npuconv.config import Options, Preprocess, make_options
+from npuconv.config_files import read_config
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIGS = sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "configs").glob("*.yaml"))

@@ -5,21 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 from npuconv.diagnostics import Severity, Status
-from npuconv.schemas.report import (
+from npuconv.schemas.quality import (
     Accuracy,
+    LayerQuant,
+    OutputAccuracy,
+    PartAccuracy,
+    Quantization,
+    TensorQuant,
+)
+from npuconv.schemas.report import (
     Alternative,
     Choice,
     Count,
     Device,
     FindingInfo,
-    LayerQuant,
     MacShare,
     ModelInfo,
     NodeInfo,
-    OutputAccuracy,
-    PartAccuracy,
     Port,
-    Quantization,
     Refusal,
     Report,
     Rewrite,
@@ -27,7 +30,6 @@ from npuconv.schemas.report import (
     Subgraph,
     Summary,
     TargetInfo,
-    TensorQuant,
     TensorSpec,
     Timing,
     Tool,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from npuconv.legalize.legal import LegalModel
     from npuconv.model.core import Model
     from npuconv.samples import Feed, Samples, Source
-    from npuconv.schemas import report as schema
+    from npuconv.schemas import quality
 
 _RUNS_ON = "models are measured on onnxruntime: export it with operators and types that it runs"
 
@@ -59,7 +59,7 @@ class CalibrationData:
     chosen: BuiltinData | None
 
     @property
-    def row(self) -> schema.Assumed | None:
+    def row(self) -> quality.Assumed | None:
         """Row of the report on what is taken instead of data."""
         return None if self.chosen is None else self.chosen.row
 
