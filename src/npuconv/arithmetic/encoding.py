@@ -8,7 +8,8 @@ The device multiplies integers of one scale and of zero point 0. Channel c of a 
 still be ``scales[c] * (q - zeros[c])``: what reads the tensor has the scale in its weights
 and the zero point in its bias, what makes it has the scale in the factor of its output
 channel and the zero point in its bias. The device works with ``nominal``, one number for
-all channels, of which only ratios matter.
+all channels, of which only ratios matter. An operator other than a convolution is told
+``nominal``, too, and the zero point, which is then one for all channels.
 """
 
 from __future__ import annotations
@@ -140,6 +141,14 @@ class Encoding:
     def is_plain(self) -> bool:
         """True if all channels have the nominal scale and zero point 0."""
         return bool(np.all(self.scales == self.nominal) and not self.zeros.any())
+
+    @property
+    def in_integers(self) -> Encoding:
+        """Return the encoding that an operator computes with: one scale, one zero point.
+
+        Numbers are those of the model over ``scales / nominal``.
+        """
+        return Encoding(np.full(1, self.nominal), self.zeros[:1], self.nominal)
 
     def take(self, channels: Sequence[int]) -> Encoding:
         """Return the encoding of a tensor with these channels, in this order."""

@@ -50,15 +50,21 @@ def _after(model: Model, ctx: EmitContext, node: Node, tensor: Tensor) -> int:
     index = next(i for i, t in enumerate(node.outputs) if t is tensor)
     node.outputs[index] = raw
     stored = _stored(model, ctx, tensor)
-    _quantize(model, raw, stored, encoding, node, own=ctx.plan.is_operator(node))
+    if ctx.plan.is_operator(node):
+        _quantize(model, raw, stored, encoding.in_integers, node, own=True)
+    else:
+        _quantize(model, raw, stored, encoding, node, own=False)
     inside = [n for n in query.consumers(tensor) if _inner(ctx.plan, n)]
-    if encoding.is_plain or not inside:
-        _dequantize(model, stored, tensor, encoding, node, own=True)
-        return 1
-    nominal = edit.variable(model, f"{tensor.name}/nominal", tensor)
-    _read_instead(inside, tensor, nominal)
-    _dequantize(model, stored, nominal, encoding, node, own=False)
-    if model.is_output(tensor) or query.consumers(tensor):
+    if not encoding.is_plain and inside:
+        nominal = edit.variable(model, f"{tensor.name}/nominal", tensor)
+        _read_instead(inside, tensor, nominal)
+        _dequantize(model, stored, nominal, encoding, node, own=False)
+    told = [n for n in query.consumers(tensor) if ctx.plan.is_operator(n)]
+    if told and (encoding.axis is not None or encoding.scales[0] != encoding.nominal):
+        computed = edit.variable(model, f"{tensor.name}/computed", tensor)
+        _read_instead(told, tensor, computed)
+        _dequantize(model, stored, computed, encoding.in_integers, node, own=True)
+    if model.is_output(tensor) or query.consumers(tensor) or not (inside or told):
         _dequantize(model, stored, tensor, encoding, node, own=True)
     return 1
 
@@ -107,11 +113,11 @@ def _before(model: Model, ctx: EmitContext, node: Node, tensor: Tensor) -> int:
     for reader in convolutions:
         reader.inputs[0] = rounded
     if operators:
-        own = rounded
+        told = rounded
         if convolutions:
-            own = edit.variable(model, f"{tensor.name}/own", tensor)
-        _dequantize(model, stored, own, encoding, node, own=True)
-        _read_instead(operators, tensor, own)
+            told = edit.variable(model, f"{tensor.name}/own", tensor)
+        _dequantize(model, stored, told, encoding.in_integers, node, own=True)
+        _read_instead(operators, tensor, told)
     return 1
 
 
