@@ -16,7 +16,7 @@ from npuconv.errors import InternalError, ModelError, UnsupportedModelError
 from npuconv.evaluate import matching
 from npuconv.evaluate.comparison import Comparison, summed_up
 from npuconv.evaluate.matching import layer_pairs, layers_of
-from npuconv.executor import RuntimeRefusedError, Session
+from npuconv.executor import RuntimeRefusedError
 from npuconv.legalize.legal import LegalModel, legalize
 from npuconv.legalize.selection import waived
 from npuconv.model import save, store
@@ -203,7 +203,7 @@ def _without_samples(
     prepare.load_float(legal.model, save.to_proto(legal.model))
     with clock.measured("quantize"):
         model, _ = emit_model(legal, form, weights=_brought_weights(legal))
-    _check_loads(model)
+    prepare.check_loads(model)
     unscaled = quality.Quantization(
         format=form.name, method="none", samples=0, source="none", synthetic=False
     )
@@ -396,11 +396,3 @@ def _about_samples(
 ) -> tuple[str, ...]:
     held_out = data.held_out is not None
     return notices.about_samples(data.samples, data.assumed, accuracy, held_out, data.chosen, same)
-
-
-def _check_loads(model: onnx.ModelProto) -> None:
-    """Raise InternalError if a result that is not measured does not load."""
-    try:
-        Session(model)
-    except RuntimeRefusedError as error:
-        raise InternalError(f"the result does not load: {error}", where="emit") from None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from npuconv import executor, files
 from npuconv.calibration.builtin import BuiltinData, choose_builtin, open_builtin
 from npuconv.calibration.inputs import check_types, sample_inputs
-from npuconv.errors import ModelError, UsageError
+from npuconv.errors import InternalError, ModelError, UsageError
 from npuconv.legalize.source import SourceScales
 from npuconv.quantize import kept
 from npuconv.quantize.calibrate import try_sample as calibrate_one
@@ -249,3 +249,15 @@ def check_runs(model: Model, proto: onnx.ModelProto, feed: Feed) -> None:
         executor.Session(proto).run(feed)
     except executor.RuntimeRefusedError as error:
         raise ModelError(f"{model.name}: onnxruntime does not run it: {error}") from None
+
+
+def check_loads(model: onnx.ModelProto) -> None:
+    """Load a result that is not measured.
+
+    Raises:
+        InternalError: onnxruntime does not load it.
+    """
+    try:
+        executor.Session(model)
+    except executor.RuntimeRefusedError as error:
+        raise InternalError(f"the result does not load: {error}", where="emit") from None
