@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from npuconv.cli import run
-from npuconv.config import Options, Preprocess, make_options, read_config
+from npuconv.config import Options, Preprocess, make_options
+from npuconv.config_files import read_config
 from support.jobs import in_process  # noqa: F401 a fixture
 
 ROOT = Path(__file__).resolve().parent.parent
