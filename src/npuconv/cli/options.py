@@ -12,7 +12,8 @@ from pydantic.fields import FieldInfo
 
 from npuconv.cli import screen
 from npuconv.cli.help import BriefOption, help_all
-from npuconv.config import Options, Preprocess, find_config, make_options, merge, read_config
+from npuconv.config import Options, Preprocess, make_options, merge
+from npuconv.config_files import find_config, read_config
 from npuconv.errors import UsageError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
