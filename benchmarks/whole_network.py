@@ -24,7 +24,7 @@ from recipes.sets import Sets, prepare
 ROOT = Path(__file__).resolve().parent.parent
 MODELS = (
     "mlperf_tiny_kws_dscnn", "mlperf_tiny_ic_resnet8", "mobilenetv2_imagenet_dq", "yunet_n_320",
-    "ppocrv4_det", "ppocr_cls_v2", "fastestdet", "ultraface_rfb320",
+    "fastestdet", "ultraface_rfb320", "ppocrv4_det", "ppocr_cls_v2",
 )  # fmt: skip
 EXACT = (
     "Clip", "DepthToSpace", "Flatten", "Gather", "MaxPool", "Pad", "Relu", "Reshape", "Slice",

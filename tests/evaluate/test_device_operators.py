@@ -85,7 +85,7 @@ def test_vectors_of_every_operator(files, tmp_path, kind):
         with np.load(tmp_path / "v" / row["file"]) as arrays:
             assert arrays["y"].dtype == np.int8
             assert len(arrays.files) == len(row["inputs"]) + 1
-            assert row["mismatches"] <= 0.2 * arrays["y"].size, row["op"]
+            assert row["mismatches"] <= 0.25 * arrays["y"].size, row["op"]
 
 
 def test_a_target_that_lists_convolutions_has_layers_only(files, tmp_path):

@@ -77,8 +77,6 @@ class DeviceGraph(LegalModel):
         if self.options.io == "int8" or self.options.format == "tflite":
             ends = (*self.model.graph.inputs, *self.model.graph.outputs)
             found += [tensor.name for tensor in ends]
-        if not self._has_zero_points:
-            found += [tensor.name for tensor in self.plan.operator_tensors]
         return found
 
     @property
@@ -89,14 +87,16 @@ class DeviceGraph(LegalModel):
 
     @cached_property
     def centred_tensors(self) -> list[str]:
-        """Tensors of one scale whose zero point is 0.
+        """Tensors whose zero point is 0: those of one scale, and what operators read and make.
 
-        Not the inputs of a TFLite model: there the file says the zero point of a tensor.
+        Not the inputs of a TFLite model: there the file says the zero point of a tensor. And
+        not tensors of operators where the device takes every zero point.
         """
+        made = [] if self._has_zero_points else [t.name for t in self.plan.operator_tensors]
         if self.options.io == "int8" or self.options.format != "tflite":
-            return self.uniform_tensors
+            return [*self.uniform_tensors, *made]
         inputs = {tensor.name for tensor in self.model.graph.inputs} - set(uniform(self.plan))
-        return [name for name in self.uniform_tensors if name not in inputs]
+        return [*(name for name in self.uniform_tensors if name not in inputs), *made]
 
     @cached_property
     def channels(self) -> Channels:

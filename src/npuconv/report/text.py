@@ -15,7 +15,8 @@ from npuconv.report.groups import Entry, Group, PlanGroup
 from npuconv.report.terminal import LABEL_STYLE, Block, View, cells, elide
 from npuconv.report.words import count
 from npuconv.schemas.batch import BatchJob, BatchReport
-from npuconv.schemas.report import FindingInfo, Report, SourceScales
+from npuconv.schemas.quality import SourceScales
+from npuconv.schemas.report import FindingInfo, Report
 
 _NARROWEST = 60  # columns; the table of several reports needs them
 _VERDICT_STYLE = {"refused": "red", "convertible": "green", "converted": "green"}

@@ -14,7 +14,7 @@ from npuconv.report.builder.quantized import (
     level_histogram,
     tensor_levels,
 )
-from npuconv.schemas.report import SourceScales
+from npuconv.schemas.quality import SourceScales
 from support.builders import Net, images
 from support.quantized_nets import Quantized, operators
 
