@@ -24,7 +24,7 @@ from recipes.sets import Sets, prepare
 ROOT = Path(__file__).resolve().parent.parent
 MODELS = (
     "mlperf_tiny_kws_dscnn", "mlperf_tiny_ic_resnet8", "mobilenetv2_imagenet_dq", "yunet_n_320",
-    "ppocrv4_det",
+    "fastestdet", "ultraface_rfb320", "ppocrv4_det", "ppocr_cls_v2",
 )  # fmt: skip
 EXACT = (
     "Clip", "DepthToSpace", "Flatten", "Gather", "MaxPool", "Pad", "Relu", "Reshape", "Slice",
@@ -55,7 +55,7 @@ def write_target(path: Path, operators: tuple[str, ...]) -> Path:
 
 
 def convert(sets: Sets, target: Path, out: Path, arguments: list[str]) -> tuple[str, str]:
-    """Convert; return crossings with their megabytes and seconds, and what is on the host."""
+    """Convert; return crossings with their MiB and CPU seconds, and what is on the host."""
     options = ["-o", str(out), "--calibration", str(sets.calib), "--target", str(target), "-q"]
     line = [sys.executable, "-m", "npuconv", "convert", str(sets.model), *options, *arguments]
     done = measure(line)
@@ -66,7 +66,7 @@ def convert(sets: Sets, target: Path, out: Path, arguments: list[str]) -> tuple[
     total = sum(one["bytes"] or 0 for one in crossing) / 2**20
     host = Counter(node["op"] for node in report["nodes"] if node["placement"] != "device")
     left = ", ".join(f"{count} {op}" for op, count in host.most_common())
-    return f"{report['summary']['transitions']} | {total:.2f} | {done.seconds:.1f}", left
+    return f"{report['summary']['transitions']} | {total:.2f} | {done.cpu:.1f}", left
 
 
 def examine(name: str, shared: Path, folder: Path, chosen: Path | None, form: str) -> list[str]:
@@ -97,7 +97,7 @@ def main() -> None:
     parser.add_argument("--shared", type=Path, default=ROOT.parent / "shared")
     parser.add_argument("--work", type=Path, help="keep sample sets here for the next run")
     arguments = parser.parse_args()
-    print("| model | target | crossings | MiB | seconds | SQNR dB | on the host |")
+    print("| model | target | crossings | MiB | CPU s | SQNR dB | on the host |")
     print("|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as made:
         folder = arguments.work or Path(made)

@@ -152,3 +152,11 @@ def test_json(model):
 def test_short_names(paths, names):
     """Short names are distinct, and never empty."""
     assert short_names(paths) == names
+
+
+def test_tensors_that_cross(model):
+    """An operator of the host between two convolutions; RKNN lists it."""
+    path = model(Net(x=X).conv("x", (4, 4, 1, 1)).op("Sigmoid").conv("", (4, 4, 1, 1)))
+    found = cells(cover([path], ["npu-int8", "rknn"]))
+    assert (found["npu-int8"].crossings, found["npu-int8"].crossing_bytes) == (4, 4 * 1600)
+    assert (found["rknn"].crossings, found["rknn"].crossing_bytes) == (2, 2 * 1600)

@@ -34,7 +34,8 @@ def module() -> str:
     """The module of typed keyword arguments."""
     types = _annotations(Options)
     common = {name: kind for name, kind in types.items() if name not in _PARAMETERS}
-    of_samples = {name: types[name] for name in ("preprocess", "input_shape", "seed")}
+    wanted = ("preprocess", "input_shape", "calibration_key", "seed")
+    of_samples = {name: types[name] for name in wanted}
     classes = [
         ("PreprocessKeywords(TypedDict, total=False)", "Keys of ``preprocess``.",
          Preprocess, _annotations(Preprocess)),

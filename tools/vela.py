@@ -29,8 +29,11 @@ _PLACED = re.compile(r"(CPU|NPU) operators = (\d+)")
 _COMPARED = {
     "CONV_2D": "Conv", "DEPTHWISE_CONV_2D": "Conv", "MAX_POOL_2D": "MaxPool",
     "CONCATENATION": "Concat", "RELU": "Relu", "GATHER": "Gather", "SLICE": "Slice",
-    "STRIDED_SLICE": "Slice", "TRANSPOSE": "Transpose", "RESIZE_NEAREST_NEIGHBOR": "Resize",
-    "DEPTH_TO_SPACE": "DepthToSpace", "SPACE_TO_DEPTH": "SpaceToDepth",
+    "STRIDED_SLICE": "Slice", "RESIZE_NEAREST_NEIGHBOR": "Resize",
+    "DEPTH_TO_SPACE": "DepthToSpace", "SPACE_TO_DEPTH": "SpaceToDepth", "ADD": "Add",
+    "SUB": "Sub", "MUL": "Mul", "AVERAGE_POOL_2D": "AveragePool", "SOFTMAX": "Softmax",
+    "LOGISTIC": "Sigmoid", "TANH": "Tanh", "HARD_SWISH": "HardSwish", "LEAKY_RELU": "LeakyRelu",
+    "RESIZE_BILINEAR": "Resize", "BATCH_MATMUL": "MatMul",
 }  # fmt: skip
 _CONVERSIONS = ("QUANTIZE", "DEQUANTIZE")
 

@@ -26,12 +26,14 @@ class Measured:
 
     Attributes:
         seconds: wall time.
+        cpu: seconds that it computed, on all cores.
         mib: peak resident memory.
         code: exit code.
         error: last line of standard error, where the code is not 0.
     """
 
     seconds: float
+    cpu: float
     mib: float
     code: int
     error: str
@@ -71,7 +73,8 @@ def _run(seconds: int, gib: float, command: list[str]) -> dict[str, object]:
     code = os.waitstatus_to_exitcode(status)
     late = f"ended after {seconds} s" if elapsed >= seconds else ""
     error = late or (lines[-1][:200] if lines else f"exit code {code}")
-    figures = {"seconds": elapsed, "mib": usage.ru_maxrss / 1024}
+    cpu = usage.ru_utime + usage.ru_stime
+    figures = {"seconds": elapsed, "cpu": cpu, "mib": usage.ru_maxrss / 1024}
     return {**figures, "code": code, "error": error if code else ""}
 
 

@@ -50,6 +50,8 @@ class Cell:
     obstacles: tuple[Obstacle, ...]
     fitted: int = 0  # convolutions that break a known limit, and are rewritten to keep it
     extra_macs: int | None = 0  # that this adds; None where a dimension is not known
+    crossings: int = 0  # tensors that cross in one inference, each once for each direction
+    crossing_bytes: int | None = 0  # of them, in int8; None where a dimension is not known
 
     @property
     def extra_share(self) -> str:
@@ -124,6 +126,8 @@ def _cell(model: str, target: str, options: dict[str, Any]) -> Cell:
     report = check_with(model, chosen, runs=False)
     unknown = tuple(one.limit for one in report.unknown_limits if one.values)
     fits = [one for one in report.rewrites if one.pass_name == FIT]
+    device = report.device
+    moved = [device.to_device.bytes, device.to_host.bytes] if device is not None else []
     return Cell(
         model=model,
         target=target,
@@ -135,6 +139,8 @@ def _cell(model: str, target: str, options: dict[str, Any]) -> Cell:
         obstacles=tuple(_obstacle(g) for g in standing(report) if g.severity == Severity.ERROR),
         fitted=len(fits),
         extra_macs=_extra(fits),
+        crossings=report.summary.transitions,
+        crossing_bytes=None if None in moved else sum(one or 0 for one in moved),
     )
 
 

@@ -77,6 +77,21 @@ _ALL = [
     Fact("pad_mode", "what Pad fills in", "str", ("constant", "reflect", "edge", "wrap")),
     Fact("pad_outside_hw", "the largest amount by which Pad pads batch or channels"),
     Fact("blocksize", "the attribute blocksize of DepthToSpace and SpaceToDepth"),
+    Fact("axis", "the attribute axis of Concat, Softmax and others, counted from the front"),
+    Fact("axes", "axes that a reduction goes over, as 2,3", "str"),
+    Fact("perm", "order of the axes behind a Transpose, as 0,2,3,1", "str"),
+    Fact("broadcast", "axes along which an Add or the like repeats one value of an input, as hw, "
+         "or none", "str"),
+    Fact("constant_operand", "whether an input of an Add or the like is constant", "bool"),
+    Fact("depth", "values that a Gemm or MatMul adds up for one of its result"),
+    Fact("alpha", "the attribute alpha of an activation, in four digits, as 0.1667", "str"),
+    Fact("beta", "the attribute beta of an activation, in four digits", "str"),
+    Fact("indices_rank", "number of dimensions of the indices of a Gather"),
+    Fact("step_max", "the largest step of a Slice"),
+    Fact("resize_mode", "the attribute mode of Resize", "str", ("nearest", "linear", "cubic")),
+    Fact("coordinate_mode", "the attribute coordinate_transformation_mode of Resize", "str",
+         ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners",
+          "asymmetric", "tf_half_pixel_for_nn", "tf_crop_and_resize")),
     Fact("C", "the channels of the input, as ONNX writes them", alias_of="in_c"),
 ]  # fmt: skip
 

@@ -39,6 +39,8 @@ class SampleKeywords(TypedDict, total=False):
     preprocess: PreprocessOptions | PreprocessKeywords | Preset
     # fixes dynamic dimensions
     input_shape: Mapping[str, Sequence[int]]
+    # array of the samples for the only input
+    calibration_key: str | None
     # seed of made-up samples
     seed: int
 
@@ -50,6 +52,8 @@ class CommonKeywords(TypedDict, total=False):
     assume: Sequence[str]
     # fixes dynamic dimensions
     input_shape: Mapping[str, Sequence[int]]
+    # array of the samples for the only input
+    calibration_key: str | None
     # for images
     preprocess: PreprocessOptions | PreprocessKeywords | Preset
     # keep scales, zero points and integer weights of a model that is quantized already

@@ -1,17 +1,39 @@
-"""Seconds of each stage of a run."""
+"""Seconds of each stage of a run, and the share of the run that is done."""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+
+Progress = Callable[[str, int, int], None]  # stage, done, total; a total of 0 is unknown
+Step = Callable[[int, int], None]  # done, total of an inner loop
+
+WHOLE = 1000  # parts of a run whose length is expected
+
+
+def silent(_stage: str, _done: int, _total: int) -> None:
+    """Take progress and show nothing."""
 
 
 class Timings:
-    """Seconds by stage, in the order in which stages first ran."""
+    """Seconds by stage, in the order in which stages first ran.
 
-    def __init__(self) -> None:
+    Args:
+        progress: called when a stage begins, and by ``step``, with the stage and how many of
+            ``WHOLE`` parts of the run are done; of 0 parts, before ``expect``.
+    """
+
+    def __init__(self, progress: Progress = silent) -> None:
         self.seconds: dict[str, float] = {}
+        self._progress = progress
+        self._expected: dict[str, float] = {}
+        self._stage, self._finished = "", set[str]()
+
+    def expect(self, costs: Mapping[str, float]) -> None:
+        """Set what the stages to come cost, in any unit."""
+        total = sum(costs.values())
+        self._expected = {stage: WHOLE * cost / total for stage, cost in costs.items()}
 
     def add(self, stage: str, seconds: float) -> None:
         """Add seconds to a stage."""
@@ -20,6 +42,19 @@ class Timings:
     @contextlib.contextmanager
     def measured(self, stage: str) -> Iterator[None]:
         """Add the seconds of the block to a stage."""
+        self._stage = stage
+        self._report(stage, 0.0)
         start = time.perf_counter()
         yield
         self.add(stage, time.perf_counter() - start)
+        self._finished.add(stage)
+
+    def step(self, done: int, total: int) -> None:
+        """Report how much of the stage that runs is done."""
+        self._report(f"{self._stage} {done}/{total}", done / total)
+
+    def _report(self, text: str, share: float) -> None:
+        before = sum(self._expected.get(stage, 0.0) for stage in self._finished)
+        if self._stage not in self._finished:  # else it runs again, beyond what was expected
+            before += share * self._expected.get(self._stage, 0.0)
+        self._progress(text, round(before), WHOLE if self._expected else 0)

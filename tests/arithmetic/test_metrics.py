@@ -20,7 +20,7 @@ def stats(*pairs: tuple[object, object]) -> ErrorStats:
     """Statistics over pairs of reference and other."""
     result = ErrorStats()
     for f, q in pairs:
-        result.update(np.asarray(f), np.asarray(q))
+        result.observe(np.asarray(f), np.asarray(q))
     return result
 
 
@@ -79,16 +79,16 @@ def test_top1_of_vectors_and_of_maps_with_known_classes() -> None:
     assert stats((f, f)).top1_agreement is None
     assert stats((np.arange(3), np.arange(3)[::-1])).top1_agreement == 0.0
     known = ErrorStats(class_axis=1)
-    known.update(f, np.where(f == 12, 0, f) * np.where(f < 12, 1, -1) + 12.0 * (f == 16))
+    known.observe(f, np.where(f == 12, 0, f) * np.where(f < 12, 1, -1) + 12.0 * (f == 16))
     assert known.top1_agreement == pytest.approx(0.0)
-    known.update(f, f)
+    known.observe(f, f)
     assert known.top1_agreement == pytest.approx(0.5)
 
 
 def test_an_axis_that_is_not_there() -> None:
     """An output that has not always the rank of the model's text has no top-1."""
     known = ErrorStats(class_axis=3)
-    known.update(np.ones((2, 3)), np.ones((2, 3)))
+    known.observe(np.ones((2, 3)), np.ones((2, 3)))
     assert known.top1_agreement is None
 
 

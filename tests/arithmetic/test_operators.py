@@ -221,21 +221,6 @@ def test_nearest_resize_only_moves():
 
 @BOTH
 @FEW
-@given(x_at=SCALES, y_at=SCALES, seed=SEEDS)
-def test_gemm_is_the_runtimes(how, x_at, y_at, seed):
-    """A scale per output channel; the result may be hundreds of steps before it saturates."""
-    x, weight = stored(seed, 3, 16), np.maximum(stored(seed + 1, 16, 5), -127)
-    bias = np.random.default_rng(seed).integers(-(2**12), 2**12, 5).astype(np.int32)
-    scales = np.random.default_rng(seed).uniform(1e-4, 2e-3, 5).astype(np.float32)
-    zeros = np.zeros(5, np.int8)
-    theirs = runtime(
-        "QGemm", [x, *parts(x_at), weight, scales, zeros, bias, *parts(y_at)], transA=0, transB=0
-    )
-    assert_near(ops.gemm(x, weight, bias, x_at, scales, y_at, how), theirs)
-
-
-@BOTH
-@FEW
 @given(a_at=SCALES, b_at=SCALES, seed=SEEDS)
 def test_matmul_is_the_runtimes(how, a_at, b_at, seed):
     a, b, y_at = stored(seed, 2, 3, 8), stored(seed + 1, 2, 8, 4), TensorScale(0.4, 7)

@@ -10,7 +10,17 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from npuconv.arithmetic.operators import TensorScale
-from npuconv.arithmetic.tables import FUNCTIONS, LENGTH, look_up, table
+from npuconv.arithmetic.tables import (
+    ARITHMETIC,
+    FUNCTIONS,
+    LENGTH,
+    SOURCE,
+    Step,
+    chain,
+    evaluate,
+    look_up,
+    table,
+)
 from npuconv.errors import ModelError
 
 EVERY = np.arange(-128, 128).astype(np.int8)
@@ -23,6 +33,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("HardSwish", {}),
     ("Swish", {"alpha": 1.0}),
     ("Tanh", {}),
+    ("Erf", {}),
     ("LeakyRelu", {"alpha": 0.2}),
     ("PRelu", {"slope": 0.3}),
     ("Elu", {"alpha": 1.5}),
@@ -56,7 +67,7 @@ def in_float(op: str, attrs: dict[str, Any], x: np.ndarray) -> np.ndarray:
 def test_entries_are_float_rounded_once(op, attrs, zeros):
     """Exact, except where float32 itself cannot tell which side of a half it is on."""
     x_at, y_at = TensorScale(0.043, zeros[0]), TensorScale(0.0215, zeros[1])
-    entries = table([(op, attrs)], x_at, y_at)
+    entries = table(chain([(op, attrs)]), x_at, y_at)
     x = (EVERY.astype(np.float32) - x_at.zero) * np.float32(x_at.scale)
     steps = in_float(op, attrs, x).astype(np.float64) / np.float32(y_at.scale)
     steps = np.clip(np.nan_to_num(steps, posinf=1e6, neginf=-1e6), -1e6, 1e6)
@@ -76,10 +87,13 @@ def test_a_chain_is_rounded_once():
     """HardSwish spelled out, as a chain that never leaves float."""
     x_at, y_at = TensorScale(0.06, 3), TensorScale(0.04, -100)
     x = (EVERY.astype(np.float64) - 3) * np.float32(0.06)
-    both = table([("Tanh", {}), ("Exp", {})], x_at, y_at)
+    both = table(chain([("Tanh", {}), ("Exp", {})]), x_at, y_at)
     wanted = np.rint(np.exp(np.tanh(x)) / np.float32(0.04)) - 100
     np.testing.assert_array_equal(both, np.clip(wanted, -128, 127))
-    one, two = table([("Tanh", {})], x_at, TensorScale(0.1)), table([("Exp", {})], x_at, y_at)
+    one, two = (
+        table(chain([("Tanh", {})]), x_at, TensorScale(0.1)),
+        table(chain([("Exp", {})]), x_at, y_at),
+    )
     assert (look_up(two, look_up(one, EVERY)) != look_up(both, EVERY)).any()
 
 
@@ -92,7 +106,10 @@ def test_look_up_takes_any_shape():
 
 def test_what_is_no_number_is_zero_and_what_is_infinite_saturates():
     at = TensorScale(0.1, 9)
-    roots, inverses = table([("Sqrt", {})], at, at), table([("Reciprocal", {})], at, at)
+    roots, inverses = (
+        table(chain([("Sqrt", {})]), at, at),
+        table(chain([("Reciprocal", {})]), at, at),
+    )
     assert (roots[: 128 + 9] == 9).all()
     assert inverses[128 + 9] == 127
 
@@ -100,4 +117,29 @@ def test_what_is_no_number_is_zero_and_what_is_infinite_saturates():
 def test_an_operator_of_several_values_is_refused():
     at = TensorScale(1.0)
     with pytest.raises(ModelError, match="Softmax is not"):
-        table([("Softmax", {})], at, at)
+        table(chain([("Softmax", {})]), at, at)
+
+
+def test_steps_read_what_earlier_ones_make():
+    """HardSwish as exporters spell it, with numbers among the inputs."""
+    steps = [
+        Step("Add", (SOURCE, 3.0), "moved"),
+        Step("Clip", ("moved", 0.0, 6.0), "cut"),
+        Step("Mul", (SOURCE, "cut"), "product"),
+        Step("Div", ("product", 6.0), "y"),
+    ]
+    x = np.linspace(-5, 5, 101)
+    np.testing.assert_allclose(evaluate(steps, x), FUNCTIONS["HardSwish"](x, {}), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "wanted"),
+    [
+        ("Sub", (1.0, SOURCE), 3.0), ("Pow", (SOURCE, 2.0), 4.0), ("Relu", (SOURCE,), 0.0),
+        ("Clip", (SOURCE, -1.0), -1.0), ("Clip", (SOURCE,), -2.0), ("Mul", (SOURCE, SOURCE), 4.0),
+    ],
+)  # fmt: skip
+def test_arithmetic_of_steps(op, inputs, wanted):
+    """A number may come first; a bound that is not there is none."""
+    assert op in ARITHMETIC
+    assert evaluate([Step(op, inputs)], np.array([-2.0])).tolist() == [wanted]

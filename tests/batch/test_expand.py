@@ -172,6 +172,30 @@ def test_a_folder_is_its_models(models, write):
     assert said.endswith("'empty': no .onnx file in it")
 
 
+def test_models_of_one_name(several):
+    """Models that would be written to one file are named by their folders; others are not."""
+    jobs = several / "b" / "jobs.yaml"
+    jobs.write_text(
+        "version: 1\njobs:\n"
+        "  - {model: [../a/m.onnx, c/n.onnx]}\n"
+        "  - {model: m.onnx, target: [npu-int8, ethos-u55], format: qdq}\n"
+        "  - {model: m.onnx, format: qdq}\n"
+    )
+    found = [(job.name, job.output) for job in expand(jobs).jobs]
+    assert found == [
+        ("a/m", "build/a/m.npu.onnx"),
+        ("n", "build/n.npu.onnx"),
+        ("npu-int8/m", "build/npu-int8/m.npu.onnx"),
+        ("ethos-u55/m", "build/ethos-u55/m.npu.onnx"),
+        ("b/m", "build/b/m.npu.onnx"),
+    ]
+    jobs.write_text("version: 1\njobs: [{model: m.onnx}, {model: m.onnx, seed: 1}]\n")
+    assert "two jobs would write it" in refused(jobs)
+    models = "{model: m.onnx, output: o.onnx}, {model: ../a/m.onnx, output: o.onnx}"
+    jobs.write_text(f"version: 1\njobs: [{models}]\n")
+    assert "two jobs would write it" in refused(jobs)
+
+
 def test_the_form_of_the_target(several):
     """A target whose compiler reads TFLite gets it, unless the file says a format."""
     jobs = several / "jobs.yaml"

@@ -47,7 +47,7 @@ if any(one.endswith("batch.worker") for one in sys.orig_argv):
 """
 KILL = """if block == 1 and (LIMIT):
             os.kill(os.getppid(), 9)
-            time.sleep(60)  # it ends with the worker
+            time.sleep(900)  # it ends with the worker
 """
 ONCE = "open('parts.txt').read().count('1') < 2"
 
@@ -110,7 +110,7 @@ def test_the_same_bytes(model, write):
     assert found.status == "converted"
     assert shared == here
     assert made() == ["0", "0", "1", "1", "1"]
-    assert watched.lines == ["m started", "m calibrating 1/2", "m calibrating 2/2"]
+    assert watched.lines == ["m started", "m calibrate 1/2", "m calibrate 2/2"]
     assert list((model / "shared/.npuconv-cache").glob("calibration*")) == []
     assert run(write, "sent", local_cluster=2, ship=True)[1] == here
     assert run(write, "whole", local_cluster=2, split_calibration=False)[1] == here
@@ -175,6 +175,7 @@ def near():
         yield client
 
 
+@pytest.mark.e2e
 def test_on_threads_of_one_worker(model, write, near, monkeypatch):
     """Each thread calibrates a block; the second has a part more."""
     with monkeypatch.context() as patch:
@@ -187,9 +188,10 @@ def test_on_threads_of_one_worker(model, write, near, monkeypatch):
     assert model
 
 
+@pytest.mark.e2e
 def test_an_interrupt(model, write, near):
     """Blocks end on an interrupt."""
-    mischief("open('pid', 'w').write(str(os.getpid())); time.sleep(300)")
+    mischief("open('pid', 'w').write(str(os.getpid())); time.sleep(900)")
 
     class Interrupted(Watcher):
         def started(self, job):

@@ -249,7 +249,8 @@ def test_flags_of_convert(cli, jobs, folder):
     locked = json.loads((folder / "build/good.npu.onnx.lock.json").read_text())
     assert locked["options"] == {"format": "weights", "ignore": ["CAL", "QNT"], "seed": 1}
     assert cli("batch", jobs, *flags, "--verify-lock").code == 0
-    done = cli("batch", jobs, "--verify-lock")
+    assert cli("batch", jobs, *flags[2:], "--verify-lock").code == 0  # it is found
+    done = cli("batch", jobs, "--config", "none", "--verify-lock")
     assert done.errors[0] == "npuconv: error: good: target changed: name, sha256"
     assert done.errors[1] == "npuconv: error: good: options changed: format, ignore, seed"
 
@@ -341,7 +342,7 @@ def test_interrupted(jobs_file, folder, number):
         "if any(one.endswith('batch.worker') for one in sys.orig_argv):\n"
         "    import time, pathlib\n"
         "    pathlib.Path('started').write_text('x')\n"
-        "    time.sleep(60)\n"
+        "    time.sleep(900)\n"
     )
     paths = [str(hooks), os.environ["PYTHONPATH"]]
     process = subprocess.Popen(
@@ -352,7 +353,7 @@ def test_interrupted(jobs_file, folder, number):
         # A process of a shell's background has it ignored, and hands that on.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while not Path("started").exists() and time.monotonic() < end:
         time.sleep(0.05)
     process.send_signal(number)
@@ -370,15 +371,17 @@ def test_bars():
     job = Job("a\x1b[31m", "a.onnx", "a.npu.onnx", Options(), "npu-int8")
     with Progress(console=Console(file=shown), disable=True) as progress:
         bars = Bars(1, progress)
+        bars.skipped(0)
         bars.started(job)
-        bars.stage(job, "calibrating", 3, 8)
-        (task,) = progress.tasks
+        bars.stage(job, "calibrate", 3, 8)
+        whole, task = progress.tasks
+        assert (whole.completed, whole.total) == (3 / 8, 1)
         assert (task.description, task.completed, task.total) == ("a\\x1b[31m", 3, 8)
-        assert task.fields["stage"] == "calibrating"
+        assert task.fields["stage"] == "calibrate"
         bars.started(job)  # again: its worker died
-        assert [task.completed for task in progress.tasks] == [0]
+        assert [task.completed for task in progress.tasks[1:]] == [0]
         bars.finished(job, Outcome("converted", ""))
-        assert progress.tasks == []
+        assert [task.completed for task in progress.tasks] == [1]
         bars.stage(job, "late", 1, 1)
     assert bars.done == 1
     assert shown.getvalue().rstrip("\n") == "npuconv: [1/1] a\\x1b[31m: converted"

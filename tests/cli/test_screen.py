@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -81,6 +80,7 @@ def test_no_color_in_a_pipe(cli, model):
         assert ESCAPE not in done.out + done.err
 
 
+@pytest.mark.e2e
 def test_progress_of_a_process(folder, model):
     """A process shows its progress on a terminal's stderr."""
     ours, theirs = pty.openpty()
@@ -94,15 +94,16 @@ def test_progress_of_a_process(folder, model):
         )
         os.close(theirs)
     assert code == 0
-    assert "calibrating" in text[0]
+    assert "calibrate" in text[0]
 
 
 def test_progress(on_terminal, model):
     """A terminal's stderr shows the progress, but not with -q."""
     code, shown = on_terminal("convert", model, stream="stderr")
     assert code == 0
-    assert "calibrating" in shown
-    assert "calibrating" not in on_terminal("convert", model, "-q", stream="stderr")[1]
+    assert "calibrate" in shown
+    assert "100 %" in shown
+    assert "calibrate" not in on_terminal("convert", model, "-q", stream="stderr")[1]
 
 
 def test_a_bar_for_many_models(on_terminal, folder, model):
@@ -116,10 +117,9 @@ def test_a_bar_for_many_models(on_terminal, folder, model):
     assert "2/2" not in on_terminal("check", model, model, "-q", stream="stderr")[1]
 
 
-def test_what_comes_after_calibrating(on_terminal, model):
-    """The work after calibration has a bar of its own."""
+def test_a_bar_without_color(on_terminal, model):
+    """A bar without colour is in the colour of the text."""
     _, shown = on_terminal("convert", model, "--no-color", stream="stderr")
-    assert "choosing ranges and weights, measuring" in shown
     assert "\x1b[3" not in shown  # no colour; the cursor still moves
 
 
@@ -156,10 +156,11 @@ def test_wants_color(monkeypatch):
 
 
 def test_bar(monkeypatch):
-    """Each stage has a bar of its own."""
+    """A bar begins anew where the number of steps is another; 0 steps are unknown."""
     monkeypatch.setenv("TERM", "xterm-256color")
     with terminal(monkeypatch) as other_end:
         with screen.progress(quiet=False) as step:
+            step("unknown", 0, 0)
             for done in range(3):
                 step("first", done, 2)
             step("second", 1, 1)
@@ -168,18 +169,16 @@ def test_bar(monkeypatch):
     assert "second" in shown
 
 
-def test_rate(monkeypatch):
-    """A bar shows the rate and the remaining time."""
+def test_time_left(monkeypatch):
+    """A bar shows the share that is done, and the time left."""
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", "100")
     with terminal(monkeypatch) as other_end:
-        with screen.progress(quiet=False, then="afterwards") as step:
-            for done in range(5):
-                step("samples", done + 1, 5)
-                time.sleep(0.15)
+        with screen.progress(quiet=False, no_color=True, shares=True) as step:
+            for done in range(4):
+                step("samples", done, 4)
         shown = drain(other_end)
-    assert re.search(r"\d/s", shown)
-    assert "afterwards" in shown
+    assert re.search(r" 75 % 0:00:0\d left samples", shown)
 
 
 def test_width(monkeypatch):

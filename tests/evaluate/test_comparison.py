@@ -185,8 +185,8 @@ def test_the_largest_error():
     """The largest error is over all samples; None before the first."""
     stats = Stats()
     assert stats.max_abs_error is None
-    stats.update([1.0, 2.0], [1.5, 2.0])
-    stats.update([[3.0]], [2.75])
+    stats.observe([1.0, 2.0], [1.5, 2.0])
+    stats.observe([[3.0]], [2.75])
     assert stats.max_abs_error == 0.5
 
 
@@ -213,10 +213,10 @@ def test_parts_of_an_output():
 def test_a_difference_from_what_is_no_number():
     """A NaN in one model is an infinite error; equal infinities are none."""
     stats = Stats()
-    stats.update([1.0, np.inf, np.nan], [1.5, np.inf, 2.0])
+    stats.observe([1.0, np.inf, np.nan], [1.5, np.inf, 2.0])
     assert stats.max_abs_error == np.inf
     stats = Stats()
-    stats.update([1.0, np.inf], [1.25, np.inf])
+    stats.observe([1.0, np.inf], [1.25, np.inf])
     assert stats.max_abs_error == 0.25
 
 

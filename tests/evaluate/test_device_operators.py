@@ -20,7 +20,7 @@ from support.target_files import NUMBERS, WEIGHTS
 X = (1, 3, 8, 8)
 OPS = (
     "Conv", "Add", "Mul", "Sigmoid", "Tanh", "LeakyRelu", "AveragePool", "GlobalAveragePool",
-    "Concat", "Softmax", "MatMul",
+    "Concat", "Softmax", "MatMul", "Sub", "Div", "Resize", "Clip", "PRelu",
 )  # fmt: skip
 
 
@@ -34,8 +34,17 @@ def network() -> Net:
     net.op("Concat", "f", "c", axis=1, to="g").conv("g", (4, 8, 1, 1), to="h")
     net.op("LeakyRelu", "h", alpha=0.2, to="i").conv("i", (4, 4, 1, 1), to="j")
     net.op("Tanh", "j", to="k").conv("k", (4, 4, 1, 1), to="l").op("Softmax", "l", axis=1, to="n")
-    net.op("MatMul", "n", "l", to="o").conv("o", (4, 4, 1, 1))
+    net.op("MatMul", "n", "l", to="o").conv("o", (4, 4, 1, 1), to="p")
+    net.op("Sub", "p", "l", to="q").op("Div", "q", net.random(4, 1, 1, low=1, high=2), to="r")
+    net.op("Resize", "r", "", net.constant([1.0, 1, 2, 2]), mode="linear", to="t")
+    net.conv("t", (4, 4, 1, 1), to="u").op("Add", "u", net.constant(0.3), to="moved")
+    net.op("Clip", "moved", net.constant(0.0), net.constant(0.6), to="cut")
+    net.op("Mul", "u", "cut", to="v").op("PRelu", "v", net.constant([0.3]), to="w")
+    net.conv("w", (4, 4, 1, 1))
     return net
+
+
+SEVERAL = "Add + Clip + Mul + PRelu"
 
 
 @pytest.fixture(scope="module")
@@ -69,14 +78,14 @@ def test_vectors_of_every_operator(files, tmp_path, kind):
     found = vectors(model, tmp_path / "v", data, target=str(targets[kind]))
     rows = json.loads((tmp_path / "v/manifest.json").read_text())["operators"]
     assert found.manifest["operators"] == rows
-    assert {row["op"] for row in rows} == set(OPS) - {"Conv"}
+    assert {row["op"] for row in rows} == set(OPS) - {"Conv", "Clip", "PRelu"} | {SEVERAL}
     chip = Target.load(str(targets[kind]))
     assert len(rows) == len(list(device_operators(onnx.load(model), chip)))
     for row in rows:
         with np.load(tmp_path / "v" / row["file"]) as arrays:
             assert arrays["y"].dtype == np.int8
             assert len(arrays.files) == len(row["inputs"]) + 1
-            assert row["mismatches"] <= 0.2 * arrays["y"].size, row["op"]
+            assert row["mismatches"] <= 0.25 * arrays["y"].size, row["op"]
 
 
 def test_a_target_that_lists_convolutions_has_layers_only(files, tmp_path):
@@ -91,3 +100,34 @@ def test_one_operator_by_name(files, tmp_path):
     found = vectors(files[0], tmp_path / "v", data, target=target, layers="tanh*")
     assert [row["op"] for row in found.manifest["operators"]] == ["Tanh"]
     assert found.manifest["layers"] == []
+
+
+def test_operators_between_conversions_are_the_same_ones(files):
+    """Find them between DequantizeLinear and QuantizeLinear as well."""
+    data = {"x": np.random.default_rng(1).standard_normal((8, *X[1:])).astype(np.float32)}
+    chip = str(files[1]["float"])
+    made = npuconv.convert(network().model(), chip, calibration=data, format="qdq").model
+    ours = {one.op: one.scales for one in device_operators(made, Target.load(chip))}
+    theirs = {one.op: one for one in device_operators(onnx.load(files[0]), Target.load(chip))}
+    assert ours == {op: one.scales for op, one in theirs.items()}
+    assert len(theirs[SEVERAL].steps) == 4
+
+
+def chain(*, opened: str = "DequantizeLinear") -> onnx.ModelProto:
+    """A Sigmoid between a conversion, or another node, and a QuantizeLinear."""
+    net = Net(x=X)
+    scale, zero = net.constant(0.1), net.constant(np.int8(3))
+    net.op("QuantizeLinear", "x", scale, zero, to="q")
+    net.op("DequantizeLinear", "q", scale, zero, to="d")
+    net.op("Sigmoid", "d" if opened == "DequantizeLinear" else "x", to="s")
+    net.op("QuantizeLinear", "s", scale, zero, to="y")
+    return net.model()
+
+
+def test_what_reads_a_float_is_none_of_them():
+    """Only what int8 tensors are read for, and the target lists."""
+    listing = Target.load("rknn")
+    (one,) = device_operators(chain(), listing)
+    assert (one.op, one.sources, one.result) == ("Sigmoid", ("q",), "y")
+    assert list(device_operators(chain(opened=""), listing)) == []
+    assert list(device_operators(chain(), Target.load("npu-int8"))) == []

@@ -56,7 +56,7 @@ def preload() -> None:
     import npuconv.cli.batch
     import npuconv.cli.check
     import npuconv.cli.convert
-    import npuconv.cli.run_parts
+    import npuconv.cli.split
     import npuconv.cli.verify
     import npuconv.pipeline.convert
     import npuconv.report.html

@@ -8,11 +8,15 @@ import npuconv
 from npuconv.config import Options
 from npuconv.diagnostics import Severity, Status
 from npuconv.errors import ModelError, UnsupportedModelError, UsageError
-from npuconv.legalize.legal import LIMIT_UNKNOWN, LegalModel, legalize
+from npuconv.legalize import manager as _manager
+from npuconv.legalize.context import RewriteRecord
+from npuconv.legalize.legal import LIMIT_UNKNOWN, SWEEP, LegalModel, Tracker, legalize
+from npuconv.legalize.registry import Phase
 from npuconv.legalize.selection import fails
 from npuconv.model import load
-from npuconv.rules import RULES
-from support.asserts import apply_pass
+from npuconv.rules import RULES, engine
+from npuconv.rules.context import RuleContext
+from support.asserts import apply_pass, builtin, context, read
 from support.builders import Net, digits, images
 from support.loud_nets import CHANNELS, loud
 from support.zoo import ZOO
@@ -62,8 +66,8 @@ def converted(model, **options):
 @pytest.mark.parametrize("name", MODELS)
 def test_check_and_convert_find_the_same(name, form):
     """Neither promises what the other does not do: findings, rewrites, refusals, limits."""
-    checked = npuconv.check(MODELS[name](), format=form)
-    done = converted(MODELS[name](), format=form)
+    checked = npuconv.check(MODELS[name](), format=form, max_samples=2)
+    done = converted(MODELS[name](), format=form, max_samples=2)
     assert checked.findings == done.findings
     assert checked.rewrites[: len(done.rewrites)] == done.rewrites[: len(checked.rewrites)]
     assert checked.unknown_limits == done.unknown_limits
@@ -231,7 +235,9 @@ def test_the_error_carries_the_report():
 
 def test_refused_for_unknown_limits():
     """The headline names the option that refused, if no error is left."""
-    with pytest.raises(UnsupportedModelError, match=r"\d+ unknown limits, and --fail-on unknown"):
+    with pytest.raises(
+        UnsupportedModelError, match=r"\d+ undocumented limits, and --fail-on unknown"
+    ):
         npuconv.convert(digits(), fail_on="unknown")
 
 
@@ -369,3 +375,87 @@ def test_the_code_of_unknown_limits_is_that_of_the_rule():
     found = [f for f in every if f.code == LIMIT_UNKNOWN]
     assert found
     assert all(f.status == Status.UNKNOWN for f in found)
+
+
+def rules(model):
+    return RuleContext(model, builtin(), Options())
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_asking_about_findings_is_as_good_as_asking_about_everything(name):
+    """After every pass, for every finding of the source."""
+    model, ctx = read(ZOO[name]()), context()
+    before = engine.lint(rules(model))
+    asked = []
+
+    def after_pass(item, seconds):
+        del item, seconds
+        everything = engine.marks(engine.lint(rules(model)))
+        assert engine.marks_left(rules(model), before) & engine.marks(before) == (
+            everything & engine.marks(before)
+        )
+        asked.append(len(everything))
+
+    for phase in (Phase.CANONICALIZE, Phase.LEGALIZE):
+        _manager.run_phase(model, phase, ctx, after_pass)
+    assert asked
+
+
+def test_only_nodes_that_a_finding_is_about_are_asked():
+    """A rule costs as much as it has open."""
+    net = Net(x=X).conv("x", (4, 4, 3, 3), auto_pad="VALID", name="one")
+    model = read(net.conv("", (4, 4, 3, 3), auto_pad="VALID", name="two").model())
+    found = engine.lint(rules(model), only=["SHP003"])
+    (one,) = [f for f in found if f.node == "one"]
+    assert engine.marks_left(rules(model), [one]) == {("SHP003", "one")}
+    assert engine.marks_left(rules(model), []) == set()
+
+
+def gone(before, records, pass_name):
+    """Return the findings that the report says this pass has removed."""
+    model = read(Net(x=X).op("Relu", name="other").model())
+    tracker = Tracker(before)
+    tracker.step(pass_name, rules(model))
+    return tracker.merge([], records)
+
+
+def finding(name):
+    model = read(Net(x=X).conv("x", (4, 4, 3, 3), auto_pad="VALID", name=name).model())
+    (found,) = engine.lint(rules(model), only=["SHP003"])
+    return found
+
+
+def test_the_last_result_counts():
+    """The last result of the pass counts, for a node of the finding."""
+    records = [
+        RewriteRecord("a-pass", ("one",), "was", "first"),
+        RewriteRecord("a-pass", ("zero", "one"), "was", "second"),
+        RewriteRecord("a-pass", ("two",), "was", "of another node"),
+        RewriteRecord("b-pass", ("one",), "was", "by another pass"),
+    ]
+    (found,) = gone([finding("one")], records, "a-pass")
+    assert (found.status, found.rewritten_by) == (Status.REWRITTEN, "a-pass")
+    assert found.rewritten_into == "second"
+    (found,) = gone([finding("three")], records, "a-pass")
+    assert found.rewritten_into == ""
+
+
+def test_what_nothing_reads():
+    """The sweep rewrites nothing, so it has no results."""
+    (found,) = gone([finding("one")], [], SWEEP)
+    assert found.rewritten_into == "nothing reads it any more"
+
+
+def test_findings_about_the_model():
+    """Any result of the pass is theirs."""
+    model = read(Net(opset=7, x=X).op("Relu", name="r").model())
+    ctx = rules(model)
+    before = [f for f in engine.lint(ctx) if not f.origin]
+    assert before
+    tracker = Tracker(before)
+    raised = context()
+    for phase in (Phase.CANONICALIZE,):
+        _manager.run_phase(model, phase, raised, lambda item, _: tracker.step(item.name, ctx))
+    records = [RewriteRecord("x", ("r",), "", "no"), *raised.rewrites]
+    merged = [f for f in tracker.merge([], records) if f.status == Status.REWRITTEN]
+    assert [f.rewritten_by for f in merged] == ["raise-opset"] * len(merged)

@@ -13,6 +13,8 @@ from support.builders import Net
 # Decided by quantization, the same as another under ONNX's name, or of other operators.
 LATER = {"weight_abs_sum_max"} | {name for name, fact in FACTS.items() if fact.alias_of}
 LATER |= {"ceil_mode", "count_include_pad", "pad_mode", "pad_outside_hw", "blocksize"}
+LATER |= {"axis", "axes", "perm", "broadcast", "step_max", "resize_mode", "coordinate_mode"}
+LATER |= {"constant_operand", "depth", "alpha", "beta", "indices_rank"}
 
 
 def conv(weight=(4, 3, 3, 3), shape=(1, 3, 8, 10), op="Conv", **attrs):
@@ -179,3 +181,45 @@ def test_layout():
     model = read(Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3)).model())
     model.nodes()[0].domain = "com.ms.internal.nhwc"
     assert measure(model.nodes()[0])["layout"] == "nhwc"
+
+
+def test_axes_of_operators():
+    """Axes are counted from the front; what is not written is what ONNX takes instead."""
+    images = (1, 3, 8, 8)
+    assert first(Net(x=images).op("Softmax"))["axis"] == 3
+    assert first(Net(x=images).op("Concat", "x", "x", axis=-3))["axis"] == 1
+    assert first(Net(x=images).op("Transpose", perm=[0, 2, 3, 1]))["perm"] == "0,2,3,1"
+    assert first(Net(x=(3, 8)).op("Transpose"))["perm"] == "1,0"
+    net = Net(x=images)
+    assert first(net.op("ReduceSum", "x", net.constant([-1, 2])))["axes"] == "2,3"
+    assert first(Net(x=images).op("ReduceMax"))["axes"] is None
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [((1, 3, 8, 6), "none"), ((3, 1, 1), "hw"), ((), "chw"), ((1, 1, 8, 1), "cw"), ((6,), "ch")],
+)
+def test_axes_that_are_broadcast(shape, axes):
+    """Axes along which one value is repeated; a missing axis counts as one of extent 1."""
+    net = Net(x=(1, 3, 8, 6))
+    found = first(net.op("Mul", "x", net.random(*shape)))
+    assert (found["broadcast"], found["constant_operand"]) == (axes, True)
+
+
+def test_slice_and_resize():
+    """The largest step, forwards or backwards; mode and coordinates of a Resize."""
+    net = Net(x=(1, 3, 8, 8))
+    ends = [net.constant([value]) for value in (7, -9, 2, -2)]
+    assert first(net.op("Slice", "x", *ends))["step_max"] == 2
+    net = Net(x=(1, 3, 8, 8))
+    scales = net.constant([1.0, 1.0, 2.0, 2.0])
+    found = first(net.op("Resize", "x", "", scales, mode="linear"))
+    assert (found["resize_mode"], found["coordinate_mode"]) == ("linear", "half_pixel")
+
+
+def test_numbers_of_activations_and_products():
+    """Alpha and beta as text, also where they are not written; the depth of a product."""
+    found = first(Net(x=(1, 3)).op("HardSigmoid", alpha=1 / 6))
+    assert (found["alpha"], found["beta"]) == ("0.1667", "0.5")
+    net = Net(x=(5, 3))
+    assert first(net.op("Gemm", "x", net.random(5, 2), transA=1))["depth"] == 5

@@ -143,3 +143,21 @@ def test_transitions():
     assert transitions(net().conv("x", (4, 4, 1, 1)).op("Add", "t0", "t1")) == 3
     assert transitions(net().op("Sigmoid", "t0").op("Neg", "t0").output("t1", "t2")) == 2
     assert transitions(Net(x=X).op("Relu")) == 0
+
+
+def test_detours_are_what_the_host_computes_in_between():
+    """Leave out what prepares an input, makes an output, or hangs on a branch of its own."""
+    built = Net(x=X).op("Sigmoid", "x", to="prepared").conv("prepared", (4, 4, 1, 1), to="a")
+    built.op("Tanh", "a", to="t").op("Exp", "t", to="e").op("Mul", "e", "a", to="m")
+    built.conv("m", (4, 4, 1, 1), to="b").op("Sigmoid", "b", to="y").op("Neg", "a", to="z")
+    built.output("y", "z")
+    found = planning.detours(*planned(built))
+    assert (found.tensors, found.bytes) == (2, 2 * 4 * 8 * 8)  # a, which is read twice, and m
+    assert found.causes == (("Tanh", 1), ("Mul", 1))
+
+
+def test_detours_of_open_extents_have_no_bytes():
+    """The batch counts as one; another extent that is open leaves them unknown."""
+    built = net((1, 4, 8, "w")).op("Sigmoid").conv("", (4, 4, 1, 1))
+    found = planning.detours(*planned(built))
+    assert (found.tensors, found.bytes) == (2, None)

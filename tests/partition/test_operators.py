@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from npuconv.partition import make_plan
-from npuconv.partition.channels import trace
+from npuconv.partition.channels import REAL, UNTIED, trace, uniform
 from npuconv.partition.operators import TABLES, is_defined
 from npuconv.target import Target
 from support.asserts import builtin, read
@@ -138,15 +139,75 @@ def test_a_concat_of_unlike_scales():
     assert [n.op for n in plan.operators] == ["Concat"]
 
 
-def test_tensors_of_operators_have_one_scale():
-    """Tensors that passthrough operators join with them have it too."""
-    built = net().op("Relu", to="r").conv("x", (4, 4, 1, 1), to="b").op("Add", "r", "b", to="c")
-    built.conv("", (4, 4, 1, 1), to="d")
-    _, plan = planned(built, listing("Add"))
+def pair(op: str, *, to: str = "c", **attrs: object) -> Net:
+    """Convolutions that make a and b, the operator on both, and a convolution of the result."""
+    return net().conv("x", (4, 4, 1, 1), to="b").op(op, "a", "b", to=to, **attrs)
+
+
+def ties(built: Net, *ops: str, **also: object) -> dict[str, list[int]]:
+    """Return the ties of the channels of every int8 tensor."""
+    _, plan = planned(built, listing(*ops, **also))
     found = trace(plan)
-    assert {name: found.axis(name) for name in ("x", "a", "r", "b", "c", "d")} == {
-        "x": 1, "a": None, "r": None, "b": None, "c": None, "d": 1,
-    }  # fmt: skip
+    names = (name for group in plan.groups for name in group.tensors)
+    return {name: [found.tie_of(slot) for slot in found.slots(name)] for name in names}
+
+
+def test_channels_of_a_sum_are_tied_to_those_of_its_parts():
+    """Each to its own, through passthrough operators too; what only convolutions know is free."""
+    built = net().op("Relu", to="r").conv("x", (4, 4, 1, 1), to="b").op("Add", "r", "b", to="c")
+    found = ties(built.conv("", (4, 4, 1, 1), to="d"), "Add")
+    assert found["a"] == found["r"] == found["b"] == found["c"]
+    assert len(set(found["c"])) == 4
+    assert min(found["c"]) >= 0
+    assert set(found["x"]) == set(found["d"]) == {UNTIED}
+
+
+def test_a_table_has_one_scale_and_so_has_all_that_is_tied_to_it():
+    """The sum too, whose result a table reads; an addend that is a constant needs it as well."""
+    table = pair("Add").op("Sigmoid", to="s").conv("", (4, 4, 1, 1))
+    found = ties(table, "Add", "Sigmoid")
+    assert found["a"] == found["b"] == found["c"] == found["s"] == [REAL]
+    built = net()
+    built.op("Add", "a", built.random(4, 1, 1), to="c").conv("", (4, 4, 1, 1))
+    assert ties(built, "Add")["c"] == [REAL]
+
+
+def test_a_gate_needs_its_real_values_and_what_it_scales_does_not():
+    built = net().conv("x", (4, 4, 1, 1), to="b").op("GlobalAveragePool", "b", to="g")
+    found = ties(
+        built.op("Mul", "a", "g", to="c").conv("", (4, 4, 1, 1)), "Mul", "GlobalAveragePool"
+    )
+    assert found["a"] == found["c"]
+    assert len(set(found["c"])) == 4
+    assert found["g"] == [REAL]
+    assert ties(pair("Mul").conv("", (4, 4, 1, 1)), "Mul")["c"] == [REAL]
+
+
+def test_channels_of_a_concat_are_those_of_its_parts():
+    found = ties(pair("Concat", axis=1).conv("", (4, 8, 1, 1)), "Concat", requantizes=True)
+    assert found["c"] == [*found["a"], *found["b"]]
+    assert len(set(found["c"])) == 8
+    found = ties(pair("Concat", axis=2).conv("", (4, 4, 1, 1)), "Concat", requantizes=True)
+    assert found["c"] == found["a"] == found["b"]
+
+
+def test_a_bound_that_saturation_stands_for_ties_channels_to_one_scale():
+    clipped = net()
+    clipped.op(
+        "Clip", "a", clipped.constant(np.float32(0)), clipped.constant(np.float32(6)), to="r"
+    )
+    clipped.op("GlobalAveragePool", to="g").conv("", (4, 4, 1, 1))
+    assert set(ties(clipped, "GlobalAveragePool")["r"]) == {REAL}
+
+
+def test_a_bound_behind_an_operator_cuts_no_other_reader():
+    """Were the range to end at the Clip, the other reader would get clipped values as well."""
+    built = net().conv("x", (4, 4, 1, 1), to="b").op("Add", "a", "b", to="s")
+    built.op("Clip", "s", *map(built.constant, np.float32([0, 1])), to="cut")
+    built.conv("cut", (4, 4, 1, 1), to="y")
+    assert uniform(planned(built, listing("Add"))[1]) == []
+    built.op("Neg", "s", to="n").output("y", "n")
+    assert uniform(planned(built, listing("Add"))[1]) == ["s", "cut"]
 
 
 def test_an_earlier_choice_is_kept():
@@ -176,11 +237,49 @@ def test_a_target_that_lists_convolutions_only_computes_nothing_else():
 
 
 def test_a_form_that_holds_operators_in_float_places_them_on_the_host():
-    """TFLite files have no int8 Add of ours: the plan does not call it a device node."""
-    model = read(between("HardSwish").model())
-    target = listing("HardSwish")
+    """TFLite has no int8 Softplus: the plan does not call it a device node."""
+    model = read(between("Softplus").model())
+    target = listing("Softplus")
     assert [n.name for n in make_plan(model, target).operators] == ["op"]
     plan = make_plan(model, target, form="tflite")
-    (node,) = model.nodes("HardSwish")
+    (node,) = model.nodes("Softplus")
     assert plan.operators == []
     assert (plan.placement[id(node)], "tflite" in plan.reason[id(node)]) == ("host", True)
+
+
+HELD = [
+    (True, "HardSwish", {}),
+    (True, "LeakyRelu", {"alpha": 0.1}),
+    (False, "LeakyRelu", {"alpha": -0.1}),
+    (True, "AveragePool", {"kernel_shape": [2, 2]}),
+    (False, "AveragePool", {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}),
+    (True, "AveragePool", {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "count_include_pad": 1}),
+    (True, "Softmax", {"axis": 3}),
+    (False, "Softmax", {"axis": 1}),
+]
+
+
+@pytest.mark.parametrize(("held", "op", "attrs"), HELD)
+def test_operators_that_tflite_holds_in_int8(held, op, attrs):
+    """Slopes below 0, padding that is not counted, and other axes are none of its kernels'."""
+    model = read(between(op, **attrs).model())
+    assert [bool(make_plan(model, listing(op), form=f).operators) for f in ("", "tflite")] == [
+        True, held,
+    ]  # fmt: skip
+
+
+def test_tflite_has_no_tables_of_several_operators():
+    """Each function of a chain is an operator, and what is between them is stored."""
+    model = read(net().op("Sigmoid", to="s").op("Tanh").conv("", (4, 4, 1, 1)).model())
+    target = listing("Sigmoid", "Tanh")
+    assert make_plan(model, target).fused == {"s"}
+    assert make_plan(model, target, form="tflite").fused == set()
+
+
+def test_a_pool_of_tflite_shares_the_scale_that_it_reads():
+    """AVERAGE_POOL_2D has one scale; elsewhere the result may have its own."""
+    model = read(between("AveragePool", kernel_shape=[2, 2]).model())
+    made = model.nodes("AveragePool")[0].outputs[0].name
+    for form, wanted in (("", {made}), ("tflite", {"a", made})):
+        group = make_plan(model, listing("AveragePool"), form=form).group_of()[made]
+        assert set(group.tensors) == wanted

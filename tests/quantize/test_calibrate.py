@@ -32,7 +32,7 @@ def found(graph: DeviceGraph, values: np.ndarray | None, **steps: object) -> Cal
     source = None if values is None else {"x": values}
     inputs, _ = sample_inputs(graph.model, proto, source)
     samples = open_samples(source, inputs, Preprocess())
-    return calibrate(graph, proto, samples, steps.get("progress", lambda *_: None))
+    return calibrate(graph, proto, samples, steps.get("step", lambda *_: None))
 
 
 def test_ends_of_groups_are_watched():
@@ -71,8 +71,8 @@ def test_statistics_and_windows():
     """All samples give statistics, a few give windows; each step is reported."""
     graph, steps = planned(read(chain().model())), []
     values = np.random.default_rng(0).standard_normal((40, 3, 8, 8)).astype(np.float32)
-    seen = found(graph, values, progress=lambda *step: steps.append(step))
-    assert steps == [("calibrating", k + 1, 40) for k in range(40)]
+    seen = found(graph, values, step=lambda *step: steps.append(step))
+    assert steps == [(k + 1, 52) for k in range(52)]  # 12 of them for Hessians
     assert set(seen.statistics) == set(watched(graph))
     assert seen.statistics["x"].samples == 40
     assert set(seen.hessians) == {"first", "second", "third"}

@@ -16,12 +16,17 @@ from npuconv.quantize.state import DeviceGraph
 from support.asserts import builtin, context, read, same_numbers
 from support.builders import Net
 from support.plans import planned
+from support.target_files import NUMBERS, chip
 
 RNG = np.random.default_rng(0)
 UNIT = RNG.uniform(0, 1, (16, 3, 16, 16)).astype(np.float32)
 PIXELS = RNG.integers(0, 256, (16, 3, 16, 16)).astype(np.float32)
 SIGNED = PIXELS / np.float32(127.5) - np.float32(1)
 PADS = {"pads": [1] * 4}
+HOST = {
+    "unlisted_operators": "host",
+    "activations": {**NUMBERS, "zero_point": {"range": [-128, 127]}},
+}
 X = (1, 3, 16, 16)
 
 
@@ -44,6 +49,21 @@ def padded(built: Net, x: np.ndarray = UNIT, **options: object) -> list[str]:
 
 
 # Padding
+
+
+def on_chip(*ops: str) -> list[str]:
+    """Convolutions whose pads become a Pad, where the device computes these operators."""
+    model, ctx = read(net().model()), context(pad_on_host="host")
+    ctx.target = chip("", also={"operators": {op: {} for op in ("Conv", *ops)}, **HOST})
+    graph = prepare_host(planned(model, ctx), [{"x": one[None]} for one in UNIT])[0]
+    return fired(graph, "pad-on-host")
+
+
+def test_the_device_pads_what_its_operators_make():
+    """A device that does not list Pad would have to send the tensor to the host."""
+    assert on_chip() == padded(net()) == ["a", "b"]
+    assert on_chip("HardSwish") == ["a"]
+    assert on_chip("HardSwish", "Pad") == ["a", "b"]
 
 
 def net(**shape) -> Net:

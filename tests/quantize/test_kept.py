@@ -8,7 +8,7 @@ import pytest
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.config import Options
 from npuconv.legalize.legal import LegalModel, legalize
-from npuconv.legalize.source_scales import SourceScales, WeightScales
+from npuconv.legalize.source import SourceScales, WeightScales
 from npuconv.quantize import kept
 from support.asserts import read
 from support.builders import Net

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding
 from npuconv.arithmetic.grid import Grid
 from npuconv.legalize.context import PassContext
+from npuconv.partition.channels import UNTIED
 from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.ranges import choose, choose_encodings, entropy_limit, percentile_limit
 from npuconv.quantize.scale_constraints import ScaleConstraints
@@ -28,6 +29,7 @@ def group(values: np.ndarray, **fixed: object) -> ScaleConstraints:
         "name": "t", "slots": list(range(count)), "values": values.astype(np.float32),
         "lows": values.min(axis=1).astype(float), "highs": values.max(axis=1).astype(float),
         "centred": np.zeros(count, bool), "caps": np.full(count, np.inf),
+        "ties": np.full(count, UNTIED),
     }  # fmt: skip
     return ScaleConstraints(**{**parts, **fixed})
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from npuconv.schemas.report import NodeInfo, Report, TensorSpec
-from report.factory import make_report
+from npuconv.schemas.report import NodeInfo, Report, SourceNode, TensorSpec
+from report.factory import make_report, planned
 
 
 def node(name: str, reads: Sequence[str], makes: str, op: str = "Conv", **more: Any) -> NodeInfo:
@@ -28,6 +28,22 @@ def node(name: str, reads: Sequence[str], makes: str, op: str = "Conv", **more: 
 def report_of(nodes: Sequence[NodeInfo], **changes: Any) -> Report:
     """The report of a model that reads ``image`` and makes ``boxes``."""
     return make_report(nodes=tuple(nodes), **changes)
+
+
+def rewritten() -> Report:
+    """Return the report of a grouped convolution that was split, and a Mul merged into it."""
+    source = (
+        SourceNode(name="g", form="Conv 3x3, group 2", inputs=("image",), outputs=("t",)),
+        SourceNode(name="m", form="Mul", inputs=("t",), outputs=("u",)),
+        SourceNode(name="s", form="Sigmoid", inputs=("u", "outer"), outputs=("boxes",)),
+    )
+    nodes = [
+        node("g", ["image"], "a", placement="host"),
+        node("g", ["a"], "u"),
+        node("s", ["u"], "boxes", "Sigmoid", placement="host"),
+    ]
+    plan = (planned("g", becomes="2 Conv 3x3", passes=("split",)),)
+    return report_of(nodes, source_nodes=source, plan=plan)
 
 
 def chain(length: int) -> list[NodeInfo]:

@@ -10,14 +10,8 @@ import pytest
 from npuconv.diagnostics import Severity, Status
 from npuconv.report import brief
 from npuconv.report.terminal import cells
-from npuconv.schemas.report import (
-    Accuracy,
-    FindingInfo,
-    OutputAccuracy,
-    Report,
-    Summary,
-    UnknownLimit,
-)
+from npuconv.schemas.quality import Accuracy, OutputAccuracy
+from npuconv.schemas.report import FindingInfo, Report, Summary, UnknownLimit
 
 Make = Callable[..., Report]
 One = Callable[..., FindingInfo]

@@ -5,15 +5,16 @@ from __future__ import annotations
 import pytest
 
 from npuconv.report import html
-from npuconv.schemas.report import (
+from npuconv.report.html import as_code
+from npuconv.schemas.quality import (
     Budget,
     LayerQuant,
     Quantization,
     Repeated,
-    Report,
     TensorQuant,
     WeightQuant,
 )
+from npuconv.schemas.report import Report
 from report.graphs import node, report_of
 
 
@@ -143,3 +144,23 @@ def test_html_has_every_node(report: Report) -> None:
     assert page.count('<code class="n">/encoder/2/Conv</code>') == 2
     assert "Node by node" in page
     assert page.count("split (chosen): 1.2 M MACs") == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("use `--unknown pass`", "use <code>--unknown pass</code>"),
+        ("`a` and `b`", "<code>a</code> and <code>b</code>"),
+        ("one ` alone", "one ` alone"),
+        ("`<script>`", "<code>&lt;script&gt;</code>"),
+        ("<b>`x`</b>", "&lt;b&gt;<code>x</code>&lt;/b&gt;"),
+    ],
+)
+def test_backticks_are_code(text, wanted):
+    """Text in backticks is code; all else is escaped."""
+    assert str(as_code(text)) == wanted
+
+
+def test_hidden_characters_are_visible():
+    """A character that acts on the page becomes its escape."""
+    assert "\u202e" not in as_code("`\u202eevil`")

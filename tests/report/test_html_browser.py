@@ -12,9 +12,12 @@ from npuconv.schemas.report import Report
 from report import chromium
 from report.chromium import Chromium
 from report.factory import EVIL, finding, make_clean, make_report
-from report.graphs import chain, node, report_of
+from report.graphs import chain, node, report_of, rewritten
 
-pytestmark = pytest.mark.skipif(not chromium.find(), reason="no Chromium: apt-get install chromium")
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(not chromium.find(), reason="no Chromium: apt-get install chromium"),
+]
 
 Open = Callable[..., None]
 ATTACK = "<script>alert(1)</script>"
@@ -187,6 +190,21 @@ def test_a_name_leads_to_its_node(browser, show, graph):
     show(graph)
     browser.run("[...document.querySelectorAll('code.n a')].pop().click()")
     assert not browser.run("document.querySelector('.about').hidden")
+
+
+def test_the_graph_before(browser, show):
+    """The model as it came is drawn when it is opened; its nodes have details too."""
+    show(rewritten())
+    browser.run(
+        "new Promise(done => { const fold = document.querySelector('.before');"
+        "fold.addEventListener('toggle', () => setTimeout(done)); fold.open = true; })"
+    )
+    wide = browser.run("document.querySelector('[data-before] svg').viewBox.baseVal.width")
+    assert wide > 300
+    browser.run("document.querySelector('[data-before] [data-do=next]').click()")
+    assert "becomes" in text_of(browser, "[data-before] .about")
+    type_in(browser, "sigmoid")
+    assert browser.run("document.querySelectorAll('[data-before] .hit').length") == 1
 
 
 def test_colours(browser, show, graph):

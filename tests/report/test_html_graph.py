@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from npuconv.report import html
-from npuconv.report.html_graph import boxes_of, edges_of, fused_activations, picture
-from npuconv.schemas.report import LayerQuant, Quantization, TensorQuant, WeightQuant
+from npuconv.report.html_graph import (
+    boxes_of,
+    edges_of,
+    fused_activations,
+    picture,
+    source_boxes,
+    source_picture,
+)
+from npuconv.schemas.quality import LayerQuant, Quantization, TensorQuant, WeightQuant
 from report.factory import finding, make_clean
-from report.graphs import chain, node, report_of
+from report.graphs import chain, node, report_of, rewritten
 
 
 def titles(nodes):
@@ -142,6 +149,23 @@ def test_what_was_rewritten_is_reported_last():
     drawn = picture(report_of([node("a", ["image"], "t")], findings=(gone, finding("a"))))
     assert [kind for kind, *_ in drawn.cards[1].findings] == ["error", "rewritten"]
     assert drawn.cards[1].count == 1
+
+
+def test_the_model_as_it_came():
+    """Source nodes are coloured by what they became; tensors of an outer graph have no edge."""
+    report = rewritten()
+    boxes = source_boxes(report)
+    assert [box.placement for box in boxes] == ["end", "device changed", "gone", "host", "end"]
+    assert edges_of(boxes) == ((0, 1), (1, 2), (2, 3), (3, 4))
+    drawn = source_picture(report)
+    assert drawn.gone == 1
+    assert dict(drawn.cards[1].rows) == {
+        "node": "g", "runs on": "device", "becomes": "2 Conv 3x3", "by": "split",
+    }  # fmt: skip
+    assert [card.brief for card in drawn.cards] == ["input", "Conv", "Mul", "Sigmoid", "output"]
+    page = html.render(report)
+    assert "3 nodes: 1 rewritten, 1 merged into others or removed" in page
+    assert source_picture(report_of([node("a", ["image"], "t")])) is None
 
 
 def test_pages_of_very_many_nodes_have_no_graphs(monkeypatch):

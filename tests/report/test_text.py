@@ -10,7 +10,8 @@ import pytest
 from npuconv.diagnostics import Severity, Status
 from npuconv.report import render, text
 from npuconv.report.terminal import cells
-from npuconv.schemas.report import Accuracy, FindingInfo, LayerQuant, Report, Summary
+from npuconv.schemas.quality import Accuracy, LayerQuant
+from npuconv.schemas.report import FindingInfo, Report, Summary
 
 Make = Callable[..., Report]
 One = Callable[..., FindingInfo]

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from npuconv.config import Preprocess
 from npuconv.errors import CalibrationError
 from npuconv.samples import InputSpec, Samples, archive, open_samples
-from npuconv.samples.archive import Archive, Streamed
+from npuconv.samples.archive import Archive, Streamed, npz
 
 X = np.random.default_rng(0).normal(size=(24, 3, 4, 4)).astype(np.float32)
 KINDS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
@@ -254,3 +254,15 @@ def test_any_damage_is_reported(tmp_path: Path, place: int, change: int, compres
     path.write_bytes(data)
     with suppress(CalibrationError):
         assert np.array_equal(np.concatenate([feed["x"] for feed in read(path)]), X[:3])
+
+
+def test_what_is_written_is_read_back():
+    """Scalars and arrays that do not lie in one piece included; the order does not matter."""
+    wide = np.arange(12, dtype=np.int8).reshape(3, 4)
+    arrays = {"b": wide.T, "a": np.asarray(0.5, np.float32)}
+    data = npz(arrays)
+    assert data == npz(dict(reversed(arrays.items())))
+    with np.load(io.BytesIO(data)) as found:
+        assert found.files == ["a", "b"]
+        assert found["a"].shape == ()
+        np.testing.assert_array_equal(found["b"], wide.T)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from npuconv.config import Preprocess
 from npuconv.errors import CalibrationError
@@ -82,7 +83,7 @@ def test_wrong_shape(shape: tuple[int, ...]) -> None:
 def test_names() -> None:
     """A missing name is reported with those found, an extra one is a note."""
     message = refuse({"images": X, "y": X}, spec("image"))
-    assert "no array named 'image'; found 'images', 'y' (rename 'images' to 'image')" in message
+    assert "no array named 'image'; found 'images', 'y' (rename 'images' to 'image', or" in message
     assert "name the arrays like" in refuse({"q": X})
     assert "found none" in refuse({})
     assert read({"x": X, "labels": object()}).notes == ("not an input, ignored: 'labels'",)
@@ -259,6 +260,27 @@ def test_npz_of_another_name(tmp_path: Path) -> None:
     two = read(path, spec(), spec("z"))
     assert set(two[0]) == {"x", "z"}
     assert "array 'other' is taken for input 'z'" in two.notes
+
+
+def test_key_of_the_array(tmp_path: Path) -> None:
+    """A key names the array of the only input, whatever else fits or has its name."""
+    path = tmp_path / "data.npz"
+    np.savez(path, x=X, images=X + 1)
+
+    def taken(source: Any, key: str) -> Samples:
+        return open_samples(source, (spec(),), Preprocess(preset="unit"), key=key)
+
+    for source in (path, {"x": X, "images": X + 1}):
+        samples = taken(source, "images")
+        assert np.array_equal(stacked(samples), X + 1)
+        assert "not an input, ignored: 'x'" in samples.notes
+        with pytest.raises(CalibrationError, match="no array named 'image'; found 'x', 'images'"):
+            taken(source, "image")
+    with pytest.raises(CalibrationError, match="one input, and this one has 'x', 'z'"):
+        open_samples(path, (spec(), spec("z")), Preprocess(), key="images")
+    Image.new("RGB", (4, 4)).save(tmp_path / "photo.png")
+    samples = taken(tmp_path / "photo.png", "images")
+    assert "--calibration-key is for arrays, images have none" in samples.notes
 
 
 def test_npy_and_directories_of_parts(tmp_path: Path) -> None:

@@ -13,9 +13,11 @@ from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.statistics import Statistics
 from npuconv.calibration.collect import collect
 from npuconv.emit.context import EmitContext
+from npuconv.legalize.legal import LegalModel
+from npuconv.legalize.selection import Findings
+from npuconv.legalize.source import SourceModel
 from npuconv.model import save
 from npuconv.model.core import Model
-from npuconv.partition import make_plan
 from npuconv.quantize import hessian as hessians_of
 from npuconv.quantize.calibrate import Calibration, watched
 from npuconv.quantize.fake_quant import QuantPoint, quant_points
@@ -51,10 +53,9 @@ def planned(model: Model, ctx: EmitContext | None = None) -> DeviceGraph:
     """A legal float model as the steps of quantization take it."""
     ctx = ctx or context()
 
-    def plan(changed: Model) -> object:
-        return make_plan(changed, ctx.target)
-
-    return DeviceGraph(model, plan(model), ctx.target, ctx.options, ctx, plan)
+    findings = Findings(ctx.options)
+    legal = LegalModel(model, ctx.target, ctx.options, SourceModel.of(model), ctx, findings)
+    return DeviceGraph.of(legal).replanned()
 
 
 def watch(graph: DeviceGraph, feeds: Feeds) -> dict[str, Statistics]:

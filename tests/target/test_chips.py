@@ -44,6 +44,18 @@ def pad(amounts, **attrs):
     return Net(x=(1, 4, 8, 8)).pad(amounts, **attrs).model()
 
 
+def resize(factor, size=(8, 8), mode="linear", **attrs):
+    net = Net(x=(1, 4, *size))
+    return net.op(
+        "Resize", "x", "", net.constant([1.0, 1, factor, factor]), mode=mode, **attrs
+    ).model()
+
+
+def biased():
+    net = Net(x=(1, 4, 8, 8))
+    return net.op("Add", "x", net.random(4, 1, 1)).model()
+
+
 # No convolution in it; limits that are not known; a ConvTranspose, which is always rewritten.
 ASIDE = ("MDL002", "OPS005", "OPS004")
 
@@ -74,6 +86,11 @@ LEGAL = {
         lambda: op("Add", (1, 4, 8, 8), (1, 1, 8, 1)),
         lambda: pad([0, 0, 1, 1, 0, 0, 1, 1]),
         lambda: op("Squeeze", (7, 4, 1, 8)),
+        lambda: op("GlobalAveragePool", (1, 4, 16, 4096)),
+        lambda: op("Softmax", (5, 10)),
+        lambda: resize(2.0),
+        lambda: resize(8.0, coordinate_transformation_mode="asymmetric"),
+        lambda: resize(3.0, size=(1, 1)),
     ],
     "horizon-x3": [
         lambda: conv(k=(7, 7)),
@@ -91,6 +108,11 @@ LEGAL = {
         lambda: pad([0, 0, 1, 1, 0, 0, 1, 1]),
         lambda: op("DepthToSpace", (1, 8, 4, 4), blocksize=2),
         lambda: op("Sigmoid", (1, 32, 16, 16)),
+        lambda: op("Add", (1, 4, 8, 8), (1, 4, 1, 1)),
+        lambda: op("Mul", (1, 4, 8, 8), (1, 1, 1, 1)),
+        lambda: op("Reciprocal", (1, 4, 8, 8)),
+        lambda: resize(3.0),
+        lambda: resize(4.0, mode="nearest", coordinate_transformation_mode="asymmetric"),
         # 3 x 7 is 4 x 8 or 32 x 7 to the device: the smaller fits
         lambda: op("Sigmoid", (1, 3, 256, 7)),
     ],
@@ -127,6 +149,11 @@ LEGAL = {
         lambda: op("GlobalAveragePool", (1, 4, 7, 7)),
         lambda: pad([0, 1, 0, 0, 0, 1, 0, 0], value=3.0),
         lambda: pad([0, 0, 1, 1, 0, 0, 1, 1], mode="reflect"),
+        lambda: op("Sub", (1, 4, 8, 8), (1, 4, 1, 1)),
+        lambda: op("Softmax", (1, 4, 8, 8), axis=1),
+        lambda: op("Transpose", (1, 4, 8, 8), perm=[0, 2, 3, 1]),
+        lambda: op("HardSigmoid", (1, 4, 8, 8), alpha=1 / 6),
+        lambda: resize(2.0),
     ],
 }
 
@@ -155,6 +182,9 @@ ILLEGAL = {
         ),
         (lambda: op("Add", (1, 4, 1, 8), (1, 1, 8, 1)), "in_h == out_h"),
         (lambda: op("Relu", (1, 2, 2, 2, 2)), "rank=5"),
+        (lambda: op("GlobalAveragePool", (1, 4, 2, 4097)), "in_w <= 4096"),
+        (lambda: resize(3.0), "out_h == 2 * in_h"),
+        (lambda: resize(4.0), 'resize_mode == "linear"'),
         (lambda: pad([0, 1, 0, 0, 0, 0, 0, 0]), "pad_outside_hw=1"),
         (lambda: pad([0, 0, 1, 1, 0, 0, 1, 1], mode="reflect"), "pad_mode=reflect"),
     ],
@@ -182,6 +212,11 @@ ILLEGAL = {
         (lambda: op("DepthToSpace", (1, 9, 4, 4), blocksize=3), "blocksize=3"),
         (lambda: op("Sigmoid", (1, 33, 16, 16)), "<= 8192"),
         (lambda: op("Sigmoid", (2, 3, 4, 4)), "in_n=2"),
+        (lambda: op("Add", (1, 4, 8, 8), (1, 1, 8, 8)), "broadcast=c"),
+        (lambda: biased(), "!constant_operand"),
+        (lambda: op("Mul", (1, 4, 8, 8), (1, 4, 8, 1)), "broadcast=w"),
+        (lambda: resize(3.0, mode="nearest"), "out_h % in_h == 0"),
+        (lambda: op("Sqrt", (1, 33, 16, 16)), "<= 8192"),
     ],
     "mediatek-mdla2": [
         (lambda: conv(k=(17, 1)), "kernel_h=17"),
@@ -225,6 +260,16 @@ ILLEGAL = {
         ),
         (lambda: op("GlobalAveragePool", (1, 4, 8, 7)), "in_h=8"),
         (lambda: pad([0, 0, 1, 1, 0, 0, 1, 1], mode="edge"), "pad_mode=edge"),
+        (lambda: op("Sub", (1, 4, 8, 8), (1, 4, 8, 1)), "broadcast=w"),
+        (lambda: op("Softmax", (1, 4, 8, 8), axis=2), "axis=2"),
+        (lambda: op("Transpose", (1, 4, 8, 8), perm=[1, 0, 2, 3]), "perm=1,0,2,3"),
+        (lambda: op("Transpose", (1, 4, 7, 7), perm=[0, 2, 3, 1]), "in_h * in_w % 8 == 0"),
+        (lambda: op("HardSigmoid", (1, 4, 8, 8)), "alpha=0.2"),
+        (
+            lambda: resize(2.0, mode="nearest", coordinate_transformation_mode="asymmetric"),
+            "coordinate_mode=asymmetric",
+        ),
+        (lambda: op("MatMul", (1, 2, 8193), (1, 8193, 2)), "depth=8193"),
     ],
 }
 

@@ -439,7 +439,7 @@ LIMIT = "  Conv:\n    limits:\n      "
         ),
         (
             LIMIT + "group: {min: 1, assume: [1]}",
-            "9:7: operators.Conv.limits.group: `assume` only goes with an unknown limit, "
+            "9:7: operators.Conv.limits.group: `assume` only goes with an undocumented limit, "
             "`limit: '?'`",
         ),
         (

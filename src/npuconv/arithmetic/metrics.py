@@ -24,7 +24,7 @@ def sqnr_db(reference: ArrayLike, other: ArrayLike) -> float | None:
         ModelError: the sizes differ.
     """
     stats = ErrorStats()
-    stats.update(reference, other)
+    stats.observe(reference, other)
     return stats.sqnr_db
 
 
@@ -46,7 +46,7 @@ class ErrorStats:
         self._agreed = 0
         self._positions = 0
 
-    def update(self, reference: ArrayLike, other: ArrayLike) -> None:
+    def observe(self, reference: ArrayLike, other: ArrayLike) -> None:
         """Add one sample: two numeric arrays of the same size; ``reference`` gives the shape.
 
         Raises:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from npuconv.arithmetic.device import MAX_SHIFT, Rounding, saturated, shifted_right, shifts
+from npuconv.arithmetic.whole import window_sums
 from npuconv.errors import ModelError
 
 Stored = NDArray[np.int8]
@@ -200,10 +201,7 @@ class Window:
 
     def sums(self, values: Integers, fill: int = 0) -> Integers:
         """Return the sum of every window [N, C, H', W']; ``fill`` stands in padded cells."""
-        ends = [(0, 0), (0, 0), (self.pads[0], self.pads[2]), (self.pads[1], self.pads[3])]
-        padded = np.pad(values, ends, constant_values=fill)
-        cut = np.lib.stride_tricks.sliding_window_view(padded, tuple(self.kernel), (2, 3))
-        return np.asarray(cut[:, :, :: self.strides[0], :: self.strides[1]].sum(axis=(-2, -1)))
+        return window_sums(values, self.kernel, self.strides, self.pads, fill)
 
 
 def average_pool(
@@ -333,33 +331,6 @@ def interpolation(length: int, wanted: int, mode: str = "half_pixel") -> Doubles
     np.add.at(weights, (numbers, below), 1 - (places - below))
     np.add.at(weights, (numbers, np.minimum(below + 1, length - 1)), places - below)
     return weights
-
-
-def gemm(
-    x: Stored,
-    weight: Stored,
-    bias: ArrayLike | None,
-    x_at: TensorScale,
-    w_scales: ArrayLike,
-    y_at: TensorScale,
-    how: Rescaling = FLOAT,
-) -> Stored:
-    """Return ``round(((x - zx) @ w + bias) * sx * sw / sy) + zy``: Gemm, MatMul by constants.
-
-    Args:
-        x: int8 [..., K].
-        weight: int8 [K, M], symmetric.
-        bias: int32 [M] of the scale ``sx * sw``, or None.
-        x_at: scale of ``x``.
-        w_scales: of the weights, scalar or [M].
-        y_at: scale of the result.
-        how: the requantization of the device.
-    """
-    total = x_at.centred(x) @ np.asarray(weight, np.int64)
-    if bias is not None:
-        total = total + np.asarray(bias, np.int64)
-    factors = np.float32(x_at.scale) * np.asarray(w_scales, np.float32) / np.float32(y_at.scale)
-    return rescale([(total, factors)], y_at.zero, how)
 
 
 def matmul(

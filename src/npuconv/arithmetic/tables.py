@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,28 +25,73 @@ Attributes = Mapping[str, float | str]
 Function = Callable[[Doubles, Attributes], NDArray[Any]]
 
 LENGTH = 256  # int8 has no more values
+SOURCE = ""  # the value that a function is of
 
 
-def table(chain: Sequence[tuple[str, Attributes]], x_at: TensorScale, y_at: TensorScale) -> Stored:
-    """Return the table of a chain of operators, int8 [256].
+@dataclass(frozen=True)
+class Step:
+    """One operator of a function of one value.
+
+    Attributes:
+        op: ONNX's name.
+        inputs: names of what earlier steps make, ``SOURCE``, or numbers.
+        output: name of what it makes.
+        attributes: of the node; ``slope`` of a PRelu.
+    """
+
+    op: str
+    inputs: tuple[str | float, ...] = (SOURCE,)
+    output: str = "result"
+    attributes: Attributes = field(default_factory=dict)
+
+
+def chain(operators: Sequence[tuple[str, Attributes]]) -> list[Step]:
+    """Return the steps of operators that follow each other."""
+    names = [SOURCE, *(str(number) for number in range(len(operators)))]
+    links = zip(operators, names, names[1:], strict=False)
+    return [Step(op, (read,), made, attributes) for (op, attributes), read, made in links]
+
+
+def evaluate(steps: Sequence[Step], values: Doubles) -> Doubles:
+    """Return what the last step makes of ``SOURCE``, in float64.
 
     Args:
-        chain: ONNX's names with their attributes, ``slope`` for a PRelu, in their order.
-        x_at: scale of what the first reads.
+        steps: in their order.
+        values: numbers that ``SOURCE`` stands for [N].
+
+    Raises:
+        ModelError: an operator that is no function of one value.
+    """
+    known = {SOURCE: np.asarray(values, np.float64)}
+    with np.errstate(all="ignore"):
+        for step in steps:
+            given = [known[one] if isinstance(one, str) else np.float64(one) for one in step.inputs]
+            if step.op in FUNCTIONS:
+                made = FUNCTIONS[step.op](np.asarray(given[0]), step.attributes)
+            elif step.op in ARITHMETIC:
+                made = ARITHMETIC[step.op](*given)
+            else:
+                raise ModelError(f"{step.op} is not a function of one value")
+            known[step.output] = np.asarray(made, np.float64)
+    return known[steps[-1].output]
+
+
+def table(steps: Sequence[Step], x_at: TensorScale, y_at: TensorScale) -> Stored:
+    """Return the table of a function of one value, int8 [256].
+
+    Args:
+        steps: in their order; the first read ``SOURCE``.
+        x_at: scale of ``SOURCE``.
         y_at: scale of what the last makes.
 
     Raises:
         ModelError: an operator that is no table.
     """
     whole = np.arange(LENGTH, dtype=np.float64) - 128 - x_at.zero
-    values: NDArray[Any] = whole * float(np.float32(x_at.scale))
+    values = evaluate(steps, whole * float(np.float32(x_at.scale)))
     with np.errstate(all="ignore"):
-        for op, attributes in chain:
-            if op not in FUNCTIONS:
-                raise ModelError(f"{op} is not a function of one value")
-            values = np.asarray(FUNCTIONS[op](values, attributes))
-        steps = np.nan_to_num(values / float(np.float32(y_at.scale)), posinf=1e9, neginf=-1e9)
-    return saturated(np.rint(np.clip(steps, -1e9, 1e9)).astype(np.int64), y_at.zero)
+        found = np.nan_to_num(values / float(np.float32(y_at.scale)), posinf=1e9, neginf=-1e9)
+    return saturated(np.rint(np.clip(found, -1e9, 1e9)).astype(np.int64), y_at.zero)
 
 
 def look_up(entries: Stored, x: Stored) -> Stored:
@@ -82,8 +128,11 @@ def _gelu(x: Doubles, attributes: Attributes) -> Doubles:
     if attributes.get("approximate", "none") == "tanh":
         inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
         return np.asarray(0.5 * x * (1 + np.tanh(inner)))
-    erf = np.asarray([math.erf(value / math.sqrt(2)) for value in x])
-    return np.asarray(0.5 * x * (1 + erf))
+    return np.asarray(0.5 * x * (1 + _erf(x / math.sqrt(2), {})))
+
+
+def _erf(x: Doubles, _: Attributes) -> Doubles:
+    return np.asarray([math.erf(value) for value in x])
 
 
 def _softplus(x: Doubles, _: Attributes) -> Doubles:
@@ -104,10 +153,22 @@ FUNCTIONS: dict[str, Function] = {
     "LeakyRelu": lambda x, a: _leaky(x, _number(a, "alpha", 0.01)),
     "PRelu": lambda x, a: _leaky(x, _number(a, "slope", 0.25)),
     "Elu": _elu,
+    "Erf": _erf,
     "Gelu": _gelu,
     "Softplus": _softplus,
     "Mish": lambda x, a: x * np.tanh(_softplus(x, a)),
     "Exp": lambda x, _: np.exp(x),
     "Sqrt": lambda x, _: np.sqrt(x),
     "Reciprocal": lambda x, _: 1 / x,
+}
+
+# Of two values, and those that passthrough operators have among them.
+ARITHMETIC: dict[str, Callable[..., NDArray[Any]]] = {
+    "Add": np.add,
+    "Sub": np.subtract,
+    "Mul": np.multiply,
+    "Div": np.divide,
+    "Pow": np.power,
+    "Relu": lambda x: np.maximum(x, 0),
+    "Clip": lambda x, low=-np.inf, high=np.inf: np.clip(x, low, high),
 }

@@ -125,7 +125,7 @@ class _Submissions:
         elif kind == "calibrated" and before is not None:
             blocks = self._splitter.blocks  # a lost one may be calibrated twice
             self._calibrated[job.name] = done = min(before + 1, blocks)
-            self._watcher.stage(job, "calibrating", done, blocks)
+            self._watcher.stage(job, "calibrate", done, blocks)
 
     def close(self) -> None:
         """Cancel all jobs, unsubscribe from the topic and delete the counters."""

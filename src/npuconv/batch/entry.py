@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from pydantic import ValidationError
 
+from npuconv import files
 from npuconv.batch import local
 from npuconv.batch.expand import Expanded, expand
 from npuconv.batch.job import EXIT_CODES, Job, Outcome, Place
@@ -17,7 +18,6 @@ from npuconv.batch.journal import Journal, directory_lock, remove_partial_files
 from npuconv.batch.local import Watcher
 from npuconv.batch.lock import Locks, portable
 from npuconv.batch.settings import JobLimits, Settings, make_settings
-from npuconv.errors import OutputError
 from npuconv.report.words import count
 from npuconv.schemas.batch import BatchJob, BatchReport, BatchSummary, JobFile
 from npuconv.schemas.report import Report, Tool
@@ -109,10 +109,7 @@ class Batch:
         journal = Journal(self.root, self.locks, watcher)
         todo = [job for job in self.jobs if job.name not in done]
         for folder in {(self.root / job.output).parent for job in todo}:
-            try:
-                folder.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise OutputError(f"{folder}: cannot be made: {error.strerror}") from None
+            files.make_folder(folder)
         if todo and self.settings.on_cluster:
             from npuconv.batch import cluster
 
@@ -170,8 +167,7 @@ def run_batch(  # noqa: PLR0913 one keyword per flag
 
     Raises:
         ConfigError: the file is wrong; with line and column.
-        UsageError: an argument cannot be used.
-        TargetError: a target that is an argument cannot be read.
+        UsageError, TargetError: an argument, or the target that it names, cannot be used.
         OutputError: the results cannot be written, or another batch writes them.
     """
     chosen = make_settings(

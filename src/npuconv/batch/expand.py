@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path, PurePosixPath
 from posixpath import normpath
@@ -18,7 +18,8 @@ from npuconv import yamlio
 from npuconv.batch import jobsfile
 from npuconv.batch.job import SUFFIX, TFLITE_SUFFIX, Job, suffix_of
 from npuconv.batch.settings import JobLimits
-from npuconv.config import Options, make_options, merge, raise_together
+from npuconv.config import Options, make_options, merge
+from npuconv.config_files import raise_together
 from npuconv.errors import ConfigError, NpuconvError, TargetError
 from npuconv.target import Target, builtin_names
 from npuconv.yamlio import KeyPath
@@ -87,6 +88,7 @@ def expand(
     for number, entry in enumerate(content.jobs):
         reader.check_codes(("jobs", number), document.data["jobs"][number])
         reader.add(number, entry.model_dump(exclude_unset=True))
+    reader.claim_outputs()
     reader.check_models()
     raise_together(reader.errors)
     return Expanded(Path(path), root, output, tuple(job for job, _ in reader.jobs))
@@ -151,6 +153,8 @@ class _Reader:
         self._defaults, self._over = merge(outside.under, defaults), outside.over
         self._targets: dict[str, Target | None] = {}
         self._writers: dict[str, KeyPath] = {}
+        self._wanted: list[tuple[Job, KeyPath]] = []
+        self._fixed: set[str] = set()  # outputs that the file names
         self.jobs: list[tuple[Job, KeyPath]] = []
         self.errors: list[ConfigError] = []  # all of them, for one message
 
@@ -190,8 +194,24 @@ class _Reader:
             suffix = suffix_of(chosen.format)
             output = self._destination(model, place, [parts[key] for key in many], suffix)
             name = self._name(output)
+            job = Job(name, model.path, output, chosen, target.name, limits)
+            self._wanted.append((job, at))
+
+    def claim_outputs(self) -> None:
+        """Give each job its output; models of one name, each in its folder, are named by that."""
+        models: dict[str, set[str]] = {}
+        for job, _ in self._wanted:
+            models.setdefault(job.output, set()).add(job.model)
+        for job, at in self._wanted:
+            shared = len(models[job.output]) > 1 and job.output not in self._fixed
             with self._collected():
-                self._claim(Job(name, model.path, output, chosen, target.name, limits), at)
+                self._claim(self._named_by_folder(job) if shared else job, at)
+
+    def _named_by_folder(self, job: Job) -> Job:
+        folder = _UNSAFE.sub("_", Path(os.path.normpath(self._root / job.model)).parent.name)
+        output = PurePosixPath(job.output)
+        output = output.parent / folder / output.name
+        return replace(job, name=self._name(str(output)), output=str(output))
 
     def check_models(self) -> None:
         """Note the jobs that would write what another reads."""
@@ -248,6 +268,7 @@ class _Reader:
 
     def _destination(self, model: Match, place: str | None, parts: list[str], suffix: str) -> str:
         if place is not None and place.endswith(_MODELS):
+            self._fixed.add(normpath(place))
             return normpath(place)
         folders = [_UNSAFE.sub("_", part) for part in parts]
         stem = PurePosixPath(model.path).stem

@@ -19,7 +19,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 
 from npuconv import baseline, yamlio
 from npuconv.batch.settings import parse_seconds, parse_size
-from npuconv.config import Format, Options, make_options, raise_together, relative_to
+from npuconv.config import Format, Options, make_options
+from npuconv.config_files import open_config, raise_together, relative_to
 from npuconv.errors import ConfigError, NpuconvError, UsageError
 from npuconv.target import Target, builtin_names
 from npuconv.yamlio import KeyPath
@@ -198,8 +199,7 @@ def _read_flags(options: Mapping[str, Any]) -> dict[str, Any]:
 def _read_config(path: str | Path | None) -> dict[str, Any]:
     if path is None:
         return {}
-    document = yamlio.load(path, error=ConfigError)
-    raise_together(yamlio.problems(document, Options, error=ConfigError, causes=True))
+    document = open_config(path)
     given = Options.model_validate(document.data).model_dump(exclude_unset=True)
     given = relative_to(Path(path).parent, given)
     raise_together(unknown_codes(document, (), document.data))

@@ -40,7 +40,7 @@ COMMANDS = {
     "schema": "Print the JSON schema of a report, a configuration, a jobs or a target file.",
 }
 
-_MODULES = {"run": "run_parts"}
+_MODULES = {"run": "split"}
 
 
 class LazyGroup(click.Group):

@@ -21,7 +21,7 @@ from npuconv.cli import screen
 from npuconv.cli.destinations import Input, check_destinations
 from npuconv.cli.guard import Terminated, signal_exit_code
 from npuconv.cli.help import BriefOption, GroupedCommand
-from npuconv.cli.options import given, refuse_empty, shared_options
+from npuconv.cli.options import chosen_config, given, refuse_empty, shared_options
 from npuconv.errors import UsageError
 from npuconv.report import PRINTED, format_of, render_batch
 from npuconv.report.escape import plain
@@ -140,10 +140,9 @@ def batch(
     for report in reports:
         format_of(report)
     refuse_empty({"config": config, **flags})
-    force, resume = flags.pop("force"), flags.pop("resume")
-    settings = make_settings(
-        **{name: flags.pop(name) for name in _RUN_FLAGS}, resume=resume and not force
-    )
+    config = chosen_config(config, quiet=quiet)
+    again = (flags.pop("force"), not flags.pop("resume"))
+    settings = make_settings(**{k: flags.pop(k) for k in _RUN_FLAGS}, resume=not any(again))
     work = Batch(path, settings, given(flags), config)
     if verify_lock:
         return _verify_lock(work, output_format, quiet)
@@ -158,9 +157,7 @@ def batch(
         except KeyboardInterrupt as error:
             screen.fail("interrupted; the same command goes on where it stopped")
             return signal_exit_code(error)
-    for summary in written:
-        base = Path(os.path.relpath(work.root, Path(summary).resolve().parent)).as_posix()
-        files.write(summary, render_batch(found, format_of(summary), base))
+    _write(found, written, work.root)
     _show(found, output_format, quiet, verbose, no_color)
     return found.summary.exit_code
 
@@ -190,6 +187,12 @@ def _check_summaries(work: Batch, written: tuple[str, ...], config: str | None) 
             raise UsageError(f"{path}: would overwrite the result of a job", hint=hint)
         if place.parent not in made or place.parent.is_dir():  # else the batch makes it
             check_destinations([path], _inputs(work, config))
+
+
+def _write(found: BatchReport, written: tuple[str, ...], root: Path) -> None:
+    for summary in written:
+        base = Path(os.path.relpath(root, Path(summary).resolve().parent)).as_posix()
+        files.write(summary, render_batch(found, format_of(summary), base))
 
 
 def _inputs(work: Batch, config: str | None) -> Iterator[Input]:
@@ -252,11 +255,9 @@ def _verify_lock(work: Batch, output_format: str, quiet: bool) -> int:
     if _is_json("--verify-lock", output_format):
         _print_json(work, "differences", found)
         return 1 if found else 0
-    for name, said in found.items():
-        for one in said:
-            screen.fail(f"{name}: {one}")
-    every = len(work.jobs)
-    screen.say(f"{_part(every - len(found), every)} as locked", quiet=quiet)
+    for name, one in ((name, one) for name, said in found.items() for one in said):
+        screen.fail(f"{name}: {one}")
+    screen.say(f"{_part(len(work.jobs) - len(found), len(work.jobs))} as locked", quiet=quiet)
     return 1 if found else 0
 
 
@@ -329,6 +330,14 @@ class Bars(Lines):
         super().__init__(total, quiet=False)
         self._progress = progress
         self._tasks: dict[str, TaskID] = {}
+        self._whole = progress.add_task("all jobs", total=None, stage="")
+        self._left = 0  # jobs of this run; those of earlier ones say nothing of the time left
+
+    def skipped(self, count: int) -> None:
+        """Count the jobs that an earlier run has done, and print how many."""
+        super().skipped(count)
+        self._left = self._total - count
+        self._progress.update(self._whole, total=self._left or 1)
 
     def started(self, job: Job) -> None:
         """Add a bar for the job; remove the bar of an earlier attempt."""
@@ -341,13 +350,22 @@ class Bars(Lines):
         """Update the bar of the job."""
         task = self._tasks.get(job.name)
         if task is not None:
-            self._progress.update(task, completed=done, total=total, stage=stage)
+            self._progress.update(task, completed=done, total=total or None, stage=stage)
+            self._count()
 
     def finished(self, job: Job, outcome: Outcome) -> None:
         """Remove the bar of the job, and print how it ended."""
         if job.name in self._tasks:
             self._progress.remove_task(self._tasks.pop(job.name))
         super().finished(job, outcome)
+        self._count()
+
+    def _count(self) -> None:
+        """Count the jobs that have ended, and the shares done of those that run."""
+        tasks = {task.id: task for task in self._progress.tasks}
+        running = sum(tasks[one].percentage for one in self._tasks.values()) / 100
+        ended = self.done - (self._total - self._left)
+        self._progress.update(self._whole, completed=ended + running)
 
     def say(self, text: str) -> None:
         """Print a line above the bars, so that it does not overwrite them."""
@@ -363,13 +381,20 @@ def watching(total: int, quiet: bool) -> Iterator[Watcher]:
         yield Lines(total, quiet)
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=20),
+        TextColumn("{task.percentage:3.0f} %"),
+        TimeRemainingColumn(),
+        TextColumn("left"),
         TextColumn("{task.fields[stage]}", markup=False),
-        TimeElapsedColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with Progress(
+        *columns,
+        console=Console(stderr=True),
+        transient=True,
+        speed_estimate_period=screen.WHOLE_RUN,
+    ) as progress:
         yield Bars(total, progress)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +65,7 @@ def check(
     convert, but for what takes all samples: only the first is run.
     Exit code 0: nothing at or above --fail-on; 1: findings; 2: a file cannot be used.
     """
-    from npuconv.legalize.accept import orphaned, renew
+    from npuconv.legalize.selection import orphaned, renew
 
     config = chosen_config(config, quiet=quiet)
     options, renewal = _prepared(collect(config, flags), write_baseline)
@@ -80,12 +81,7 @@ def check(
         for failure in failures:  # below the bar
             screen.fail(failure.message)
     found, many = list(by_path.values()), len(paths) > 1
-
-    def rendered(name: str) -> str:
-        if many or not found:
-            return render_many(found, name, failures)
-        return render(found[0], name)
-
+    rendered = partial(_rendered, found, failures, many=many)
     for path in reports:
         files.write(path, rendered(format_of(path)))
     if output_format != "text":  # -q is about text only
@@ -100,6 +96,10 @@ def check(
         screen.say(sentence, quiet=quiet)
     worst = max((report.summary.exit_code for report in found), default=0)
     return 2 if failures else worst
+
+
+def _rendered(found: list[Report], failures: list[Unreadable], name: str, *, many: bool) -> str:
+    return render_many(found, name, failures) if many or not found else render(found[0], name)
 
 
 def _check_all(
@@ -122,14 +122,15 @@ def _check_all(
         expected = (ModelError, UsageError, CalibrationError)
 
     found = {}
-    for number, path in enumerate(paths, 1):
+    for number, (path, name) in enumerate(zip(paths, names_of(paths, ()), strict=True)):
+        bar(name, number, len(paths))
         try:
             found[path] = check_with(path, options, options.calibration, timings=timings)
         except expected as error:
             message, name = str(error), display_name(path)
             named = message.startswith((path, name))
             failures.append(Unreadable(path, message if named else f"{name}: {message}"))
-        bar("check", number, len(paths))
+        bar(name, number + 1, len(paths))
     return found
 
 

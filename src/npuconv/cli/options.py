@@ -12,7 +12,8 @@ from pydantic.fields import FieldInfo
 
 from npuconv.cli import screen
 from npuconv.cli.help import BriefOption, help_all
-from npuconv.config import Options, Preprocess, find_config, make_options, merge, read_config
+from npuconv.config import Options, Preprocess, make_options, merge
+from npuconv.config_files import find_config, read_config
 from npuconv.errors import UsageError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -21,7 +22,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 _FLAGS = {"preset": "--preprocess", "layout": "--input-layout"}
 NO_CONFIG = "none"  # of --config: read no file
 _IN_FILES_ONLY = {"rules"}
-_SAMPLE_OPTIONS = ("input_shape", "seed")  # of Options, besides preprocessing
+SAMPLE_OPTIONS = ("input_shape", "calibration_key", "seed")  # of Options, besides preprocessing
 _PAIRS = {"input_shape": "NAME=SHAPE", "severity": "CODE=LEVEL"}
 # Not split at commas, which names and values may hold.
 _REPEATED = {"assume": "LIMIT=VALUE", "keep_float": "PATTERN"}
@@ -29,9 +30,12 @@ _OPPOSITES = {"keep_scales": "--requantize"}  # flags of both values have a name
 _METAVARS = {
     "baseline": "FILE",
     "cache": "FOLDER",
+    "calibration": "PATH",
+    "calibration_key": "NAME",
     "max_extra_bytes": "PERCENT",
     "max_extra_macs": "PERCENT",
     "min_sqnr": "DB",
+    "target": "NAME",
 }
 
 
@@ -56,7 +60,7 @@ def shared_options(command: Command, *, without: Collection[str] = ()) -> Comman
 
 def sample_options(command: Command) -> Command:
     """Add ``--data``, ``--config`` and the options for the preparation of samples to a command."""
-    for name in (*reversed(_SAMPLE_OPTIONS), "preprocess"):
+    for name in (*reversed(SAMPLE_OPTIONS), "preprocess"):
         command = _add_option(command, name)
     text = "YAML file as convert takes it; of its keys those that make samples count"
     command = click.option("--config", metavar="FILE.yaml", help=text)(command)
@@ -124,6 +128,7 @@ def collect_samples(config: str | None, flags: dict[str, Any]) -> tuple[str | No
     return found.calibration, {
         "preprocess": found.preprocess.model_dump(exclude_defaults=True),
         "input_shape": found.input_shape,
+        "calibration_key": found.calibration_key,
         "seed": found.seed,
     }
 

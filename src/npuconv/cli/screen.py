@@ -7,22 +7,24 @@ import os
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TextIO
 
 import click
 
 from npuconv.report.escape import plain, shortened, visible
+from npuconv.timings import Progress, silent
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import TaskID
     from rich.table import Table
     from rich.text import Text
 
 _DEFAULT_WIDTH, _MIN_WIDTH, _MAX_WIDTH = 80, 60, 100  # columns; longer lines are hard to read
 _MAX_MESSAGE = 1500  # characters of a line on stderr
+_MAX_STAGE = 30  # characters of a stage, so that the bar fits 80 columns
+WHOLE_RUN = 1e6  # seconds, over which the speed of a bar is the mean
 _MAX_NAMED = 3  # files of a folder that are named one by one
 
 
@@ -121,45 +123,44 @@ def fold_path(path: str, width: int) -> str:
 
 
 @contextlib.contextmanager
-def progress(
-    quiet: bool, *, no_color: bool = False, then: str = ""
-) -> Iterator[Callable[[str, int, int], None]]:
-    """Show a bar for each stage within a with statement, if stderr is a terminal.
+def progress(quiet: bool, *, no_color: bool = False, shares: bool = False) -> Iterator[Progress]:
+    """Show one bar with the seconds left within a with statement, if stderr is a terminal.
 
     Args:
         quiet: show nothing.
-        no_color: bars in the colour of the text.
-        then: name of the work after a finished stage, whose length is not known.
+        no_color: a bar in the colour of the text.
+        shares: show percent of the whole, and not how many of how many.
 
     Yields:
-        A function that takes the name of a stage, the steps done, and all steps.
+        A function that takes the name of a stage, the steps done, and all steps, 0 if unknown.
     """
     if quiet or not is_terminal(sys.stderr):
-        yield lambda _stage, _done, _total: None
+        yield silent
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
 
+    said = "{task.percentage:3.0f} %" if shares else "{task.completed}/{task.total}"
     columns = (
-        TextColumn("{task.description}"),
         BarColumn(bar_width=24),
-        TextColumn("{task.fields[text]}"),
-        TimeRemainingColumn(elapsed_when_finished=True),
+        TextColumn(said),
+        TimeRemainingColumn(),
+        TextColumn("left"),
+        TextColumn("{task.description}", markup=False),
     )
     console = Console(stderr=True, no_color=no_color or None)
-    with Progress(*columns, console=console, transient=True) as bar:
-        tasks: dict[str, TaskID] = {}
+    with Bars(*columns, console=console, transient=True, speed_estimate_period=WHOLE_RUN) as bar:
+        task, of = bar.add_task("", total=None), 0
 
         def step(stage: str, done: int, total: int) -> None:
-            """Update the bar of a stage; add it the first time."""
-            if stage not in tasks:
-                tasks[stage] = bar.add_task(stage, total=total, text="")
-            task = tasks[stage]
-            bar.update(task, completed=done, total=total)
-            speed = bar.tasks[bar.task_ids.index(task)].speed
-            bar.update(task, text=f"{done}/{total}" + (f" {speed:.3g}/s" if speed else ""))
-            if then and done == total and then not in tasks:
-                tasks[then] = bar.add_task(then, total=None, text="")
+            """Update the bar; begin anew where the number of steps is another."""
+            nonlocal of
+            text = shortened(plain(stage), _MAX_STAGE)
+            if total != of:
+                of = total
+                bar.reset(task, total=total or None, completed=done, description=text)
+            bar.update(task, completed=done, description=text)
 
         yield step
 

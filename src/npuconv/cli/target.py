@@ -9,17 +9,20 @@ from typing import TYPE_CHECKING
 import click
 
 from npuconv.cli import screen
-from npuconv.cli.explore import explore
+from npuconv.cli.help import printed_option
 from npuconv.cli.options import parse_shapes
 from npuconv.errors import TargetError
 from npuconv.report.escape import visible
-from npuconv.target import Target, view
+from npuconv.target import Target, value_text, view
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.console import Console
     from rich.table import Table
 
     from npuconv.coverage import Cell, Coverage, Obstacle
+    from npuconv.explore import Curve, Exploration, Point
 
 _MIN_WIDTH = 40  # columns; less would put every word on a line of its own
 _GAP = 2  # columns between the columns of a coverage
@@ -42,14 +45,7 @@ def list_command() -> None:
 
 @target.command()
 @click.argument("name", metavar="NAME|FILE.yaml")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json", "yaml"]),
-    default="text",
-    show_default=True,
-    help="yaml is the file itself, to start your own from",
-)
+@printed_option("text", "json", "yaml", text="yaml is the file itself, to start your own from")
 def show(name: str, form: str) -> None:
     """Show every limit of a target, with its source.
 
@@ -120,7 +116,7 @@ def schema() -> None:
     help="repeatable; without it all built-in targets",
 )
 @click.option("--input-shape", multiple=True, metavar="NAME=1,3,224,224", help="fixes dimensions")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
+@printed_option("text", "json")
 @click.option("-q", "--quiet", is_flag=True, help="no progress bar")
 @click.option("--no-color", is_flag=True, help="no colours; NO_COLOR does the same")
 def coverage(
@@ -136,7 +132,8 @@ def coverage(
     MODEL is a file, or a directory that is searched for .onnx files. A target takes a
     model, refuses it, or it is open: that depends on limits which nobody has written
     down. The share is that of the multiply-accumulates that the device does, after
-    rewriting. Rewrites are not measured here; `npuconv check` does that.
+    rewriting; below it the tensors that cross between device and host in one
+    inference, and their MiB. Rewrites are not measured here; `npuconv check` does that.
 
     Exit code 0 whatever the verdicts; 2: a file that cannot be read; the others are
     shown all the same.
@@ -192,11 +189,13 @@ def _table(found: Coverage, width: int) -> Table:
 def _shown(cell: Cell) -> str:
     count = f" {len(cell.unknown_limits)}" if cell.verdict == "open" else ""
     fitted = f"\n{cell.fitted} fitted\n{cell.extra_share}" if cell.fitted else ""
-    return f"{cell.verdict}{count}\n{cell.device_share}{fitted}"
+    moved = "?" if cell.crossing_bytes is None else f"{cell.crossing_bytes / 2**20:.1f}"
+    return f"{cell.verdict}{count}\n{cell.device_share}\n{cell.crossings}, {moved}{fitted}"
 
 
 def _legend(found: Coverage) -> str:
-    text = "The share is that of the MACs that the device does."
+    text = "The share is that of the MACs that the device does; below it the tensors that cross"
+    text += " between device and host in one inference, and their MiB."
     if any(cell.verdict == "open" for cell in found.cells):
         text += " open: it depends on so many limits that are not known."
     if any(cell.fitted for cell in found.cells):
@@ -211,4 +210,98 @@ def _reason(obstacle: Obstacle) -> str:
     return f"{obstacle.node}{operator}: {obstacle.message}" if obstacle.node else obstacle.message
 
 
-target.add_command(explore)
+@target.command()
+@click.argument("models", nargs=-1, required=True, metavar="MODEL...")
+@click.option("--target", default="npu-int8", show_default=True, metavar="NAME|FILE.yaml")
+@click.option(
+    "--assume", multiple=True, metavar="LIMIT=VALUE", help="answer another limit meanwhile"
+)
+@click.option("--input-shape", multiple=True, metavar="NAME=1,3,224,224", help="fixes dimensions")
+@click.option("--output-format", type=click.Choice(["text", "json"]), default="text")
+@click.option(
+    "--report", "reports", multiple=True, metavar="FILE", help="write .html or .json; repeatable"
+)
+@click.option("-q", "--quiet", is_flag=True, help="no progress bar")
+@click.option("--no-color", is_flag=True, help="no colours; NO_COLOR does the same")
+def explore(
+    models: tuple[str, ...],
+    target: str,
+    assume: tuple[str, ...],
+    input_shape: tuple[str, ...],
+    output_format: str,
+    reports: tuple[str, ...],
+    quiet: bool,
+    no_color: bool,
+) -> int:
+    """Show what each undocumented limit would cost these models, the tighter it is.
+
+    For whoever has to answer a '?': every limit of Conv that nobody has written down is
+    tightened by itself, from what the models need down to 1, and the rewrites that keep it
+    are planned. The table has the added multiply-accumulates, bytes and convolutions, and the
+    models that would be refused; the knee is the tightest value that adds at most a tenth of
+    the cost.
+
+    Exit code 0; 2: a file that cannot be read, or a model that the target refuses already;
+    the others are shown all the same.
+    """
+    from npuconv import files
+    from npuconv.cli.check import expand
+    from npuconv.explore import explore as run
+
+    writers = [(path, _writer(path)) for path in reports]
+    shapes = parse_shapes(input_shape)
+    with screen.progress(quiet) as progress:
+        found = run(expand(models), target, progress, assume=assume, input_shape=shapes)
+    for path, reason in found.left_out.items():
+        screen.fail(f"{path}: left out: {reason}")
+    for path, writer in writers:
+        files.write(path, writer(found))
+    if output_format == "json":
+        click.echo(found.as_json(), nl=False)
+    elif found.models:
+        _print_curves(found, screen.console(no_color))
+    return 2 if found.left_out else 0
+
+
+def _writer(path: str) -> Callable[[Exploration], str]:
+    """Return the renderer for a file, by its suffix.
+
+    Raises:
+        UsageError: no renderer has it.
+    """
+    from npuconv.errors import UsageError
+    from npuconv.explore import page
+
+    if path.endswith(".html"):
+        return page.render
+    if path.endswith(".json"):
+        return lambda found: found.as_json()
+    raise UsageError(f"--report {path}: unknown suffix", hint="give .html or .json")
+
+
+def _print_curves(found: Exploration, console: Console) -> None:
+    count, macs = len(found.models), found.macs / 1e9
+    models = f"{count} model{'s' * (count != 1)}"
+    click.echo(f"{models}, {found.convolutions} convolutions, {macs:.2f} G MACs")
+    head = ("value", "cost", "MACs", "moved", "convolutions", "rewritten", "refused", "")
+    for curve in found.curves:
+        needed = value_text(curve.needed[-1])
+        rows = [_row(curve, point) for point in curve.points]
+        screen.print_rows(console, head, rows, f"{curve.limit}: the models need up to {needed}")
+
+
+def _row(curve: Curve, point: Point) -> tuple[str, ...]:
+    return (
+        value_text(point.value),
+        f"{point.cost:+.1%}",
+        f"{point.share:+.1%}",
+        _bytes(point.moved_bytes),
+        f"{point.convolutions:+d}",
+        str(point.rewritten),
+        str(point.refused),
+        "knee" if point.value == curve.knee else "",
+    )
+
+
+def _bytes(count: int) -> str:
+    return f"{count / 2**20:.1f} MiB" if count >= 2**20 else f"{count / 1024:.0f} KiB"

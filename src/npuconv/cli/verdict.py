@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from npuconv.cli import screen
-from npuconv.cli.options import command_words
+from npuconv.cli.options import SAMPLE_OPTIONS, command_words
 
 if TYPE_CHECKING:
     from npuconv.schemas.report import Report
@@ -117,7 +117,7 @@ def after_convert(
 
 
 def _is_of_samples(name: str) -> bool:
-    return name.startswith("preprocess__") or name in ("calibration", "input_shape", "seed")
+    return name.startswith("preprocess__") or name in ("calibration", *SAMPLE_OPTIONS)
 
 
 def _explain(report: Report) -> str:

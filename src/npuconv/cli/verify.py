@@ -16,7 +16,7 @@ from npuconv.cli.options import chosen_config, collect_samples, sample_options
 from npuconv.errors import UsageError
 from npuconv.report.escape import visible
 from npuconv.report.json import dumps
-from npuconv.report.words import count
+from npuconv.report.words import count, percent
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -128,7 +128,7 @@ _WRITERS = {".json": _as_json, ".html": _as_html, ".csv": _as_csv, ".txt": _as_t
 def _print(found: VerifyReport, console: Console, verbose: bool) -> None:
     for line in (*_head(found), *(f"warning: {text}" for text in found.warnings)):
         console.print(visible(line))
-    outputs = sorted(found.outputs, key=_rank)
+    outputs = sorted(found.outputs, key=lambda one: one.rank)
     shown_outputs = outputs if verbose else outputs[:_MAX_ROWS]
     rows = [row for one in shown_outputs for row in _rows(one)]
     head = ("output", "SQNR", "cosine", "max error", "top-1")
@@ -136,7 +136,7 @@ def _print(found: VerifyReport, console: Console, verbose: bool) -> None:
     if len(shown_outputs) < len(outputs):
         title += f", worst first ({len(shown_outputs)} of {len(outputs)})"
     screen.print_rows(console, head, rows, title, numbers=True)
-    layers = sorted(found.layers, key=_rank)
+    layers = sorted(found.layers, key=lambda one: one.rank)
     shown = layers if verbose else layers[:_MAX_ROWS]
     if layers:
         of = f"{len(shown)} of {len(layers)}, on {found.layer_samples} samples"
@@ -152,7 +152,7 @@ def _print(found: VerifyReport, console: Console, verbose: bool) -> None:
 
 def _rows(output: VerifiedOutput) -> Iterator[tuple[str, ...]]:
     """Yield the rows of an output and of the parts it consists of."""
-    yield output.name, *_numbers(output), _share(output.top1_agreement)
+    yield output.name, *_numbers(output), percent(output.top1_agreement)
     for part in output.parts:
         yield f"  of it {part.name}", *_numbers(part), "-"
 
@@ -168,8 +168,8 @@ def _head(found: VerifyReport) -> list[str]:
     right = found.labelled
     if right is not None:
         lines.append(
-            f"right on {right.samples} labelled samples: float {_share(right.float_top1)}, "
-            f"int8 {_share(right.int8_top1)} (output {right.output})"
+            f"right on {right.samples} labelled samples: float {percent(right.float_top1)}, "
+            f"int8 {percent(right.int8_top1)} (output {right.output})"
         )
     return lines
 
@@ -187,14 +187,3 @@ def _numbers(one: Errors) -> tuple[str, str, str]:
     sqnr = exact if one.sqnr_db is None else f"{one.sqnr_db:.1f} dB"
     cosine = "-" if one.cosine is None else f"{one.cosine:.4f}"
     return sqnr, cosine, "-" if one.max_abs_error is None else f"{one.max_abs_error:.3g}"
-
-
-def _share(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f} %"
-
-
-def _rank(one: Errors) -> float:
-    """Return the sort key for worst first: unknown errors, then low SQNR, then exact."""
-    if one.sqnr_db is None:
-        return float("-inf") if one.cosine is None else float("inf")
-    return one.sqnr_db

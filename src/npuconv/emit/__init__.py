@@ -1,26 +1,34 @@
-"""The forms a converted model can be written in: one per module, found by its name.
-
-Each module has ``FORMAT``, which says what happens after the float model is legal.
-"""
+"""Emission: the forms a converted model can be written in, and the passes that make them."""
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Format:
-    """Output format and the phases that produce it."""
+    """Output format: what happens after the float model is legal.
+
+    Attributes:
+        name: that of ``--format``.
+        phases: that follow, by the names of ``npuconv.legalize.registry.Phase``.
+        calibrates: whether activation ranges are needed.
+    """
 
     name: str
-    summary: str
-    phases: tuple[str, ...]  # that follow, by the names of ``npuconv.legalize.registry.Phase``
-    calibrates: bool  # whether activation ranges are needed
+    phases: tuple[str, ...]
+    calibrates: bool
+
+
+_FORMATS = (
+    Format("qoperator", ("quantize", "lower"), calibrates=True),
+    Format("qdq", ("quantize",), calibrates=True),
+    Format("tflite", ("quantize", "lower"), calibrates=True),  # of these integers, ``emit.tflite``
+    Format("weights", ("quantize",), calibrates=False),
+    Format("float", (), calibrates=False),
+)
 
 
 def get(name: str) -> Format:
     """The format of that name; names are checked by the options before."""
-    module = importlib.import_module(f"npuconv.emit.{name}_")
-    found: Format = module.FORMAT
-    return found
+    return next(form for form in _FORMATS if form.name == name)

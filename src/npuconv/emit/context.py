@@ -1,4 +1,4 @@
-"""Context of a pass that makes int8 operators: the plan, and how everything is quantized."""
+"""Context of a pass that makes int8 operators, and the conversions around a tensor."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.context import PassContext
+from npuconv.model import query
 from npuconv.partition import Plan
 
 if TYPE_CHECKING:
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from npuconv.arithmetic.layer import RoundedWeights
 
     LayerEncodings = tuple[Encoding, Encoding]
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node, Tensor
 
 
 @dataclass
@@ -45,3 +48,23 @@ class EmitContext(PassContext):
             conv.name: (encodings[conv.inputs[0].name], encodings[conv.outputs[0].name])
             for conv in (plan.device if encodings else ())
         }
+
+
+def dequantizer(tensor: Tensor) -> Node | None:
+    """The DequantizeLinear that makes a tensor, if one does."""
+    maker = query.producer(tensor)
+    return maker if maker is not None and maker.op == "DequantizeLinear" else None
+
+
+def quantizer(model: Model, tensor: Tensor) -> Node | None:
+    """The QuantizeLinear that alone reads a tensor, if one does."""
+    reader = query.sole_consumer(model, tensor)
+    return reader if reader is not None and reader.op == "QuantizeLinear" else None
+
+
+def same_scale(a: Node, b: Node) -> bool:
+    """Return whether two conversions have the same scale and zero point."""
+    import numpy as np
+
+    pairs = [(query.constant_input(a, i), query.constant_input(b, i)) for i in (1, 2)]
+    return all(x is not None and y is not None and np.array_equal(x, y) for x, y in pairs)

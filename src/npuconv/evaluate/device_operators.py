@@ -1,9 +1,13 @@
-"""Operators of an int8 model that the device computes beside convolutions, run bit by bit."""
+"""Operators of an int8 model that the device computes beside convolutions, run bit by bit.
+
+They are integer operators such as QLinearAdd, and what stands between DequantizeLinear and
+QuantizeLinear: one operator, or several that are a function of one value, and so one table.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,29 +17,32 @@ from onnx import helper, numpy_helper
 
 from npuconv.arithmetic import operators as semantics
 from npuconv.arithmetic.operators import Rescaling, TensorScale, Window
-from npuconv.arithmetic.tables import FUNCTIONS, look_up, table
+from npuconv.arithmetic.tables import ARITHMETIC, FUNCTIONS, SOURCE, Step, look_up, table
 
 if TYPE_CHECKING:
     from npuconv.target import Target
     from npuconv.target.description import Requantize
 
 Stored = NDArray[np.int8]
+Arrays = Mapping[str, NDArray[Any]]
 Run = Callable[["DeviceOperator", Sequence[Stored], Rescaling], Stored]
 _PREFIX = "QLinear"
 
 
 @dataclass(frozen=True)
 class DeviceOperator:
-    """One operator between int8 tensors.
+    """One operator between int8 tensors, or several that are one table.
 
     Attributes:
-        name: of the node.
-        op: the float operator that it stands for.
+        name: of the node, the last of several.
+        op: the float operators that it stands for, joined by ``+``.
         sources: int8 tensors that it reads; constants as well.
         result: int8 tensor that it makes.
         scales: of the sources, then of the result.
         attributes: of the node.
         constants: values of the sources that are constant.
+        given: by index, float inputs of the node that are constant: a divisor, axes, sizes.
+        steps: of a table.
     """
 
     name: str
@@ -45,6 +52,8 @@ class DeviceOperator:
     scales: tuple[TensorScale, ...]
     attributes: Mapping[str, Any]
     constants: Mapping[str, Stored] = field(default_factory=dict)
+    given: Mapping[int, NDArray[Any]] = field(default_factory=dict)
+    steps: tuple[Step, ...] = ()
 
     def run(self, values: Sequence[Stored], how: Rescaling) -> Stored:
         """Return the output of the device.
@@ -56,12 +65,10 @@ class DeviceOperator:
         Raises:
             ModelError: a factor that the device cannot multiply by.
         """
-        return _RUN.get(self.op, _function)(self, values, how)
-
-
-def _function(one: DeviceOperator, values: Sequence[Stored], _: Rescaling) -> Stored:
-    x_at, y_at = one.scales
-    return look_up(table([(one.op, one.attributes)], x_at, y_at), values[0])
+        if self.steps:
+            x_at, y_at = self.scales
+            return look_up(table(self.steps, x_at, y_at), values[0])
+        return _RUN[self.op](self, values, how)
 
 
 def _average_pool(one: DeviceOperator, values: Sequence[Stored], how: Rescaling) -> Stored:
@@ -88,7 +95,26 @@ def _softmax(one: DeviceOperator, values: Sequence[Stored], how: Rescaling) -> S
 
 def _mean(one: DeviceOperator, values: Sequence[Stored], how: Rescaling) -> Stored:
     (x,), (x_at, y_at) = values, one.scales
-    return semantics.reduce_mean(x, tuple(range(2, x.ndim)), x_at, y_at, how=how)
+    axes = [int(axis) for axis in one.given.get(1, one.attributes.get("axes", range(2, x.ndim)))]
+    kept = bool(one.attributes.get("keepdims", 1))
+    return semantics.reduce_mean(x, axes, x_at, y_at, keepdims=kept, how=how)
+
+
+def _divide(one: DeviceOperator, values: Sequence[Stored], how: Rescaling) -> Stored:
+    x_at, y_at = one.scales
+    return semantics.divide(values[0], one.given[1], x_at, y_at, how)
+
+
+def _resize(one: DeviceOperator, values: Sequence[Stored], how: Rescaling) -> Stored:
+    """Interpolate along height and width; all else of a Resize is refused when it is read."""
+    (x,), (x_at, y_at) = values, one.scales
+    factors = [float(factor) for factor in one.given.get(2, ())][2:]
+    sizes = [int(size) for size in one.given.get(3, ())][2:]
+    wanted = sizes or [int(n * f) for n, f in zip(x.shape[2:], factors, strict=True)]
+    mode = one.attributes.get("coordinate_transformation_mode", "half_pixel")
+    ends = zip(x.shape[2:], wanted, strict=True)
+    rows, columns = (semantics.interpolation(n, size, mode) for n, size in ends)
+    return semantics.resize_linear(x, rows, columns, x_at, y_at, how)
 
 
 def _of_two(function: Callable[..., Stored]) -> Run:
@@ -101,11 +127,15 @@ def _of_two(function: Callable[..., Stored]) -> Run:
 
 _RUN: dict[str, Run] = {
     "Add": _of_two(semantics.add),
+    "Sub": _of_two(semantics.subtract),
     "Mul": _of_two(semantics.multiply),
+    "Div": _divide,
     "MatMul": _of_two(semantics.matmul),
     "GlobalAveragePool": _mean,
+    "ReduceMean": _mean,
     "AveragePool": _average_pool,
     "Concat": _concat,
+    "Resize": _resize,
     "Softmax": _softmax,
 }
 
@@ -131,68 +161,159 @@ def described(one: DeviceOperator, arrays: Mapping[str, NDArray[Any]]) -> dict[s
 
 
 def device_operators(model: onnx.ModelProto, target: Target) -> Iterator[DeviceOperator]:
-    """Yield the operators with constant scales that the target lists, in the order of the model.
-
-    They are integer operators such as QLinearAdd, and functions of one value between
-    DequantizeLinear and QuantizeLinear. A chain of functions, and others between conversions,
-    are not among them.
-    """
-    constants = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
-    makers = {name: node for node in model.graph.node for name in node.output}
-    readers: dict[str, list[onnx.NodeProto]] = {}
+    """Yield the operators with constant scales that the target lists, in the order of the model."""
+    graph = _Graph(model)
     for node in model.graph.node:
-        for name in node.input:
-            readers.setdefault(name, []).append(node)
-    for node in model.graph.node:
-        op = node.op_type.removeprefix(_PREFIX)
-        if target.operator(op) is None or (op not in _RUN and op not in FUNCTIONS):
+        if node.op_type == "QuantizeLinear":
+            found = _between(graph, node)
+        elif node.op_type.startswith(_PREFIX) and node.op_type.removeprefix(_PREFIX) in _ALONE:
+            found = _integer(graph, node)
+        else:
             continue
-        names = _names(node, makers, readers)
-        if names is not None and (found := _operator(node, op, names, constants)) is not None:
+        ops = () if found is None else found.op.split(" + ")
+        if found is not None and all(target.operator(op) is not None for op in ops):
             yield found
 
 
-Names = tuple[list[str], str, list[str]]  # of sources, result, and scales with zero points
+_ALONE = {*_RUN, *FUNCTIONS}  # integer operators that stand for these
 
 
-def _names(
-    node: onnx.NodeProto,
-    makers: Mapping[str, onnx.NodeProto],
-    readers: Mapping[str, Sequence[onnx.NodeProto]],
-) -> Names | None:
-    """Return the int8 tensors that a node reads and makes, and their parameters."""
-    if node.op_type.startswith(_PREFIX):
-        first = 2 if node.op_type == "QLinearConcat" else 0
-        body = list(node.input)[first:]
-        cut = len(body) if first else len(body) - 2
-        ends = list(node.input)[:2] if first else body[cut:]
-        rest = [name for k, name in enumerate(body[:cut]) if k % 3]
-        return body[:cut:3], node.output[0], [*rest, *ends]
-    maker, behind = makers.get(node.input[0]), readers.get(node.output[0], [])
-    if maker is None or len(node.input) != 1 or len(behind) != 1:
+class _Graph:
+    """Constants and makers of tensors."""
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self.constants = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
+        self.makers = {name: node for node in model.graph.node for name in node.output}
+
+    def scale(self, names: Sequence[str]) -> TensorScale | None:
+        """Return a constant scale and int8 zero point; None for others."""
+        found = [self.constants.get(name) for name in names]
+        known = [one for one in found if one is not None and one.size == 1]
+        if len(known) != 2 or known[1].dtype != np.int8:
+            return None
+        return TensorScale(float(known[0].item()), int(known[1].item()))
+
+
+def _integer(graph: _Graph, node: onnx.NodeProto) -> DeviceOperator | None:
+    """Read an integer operator: tensor, scale and zero point of each input, and of the result."""
+    op = node.op_type.removeprefix(_PREFIX)
+    body = list(node.input)
+    ends, each = (body[:2], body[2:]) if op == "Concat" else (body[-2:], body[:-2])
+    triples = [each[k : k + 3] for k in range(0, len(each), 3)]
+    scales = [*(graph.scale(triple[1:]) for triple in triples), graph.scale(ends)]
+    sources = [triple[0] for triple in triples]
+    made = _operator(graph, node, op, sources, node.output[0], scales)
+    if made is None or op not in FUNCTIONS:
+        return made
+    return replace(made, steps=(Step(op, attributes=made.attributes),))
+
+
+def _between(graph: _Graph, quantizer: onnx.NodeProto) -> DeviceOperator | None:
+    """Read what makes an int8 tensor from others, all between conversions."""
+    nodes, opened = _region(graph, quantizer.input[0])
+    if not nodes:
         return None
-    if maker.op_type != "DequantizeLinear" or behind[0].op_type != "QuantizeLinear":
+    last = nodes[-1]
+    readers = [graph.makers[name] for name in dict.fromkeys(opened)]
+    scales = [*(graph.scale(list(n.input)[1:3]) for n in readers), graph.scale(quantizer.input[1:])]
+    op = " + ".join(node.op_type for node in nodes)
+    sources = [node.input[0] for node in readers]
+    made = _operator(graph, last, op, sources, quantizer.output[0], scales)
+    steps = _steps(graph, nodes, opened) if len(readers) == 1 else None
+    if made is None:
         return None
-    return [maker.input[0]], behind[0].output[0], [*maker.input[1:3], *behind[0].input[1:3]]
+    if steps is not None:
+        return replace(made, steps=tuple(steps))
+    given = {k: graph.constants[n] for k, n in enumerate(last.input) if n in graph.constants}
+    made = replace(made, given=given)
+    return made if _is_defined(made, opened) else None
+
+
+def _is_defined(one: DeviceOperator, opened: Sequence[str]) -> bool:
+    """Return whether a single operator, none of whose values is read twice, has semantics here."""
+    if one.op not in _RUN or len(set(opened)) < len(opened):
+        return False
+    if one.op == "Resize":
+        linear = one.attributes.get("mode") == "linear" and "axes" not in one.attributes
+        return linear and len({2, 3} & set(one.given)) == 1
+    return one.op != "Div" or 1 in one.given
+
+
+def _region(graph: _Graph, name: str) -> tuple[list[onnx.NodeProto], list[str]]:
+    """Return the float operators that make a tensor, in order, and the dequantized they read.
+
+    Returns:
+        No operators where one of them reads anything else that is not constant.
+    """
+    nodes: dict[str, onnx.NodeProto] = {}
+    opened: list[str] = []
+
+    def visit(tensor: str) -> bool:
+        maker = graph.makers.get(tensor)
+        if not tensor or tensor in graph.constants or tensor in nodes:
+            return True
+        if maker is None or len(maker.output) != 1 or len(nodes) + len(opened) > _LONGEST:
+            return False
+        if maker.op_type == "DequantizeLinear":
+            opened.append(tensor)
+            return True
+        known = [visit(one) for one in maker.input]
+        nodes[tensor] = maker  # behind those that it reads
+        return all(known)
+
+    whole = visit(name)
+    return (list(nodes.values()) if whole else []), opened
+
+
+_LONGEST = 32  # operators and values of one region, beyond which none is looked for
+
+
+def _steps(
+    graph: _Graph, nodes: Sequence[onnx.NodeProto], opened: Sequence[str]
+) -> list[Step] | None:
+    """Return the operators as steps of a function of one value; None where they are none."""
+
+    def read(name: str) -> str | float | None:
+        array = graph.constants.get(name)
+        if array is not None:
+            return float(array.reshape(-1)[0]) if array.size == 1 else None
+        return SOURCE if name in opened else name
+
+    steps = []
+    for node in nodes:
+        inputs = [read(name) for name in node.input if name]
+        if None in inputs or node.op_type not in {*FUNCTIONS, *ARITHMETIC}:
+            return None
+        given = tuple(one for one in inputs if one is not None)
+        attributes = _attributes(node)
+        if node.op_type == "PRelu":
+            given, attributes = given[:1], {"slope": given[1]}
+        steps.append(Step(node.op_type, given, node.output[0], attributes))
+    return steps
+
+
+def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
+    found = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    return {k: v.decode() if isinstance(v, bytes) else v for k, v in found.items()}
 
 
 def _operator(
-    node: onnx.NodeProto, op: str, names: Names, constants: Mapping[str, Any]
+    graph: _Graph,
+    node: onnx.NodeProto,
+    op: str,
+    sources: Sequence[str],
+    result: str,
+    scales: Sequence[TensorScale | None],
 ) -> DeviceOperator | None:
-    sources, result, parameters = names
-    values = [constants.get(name) for name in parameters]
-    if len(values) != 2 * len(sources) + 2 or any(v is None or v.size != 1 for v in values):
+    known = [scale for scale in scales if scale is not None]
+    if len(known) != len(sources) + 1:
         return None
-    numbers = [value.item() for value in values if value is not None]
-    if any(constants[name].dtype != np.int8 for name in parameters[1::2]):
-        return None
-    scales = zip(numbers[::2], numbers[1::2], strict=True)
     return DeviceOperator(
         node.name or result,
         op,
         tuple(sources),
         result,
-        tuple(TensorScale(float(scale), int(zero)) for scale, zero in scales),
-        {a.name: helper.get_attribute_value(a) for a in node.attribute},
-        {name: constants[name] for name in sources if name in constants},
+        tuple(known),
+        _attributes(node),
+        {name: graph.constants[name] for name in sources if name in graph.constants},
     )

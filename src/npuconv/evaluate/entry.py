@@ -62,7 +62,7 @@ def verify(
         samples: how many are compared at most; by default 64, with labels all.
         min_sqnr: decibels below which the report says that it did not pass.
         progress: called with a stage, how much is done, and of how much.
-        **options: ``preprocess``, ``input_shape`` and ``seed`` of ``npuconv.config.Options``.
+        **options: the keys of ``npuconv.keywords.SampleKeywords``.
 
     Raises:
         ModelError: a model that cannot be used, or the two do not belong together.
@@ -105,6 +105,7 @@ class _Work:
         scales = matching.scales(self.after.proto, self.after.name)
         models = self.before.proto, self.after.proto
         try:
+            self.progress("loading models", 0, len(self.samples))
             both = Comparison(*models, scales, self.matches.layers)
             measured = both.measure(self.samples, self._see, layer_samples=LAYER_SAMPLES)
         except executor.RuntimeRefusedError as error:

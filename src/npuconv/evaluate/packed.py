@@ -1,16 +1,19 @@
-"""Integers of all layers in one file, and the rows of the manifest that say where they are."""
+"""Integers of all layers in one file, as rows of the manifest and as a C header for a driver."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
 
 from npuconv.arithmetic.device import shifts
+from npuconv.errors import ModelError
 from npuconv.evaluate.vectors import DeviceLayer
-from npuconv.schemas.split import LayerEntry, Packed
+from npuconv.schemas.split import LayerEntry, Manifest, Packed
 from npuconv.target.description import Requantize
 
 ALIGNMENT = 16  # bytes: each array begins at a multiple, as vector loads want
@@ -37,7 +40,7 @@ def pack(
     data, rows = bytearray(), []
     for layer in layers:
         places = {name: _append(data, array) for name, array in arrays(layer, how).items()}
-        rows.append(_row(layer, owner[layer.result], places))
+        rows.append(_entry(layer, owner[layer.result], places))
     return rows, bytes(data)
 
 
@@ -83,7 +86,7 @@ def _append(data: bytearray, array: Array) -> Packed:
     )
 
 
-def _row(layer: DeviceLayer, part: str, places: dict[str, Packed]) -> LayerEntry:
+def _entry(layer: DeviceLayer, part: str, places: dict[str, Packed]) -> LayerEntry:
     one = layer.layer
     scales, zeros = layer.scales, layer.zeros
     return LayerEntry(
@@ -103,3 +106,135 @@ def _row(layer: DeviceLayer, part: str, places: dict[str, Packed]) -> LayerEntry
         output_zero_point=decimals(zeros["y_zero_point"]),
         arrays=places,
     )
+
+
+MAX_AXES = 3  # of a convolution: a volume
+_PER_LINE = 8
+_UNSAFE = re.compile(rb"[^A-Za-z0-9_./: -]")
+
+_TYPES = """\
+typedef struct {
+  const char *name;            /* of the node, UTF-8 */
+  const char *part;            /* file of the model that it is in */
+  int32_t inputs, outputs;     /* channels */
+  int32_t group, axes;         /* spatial axes; entries of the arrays below */
+  int32_t input_size[3], output_size[3]; /* 0 where an extent is not known */
+  int32_t kernel[3], strides[3], dilations[3], pad_begin[3], pad_end[3];
+  int32_t input_zero_point, output_zero_point;
+  int32_t channels_last;       /* 1: NHWC, 0: NCHW; weights are OIHW in both */
+  uint32_t weight_offset;      /* bytes into weights.bin: int8 [outputs][inputs / group][kernel] */
+  uint32_t bias_offset;        /* int32 [outputs] */
+  const float *factor;         /* [outputs]: accumulators are multiplied by it */
+  const int32_t *multiplier;   /* [outputs]: or by this integer, ... */
+  const uint8_t *shift;        /* [outputs]: ... and shifted right by so many bits */
+} npuconv_layer;
+"""
+
+
+def c_header(
+    manifest: Manifest,
+    layers: Sequence[DeviceLayer],
+    types: Mapping[str, onnx.TypeProto.Tensor],
+    how: Requantize,
+) -> str:
+    """Return the header.
+
+    Args:
+        manifest: of the folder; its layers are those of ``layers``, in order.
+        layers: convolutions of the device.
+        types: of the tensors of the model.
+        how: requantization of the device.
+
+    Raises:
+        ModelError: a convolution of more than three axes, or weights that have zero points.
+    """
+    head = (
+        f"/* Made by npuconv {manifest.tool.version} from a model of sha256\n"
+        f"   {manifest.model.sha256}.\n"
+        f"   Requantization of the device: {how}. Padding: {manifest.padding}. */\n"
+        "#ifndef NPUCONV_WEIGHTS_H\n#define NPUCONV_WEIGHTS_H\n\n#include <stdint.h>\n\n"
+        f"#define NPUCONV_LAYERS {len(layers)}\n"
+        f"#define NPUCONV_WEIGHTS_BYTES {manifest.weights.bytes}u\n\n"
+    )
+    tables, rows = [], []
+    for number, (layer, entry) in enumerate(zip(layers, manifest.layers, strict=True)):
+        _check(layer)
+        tables.append(_tables(number, layer, how))
+        rows.append(_row(number, layer, entry, types))
+    body = ",\n".join(rows)
+    return (
+        f"{head}{_TYPES}\n{''.join(tables)}"
+        f"static const npuconv_layer npuconv_layers[NPUCONV_LAYERS] = {{\n{body}\n}};\n\n"
+        "#endif /* NPUCONV_WEIGHTS_H */\n"
+    )
+
+
+def _check(layer: DeviceLayer) -> None:
+    if layer.layer.weight.ndim - 2 > MAX_AXES:
+        raise ModelError(f"layer {layer.name!r} has more than {MAX_AXES} spatial axes")
+    if np.any(layer.zeros["w_zero_point"]) or layer.layer.weight.dtype != np.int8:
+        raise ModelError(
+            f"layer {layer.name!r}: its weights are not symmetric int8, which the header assumes",
+            hint="convert the model with npuconv, or leave --emit c out",
+        )
+
+
+def _tables(number: int, layer: DeviceLayer, how: Requantize) -> str:
+    """Return the arrays of one layer."""
+    found = arrays(layer, how)
+    factors = [f"{float(value).hex()}f" for value in found["factor"]]
+    return (
+        _array("float", f"npuconv_factor_{number}", factors)
+        + _array("int32_t", f"npuconv_multiplier_{number}", found["multiplier"].tolist())
+        + _array("uint8_t", f"npuconv_shift_{number}", found["shift"].tolist())
+    )
+
+
+def _array(kind: str, name: str, values: Sequence[object]) -> str:
+    texts = [str(value) for value in values]
+    lines = [", ".join(texts[k : k + _PER_LINE]) for k in range(0, len(texts), _PER_LINE)]
+    inside = ",\n  ".join(lines)
+    return f"static const {kind} {name}[{len(texts)}] = {{\n  {inside}\n}};\n"
+
+
+def _row(
+    number: int,
+    layer: DeviceLayer,
+    entry: LayerEntry,
+    types: Mapping[str, onnx.TypeProto.Tensor],
+) -> str:
+    one = layer.layer
+    axes = one.weight.ndim - 2
+    places = entry.arrays
+    return (
+        f'  {{"{_text(layer.name)}", "{_text(entry.part)}",\n'
+        f"   {one.weight.shape[1] * one.group}, {len(one.weight)}, {one.group}, {axes},\n"
+        f"   {_list(_sizes(layer, layer.source, types))}, "
+        f"{_list(_sizes(layer, layer.result, types))},\n"
+        f"   {_list(one.weight.shape[2:])}, {_list(one.strides)}, {_list(one.dilations)}, "
+        f"{_list(one.pads[:axes])}, {_list(one.pads[axes:])},\n"
+        f"   {entry.input_zero_point}, {entry.output_zero_point}, {int(layer.channels_last)}, "
+        f"{places['weight'].offset}u, {places['bias'].offset}u,\n"
+        f"   npuconv_factor_{number}, npuconv_multiplier_{number}, npuconv_shift_{number}}}"
+    )
+
+
+def _sizes(
+    layer: DeviceLayer, tensor: str, types: Mapping[str, onnx.TypeProto.Tensor]
+) -> list[int]:
+    """Return the spatial extents of a tensor; 0 where not known."""
+    axes = layer.layer.weight.ndim - 2
+    if tensor not in types or len(types[tensor].shape.dim) != axes + 2:
+        return [0] * axes
+    dims = [max(int(d.dim_value), 0) for d in types[tensor].shape.dim]
+    return dims[1:-1] if layer.channels_last else dims[2:]
+
+
+def _list(values: Sequence[int]) -> str:
+    padded = [*values, *[0] * (MAX_AXES - len(values))]
+    return "{" + ", ".join(map(str, padded)) + "}"
+
+
+def _text(name: str) -> str:
+    """Return the inside of a C string; what could end it, or mean something else, in octal."""
+    return _UNSAFE.sub(lambda found: f"\\{found[0][0]:03o}".encode(), name.encode()).decode()

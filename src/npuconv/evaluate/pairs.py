@@ -133,7 +133,10 @@ def choose_samples(
     shapes.fix_inputs(model, {**fixed, **options.input_shape})
     specs, assumed = sample_inputs(model, before.proto, data)
     wanted = _NO_LIMIT if data is not None else (limit or SAMPLES)
-    found = open_samples(data, specs, options.preprocess, limit=wanted, seed=options.seed)
+    found = open_samples(
+        data, specs, options.preprocess, limit=wanted, seed=options.seed,
+        key=options.calibration_key,
+    )  # fmt: skip
     usual = SAMPLES
     if labels is not None:
         _check_count(found, labels, specs[0].batch)

@@ -71,7 +71,7 @@ def run_parts(
         samples: how many at most; None: some.
         whole: the model that was split, to compare with.
         progress: called with a stage, how much is done, and of how much.
-        **options: ``preprocess``, ``input_shape`` and ``seed`` of ``npuconv.config.Options``.
+        **options: the keys of ``npuconv.keywords.SampleKeywords``.
 
     Raises:
         NpuconvError: a folder, model or sample that cannot be used.

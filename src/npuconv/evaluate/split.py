@@ -15,11 +15,11 @@ from onnx import helper, numpy_helper
 
 from npuconv import files
 from npuconv.errors import ModelError
-from npuconv.evaluate import c_header, packed
+from npuconv.evaluate import packed
 from npuconv.evaluate.matching import scales as boundary_scales
 from npuconv.evaluate.pairs import Opened, open_model
 from npuconv.evaluate.subgraphs import EIGHT_BITS, Part, cut, element_types
-from npuconv.evaluate.vectors import device_layers, target_of
+from npuconv.evaluate.vectors import DeviceLayer, device_layers, target_of
 from npuconv.model import save
 from npuconv.schemas import split as schema
 from npuconv.version import __version__
@@ -67,12 +67,7 @@ def split(
     opened = open_model(model)
     chip = target_of(opened, target)
     proto, how = opened.proto, chip.activations.requantize
-    layers = list(device_layers(proto))
-    if not layers:
-        raise ModelError(
-            f"{opened.name}: has no QLinearConv with constant scales, so no part for the device",
-            hint="npuconv convert writes one with --format qoperator",
-        )
+    layers = _layers(opened)
     parts, types = cut(proto, chip), element_types(proto)
     folder = files.make_folder(directory)
     with files.together():
@@ -95,9 +90,18 @@ def split(
             weights=schema.PackedFile(file=WEIGHTS, bytes=len(data), sha256=_digest(data)),
         )
         if "c" in emit:
-            files.write(folder / HEADER, c_header.render(manifest, layers, types, how))
+            files.write(folder / HEADER, packed.c_header(manifest, layers, types, how))
         files.write(folder / schema.MANIFEST, manifest.model_dump_json(indent=1) + "\n")
     return Split(manifest, folder)
+
+
+def _layers(opened: Opened) -> list[DeviceLayer]:
+    if layers := list(device_layers(opened.proto)):
+        return layers
+    raise ModelError(
+        f"{opened.name}: has no QLinearConv with constant scales, so no part for the device",
+        hint="npuconv convert writes one with --format qoperator",
+    )
 
 
 def _digest(data: bytes) -> str:

@@ -9,7 +9,7 @@ so the parts can run one after the other.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -18,6 +18,7 @@ from onnx import TensorProto
 
 from npuconv.facts import DECIDED_LATER
 from npuconv.model import facts, load
+from npuconv.model.proto import inner_graphs
 from npuconv.partition.placement import DisjointSets
 
 if TYPE_CHECKING:
@@ -90,19 +91,12 @@ def element_types(model: onnx.ModelProto) -> dict[str, onnx.TypeProto.Tensor]:
 def reads(node: onnx.NodeProto) -> list[str]:
     """Return the tensors that a node reads, those that its subgraphs capture included."""
     found = [name for name in node.input if name]
-    for graph in _subgraphs(node):
+    for graph in inner_graphs(node):
         inner = {t.name for t in (*graph.input, *graph.initializer)}
         inner |= {name for one in graph.node for name in one.output}
         wanted = [*(n for one in graph.node for n in reads(one)), *(o.name for o in graph.output)]
         found += [name for name in wanted if name not in inner]
     return list(dict.fromkeys(found))
-
-
-def _subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            yield attribute.g
-        yield from attribute.graphs
 
 
 def _makers(graph: onnx.GraphProto) -> dict[str, int]:

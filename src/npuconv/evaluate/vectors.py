@@ -22,7 +22,6 @@ from npuconv.arithmetic.device import IntegerConv, convolve
 from npuconv.arithmetic.encoding import quantize
 from npuconv.config import make_options
 from npuconv.errors import CalibrationError, ModelError, TargetError, UsageError
-from npuconv.evaluate.archives import npz
 from npuconv.evaluate.device_operators import (
     DeviceOperator,
     described,
@@ -34,6 +33,7 @@ from npuconv.evaluate.pairs import Opened, choose_samples, open_model
 from npuconv.executor import with_outputs
 from npuconv.model.conv import SAME
 from npuconv.model.query import matches
+from npuconv.samples.archive import npz
 from npuconv.target import Target
 from npuconv.target.description import Requantize
 
@@ -87,7 +87,7 @@ def vectors(
         samples: how many.
         target: the device; by default the one the model was converted for.
         progress: called with a stage, how much is done, and of how much.
-        **options: ``preprocess``, ``input_shape`` and ``seed`` of ``npuconv.config.Options``.
+        **options: the keys of ``npuconv.keywords.SampleKeywords``.
 
     Raises:
         NpuconvError: a model, target, sample or destination that cannot be used.

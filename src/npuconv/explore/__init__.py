@@ -1,7 +1,6 @@
 """Cost of undocumented limits, the tighter they are: for ``npuconv target explore``.
 
-``fleet``   the convolutions of some models, as the device would get them
-``curves``  the cost of these for every value of one limit, and its knee
+``curves``  the convolutions of some models, their cost for every value of one limit, its knee
 ``page``    the curves as an HTML page of small plots
 """
 

@@ -7,6 +7,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from npuconv.target import value_text
+
 if TYPE_CHECKING:
     from npuconv.explore.curves import Curve, Exploration, Point
 
@@ -46,10 +48,10 @@ def render(found: Exploration) -> str:
 
 
 def _section(curve: Curve) -> str:
-    knee = "no value is cheap" if curve.knee is None else f"knee at {_shown(curve.knee)}"
+    knee = "no value is cheap" if curve.knee is None else f"knee at {value_text(curve.knee)}"
     return (
         f"<section><h2>{escape(curve.limit)}</h2>"
-        f"<p>needed up to {_shown(curve.needed[-1])}; {knee}</p>{_plot(curve)}</section>"
+        f"<p>needed up to {value_text(curve.needed[-1])}; {knee}</p>{_plot(curve)}</section>"
     )
 
 
@@ -79,7 +81,7 @@ def _place(index: int, count: int, height: float) -> tuple[float, float]:
 def _dot(x: float, y: float, point: Point, curve: Curve) -> str:
     kind = "refused" if point.refused else "knee" if point.value == curve.knee else "dot"
     text = (
-        f"{curve.fact} {_shown(point.value)}: cost {point.cost:+.1%}, MACs {point.share:+.1%}, "
+        f"{curve.fact} {value_text(point.value)}: cost {point.cost:+.1%}, MACs {point.share:+.1%}, "
         f"{point.convolutions:+d} convolutions, {point.moved_bytes} bytes moved, "
         f"{point.rewritten} models rewritten, {point.refused} refused"
     )
@@ -93,10 +95,6 @@ def _dot(x: float, y: float, point: Point, curve: Curve) -> str:
 def _ticks(places: Sequence[tuple[float, float]], points: Sequence[Point]) -> str:
     y = _HEIGHT - _BOTTOM + 14
     return "".join(
-        f'<text x="{x:.1f}" y="{y}" text-anchor="middle">{_shown(point.value)}</text>'
+        f'<text x="{x:.1f}" y="{y}" text-anchor="middle">{value_text(point.value)}</text>'
         for (x, _), point in zip(places, points, strict=True)
     )
-
-
-def _shown(value: int | bool) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

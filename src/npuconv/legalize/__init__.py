@@ -1,13 +1,11 @@
 """Legalization of a model for a target, shared by check and convert.
 
-``legal``         lint, canonicalize, legalize, lint again, make the plan
+``legal``         lint, canonicalize, legalize, lint again, make the plan; the status of findings
 ``registry``      passes and their phases; ``manager`` runs them, ``measure`` compares
 ``canonicalize``  one pass a file: one spelling for each meaning
 ``rewrites``      one pass a file: what fits the model to the target
 ``tools``         what several passes need
 ``fitting``       convolutions beyond a limit, as layers within it
-``findings``      status of every finding
-``selection``     findings that count: select, ignore, severity, baseline
+``selection``     findings that count: select, ignore, severity, baselines
 ``keep_float``    nodes that the user keeps float
-``accept``        baselines, written
 """

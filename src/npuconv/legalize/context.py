@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.legalize import region as _region
 from npuconv.legalize.forms import Form
-from npuconv.legalize.source_scales import SourceScales
+from npuconv.legalize.source import SourceScales
 from npuconv.model import query
 from npuconv.model.facts import of_window
 from npuconv.partition.costs import Cost, cost
@@ -154,11 +154,16 @@ class PassContext:
             return Form("", Cost(win.macs, win.parameters(), 1))
         return Form("", plan.price.cost, plan.price.moved)
 
-    def offloads(self, node: Node) -> bool:
-        """Return whether to rewrite a node as a Conv: requested, and not listed as it is."""
-        listed = self.target.operator(node.op, node.domain or "") is not None
+    def offloads(self, node: Node, *, listed: bool = False) -> bool:
+        """Return whether to rewrite a node as a Conv: requested, and not listed as it is.
+
+        Args:
+            node: that could be a Conv.
+            listed: whether to rewrite it as well if the target lists it.
+        """
+        stays = not listed and self.target.operator(node.op, node.domain or "") is not None
         wanted = self.options.offload and node.name not in self.kept
-        return wanted and not listed and self.target.operator("Conv") is not None
+        return wanted and not stays and self.target.operator("Conv") is not None
 
     @contextlib.contextmanager
     def rewrite(  # noqa: PLR0913 - a change has that many parts

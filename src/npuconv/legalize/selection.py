@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from npuconv.schemas.report import FindingInfo
 
     Judged = Finding | FindingInfo
+    from npuconv.baseline import Baseline
+    from npuconv.schemas.report import Report
 
 
 def for_model(options: Options, model: str) -> Options:
@@ -87,7 +89,9 @@ def wanted(
         options: for this model.
         accepted: how many findings a baseline lists, by code and node.
     """
-    weighed = [f if engine.malformed([f]) else _weigh(f, options) for f in findings]
+    every = list(findings)
+    kept = set(map(id, engine.malformed(every)))
+    weighed = [f if id(f) in kept else _weigh(f, options) for f in every]
     chosen = [f for f in weighed if f is not None]
     number = Counter(_key(f) for f in chosen if _is_open(f))
     taken = {key for key, most in accepted.items() if 0 < number[key] <= most}
@@ -241,3 +245,53 @@ def fails(findings: Iterable[Finding], options: Options) -> bool:
 def name_of(source: object, model: str) -> str:
     """Return the path of a model, or its name if it has none, for patterns and baselines."""
     return Path(source).as_posix() if isinstance(source, str | Path) else model
+
+
+def renew(path: str, reports: Mapping[str, Report], fail_on: str) -> str:
+    """Accept what fails now; other models of the baseline keep their entries.
+
+    Args:
+        path: of the baseline; it need not exist.
+        reports: by the path of the model, made without a baseline.
+        fail_on: from which level findings fail.
+
+    Returns:
+        What was written, in a sentence.
+
+    Raises:
+        ConfigError: the baseline that is there cannot be read.
+        OutputError: it cannot be written.
+    """
+    old = baseline.read(path) if Path(path).exists() else baseline.Baseline()
+    found, looked_at = [], set()
+    for model, report in reports.items():
+        place = (baseline.called(path, model), report.target.name)
+        looked_at.add(place)
+        failed = (f for f in report.findings if failing(f, fail_on))
+        found += [baseline.entry(*place, f.code, f.name, f.node) for f in failed]
+    new = baseline.renewed(old, found, looked_at, Path(path).parent)
+    baseline.write(path, new)
+    return f"wrote {path}: {_change(old, new)}"
+
+
+def _change(old: Baseline, new: Baseline) -> str:
+    before, after = ({(*e.place, *e.key) for e in one.findings} for one in (old, new))
+    number = len(after)
+    accepted = f"{number} finding{'s' * (number != 1)} accepted"
+    return f"{accepted}, {len(after - before)} of them new; {len(before - after)} gone"
+
+
+def orphaned(path: str | None) -> list[str]:
+    """A sentence for each model of a baseline that is no longer there.
+
+    Raises:
+        ConfigError: the baseline cannot be read.
+    """
+    if path is None:
+        return []
+    gone = baseline.orphans(baseline.read(path), Path(path).parent)
+    return [
+        f"{path}: {model} is not there any more: "
+        + ("its entry can go" if number == 1 else f"its {number} entries can go")
+        for model, number in gone.items()
+    ]

@@ -12,12 +12,51 @@ from npuconv.diagnostics import Finding, Severity
 from npuconv.model import query
 from npuconv.model.conv import Window, window
 from npuconv.partition import Cost, cost
-from npuconv.schemas.report import TensorSpec
+from npuconv.schemas.report import SourceNode, TensorSpec
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from npuconv.arithmetic.encoding import Encoding
     from npuconv.model.core import Model
     from npuconv.model.types import Node, Tensor
     from npuconv.target import Target
+
+
+@dataclass(frozen=True)
+class WeightScales:
+    """Scales of the integer weights of one layer.
+
+    Attributes:
+        scales: float32 [1] or [M], one for each output channel.
+        bits: width of the stored integers, for people.
+    """
+
+    scales: NDArray[np.float32]
+    bits: str
+
+
+@dataclass
+class SourceScales:
+    """Encodings of a model that was quantized before it came.
+
+    Attributes:
+        tensors: encoding by tensor of the float graph, in int8.
+        made: name of such a tensor by label of the node that makes it, which outlives the name.
+        weights: scales of weights, by label of the layer that reads them.
+        lost: reason by name of the tensor or label of the layer whose scales cannot be kept.
+    """
+
+    tensors: dict[str, Encoding] = field(default_factory=dict)
+    made: dict[str, str] = field(default_factory=dict)
+    weights: dict[str, WeightScales] = field(default_factory=dict)
+    lost: dict[str, str] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        """Return whether the model was quantized in any part."""
+        return bool(self.tensors or self.weights or self.lost)
+
 
 _NAMED_OPERATORS = 4  # different operators that are named with their windows
 
@@ -33,6 +72,7 @@ class SourceModel:
         outputs: in order.
         forms: text for every node, by label.
         ops: operators of every node, by label.
+        nodes: every node that takes part, in order: constants do not.
         costs: of every node, by label, once names and constants are settled.
         taken: labels of convolutions that the device takes without a rewrite.
     """
@@ -43,6 +83,7 @@ class SourceModel:
     outputs: tuple[TensorSpec, ...]
     forms: dict[str, str] = field(default_factory=dict)
     ops: dict[str, frozenset[str]] = field(default_factory=dict)
+    nodes: tuple[SourceNode, ...] = ()
     costs: dict[str, Cost] = field(default_factory=dict)
     taken: frozenset[str] = frozenset()
 
@@ -58,7 +99,8 @@ class SourceModel:
         )
 
     def record_nodes(self, model: Model) -> None:
-        """Record form and operators of every node."""
+        """Record name, form and operators of every node."""
+        self.nodes = tuple(_node(model, n) for n in model.nodes() if n.op != "Constant")
         nodes = by_label(model)
         self.forms = {label: describe(listed) for label, listed in nodes.items()}
         self.ops = {label: operators(listed) for label, listed in nodes.items()}
@@ -74,6 +116,20 @@ class SourceModel:
         refused = {label for f in errors for label in f.origin}
         listed = [n for n in model.nodes("Conv") if target.operator("Conv") is not None]
         self.taken = frozenset(model.label(node) for node in listed) - refused
+
+
+def _node(model: Model, node: Node) -> SourceNode:
+    return SourceNode(
+        name=model.label(node),
+        form=form_of(node),
+        inputs=tensors(node.inputs),
+        outputs=tensors(node.outputs),
+    )
+
+
+def tensors(listed: Iterable[Tensor]) -> tuple[str, ...]:
+    """Return the names of tensors, those of constants and of omitted ones left out."""
+    return tuple(t.name for t in listed if t.name and not query.is_constant(t))
 
 
 def _info(tensor: Tensor) -> TensorSpec:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from npuconv.model import query
@@ -57,10 +58,93 @@ def _of_tensors(node: Node) -> Measured:
     out = query.shape(node.outputs[0]) if len(node.outputs) else None
     facts: Measured = {"rank": len(dims), "dtype": query.dtype_name(source) or None}
     facts |= _named("in", dims) | _named("out", out) | _padding(node)
+    return facts | _attributes(node, len(dims)) if query.is_standard(node) else facts
+
+
+def elementwise(tensor: Tensor, attributes: Mapping[str, float | str]) -> Measured:
+    """Return the facts of an activation that is only considered.
+
+    Args:
+        tensor: that it would read, and whose shape it would keep.
+        attributes: that it would have.
+    """
+    dims = query.shape(tensor)
+    numbers = {name: f"{n:.4g}" for name, n in attributes.items() if isinstance(n, float)}
+    rank = None if dims is None else len(dims)
+    return {"rank": rank, **_named("in", dims), **_named("out", dims), **numbers}
+
+
+def _attributes(node: Node, rank: int) -> Measured:
+    """Return what an operator of the standard domain is told by attributes and constants."""
+    facts: Measured = {}
     if node.op in ("Gemm", "MatMul"):
         facts["weight_constant"] = query.constant_input(node, 1) is not None
-    blocksize = query.attribute(node, "blocksize")
-    return facts if blocksize is None else {**facts, "blocksize": int(blocksize)}
+        facts["depth"] = _depth(node)
+    for name in ("alpha", "beta"):
+        if (number := query.attribute(node, name, _NUMBERS.get((node.op, name)))) is not None:
+            facts[name] = f"{float(number):.4g}"
+    if (blocksize := query.attribute(node, "blocksize")) is not None:
+        facts["blocksize"] = int(blocksize)
+    if (axis := query.attribute(node, "axis", _AXIS.get(node.op))) is not None:
+        facts["axis"] = int(axis) % max(rank, 1)
+    return facts | _along(node, rank)
+
+
+# What an activation has where nothing is written.
+_NUMBERS = {
+    ("HardSigmoid", "alpha"): 0.2, ("HardSigmoid", "beta"): 0.5, ("Elu", "alpha"): 1.0,
+    ("LeakyRelu", "alpha"): 0.01, ("Swish", "alpha"): 1.0,
+}  # fmt: skip
+
+
+def _depth(node: Node) -> int | None:
+    dims = query.shape(node.inputs[0])
+    depth = dims[0 if query.attribute(node, "transA", 0) else -1] if dims else None
+    return depth if isinstance(depth, int) else None
+
+
+def _along(node: Node, rank: int) -> Measured:
+    """Return the axes that an operator works along, and how."""
+    facts: Measured = {}
+    if node.op == "Transpose":
+        perm = query.attribute(node, "perm") or range(rank)[::-1]
+        facts["perm"] = ",".join(str(int(one)) for one in perm)
+    elif node.op.startswith("Reduce"):
+        axes = query.reduced_axes(node)
+        facts["axes"] = None if axes is None else ",".join(map(str, axes))
+    elif node.op == "Slice":
+        steps = query.constant_input(node, 4)
+        given = query.input_of(node, 4) is not None
+        facts["step_max"] = int(abs(steps).max()) if steps is not None else None if given else 1
+    elif node.op == "Gather":
+        facts["indices_rank"] = query.rank(query.input_of(node, 1))
+    elif node.op == "Resize":
+        facts["resize_mode"] = str(query.attribute(node, "mode", "nearest"))
+        how = query.attribute(node, "coordinate_transformation_mode", "half_pixel")
+        facts["coordinate_mode"] = str(how)
+    elif node.op in _BROADCASTING:
+        facts["broadcast"] = _broadcast(node)
+        facts["constant_operand"] = any(map(query.is_constant, node.inputs))
+    return facts
+
+
+# Operators with an axis, and the one they have where none is written.
+_AXIS = {"Softmax": -1, "LogSoftmax": -1, "Split": 0, "Gather": 0, "ArgMax": 0, "ArgMin": 0}
+_BROADCASTING = ("Add", "Sub", "Mul", "Div", "Max", "Min", "Pow")
+
+
+def _broadcast(node: Node) -> str | None:
+    """Return the axes of the result along which some input has only one value; none of rank 5."""
+    made = query.shape(node.outputs[0]) if len(node.outputs) else None
+    given = [query.shape(tensor) for tensor in node.inputs]
+    if made is None or None in given or len(made) > len(_DIMS):
+        return None
+    names, found = _DIMS[-len(made) :] if made else (), set[str]()
+    for dims in given:
+        aligned = (1,) * (len(made) - len(dims or ())) + (dims or ())
+        ends = zip(names, aligned, made, strict=True)
+        found |= {name for name, dim, wide in ends if dim == 1 and wide != 1}
+    return "".join(name for name in names if name in found) or "none"
 
 
 def _largest_input(node: Node) -> Tensor | None:

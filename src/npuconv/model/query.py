@@ -204,3 +204,17 @@ def _on_all_axes(node: Node, pairs: Pairs) -> Pairs | None:
     for axis, pair in zip(places, pairs, strict=True):
         result[axis] = pair
     return tuple(result)
+
+
+def reduced_axes(node: Node) -> tuple[int, ...] | None:
+    """Return the axes of a reduction, counted from the front and sorted.
+
+    Returns:
+        None where all are meant, or where they or the rank are not known.
+    """
+    given, count = attribute(node, "axes"), rank(node.inputs[0])
+    if given is None and (array := constant_input(node, 1)) is not None:
+        given = array.reshape(-1)
+    if given is None or not count:
+        return None
+    return tuple(sorted(int(axis) % count for axis in given))

@@ -3,10 +3,12 @@
 from npuconv.partition.costs import Cost, Peak, cost, macs, parameters, peak, weight_bytes
 from npuconv.partition.crossings import (
     Crossings,
+    Detours,
     Port,
     Subgraph,
     bytes_of,
     crossings,
+    detours,
     readers,
     subgraphs,
     transitions,
@@ -18,6 +20,7 @@ __all__ = [
     "EXACT_ON_INT8",
     "Cost",
     "Crossings",
+    "Detours",
     "Group",
     "Peak",
     "Placement",
@@ -28,6 +31,7 @@ __all__ = [
     "cost",
     "crossings",
     "data_inputs",
+    "detours",
     "macs",
     "make_plan",
     "parameters",

@@ -4,6 +4,12 @@ A scale per channel passes through operators that treat every channel alike: Rel
 Concat and the like. Where one mixes channels, or turns them into something else, the
 channels it mixes share one scale. A *slot* is a set of channels with one scale. Some tensors
 have one slot whatever they hold: see ``uniform``.
+
+What other operators of the device read and make has one scale and one zero point in integers. A
+sum or mean of channels that are all made p times smaller is p times smaller: so the scales of its
+channels may differ, each p of the scale that the operator is told, as long as p is that of the
+same channel of all that it reads and makes. Such slots are *tied*; those that a table reads, or
+another operator that needs the real numbers, are tied to ``REAL``: their p is 1.
 """
 
 from __future__ import annotations
@@ -14,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from npuconv.model import query
+from npuconv.partition.operators import followed, needs_real, values_of
 from npuconv.partition.passthrough import Slots, data_inputs, extent, follow
 from npuconv.partition.placement import DisjointSets
 
@@ -22,7 +29,10 @@ if TYPE_CHECKING:
     from npuconv.partition.placement import Plan
 
 CHANNELS = 1  # axis of the channels of every convolution
+IMAGE = 4  # rank of what has channels along that axis, whatever makes it
 CUTTING = ("Relu", "Clip")
+REAL = -1  # the tie of slots whose scale is the one that operators are told
+UNTIED = -2  # no operator reads or makes it
 
 
 @dataclass
@@ -32,6 +42,7 @@ class Channels:
     of_tensor: dict[str, Slots] = field(default_factory=dict)
     _sets: DisjointSets[int] = field(default_factory=DisjointSets)
     _family: list[int] = field(default_factory=list)  # slots made together have one number
+    _ties: DisjointSets[int] = field(default_factory=DisjointSets)
 
     def slots(self, tensor: str) -> tuple[int, ...]:
         """Return the slots along the axis of the tensor, by their lowest member."""
@@ -46,8 +57,21 @@ class Channels:
         return self.of_tensor[tensor].axis
 
     def join(self, slots: Iterable[int]) -> int:
-        """Unite these slots; return the lowest of them."""
-        return self._sets.join(*slots)
+        """Unite these slots, with their ties; return the lowest of them."""
+        members = {self._sets.find(slot) for slot in slots}
+        lowest = self._sets.join(*members)
+        if tied := [slot for slot in members if slot in self._ties]:
+            self._ties.join(lowest, *tied)
+        return lowest
+
+    def tie(self, *slots: int) -> None:
+        """Let the scales of these slots, or ``REAL``, keep their ratios."""
+        self._ties.join(*(slot if slot == REAL else self._sets.find(slot) for slot in slots))
+
+    def tie_of(self, slot: int) -> int:
+        """Return the number that tied slots have in common; ``REAL`` or ``UNTIED`` for others."""
+        slot = self._sets.find(slot)
+        return self._ties.find(slot) if slot in self._ties else UNTIED
 
     def new(self, count: int) -> tuple[int, ...]:
         """Add ``count`` separate slots and return them."""
@@ -59,27 +83,32 @@ class Channels:
         """Give the whole tensor one slot."""
         self.of_tensor[tensor] = Slots(None, (self.join(self.of_tensor[tensor].numbers),))
 
+    def fix(self, tensor: str) -> None:
+        """Give the whole tensor one slot, whose scale operators are told."""
+        self.flatten(tensor)
+        self.tie(REAL, *self.of_tensor[tensor].numbers)
+
 
 def trace(plan: Plan, whole: Iterable[str] = ()) -> Channels:
-    """Follow the channels of every convolution through passthrough operators.
-
-    What other operators of the device read and make has one scale, and all of its group.
+    """Follow the channels of every convolution through all other operators of the device.
 
     Args:
         plan: where every node runs.
-        whole: tensors that have one scale as well, and all of their groups.
+        whole: tensors that have one scale, and all of their groups.
     """
     found, names = Channels(), set(whole)
+    place = {number: k for k, number in enumerate(plan.placement)}  # in the order of the model
+    for node in sorted(plan.int8_nodes, key=lambda node: place[id(node)]):
+        if plan.on_device(node):
+            _start(found, node.inputs[0], _inputs_of(node))
+            _start(found, node.outputs[0], extent(node.outputs[0], CHANNELS))
+        elif plan.is_operator(node):
+            _compute(found, node)
+        else:
+            _pass_on(found, node)
     for conv in plan.device:
-        _start(found, conv.inputs[0], _inputs_of(conv))
-        _start(found, conv.outputs[0], extent(conv.outputs[0], CHANNELS))
-    for tensor in plan.operator_tensors:
-        names.add(tensor.name)
-        _start(found, tensor, extent(tensor, CHANNELS))
-    for node in plan.passthrough:  # make_plan walks the model in its order
-        _pass_on(found, node)
-    for conv in plan.device:
-        if found.axis(conv.inputs[0].name) not in (CHANNELS, None):
+        own, count = found.of_tensor[conv.inputs[0].name], _inputs_of(conv)
+        if own.axis not in (CHANNELS, None) or len(own.numbers) not in (1, count or 1):
             found.flatten(conv.inputs[0].name)
     for group in plan.groups:
         if not names.isdisjoint(group.tensors):
@@ -87,7 +116,56 @@ def trace(plan: Plan, whole: Iterable[str] = ()) -> Channels:
             found.join(slot for tensor in group.tensors for slot in found.slots(tensor))
             for tensor in group.tensors:
                 found.flatten(tensor)
+    if plan.operators:
+        _fix_ties(found, plan, names)
     return found
+
+
+def _compute(found: Channels, node: Node) -> None:
+    """Tie the channels of what an operator makes to those of what it reads."""
+    result, real = node.outputs[0], needs_real(node)
+    for tensor in values_of(node):
+        image = query.rank(tensor) == IMAGE
+        _start(found, tensor, extent(tensor, CHANNELS) if image else None)
+    for tensor in values_of(node):
+        if real is None or tensor in real:
+            found.fix(tensor.name)
+    kept = [found.of_tensor[t.name] for t in values_of(node) if real is not None and t not in real]
+    rows = list(followed(node, kept))
+    if rows:
+        found.of_tensor[result.name] = Slots(kept[0].axis, found.new(len(rows)))
+        for slot, row in zip(found.of_tensor[result.name].numbers, rows, strict=True):
+            found.tie(slot, *row)
+        return
+    for tensor in values_of(node):
+        found.fix(tensor.name)
+    found.of_tensor[result.name] = Slots(None, found.new(1))
+    found.fix(result.name)
+
+
+def _fix_ties(found: Channels, plan: Plan, names: set[str]) -> None:
+    """Join the slots of a group whose scale is the one that operators are told.
+
+    So are those with an upper bound that int8 saturation stands for, and all of ``names``.
+    """
+    for node in plan.passthrough:
+        if math.isfinite(upper_bound(node) if node.op in CUTTING else math.inf):
+            _fix_tied(found, node.outputs[0].name)
+    for group in plan.groups:
+        if not names.isdisjoint(group.tensors):
+            _fix_tied(found, group.tensors[0])
+    for group in plan.groups:
+        slots = {slot for tensor in group.tensors for slot in found.slots(tensor)}
+        if real := [slot for slot in slots if found.tie_of(slot) == REAL]:
+            found.join(real)
+    for name in [t for group in plan.groups for t in group.tensors]:
+        if len(set(found.slots(name))) == 1 and found.tie_of(found.slots(name)[0]) == REAL:
+            found.flatten(name)
+
+
+def _fix_tied(found: Channels, tensor: str) -> None:
+    if tied := [slot for slot in found.slots(tensor) if found.tie_of(slot) != UNTIED]:
+        found.tie(REAL, *tied)
 
 
 def _start(found: Channels, tensor: Tensor, channels: int | None) -> None:
@@ -107,14 +185,8 @@ def _inputs_of(conv: Node) -> int | None:
 def _pass_on(found: Channels, node: Node) -> None:
     """Give the outputs of a passthrough operator the slots of its inputs."""
     inputs = [found.of_tensor[t.name] for t in data_inputs(node)]
-    for tensor, new in zip(node.outputs, follow(found.join, node, inputs), strict=True):
-        old = found.of_tensor.get(tensor.name)  # a convolution's input, met before its maker
-        if old is not None and new.axis == old.axis and len(new.numbers) == len(old.numbers):
-            for pair in zip(new.numbers, old.numbers, strict=True):
-                found.join(pair)
-        elif old is not None:
-            new = Slots(None, (found.join([*new.numbers, *old.numbers]),))
-        found.of_tensor[tensor.name] = new
+    made = follow(found.join, node, inputs)
+    found.of_tensor.update({t.name: own for t, own in zip(node.outputs, made, strict=True)})
 
 
 def upper_bound(node: Node) -> float:
@@ -131,7 +203,7 @@ def uniform(plan: Plan) -> list[str]:
     """
     names = []
     slots = trace(plan)
-    made = [(c.outputs[0], frozenset(slots.slots(c.outputs[0].name))) for c in plan.device]
+    made = [(t, frozenset(slots.slots(t.name))) for t in plan.sources]
     for node in plan.passthrough:
         low = query.scalar_input(node, 1) if node.op == "Clip" else 0.0
         fill = (query.scalar_input(node, 2) if node.op == "Pad" else 0.0) or 0.0

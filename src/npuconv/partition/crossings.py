@@ -8,6 +8,7 @@ leaves a subgraph and comes back to it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -39,6 +40,21 @@ class Crossings:
 
 
 @dataclass(frozen=True)
+class Detours:
+    """Tensors that cross because the host computes between two nodes of the device.
+
+    Attributes:
+        tensors: number of them, each once for each direction.
+        bytes: in one inference; None where those of one are not known.
+        causes: operators of the host that read or make them, with their nodes, most first.
+    """
+
+    tensors: int
+    bytes: int | None
+    causes: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
 class Subgraph:
     """Nodes that run on the device without the host in between."""
 
@@ -63,6 +79,35 @@ def traffic(model: Model, plan: Plan) -> int | None:
     """Return the bytes that cross in one inference; None where those of one are not known."""
     found = crossings(model, plan)
     return bytes_of((*found.to_device, *found.to_host))
+
+
+def detours(model: Model, plan: Plan) -> Detours:
+    """Return what crosses between the first and the last nodes of the device."""
+    nodes = model.nodes()
+    makers = {id(node): [id(maker) for maker in _makers(node)] for node in nodes}
+    device = {id(node) for node in nodes if plan.placement[id(node)] == "device"}
+    behind, ahead = set[int](), set[int]()
+    for node in nodes:
+        if any(maker in device or maker in behind for maker in makers[id(node)]):
+            behind.add(id(node))
+    for node in reversed(nodes):
+        if id(node) in device or id(node) in ahead:
+            ahead.update(makers[id(node)])
+    between = (behind & ahead) - device
+    given: dict[str, Tensor] = {}
+    made: dict[str, Tensor] = {}
+    causes: Counter[str] = Counter()
+    for node in nodes:
+        if id(node) not in between:
+            continue
+        read = {t.name: t for t in node.inputs if t.inputs and id(t.inputs[0]) in device}
+        left = {t.name: t for t in node.outputs if any(id(n) in device for n in t.outputs)}
+        causes[query.qualified(node)] += bool(read or left)
+        made |= read
+        given |= left
+    found = [Port(t.name, int8_bytes(t)) for t in (*given.values(), *made.values())]
+    listed = tuple((op, count) for op, count in causes.most_common() if count)
+    return Detours(len(found), bytes_of(found), listed)
 
 
 def ports(model: Model, nodes: Iterable[Node]) -> tuple[tuple[Port, ...], tuple[Port, ...]]:

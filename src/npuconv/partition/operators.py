@@ -10,13 +10,14 @@ user reads, needs a gain.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
+from npuconv.arithmetic import litert
 from npuconv.facts import DECIDED_LATER
 from npuconv.model import facts, query
 from npuconv.partition.costs import size
-from npuconv.partition.passthrough import passes_int8
+from npuconv.partition.passthrough import Slots, passes_int8
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from npuconv.target import Target
 
 TABLES = frozenset({
-    "Elu", "Exp", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "PRelu", "Reciprocal",
-    "Sigmoid", "Softplus", "Sqrt", "Swish", "Tanh",
+    "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "PRelu",
+    "Reciprocal", "Sigmoid", "Softplus", "Sqrt", "Swish", "Tanh",
 })  # fmt: skip
 
 
@@ -48,11 +49,7 @@ def _is_division(node: Node) -> bool:
 
 def _is_spatial_mean(node: Node) -> bool:
     """Return whether height and width are reduced, by axes that are known, of rank 4."""
-    axes = query.attribute(node, "axes")
-    given = query.constant_input(node, 1)
-    axes = given.reshape(-1).tolist() if given is not None else axes
-    known = axes is not None and query.rank(node.inputs[0]) == 4
-    return known and sorted(int(axis) % 4 for axis in axes) == [2, 3]
+    return query.rank(node.inputs[0]) == 4 and query.reduced_axes(node) == (2, 3)
 
 
 def _is_linear(node: Node) -> bool:
@@ -78,34 +75,129 @@ _DEFINED: dict[str, Callable[[Node], bool]] = {
 }
 
 
+def _has_slope(node: Node) -> bool:
+    """Return whether values below 0 have one slope that is not negative."""
+    if node.op == "PRelu":
+        slope = query.constant_input(node, 1)
+        return slope is not None and slope.size == 1 and slope.item() >= 0
+    return float(query.attribute(node, "alpha", 0.01)) >= 0
+
+
+def _counts_padding(node: Node) -> bool:
+    """Return whether a pool pads nothing, or numbers 0."""
+    return bool(query.attribute(node, "count_include_pad", 0)) or not any(
+        query.attribute(node, "pads", ()) or ()
+    )
+
+
+def _is_last_axis(node: Node) -> bool:
+    """Return whether a Softmax runs along the last axis, as all versions of it understand it."""
+    rank = query.rank(node.inputs[0])
+    axis = query.attribute(node, "axis", -1)
+    return rank is not None and int(axis) % rank == rank - 1
+
+
+def _is_bilinear(node: Node) -> bool:
+    """Return whether a Resize changes height and width only, in a way that TFLite has."""
+    before, after = query.shape(node.inputs[0]), query.shape(node.outputs[0])
+    mode = str(query.attribute(node, "coordinate_transformation_mode", "half_pixel"))
+    if before is None or after is None or not len(before) == len(after) == 4:
+        return False
+    return before[:2] == after[:2] and mode in _BILINEAR
+
+
+_BILINEAR = ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners")
+# Form -> operators that it holds in int8, and of which of their nodes; other forms hold all.
+_HELD: dict[str, dict[str, Callable[[Node], bool]]] = {
+    "tflite": {
+        **dict.fromkeys(litert.OPERATORS, _always),
+        **dict.fromkeys(("LeakyRelu", "PRelu"), _has_slope),
+        "AveragePool": _counts_padding,
+        "Softmax": _is_last_axis,
+        "Resize": _is_bilinear,
+    }
+}
+
+
+def is_held(node: Node, form: str) -> bool:
+    """Return whether a form of the written model can hold the node in int8."""
+    held = _HELD.get(form)
+    return held is None or (node.op in held and held[node.op](node))
+
+
 def values_of(node: Node) -> list[Tensor]:
     """Return the inputs of an operator that are values and no constants, shapes or factors."""
     given = node.inputs[:1] if node.op in ("Resize", "ReduceMean") else node.inputs
     return [t for t in given if t.name and not query.is_constant(t)]
 
 
-def constants_of(node: Node) -> list[int]:
+def constants_of(node: Node, *, every: bool = False) -> list[int]:
     """Return the places of constants that are int8 on the device: those of several values.
 
-    One value is in a factor, or in a table.
+    One value is in a factor, or in a table, unless ``every`` constant is a tensor there.
     """
     if node.op not in ("Add", "Sub", "Mul"):
         return []
     found = [(k, query.constant_input(node, k)) for k in range(len(node.inputs))]
-    return [k for k, value in found if value is not None and value.size > 1]
+    return [k for k, value in found if value is not None and (every or value.size > 1)]
 
 
-def candidates(model: Model, target: Target, off: Collection[str]) -> list[Node]:
+# Operators of which a multiple of all that they read gives as large a multiple.
+_HOMOGENEOUS = frozenset({
+    "Add", "AveragePool", "Concat", "Div", "GlobalAveragePool", "LeakyRelu", "Mul", "PRelu",
+    "ReduceMean", "Relu", "Resize", "Sub",
+})  # fmt: skip
+
+
+def needs_real(node: Node) -> list[Tensor] | None:
+    """Return what an operator must read as real numbers, and no multiple of them; None: all.
+
+    Of a product of two tensors that is the smaller one, which scales the other.
+    """
+    values = values_of(node)
+    if node.op not in _HOMOGENEOUS or (node.op in ("Add", "Sub") and len(values) < 2):
+        return None
+    if node.op != "Mul" or len(values) < 2:
+        return []
+    sizes = [size(dims) if (dims := query.shape(t)) is not None else None for t in values]
+    if None in sizes or sizes[0] == sizes[1]:
+        return None
+    return [values[sizes.index(min(s for s in sizes if s is not None))]]
+
+
+def followed(node: Node, inputs: list[Slots]) -> Iterator[list[int]]:
+    """Yield the slots that each channel of the result is made of; none where they are mixed.
+
+    Args:
+        node: the operator.
+        inputs: slots of all that it reads and that need not be real numbers.
+    """
+    if not inputs or any(own.axis != 1 for own in inputs):
+        return
+    rows = list(zip(*(own.numbers for own in inputs), strict=False))
+    rank = query.rank(node.inputs[0]) or 0
+    if node.op == "Concat" and int(query.attribute(node, "axis", 0)) in (1, 1 - rank):
+        rows = [(slot,) for own in inputs for slot in own.numbers]
+    elif len({len(own.numbers) for own in inputs}) > 1:
+        return
+    dims = query.shape(node.outputs[0])
+    if dims is not None and len(dims) > 1 and dims[1] == len(rows):
+        yield from map(list, rows)
+
+
+def candidates(model: Model, target: Target, off: Collection[str], form: str = "") -> list[Node]:
     """Return the operators that the target lists, within its limits, in the order of the model.
 
     Args:
         model: a legalized model.
         target: the device.
         off: names of nodes that stay on the host.
+        form: of the written model.
     """
     if not any(op in _DEFINED for op in target.operators):
         return []
-    return [n for n in model.nodes() if n.name not in off and _is_computed(n, target)]
+    listed = [n for n in model.nodes() if n.name not in off and _is_computed(n, target)]
+    return [node for node in listed if is_held(node, form)]
 
 
 def is_defined(node: Node) -> bool:

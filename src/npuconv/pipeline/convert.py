@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -15,8 +15,8 @@ from npuconv.emit.tflite.write import write as write_tflite
 from npuconv.errors import InternalError, ModelError, UnsupportedModelError
 from npuconv.evaluate import matching
 from npuconv.evaluate.comparison import Comparison, summed_up
-from npuconv.evaluate.layers import layer_pairs, layers_of
-from npuconv.executor import RuntimeRefusedError, Session
+from npuconv.evaluate.matching import layer_pairs, layers_of
+from npuconv.executor import RuntimeRefusedError
 from npuconv.legalize.legal import LegalModel, legalize
 from npuconv.legalize.selection import waived
 from npuconv.model import save, store
@@ -31,14 +31,15 @@ from npuconv.quantize.ranges import choose_encodings
 from npuconv.quantize.rounding import round_weights
 from npuconv.quantize.sensitivity import Sensitivity, measure
 from npuconv.quantize.settings import SENSITIVITY
+from npuconv.quantize.state import DeviceGraph
 from npuconv.report.builder import notices
 from npuconv.report.builder.budget_rows import Crossing, budget_report, padding_report
 from npuconv.report.builder.placed import GraphRows, graph_rows
-from npuconv.report.builder.quantized import tensor_rows, weight_rows, with_shares
+from npuconv.report.builder.quantized import source_scales, tensor_rows, weight_rows, with_shares
 from npuconv.report.builder.report import Outcome, build_report
-from npuconv.report.builder.source_scales import source_scales
+from npuconv.schemas import quality
 from npuconv.schemas import report as schema
-from npuconv.timings import Timings
+from npuconv.timings import Progress, Timings, silent
 
 if TYPE_CHECKING:
     import onnx
@@ -49,10 +50,9 @@ if TYPE_CHECKING:
     from npuconv.keywords import OptionKeywords
     from npuconv.model.store import Store
     from npuconv.quantize.calibrate import Calibration
-    from npuconv.quantize.state import DeviceGraph, QuantState
+    from npuconv.quantize.state import QuantState
     from npuconv.samples import Samples, Source
 
-Progress = Callable[[str, int, int], None]
 ASSUMED = "assumed: "  # begins a stage that says what is taken instead of data
 
 
@@ -114,7 +114,7 @@ def convert(
     target: str = "npu-int8",
     *,
     calibration: Source = None,
-    progress: Progress = lambda _stage, _done, _total: None,
+    progress: Progress = silent,
     timings: bool = False,
     **options: Unpack[OptionKeywords],
 ) -> Conversion:
@@ -125,8 +125,9 @@ def convert(
         target: name of a built-in target, or path of a target file.
         calibration: a path, a dict of arrays whose first axis counts samples, or an
             iterable of dicts of complete inputs; None for builtin pictures or numbers.
-        progress: called with a stage ("calibrating"), how much is done, and of how much; where
-            there is no data once before with "assumed: " and what is taken instead.
+        progress: called with a stage ("calibrate 3/24"), how much of the whole conversion is
+            done, and of how much (0: not known yet); where there is no data once before with
+            "assumed: " and what is taken instead.
         timings: whether the report says how long each stage took.
         **options: the keys of ``npuconv.config.Options``.
 
@@ -142,7 +143,7 @@ def convert_with(
     model: str | Path | onnx.ModelProto,
     options: Options,
     calibration: Source,
-    progress: Progress = lambda _stage, _done, _total: None,
+    progress: Progress = silent,
     *,
     timings: bool = False,
 ) -> Conversion:
@@ -159,7 +160,7 @@ def _convert(
     progress: Progress,
     timings: bool,
 ) -> Conversion:
-    clock = Timings()
+    clock = Timings(progress)
     shown = clock if timings else None
     legal = legalize(source, options, clock)
     rows = graph_rows(legal)
@@ -202,8 +203,8 @@ def _without_samples(
     prepare.load_float(legal.model, save.to_proto(legal.model))
     with clock.measured("quantize"):
         model, _ = emit_model(legal, form, weights=_brought_weights(legal))
-    _check_loads(model)
-    unscaled = schema.Quantization(
+    prepare.check_loads(model)
+    unscaled = quality.Quantization(
         format=form.name, method="none", samples=0, source="none", synthetic=False
     )
     warnings = (
@@ -217,7 +218,7 @@ def _without_samples(
 
 def _brought_weights(legal: LegalModel) -> Mapping[str, RoundedWeights]:
     """Return the integer weights of a model that is quantized already."""
-    source = prepare.device_graph(legal).source_scales
+    source = DeviceGraph.of(legal).source_scales
     per_tensor = legal.target.weights.granularity == "tensor"
     return keep_weights(legal.model, legal.plan.device, {}, source, per_tensor=per_tensor)[0]
 
@@ -231,8 +232,10 @@ def _quantize(
     clock: Timings,
 ) -> Emitted:
     """Quantize weights and activations, and measure the result."""
-    data = _open_data(legal, source, progress)
-    steps = _run_steps(legal, data, progress, clock)
+    with clock.measured("calibration data"):
+        data = _open_data(legal, source, progress)
+    clock.expect(prepare.expected_costs(legal.options, len(data.used), len(data.measured_on())))
+    steps = _run_steps(legal, data, clock)
     legal = legal.with_plan(steps.graph.plan)
     float_model = save.to_proto(legal.model)
     with clock.measured("rules of calibration"):
@@ -250,10 +253,10 @@ def _quantize(
     ends = layer_pairs(legal.model, layers, made, ctx.stored, ctx.notes)
     same = notices.sameness(data.samples)
     with clock.measured("compare"):
-        accuracy, layer_rows, broken = _measure(legal, float_model, model, data, same, ends)
+        accuracy, layer_rows, broken = _measure(legal, float_model, model, data, same, ends, clock)
     legal = replace(legal, findings=legal.findings.add(findings.of_result(legal, accuracy, broken)))
     model.metadata_props.add(key=matching.KEY, value=matching.record(ends))
-    quantization = schema.Quantization(
+    quantization = quality.Quantization(
         format=form.name,
         method=legal.options.method,
         samples=len(data.used),
@@ -298,12 +301,10 @@ class _Steps:
     seen: Calibration
     state: QuantState
     errors: Sensitivity | None
-    padding: schema.HostPadding | None
+    padding: quality.HostPadding | None
 
 
-def _run_steps(
-    legal: LegalModel, data: prepare.CalibrationData, progress: Progress, clock: Timings
-) -> _Steps:
+def _run_steps(legal: LegalModel, data: prepare.CalibrationData, clock: Timings) -> _Steps:
     """Run the steps of quantization, from the float graph to integers."""
     # What is made up, or normalized by a guess, says nothing of the grid that pixels lie on.
     brought = legal.options.keep_scales and bool(legal.ctx.source_scales.tensors)
@@ -311,15 +312,15 @@ def _run_steps(
     without = (*legal.options.without, *(("input-grid",) if off_grid else ()))
     used = data.used
     with clock.measured("host preparation"):
-        graph, grids = prepare_host(prepare.device_graph(legal), used, without)
+        graph, grids = prepare_host(DeviceGraph.of(legal), used, without)
     with clock.measured("calibrate"):
-        seen = calibrate(graph, graph.proto(), used, progress)
+        seen = calibrate(graph, graph.proto(), used, clock.step)
     with clock.measured("choose ranges"):
         state = choose_encodings(graph, seen, grids, without)
     with clock.measured("round weights"):
-        state = round_weights(graph, seen.hessians, state, without)
+        state = round_weights(graph, seen.hessians, state, without, step=clock.step)
     with clock.measured("sensitivity"):
-        errors = _sensitivity(graph, state, used)
+        errors = _sensitivity(graph, state, used, clock)
     before = Crossing.of(graph, state, errors)
     with clock.measured("host padding"):
         graph, seen, state, errors = pad_between_layers(graph, seen, state, errors, without)
@@ -327,10 +328,12 @@ def _run_steps(
     return _Steps(graph, seen, state, errors, padding)
 
 
-def _sensitivity(graph: DeviceGraph, state: QuantState, used: Samples) -> Sensitivity | None:
+def _sensitivity(
+    graph: DeviceGraph, state: QuantState, used: Samples, clock: Timings
+) -> Sensitivity | None:
     """Return what every rounding adds to the error of the outputs; None where that is unknown."""
     points = quant_points(graph, state)
-    return measure(logits(graph.proto()), points, state, used, SENSITIVITY.probes)
+    return measure(logits(graph.proto()), points, state, used, SENSITIVITY.probes, clock.step)
 
 
 def _shares(steps: _Steps, made: Oversampled, used: Samples, clock: Timings) -> dict[str, float]:
@@ -338,13 +341,13 @@ def _shares(steps: _Steps, made: Oversampled, used: Samples, clock: Timings) -> 
     errors = steps.errors
     if made.graph is not steps.graph:
         with clock.measured("sensitivity"):
-            errors = _sensitivity(made.graph, made.state, used)
+            errors = _sensitivity(made.graph, made.state, used, clock)
     return {} if errors is None else errors.layers(made.copy_of)
 
 
 def _spend(
     legal: LegalModel, steps: _Steps, data: prepare.CalibrationData, clock: Timings
-) -> tuple[LegalModel, Oversampled, schema.Budget | None]:
+) -> tuple[LegalModel, Oversampled, quality.Budget | None]:
     """Buy accuracy, where ``--min-sqnr`` or ``--max-extra-macs`` allows it."""
     graph, state = steps.graph, steps.state
     if legal.options.min_sqnr is None and not legal.options.max_extra_macs:
@@ -362,7 +365,8 @@ def _measure(
     data: prepare.CalibrationData,
     same: str,
     layers: list[matching.LayerPair],
-) -> tuple[schema.Accuracy, tuple[schema.LayerQuant, ...], tuple[str, ...]]:
+    clock: Timings,
+) -> tuple[quality.Accuracy, tuple[quality.LayerQuant, ...], tuple[str, ...]]:
     """Measure the error of outputs and layers on the samples held out.
 
     Returns:
@@ -375,7 +379,9 @@ def _measure(
     samples = data.measured_on()
     try:
         both = Comparison(float_model, model, legal.model.scales, layers)
-        found = both.measure(samples, layer_samples=1)
+        found = both.measure(
+            samples, lambda number, *_: clock.step(number + 1, len(samples)), layer_samples=1
+        )
     except RuntimeRefusedError as error:
         prepare.check_runs(legal.model, float_model, samples[0])
         raise InternalError(f"the result does not run: {error}", where="emit") from None
@@ -386,15 +392,7 @@ def _measure(
 
 
 def _about_samples(
-    data: prepare.CalibrationData, same: str, accuracy: schema.Accuracy
+    data: prepare.CalibrationData, same: str, accuracy: quality.Accuracy
 ) -> tuple[str, ...]:
     held_out = data.held_out is not None
     return notices.about_samples(data.samples, data.assumed, accuracy, held_out, data.chosen, same)
-
-
-def _check_loads(model: onnx.ModelProto) -> None:
-    """Raise InternalError if a result that is not measured does not load."""
-    try:
-        Session(model)
-    except RuntimeRefusedError as error:
-        raise InternalError(f"the result does not load: {error}", where="emit") from None

@@ -1,24 +1,43 @@
-"""Findings of the rules that look at calibration and at the measured int8 model."""
+"""Findings of calibration and of the measured int8 model, with what the rules need for them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from npuconv.calibration.collect import collect
 from npuconv.calibration.inputs import first_convolution
-from npuconv.calibration.trials import run_trials
+from npuconv.calibration.runner import Runner
+from npuconv.errors import CalibrationError
+from npuconv.model import query
 from npuconv.rules import engine
 from npuconv.rules.evidence import CalibrationEvidence, MeasuredError, OutputSqnr
+from npuconv.rules.normalization import (
+    CANDIDATES,
+    ActivationProfile,
+    NormalizationTrials,
+    activation_profile,
+    candidates,
+    relative_bias,
+)
+from npuconv.samples.feeds import spread
+from npuconv.samples.normalizations import Normalization, guess, image_axis
 
 if TYPE_CHECKING:
     import onnx
 
+    from npuconv.arithmetic.statistics import Statistics
     from npuconv.diagnostics import Finding
     from npuconv.legalize.legal import LegalModel
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node
     from npuconv.quantize.calibrate import Calibration
     from npuconv.quantize.state import QuantState
-    from npuconv.samples import Samples
-    from npuconv.schemas.report import Accuracy
+    from npuconv.samples import Feed, Samples
+    from npuconv.schemas.quality import Accuracy
 
 
 def of_calibration(
@@ -83,3 +102,82 @@ def _shown(accuracy: Accuracy) -> Iterator[OutputSqnr]:
         for part in output.parts:
             if part.sqnr_db is not None:
                 yield OutputSqnr(part.name, part.sqnr_db, output.name)
+
+
+TRIAL_SAMPLES = 4
+
+
+def run_trials(
+    model: Model,
+    proto: onnx.ModelProto,
+    samples: Samples,
+    first: Node,
+    observed: Statistics | None = None,
+) -> NormalizationTrials | None:
+    """Run the model on a few samples, as they are and normalized differently.
+
+    Args:
+        model: the legal float model.
+        proto: the same.
+        samples: those it was calibrated on.
+        first: the convolution that reads the input.
+        observed: statistics of its output, if they are known.
+
+    Returns:
+        None where the input is no image, where its range says nothing about how it was
+        normalized, or where the first layer is followed by a normalization of its own.
+    """
+    feeds = [samples[k] for k in spread(len(samples), TRIAL_SAMPLES)]
+    name = _image(feeds)
+    if name is None or _is_normalized(first):
+        return None
+    axis = image_axis(feeds[0][name].shape)
+    given = guess(np.concatenate([feed[name].ravel() for feed in feeds]))
+    if axis is None or given is None:
+        return None
+    others = CANDIDATES[given]
+    if observed is not None:
+        others = candidates(given, relative_bias(observed, query.constant_input(first, 2)))
+    pixels = [given.undo(feed[name], axis) for feed in feeds]
+    found: dict[Normalization, ActivationProfile] = {}
+    tensors = {conv.outputs[0].name: 1 for conv in model.nodes("Conv")}
+    runner = Runner(proto, tensors, len(feeds))
+    for item in (given, *others) if others else ():
+        fed = [{**f, name: item.apply(p, axis)} for f, p in zip(feeds, pixels, strict=True)]
+        # Numbers of another size need not pass through the model.
+        with contextlib.suppress(CalibrationError):
+            found[item] = _profile(collect(proto, tensors, fed, runner=runner), first)
+    return NormalizationTrials(given, found, _recreates(model, feeds[0][name].shape, axis))
+
+
+def _image(feeds: Sequence[Feed]) -> str | None:
+    """Return the input that is an image, if one alone is."""
+    names = [
+        name
+        for name, array in feeds[0].items()
+        if array.dtype.kind == "f" and image_axis(array.shape) is not None
+    ]
+    return names[0] if len(names) == 1 else None
+
+
+def _is_normalized(conv: Node) -> bool:
+    """Return whether the output of a convolution is normalized anew for every image."""
+    return any(reader.op == "InstanceNormalization" for reader in conv.outputs[0].outputs)
+
+
+def _profile(stats: Mapping[str, Statistics], first: Node) -> ActivationProfile:
+    bias = query.constant_input(first, 2)
+    filled = [one for one in stats.values() if one.values.size]  # a detector may find nothing
+    return activation_profile(filled, stats[first.outputs[0].name], bias)
+
+
+def _recreates(model: Model, shape: tuple[int, ...], axis: int) -> bool:
+    """Return whether an output is an image of as many colours, and as large or larger."""
+    dims = [query.shape(tensor) for tensor in model.graph.outputs]
+    return any(
+        d is not None
+        and len(d) == len(shape)
+        and d[axis] == shape[axis]
+        and all(not isinstance(n, int) or n >= m for n, m in zip(d[1:], shape[1:], strict=True))
+        for d in dims
+    )

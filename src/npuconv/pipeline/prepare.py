@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from npuconv import executor, files
 from npuconv.calibration.builtin import BuiltinData, choose_builtin, open_builtin
 from npuconv.calibration.inputs import check_types, sample_inputs
-from npuconv.errors import ModelError, UsageError
-from npuconv.legalize.source_scales import SourceScales
+from npuconv.errors import InternalError, ModelError, UsageError
+from npuconv.legalize.source import SourceScales
 from npuconv.quantize import kept
 from npuconv.quantize.calibrate import try_sample as calibrate_one
-from npuconv.quantize.settings import BUDGET
+from npuconv.quantize.settings import BUDGET, HESSIAN, PROBE, SENSITIVITY
 from npuconv.quantize.state import DeviceGraph
 from npuconv.samples import open_samples
 from npuconv.samples.feeds import spread
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from npuconv.legalize.legal import LegalModel
     from npuconv.model.core import Model
     from npuconv.samples import Feed, Samples, Source
-    from npuconv.schemas import report as schema
+    from npuconv.schemas import quality
 
 _RUNS_ON = "models are measured on onnxruntime: export it with operators and types that it runs"
 
@@ -59,7 +59,7 @@ class CalibrationData:
     chosen: BuiltinData | None
 
     @property
-    def row(self) -> schema.Assumed | None:
+    def row(self) -> quality.Assumed | None:
         """Row of the report on what is taken instead of data."""
         return None if self.chosen is None else self.chosen.row
 
@@ -142,7 +142,7 @@ def load_float(model: Model, proto: onnx.ModelProto) -> None:
         ModelError: onnxruntime does not load it.
     """
     try:
-        executor.Session(proto)
+        executor.Session(proto, threads=1)  # to start more takes longer than to load
     except executor.RuntimeRefusedError as error:
         check_types(model)  # says it better
         text = f"{model.name}: onnxruntime does not load it: {error}"
@@ -201,8 +201,33 @@ def open_calibration(
         limit=options.max_samples,
         seed=options.seed,
         cache=cache,
+        key=options.calibration_key,
     )
     return CalibrationData(samples, assumed, None)
+
+
+def expected_costs(options: Options, samples: int, measured_on: int) -> dict[str, float]:
+    """Return what the stages of a conversion cost, in float passes of one sample.
+
+    Medians of six models: detectors, a classifier, text recognition, style transfer. Steps on
+    weights depend on the layers instead, and are small where samples take long.
+
+    Args:
+        options: of the run.
+        samples: number that calibrates.
+        measured_on: number on which both models are compared.
+    """
+    spends = options.min_sqnr is not None or bool(options.max_extra_macs)
+    return {
+        "host preparation": 1.4 * min(PROBE.samples, samples),
+        "calibrate": samples + min(HESSIAN.samples, samples),
+        "choose ranges": 6,
+        "round weights": 10,
+        "sensitivity": 5 * SENSITIVITY.probes,
+        "budget": 60 if spends else 0,
+        "quantize": 2,
+        "compare": 3 * measured_on,
+    }
 
 
 def try_sample(legal: LegalModel, proto: onnx.ModelProto, samples: Samples) -> None:
@@ -211,7 +236,7 @@ def try_sample(legal: LegalModel, proto: onnx.ModelProto, samples: Samples) -> N
     Raises:
         CalibrationError: the model does not run on it, or makes numbers that are not finite.
     """
-    calibrate_one(device_graph(legal), proto, samples)
+    calibrate_one(DeviceGraph.of(legal), proto, samples)
 
 
 def check_runs(model: Model, proto: onnx.ModelProto, feed: Feed) -> None:
@@ -226,8 +251,13 @@ def check_runs(model: Model, proto: onnx.ModelProto, feed: Feed) -> None:
         raise ModelError(f"{model.name}: onnxruntime does not run it: {error}") from None
 
 
-def device_graph(legal: LegalModel) -> DeviceGraph:
-    """Return the model as the steps of quantization take it."""
-    return DeviceGraph(
-        legal.model, legal.plan, legal.target, legal.options, legal.ctx, legal.make_plan
-    )
+def check_loads(model: onnx.ModelProto) -> None:
+    """Load a result that is not measured.
+
+    Raises:
+        InternalError: onnxruntime does not load it.
+    """
+    try:
+        executor.Session(model, threads=1)
+    except executor.RuntimeRefusedError as error:
+        raise InternalError(f"the result does not load: {error}", where="emit") from None

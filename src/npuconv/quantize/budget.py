@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.context import PassContext
+from npuconv.legalize.tools.conv_forms import with_channels
 from npuconv.model import load, query, shapes
 from npuconv.model.conv import Window, window
 from npuconv.partition import macs
@@ -95,10 +96,7 @@ def spend_budget(
     sets = channel_sets(graph, points, free) if terms else []
 
     def simulate(candidate: Repeats) -> tuple[QuantState, Error]:
-        """Return the state and the error of a copy of the model with these repeats."""
-        ctx = PassContext(graph.target, graph.options, verify=False)
-        copy = graph.replanned(load.load(graph.proto()), ctx)
-        found = oversample(copy, state, hessians, candidate, used)
+        found = oversample(_copied(graph), state, hessians, candidate, used)
         model = found.graph.proto()
         compared = model if error.is_of_outputs(model) else logits(model)
         return found.state, error.of(quant_points(found.graph, found.state), compared)
@@ -117,6 +115,11 @@ def spend_budget(
         made, repeats, by_layer, by_channel, {one.tensor: one for one in sets},
         sum(sizes.values()), before, after, not error.is_of_outputs(proto),
     )  # fmt: skip
+
+
+def _copied(graph: DeviceGraph) -> DeviceGraph:
+    ctx = PassContext(graph.target, graph.options, verify=False)
+    return graph.replanned(load.load(graph.proto()), ctx)
 
 
 def _search(
@@ -247,15 +250,9 @@ def _larger(own: Window, rows: int, columns: int, *, apart: bool) -> Window | No
         own,
         weight=(made, read, *own.weight[2:]),
         group=made if apart else own.group,
-        input=_with_channels(own.input, made if apart else read),
-        output=_with_channels(own.output, made),
+        input=with_channels(own.input, made if apart else read),
+        output=with_channels(own.output, made),
     )
-
-
-def _with_channels(
-    dims: tuple[int | str | None, ...] | None, count: int
-) -> tuple[int | str | None, ...] | None:
-    return None if dims is None else (dims[0], count, *dims[2:])
 
 
 def layer_macs(graph: DeviceGraph, proto: onnx.ModelProto, samples: Samples) -> dict[str, int]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING
 
 from npuconv import executor
@@ -15,6 +16,8 @@ from npuconv.quantize.fake_quant import stored_output
 from npuconv.quantize.settings import HESSIAN
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import onnx
 
     from npuconv.arithmetic.statistics import Statistics
@@ -22,8 +25,8 @@ if TYPE_CHECKING:
     from npuconv.quantize.hessian import Hessian
     from npuconv.quantize.state import DeviceGraph
     from npuconv.samples import Samples
+    from npuconv.timings import Step
 
-Progress = Callable[[str, int, int], None]  # stage, done, total
 _MADE_UP = "these inputs were made up, which not every model takes; give some with --calibration"
 
 
@@ -43,7 +46,7 @@ class Calibration:
 
 
 def calibrate(
-    graph: DeviceGraph, proto: onnx.ModelProto, samples: Samples, progress: Progress
+    graph: DeviceGraph, proto: onnx.ModelProto, samples: Samples, step: Step
 ) -> Calibration:
     """Run the samples through the float model.
 
@@ -51,16 +54,23 @@ def calibrate(
         graph: a legal float model.
         proto: the same.
         samples: for ranges and Hessians.
-        progress: called with the stage, and the done and total samples.
+        step: called with the runs of samples that are done, and all runs.
 
     Raises:
         CalibrationError: samples that cannot be used.
     """
     cache = shared_cache(graph.options.cache)
-    stats = _statistics(graph, proto, samples, progress, cache)
     windows = [w for conv in graph.plan.device if (w := hessians_of.windows_of(conv))]
     few = samples[: HESSIAN.samples]
-    hessians = hessians_of.gather(proto, windows, few, len(few)) if windows else {}
+    total = len(samples) + (len(few) if windows else 0)
+    runs = count(1)
+
+    def after_run() -> None:
+        """Report one more sample."""
+        step(next(runs), total)
+
+    stats = _statistics(graph, proto, samples, after_run, cache)
+    hessians = hessians_of.gather(proto, windows, few, len(few), after_run) if windows else {}
     return Calibration(stats, hessians, tuple(cache.notes) if cache else ())
 
 
@@ -68,18 +78,11 @@ def _statistics(
     graph: DeviceGraph,
     proto: onnx.ModelProto,
     samples: Samples,
-    progress: Progress,
+    after_run: Callable[[], None],
     cache: Cache | None,
 ) -> dict[str, Statistics]:
-    done = 0
-
-    def step() -> None:
-        nonlocal done
-        done += 1
-        progress("calibrating", done, len(samples))
-
     try:
-        return collect_shared(proto, watched(graph), samples, progress=step, cache=cache)
+        return collect_shared(proto, watched(graph), samples, progress=after_run, cache=cache)
     except CalibrationError as error:
         raise _named(graph, samples, error) from None
 

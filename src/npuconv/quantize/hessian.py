@@ -9,7 +9,7 @@ those leave the runtime.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -160,7 +160,11 @@ def _is_mean(weight: Floats) -> bool:
 
 
 def gather(
-    model: onnx.ModelProto, layers: Sequence[Windows], feeds: Iterable[Feed], samples: int
+    model: onnx.ModelProto,
+    layers: Sequence[Windows],
+    feeds: Iterable[Feed],
+    samples: int,
+    after_run: Callable[[], None] = lambda: None,
 ) -> dict[str, Hessian]:
     """Run samples and gather the Hessian of every layer.
 
@@ -169,6 +173,7 @@ def gather(
         layers: whose windows are gathered.
         feeds: complete inputs.
         samples: number of inputs.
+        after_run: called after each sample.
 
     Raises:
         CalibrationError: the model does not run on a sample.
@@ -185,6 +190,7 @@ def gather(
                 windows = np.moveaxis(columns, 1, 0).reshape(layer.group, layer.length, -1)
                 wanted = _wanted(layer, samples) * len(columns)
                 found[layer.name].add(_some(windows, wanted), held_out=held_out)
+            after_run()
     except executor.RuntimeRefusedError as error:
         raise CalibrationError(f"the float model does not run on the samples: {error}") from None
     return found

@@ -29,7 +29,7 @@ from npuconv.calibration.inputs import apply_affine, path_from_input
 from npuconv.legalize import manager
 from npuconv.model import query
 from npuconv.partition import readers
-from npuconv.partition.channels import CHANNELS
+from npuconv.partition.channels import CHANNELS, UNTIED
 from npuconv.partition.crossings import int8_bytes, traffic
 from npuconv.quantize import kept
 from npuconv.quantize.ranges import choose_encodings
@@ -97,20 +97,31 @@ def _to_pad(graph: DeviceGraph, feeds: Sequence[Feed], grids: Mapping[str, Grid]
         if group.name in brought and brought[group.name].zeros.any()
         for name in group.tensors
     }
-    made = {t.name for node in graph.plan.int8_nodes for t in node.outputs}
+    tied = {name for name in found if _has_one_zero(graph, name)}
+    made = {t.name for node in graph.plan.int8_nodes for t in node.outputs} - tied
     probed = _probe(graph.proto(), found, feeds) if found else {}
     return {
         name
         for name, (lows, highs, shape) in probed.items()
         if growth(shape, found[name][0]) <= HOST_PADDING.largest_growth
         and (
-            gain(lows, highs) >= HOST_PADDING.gain_db
+            gain(*_common(lows, highs) if name in tied else (lows, highs)) >= HOST_PADDING.gain_db
             or found[name][0].name in grids
             or name in off_centre
         )
         # Between int8 tensors one integer is put around all channels: 0, or the lowest.
         and not (name in made and lows.min() < 0)
     }
+
+
+def _has_one_zero(graph: DeviceGraph, tensor: str) -> bool:
+    """Return whether all channels have one zero point, because operators read or make them."""
+    channels = graph.channels
+    return all(channels.tie_of(slot) != UNTIED for slot in channels.slots(tensor))
+
+
+def _common(lows: Doubles, highs: Doubles) -> tuple[Doubles, Doubles]:
+    return lows.min(keepdims=True), highs.max(keepdims=True)
 
 
 def gain(lows: Doubles, highs: Doubles) -> float:
@@ -142,6 +153,8 @@ def _may_cross(graph: DeviceGraph, padded: Sequence[Node]) -> bool:
     """Return whether a padded tensor may cross while other nodes read it without pads."""
     if padding_option(graph.options) in ("auto", "all"):
         return True
+    if _pads_itself(graph, padded[0].inputs[0].name):
+        return True
     known, placement = {id(conv) for conv in padded}, graph.plan.placement
     reading = query.consumers(padded[0].inputs[0])
     return not any(id(n) not in known and placement.get(id(n)) == "device" for n in reading)
@@ -156,9 +169,15 @@ def _may_pad(graph: DeviceGraph, reader: Node) -> bool:
 
 
 def _is_internal(graph: DeviceGraph, reader: Node) -> bool:
-    """Return whether the device makes the input of a convolution."""
+    """Return whether the device makes the input of a convolution, and cannot pad it itself."""
     maker = query.producer(reader.inputs[0])
-    return maker is not None and graph.plan.placement[id(maker)] == "device"
+    if maker is None or graph.plan.placement[id(maker)] != "device":
+        return False
+    return not _pads_itself(graph, reader.inputs[0].name)
+
+
+def _pads_itself(graph: DeviceGraph, tensor: str) -> bool:
+    return graph.target.operator("Pad", "") is not None and _has_one_zero(graph, tensor)
 
 
 def padding_option(options: Options) -> str:

@@ -20,7 +20,7 @@ from npuconv.arithmetic.layer import RoundedWeights, per_weight
 from npuconv.model import query
 
 if TYPE_CHECKING:
-    from npuconv.legalize.source_scales import SourceScales, WeightScales
+    from npuconv.legalize.source import SourceScales, WeightScales
     from npuconv.model.core import Model
     from npuconv.model.types import Node
     from npuconv.partition import Group, Plan

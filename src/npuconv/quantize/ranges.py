@@ -18,7 +18,10 @@ from numpy.typing import NDArray
 
 from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding, scales_for
 from npuconv.calibration.workers import in_order
+from npuconv.partition.channels import REAL, UNTIED
+from npuconv.partition.placement import DisjointSets
 from npuconv.quantize import kept
+from npuconv.quantize.profiles import choose_profile, merged, rows_of
 from npuconv.quantize.scale_constraints import ConstraintsOf
 from npuconv.quantize.settings import CORRELATED, RANGES
 from npuconv.quantize.state import QuantState
@@ -52,40 +55,76 @@ def choose_encodings(
         calibration: statistics of the tensors.
         grids: of tensors whose values may lie on a grid.
         without: steps that are left out: ``correlated-error`` and those of ``ConstraintsOf``.
-        groups: of tensors; None for all of the plan.
+        groups: of tensors, with those whose scales depend on theirs; None for all of the plan.
     """
     constraints = ConstraintsOf(graph, calibration.statistics, grids, without)
     fit = "correlated-error" not in without
     brought = kept.match_groups(graph.model, graph.plan, graph.source_scales).groups
 
-    def work(group: Group) -> tuple[str, dict[str, Encoding]]:
-        """Return the method that was used, and the encodings of a group."""
-        if group.name in brought:
+    def work(groups: list[Group]) -> list[tuple[str, str, dict[str, Encoding]]]:
+        """Return the name of each group, the method that was used, and its encodings."""
+        found, rest = [], []
+        for group in groups:
+            if group.name not in brought:
+                rest.append((group, constraints(group)))
+                continue
             centred, cut, cap = constraints.demands(group)
             own, method = kept.fitted(brought[group.name], centred=centred, cut=cut, cap=cap)
-            return method, dict.fromkeys(group.tensors, own)
-        one = constraints(group)
-        choice = choose(one, graph.options.method)
-        if graph.options.method == "auto" and choice.method != "exact" and fit:
-            choice = replace(
-                choice, scales=with_less_correlated_error(one, choice.scales, choice.zeros)
-            )
-        return choice.method, dict(_stored(choice, group, one, constraints.channels))
+            found.append((group.name, method, dict.fromkeys(group.tensors, own)))
+        profile = choose_profile([one for _, one in rest])
+        for group, one in rest:
+            choice = _chosen(merged(one, profile), graph.options.method, fit=fit)
+            laid = dict(_stored(choice, profile, group, one, constraints.channels))
+            found.append((group.name, choice.method, laid))
+        return found
 
-    groups = graph.plan.groups if groups is None else groups
-    found = list(in_order(work, groups))
-    encodings = {name: encoding for _, some in found for name, encoding in some.items()}
-    methods = {group.name: method for group, (method, _) in zip(groups, found, strict=True)}
-    return QuantState(encodings, methods)
+    wanted = {group.name for group in (graph.plan.groups if groups is None else groups)}
+    parts = _tied(graph.plan.groups, constraints.channels)
+    parts = [part for part in parts if not wanted.isdisjoint(group.name for group in part)]
+    done = {name: (method, own) for part in in_order(work, parts) for name, method, own in part}
+    every = [group.name for group in graph.plan.groups if group.name in done]
+    encodings = {tensor: own for name in every for tensor, own in done[name][1].items()}
+    if graph.options.format == "tflite":  # the file says the zero point of a tensor
+        encodings = {tensor: own.told() for tensor, own in encodings.items()}
+    return QuantState(encodings, {name: done[name][0] for name in every})
+
+
+def _tied(groups: Sequence[Group], channels: Channels) -> list[list[Group]]:
+    """Return the groups by parts in which slots are tied to those of others."""
+    sets: DisjointSets[int] = DisjointSets()
+    found: dict[int, list[Group]] = {}
+    for number, group in enumerate(groups):
+        slots = {slot for name in group.tensors for slot in channels.slots(name)}
+        ties = {channels.tie_of(slot) for slot in slots} - {REAL, UNTIED}
+        sets.join(number, *(len(groups) + tie for tie in ties))
+    for number, group in enumerate(groups):
+        found.setdefault(sets.find(number), []).append(group)
+    return list(found.values())
+
+
+def _chosen(one: ScaleConstraints, method: str, *, fit: bool) -> Choice:
+    choice = choose(one, method)
+    if method == "auto" and choice.method != "exact" and fit:
+        scales = with_less_correlated_error(one, choice.scales, choice.zeros)
+        return replace(choice, scales=scales)
+    return choice
 
 
 def _stored(
-    choice: Choice, group: Group, one: ScaleConstraints, channels: Channels
+    choice: Choice,
+    profile: Mapping[int, float],
+    group: Group,
+    one: ScaleConstraints,
+    channels: Channels,
 ) -> Iterator[tuple[str, Encoding]]:
-    place, nominal = {slot: k for k, slot in enumerate(one.slots)}, np.float32(choice.scales.max())
+    rows, ratios = rows_of(one, profile)
+    tied = one.ties != UNTIED
+    nominal = choice.scales[rows[tied][0]] if tied.any() else np.float32(choice.scales.max())
+    every, offsets = (choice.scales[rows] * ratios).astype(np.float32), choice.zeros[rows]
+    place = {slot: k for k, slot in enumerate(one.slots)}
     for name in group.tensors:
         at, axis = [place[slot] for slot in channels.slots(name)], channels.axis(name)
-        scales, zeros = choice.scales[at], choice.zeros[at]
+        scales, zeros = every[at], offsets[at]
         if np.all(scales == scales[0]) and np.all(zeros == zeros[0]):
             scales, zeros, axis = scales[:1], zeros[:1], None
         yield name, Encoding(scales, zeros, nominal, axis)

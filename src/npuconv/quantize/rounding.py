@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from npuconv.model.types import Node
     from npuconv.quantize.hessian import Hessian
     from npuconv.quantize.state import DeviceGraph, QuantState
+    from npuconv.timings import Step
 
 Doubles = NDArray[np.float64]
 Floats = NDArray[np.float32]
@@ -41,6 +42,7 @@ def round_weights(
     state: QuantState,
     without: Collection[str] = (),
     only: Collection[str] | None = None,
+    step: Step = lambda _done, _total: None,
 ) -> QuantState:
     """Round the weights of layers for the encodings of the state.
 
@@ -52,6 +54,7 @@ def round_weights(
         state: with the encodings of all tensors.
         without: steps that are left out: ``gptq-rounding``, ``bias-correction``.
         only: names of layers; None for all. The others stay as they are.
+        step: called after each layer that is solved.
     """
     convs = [c for c in graph.plan.device if only is None or c.name in only]
     brought, labels = keep_weights(
@@ -60,7 +63,10 @@ def round_weights(
     solvable = [c for c in convs if c.name in hessians and c.name not in brought]
     layers = [] if graph.is_per_tensor else solvable
     work = partial(_solve_layer, state.encodings, hessians, graph.model.store, without)
-    found = {c.name: each for c, each in zip(layers, in_order(work, layers), strict=True)}
+    found = {}
+    for conv, each in zip(layers, in_order(work, layers), strict=True):
+        found[conv.name] = each
+        step(len(found), len(layers))
     found |= {name: (one, labels[name]) for name, one in brought.items()}
     kept = {name: one for name, one in state.weights.items() if name not in found}
     return replace(

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from npuconv.arithmetic import grid
 from npuconv.model import query
-from npuconv.partition.channels import CUTTING, upper_bound
+from npuconv.partition.channels import CUTTING, UNTIED, upper_bound
 from npuconv.quantize.settings import MARGIN, RANGES
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ class ScaleConstraints:
         values: some of the values [K,P].
         centred: zero point must be 0 [K].
         caps: upper bound of a Clip, which no value may exceed [K].
+        ties: of the slots [K]; those that are tied have one zero point.
         samples: the sample that each of these values is of [P]; None where slots have values of
             different samples, or each value is of its own sample.
         exact: lows and highs under which all values are integers, each [K]; None where there
@@ -67,6 +68,7 @@ class ScaleConstraints:
     values: NDArray[np.float32]
     centred: NDArray[np.bool_]
     caps: Doubles
+    ties: NDArray[np.int64]
     samples: NDArray[np.int64] | None = None
     exact: Extremes | None = None
 
@@ -159,9 +161,9 @@ def _observed(
     lows = [min((float(wide[s.name][0][c]) for s, c in row), default=0.0) for row in rows]
     highs = [max((float(wide[s.name][1][c]) for s, c in row), default=0.0) for row in rows]
     found = np.asarray(lows), np.asarray(highs), _values(rows)
-    return ScaleConstraints(
-        group.name, slots, *found, np.zeros(count, bool), np.full(count, np.inf), _samples(rows)
-    )
+    ties = np.asarray([channels.tie_of(slot) for slot in slots], np.int64)
+    free = np.zeros(count, bool), np.full(count, np.inf)
+    return ScaleConstraints(group.name, slots, *found, *free, ties, _samples(rows))
 
 
 def _extremes(stats: Statistics, families: Sequence[int], margin: bool, tails: bool) -> Extremes:
@@ -224,11 +226,14 @@ def _constrain(
         if name in cutting:
             cut[at] = True
             found.caps[at] = np.minimum(found.caps[at], cutting[name])
+    tied = found.ties != UNTIED
+    cut, fill = (each | (tied & np.any(each & tied)) for each in (cut, fill))
     # Saturation replaces a Relu if 0 is the lowest integer. Where it is not, for one channel,
     # the Relu stays, and needs zero point 0 in all of them.
-    # The same holds for a Pad, which fills all channels with one integer.
+    # The same holds for a Pad, which fills all channels with one integer, unless all are tied.
     for alike in (fill, cut, fill):
-        if np.any(alike & (found.centred | (found.lows < 0))):
+        other = found.lows < 0 if alike is cut or np.any(alike & ~tied) else np.zeros_like(tied)
+        if np.any(alike & (found.centred | other)):
             found.centred |= alike
 
 
@@ -247,7 +252,8 @@ def _exact(
     if own is None or len(group.tensors) > 1 or len(own.steps) != len(found.slots):
         return None
     observed, lows, highs, exact = stats[group.name], found.lows.copy(), found.highs.copy(), False
-    on_grid = grid.keep(observed.values, own.steps, -own.offsets) & ~found.centred
+    free = ~found.centred & (found.ties == UNTIED)
+    on_grid = grid.keep(observed.values, own.steps, -own.offsets) & free
     for k in np.flatnonzero(on_grid):
         pair = grid.covering(observed.lows[k], observed.highs[k], own.steps[k])
         if pair is not None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from npuconv.quantize.fake_quant import QuantPoint
     from npuconv.quantize.state import QuantState
     from npuconv.samples import Feed, Samples
+    from npuconv.timings import Step
 
 Doubles = NDArray[np.float64]
 _SIGNS = np.asarray([-1.0, 1.0], np.float32)
@@ -98,6 +99,7 @@ def measure(
     state: QuantState,
     samples: Samples,
     probes: int,
+    step: Step = lambda _done, _total: None,
 ) -> Sensitivity | None:
     """Measure the error that each point adds to the outputs.
 
@@ -107,6 +109,7 @@ def measure(
         state: how the model is quantized, for the offsets of oversampled tensors.
         samples: at least one; of one shape, or those like the first of them are used.
         probes: random vectors, and samples that they are spread over.
+        step: called after each vector.
 
     Returns:
         None where the graph cannot be differentiated: an old opset, shapes that are unknown even
@@ -122,8 +125,10 @@ def measure(
     totals = np.zeros(sum(graph.widths))
     try:
         session = executor.Session(graph.model, threads=1)
-        for found in in_order(lambda row: graph.powers(session, *row), rows):
+        powers = in_order(lambda row: graph.powers(session, *row), rows)
+        for number, found in enumerate(powers, 1):
             totals += found / probes
+            step(number, probes)
     except executor.RuntimeRefusedError:  # an estimate must not cost a conversion
         return None
     bare = tuple(replace(point, constants=None, owner=None) for point in points)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from npuconv.arithmetic.encoding import HIGHEST, LOWEST
-from npuconv.legalize.source_scales import SourceScales
+from npuconv.legalize.legal import LegalModel
+from npuconv.legalize.source import SourceScales
+from npuconv.model import save
 from npuconv.partition.channels import trace, uniform
 from npuconv.quantize import kept
 
@@ -20,12 +22,9 @@ if TYPE_CHECKING:
 
     from npuconv.arithmetic.encoding import Encoding
     from npuconv.arithmetic.layer import RoundedWeights
-    from npuconv.config import Options
     from npuconv.legalize.context import PassContext
     from npuconv.model.core import Model
-    from npuconv.partition import Plan
     from npuconv.partition.channels import Channels
-    from npuconv.target import Target
 
 Offsets = NDArray[np.float64]  # one for each channel
 
@@ -54,25 +53,16 @@ class QuantState:
     tensor_offsets: Mapping[str, Offsets] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class DeviceGraph:
-    """A legal float model, and where each of its nodes runs.
+class DeviceGraph(LegalModel):
+    """A legal float model as the steps of quantization take it.
 
-    Attributes:
-        model: changed in place by passes; every step that does so returns a new graph.
-        plan: of the model as it is.
-        target: the device.
-        options: of the conversion.
-        ctx: takes the rewrites.
-        make_plan: plans a changed model.
+    Passes change its graph in place; every step that runs one returns a new value with a plan.
     """
 
-    model: Model
-    plan: Plan
-    target: Target
-    options: Options
-    ctx: PassContext
-    make_plan: Callable[[Model], Plan]
+    @classmethod
+    def of(cls, legal: LegalModel) -> DeviceGraph:
+        """Return the model with its plan."""
+        return cls(**vars(legal))
 
     @property
     def has_host(self) -> bool:
@@ -87,8 +77,6 @@ class DeviceGraph:
         if self.options.io == "int8" or self.options.format == "tflite":
             ends = (*self.model.graph.inputs, *self.model.graph.outputs)
             found += [tensor.name for tensor in ends]
-        if not self._has_zero_points:
-            found += [tensor.name for tensor in self.plan.operator_tensors]
         return found
 
     @property
@@ -99,14 +87,16 @@ class DeviceGraph:
 
     @cached_property
     def centred_tensors(self) -> list[str]:
-        """Tensors of one scale whose zero point is 0.
+        """Tensors whose zero point is 0: those of one scale, and what operators read and make.
 
-        Not the inputs of a TFLite model: there the file says the zero point of a tensor.
+        Not the inputs of a TFLite model: there the file says the zero point of a tensor. And
+        not tensors of operators where the device takes every zero point.
         """
+        made = [] if self._has_zero_points else [t.name for t in self.plan.operator_tensors]
         if self.options.io == "int8" or self.options.format != "tflite":
-            return self.uniform_tensors
+            return [*self.uniform_tensors, *made]
         inputs = {tensor.name for tensor in self.model.graph.inputs} - set(uniform(self.plan))
-        return [name for name in self.uniform_tensors if name not in inputs]
+        return [*(name for name in self.uniform_tensors if name not in inputs), *made]
 
     @cached_property
     def channels(self) -> Channels:
@@ -129,8 +119,6 @@ class DeviceGraph:
 
     def proto(self) -> onnx.ModelProto:
         """Return the model as ONNX."""
-        from npuconv.model import save
-
         return save.to_proto(self.model)
 
     def replanned(self, model: Model | None = None, ctx: PassContext | None = None) -> DeviceGraph:

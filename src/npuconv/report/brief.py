@@ -13,6 +13,7 @@ from npuconv.report import groups, words
 from npuconv.report.groups import Group
 from npuconv.report.terminal import LABEL_STYLE, Block, View, cells, elide
 from npuconv.report.words import count
+from npuconv.rules.checks.crossings_dominate import crossings_dominate
 from npuconv.schemas.report import Report
 
 SCREEN_LINES = 40  # of a terminal, where its height is not known
@@ -239,7 +240,13 @@ def _crossings(report: Report) -> str:
     moved = f"{words.size(there)} to the device and {words.size(back)} back per inference"
     if there is None and back is None:
         moved = "bytes unknown: --input-shape fixes dynamic extents"
-    return f"{report.summary.transitions}; {moved}"
+    notes = (f.message for f in report.findings if f.code == crossings_dominate.code)
+    return "; ".join(part for part in (f"{report.summary.transitions}", moved, *map(_after, notes)))
+
+
+def _after(message: str) -> str:
+    """Return what stands behind the first part of a message, which the line has in full."""
+    return message.partition("; ")[2]
 
 
 def _samples(report: Report) -> str:

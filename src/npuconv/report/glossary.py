@@ -53,8 +53,8 @@ TERMS = (
         "Undocumented: the target file says nothing of the operator, so the host runs it.",
     ),
     Term(
-        "transition",
-        "Transition",
+        "crossing",
+        "Crossing",
         "A tensor that crosses between device and host in one inference. It is quantized or "
         "dequantized there.",
     ),

@@ -7,25 +7,26 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from urllib.parse import quote
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from npuconv.diagnostics import Severity, Status
 from npuconv.report import Unreadable, groups, words
 from npuconv.report.escape import visible
 from npuconv.report.glossary import TERMS
 from npuconv.report.groups import Group
-from npuconv.report.html_graph import Picture, picture
+from npuconv.report.html_graph import Picture, picture, source_picture
 from npuconv.report.html_ranges import tensor_ranges, weight_ranges
-from npuconv.report.html_text import as_code
 from npuconv.schemas.batch import BatchJob, BatchReport
-from npuconv.schemas.report import Accuracy, LayerQuant, Report
+from npuconv.schemas.quality import Accuracy, LayerQuant
+from npuconv.schemas.report import Report
 
 _MAX_NODES = 4_000  # of all reports on one page; with more of them it has no graphs
 _MAX_VALUES = 10  # of a limit that are listed
@@ -46,7 +47,8 @@ def render_many(reports: Sequence[Report], unreadable: Sequence[Unreadable] = ()
         "page.html.j2",
         reports=reports,
         unreadable=unreadable,
-        pictures=_pictures(reports),
+        pictures=_pictures(reports, picture),
+        source_pictures=_pictures(reports, source_picture),
         sections=_sections,
         profile=profile,
         ranked=ranked,
@@ -126,11 +128,13 @@ def _csp_hash(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
-def _pictures(reports: Sequence[Report]) -> list[Picture | None]:
+def _pictures(
+    reports: Sequence[Report], draw: Callable[[Report], Picture | None]
+) -> list[Picture | None]:
     """Return the graphs; none if the page has so many nodes that it would load slowly."""
     if len(reports) > 1 and sum(len(report.nodes) for report in reports) > _MAX_NODES:
         return [None] * len(reports)
-    return [picture(report) for report in reports]
+    return [draw(report) for report in reports]
 
 
 def _sections(report: Report) -> dict[str, object]:
@@ -139,7 +143,7 @@ def _sections(report: Report) -> dict[str, object]:
     shown = [group for group in standing if _is_open(group)]
     hidden = [group for group in standing if not _is_open(group)]
     folded = {
-        "Unknown": [group for group in hidden if group.severity is not Severity.NOTE],
+        "Undocumented": [group for group in hidden if group.severity is not Severity.NOTE],
         "Notes": [group for group in hidden if group.severity is Severity.NOTE],
         "Accepted by the baseline": groups.accepted(report),
         "Removed by the converter": groups.removed(report),
@@ -251,3 +255,18 @@ def profile(report: Report) -> tuple[LayerBar, ...]:
 def ranked(report: Report) -> tuple[LayerBar, ...]:
     """Return the layers that were measured, those with the largest share of the noise first."""
     return tuple(map(LayerBar, groups.ranked_layers(report)))
+
+
+_CODE = re.compile(r"`([^`]+)`")
+
+
+def as_code(text: object) -> Markup:
+    """Escape a text and write what stands in backticks as code.
+
+    Args:
+        text: any text, also one from an untrusted model; hidden characters become visible.
+
+    Returns:
+        Markup in which the only elements are ``<code>``.
+    """
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(visible(str(text))))))

@@ -11,7 +11,8 @@ from npuconv.report.escape import visible
 from npuconv.report.graph_layout import BOX, HEIGHT, Drawing, arrange, draw
 from npuconv.report.groups import anchor, group_by, kind
 from npuconv.report.terminal import cells, elide
-from npuconv.schemas.report import FindingInfo, LayerQuant, NodeInfo, Report, TensorQuant
+from npuconv.schemas.quality import LayerQuant, TensorQuant
+from npuconv.schemas.report import FindingInfo, NodeInfo, Report
 
 _FUSED = ("Relu", "Clip")  # in one box with the convolution that they follow
 _BRIEF, _TITLE, _NAME = 11, 21, 26  # columns of text that fit into a box
@@ -35,6 +36,9 @@ class Box:
         name: the name in the source model.
         reads: the tensors that lead here.
         makes: the tensors that lead on.
+        place: of a node of the source: placement of what it became, or ``gone``; and
+            ``changed`` where it became something else.
+        rows: details of such a node.
     """
 
     nodes: tuple[NodeInfo, ...]
@@ -42,11 +46,13 @@ class Box:
     name: str
     reads: tuple[str, ...]
     makes: tuple[str, ...]
+    place: str = "end"
+    rows: tuple[Row, ...] = ()
 
     @property
     def placement(self) -> str:
         """Placement of its nodes; ``end`` for an input or output of the model."""
-        return self.nodes[0].placement if self.nodes else "end"
+        return self.nodes[0].placement if self.nodes else self.place
 
     @property
     def macs(self) -> int | None:
@@ -61,6 +67,8 @@ class Box:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the nodes in the source model, each once."""
+        if self.rows:
+            return (self.name,)
         return tuple(dict.fromkeys(node.name for node in self.nodes))
 
 
@@ -68,9 +76,36 @@ def boxes_of(report: Report) -> tuple[Box, ...]:
     """Return the boxes in topological order; none if the report has no graph."""
     if not any(node.outputs for node in report.nodes):
         return ()
+    return _with_ends(report, _join_alike(_fuse(report)))
+
+
+def source_boxes(report: Report) -> tuple[Box, ...]:
+    """Return the boxes of the model as it came; none if the report has no such graph."""
+    if not report.source_nodes:
+        return ()
+    places: dict[str, str] = {}
+    for node in report.nodes:  # what is on the device counts, where a node became several
+        if places.get(node.name) != "device":
+            places[node.name] = node.placement
+    rewritten = {row.node: row for row in report.plan}
+    boxes = []
+    for one in report.source_nodes:
+        place, row = places.get(one.name, "gone"), rewritten.get(one.name)
+        rows = [
+            ("node", one.name),
+            ("runs on", place if place != "gone" else "merged into others, or removed"),
+        ]
+        if row is not None:
+            place += " changed"
+            rows += [("becomes", row.becomes), ("by", ", ".join(row.passes))]
+        boxes.append(Box((), one.form, one.name, one.inputs, one.outputs, place, tuple(rows)))
+    return _with_ends(report, boxes)
+
+
+def _with_ends(report: Report, boxes: Iterable[Box]) -> tuple[Box, ...]:
     inputs = [Box((), "input", one.name, (), (one.name,)) for one in report.model.inputs]
     outputs = [Box((), "output", one.name, (one.name,), ()) for one in report.model.outputs]
-    return (*inputs, *_join_alike(_fuse(report)), *outputs)
+    return (*inputs, *boxes, *outputs)
 
 
 def edges_of(boxes: Iterable[Box]) -> tuple[tuple[int, int], ...]:
@@ -187,6 +222,11 @@ class Picture:
         return {"cards": [card.data for card in self.cards], "edges": self.edges}
 
     @property
+    def gone(self) -> int:
+        """Number of source nodes of which nothing is left."""
+        return sum(card.box.place.startswith("gone") for card in self.cards)
+
+    @property
     def has_noise(self) -> bool:
         """True if any card shows a share of the noise."""
         return any(card.noise_shade for card in self.cards)
@@ -194,7 +234,15 @@ class Picture:
 
 def picture(report: Report) -> Picture | None:
     """Draw the graph of a report; ``None`` if the report has none."""
-    boxes = boxes_of(report)
+    return _draw(report, boxes_of(report))
+
+
+def source_picture(report: Report) -> Picture | None:
+    """Draw the graph of the model as it came; ``None`` if nothing of it was rewritten."""
+    return _draw(report, source_boxes(report))
+
+
+def _draw(report: Report, boxes: tuple[Box, ...]) -> Picture | None:
     if not boxes:
         return None
     edges = edges_of(boxes)
@@ -243,7 +291,7 @@ class _Details:
 
     def _rows(self, box: Box, layers: Iterable[LayerQuant]) -> list[Row]:
         if not box.nodes:
-            return []
+            return list(box.rows)
         first, last = box.nodes[0], box.nodes[-1]
         reason = f": {first.reason}" if first.reason else ""
         rows = [
@@ -267,7 +315,7 @@ def _source_node(layer: LayerQuant) -> str:
 
 
 def _operator(box: Box) -> str:
-    return box.nodes[0].op.rpartition(".")[2] if box.nodes else box.title
+    return box.nodes[0].op.rpartition(".")[2] if box.nodes else box.title.split(" ")[0]
 
 
 def _cut(text: str, width: int) -> str:

@@ -15,7 +15,8 @@ from npuconv.report.groups import Entry, Group, PlanGroup
 from npuconv.report.terminal import LABEL_STYLE, Block, View, cells, elide
 from npuconv.report.words import count
 from npuconv.schemas.batch import BatchJob, BatchReport
-from npuconv.schemas.report import FindingInfo, Report, SourceScales
+from npuconv.schemas.quality import SourceScales
+from npuconv.schemas.report import FindingInfo, Report
 
 _NARROWEST = 60  # columns; the table of several reports needs them
 _VERDICT_STYLE = {"refused": "red", "convertible": "green", "converted": "green"}
@@ -292,7 +293,7 @@ def _placement(report: Report, view: View) -> Block:
     rows = [one.row for one in groups.places(report)]
     if not rows:
         return []
-    crossings = count(report.summary.transitions, "transition")
+    crossings = count(report.summary.transitions, "crossing")
     lines = [
         *view.title(f"Placement: {crossings} between device and host"),
         *view.table(groups.PLACE_HEAD, rows, right=(1, 2, 3, 4)),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from npuconv.report.escape import visible
 from npuconv.report.html import LayerBar, is_low, page
 from npuconv.report.html_ranges import Bar, bar_of
-from npuconv.schemas.report import LayerQuant
+from npuconv.schemas.quality import LayerQuant
 from npuconv.schemas.verify import Errors, VerifiedLayer, VerifyReport
 
 _HEAD = (
@@ -52,8 +52,8 @@ def render(found: VerifyReport) -> str:
         "verify.html.j2",
         found=found,
         rows=rows,
-        worst_first=sorted(rows, key=lambda one: worst(one.layer)),
-        outputs=sorted(found.outputs, key=worst),
+        worst_first=sorted(rows, key=lambda one: one.layer.rank),
+        outputs=sorted(found.outputs, key=lambda one: one.rank),
         is_low=is_low,
     )
 
@@ -75,13 +75,6 @@ def render_csv(found: VerifyReport) -> str:
         ends = (*(layer.float_range or (None, None)), *(layer.int8_range or (None, None)))
         table.writerow(_row("layer", layer.name, layer, layer.tensor, ends, note=layer.note))
     return text.getvalue()
-
-
-def worst(one: Errors) -> float:
-    """Return the sort key for worst first: unknown errors, then low SQNR, then exact."""
-    if one.sqnr_db is None:
-        return float("-inf") if one.cosine is None else float("inf")
-    return one.sqnr_db
 
 
 def side_by_side(layer: VerifiedLayer) -> SideBySide:

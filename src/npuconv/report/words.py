@@ -5,19 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from npuconv.schemas.report import (
+from npuconv.schemas.quality import (
     Accuracy,
     Budget,
-    Device,
     HostPadding,
-    MacShare,
     OutputAccuracy,
     PartAccuracy,
     Quantization,
-    Report,
     SourceScales,
-    Subgraph,
 )
+from npuconv.schemas.report import Device, MacShare, Report, Subgraph
 
 _VERDICTS = {"refused": "REFUSED", "convertible": "OK", "converted": "CONVERTED"}
 
@@ -147,8 +144,8 @@ def kept_float(report: Report) -> str:
     )
     moved = size(total((device.to_device.bytes, device.to_host.bytes)))
     return (
-        f"kept float: {patterns}; {report.summary.transitions} transitions instead of "
-        f"{without.transitions_without}, {change(size(without.bytes_without), moved)} cross"
+        f"kept float: {patterns}; {report.summary.transitions} crossings instead of "
+        f"{without.transitions_without}, {change(size(without.bytes_without), moved)} per inference"
     )
 
 

@@ -6,8 +6,6 @@ checks*, *Why it matters* and *How to fix*, from which ``npuconv explain``, the 
 pages and the reports are made. The chip's numbers come from the target file.
 
 ``checks``         the rules
-``attributes``     attributes that contradict the number of spatial axes
-``attributes``     lengths of attributes against the number of spatial axes
 ``context``        what a rule is given: model, target, and cached facts of nodes
 ``engine``         runs the rules and makes findings of violations
 ``evidence``       results of calibration and of the accuracy measurement
@@ -153,32 +151,25 @@ def rule(  # noqa: PLR0913 - a rule has that many parts
 
     def register(function: Callable[..., Violations]) -> Rule:
         """Make a rule of the function."""
-        doc = inspect.getdoc(function) or ""
-        name = function.__name__.replace("_", "-")
-        missing = [s for s in SECTIONS if f"\n{s}:\n" not in doc]
-        unknown = [fact for fact in limits if fact not in FACTS]
-        if not _CODE.match(code) or missing or unknown:
-            raise ValueError(f"rule {name!r}: code {code!r}, {missing=}, {unknown=}")
-        if any(other.code == code for other in RULES.registered()):
-            raise ValueError(f"rule {name!r}: code {code} is taken")
+        name, doc = function.__name__.replace("_", "-"), inspect.getdoc(function) or ""
+        asked = None if ops is None else frozenset(ops)
         item = Rule(
-            code=code,
-            name=name,
-            severity=severity,
-            message=message,
-            function=function,
-            ops=None if ops is None else frozenset(ops),
-            limits=limits,
-            at=at,
-            malformed=malformed,
-            cacheable=cacheable,
-            example=example,
-            doc=doc,
-        )
+            code, name, severity, message, function, asked, limits, at, malformed, cacheable,
+            example, doc,
+        )  # fmt: skip
+        _check(item)
         RULES.add(name, item)
         return item
 
     return register
+
+
+def _check(item: Rule) -> None:
+    missing = [s for s in SECTIONS if f"\n{s}:\n" not in item.doc]
+    unknown = [fact for fact in item.limits if fact not in FACTS]
+    taken = any(other.code == item.code for other in RULES.registered())
+    if not _CODE.match(item.code) or missing or unknown or taken:
+        raise ValueError(f"rule {item.name!r}: {item.code!r}, {taken=}, {missing=}, {unknown=}")
 
 
 def limit_rule(code: str, *limits: str, example: Example) -> Callable[[Callable[[], None]], Rule]:

@@ -14,6 +14,7 @@ from npuconv.facts import DECIDED_LATER, lookup
 from npuconv.model import query
 from npuconv.model.conv import resolved_pads, window
 from npuconv.rules import Violation
+from npuconv.target import value_text
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
@@ -49,13 +50,9 @@ class Need:
         """The values for people; a range where there are many numbers."""
         numbers = [v for v in self.values if isinstance(v, int) and not isinstance(v, bool)]
         if len(numbers) <= MAX_LISTED_VALUES:
-            return ", ".join(map(_as_text, self.values))
-        others = [_as_text(v) for v in self.values if v not in numbers]
+            return ", ".join(map(value_text, self.values))
+        others = [value_text(v) for v in self.values if v not in numbers]
         return ", ".join([f"{numbers[0]}..{numbers[-1]}", *others])
-
-
-def _as_text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def needs(ctx: RuleContext) -> list[Need]:

@@ -32,6 +32,7 @@ def open_samples(
     limit: int = 512,
     seed: int = 0,
     cache: str | Path | None = None,
+    key: str | None = None,
 ) -> Samples:
     """Open a source of samples and check it against the inputs of a model.
 
@@ -44,6 +45,7 @@ def open_samples(
         limit: samples used at most, evenly spread over the source.
         seed: of synthetic samples.
         cache: folder where decoded images are kept, and looked for.
+        key: name of the array for the only input, where it is another than that of the input.
 
     Raises:
         CalibrationError: samples that are missing, unreadable or do not fit.
@@ -52,14 +54,14 @@ def open_samples(
         return Samples(lambda _: {}, (0,), "the model has no inputs")
     if source is None:
         return open_synthetic(inputs, preprocess, limit, seed)
+    inputs = inputs if key is None else _taking(key, inputs)
     if isinstance(source, str) and not source.strip():
         raise CalibrationError("calibration: an empty path", hint="leave it out, or give one")
     if isinstance(source, (str, Path)):
         try:
-            path = Path(source)
-            found = _open_path(path, inputs, preprocess, limit, cache)
+            found = _open_path(Path(source), inputs, preprocess, limit, cache)
             # A report names no folders; of images it also says how they were prepared.
-            parts = (path.name or path.resolve().name, found.prepared)
+            parts = (Path(source).name or Path(source).resolve().name, found.prepared)
             return replace(found, description=", ".join(filter(None, parts)))
         except (OSError, ValueError) as error:  # a name too long, or with a zero in it
             cause = getattr(error, "strerror", None) or str(error)
@@ -72,6 +74,16 @@ def open_samples(
     if isinstance(source, (bytes, bytearray)) or not isinstance(source, Iterable):
         raise CalibrationError(f"calibration: {type(source).__name__} is no source of samples")
     return open_feeds(source, inputs, limit, _unused(preprocess))
+
+
+def _taking(key: str, inputs: Sequence[InputSpec]) -> Sequence[InputSpec]:
+    if len(inputs) > 1:
+        names = ", ".join(repr(spec.name) for spec in inputs)
+        raise CalibrationError(
+            f"--calibration-key is for models with one input, and this one has {names}",
+            hint="name the arrays like the inputs",
+        )
+    return [replace(inputs[0], array=key)]
 
 
 def _open_path(

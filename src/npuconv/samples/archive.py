@@ -1,4 +1,4 @@
-"""Arrays of an .npz that are read row by row, when their turn comes.
+"""Archives of arrays: read row by row, when their turn comes, and written.
 
 What was stored as it is, is read where it lies. What was compressed is read from front to
 back; going back begins anew. No more than the rows asked for is held.
@@ -6,6 +6,7 @@ back; going back begins anew. No more than the rows asked for is held.
 
 from __future__ import annotations
 
+import io
 import lzma
 import math
 import struct
@@ -33,6 +34,7 @@ READ_BYTES = 2**18  # decompressed at once
 PIECE_BYTES = 2**22  # of the rows that are checked at once
 UNCHECKED_BYTES = 2**26  # of an array whose compression ratio may be anything
 _LOCAL_HEADER = struct.Struct("<26xHH")  # of a member in the file: lengths of what follows
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip file can say
 _HEADER_VERSIONS = ((1, 0), (2, 0))  # later ones are for names of fields, which numbers lack
 # All that numpy and zipfile are known to raise for an array file with a few bits changed.
 UNREADABLE = (
@@ -283,3 +285,16 @@ def _cause(error: BaseException) -> str:
     if "pickle" in str(error):
         return "neither .npz nor .npy"
     return f"damaged: {error}"
+
+
+def npz(arrays: Mapping[str, Array]) -> bytes:
+    """Return what ``np.savez_compressed`` writes, but always the same bytes for the same arrays."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for key, array in sorted(arrays.items()):
+            part = io.BytesIO()
+            npy.write_array(part, np.ascontiguousarray(array).reshape(array.shape))
+            entry = zipfile.ZipInfo(f"{key}.npy", _EPOCH)
+            entry.compress_type, entry.create_system = zipfile.ZIP_DEFLATED, 3  # on any system
+            archive.writestr(entry, part.getvalue())
+    return stream.getvalue()

@@ -75,10 +75,11 @@ def pick(label: str, names: Sequence[str], inputs: Sequence[InputSpec]) -> dict[
     Raises:
         CalibrationError: an input without an array.
     """
-    found = {spec.name: spec.name for spec in inputs if spec.name in names}
-    if len(inputs) == 1 and not found and UNNAMED in names:
+    wanted = {spec.name: spec.array or spec.name for spec in inputs}
+    found = {name: array for name, array in wanted.items() if array in names}
+    if len(inputs) == 1 and not found and UNNAMED in names and not inputs[0].array:
         return {inputs[0].name: UNNAMED}
-    missing = [spec.name for spec in inputs if spec.name not in found]
+    missing = [array for name, array in wanted.items() if name not in found]
     if missing:
         raise CalibrationError(
             f"{label}: no array named {', '.join(map(repr, missing))};"
@@ -99,7 +100,7 @@ def only_fitting(arrays: Mapping[str, Any], inputs: Sequence[InputSpec]) -> dict
         Name of the input to name of the array; empty where names tell, or nothing is certain.
     """
     wanted = {spec.name for spec in inputs}
-    missing = [spec for spec in inputs if spec.name not in arrays]
+    missing = [spec for spec in inputs if not spec.array and spec.name not in arrays]
     others = [name for name in arrays if name not in wanted]
     unnamed = len(inputs) == 1 and UNNAMED in others
     if len(missing) != 1 or unnamed or len(others) > _MAX_OTHERS:
@@ -335,8 +336,8 @@ def _hint_on_name(missing: Sequence[str], found: Sequence[str]) -> str:
         return f"save them by name: np.savez(file, {each if is_python else '**{name: array}'})"
     close = difflib.get_close_matches(missing[0], found, n=1, cutoff=0.5)
     if close:
-        return f"rename {close[0]!r} to {missing[0]!r}"
-    return "name the arrays like the model's inputs"
+        return f"rename {close[0]!r} to {missing[0]!r}, or give --calibration-key {close[0]}"
+    return "name the arrays like the model's inputs, or say which it is with --calibration-key"
 
 
 def _hint_on_kind(value: object, names: Sequence[str]) -> str:

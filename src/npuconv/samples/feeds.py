@@ -23,11 +23,13 @@ class InputSpec:
         name: name of the input.
         dtype: its numpy type.
         shape: lengths; a name or None where the length is not fixed. None: unknown rank.
+        array: name of its array in a source; empty where it is that of the input.
     """
 
     name: str
     dtype: np.dtype[Any]
     shape: tuple[int | str | None, ...] | None
+    array: str = ""
 
     @property
     def lengths(self) -> tuple[int | None, ...]:

@@ -100,6 +100,8 @@ def open_images(
     if plan.fits:
         height, width = plan.size
         found.append(f"images were scaled to cover {height}x{width} and cropped at the centre")
+    if plan.spec.array:
+        found.append("--calibration-key is for arrays, images have none")
     if len(files) % batch:
         found.append(f"images that do not fill a batch of {batch} are ignored")
 

@@ -6,7 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from npuconv.schemas.report import Part, Tool
+from npuconv.schemas import Part
+from npuconv.schemas.report import Tool
 
 
 class VerifiedModel(Part):
@@ -24,6 +25,13 @@ class Errors(Part):
     )
     cosine: float | None = Field(description="null where one side is all zeros or not finite")
     max_abs_error: float | None
+
+    @property
+    def rank(self) -> float:
+        """Sort key for worst first: unknown errors, then low SQNR, then exact."""
+        if self.sqnr_db is None:
+            return float("-inf") if self.cosine is None else float("inf")
+        return self.sqnr_db
 
 
 class VerifiedPart(Errors):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -67,3 +69,13 @@ def test_without_encodings_nothing_happens():
     """Weights only needs none."""
     model, ctx = read(FIRES[0]()), context()
     assert run_pass(NAME, model, ctx) == 0
+
+
+def test_it_fills_with_another_integer_that_is_0_in_every_channel():
+    """A tensor of an operator has one zero point for all channels."""
+    model, ctx = prepared(padded("Relu").model())
+    (pad,) = model.nodes("Pad")
+    own = ctx.encodings[pad.outputs[0].name]
+    ctx.encodings[pad.outputs[0].name] = replace(own, zeros=np.full_like(own.zeros, -7))
+    assert run_pass(NAME, model, ctx) == 1
+    assert query.scalar_input(pad, 2) == -7 * own.nominal

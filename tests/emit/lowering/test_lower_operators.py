@@ -7,6 +7,7 @@ import onnx
 import onnxruntime
 import pytest
 
+from npuconv import executor
 from npuconv.config import Options
 from npuconv.emit.context import EmitContext
 from npuconv.model import save
@@ -103,6 +104,35 @@ def test_standard_operators_only(op):
     model, ctx = emitted(CASES[op](), standard_ops=True)
     assert run_pass(NAME, model, ctx) == int(op == "QLinearMatMul")
     assert {node.domain or "" for node in model.nodes()} == {""}
+
+
+def unlike(op: str) -> onnx.ModelProto:
+    """The operator on layers whose channels differ by a factor of 1,000."""
+    net, rng = Net(x=(1, 4, 8, 8)), np.random.default_rng(1)
+    ratios = np.geomspace(1, 1000, 4).reshape(4, 1, 1, 1)
+    for name in ("a", "b"):
+        weight = ratios * rng.normal(size=(4, 4, 1, 1))
+        net.op("Conv", "x", net.constant(weight.astype(np.float32)), to=name)
+    net.op(op, "a", "b", to="c") if op == "Add" else net.op(op, "a", to="c")
+    return net.conv("c", (4, 4, 1, 1), to="y").output("y", "c").model()
+
+
+@pytest.mark.parametrize("op", ["Add", "GlobalAveragePool"])
+def test_channels_of_unlike_scales(op):
+    """The device has one scale for each tensor; the user gets those of the channels."""
+    model, ctx = emitted(unlike(op))
+    assert ctx.encodings["a"].axis == ctx.encodings["c"].axis == 1
+    before = integers(model)
+    assert run_pass(NAME, model, ctx) == 1
+    after = integers(model)
+    assert all(np.abs(before[n].astype(int) - after[n].astype(int)).max() <= 1 for n in after)
+    feed = random_feeds(model)[0]
+    exact = executor.Session(unlike(op)).run(feed)
+    found = executor.Session(save.to_proto(model)).run(feed)
+    for name in ("c", "y"):
+        noise = np.square(found[name] - exact[name]).mean(axis=(0, 2, 3))
+        power = np.square(exact[name]).mean(axis=(0, 2, 3))
+        assert (10 * np.log10(power / noise) > 20).all(), name
 
 
 def test_what_has_no_kernel_stays_between_conversions():

@@ -223,12 +223,19 @@ def test_too_many_channels():
 
 
 def test_only_where_asked_for_and_needed():
-    """The pass needs --offload, and a target with Conv and without the operator."""
+    """The pass needs --offload, and a target with Conv."""
     assert refusals(NAME, gemm().model(), context(offload=False)) == []
-    assert (
-        refusals(NAME, gemm().model(), on(chip(also={"operators": {"Gemm": {}, "Conv": {}}}))) == []
-    )
     assert refusals(NAME, gemm().model(), on(chip("Relu"))) == []
+
+
+@pytest.mark.parametrize("net", [gemm(), matmul((ROWS, K), (K, M))])
+def test_listed_products_are_convolutions_too(net):
+    """A convolution has a scale for each output channel, and every step of quantization."""
+    model = read(net.model())
+    op = model.nodes()[0].op
+    assert run_pass(NAME, model, on(chip(also={"operators": {op: {}, "Conv": {}}}))) == 1
+    assert "Conv" in ops(model)
+    assert op not in ops(model)
 
 
 @pytest.mark.parametrize(

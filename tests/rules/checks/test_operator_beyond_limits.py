@@ -34,6 +34,15 @@ def add():
     return Net(x=X, y=X).op("Add", "x", "y", name="add").model()
 
 
+def slice_by(step):
+    net = Net(x=X)
+    return net.op("Slice", "x", *(net.constant([value]) for value in (0, 8, 2, step))).model()
+
+
+def double(mode):
+    return with_constant("Resize", [1.0, 1.0, 2.0, 2.0], "", mode=mode)
+
+
 FLOOR = chip("MaxPool", ceil_mode={"equals": False})
 COUNTED = chip("AveragePool", count_include_pad={"equals": True})
 PADDED = {"if": "pad_max > 0", "then": "count_include_pad"}
@@ -41,7 +50,32 @@ CONSTANT = chip("Pad", pad_mode=["constant"])
 IMAGES = chip("Pad", pad_outside_hw={"equals": 0})
 TWO = chip("DepthToSpace", blocksize={"equals": 2})
 
+
+def one(op, **attrs):
+    return lambda: Net(x=X).op(op, name="one", **attrs).model()
+
+
+def with_constant(op, values, *before, **attrs):
+    net = Net(x=X)
+    return lambda: net.op(op, "x", *before, net.constant(values), **attrs).model()
+
+
 FIRES = [
+    (one("Softmax", axis=2), chip("Softmax", axis=[1, 3])),
+    (one("ReduceMean", axes=[1]), chip("ReduceMean", axes={"equals": "2,3"})),
+    (one("Transpose", perm=[1, 0, 2, 3]), chip("Transpose", perm=["0,2,3,1"])),
+    (with_constant("Add", 4 * [[[1.0]]]), chip("Add", broadcast=["none"])),
+    (with_constant("Add", 1.0), chip("Add", constant_operand={"equals": False})),
+    (with_constant("Gather", [[0, 1]]), chip("Gather", indices_rank={"equals": 1})),
+    (lambda: slice_by(2), chip("Slice", step_max={"max": 1})),
+    (double("nearest"), chip("Resize", resize_mode=["linear"])),
+    (double("linear"), chip("Resize", coordinate_mode=["asymmetric"])),
+    (
+        lambda: Net(x=(2, 9), y=(9, 2)).op("MatMul", "x", "y").model(),
+        chip("MatMul", depth={"max": 8}),
+    ),
+    (one("HardSigmoid"), chip("HardSigmoid", alpha={"equals": "0.1667"})),
+    (one("HardSigmoid", beta=0.25), chip("HardSigmoid", beta={"equals": "0.5"})),
     (lambda: max_pool(ceil_mode=1), FLOOR),
     (average_pool, COUNTED),
     (lambda: pad(mode="reflect"), CONSTANT),
@@ -56,6 +90,9 @@ FIRES = [
     (max_pool, chip("MaxPool", kernel_h={"max": 2}, also={"unlisted_operators": "host"})),
 ]
 SILENT = [
+    (one("ReduceMean", axes=[2, -1]), chip("ReduceMean", axes={"equals": "2,3"})),
+    (lambda: slice_by(-1), chip("Slice", step_max={"max": 1})),
+    (one("HardSigmoid", alpha=1 / 6), chip("HardSigmoid", alpha={"equals": "0.1667"})),
     (max_pool, FLOOR),
     (lambda: average_pool(count_include_pad=1), COUNTED),
     (pad, CONSTANT),

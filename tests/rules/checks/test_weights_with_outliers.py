@@ -37,7 +37,7 @@ SILENT = [
 def test_the_channels_are_counted():
     """The message has the number of channels, size of outliers, and levels left."""
     found = finding(FIRES[1](), CODE)
-    assert found.message.startswith("outliers in 3 of 4 channels leave 99 % of their weights 7 ")
+    assert found.message.startswith("3 of 4 channels have outlier weights, up to ")
     assert "times the rms" in found.message
     assert (found.node, found.value) == ("conv", "3 channels")
 

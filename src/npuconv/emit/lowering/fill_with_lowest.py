@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def fill_with_lowest(model: Model, ctx: EmitContext) -> int:
     """Let a Pad fill with the integer that stands for 0.
 
-    Where the lowest integer stands for 0 in every channel, a Pad between int8 tensors fills
-    with that. What reads the result knows it by the bias.
+    Where one integer stands for 0 in every channel, as the lowest does behind a Relu, a Pad
+    between int8 tensors fills with that. What reads the result knows it by the bias.
     """
     if not ctx.encodings:
         return 0
@@ -28,13 +28,13 @@ def fill_with_lowest(model: Model, ctx: EmitContext) -> int:
 def _fill(model: Model, ctx: EmitContext, node: Node) -> int:
     import numpy as np
 
-    from npuconv.arithmetic.encoding import LOWEST
     from npuconv.model import edit
 
     encoding = ctx.encodings.get(node.outputs[0].name)
-    if encoding is None or not (encoding.zeros == LOWEST).all():
+    zeros = {0} if encoding is None else set(encoding.zeros.tolist())
+    if encoding is None or len(zeros) > 1 or zeros == {0}:
         return 0
-    value = np.asarray(LOWEST * encoding.nominal, np.float32)
+    value = np.asarray(zeros.pop() * encoding.nominal, np.float32)
     if query.scalar_input(node, 2) == value:
         return 0
     edit.set_input(node, 2, edit.constant(model, f"{node.name}/lowest", value))

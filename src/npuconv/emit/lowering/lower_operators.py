@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from npuconv.emit.conversions import dequantizer, quantizer
+from npuconv.emit.context import dequantizer, quantizer
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import nhwc, query
 

@@ -35,7 +35,8 @@ def quantize_activations(model: Model, ctx: EmitContext) -> int:
     fired += sum(_before(model, ctx, conv, conv.inputs[0]) for conv in ctx.plan.device)
     for node in ctx.plan.operators:
         fired += sum(_before(model, ctx, node, tensor) for tensor in values_of(node))
-        fired += sum(_round_constant(model, node, index) for index in constants_of(node))
+        found = constants_of(node, every=ctx.options.format == "tflite")
+        fired += sum(_round_constant(model, node, index) for index in found)
     return fired
 
 
@@ -50,15 +51,21 @@ def _after(model: Model, ctx: EmitContext, node: Node, tensor: Tensor) -> int:
     index = next(i for i, t in enumerate(node.outputs) if t is tensor)
     node.outputs[index] = raw
     stored = _stored(model, ctx, tensor)
-    _quantize(model, raw, stored, encoding, node, own=ctx.plan.is_operator(node))
+    if ctx.plan.is_operator(node):
+        _quantize(model, raw, stored, encoding.in_integers, node, own=True)
+    else:
+        _quantize(model, raw, stored, encoding, node, own=False)
     inside = [n for n in query.consumers(tensor) if _inner(ctx.plan, n)]
-    if encoding.is_plain or not inside:
-        _dequantize(model, stored, tensor, encoding, node, own=True)
-        return 1
-    nominal = edit.variable(model, f"{tensor.name}/nominal", tensor)
-    _read_instead(inside, tensor, nominal)
-    _dequantize(model, stored, nominal, encoding, node, own=False)
-    if model.is_output(tensor) or query.consumers(tensor):
+    if not encoding.is_plain and inside:
+        nominal = edit.variable(model, f"{tensor.name}/nominal", tensor)
+        _read_instead(inside, tensor, nominal)
+        _dequantize(model, stored, nominal, encoding, node, own=False)
+    told = [n for n in query.consumers(tensor) if ctx.plan.is_operator(n)]
+    if told and (encoding.axis is not None or encoding.scales[0] != encoding.nominal):
+        computed = edit.variable(model, f"{tensor.name}/computed", tensor)
+        _read_instead(told, tensor, computed)
+        _dequantize(model, stored, computed, encoding.in_integers, node, own=True)
+    if model.is_output(tensor) or query.consumers(tensor) or not (inside or told):
         _dequantize(model, stored, tensor, encoding, node, own=True)
     return 1
 
@@ -107,11 +114,11 @@ def _before(model: Model, ctx: EmitContext, node: Node, tensor: Tensor) -> int:
     for reader in convolutions:
         reader.inputs[0] = rounded
     if operators:
-        own = rounded
+        told = rounded
         if convolutions:
-            own = edit.variable(model, f"{tensor.name}/own", tensor)
-        _dequantize(model, stored, own, encoding, node, own=True)
-        _read_instead(operators, tensor, own)
+            told = edit.variable(model, f"{tensor.name}/own", tensor)
+        _dequantize(model, stored, told, encoding.in_integers, node, own=True)
+        _read_instead(operators, tensor, told)
     return 1
 
 
@@ -188,8 +195,9 @@ def _parameters(
     if not own or encoding.is_plain:
         name = f"npuconv/scale/{float(encoding.nominal)!r}"
         scale = edit.shared_constant(model, name, np.asarray(encoding.nominal))
-        zero = edit.shared_constant(model, "npuconv/zero_point", np.asarray(0, np.int8))
-        return scale, zero, {}
+        zero = np.asarray(encoding.nominal_zero, np.int8)
+        name = f"npuconv/zero_point{f'/{zero}' if zero else ''}"
+        return scale, edit.shared_constant(model, name, zero), {}
     single = encoding.axis is None
     scales, zeros = encoding.scales, encoding.zeros.astype(np.int8)
     parts = (scales[0], zeros[0]) if single else (scales, zeros)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npuconv.emit.conversions import dequantizer
+from npuconv.emit.context import dequantizer
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import query
 

@@ -33,7 +33,7 @@ def replace_reduce_mean(model: Model, ctx: PassContext) -> int:
 
 def _replace(model: Model, ctx: PassContext, node: Node) -> int:
     dims, kept = query.shape(node.inputs[0]), bool(query.attribute(node, "keepdims", 1))
-    if dims is None or len(dims) != RANK or _axes(node) != SPATIAL:
+    if dims is None or len(dims) != RANK or query.reduced_axes(node) != SPATIAL:
         return 0
     if query.dtype_name(node.inputs[0]) != "float32" or query.is_constant(node.inputs[0]):
         return 0
@@ -77,11 +77,3 @@ def _is_of_squares(node: Node) -> bool:
     if maker is None or maker.op not in ("Pow", "Mul"):
         return False
     return maker.op == "Pow" or maker.inputs[0] is maker.inputs[1]
-
-
-def _axes(node: Node) -> tuple[int, ...]:
-    """Return the axes, counted from the front; none where all are meant or they are unknown."""
-    axes = query.attribute(node, "axes")
-    if axes is None:
-        axes = query.constant_input(node, 1)
-    return () if axes is None else tuple(sorted(int(axis) % RANK for axis in axes))

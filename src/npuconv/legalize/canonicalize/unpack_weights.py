@@ -56,7 +56,7 @@ def _unpack(
 def _remember(
     model: Model, ctx: PassContext, layer: Node, own: Parameters, values: np.ndarray
 ) -> None:
-    from npuconv.legalize.source_scales import WeightScales
+    from npuconv.legalize.source import WeightScales
 
     label, outputs = model.label(layer), _output_axis(layer, values.ndim)
     if own.axis is not None and own.axis != outputs:

@@ -40,8 +40,9 @@ class Product:
 def rewrite_matmul_as_conv(model: Model, ctx: PassContext) -> int:
     """Turn products with a constant matrix into 1x1 convolutions.
 
-    Gemm and MatMul with one constant operand, where the target does not list them. The
-    rows of a matrix become the batch, those of ``N x T x K`` the width; in front and
+    Gemm and MatMul with one constant operand, also where the target lists them: as a
+    convolution they have a scale for each output channel, and the device computes the same
+    sums. The rows of a matrix become the batch, those of ``N x T x K`` the width; in front and
     behind stand only operators that move values. alpha, beta and what is added per output
     channel, also by an Add that alone reads the product, go into weights and bias; any
     other addend stays an Add. Where the target does not take so large a batch, the rows
@@ -53,7 +54,7 @@ def rewrite_matmul_as_conv(model: Model, ctx: PassContext) -> int:
 
 def _rewrite(model: Model, ctx: PassContext, node: Node) -> int:
     constants = [index for index in (0, 1) if query.constant_input(node, index) is not None]
-    if len(constants) != 1 or not ctx.offloads(node):
+    if len(constants) != 1 or not ctx.offloads(node, listed=True):
         return 0
     found = _product(node, constants[0])
     if isinstance(found, str):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from npuconv import partition
 from npuconv.legalize import keep_float
-from npuconv.legalize.source import form_of
+from npuconv.legalize.source import form_of, tensors
 from npuconv.model import query
 from npuconv.report.builder.rewritten import rewritten_rows
+from npuconv.report.words import total
 from npuconv.schemas import report as schema
 
 if TYPE_CHECKING:
@@ -52,14 +53,14 @@ def _device(
     nodes: tuple[schema.NodeInfo, ...],
     found: list[partition.Subgraph],
 ) -> schema.Device:
-    on_device = _sum(node.macs for node in nodes if node.placement == "device")
+    on_device = total(node.macs for node in nodes if node.placement == "device")
     crossing = partition.crossings(legal.model, legal.plan)
     macs: dict[int | None, list[int | None]] = {}
     for node in nodes:
         macs.setdefault(node.subgraph, []).append(node.macs)
     return schema.Device(
         macs_before=_macs_before(legal),
-        macs_after=schema.MacShare(device=on_device, total=_sum(node.macs for node in nodes)),
+        macs_after=schema.MacShare(device=on_device, total=total(node.macs for node in nodes)),
         to_device=_traffic(crossing.to_device),
         to_host=_traffic(crossing.to_host),
         subgraphs=tuple(
@@ -68,7 +69,7 @@ def _device(
                 nodes=len(one.nodes),
                 first=legal.model.label(one.nodes[0]),
                 last=legal.model.label(one.nodes[-1]),
-                macs=_sum(macs[number]),
+                macs=total(macs[number]),
                 inputs=_ports(one.inputs),
                 outputs=_ports(one.outputs),
             )
@@ -82,13 +83,7 @@ def _macs_before(legal: LegalModel) -> schema.MacShare:
     """Return multiply-accumulates on the device, before anything was done for it."""
     costs, taken = legal.source.costs, legal.source.taken
     device = [one.macs for label, one in costs.items() if label in taken]
-    return schema.MacShare(device=_sum(device), total=_sum(one.macs for one in costs.values()))
-
-
-def _sum(numbers: Iterable[int | None]) -> int | None:
-    """Add numbers up; None where one is not known."""
-    listed = list(numbers)
-    return None if None in listed else sum(number or 0 for number in listed)
+    return schema.MacShare(device=total(device), total=total(one.macs for one in costs.values()))
 
 
 def _traffic(ports: tuple[partition.Port, ...]) -> schema.Traffic:
@@ -109,7 +104,7 @@ def _node(legal: LegalModel, node: Node, subgraph: int | None) -> schema.NodeInf
         parameters=partition.parameters(node),
         subgraph=subgraph,
         form=form_of(node),
-        inputs=tuple(t.name for t in node.inputs if t.name and not query.is_constant(t)),
+        inputs=tensors(node.inputs),
         outputs=tuple(t.name for t in node.outputs if t.name),
         shape=query.shape(node.outputs[0]) if node.outputs else None,
     )
@@ -134,4 +129,4 @@ def _patterns(legal: LegalModel, moved: list[tuple[str, int | None]]) -> Iterato
     for pattern in dict.fromkeys(legal.kept.values()):
         macs = [count for by, count in moved if by == pattern]
         nodes = sum(by == pattern for by in legal.kept.values())
-        yield schema.Kept(pattern=pattern, nodes=nodes, macs=_sum(macs))
+        yield schema.Kept(pattern=pattern, nodes=nodes, macs=total(macs))

@@ -11,23 +11,25 @@ import numpy as np
 from npuconv.arithmetic.encoding import HIGHEST, LOWEST
 from npuconv.arithmetic.layer import folded
 from npuconv.model import query
-from npuconv.report.builder.distributions import channel_ranges, level_histogram, tensor_levels
-from npuconv.schemas import report as schema
+from npuconv.quantize import kept
+from npuconv.schemas import quality
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from npuconv.arithmetic.encoding import Encoding
     from npuconv.arithmetic.layer import RoundedWeights
     from npuconv.arithmetic.statistics import Statistics
-    from npuconv.evaluate.layers import Layer
+    from npuconv.evaluate.matching import Layer
     from npuconv.partition import Plan
-    from npuconv.quantize.state import QuantState
+    from npuconv.quantize.state import DeviceGraph, QuantState
 
 
 def tensor_rows(
     plan: Plan, state: QuantState, stats: Mapping[str, Statistics]
-) -> tuple[schema.TensorQuant, ...]:
+) -> tuple[quality.TensorQuant, ...]:
     """The int8 tensors."""
     rows = []
     for group in plan.groups:
@@ -44,8 +46,8 @@ def tensor_rows(
 
 def _tensor_row(
     name: str, encoding: Encoding, seen: list[Statistics], own: Statistics | None, method: str
-) -> schema.TensorQuant:
-    return schema.TensorQuant(
+) -> quality.TensorQuant:
+    return quality.TensorQuant(
         name=name,
         scale=_decimal(encoding.scales.max()),
         zero_point=int(encoding.zeros.min()),
@@ -62,8 +64,8 @@ def _tensor_row(
 
 
 def _with_distribution(
-    row: schema.TensorQuant, encoding: Encoding, own: Statistics | None
-) -> schema.TensorQuant:
+    row: quality.TensorQuant, encoding: Encoding, own: Statistics | None
+) -> quality.TensorQuant:
     """Return the row with the distribution of the values, where they were observed."""
     if own is None or not own.values.size:
         return row
@@ -84,7 +86,7 @@ def _clipped(encoding: Encoding, stats: Statistics) -> float:
     return float(np.mean((stats.values < low) | (stats.values > high)))
 
 
-def weight_rows(plan: Plan, state: QuantState) -> dict[str, schema.WeightQuant]:
+def weight_rows(plan: Plan, state: QuantState) -> dict[str, quality.WeightQuant]:
     """The weights of every layer by node name, while they still are float."""
     rows = {}
     for conv in plan.device:
@@ -109,10 +111,10 @@ def _steps(
 
 def _weight_row(
     weight: NDArray[np.float32], steps: NDArray[np.float32] | None
-) -> schema.WeightQuant:
+) -> quality.WeightQuant:
     reach = np.abs(weight).reshape(len(weight), -1).max(axis=1)
     clipped = 0.0 if steps is None else float(np.mean(np.abs(steps) > HIGHEST + 0.5))
-    return schema.WeightQuant(
+    return quality.WeightQuant(
         minimum=_decimal(weight.min()),
         maximum=_decimal(weight.max()),
         channels=len(weight),
@@ -131,12 +133,12 @@ def _decimal(value: np.float32) -> float:
 
 
 def with_shares(
-    rows: Iterable[schema.LayerQuant],
+    rows: Iterable[quality.LayerQuant],
     layers: Iterable[Layer],
     shares: Mapping[str, float],
     roundings: Mapping[str, str],
-    weights: Mapping[str, schema.WeightQuant],
-) -> tuple[schema.LayerQuant, ...]:
+    weights: Mapping[str, quality.WeightQuant],
+) -> tuple[quality.LayerQuant, ...]:
     """Return layers with what their own rounding costs, and how their weights were rounded.
 
     Args:
@@ -162,3 +164,129 @@ def with_shares(
             )
         )
     return tuple(found)
+
+
+LEVELS_PER_BIN = quality.LEVELS_PER_BIN
+MAX_VALUES = 2**16  # of a tensor that are counted; a picture of 32 bins needs no more
+MAX_CHANNELS = 16  # of a tensor whose ranges are listed
+_DIGITS = 4  # of a range that is only drawn
+
+
+def level_histogram(levels: NDArray[np.float32]) -> tuple[int, ...]:
+    """Count values by the int8 level that they round to.
+
+    Args:
+        levels: values in steps of int8, zero point added, before rounding; any shape.
+
+    Returns:
+        34 counts: values below -128, then of 8 levels each from -128 to 127, then above 127.
+        At most ``MAX_VALUES`` evenly spaced values are counted; those not finite are not.
+    """
+    flat = levels.reshape(-1)
+    some = flat[:: max(1, -(-flat.size // MAX_VALUES))]
+    rounded = np.rint(some[np.isfinite(some)]).clip(LOWEST - 1, HIGHEST + 1)
+    bins = (HIGHEST - LOWEST + 1) // LEVELS_PER_BIN
+    at = np.floor((rounded - LOWEST) / LEVELS_PER_BIN).astype(np.int64) + 1
+    return tuple(int(n) for n in np.bincount(at.clip(0, bins + 1), minlength=bins + 2))
+
+
+def tensor_levels(values: NDArray[np.float32], encoding: Encoding) -> NDArray[np.float32]:
+    """Return values [C, P] in steps of int8, zero point added, before rounding."""
+    step = max(1, -(-values.size // MAX_VALUES))
+    scales, zeros = encoding.scales.reshape(-1, 1), encoding.zeros.reshape(-1, 1)
+    return np.asarray(values[:, ::step] / scales + zeros, np.float32)
+
+
+def channel_ranges(
+    lows: NDArray[np.float32], highs: NDArray[np.float32], encoding: Encoding
+) -> tuple[quality.ChannelRange, ...]:
+    """List the ranges of channels, the widest first.
+
+    Args:
+        lows: float32 [C], smallest value observed.
+        highs: float32 [C], largest value observed.
+        encoding: of the tensor, with one scale or C.
+
+    Returns:
+        At most ``MAX_CHANNELS`` channels, evenly spaced in the order of their width; the
+        widest and the narrowest are among them. Empty for a tensor of one channel.
+    """
+    if len(lows) < 2:
+        return ()
+    order = np.argsort(lows - highs, kind="stable")
+    places = np.linspace(0, len(order) - 1, min(len(order), MAX_CHANNELS))
+    lowest = np.broadcast_to(encoding.scales * (LOWEST - encoding.zeros), lows.shape)
+    highest = np.broadcast_to(encoding.scales * (HIGHEST - encoding.zeros), lows.shape)
+    return tuple(
+        quality.ChannelRange(
+            channel=int(at),
+            minimum=_rounded(lows[at]),
+            maximum=_rounded(highs[at]),
+            lowest=_rounded(lowest[at]),
+            highest=_rounded(highest[at]),
+        )
+        for at in order[np.rint(places).astype(np.int64)]
+    )
+
+
+def _rounded(value: np.float32) -> float:
+    return float(f"{float(value):.{_DIGITS}g}")
+
+
+_WHY = {
+    kept.CENTRED: "the device pads it with the integer 0",
+    kept.MOVED: "the lowest integer has to stand for 0 where a Relu or a Pad is left out",
+    kept.NARROWED: "a Clip ends where int8 does",
+}
+
+
+def source_scales(graph: DeviceGraph, state: QuantState) -> quality.SourceScales | None:
+    """Return what is kept of a quantized model; None for a float model.
+
+    Args:
+        graph: the legal float model, before it is lowered.
+        state: how it is quantized.
+    """
+    source = graph.source_scales
+    if not source:
+        return None
+    found = kept.match_groups(graph.model, graph.plan, source)
+    own = [g for g in graph.plan.groups if state.methods.get(g.name) in (kept.METHOD, kept.MOVED)]
+    labels = [state.roundings.get(conv.name, "") for conv in graph.plan.device]
+    changed = {
+        **dict(_tensors(graph, state, found)),
+        **found.changed,
+        **dict(_layers(graph, state)),
+    }
+    return quality.SourceScales(
+        tensors=sum(len(group.tensors) for group in own),
+        all_tensors=sum(len(group.tensors) for group in graph.plan.groups),
+        layers=sum(label.startswith(kept.METHOD) for label in labels),
+        all_layers=len(labels),
+        changed=tuple(quality.ChangedScale(name=n, reason=r) for n, r in changed.items()),
+    )
+
+
+def _tensors(graph: DeviceGraph, state: QuantState, found: kept.Kept) -> Iterator[tuple[str, str]]:
+    for group in graph.plan.groups:
+        before, method = found.groups.get(group.name), state.methods.get(group.name, "")
+        if before is not None and method in _WHY:
+            yield group.name, f"{_WHY[method]}: {_difference(before, state.encodings[group.name])}"
+
+
+def _difference(before: Encoding, after: Encoding) -> str:
+    cut = float(before.nominal) * (HIGHEST - int(before.zeros[0]))
+    zeros = f"zero point {int(before.zeros[0])} becomes {int(after.zeros[0])}"
+    ratio = float(after.nominal) / float(before.nominal)
+    if ratio == 1:
+        return f"{zeros}, and values above {cut:.4g} are no longer cut off"
+    return f"{zeros}, steps are {ratio:.2f} times as large"
+
+
+def _layers(graph: DeviceGraph, state: QuantState) -> Iterator[tuple[str, str]]:
+    for conv in graph.plan.device:
+        label = state.roundings.get(conv.name, "")
+        if label.startswith(f"{kept.METHOD}, "):
+            yield graph.model.label(conv), f"weights {label.removeprefix(f'{kept.METHOD}, ')}"
+        elif conv.name in state.lost:
+            yield graph.model.label(conv), state.lost[conv.name]

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from npuconv.diagnostics import Finding, Severity, Status
-from npuconv.legalize.selection import stale
-from npuconv.report.builder.headline import Verdict, headline
+from npuconv.legalize.selection import failing, fails, stale
 from npuconv.report.builder.rewritten import choice
+from npuconv.rules.checks.crossings_dominate import crossings_dominate
+from npuconv.rules.checks.limit_unknown import limit_unknown
 from npuconv.rules.engine import all_rules
+from npuconv.schemas import quality
 from npuconv.schemas import report as schema
 from npuconv.version import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from npuconv.config import Options
     from npuconv.legalize.legal import LegalModel
     from npuconv.report.builder.placed import GraphRows
+    from npuconv.schemas.report import NodeInfo
     from npuconv.timings import Timings
 
 _PLACES: tuple[schema.Placement, ...] = ("device", "host", "undocumented")
@@ -33,9 +39,9 @@ class Outcome:
         not_judged: what only a conversion can tell.
     """
 
-    calibration: schema.Assumed | None = None
-    quantization: schema.Quantization | None = None
-    accuracy: schema.Accuracy | None = None
+    calibration: quality.Assumed | None = None
+    quantization: quality.Quantization | None = None
+    accuracy: quality.Accuracy | None = None
     not_judged: tuple[str, ...] = ()
 
 
@@ -77,6 +83,7 @@ def build_report(
         rewrites=_rewrites(legal),
         refusals=_refusals(legal),
         nodes=rows.nodes,
+        source_nodes=_source_nodes(legal, rows),
         device=rows.device,
         calibration=outcome.calibration,
         quantization=outcome.quantization,
@@ -84,6 +91,12 @@ def build_report(
         unknown_limits=_unknown_limits(legal),
         timings=_timings(timings) if timings else None,
     )
+
+
+def _source_nodes(legal: LegalModel, rows: GraphRows) -> tuple[schema.SourceNode, ...]:
+    """Return the graph as it came; nothing where every node of it is still there."""
+    gone = {node.name for node in legal.source.nodes} - {node.name for node in rows.nodes}
+    return legal.source.nodes if gone or rows.rewritten else ()
 
 
 def _model(legal: LegalModel) -> schema.ModelInfo:
@@ -225,3 +238,62 @@ def _assumptions(legal: LegalModel) -> list[schema.UnknownLimit]:
 def _timings(timings: Timings) -> tuple[schema.Timing, ...]:
     found = timings.seconds.items()
     return tuple(schema.Timing(stage=stage, seconds=round(s, 4)) for stage, s in found)
+
+
+Verdict = Literal["convertible", "converted", "refused"]
+
+
+def headline(
+    options: Options,
+    nodes: Iterable[NodeInfo],
+    verdict: Verdict,
+    left: list[Finding],
+    warnings: tuple[str, ...],
+) -> str:
+    """The verdict in one sentence.
+
+    Args:
+        options: of the run.
+        nodes: rows of the report.
+        verdict: what is to be said.
+        left: findings that no pass has removed.
+        warnings: what a reader must know; the first is part of it.
+    """
+    if verdict == "refused":
+        return _objection(options, left)
+    count = sum(1 for n in nodes if n.placement == "device" and n.op == "Conv")
+    text = f"{count} convolution{'s' * (count != 1)} on the device"
+    unknown = sum(map(_is_limit, left))
+    text += f", {unknown} undocumented limit{'s' * (unknown != 1)}" if unknown else ""
+    text += "".join(f", {f.value} in between" for f in left if f.code == crossings_dominate.code)
+    return f"{text}; {warnings[0].partition(':')[0]}" if warnings else text
+
+
+def _is_limit(finding: Finding) -> bool:
+    """Return whether the finding is an undocumented limit, not a node that depends on one."""
+    return finding.status == Status.UNKNOWN and finding.code == limit_unknown.code
+
+
+def _objection(options: Options, left: list[Finding]) -> str:
+    """Return the reason against a conversion; accepted errors only if there is no other."""
+    errors = [f for f in left if f.severity == Severity.ERROR]
+    new = [f for f in errors if not f.accepted]
+    if not errors or (not new and fails(left, options)):
+        return _failing(options, left)
+    shown = new or errors
+    kinds = Counter(f.name for f in shown)
+    named = ", ".join(f"{name} x {n}" for name, n in kinds.most_common(3))
+    more = f" and {len(kinds) - 3} more kinds" if len(kinds) > 3 else ""
+    what = f"{'' if new else 'accepted '}error{'s' * (len(shown) != 1)}"
+    note = "" if new else "; it still cannot be converted"
+    return f"{len(shown)} {what}: {named}{more}{note}"
+
+
+def _failing(options: Options, left: list[Finding]) -> str:
+    """Return the reason where no error counts, but findings that ``--fail-on`` refuses."""
+    level = options.fail_on
+    counted = [f for f in left if not f.accepted and failing(f, level)]
+    unknown = sum(map(_is_limit, counted))
+    numbers = {"undocumented limit": unknown, "warning": len(counted) - unknown}
+    counts = [f"{number} {kind}{'s' * (number != 1)}" for kind, number in numbers.items() if number]
+    return f"{' and '.join(counts)}, and --fail-on {level}"

@@ -26,7 +26,7 @@ function Graph(root) {
   each(svg.querySelectorAll("[data-from]"), function (line) { lines[line.dataset.from] = line; });
   each(boxes, function (box, at) {
     box.dataset.at = at;
-    if (box.matches(".error, .warning")) { findings.push(at); }
+    if (box.matches(".error, .warning, .changed")) { findings.push(at); }
   });
   this.byName = {};
   data.cards.forEach(function (card, at) {
@@ -144,7 +144,8 @@ function Graph(root) {
     var button = event.target.closest("button[data-do]");
     if (button) { acts[button.dataset.do](); }
   });
-  root.querySelector("select").addEventListener("change", function (event) {
+  var colours = root.querySelector("select");
+  if (colours) colours.addEventListener("change", function (event) {
     root.dataset.colour = event.target.value;
     svg.setAttribute("class", event.target.value);
     show();
@@ -320,10 +321,13 @@ document.addEventListener("keydown", function (event) {
   }
 });
 each(document.querySelectorAll("article"), function (article) {
-  var root = article.querySelector("[data-graph]");
+  var root = article.querySelector("[data-graph]"), before = article.querySelector("[data-before]");
   if (!root) { return; }
   var graph = new Graph(root);
   graphs.push(graph);
   link(article, graph, "#node" + article.id.replace("report-", "-").replace("report", "") + "=");
+  if (before) {  // it has no size until it is opened
+    before.parentNode.addEventListener("toggle", function () { graphs.push(new Graph(before)); }, { once: true });
+  }
 });
 })();

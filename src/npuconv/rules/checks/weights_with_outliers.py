@@ -42,8 +42,8 @@ class Outliers:
     "QNT004",
     ops={"Conv"},
     severity=Severity.WARNING,
-    message="outliers in {rows} of {channels} channels leave 99 % of their weights "
-    "{levels} levels or fewer; the largest is {times} times the rms, and rounding leaves {sqnr} dB",
+    message="{rows} of {channels} channels have outlier weights, up to {times} times the rms: 99 % "
+    "of their weights use at most {levels} int8 levels, and rounding leaves {sqnr} dB SQNR",
     example=Example(
         fires="""
             input x: float[1,16,8,8]

@@ -1,0 +1,128 @@
+"""Integers of the simulator and of our arithmetic against onnxruntime, every operator listed.
+
+    python benchmarks/exactness.py [--models NAME...] [--format qdq]
+
+Each model is converted for a target that lists every operator, with few samples: the integers
+matter, not how good they are. Then every int8 tensor of the simulator is compared with that of
+onnxruntime, node by node as written, and every operator beside convolutions is computed by
+``npuconv.arithmetic`` from the inputs that it has there. The exit code is 1 if a tensor of the
+simulator differs, or an operator by more than one step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+from recipes.models import recipes
+from whole_network import COMPUTED, EXACT, write_target
+
+import npuconv
+from npuconv.arithmetic.operators import FLOAT
+from npuconv.config import Options
+from npuconv.errors import NpuconvError
+from npuconv.evaluate.device_operators import device_operators
+from npuconv.evaluate.pairs import choose_samples, open_model
+from npuconv.evaluate.simulator import as_float
+from npuconv.executor import Session, with_outputs
+from npuconv.target import Target
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass
+class Count:
+    """Integers of one kind of operator: how many, how many differ, and by how much at most."""
+
+    values: int = 0
+    different: int = 0
+    steps: int = 0
+
+    def add(self, ours: np.ndarray, theirs: np.ndarray) -> None:
+        """Compare two int8 arrays."""
+        apart = np.abs(ours.astype(np.int16) - theirs.astype(np.int16))
+        self.values += apart.size
+        self.different += int((apart > 0).sum())
+        self.steps = max(self.steps, int(apart.max(initial=0)))
+
+
+def integers(model: onnx.ModelProto) -> list[str]:
+    """Return the int8 tensors that the model makes by rounding."""
+    return [
+        node.output[0]
+        for node in model.graph.node
+        if node.op_type == "QuantizeLinear" or node.op_type.startswith("QLinear")
+    ]
+
+
+def compare(model: onnx.ModelProto, target: Target, path: Path) -> dict[str, Count]:
+    """Compare one int8 model; the simulator counts as ``simulator``."""
+    path.write_bytes(model.SerializeToString())
+    opened = open_model(path)
+    samples, _ = choose_samples((opened, opened), None, Options(), 1, None)
+    names = integers(model)
+    theirs = Session(with_outputs(model, names), optimize=False).run(samples[0], names)
+    watched = as_float(model, names)
+    ours = Session(watched, optimize=False).run(samples[0], names)
+    found: dict[str, Count] = defaultdict(Count)
+    for name in names:
+        found["simulator"].add(ours[name], theirs[name])
+    for one in device_operators(model, target):
+        known = {**theirs, **one.constants}
+        missing = [name for name in one.sources if name not in known]
+        if missing:  # made by what only moves integers
+            known |= Session(with_outputs(model, missing), optimize=False).run(samples[0], missing)
+        made = one.run([known[name] for name in one.sources], FLOAT)
+        kind = one.op if not one.steps or "+" not in one.op else "table of several"
+        found[kind].add(made, theirs[one.result])
+    return found
+
+
+def main() -> int:
+    """Compare, print, and say whether all is within its bound."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--models", nargs="+", choices=list(recipes()), default=list(recipes()))
+    parser.add_argument("--format", choices=["qoperator", "qdq"], default="qoperator")
+    parser.add_argument("--shared", type=Path, default=ROOT.parent / "shared")
+    arguments = parser.parse_args()
+    total: dict[str, Count] = defaultdict(Count)
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        target = write_target(folder / "everything.yaml", (*EXACT, *COMPUTED))
+        for name in arguments.models:
+            recipe = recipes()[name]
+            try:
+                result = npuconv.convert(
+                    arguments.shared / "models" / recipe.model / "model.onnx",
+                    str(target),
+                    format=arguments.format,
+                    max_samples=4,
+                    verify=False,
+                    input_shape={k: list(v) for k, v in recipe.shapes.items()},
+                )
+                found = compare(result.model, Target.load(target), folder / "int8.onnx")
+            except NpuconvError as error:
+                print(f"{name}: {error}", flush=True)
+                continue
+            apart = {k: c.different for k, c in found.items() if c.different}
+            print(f"{name}: {found['simulator'].values} integers, apart: {apart}", flush=True)
+            for kind, count in found.items():
+                each = total[kind]
+                each.values += count.values
+                each.different += count.different
+                each.steps = max(each.steps, count.steps)
+    print("\n| integers of | compared | different | steps at most |\n|---|---|---|---|")
+    for kind, count in sorted(total.items()):
+        print(f"| {kind} | {count.values} | {count.different} | {count.steps} |")
+    bound = {"simulator": 0}
+    return int(any(count.steps > bound.get(kind, 1) for kind, count in total.items()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,87 @@
+"""Most of what crosses between device and host does so in the middle of the model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npuconv.diagnostics import Severity
+from npuconv.rules import CONV, Example, Violation, Violations, rule
+
+if TYPE_CHECKING:
+    from npuconv.model.core import Model
+    from npuconv.rules.context import RuleContext
+
+_FEWEST_TENSORS = 10  # fewer cost little beside the convolutions
+_SHARE = 0.5  # of the bytes that cross, or of the tensors where these are not known
+_SHOWN = 4  # operators
+
+
+@rule(
+    "OPS009",
+    severity=Severity.NOTE,
+    at="planned",
+    message="{amount} per inference because the host computes in between; caused by {causes}"
+    "{listed}",
+    example=Example(
+        fires="""
+            input x: float[1,3,8,8]
+            weight w: float[3,3,1,1]
+            a = Conv (x, w)
+            b, c, d, e = Split <axis = 2> (a)
+            f = Conv (b, w)
+            g = Conv (c, w)
+            h = Conv (d, w)
+            i = Conv (e, w)
+            j = Concat <axis = 2> (f, g, h, i)
+            k = Conv (j, w)
+        """,
+        silent=CONV,
+    ),
+)
+def crossings_dominate(model: Model, ctx: RuleContext) -> Violations:
+    """Most of what crosses between device and host does so in the middle of the model.
+
+    What it checks:
+        The tensors that cross because operators of the host stand between those of the device:
+        ten at least, and more than half of all bytes that cross.
+
+    Why it matters:
+        For each of them the device stops, hands over, and is started again. That can take
+        longer than the convolutions between them.
+
+    How to fix:
+        If the chip has these operators, list them in the target file; they then run on the
+        device in int8. Otherwise train the model with others, such as Relu instead of HardSwish.
+    """
+    from npuconv.partition import crossings, detours
+
+    if ctx.plan is None:
+        return
+    found, every = detours(model, ctx.plan), crossings(model, ctx.plan)
+    ports = (*every.to_device, *every.to_host)
+    known = [port.bytes for port in ports if port.bytes is not None]
+    whole = len(known) == len(ports) and found.bytes is not None
+    share = (found.bytes or 0) / max(sum(known), 1) if whole else found.tensors / max(len(ports), 1)
+    if found.tensors < _FEWEST_TENSORS or share <= _SHARE:
+        return
+    size = f", {(found.bytes or 0) / 2**20:.1f} MiB" if whole else ""
+    amount = f"{found.tensors} crossings{size}"
+    shown = found.causes[:_SHOWN]
+    causes = ", ".join(f"{op} ({count})" for op, count in shown)
+    more = ", ..." if len(found.causes) > _SHOWN else ""
+    listed = _listing([op for op, _ in shown], ctx.target.name)
+    values = {"amount": amount, "causes": causes + more, "listed": listed}
+    yield Violation(values, value=amount, limit=f"less than half of {len(ports)} crossings")
+
+
+def _listing(ops: list[str], own: str) -> str:
+    """Return which other targets list all these operators, or the first; '' if none does."""
+    from npuconv.target import Target, builtin_names
+
+    others = [Target.load(name) for name in builtin_names() if name != own]
+    for wanted in (ops, ops[:1]):
+        names = [t.name for t in others if all(t.operator(op) is not None for op in wanted)]
+        if names:
+            what = "" if wanted == ops else f"{wanted[0]} is "
+            return f"; {what}listed by: {', '.join(names)}"
+    return ""
