@@ -17,7 +17,7 @@ def of(whole: Layer, inputs: int) -> Layer:
 
 @pytest.mark.parametrize(("total", "size"), [(8, 4), (10, 4), (3, 4), (7, 1)])
 def test_parts_are_those_of_the_chunks(total, size):
-    """They are counted without being made one by one."""
+    """Count them without making each."""
     form = partial(of, layer((4, total, 3, 3)))
     counted = {p.layer.in_channels: p.count for p in cut(total, size, form)}
     lengths = [stop - start for start, stop in chunks(total, size)]
@@ -39,7 +39,7 @@ def test_one_part_adds_the_bias():
 
 
 def test_sizes_are_the_longest_of_even_parts():
-    """Of each number of parts the smallest, each size once."""
+    """Take the smallest of each number of parts, each size once."""
     found = list(sizes(7))
     assert found == [7, 4, 3, 2, 1]
     assert [max(b - a for a, b in even(7, -(-7 // n))) for n in found] == found
