@@ -60,7 +60,7 @@ def test_amber_with_warnings(clean: Report) -> None:
 
 
 def test_unknown_bytes_say_what_to_give(report: Report) -> None:
-    """Where no bytes are known, the flag is there to be completed."""
+    """Bytes that are unknown come with the flag to complete."""
     device = report.device
     assert device is not None
     nothing = device.to_device.model_copy(update={"bytes": None})
