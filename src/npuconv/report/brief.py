@@ -239,9 +239,19 @@ def _crossings(report: Report) -> str:
     there, back = device.to_device.bytes, device.to_host.bytes
     moved = f"{words.size(there)} to the device and {words.size(back)} back per inference"
     if there is None and back is None:
-        moved = "bytes unknown: --input-shape fixes dynamic extents"
+        moved = _missing_shapes(report)
     notes = (f.message for f in report.findings if f.code == crossings_dominate.code)
     return "; ".join(part for part in (f"{report.summary.transitions}", moved, *map(_after, notes)))
+
+
+def _missing_shapes(report: Report) -> str:
+    """Return why bytes are unknown, with the flags that give the extents."""
+    flags = []
+    for one in report.model.inputs:
+        dims = [str(d) if isinstance(d, int) else "?" for d in one.shape or ()]
+        flags += [f"--input-shape {one.name}={','.join(dims)}"] if "?" in dims else []
+    given = f": give {' '.join(flags)} with numbers for every ?" if flags else ""
+    return f"bytes unknown{given}"
 
 
 def _after(message: str) -> str:
