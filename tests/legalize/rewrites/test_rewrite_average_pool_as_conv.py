@@ -29,7 +29,10 @@ def whole(x: Dims = X, opset: int = 17) -> Net:
     return Net(opset=opset, x=x).op("GlobalAveragePool", name="pool")
 
 
+# Takes pools of three cells at most, and convolutions.
+POOLS = chip(also={"operators": {"Conv": {}, "AveragePool": {"limits": {"kernel_h": {"max": 3}}}}})
 FIRES = [
+    (lambda: pool([4, 2]).model(), POOLS),
     lambda: pool().model(),
     lambda: pool(strides=[2, 3]).model(),
     lambda: pool(pads=[1, 0, 2, 1], count_include_pad=1).model(),
@@ -47,6 +50,7 @@ FIRES = [
     lambda: whole((2, C, 1, 1)).model(),
 ]
 SILENT = [
+    (lambda: pool().model(), POOLS),  # as it is, within its limits
     lambda: pool(pads=[1, 0, 1, 0]).model(),
     lambda: pool(strides=[2, 3], ceil_mode=1).model(),
     lambda: pool(x=("N", C, "H", 8), strides=[2, 1], ceil_mode=1).model(),
