@@ -13,6 +13,7 @@ import onnxruntime as ort
 import pytest
 
 import npuconv
+from npuconv import cli
 from npuconv.rules import RULES
 from npuconv.schemas.report import Report
 from support.real_models import MODELS, ROOT, each, feeds, name_of, needs_models, shapes_of
@@ -139,6 +140,17 @@ def top1(model: onnx.ModelProto | Path, x: np.ndarray, labels: np.ndarray) -> fl
     name = runtime.get_inputs()[0].name
     guessed = [runtime.run(None, {name: x[k : k + 1]})[0].argmax() for k in range(len(x))]
     return 100 * float(np.mean(np.asarray(guessed) == labels))
+
+
+def test_check_fits_a_screen(capsys):
+    """check prints at most 40 lines of 80 on a model with 400 rewrites and 200 notes."""
+    path = SHARED / "models" / "ppocrv4_det" / "model.onnx"
+    if not path.exists():
+        pytest.skip("no real model beside the project")
+    assert cli.run(["check", str(path)]) == 0
+    lines = "".join(capsys.readouterr()).splitlines()
+    assert 10 < len(lines) <= 40
+    assert max(map(len, lines)) <= 80
 
 
 @pytest.mark.parametrize(

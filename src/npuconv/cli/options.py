@@ -30,10 +30,12 @@ _OPPOSITES = {"keep_scales": "--requantize"}  # flags of both values have a name
 _METAVARS = {
     "baseline": "FILE",
     "cache": "FOLDER",
+    "calibration": "PATH",
     "calibration_key": "NAME",
     "max_extra_bytes": "PERCENT",
     "max_extra_macs": "PERCENT",
     "min_sqnr": "DB",
+    "target": "NAME",
 }
 
 
