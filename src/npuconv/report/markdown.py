@@ -13,7 +13,8 @@ from npuconv.report.escape import plain, shortened
 from npuconv.report.groups import Entry, Group, PlanGroup
 from npuconv.report.words import count
 from npuconv.schemas.batch import BatchJob, BatchReport
-from npuconv.schemas.report import Quantization, Report, Subgraph
+from npuconv.schemas.quality import Quantization
+from npuconv.schemas.report import Report, Subgraph
 
 # A job summary may hold one megabyte.
 _MAX_LINES = 20  # lines of a list, nodes of a line, rows of the plan

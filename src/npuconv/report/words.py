@@ -5,20 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from npuconv.schemas.report import (
+from npuconv.schemas.quality import (
     Accuracy,
     Budget,
-    Device,
     HostPadding,
-    MacShare,
     OutputAccuracy,
     PartAccuracy,
     Quantization,
-    Report,
     SourceScales,
-    Subgraph,
-    VelaEstimate,
 )
+from npuconv.schemas.report import Device, MacShare, Report, Subgraph, VelaEstimate
 
 _VERDICTS = {"refused": "REFUSED", "convertible": "OK", "converted": "CONVERTED"}
 
