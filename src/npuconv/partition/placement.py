@@ -298,7 +298,7 @@ def _place_other(node: Node, plan: Plan, target: Target, form: str) -> tuple[Pla
 
 def _why_float(node: Node, form: str) -> str:
     """Return why an operator that the target lists runs on the host."""
-    if not is_held(node, form):
+    if is_defined(node) and not is_held(node, form):
         return f"--format {form} holds it in float, between conversions"
     if is_defined(node):
         return "fewer bytes cross with it on the host; runs in float"
