@@ -182,6 +182,7 @@ def rows(report: Report, name: str) -> list[tuple[str, str]]:
         ("device", _device(report)),
         ("accuracy", _accuracy(report)),
         ("crossings", _crossings(report)),
+        ("compiler", words.compiled(report.vela) if report.vela is not None else ""),
         ("samples", _samples(report)),
         *(("not judged", sentence) for sentence in report.summary.not_judged),
         ("limits", _limits(report)),
