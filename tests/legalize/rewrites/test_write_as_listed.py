@@ -1,4 +1,4 @@
-"""Tests of write-as-reshape."""
+"""Tests of write-as-listed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from npuconv.model import query
 from support.asserts import builtin, read, refusals, run_pass
 from support.builders import Net
 
-NAME = "write-as-reshape"
-RKNN = builtin("rknn")  # lists Reshape alone
+NAME = "write-as-listed"
+RKNN = builtin("rknn")  # lists Reshape and Add alone
 
 
 def squeeze(shape=(1, 4, 1, 1)):
@@ -27,7 +27,13 @@ def flatten(shape=(1, 4, 3, 2)):
     return Net(x=shape).op("Flatten").model()
 
 
+def total(count):
+    names = [f"x{number}" for number in range(count)]
+    return Net(**dict.fromkeys(names, (1, 4, 3, 2))).op("Sum", *names).model()
+
+
 FIRES = [
+    (lambda: total(2), RKNN),
     (squeeze, RKNN),
     (unsqueeze, RKNN),
     (flatten, RKNN),
@@ -35,6 +41,8 @@ FIRES = [
     (lambda: flatten(("n", 4, 3, 2)), RKNN),
 ]
 SILENT = [
+    (lambda: total(2), builtin("horizon-x3")),  # lists Sum itself
+    (lambda: total(3), RKNN),  # would be rounded in between
     squeeze,  # the target lists neither
     (squeeze, builtin("ethos-u55")),  # and this one both
     (lambda: squeeze((1, "c", 1, 1)), RKNN),
