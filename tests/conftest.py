@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 
 # A time limit for each example fails beside another load, and finds nothing. Where CI is set,
 # hypothesis has a profile that neither looks at the clock nor at chance.
 settings.register_profile("desk", deadline=None)
+settings.register_profile("sweep", deadline=None, max_examples=1000)  # make sweep
 if settings.get_current_profile_name() != "ci":
     settings.load_profile("desk")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run long tests first, so that no process is left with one when all others are done."""
+    items.sort(key=lambda item: item.get_closest_marker("e2e") is None)

@@ -211,6 +211,7 @@ def test_the_hook(hooked: Run, repository: Path):
     assert "another" in done.stdout
 
 
+@pytest.mark.e2e
 def test_the_manifest_is_valid(run: Run):
     """The manifest is read by pre-commit."""
     done = run("pre-commit", "validate-manifest", str(ROOT / ".pre-commit-hooks.yaml"))
@@ -252,6 +253,7 @@ def step(run: Run, repository: Path, **given: str) -> subprocess.CompletedProces
     )
 
 
+@pytest.mark.e2e
 def test_the_action(run: Run, repository: Path):
     """Annotations on stdout, tables in the summary, SARIF in a file, and the exit code."""
     done = step(run, repository)
@@ -299,11 +301,13 @@ def valid(schema: str, path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.e2e
 def test_the_action_is_valid():
     """The action fits the schema of actions."""
     valid("github-actions", ROOT / "action.yml")
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(
     ("path", "schema"),
     [(".github/workflows/models.yml", "github-workflows"), (".gitlab-ci.yml", "gitlab-ci")],
@@ -325,6 +329,7 @@ def test_the_shown_workflow_gives_inputs_that_there_are():
     assert read <= set(action()["outputs"])
 
 
+@pytest.mark.e2e
 def test_the_shown_hook_is_there(run: Run, repository: Path):
     """The configuration has the id of the manifest and is one that pre-commit takes."""
     text = snippets()[".pre-commit-config.yaml"]
@@ -334,6 +339,7 @@ def test_the_shown_hook_is_there(run: Run, repository: Path):
     assert [hook["id"] for hook in repo["hooks"]] == [hook["id"] for hook in hooks()]
 
 
+@pytest.mark.e2e
 def test_the_shown_job_of_gitlab(run: Run, repository: Path):
     """Its command writes the reports that it names, and fails."""
     job = yaml.safe_load(snippets()[".gitlab-ci.yml"])["models"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from npuconv.config import Options, Preprocess, find_config, make_options, merge, read_config
+from npuconv.config import Options, Preprocess, make_options, merge
+from npuconv.config_files import find_config, read_config
 from npuconv.errors import ConfigError, UsageError
 
 

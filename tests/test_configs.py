@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from npuconv.cli import run
-from npuconv.config import Options, Preprocess, make_options, read_config
+from npuconv.config import Options, Preprocess, make_options
+from npuconv.config_files import read_config
+from support.jobs import in_process  # noqa: F401 a fixture
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIGS = sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "configs").glob("*.yaml"))
@@ -70,6 +72,7 @@ def test_convert_with_its_configuration(tmp_path: Path, capsys: pytest.CaptureFi
     assert "samples (calibration.npz)" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("in_process")
 def test_batch_with_its_jobs(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     """Every job of the file is done; its results go elsewhere for once."""
     for name in ("samples", "configs"):

@@ -175,7 +175,8 @@ def _target(data: bytes) -> None:
 
 
 def _config(data: bytes) -> None:
-    from npuconv.config import make_options, read_config
+    from npuconv.config import make_options
+    from npuconv.config_files import read_config
 
     Path("fuzzed.yaml").write_bytes(data)
     make_options(read_config("fuzzed.yaml"))

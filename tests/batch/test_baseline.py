@@ -50,6 +50,7 @@ def test_what_is_accepted(jobs, monkeypatch):
     assert suppressed.count(True) == suppressed.count(False) == accepted
 
 
+@pytest.mark.e2e
 def test_on_a_cluster_without_shared_files(jobs, monkeypatch):
     """The baseline is shipped and still knows the models by their paths."""
     distributed = pytest.importorskip("distributed")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 import types
 from pathlib import Path
 
@@ -144,6 +143,7 @@ def test_a_job_that_kills_workers(mischief, write):
     assert report.summary.exit_code == 1
 
 
+@pytest.mark.e2e
 def test_an_interrupt_ends_the_jobs(mischief, write, cluster):
     """Jobs end on an interrupt, although Dask cannot stop a function."""
 
@@ -157,11 +157,7 @@ def test_an_interrupt_ends_the_jobs(mischief, write, cluster):
     path = write("version: 1\njobs: [{model: slow.onnx}]\n")
     with pytest.raises(KeyboardInterrupt):
         npuconv.run_batch(path, scheduler=cluster.scheduler_address, watcher=Interrupted())
-    pid = int(Path("slow.pid").read_text())
-    end = time.monotonic() + 30
-    while psutil.pid_exists(pid) and time.monotonic() < end:
-        time.sleep(0.1)
-    assert not psutil.pid_exists(pid)
+    assert has_ended(wait_for(Path("slow.pid")))
     assert mischief
 
 

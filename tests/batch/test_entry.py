@@ -7,14 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import onnx
 import pytest
 
 import npuconv
-from batch.conftest import small, tree, volume
+from batch.conftest import has_ended, small, tree, volume, wait_for
 from npuconv.batch.entry import Batch
 from npuconv.batch.journal import LOCK_NAME
 from npuconv.batch.local import Watcher
@@ -114,6 +113,7 @@ def test_a_model_that_changes_meanwhile(models, write):
 SCRIPT = "import npuconv, sys; npuconv.run_batch(sys.argv[1], jobs=1)"
 
 
+@pytest.mark.e2e
 def test_killed_in_the_middle(mischief, write, monkeypatch):
     """After SIGKILL a second run keeps finished jobs and gives the same bytes."""
     for number in range(2):
@@ -122,12 +122,10 @@ def test_killed_in_the_middle(mischief, write, monkeypatch):
     path = write(text.format("m0.onnx, slow.onnx, m1.onnx", "build"))
     # No guard for __main__: a batch must not import the script that starts it again.
     process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(path)])
-    end = time.monotonic() + 120
-    while not Path("slow.pid").exists() and time.monotonic() < end:
-        time.sleep(0.05)
+    slow = wait_for(Path("slow.pid"))
     process.send_signal(signal.SIGKILL)
     process.wait()
-    time.sleep(0.3)
+    assert has_ended(slow)
     found = tree(mischief / "build")
     assert found.pop(LOCK_NAME)  # of a dead process: the next run takes it over
     assert {name for name in found if name.endswith(".lock.json")} == {"m0.npu.onnx.lock.json"}
@@ -159,6 +157,7 @@ def test_leftovers_are_swept(models, write):
     assert alive.exists()
 
 
+@pytest.mark.e2e
 def test_images_are_decoded_once(folder, write, monkeypatch):
     """Jobs that run at the same time decode shared images once."""
     from PIL import Image

@@ -75,7 +75,7 @@ def test_the_second_is_reported(holder, write):
         "(wait until it has ended, or give another output)"
     )
     assert there() == [LOCK_NAME]
-    holder.communicate("", timeout=30)
+    holder.communicate("", timeout=300)
     assert npuconv.run_batch(path).jobs[0].status == "failed"
     assert LOCK_NAME not in there()
 

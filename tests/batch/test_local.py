@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
 import pytest
 
-from batch.conftest import has_ended, job, place
+from batch.conftest import has_ended, job, place, wait_for
 from npuconv.batch import local
 from npuconv.batch.local import Child, Watcher
 from npuconv.batch.settings import JobLimits
+
+pytestmark = pytest.mark.e2e
 
 
 class Notes(Watcher):
@@ -143,11 +144,3 @@ def test_threads(mischief, monkeypatch):
     child.kill("timeout", "enough")
     assert child.finish().message == "enough"
     assert os.environ["OMP_NUM_THREADS"] == "5"
-
-
-def wait_for(path: Path) -> None:
-    """Wait until a file has content."""
-    end = time.monotonic() + 60
-    while not (path.exists() and path.read_text()):
-        assert time.monotonic() < end
-        time.sleep(0.02)

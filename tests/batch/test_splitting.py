@@ -47,7 +47,7 @@ if any(one.endswith("batch.worker") for one in sys.orig_argv):
 """
 KILL = """if block == 1 and (LIMIT):
             os.kill(os.getppid(), 9)
-            time.sleep(60)  # it ends with the worker
+            time.sleep(900)  # it ends with the worker
 """
 ONCE = "open('parts.txt').read().count('1') < 2"
 
@@ -175,6 +175,7 @@ def near():
         yield client
 
 
+@pytest.mark.e2e
 def test_on_threads_of_one_worker(model, write, near, monkeypatch):
     """Each thread calibrates a block; the second has a part more."""
     with monkeypatch.context() as patch:
@@ -187,9 +188,10 @@ def test_on_threads_of_one_worker(model, write, near, monkeypatch):
     assert model
 
 
+@pytest.mark.e2e
 def test_an_interrupt(model, write, near):
     """Blocks end on an interrupt."""
-    mischief("open('pid', 'w').write(str(os.getpid())); time.sleep(300)")
+    mischief("open('pid', 'w').write(str(os.getpid())); time.sleep(900)")
 
     class Interrupted(Watcher):
         def started(self, job):

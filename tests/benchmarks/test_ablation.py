@@ -15,6 +15,7 @@ from recipes.zoo import read_entries
 from small_models import classifier, write_converter, write_sets
 
 PYTHON = (sys.executable,)
+pytestmark = pytest.mark.e2e  # each of its conversions is a process
 
 
 @pytest.fixture

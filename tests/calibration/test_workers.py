@@ -136,7 +136,7 @@ def test_it_is_ahead():
 
     with contextlib.closing(read_ahead(source())) as items:
         next(items)
-        assert second.wait(5)
+        assert second.wait(300)
 
 
 def test_errors_of_the_source_come_in_their_turn():

@@ -532,9 +532,12 @@ def test_strange(cli, folder, kind):
     make, codes = STRANGE[kind]
     onnx.save(make(), folder / "input.onnx")
     assert cli("inspect", "input.onnx").code == 0
-    for form, wanted in zip(FORMATS, codes, strict=True):
-        checked = cli("check", "input.onnx", "--format", form)
-        done = cli("convert", "input.onnx", "--format", form, "-o", f"{form}.onnx")
+    # Of the forms with samples and of those without, each is taken by every other model.
+    first = list(STRANGE).index(kind) % 2
+    for form, wanted in [*zip(FORMATS, codes, strict=True)][first::2]:
+        flags = ("--format", form, "--max-samples", 2)
+        checked = cli("check", "input.onnx", *flags)
+        done = cli("convert", "input.onnx", *flags, "-o", f"{form}.onnx")
         assert done.code == wanted
         assert "Traceback" not in done.err
         assert (checked.code, checked.errors) == (wanted, done.errors)
@@ -575,6 +578,7 @@ def as_program(*commands: str) -> tuple[str, list[tuple[int, list[str]]]]:
     return done.stdout, found
 
 
+@pytest.mark.e2e
 def test_as_a_program(folder):
     """A program shows one line, too: no warning, no library's log."""
     kinds = ("text", "cycle", "attribute-of-wrong-type")
@@ -587,6 +591,7 @@ def test_as_a_program(folder):
         assert lines[0].startswith(f"npuconv: error: {kind}.onnx")
 
 
+@pytest.mark.e2e
 def test_no_warnings(folder):
     """No warning of numpy is printed for numbers that overflow."""
     kinds = ("nan-weight", "infinite-weight", "negative-variance", "strings")

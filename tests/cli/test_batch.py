@@ -342,7 +342,7 @@ def test_interrupted(jobs_file, folder, number):
         "if any(one.endswith('batch.worker') for one in sys.orig_argv):\n"
         "    import time, pathlib\n"
         "    pathlib.Path('started').write_text('x')\n"
-        "    time.sleep(60)\n"
+        "    time.sleep(900)\n"
     )
     paths = [str(hooks), os.environ["PYTHONPATH"]]
     process = subprocess.Popen(
@@ -353,7 +353,7 @@ def test_interrupted(jobs_file, folder, number):
         # A process of a shell's background has it ignored, and hands that on.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while not Path("started").exists() and time.monotonic() < end:
         time.sleep(0.05)
     process.send_signal(number)

@@ -200,6 +200,7 @@ def test_target(cli, model, folder):
     assert "did you mean 'npu-int8'?" in done.error
 
 
+@pytest.mark.e2e
 def test_as_a_program(shell, model, refused):
     """A process has the same code and streams."""
     done = shell("check", model, refused, "--output-format", "github")

@@ -24,7 +24,7 @@ import os, signal, sys, time
 import click
 from npuconv import cli
 signal.signal(signal.SIGINT, signal.default_int_handler)
-work = lambda: (os.kill(os.getpid(), {number}), time.sleep(60))
+work = lambda: (os.kill(os.getpid(), {number}), time.sleep(900))
 cli.LazyGroup.get_command = lambda *_: click.Command("explain", callback=work)
 sys.argv = ["npuconv", "explain"]
 cli.main()
@@ -39,6 +39,7 @@ main()
 """
 
 
+@pytest.mark.e2e
 def test_time(folder):
     """A computation outside of Python ends after --max-seconds, with one line and no file."""
     corpus.find("bomb/loop-endless").write(folder)
@@ -56,6 +57,7 @@ def test_time(folder):
     assert [path.name for path in folder.iterdir()] == ["model.onnx"]
 
 
+@pytest.mark.e2e
 def test_memory(shell, folder):
     """Lack of memory ends a command with one line."""
     corpus.find("bomb/loop-growing").write(folder)

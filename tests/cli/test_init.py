@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 from npuconv.cli.init import starting_config
-from npuconv.config import Options, make_options, read_config
+from npuconv.config import Options, make_options
+from npuconv.config_files import read_config
 
 
 def test_found_and_named(cli, model, folder):

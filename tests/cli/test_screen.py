@@ -80,6 +80,7 @@ def test_no_color_in_a_pipe(cli, model):
         assert ESCAPE not in done.out + done.err
 
 
+@pytest.mark.e2e
 def test_progress_of_a_process(folder, model):
     """A process shows its progress on a terminal's stderr."""
     ours, theirs = pty.openpty()

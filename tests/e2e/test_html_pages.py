@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import npuconv
-from npuconv.errors import UnsupportedModelError
 from npuconv.report import render
 from npuconv.schemas.report import Report
 from report import chromium
@@ -49,13 +47,6 @@ def test_checked(browser, tmp_path, name):
     look_at(browser, npuconv.check(MODELS / name / "model.onnx"), tmp_path)
 
 
-def test_converted(browser, tmp_path):
-    """Return a conversion with accuracy, layers and ranges."""
-    samples = np.random.default_rng(0).uniform(0, 255, (2, 3, 320, 320)).astype(np.float32)
-    model = MODELS / "yunet_n_320" / "model.onnx"
-    try:
-        made = npuconv.convert(model, calibration={"input": samples}, method="minmax")
-    except UnsupportedModelError as error:  # the samples are noise: that is not the point here
-        look_at(browser, error.report, tmp_path)
-    else:
-        look_at(browser, made.report, tmp_path)
+def test_converted(browser, tmp_path, conversions):
+    """A conversion with accuracy, layers and ranges."""
+    look_at(browser, conversions.of(MODELS / "yunet_n_320" / "model.onnx").report, tmp_path)

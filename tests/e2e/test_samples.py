@@ -24,8 +24,10 @@ def accuracy(model: onnx.ModelProto | Path, name: str, x: np.ndarray, labels: np
     return 100 * float(np.mean(found == labels))
 
 
-@pytest.mark.parametrize("method", ["minmax", "percentile", "entropy", "mse"])
-@pytest.mark.parametrize("form", ["qoperator", "qdq"])
+@pytest.mark.parametrize(
+    ("form", "method"),
+    [("qoperator", "minmax"), ("qdq", "percentile"), ("qdq", "entropy"), ("qoperator", "mse")],
+)
 def test_digits(form, method):
     """The classifier loses at most 2 points on images it was not calibrated with."""
     place = SAMPLES / "digits"

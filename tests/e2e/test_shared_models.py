@@ -13,27 +13,16 @@ import onnxruntime as ort
 import pytest
 
 import npuconv
+from npuconv import cli
 from npuconv.rules import RULES
 from npuconv.schemas.report import Report
+from support.real_models import MODELS, ROOT, each, feeds, name_of, needs_models, shapes_of
 
 pytestmark = pytest.mark.e2e
 
-SHARED = Path(__file__).parents[3] / "shared"
-MODELS = sorted(SHARED.glob("models/*/model.onnx"))
+SHARED = ROOT.parent / "shared"
 DATA = SHARED / "data"
-SHAPES = {"bodypix_mnv1_050_s16": {"input": (1, 257, 257, 3)}}
 KINDS = {"tensor(float)": np.float32, "tensor(int64)": np.int64, "tensor(int32)": np.int32}
-
-# Calibrating these takes half a minute and more each; the benchmark of accuracy does.
-SLOW = {"deeplabv3_mnv2_257", "light_densenet121", "squeezenet11_fp32", "style_candy"}
-QUICK = [path for path in MODELS if path.parent.name not in SLOW]
-
-found = pytest.mark.skipif(not MODELS, reason="no real models beside the project")
-
-
-def checked(path: Path) -> Report:
-    """Return the output of check."""
-    return npuconv.check(path, input_shape=SHAPES.get(path.parent.name, {}))
 
 
 def session(model: onnx.ModelProto | Path, *, optimize: bool = True) -> ort.InferenceSession:
@@ -62,25 +51,22 @@ def runs(path: Path, model: onnx.ModelProto, report: Report) -> None:
     assert all(np.isfinite(np.asarray(value)).all() for value in runtime.run(None, feeds))
 
 
-@found
-@pytest.mark.parametrize("path", QUICK, ids=lambda p: p.parent.name)
-def test_check_and_convert_agree(path):
+@needs_models
+@pytest.mark.parametrize("path", each(*MODELS), ids=name_of)
+def test_check_and_convert_agree(path, conversions):
     """check and convert say the same, and what convert writes loads and runs."""
-    before = checked(path)
+    before = npuconv.check(path, max_samples=2, input_shape=shapes_of(path))
     assert before.summary.exit_code in (0, 1)
-    shape = SHAPES.get(path.parent.name, {})
-    options = {"max_samples": 2, "input_shape": shape}
+    made = conversions.of(path)
     if before.summary.exit_code:
-        with pytest.raises(npuconv.UnsupportedModelError) as caught:
-            npuconv.convert(path, **options)
-        assert caught.value.report.findings == before.findings
+        assert made.path is None
+        assert made.report.findings == before.findings
         return
-    result = npuconv.convert(path, **options)
     of_samples = {rule.code for rule in RULES if rule.at in ("calibrated", "measured")}
-    same = [f for f in result.report.findings if f.code not in of_samples]
+    same = [f for f in made.report.findings if f.code not in of_samples]
     assert tuple(same) == before.findings
-    onnx.checker.check_model(result.model)
-    runs(path, result.model, result.report)
+    onnx.checker.check_model(made.model)
+    runs(path, made.model, made.report)
 
 
 # Their float graph leaves out the roundings of the original.
@@ -91,12 +77,12 @@ REFUSED = {
 }
 
 
-@found
-@pytest.mark.parametrize("path", MODELS, ids=lambda p: p.parent.name)
+@needs_models
+@pytest.mark.parametrize("path", MODELS, ids=name_of)
 def test_float_is_the_original(path):
     """A legalized model is the same function, with legal convolutions only."""
     name = path.parent.name
-    options = {"format": "float", "input_shape": SHAPES.get(name, {})}
+    options = {"format": "float", "input_shape": shapes_of(path)}
     if name in REFUSED:
         with pytest.raises(npuconv.UnsupportedModelError) as caught:
             npuconv.convert(path, **options)
@@ -105,11 +91,11 @@ def test_float_is_the_original(path):
         return
     model = npuconv.convert(path, **options).model
     assert illegal(model) == []
+    original = onnx.load(path)
+    every = (session(path), session(model), session(path, optimize=False))
     for seed in range(2):
-        feeds = sample(session(path), SHAPES.get(name, {}), seed)
-        before, after = session(path).run(None, feeds), session(model).run(None, feeds)
-        again = session(path, optimize=False).run(None, feeds)
-        for values in zip(before, after, again, strict=True):
+        given = feeds(original, seed, **shapes_of(path))
+        for values in zip(*(one.run(None, given) for one in every), strict=True):
             assert close(*values[:2]) if name in QUANTIZED else near(*values)
 
 
@@ -127,23 +113,6 @@ def illegal(model: onnx.ModelProto) -> list[str]:
             if len(dims) != 4 or (group != 1 and dims[1] != 1) or not pads:
                 found.append(node.name)
     return found
-
-
-def sample(runtime: ort.InferenceSession, shapes: dict, seed: int) -> dict[str, np.ndarray]:
-    """Inputs between 0 and 1, of 64 (a sound: 576) where an extent is open."""
-    rng = np.random.default_rng(seed)
-    feeds = {}
-    for wanted in runtime.get_inputs():
-        dims = [d if isinstance(d, int) else 64 for d in wanted.shape]
-        if wanted.shape and not isinstance(wanted.shape[0], int):
-            dims[0] = 1
-        dims = [1 if wanted.shape[a] == "batch" else d for a, d in enumerate(dims)]
-        dims = [576 if len(dims) == 2 and d == 64 else d for d in dims]
-        dims = list(shapes.get(wanted.name, dims))
-        kind = KINDS[wanted.type]
-        values = rng.random(dims) if kind is np.float32 else np.full(dims, 1)
-        feeds[wanted.name] = values.astype(kind)
-    return feeds
 
 
 def close(old: np.ndarray, new: np.ndarray) -> bool:
@@ -171,6 +140,17 @@ def top1(model: onnx.ModelProto | Path, x: np.ndarray, labels: np.ndarray) -> fl
     name = runtime.get_inputs()[0].name
     guessed = [runtime.run(None, {name: x[k : k + 1]})[0].argmax() for k in range(len(x))]
     return 100 * float(np.mean(np.asarray(guessed) == labels))
+
+
+def test_check_fits_a_screen(capsys):
+    """check prints at most 40 lines of 80 on a model with 400 rewrites and 200 notes."""
+    path = SHARED / "models" / "ppocrv4_det" / "model.onnx"
+    if not path.exists():
+        pytest.skip("no real model beside the project")
+    assert cli.run(["check", str(path)]) == 0
+    lines = "".join(capsys.readouterr()).splitlines()
+    assert 10 < len(lines) <= 40
+    assert max(map(len, lines)) <= 80
 
 
 @pytest.mark.parametrize(

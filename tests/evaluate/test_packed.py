@@ -72,14 +72,14 @@ def computed(folder, layer: int, x: np.ndarray, *, shift: bool) -> np.ndarray:
     flags = ["-std=c99", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-unused-const-variable"]
     defines = [f"-DLAYER={layer}", f"-DSHIFT={int(shift)}"]
     command = [COMPILER, *flags, *defines, "main.c", "-o", "main", "-lm"]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=60)
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=600)
     run = subprocess.run(
         [folder / "main"],
         cwd=folder,
         input=x.tobytes(),
         check=True,
         capture_output=True,
-        timeout=60,
+        timeout=600,
     )
     return np.frombuffer(run.stdout, np.int8)
 

@@ -10,6 +10,8 @@ import pytest
 
 from hostile import corpus
 
+pytestmark = pytest.mark.e2e
+
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "benchmarks" / "strangers.py"
 # Those that were wrong once, by the command that was, and are quick.
@@ -31,8 +33,8 @@ ONCE_WRONG = {
     ),
     "verify": ("labels/table-huge-number", "labels/npz-objects", "labels/pipe"),
     "run": ("folder/part-pipe", "folder/part-link-device", "folder/manifest-file-outside"),
+    "batch": ("yaml/job-output-long", "yaml/job-output-nul", "external/pipe"),
 }  # fmt: skip
-ONCE_WRONG_IN_BATCHES = ("yaml/job-output-long", "yaml/job-output-nul", "external/pipe")
 
 
 def run(*arguments: str) -> str:
@@ -60,13 +62,6 @@ def test_once_wrong():
     assert int(shown.splitlines()[-1].split("|")[3]) >= len(names)
 
 
-@pytest.mark.e2e
-def test_once_wrong_in_batches():
-    """The same in jobs."""
-    run("--commands", "batch", "--", *ONCE_WRONG_IN_BATCHES)
-
-
-@pytest.mark.e2e
 def test_a_slice():
     """A sixtieth of everything."""
     assert "| all |" in run("--every", "60")

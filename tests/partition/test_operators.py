@@ -237,11 +237,49 @@ def test_a_target_that_lists_convolutions_only_computes_nothing_else():
 
 
 def test_a_form_that_holds_operators_in_float_places_them_on_the_host():
-    """TFLite files have no int8 Add of ours: the plan does not call it a device node."""
-    model = read(between("HardSwish").model())
-    target = listing("HardSwish")
+    """TFLite has no int8 Softplus: the plan does not call it a device node."""
+    model = read(between("Softplus").model())
+    target = listing("Softplus")
     assert [n.name for n in make_plan(model, target).operators] == ["op"]
     plan = make_plan(model, target, form="tflite")
-    (node,) = model.nodes("HardSwish")
+    (node,) = model.nodes("Softplus")
     assert plan.operators == []
     assert (plan.placement[id(node)], "tflite" in plan.reason[id(node)]) == ("host", True)
+
+
+HELD = [
+    (True, "HardSwish", {}),
+    (True, "LeakyRelu", {"alpha": 0.1}),
+    (False, "LeakyRelu", {"alpha": -0.1}),
+    (True, "AveragePool", {"kernel_shape": [2, 2]}),
+    (False, "AveragePool", {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}),
+    (True, "AveragePool", {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "count_include_pad": 1}),
+    (True, "Softmax", {"axis": 3}),
+    (False, "Softmax", {"axis": 1}),
+]
+
+
+@pytest.mark.parametrize(("held", "op", "attrs"), HELD)
+def test_operators_that_tflite_holds_in_int8(held, op, attrs):
+    """Slopes below 0, padding that is not counted, and other axes are none of its kernels'."""
+    model = read(between(op, **attrs).model())
+    assert [bool(make_plan(model, listing(op), form=f).operators) for f in ("", "tflite")] == [
+        True, held,
+    ]  # fmt: skip
+
+
+def test_tflite_has_no_tables_of_several_operators():
+    """Each function of a chain is an operator, and what is between them is stored."""
+    model = read(net().op("Sigmoid", to="s").op("Tanh").conv("", (4, 4, 1, 1)).model())
+    target = listing("Sigmoid", "Tanh")
+    assert make_plan(model, target).fused == {"s"}
+    assert make_plan(model, target, form="tflite").fused == set()
+
+
+def test_a_pool_of_tflite_shares_the_scale_that_it_reads():
+    """AVERAGE_POOL_2D has one scale; elsewhere the result may have its own."""
+    model = read(between("AveragePool", kernel_shape=[2, 2]).model())
+    made = model.nodes("AveragePool")[0].outputs[0].name
+    for form, wanted in (("", {made}), ("tflite", {"a", made})):
+        group = make_plan(model, listing("AveragePool"), form=form).group_of()[made]
+        assert set(group.tensors) == wanted

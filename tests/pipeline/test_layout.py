@@ -85,7 +85,7 @@ def test_a_sample_of_ours(either):
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize("name", ["mnist8_cntk", "mobilenetv2_imagenet_dq"])
+@pytest.mark.parametrize("name", ["mnist8_cntk", "mlperf_tiny_kws_dscnn", "mlperf_tiny_ic_resnet8"])
 def test_real_models(name, either):
     """Pools, depthwise convolutions, additions on the host."""
     path = SHARED / name / "model.onnx"

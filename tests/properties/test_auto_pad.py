@@ -14,7 +14,7 @@ from npuconv.model import conv, save
 from support.asserts import context, read, run, run_pass
 from support.builders import Net
 
-LAWS = settings(max_examples=300, derandomize=True)
+LAWS = settings(derandomize=True)
 MODES = st.sampled_from(["SAME_UPPER", "SAME_LOWER", "VALID"])
 
 

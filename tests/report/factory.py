@@ -5,21 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 from npuconv.diagnostics import Severity, Status
-from npuconv.schemas.report import (
+from npuconv.schemas.quality import (
     Accuracy,
+    LayerQuant,
+    OutputAccuracy,
+    PartAccuracy,
+    Quantization,
+    TensorQuant,
+)
+from npuconv.schemas.report import (
     Alternative,
     Choice,
     Count,
     Device,
     FindingInfo,
-    LayerQuant,
     MacShare,
     ModelInfo,
     NodeInfo,
-    OutputAccuracy,
-    PartAccuracy,
     Port,
-    Quantization,
     Refusal,
     Report,
     Rewrite,
@@ -27,7 +30,6 @@ from npuconv.schemas.report import (
     Subgraph,
     Summary,
     TargetInfo,
-    TensorQuant,
     TensorSpec,
     Timing,
     Tool,
@@ -69,40 +71,42 @@ def finding(node: str = "/stem/Conv", **changes: Any) -> FindingInfo:
     return FindingInfo(**(values | changes))
 
 
+_POOL: dict[str, Any] = {
+    "code": "OPS002",
+    "name": "operator-undocumented",
+    "severity": Severity.WARNING,
+    "op_type": "Sigmoid",
+    "message": "the target says nothing of Sigmoid; it is left to the host",
+    "value": "Sigmoid",
+    "limit": "",
+    "source": "npu-int8.yaml:58, notes/operators",
+    "fix": "ask the hardware's owner, or add the operator to the target file",
+}
+_UNKNOWN: dict[str, Any] = {
+    "code": "LIM001",
+    "name": "limit-unknown",
+    "severity": Severity.WARNING,
+    "status": Status.UNKNOWN,
+    "value": "3",
+    "limit": "?",
+    "source": "npu-int8.yaml:22, notes/kernel_shape",
+    "fix": "",
+}
+_REWRITTEN: dict[str, Any] = {
+    "code": "PAD001",
+    "name": "auto-pad-unsupported",
+    "status": Status.REWRITTEN,
+    "message": "auto_pad is SAME_UPPER, only NOTSET reaches the device",
+    "value": "SAME_UPPER",
+    "limit": "NOTSET",
+    "source": "npu-int8.yaml:12, notes/auto_pad",
+    "fix": "",
+    "rewritten_by": "make-pads-explicit",
+    "rewritten_into": "pads=[0, 0, 1, 1]",
+}
+
+
 def _findings() -> tuple[FindingInfo, ...]:
-    pool: dict[str, Any] = {
-        "code": "OPS002",
-        "name": "operator-undocumented",
-        "severity": Severity.WARNING,
-        "op_type": "Sigmoid",
-        "message": "the target says nothing of Sigmoid; it is left to the host",
-        "value": "Sigmoid",
-        "limit": "",
-        "source": "npu-int8.yaml:58, notes/operators",
-        "fix": "ask the hardware's owner, or add the operator to the target file",
-    }
-    unknown: dict[str, Any] = {
-        "code": "LIM001",
-        "name": "limit-unknown",
-        "severity": Severity.WARNING,
-        "status": Status.UNKNOWN,
-        "value": "3",
-        "limit": "?",
-        "source": "npu-int8.yaml:22, notes/kernel_shape",
-        "fix": "",
-    }
-    rewritten: dict[str, Any] = {
-        "code": "PAD001",
-        "name": "auto-pad-unsupported",
-        "status": Status.REWRITTEN,
-        "message": "auto_pad is SAME_UPPER, only NOTSET reaches the device",
-        "value": "SAME_UPPER",
-        "limit": "NOTSET",
-        "source": "npu-int8.yaml:12, notes/auto_pad",
-        "fix": "",
-        "rewritten_by": "make-pads-explicit",
-        "rewritten_into": "pads=[0, 0, 1, 1]",
-    }
     return (
         finding("/backbone/stem/conv/Conv"),
         finding("/head/conv_cls/Conv", message="kernel height 9 exceeds 7", value="9"),
@@ -117,11 +121,11 @@ def _findings() -> tuple[FindingInfo, ...]:
             fix="give --input-shape image=1,3,240,320",
             source="",
         ),
-        *(finding(f"/backbone/stage{at}/act/Sigmoid", **pool) for at in range(12)),
-        *(finding(name, **{**pool, "message": f"odd name {name}"}) for name in EVIL),
+        *(finding(f"/backbone/stage{at}/act/Sigmoid", **_POOL) for at in range(12)),
+        *(finding(name, **{**_POOL, "message": f"odd name {name}"}) for name in EVIL),
         *(
             finding(
-                f"/neck/{at}/Conv", **{**unknown, "value": str(at), "message": f"kernel_h is {at}"}
+                f"/neck/{at}/Conv", **{**_UNKNOWN, "value": str(at), "message": f"kernel_h is {at}"}
             )
             for at in (1, 3, 5)
         ),
@@ -136,8 +140,8 @@ def _findings() -> tuple[FindingInfo, ...]:
             source="",
             fix="",
         ),
-        *(finding(f"/neck/{at}/Conv", **rewritten) for at in range(3)),
-        finding("/neck/9/Conv", **{**rewritten, "rewritten_into": "pads=[1, 1, 0, 0]"}),
+        *(finding(f"/neck/{at}/Conv", **_REWRITTEN) for at in range(3)),
+        finding("/neck/9/Conv", **{**_REWRITTEN, "rewritten_into": "pads=[1, 1, 0, 0]"}),
     )
 
 
@@ -271,6 +275,74 @@ def _layers() -> tuple[LayerQuant, ...]:
     return (*named, evil, LayerQuant(name="/head/Conv", sqnr_db=None, cosine=None, note="no data"))
 
 
+_NODES = (
+    NodeInfo(name=EVIL[3], op="Conv", placement="device", reason="", macs=1 << 30, parameters=864),
+    NodeInfo(
+        name="/act",
+        op="Sigmoid",
+        placement="undocumented",
+        reason="not listed",
+        macs=None,
+        parameters=0,
+    ),
+)
+_QUANTIZATION = Quantization(
+    format="qoperator",
+    method="mse",
+    samples=8,
+    source="dead leaves",
+    synthetic=True,
+    tensors=(
+        TensorQuant(
+            name="image",
+            scale=0.0078431,
+            zero_point=0,
+            minimum=-1.0,
+            maximum=1.0,
+            clip_fraction=0.0004,
+        ),
+    ),
+    layers=_layers(),
+)
+_ACCURACY = Accuracy(
+    samples=16,
+    held_out=False,
+    sqnr_db=21.34,
+    cosine=0.99631,
+    top1_agreement=0.9375,
+    outputs=(
+        OutputAccuracy(
+            name="boxes",
+            sqnr_db=21.3,
+            cosine=0.9963,
+            top1_agreement=0.9375,
+            parts=(
+                PartAccuracy(name="/head/Mul", sqnr_db=21.3, cosine=0.9963),
+                PartAccuracy(name=EVIL[2], sqnr_db=4.1, cosine=0.71),
+            ),
+        ),
+        OutputAccuracy(name=EVIL[2], sqnr_db=None, cosine=1.0, top1_agreement=None),
+    ),
+)
+_UNKNOWN_LIMITS = (
+    UnknownLimit(
+        limit="Conv.kernel_h",
+        values=("1", "3", "5"),
+        nodes=41,
+        example="/neck/5/Conv",
+        source="npu-int8.yaml:22, notes/kernel_shape",
+    ),
+    UnknownLimit(
+        limit="Conv.fused_activations",
+        values=("Relu", "Clip(0, 6)"),
+        nodes=30,
+        example=EVIL[9],
+        source="npu-int8.yaml:40",
+        assumption="Relu and Clip can be fused",
+    ),
+)
+
+
 def make_report(**changes: Any) -> Report:
     """A refused report with every section filled."""
     values: dict[str, Any] = {
@@ -296,74 +368,10 @@ def make_report(**changes: Any) -> Report:
             refusal("fuse-batchnorm", node=EVIL[0], reason="its weight is shared with 'x'"),
             refusal("fold-pad", node="", reason="the fill value is 1, not 0"),
         ),
-        "nodes": (
-            NodeInfo(
-                name=EVIL[3], op="Conv", placement="device", reason="", macs=1 << 30, parameters=864
-            ),
-            NodeInfo(
-                name="/act",
-                op="Sigmoid",
-                placement="undocumented",
-                reason="not listed",
-                macs=None,
-                parameters=0,
-            ),
-        ),
-        "quantization": Quantization(
-            format="qoperator",
-            method="mse",
-            samples=8,
-            source="dead leaves",
-            synthetic=True,
-            tensors=(
-                TensorQuant(
-                    name="image",
-                    scale=0.0078431,
-                    zero_point=0,
-                    minimum=-1.0,
-                    maximum=1.0,
-                    clip_fraction=0.0004,
-                ),
-            ),
-            layers=_layers(),
-        ),
-        "accuracy": Accuracy(
-            samples=16,
-            held_out=False,
-            sqnr_db=21.34,
-            cosine=0.99631,
-            top1_agreement=0.9375,
-            outputs=(
-                OutputAccuracy(
-                    name="boxes",
-                    sqnr_db=21.3,
-                    cosine=0.9963,
-                    top1_agreement=0.9375,
-                    parts=(
-                        PartAccuracy(name="/head/Mul", sqnr_db=21.3, cosine=0.9963),
-                        PartAccuracy(name=EVIL[2], sqnr_db=4.1, cosine=0.71),
-                    ),
-                ),
-                OutputAccuracy(name=EVIL[2], sqnr_db=None, cosine=1.0, top1_agreement=None),
-            ),
-        ),
-        "unknown_limits": (
-            UnknownLimit(
-                limit="Conv.kernel_h",
-                values=("1", "3", "5"),
-                nodes=41,
-                example="/neck/5/Conv",
-                source="npu-int8.yaml:22, notes/kernel_shape",
-            ),
-            UnknownLimit(
-                limit="Conv.fused_activations",
-                values=("Relu", "Clip(0, 6)"),
-                nodes=30,
-                example=EVIL[9],
-                source="npu-int8.yaml:40",
-                assumption="Relu and Clip can be fused",
-            ),
-        ),
+        "nodes": _NODES,
+        "quantization": _QUANTIZATION,
+        "accuracy": _ACCURACY,
+        "unknown_limits": _UNKNOWN_LIMITS,
         "timings": (Timing(stage="legalize", seconds=0.25),),
     }
     return Report(**(values | changes))

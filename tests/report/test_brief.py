@@ -10,14 +10,8 @@ import pytest
 from npuconv.diagnostics import Severity, Status
 from npuconv.report import brief
 from npuconv.report.terminal import cells
-from npuconv.schemas.report import (
-    Accuracy,
-    FindingInfo,
-    OutputAccuracy,
-    Report,
-    Summary,
-    UnknownLimit,
-)
+from npuconv.schemas.quality import Accuracy, OutputAccuracy
+from npuconv.schemas.report import FindingInfo, Report, Summary, UnknownLimit
 
 Make = Callable[..., Report]
 One = Callable[..., FindingInfo]
@@ -63,6 +57,17 @@ def test_amber_with_warnings(clean: Report) -> None:
     warned = clean.model_copy(update={"summary": told})
     shown = brief.render(warned, "m", color=True)
     assert shown.startswith("\x1b[1;33mCONVERTED, 1 warning: samples look like 0..255\x1b[0m\n")
+
+
+def test_unknown_bytes_say_what_to_give(report: Report) -> None:
+    """Bytes that are unknown come with the flag to complete."""
+    device = report.device
+    assert device is not None
+    nothing = device.to_device.model_copy(update={"bytes": None})
+    unknown = device.model_copy(update={"to_device": nothing, "to_host": nothing})
+    rows = dict(brief.rows(report.model_copy(update={"device": unknown}), "m"))
+    wanted = "give --input-shape image=?,3,240,320 with numbers for every ?"
+    assert rows["crossings"] == f"3; bytes unknown: {wanted}"
 
 
 def test_worst_first(clean: Report, one: One) -> None:

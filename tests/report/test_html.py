@@ -6,15 +6,15 @@ import pytest
 
 from npuconv.report import html
 from npuconv.report.html import as_code
-from npuconv.schemas.report import (
+from npuconv.schemas.quality import (
     Budget,
     LayerQuant,
     Quantization,
     Repeated,
-    Report,
     TensorQuant,
     WeightQuant,
 )
+from npuconv.schemas.report import Report
 from report.graphs import node, report_of
 
 

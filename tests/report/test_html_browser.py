@@ -14,7 +14,10 @@ from report.chromium import Chromium
 from report.factory import EVIL, finding, make_clean, make_report
 from report.graphs import chain, node, report_of, rewritten
 
-pytestmark = pytest.mark.skipif(not chromium.find(), reason="no Chromium: apt-get install chromium")
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(not chromium.find(), reason="no Chromium: apt-get install chromium"),
+]
 
 Open = Callable[..., None]
 ATTACK = "<script>alert(1)</script>"

@@ -11,7 +11,7 @@ from npuconv.report.html_graph import (
     source_boxes,
     source_picture,
 )
-from npuconv.schemas.report import LayerQuant, Quantization, TensorQuant, WeightQuant
+from npuconv.schemas.quality import LayerQuant, Quantization, TensorQuant, WeightQuant
 from report.factory import finding, make_clean
 from report.graphs import chain, node, report_of, rewritten
 

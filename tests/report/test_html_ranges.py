@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from npuconv.report import html
 from npuconv.report.html_ranges import Histogram, tensor_ranges
-from npuconv.schemas.report import ChannelRange, Quantization, TensorQuant
+from npuconv.schemas.quality import ChannelRange, Quantization, TensorQuant
 from report.graphs import report_of
 
 

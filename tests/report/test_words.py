@@ -16,16 +16,8 @@ from npuconv.report.words import (
     subgraph_row,
     traffic,
 )
-from npuconv.schemas.report import (
-    Accuracy,
-    Budget,
-    Device,
-    MacShare,
-    OutputAccuracy,
-    Repeated,
-    Report,
-    Traffic,
-)
+from npuconv.schemas.quality import Accuracy, Budget, OutputAccuracy, Repeated
+from npuconv.schemas.report import Device, MacShare, Report, Traffic
 
 
 def test_numbers() -> None:

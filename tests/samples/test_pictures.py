@@ -17,7 +17,8 @@ has_photographs = pytest.mark.skipif(
 
 @pytest.fixture(params=["photographs", "made"])
 def either(request, monkeypatch):
-    """Run with photographs, where they are installed, and without."""
+    """Run with photographs, where they are installed, and without; nothing is kept."""
+    monkeypatch.setattr(pictures, "MAX_KEPT_PIXELS", 0)
     if request.param == "made":
         monkeypatch.setattr(pictures, "folder", lambda: None)
     elif not pictures.are_photographs():
@@ -35,6 +36,15 @@ def test_pixels(size, channels):
     assert 0 <= first.min() < 60 < 180 < first.max() <= 255
     np.testing.assert_array_equal(first, again)
     assert not np.array_equal(first, other)
+
+
+def test_a_kept_picture_is_the_drawn_one(monkeypatch):
+    """A caller that changes its picture changes no other."""
+    kept = picture(1, (24, 32), 3)
+    kept[:] = 0
+    kept = picture(1, (24, 32), 3)
+    monkeypatch.setattr(pictures, "MAX_KEPT_PIXELS", 0)
+    np.testing.assert_array_equal(kept, picture(1, (24, 32), 3))
 
 
 @pytest.mark.usefixtures("either")

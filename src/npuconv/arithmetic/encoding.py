@@ -4,10 +4,10 @@ The arithmetic is that of ONNX QuantizeLinear and DequantizeLinear, in float32:
 ``q = saturate(round_half_even(x / scale) + zero_point)`` and
 ``x = (q - zero_point) * scale``.
 
-The device multiplies integers of one scale and of zero point 0. Channel c of a tensor may
-still be ``scales[c] * (q - zeros[c])``: what reads the tensor has the scale in its weights
-and the zero point in its bias, what makes it has the scale in the factor of its output
-channel and the zero point in its bias. The device works with ``nominal``, one number for
+The device multiplies integers of one scale and of one zero point, mostly 0. Channel c of a
+tensor may still be ``scales[c] * (q - zeros[c])``: what reads the tensor has the scale in
+its weights and the zero point in its bias, what makes it has the scale in the factor of its
+output channel and the zero point in its bias. The device works with ``nominal``, one number for
 all channels, of which only ratios matter. An operator other than a convolution is told
 ``nominal``, too, and the zero point, which is then one for all channels.
 """
@@ -124,12 +124,14 @@ class Encoding:
         zeros: int32 [C], -128..127.
         nominal: the scale the device is told.
         axis: of the channels; None where C is 1.
+        nominal_zero: the zero point the device is told: 0, unless it has one for the tensor.
     """
 
     scales: Floats
     zeros: NDArray[np.int32]
     nominal: np.float32
     axis: int | None = None
+    nominal_zero: int = 0
 
     @classmethod
     def plain(cls, scale: float | np.float32) -> Encoding:
@@ -139,8 +141,14 @@ class Encoding:
 
     @property
     def is_plain(self) -> bool:
-        """True if all channels have the nominal scale and zero point 0."""
-        return bool(np.all(self.scales == self.nominal) and not self.zeros.any())
+        """True if all channels have the nominal scale and zero point."""
+        alike = np.all(self.scales == self.nominal) and np.all(self.zeros == self.nominal_zero)
+        return bool(alike)
+
+    def told(self) -> Encoding:
+        """Return the encoding of which the device knows the zero point, where it is one."""
+        alike = bool((self.zeros == self.zeros[0]).all())
+        return replace(self, nominal_zero=int(self.zeros[0])) if alike else self
 
     @property
     def in_integers(self) -> Encoding:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from npuconv.arithmetic.whole import W, WholeArray
 from npuconv.errors import ModelError
 
 Integers = NDArray[np.int64]
@@ -56,7 +57,15 @@ def multipliers(x_scale: ArrayLike, w_scales: ArrayLike, y_scale: ArrayLike) -> 
     x, w, y = (
         np.asarray(value, np.float32).astype(np.float64) for value in (x_scale, w_scales, y_scale)
     )
-    factors = x.reshape(()) * w / y.reshape(())
+    return of_factors(x.reshape(()) * w / y.reshape(()))
+
+
+def of_factors(factors: NDArray[np.float64]) -> Multipliers:
+    """Return the multipliers of factors, not negative.
+
+    Raises:
+        ModelError: a factor that is not finite, or 2**30 or more.
+    """
     if not np.isfinite(factors).all() or (factors >= 2.0**LARGEST_EXPONENT).any():
         raise ModelError(
             "input scale times weight scale over output scale is 2**30 or more, which no "
@@ -79,21 +88,43 @@ def by_gemmlowp(total: ArrayLike, factors: Multipliers, zero: ArrayLike = 0) -> 
         factors: one, or [M].
         zero: zero point of the result, whose type the result has; int8 for a plain number.
     """
-    sums = np.asarray(total).astype(np.int64)
-    multiplier, exponent = (
-        part.reshape(-1, *[1] * (sums.ndim - 2)) if part.ndim else part
+    sums = WholeArray.of(total)
+    column = tuple(
+        part.reshape(-1, *[1] * (sums.values.ndim - 2)) if part.ndim else part
         for part in (factors.multiplier, factors.exponent)
     )
-    raised = np.clip(sums << np.maximum(exponent, 0), _LOWEST32, _HIGHEST32)
-    high = (raised * multiplier + _HALF) >> MULTIPLIER_BITS
-    whole = _divided(high, np.maximum(-exponent, 0))
+    whole = scaled(sums, Multipliers(*column)).values
     point = np.asarray(zero)
     dtype = point.dtype if point.dtype.itemsize == 1 else np.dtype(np.int8)
     limits = np.iinfo(dtype)
     return np.asarray(np.clip(whole + point.astype(np.int64), limits.min, limits.max)).astype(dtype)
 
 
-def _divided(values: Integers, places: Integers) -> Integers:
-    """Return ``values / 2**places`` as integers, half a step away from zero."""
-    half = (np.int64(1) << places) >> 1
-    return np.asarray(np.sign(values) * ((np.abs(values) + half) >> places))
+def scaled(whole: W, factors: Multipliers) -> W:
+    """Multiply by factors that broadcast, with two roundings.
+
+    TFLite's ``MultiplyByQuantizedMultiplier``.
+    """
+    left = np.maximum(factors.exponent, 0)
+    if left.any():
+        whole = whole.times(np.int64(1) << left).clipped(_LOWEST32, _HIGHEST32)
+    return divided(high_product(whole, factors.multiplier), np.maximum(-factors.exponent, 0))
+
+
+def high_product(whole: W, other: W | ArrayLike) -> W:
+    """Return the product of two numbers of 32 bits over ``2**31``, half a step upwards.
+
+    TFLite's ``SaturatingRoundingDoublingHighMul``.
+    """
+    return whole.times(other).plus(_HALF).shifted(MULTIPLIER_BITS)
+
+
+def divided(whole: W, places: ArrayLike) -> W:
+    """Return ``whole / 2**places`` as whole numbers, half a step away from zero.
+
+    TFLite's ``RoundingDivideByPOT``.
+    """
+    power = np.int64(1) << np.asarray(places, np.int64)
+    if (power == 1).all():
+        return whole
+    return whole.plus(whole.sign().times(power >> 1)).over(power)

@@ -151,7 +151,7 @@ def _weights(
 
 def _bias(rows: int, bias: ArrayLike | None, result: Encoding, gain: Doubles) -> Doubles | None:
     """Return the bias with the zero point of the output, times gain."""
-    offsets = result.scales.astype(np.float64) * result.zeros
+    offsets = result.scales.astype(np.float64) * (result.zeros - result.nominal_zero)
     if bias is None and not offsets.any():
         return None
     own = np.zeros(rows) if bias is None else np.asarray(bias, np.float64)
@@ -160,7 +160,8 @@ def _bias(rows: int, bias: ArrayLike | None, result: Encoding, gain: Doubles) ->
 
 def _zero_point_sums(weight: NDArray[np.int8], source: Encoding, group: int) -> NDArray[np.int64]:
     """Return the sums that the zero points of the input add to the accumulator, int64 [M]."""
-    steps = weight.astype(np.int64) * per_weight(source.zeros, weight.shape, group).astype(np.int64)
+    points = per_weight(source.zeros - source.nominal_zero, weight.shape, group)
+    steps = weight.astype(np.int64) * points.astype(np.int64)
     total: NDArray[np.int64] = steps.reshape(len(weight), -1).sum(axis=1)
     return total
 

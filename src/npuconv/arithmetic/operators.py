@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from npuconv.arithmetic.device import MAX_SHIFT, Rounding, saturated, shifted_right, shifts
+from npuconv.arithmetic.whole import window_sums
 from npuconv.errors import ModelError
 
 Stored = NDArray[np.int8]
@@ -200,10 +201,7 @@ class Window:
 
     def sums(self, values: Integers, fill: int = 0) -> Integers:
         """Return the sum of every window [N, C, H', W']; ``fill`` stands in padded cells."""
-        ends = [(0, 0), (0, 0), (self.pads[0], self.pads[2]), (self.pads[1], self.pads[3])]
-        padded = np.pad(values, ends, constant_values=fill)
-        cut = np.lib.stride_tricks.sliding_window_view(padded, tuple(self.kernel), (2, 3))
-        return np.asarray(cut[:, :, :: self.strides[0], :: self.strides[1]].sum(axis=(-2, -1)))
+        return window_sums(values, self.kernel, self.strides, self.pads, fill)
 
 
 def average_pool(

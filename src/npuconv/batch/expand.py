@@ -18,7 +18,8 @@ from npuconv import yamlio
 from npuconv.batch import jobsfile
 from npuconv.batch.job import SUFFIX, TFLITE_SUFFIX, Job, suffix_of
 from npuconv.batch.settings import JobLimits
-from npuconv.config import Options, make_options, merge, raise_together
+from npuconv.config import Options, make_options, merge
+from npuconv.config_files import raise_together
 from npuconv.errors import ConfigError, NpuconvError, TargetError
 from npuconv.target import Target, builtin_names
 from npuconv.yamlio import KeyPath

@@ -19,14 +19,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 
 from npuconv import baseline, yamlio
 from npuconv.batch.settings import parse_seconds, parse_size
-from npuconv.config import (
-    Format,
-    Options,
-    make_options,
-    open_config,
-    raise_together,
-    relative_to,
-)
+from npuconv.config import Format, Options, make_options
+from npuconv.config_files import open_config, raise_together, relative_to
 from npuconv.errors import ConfigError, NpuconvError, UsageError
 from npuconv.target import Target, builtin_names
 from npuconv.yamlio import KeyPath

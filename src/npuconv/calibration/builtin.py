@@ -14,7 +14,7 @@ from npuconv.model import query
 from npuconv.samples import InputSpec, open_samples, pictures
 from npuconv.samples.normalizations import IMAGE_CHANNELS, asked_for
 from npuconv.samples.synthetic import image_layout, reads_images
-from npuconv.schemas import report as schema
+from npuconv.schemas import quality
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -58,11 +58,11 @@ class BuiltinData:
         return "inferred" if self.inferred.is_clear else "guessed"
 
     @property
-    def row(self) -> schema.Assumed:
+    def row(self) -> quality.Assumed:
         """Row of the report."""
         own = asked_for(self.preprocess)
         name = self.inferred.normalization.name if self.inferred else own.name if own else ""
-        return schema.Assumed(
+        return quality.Assumed(
             sentence=self.sentence,
             pictures=self.pictures,
             normalization=name if self.pictures != "none" else "",

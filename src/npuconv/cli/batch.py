@@ -141,10 +141,8 @@ def batch(
         format_of(report)
     refuse_empty({"config": config, **flags})
     config = chosen_config(config, quiet=quiet)
-    force, resume = flags.pop("force"), flags.pop("resume")
-    settings = make_settings(
-        **{name: flags.pop(name) for name in _RUN_FLAGS}, resume=resume and not force
-    )
+    again = (flags.pop("force"), not flags.pop("resume"))
+    settings = make_settings(**{k: flags.pop(k) for k in _RUN_FLAGS}, resume=not any(again))
     work = Batch(path, settings, given(flags), config)
     if verify_lock:
         return _verify_lock(work, output_format, quiet)
@@ -159,9 +157,7 @@ def batch(
         except KeyboardInterrupt as error:
             screen.fail("interrupted; the same command goes on where it stopped")
             return signal_exit_code(error)
-    for summary in written:
-        base = Path(os.path.relpath(work.root, Path(summary).resolve().parent)).as_posix()
-        files.write(summary, render_batch(found, format_of(summary), base))
+    _write(found, written, work.root)
     _show(found, output_format, quiet, verbose, no_color)
     return found.summary.exit_code
 
@@ -191,6 +187,12 @@ def _check_summaries(work: Batch, written: tuple[str, ...], config: str | None) 
             raise UsageError(f"{path}: would overwrite the result of a job", hint=hint)
         if place.parent not in made or place.parent.is_dir():  # else the batch makes it
             check_destinations([path], _inputs(work, config))
+
+
+def _write(found: BatchReport, written: tuple[str, ...], root: Path) -> None:
+    for summary in written:
+        base = Path(os.path.relpath(root, Path(summary).resolve().parent)).as_posix()
+        files.write(summary, render_batch(found, format_of(summary), base))
 
 
 def _inputs(work: Batch, config: str | None) -> Iterator[Input]:
@@ -253,11 +255,9 @@ def _verify_lock(work: Batch, output_format: str, quiet: bool) -> int:
     if _is_json("--verify-lock", output_format):
         _print_json(work, "differences", found)
         return 1 if found else 0
-    for name, said in found.items():
-        for one in said:
-            screen.fail(f"{name}: {one}")
-    every = len(work.jobs)
-    screen.say(f"{_part(every - len(found), every)} as locked", quiet=quiet)
+    for name, one in ((name, one) for name, said in found.items() for one in said):
+        screen.fail(f"{name}: {one}")
+    screen.say(f"{_part(len(work.jobs) - len(found), len(work.jobs))} as locked", quiet=quiet)
     return 1 if found else 0
 
 
@@ -380,21 +380,14 @@ def watching(total: int, quiet: bool) -> Iterator[Watcher]:
     if quiet or not sys.stderr.isatty():
         yield Lines(total, quiet)
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, TextColumn
 
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=20),
         TextColumn("{task.percentage:3.0f} %"),
-        TimeRemainingColumn(),
-        TextColumn("left"),
+        screen.time_left(),
         TextColumn("{task.fields[stage]}", markup=False),
     )
-    with Progress(
-        *columns,
-        console=Console(stderr=True),
-        transient=True,
-        speed_estimate_period=screen.WHOLE_RUN,
-    ) as progress:
+    with screen.bars(*columns) as progress:
         yield Bars(total, progress)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,12 +81,7 @@ def check(
         for failure in failures:  # below the bar
             screen.fail(failure.message)
     found, many = list(by_path.values()), len(paths) > 1
-
-    def rendered(name: str) -> str:
-        if many or not found:
-            return render_many(found, name, failures)
-        return render(found[0], name)
-
+    rendered = partial(_rendered, found, failures, many=many)
     for path in reports:
         files.write(path, rendered(format_of(path)))
     if output_format != "text":  # -q is about text only
@@ -100,6 +96,10 @@ def check(
         screen.say(sentence, quiet=quiet)
     worst = max((report.summary.exit_code for report in found), default=0)
     return 2 if failures else worst
+
+
+def _rendered(found: list[Report], failures: list[Unreadable], name: str, *, many: bool) -> str:
+    return render_many(found, name, failures) if many or not found else render(found[0], name)
 
 
 def _check_all(

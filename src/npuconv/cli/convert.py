@@ -59,11 +59,7 @@ def convert(
 
     config = chosen_config(config, quiet=quiet)
     options = with_form(collect(config, flags))
-    suffix = suffix_of(options.format)
-    destination = Path(output) if output is not None else _beside(Path(model), suffix)
-    written = reports or tuple(
-        str(_beside(destination, f".report.{kind}")) for kind in ("json", "html")
-    )
+    destination, written = _destinations(model, output, reports, options)
     _check(model, destination, written, options, config)
     try:
         with screen.progress(quiet, no_color=no_color, shares=True) as bar:
@@ -81,15 +77,22 @@ def convert(
         result.save(destination)
         _write(result.report, written)
     compiling = _compiling(result, destination)
-    following = after_convert(result.report, model, str(destination), config, flags)
-    if result.report.calibration is None and compiling:
-        following = compiling
+    following = compiling if result.report.calibration is None else ""
+    following = following or after_convert(result.report, model, str(destination), config, flags)
     _show(result.report, model, following, quiet, verbose, no_color)
     screen.say(f"wrote {destination}, {', '.join(written)}", quiet=quiet)
     _say_ends(result, destination, quiet)
     if compiling and compiling != following:
         screen.say(f"compile it with: {compiling}", quiet=quiet)
+    if not compiling and options.format in ("qoperator", "tflite"):
+        screen.say(f"split it for a driver with: {_splitting(destination)}", quiet=quiet)
     return 0
+
+
+def _splitting(destination: Path) -> str:
+    """Return the command that writes the parts of the device and of the host."""
+    folder = destination.with_name(f"{destination.stem}.parts")
+    return shlex.join(["npuconv", "split", str(destination), "-o", str(folder)])
 
 
 def _compiling(result: Conversion, destination: Path) -> str:
@@ -121,6 +124,16 @@ def _announcing(
             bar(stage, done, total)
 
     return step
+
+
+def _destinations(
+    model: str, output: str | None, reports: tuple[str, ...], options: Options
+) -> tuple[Path, tuple[str, ...]]:
+    """Return the paths of the result and of its reports."""
+    suffix = suffix_of(options.format)
+    place = Path(output) if output is not None else _beside(Path(model), suffix)
+    beside = (str(_beside(place, f".report.{kind}")) for kind in ("json", "html"))
+    return place, reports or tuple(beside)
 
 
 def _beside(path: Path, suffix: str) -> Path:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import click
 
+from npuconv.cli.help import printed_option
+
 
 @click.command()
 @click.argument("code", required=False)
 @click.option("--all", "everything", is_flag=True, help="explain all rules and passes")
-@click.option("--format", "form", type=click.Choice(["text", "json", "markdown"]), default="text")
+@printed_option("text", "json", "markdown")
 def explain(code: str | None, everything: bool, form: str) -> int:
     """Explain a rule or a pass: what, why, how to fix.
 

@@ -29,8 +29,9 @@ GROUPS = {
         "fail_on", "unknown", "select", "ignore", "severity", "baseline", "write_baseline",
     ),
     "Output": (
-        "output", "format", "io", "standard_ops", "report", "reports", "output_format", "timings",
-        "quiet", "verbose", "no_color", "help", "help_all",
+        "output", "format", "io", "standard_ops", "with_vela", "report", "reports", "output_format",
+        "form",
+        "timings", "quiet", "verbose", "no_color", "help", "help_all",
     ),
 }  # fmt: skip
 LIMITS = "Limits"
@@ -38,7 +39,7 @@ _OWN = "Options"  # those in no group
 # Options of rare use, which only --help-all shows, as it does all limits.
 _RARE = {
     "without", "cache", "seed", "verify", "prefer", "max_extra_bytes", "max_samples", "timings",
-    "rules", "offload", "fit", "keep_scales", "standard_ops", "opset", "layout",
+    "rules", "offload", "fit", "keep_scales", "standard_ops", "opset", "layout", "with_vela",
 }  # fmt: skip
 SHOWS_ALL = "npuconv.help_all"  # key of a context: whole texts, rare options, limits
 _TEXT_COLUMN = 25  # width of the flags
@@ -57,6 +58,33 @@ class BriefOption(click.Option):
         if isinstance(kind, click.Choice):
             flags = f"{flags.partition(' ')[0]} NAME"
         return flags, shortened(text, kind)
+
+
+class _PrintedOption(click.Option):
+    """``--output-format``, which ``--format`` abbreviates where no model is written."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Return flags and text of the option under its one name."""
+        found = super().get_help_record(ctx)
+        return found and (found[0].replace(", --format", ""), found[1])
+
+
+def printed_option(*formats: str, text: str = "what is printed") -> Callable[[Command], Command]:
+    """Add ``--output-format`` to a command that prints and writes no model.
+
+    Args:
+        *formats: its values; the first is the default.
+        text: its help.
+    """
+    return click.option(
+        "--output-format",
+        "--format",
+        "form",
+        type=click.Choice(formats),
+        default=formats[0],
+        help=text,
+        cls=_PrintedOption,
+    )
 
 
 def shortened(text: str, kind: click.ParamType[Any]) -> str:

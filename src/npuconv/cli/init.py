@@ -31,7 +31,7 @@ def init(folder: str, force: bool, quiet: bool) -> None:
     begins as a comment with its default.
     """
     from npuconv import json_schemas
-    from npuconv.config import OWN_FILE
+    from npuconv.config_files import OWN_FILE
 
     path, schema = Path(folder, OWN_FILE), Path(folder, _SCHEMA)
     if path.exists() and not force:

@@ -9,7 +9,7 @@ import click
 
 from npuconv.cli import screen
 from npuconv.cli.guard import guarded, limited
-from npuconv.cli.help import GroupedCommand
+from npuconv.cli.help import GroupedCommand, printed_option
 from npuconv.cli.options import parse_shapes
 from npuconv.errors import UsageError
 from npuconv.report.escape import visible
@@ -41,7 +41,7 @@ _STEPS = ("name", "operator", "output", "parameters", "MACs")
 @click.argument("models", nargs=-1, required=True, metavar="MODEL")
 @click.option("--diff", is_flag=True, help="compare two models: --diff BEFORE AFTER")
 @click.option("--input-shape", multiple=True, metavar="NAME=1,3,224,224", help="fixes dimensions")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
+@printed_option("text", "json")
 @click.option("-v", "--verbose", is_flag=True, help="every node with its shape and its costs")
 @click.option("--no-color", is_flag=True, help="no colours; NO_COLOR does the same")
 @limited
@@ -87,7 +87,7 @@ def inspect(
 
 def as_text(found: Inspection, *, color: bool, verbose: bool, width: int) -> str:
     """Return the text of an inspection: totals, convolutions, and every node when verbose."""
-    view = View(color, verbose, width)
+    view = View(color, width)
     blocks = [_head(found, view)]
     if found.convolutions:
         blocks += [_attributes(found, view), _convolutions(found, view)]

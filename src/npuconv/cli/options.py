@@ -12,7 +12,8 @@ from pydantic.fields import FieldInfo
 
 from npuconv.cli import screen
 from npuconv.cli.help import BriefOption, help_all
-from npuconv.config import Options, Preprocess, find_config, make_options, merge, read_config
+from npuconv.config import Options, Preprocess, make_options, merge
+from npuconv.config_files import find_config, read_config
 from npuconv.errors import UsageError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -29,10 +30,12 @@ _OPPOSITES = {"keep_scales": "--requantize"}  # flags of both values have a name
 _METAVARS = {
     "baseline": "FILE",
     "cache": "FOLDER",
+    "calibration": "PATH",
     "calibration_key": "NAME",
     "max_extra_bytes": "PERCENT",
     "max_extra_macs": "PERCENT",
     "min_sqnr": "DB",
+    "target": "NAME",
 }
 
 

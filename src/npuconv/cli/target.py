@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from npuconv.cli import screen
+from npuconv.cli.help import printed_option
 from npuconv.cli.options import parse_shapes
 from npuconv.errors import TargetError
 from npuconv.report.escape import visible
@@ -44,14 +45,7 @@ def list_command() -> None:
 
 @target.command()
 @click.argument("name", metavar="NAME|FILE.yaml")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json", "yaml"]),
-    default="text",
-    show_default=True,
-    help="yaml is the file itself, to start your own from",
-)
+@printed_option("text", "json", "yaml", text="yaml is the file itself, to start your own from")
 def show(name: str, form: str) -> None:
     """Show every limit of a target, with its source.
 
@@ -122,7 +116,7 @@ def schema() -> None:
     help="repeatable; without it all built-in targets",
 )
 @click.option("--input-shape", multiple=True, metavar="NAME=1,3,224,224", help="fixes dimensions")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
+@printed_option("text", "json")
 @click.option("-q", "--quiet", is_flag=True, help="no progress bar")
 @click.option("--no-color", is_flag=True, help="no colours; NO_COLOR does the same")
 def coverage(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from npuconv.emit import int8_operators
 from npuconv.emit.context import EmitContext
 from npuconv.errors import InternalError
 from npuconv.legalize import manager
@@ -70,6 +71,8 @@ def _metadata(legal: LegalModel, form: Format) -> dict[str, str]:
     how = legal.target.activations.requantize.kind
     if how == "gemmlowp":  # the simulator rounds as the device does
         scales["npuconv.requantize"] = how
+    if how == "gemmlowp" or form.name == "tflite":
+        scales[int8_operators.KEY] = "\n".join(node.name for node in legal.plan.operators)
     return {
         "npuconv.version": __version__,
         "npuconv.format": form.name,

@@ -23,7 +23,7 @@ from npuconv.evaluate.simulator import as_float
 from npuconv.model import store
 from npuconv.quantize.fake_quant import leaves, logits
 from npuconv.samples.feeds import spread
-from npuconv.schemas import report as schema
+from npuconv.schemas import quality
 
 if TYPE_CHECKING:
     from npuconv.samples import Feed, Samples
@@ -206,10 +206,10 @@ class Comparison:
                 if _comparable(old[name], new[name]) and old[name].dtype == new[name].dtype:
                     found.parts[output].setdefault(name, Stats()).observe(old[name], new[name])
 
-    def layer_rows(self, found: Measured) -> tuple[schema.LayerQuant, ...]:
+    def layer_rows(self, found: Measured) -> tuple[quality.LayerQuant, ...]:
         """Return the errors of layers as rows of the report; those before them included."""
         return tuple(
-            schema.LayerQuant(
+            quality.LayerQuant(
                 name=layer.name,
                 sqnr_db=rounded(stats.sqnr_db, 2),
                 cosine=rounded(stats.cosine, 6),
@@ -316,7 +316,7 @@ def class_axes(model: onnx.ModelProto) -> dict[str, int]:
 
 def summed_up(
     found: Measured, held_out: bool, numbers: Sequence[int] = (), doubt_db: float = 0.0
-) -> schema.Accuracy:
+) -> quality.Accuracy:
     """Sum up the accuracy of outputs, of their parts, and of all together.
 
     Args:
@@ -333,7 +333,7 @@ def summed_up(
     known = [(one.db, k) for k, one in enumerate(found.powers) if one.db is not None]
     worst = min(known, default=None)
     rows = [(one.sqnr_db, one.name) for one in outputs if one.sqnr_db is not None]
-    return schema.Accuracy(
+    return quality.Accuracy(
         samples=found.samples,
         held_out=held_out,
         sqnr_db=rounded(found.total.sqnr_db, 2),
@@ -349,19 +349,21 @@ def summed_up(
     )
 
 
-def _sample(sqnr_db: float, place: int, numbers: Sequence[int]) -> schema.WorstSample:
+def _sample(sqnr_db: float, place: int, numbers: Sequence[int]) -> quality.WorstSample:
     number = numbers[place] if numbers else place
-    return schema.WorstSample(number=number, sqnr_db=round(sqnr_db, 2))
+    return quality.WorstSample(number=number, sqnr_db=round(sqnr_db, 2))
 
 
-def _output(name: str, stats: ErrorStats, parts: Mapping[str, ErrorStats]) -> schema.OutputAccuracy:
-    return schema.OutputAccuracy(
+def _output(
+    name: str, stats: ErrorStats, parts: Mapping[str, ErrorStats]
+) -> quality.OutputAccuracy:
+    return quality.OutputAccuracy(
         name=name,
         sqnr_db=rounded(stats.sqnr_db, 2),
         cosine=rounded(stats.cosine, 6),
         top1_agreement=rounded(stats.top1_agreement, 4),
         parts=tuple(
-            schema.PartAccuracy(
+            quality.PartAccuracy(
                 name=part, sqnr_db=rounded(one.sqnr_db, 2), cosine=rounded(one.cosine, 6)
             )
             for part, one in parts.items()

@@ -192,7 +192,7 @@ def _refuse_unless_it_runs(model: Model, contradiction: str) -> None:
     """Refuse a model whose shapes contradict each other, if a runtime refuses it too."""
     try:
         # Without its optimizer, which would compute constants of any size.
-        executor.Session(save.to_proto(model), optimize=False)
+        executor.Session(save.to_proto(model), threads=1, optimize=False)
     except executor.RuntimeRefusedError:
         raise ModelError(f"{model.name}: cannot be run: {contradiction}") from None
 

@@ -89,7 +89,9 @@ def wanted(
         options: for this model.
         accepted: how many findings a baseline lists, by code and node.
     """
-    weighed = [f if engine.malformed([f]) else _weigh(f, options) for f in findings]
+    every = list(findings)
+    kept = set(map(id, engine.malformed(every)))
+    weighed = [f if id(f) in kept else _weigh(f, options) for f in every]
     chosen = [f for f in weighed if f is not None]
     number = Counter(_key(f) for f in chosen if _is_open(f))
     taken = {key for key, most in accepted.items() if 0 < number[key] <= most}

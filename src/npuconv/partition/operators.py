@@ -11,6 +11,7 @@ user reads, needs a gain.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from functools import cache
 from typing import TYPE_CHECKING
 
 from npuconv.facts import DECIDED_LATER
@@ -74,21 +75,75 @@ _DEFINED: dict[str, Callable[[Node], bool]] = {
 }
 
 
+def _has_slope(node: Node) -> bool:
+    """Return whether values below 0 have one slope that is not negative."""
+    if node.op == "PRelu":
+        slope = query.constant_input(node, 1)
+        return slope is not None and slope.size == 1 and slope.item() >= 0
+    return float(query.attribute(node, "alpha", 0.01)) >= 0
+
+
+def _counts_padding(node: Node) -> bool:
+    """Return whether a pool pads nothing, or numbers 0."""
+    return bool(query.attribute(node, "count_include_pad", 0)) or not any(
+        query.attribute(node, "pads", ()) or ()
+    )
+
+
+def _is_last_axis(node: Node) -> bool:
+    """Return whether a Softmax runs along the last axis, as all versions of it understand it."""
+    rank = query.rank(node.inputs[0])
+    axis = query.attribute(node, "axis", -1)
+    return rank is not None and int(axis) % rank == rank - 1
+
+
+def _is_bilinear(node: Node) -> bool:
+    """Return whether a Resize changes height and width only, in a way that TFLite has."""
+    before, after = query.shape(node.inputs[0]), query.shape(node.outputs[0])
+    mode = str(query.attribute(node, "coordinate_transformation_mode", "half_pixel"))
+    if before is None or after is None or not len(before) == len(after) == 4:
+        return False
+    return before[:2] == after[:2] and mode in _BILINEAR
+
+
+_BILINEAR = ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners")
+
+
+@cache
+def _held_by_tflite() -> dict[str, Callable[[Node], bool]]:
+    """Return operators that TFLite holds in int8, and of which of their nodes."""
+    from npuconv.arithmetic import litert  # numpy, which help and explain start without
+
+    return {
+        **dict.fromkeys(litert.OPERATORS, _always),
+        **dict.fromkeys(("LeakyRelu", "PRelu"), _has_slope),
+        "AveragePool": _counts_padding,
+        "Softmax": _is_last_axis,
+        "Resize": _is_bilinear,
+    }
+
+
+def is_held(node: Node, form: str) -> bool:
+    """Return whether a form of the written model can hold the node in int8; ONNX holds all."""
+    held = _held_by_tflite() if form == "tflite" else None
+    return held is None or (node.op in held and held[node.op](node))
+
+
 def values_of(node: Node) -> list[Tensor]:
     """Return the inputs of an operator that are values and no constants, shapes or factors."""
     given = node.inputs[:1] if node.op in ("Resize", "ReduceMean") else node.inputs
     return [t for t in given if t.name and not query.is_constant(t)]
 
 
-def constants_of(node: Node) -> list[int]:
+def constants_of(node: Node, *, every: bool = False) -> list[int]:
     """Return the places of constants that are int8 on the device: those of several values.
 
-    One value is in a factor, or in a table.
+    One value is in a factor, or in a table, unless ``every`` constant is a tensor there.
     """
     if node.op not in ("Add", "Sub", "Mul"):
         return []
     found = [(k, query.constant_input(node, k)) for k in range(len(node.inputs))]
-    return [k for k, value in found if value is not None and value.size > 1]
+    return [k for k, value in found if value is not None and (every or value.size > 1)]
 
 
 # Operators of which a multiple of all that they read gives as large a multiple.
@@ -134,17 +189,19 @@ def followed(node: Node, inputs: list[Slots]) -> Iterator[list[int]]:
         yield from map(list, rows)
 
 
-def candidates(model: Model, target: Target, off: Collection[str]) -> list[Node]:
+def candidates(model: Model, target: Target, off: Collection[str], form: str = "") -> list[Node]:
     """Return the operators that the target lists, within its limits, in the order of the model.
 
     Args:
         model: a legalized model.
         target: the device.
         off: names of nodes that stay on the host.
+        form: of the written model.
     """
     if not any(op in _DEFINED for op in target.operators):
         return []
-    return [n for n in model.nodes() if n.name not in off and _is_computed(n, target)]
+    listed = [n for n in model.nodes() if n.name not in off and _is_computed(n, target)]
+    return [node for node in listed if is_held(node, form)]
 
 
 def is_defined(node: Node) -> bool:

@@ -9,7 +9,7 @@ passthrough operators share one scale and form a *group*.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 from npuconv.facts import DECIDED_LATER
 from npuconv.model import facts, query
 from npuconv.partition.fused_tables import fuse
-from npuconv.partition.operators import candidates, is_defined, values_of, worth_crossing
+from npuconv.partition.operators import candidates, is_defined, is_held, values_of, worth_crossing
 from npuconv.partition.passthrough import data_inputs, passes_int8
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from npuconv.target import Target
 
 Placement = Literal["device", "host", "undocumented"]
-FLOAT_OPERATORS = ("tflite",)  # forms that hold operators beside convolutions in float
+SINGLE_OPERATORS = ("tflite",)  # forms whose operators are no tables that hold a chain of them
 Member = TypeVar("Member", int, str)
 
 
@@ -165,15 +165,15 @@ def make_plan(
         kept: by name, nodes that the user wants float on the host, and the pattern that says so.
         operators: names of those that the device computes, as an earlier plan chose them; None
             chooses them.
-        form: of the written model: where it holds these operators in float, none is chosen.
+        form: of the written model, which may hold some of these operators in float only.
     """
-    if form in FLOAT_OPERATORS:
-        operators = ()
     plan, kept = Plan(), kept or {}
     blocked, apart = set(blocked), {*apart, *kept}
     off = blocked | kept.keys()
     int8: set[int] = set()
-    chosen, plan.fused = fuse(model, target, _chosen(model, target, off, operators))
+    chosen = _chosen(model, target, off, operators, form)
+    if form not in SINGLE_OPERATORS:
+        chosen, plan.fused = fuse(model, target, chosen)
     for node in model.nodes():
         if _on_device(node, target, off):
             plan.device.append(node)
@@ -185,15 +185,24 @@ def make_plan(
             plan.passthrough.append(node)
             int8.update(id(t) for t in node.outputs)
     _place(model, plan, target, blocked, kept, form)
-    plan.groups = _groups(model, plan)
+    plan.groups = _groups(model, plan, one_scale=_keep_scale(form))
     return plan
 
 
+def _keep_scale(form: str) -> Sequence[str]:
+    """Return the operators of a form that make the scale that they read."""
+    if form != "tflite":
+        return ()
+    from npuconv.arithmetic import litert  # numpy, which help and explain start without
+
+    return litert.KEEPS_SCALE
+
+
 def _chosen(
-    model: Model, target: Target, off: set[str], operators: Collection[str] | None
+    model: Model, target: Target, off: set[str], operators: Collection[str] | None, form: str
 ) -> set[int]:
     """Return the ids of the operators that the device computes beside convolutions."""
-    found = candidates(model, target, off)
+    found = candidates(model, target, off, form)
     if operators is not None:
         return {id(node) for node in found if node.name in operators}
     if not found or target.unlisted_operators == "error":  # without a host there is no choice
@@ -202,8 +211,14 @@ def _chosen(
     return {id(node) for node in worth_crossing(model, target, convolutions, found)}
 
 
-def _groups(model: Model, plan: Plan) -> list[Group]:
-    """Return the tensors joined by passthrough operators, in the order in which they are made."""
+def _groups(model: Model, plan: Plan, one_scale: Collection[str]) -> list[Group]:
+    """Return the tensors joined by passthrough operators, in the order in which they are made.
+
+    Args:
+        model: a legalized model.
+        plan: where its nodes run.
+        one_scale: other operators that make values of the scale that they read.
+    """
     sets = DisjointSets[str]()
     tensors: dict[str, Tensor] = {}
     for node in plan.device:
@@ -211,6 +226,9 @@ def _groups(model: Model, plan: Plan) -> list[Group]:
             tensors.setdefault(tensor.name, tensor)
     for tensor in plan.operator_tensors:
         tensors.setdefault(tensor.name, tensor)
+    for node in plan.operators:
+        if node.op in one_scale:
+            sets.join(node.outputs[0].name, node.inputs[0].name)
     for node in plan.passthrough:
         for tensor in node.outputs:
             tensors.setdefault(tensor.name, tensor)
@@ -280,7 +298,7 @@ def _place_other(node: Node, plan: Plan, target: Target, form: str) -> tuple[Pla
 
 def _why_float(node: Node, form: str) -> str:
     """Return why an operator that the target lists runs on the host."""
-    if form in FLOAT_OPERATORS:
+    if is_defined(node) and not is_held(node, form):
         return f"--format {form} holds it in float, between conversions"
     if is_defined(node):
         return "fewer bytes cross with it on the host; runs in float"

@@ -13,10 +13,10 @@ from npuconv.config import Options, make_options
 from npuconv.emit.emit import emit as emit_model
 from npuconv.emit.tflite.write import write as write_tflite
 from npuconv.errors import InternalError, ModelError, UnsupportedModelError
-from npuconv.evaluate import matching
+from npuconv.evaluate import matching, vela
 from npuconv.evaluate.comparison import Comparison, summed_up
 from npuconv.evaluate.matching import layer_pairs, layers_of
-from npuconv.executor import RuntimeRefusedError, Session
+from npuconv.executor import RuntimeRefusedError
 from npuconv.legalize.legal import LegalModel, legalize
 from npuconv.legalize.selection import waived
 from npuconv.model import save, store
@@ -37,6 +37,7 @@ from npuconv.report.builder.budget_rows import Crossing, budget_report, padding_
 from npuconv.report.builder.placed import GraphRows, graph_rows
 from npuconv.report.builder.quantized import source_scales, tensor_rows, weight_rows, with_shares
 from npuconv.report.builder.report import Outcome, build_report
+from npuconv.schemas import quality
 from npuconv.schemas import report as schema
 from npuconv.timings import Progress, Timings, silent
 
@@ -165,7 +166,8 @@ def _convert(
     rows = graph_rows(legal)
     if legal.findings.refuse:
         _refuse(build_report(legal, rows, "refused", failed=True, timings=shown))
-    form = emit.get(options.format)
+    form, chip = emit.get(options.format), legal.target
+    compiler = vela.require(chip.next_command, form.name) if options.with_vela else None
     try:
         if form.calibrates:
             with one_thread_each():
@@ -186,8 +188,10 @@ def _convert(
     )
     if found.refuse:  # calibration has shown something that fail_on is about
         _refuse(report)
+    if compiler is not None and made.tflite is not None:
+        report = report.model_copy(update={"vela": vela.estimate(made.tflite.data, compiler)})
     return Conversion(
-        store.whole(made.model), report, legal.model.store, made.tflite, legal.target.next_command
+        store.whole(made.model), report, legal.model.store, made.tflite, chip.next_command
     )
 
 
@@ -202,8 +206,8 @@ def _without_samples(
     prepare.load_float(legal.model, save.to_proto(legal.model))
     with clock.measured("quantize"):
         model, _ = emit_model(legal, form, weights=_brought_weights(legal))
-    _check_loads(model)
-    unscaled = schema.Quantization(
+    prepare.check_loads(model)
+    unscaled = quality.Quantization(
         format=form.name, method="none", samples=0, source="none", synthetic=False
     )
     warnings = (
@@ -255,7 +259,7 @@ def _quantize(
         accuracy, layer_rows, broken = _measure(legal, float_model, model, data, same, ends, clock)
     legal = replace(legal, findings=legal.findings.add(findings.of_result(legal, accuracy, broken)))
     model.metadata_props.add(key=matching.KEY, value=matching.record(ends))
-    quantization = schema.Quantization(
+    quantization = quality.Quantization(
         format=form.name,
         method=legal.options.method,
         samples=len(data.used),
@@ -300,7 +304,7 @@ class _Steps:
     seen: Calibration
     state: QuantState
     errors: Sensitivity | None
-    padding: schema.HostPadding | None
+    padding: quality.HostPadding | None
 
 
 def _run_steps(legal: LegalModel, data: prepare.CalibrationData, clock: Timings) -> _Steps:
@@ -346,7 +350,7 @@ def _shares(steps: _Steps, made: Oversampled, used: Samples, clock: Timings) -> 
 
 def _spend(
     legal: LegalModel, steps: _Steps, data: prepare.CalibrationData, clock: Timings
-) -> tuple[LegalModel, Oversampled, schema.Budget | None]:
+) -> tuple[LegalModel, Oversampled, quality.Budget | None]:
     """Buy accuracy, where ``--min-sqnr`` or ``--max-extra-macs`` allows it."""
     graph, state = steps.graph, steps.state
     if legal.options.min_sqnr is None and not legal.options.max_extra_macs:
@@ -365,7 +369,7 @@ def _measure(
     same: str,
     layers: list[matching.LayerPair],
     clock: Timings,
-) -> tuple[schema.Accuracy, tuple[schema.LayerQuant, ...], tuple[str, ...]]:
+) -> tuple[quality.Accuracy, tuple[quality.LayerQuant, ...], tuple[str, ...]]:
     """Measure the error of outputs and layers on the samples held out.
 
     Returns:
@@ -391,15 +395,7 @@ def _measure(
 
 
 def _about_samples(
-    data: prepare.CalibrationData, same: str, accuracy: schema.Accuracy
+    data: prepare.CalibrationData, same: str, accuracy: quality.Accuracy
 ) -> tuple[str, ...]:
     held_out = data.held_out is not None
     return notices.about_samples(data.samples, data.assumed, accuracy, held_out, data.chosen, same)
-
-
-def _check_loads(model: onnx.ModelProto) -> None:
-    """Raise InternalError if a result that is not measured does not load."""
-    try:
-        Session(model)
-    except RuntimeRefusedError as error:
-        raise InternalError(f"the result does not load: {error}", where="emit") from None

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from npuconv.quantize.calibrate import Calibration
     from npuconv.quantize.state import QuantState
     from npuconv.samples import Feed, Samples
-    from npuconv.schemas.report import Accuracy
+    from npuconv.schemas.quality import Accuracy
 
 
 def of_calibration(

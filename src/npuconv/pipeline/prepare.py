@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from npuconv import executor, files
 from npuconv.calibration.builtin import BuiltinData, choose_builtin, open_builtin
 from npuconv.calibration.inputs import check_types, sample_inputs
-from npuconv.errors import ModelError, UsageError
+from npuconv.errors import InternalError, ModelError, UsageError
 from npuconv.legalize.source import SourceScales
 from npuconv.quantize import kept
 from npuconv.quantize.calibrate import try_sample as calibrate_one
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from npuconv.legalize.legal import LegalModel
     from npuconv.model.core import Model
     from npuconv.samples import Feed, Samples, Source
-    from npuconv.schemas import report as schema
+    from npuconv.schemas import quality
 
 _RUNS_ON = "models are measured on onnxruntime: export it with operators and types that it runs"
 
@@ -59,7 +59,7 @@ class CalibrationData:
     chosen: BuiltinData | None
 
     @property
-    def row(self) -> schema.Assumed | None:
+    def row(self) -> quality.Assumed | None:
         """Row of the report on what is taken instead of data."""
         return None if self.chosen is None else self.chosen.row
 
@@ -142,7 +142,7 @@ def load_float(model: Model, proto: onnx.ModelProto) -> None:
         ModelError: onnxruntime does not load it.
     """
     try:
-        executor.Session(proto)
+        executor.Session(proto, threads=1)  # to start more takes longer than to load
     except executor.RuntimeRefusedError as error:
         check_types(model)  # says it better
         text = f"{model.name}: onnxruntime does not load it: {error}"
@@ -249,3 +249,15 @@ def check_runs(model: Model, proto: onnx.ModelProto, feed: Feed) -> None:
         executor.Session(proto).run(feed)
     except executor.RuntimeRefusedError as error:
         raise ModelError(f"{model.name}: onnxruntime does not run it: {error}") from None
+
+
+def check_loads(model: onnx.ModelProto) -> None:
+    """Load a result that is not measured.
+
+    Raises:
+        InternalError: onnxruntime does not load it.
+    """
+    try:
+        executor.Session(model, threads=1)
+    except executor.RuntimeRefusedError as error:
+        raise InternalError(f"the result does not load: {error}", where="emit") from None

@@ -83,10 +83,10 @@ def choose_encodings(
     parts = [part for part in parts if not wanted.isdisjoint(group.name for group in part)]
     done = {name: (method, own) for part in in_order(work, parts) for name, method, own in part}
     every = [group.name for group in graph.plan.groups if group.name in done]
-    return QuantState(
-        {tensor: encoding for name in every for tensor, encoding in done[name][1].items()},
-        {name: done[name][0] for name in every},
-    )
+    encodings = {tensor: own for name in every for tensor, own in done[name][1].items()}
+    if graph.options.format == "tflite":  # the file says the zero point of a tensor
+        encodings = {tensor: own.told() for tensor, own in encodings.items()}
+    return QuantState(encodings, {name: done[name][0] for name in every})
 
 
 def _tied(groups: Sequence[Group], channels: Channels) -> list[list[Group]]:

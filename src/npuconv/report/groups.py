@@ -24,15 +24,8 @@ from npuconv.report.words import (
     verdict_label,
 )
 from npuconv.schemas.batch import BatchJob, BatchReport
-from npuconv.schemas.report import (
-    Alternative,
-    FindingInfo,
-    LayerQuant,
-    Placement,
-    Report,
-    Rewrite,
-    RewriteRow,
-)
+from npuconv.schemas.quality import LayerQuant
+from npuconv.schemas.report import Alternative, FindingInfo, Placement, Report, Rewrite, RewriteRow
 
 OVERVIEW_HEAD = ("model", "target", "verdict", "error", "warn", "open", "device")
 BATCH_HEAD = ("job", "target", "result", "error", "warn", "open", "SQNR")

@@ -25,7 +25,8 @@ from npuconv.report.groups import Group
 from npuconv.report.html_graph import Picture, picture, source_picture
 from npuconv.report.html_ranges import tensor_ranges, weight_ranges
 from npuconv.schemas.batch import BatchJob, BatchReport
-from npuconv.schemas.report import Accuracy, LayerQuant, Report
+from npuconv.schemas.quality import Accuracy, LayerQuant
+from npuconv.schemas.report import Report
 
 _MAX_NODES = 4_000  # of all reports on one page; with more of them it has no graphs
 _MAX_VALUES = 10  # of a limit that are listed

@@ -11,7 +11,8 @@ from npuconv.report.escape import visible
 from npuconv.report.graph_layout import BOX, HEIGHT, Drawing, arrange, draw
 from npuconv.report.groups import anchor, group_by, kind
 from npuconv.report.terminal import cells, elide
-from npuconv.schemas.report import FindingInfo, LayerQuant, NodeInfo, Report, TensorQuant
+from npuconv.schemas.quality import LayerQuant, TensorQuant
+from npuconv.schemas.report import FindingInfo, NodeInfo, Report
 
 _FUSED = ("Relu", "Clip")  # in one box with the convolution that they follow
 _BRIEF, _TITLE, _NAME = 11, 21, 26  # columns of text that fit into a box

@@ -8,13 +8,8 @@ from dataclasses import dataclass, replace
 
 from npuconv.report import words
 from npuconv.report.html_graph import fused_activations
-from npuconv.schemas.report import (
-    LEVELS_PER_BIN,
-    ChannelRange,
-    Report,
-    TensorQuant,
-    WeightQuant,
-)
+from npuconv.schemas.quality import LEVELS_PER_BIN, ChannelRange, TensorQuant, WeightQuant
+from npuconv.schemas.report import Report
 
 _BIN, _HIGH = 10, 60  # pixels of a bin's width and of the highest bin's height
 

@@ -13,7 +13,8 @@ from npuconv.report.escape import plain, shortened
 from npuconv.report.groups import Entry, Group, PlanGroup
 from npuconv.report.words import count
 from npuconv.schemas.batch import BatchJob, BatchReport
-from npuconv.schemas.report import Quantization, Report, Subgraph
+from npuconv.schemas.quality import Quantization
+from npuconv.schemas.report import Report, Subgraph
 
 # A job summary may hold one megabyte.
 _MAX_LINES = 20  # lines of a list, nodes of a line, rows of the plan
@@ -304,6 +305,8 @@ def _quantization(report: Report) -> list[str]:
         on = text(words.measured_on(accuracy))
         blocks.append(f"**Accuracy**: {words.scores(accuracy)}; on {on}.")
         blocks += [f"- {text(note)}" for note in accuracy.notes]
+    if report.vela is not None:
+        blocks.append(f"**Compiler**: {text(words.compiled(report.vela))}.")
     return blocks + _layers(report)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from npuconv.report.escape import visible
 from npuconv.report.html import LayerBar, is_low, page
 from npuconv.report.html_ranges import Bar, bar_of
-from npuconv.schemas.report import LayerQuant
+from npuconv.schemas.quality import LayerQuant
 from npuconv.schemas.verify import Errors, VerifiedLayer, VerifyReport
 
 _HEAD = (

@@ -6,7 +6,6 @@ checks*, *Why it matters* and *How to fix*, from which ``npuconv explain``, the 
 pages and the reports are made. The chip's numbers come from the target file.
 
 ``checks``         the rules
-``attributes``     lengths of attributes against the number of spatial axes
 ``context``        what a rule is given: model, target, and cached facts of nodes
 ``engine``         runs the rules and makes findings of violations
 ``evidence``       results of calibration and of the accuracy measurement

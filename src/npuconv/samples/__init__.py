@@ -59,10 +59,9 @@ def open_samples(
         raise CalibrationError("calibration: an empty path", hint="leave it out, or give one")
     if isinstance(source, (str, Path)):
         try:
-            path = Path(source)
-            found = _open_path(path, inputs, preprocess, limit, cache)
+            found = _open_path(Path(source), inputs, preprocess, limit, cache)
             # A report names no folders; of images it also says how they were prepared.
-            parts = (path.name or path.resolve().name, found.prepared)
+            parts = (Path(source).name or Path(source).resolve().name, found.prepared)
             return replace(found, description=", ".join(filter(None, parts)))
         except (OSError, ValueError) as error:  # a name too long, or with a zero in it
             cause = getattr(error, "strerror", None) or str(error)

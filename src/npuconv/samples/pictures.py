@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 Floats = NDArray[np.float32]
+Pixels = NDArray[np.uint8]
 Size = tuple[int, int]  # height, width
 
 # People, animals, things, pages. Textures and the sky widen ranges that others do not need.
@@ -30,6 +31,7 @@ _WORDS = (
 )  # fmt: skip
 SHAPES = 40  # that cover each other in a made picture
 _PAGES = (4,)  # of eight pictures
+MAX_KEPT_PIXELS = 320 * 320  # of a picture that is kept: 20 MB in all
 MAX_CHARACTER_SIDE = 40  # pixels: a grey picture of so few is likely to show a character
 
 
@@ -57,8 +59,15 @@ def picture(number: int, size: Size, channels: int, seed: int = 0) -> Floats:
         channels: 1 for grey, 3; with 4 the last is brightness.
         seed: of crops and made pictures.
     """
-    rng = np.random.default_rng([seed, number])
     where = folder()
+    draw = _draw if size[0] * size[1] <= MAX_KEPT_PIXELS else _draw.__wrapped__
+    return draw(number, size, channels, seed, where).astype(np.float32)
+
+
+@lru_cache(maxsize=64)
+def _draw(number: int, size: Size, channels: int, seed: int, where: Path | None) -> Pixels:
+    """Return a picture; kept, since a conversion asks for each several times."""
+    rng = np.random.default_rng([seed, number])
     if channels == 1 and max(size) <= MAX_CHARACTER_SIDE and number % 4:
         found = _character(size, rng)
     elif number % 8 in _PAGES or (_is_line(size) and number % 2):
@@ -67,11 +76,11 @@ def picture(number: int, size: Size, channels: int, seed: int = 0) -> Floats:
         found = _photograph(where, number, size, rng) if where else _made(size, rng)
         if number % 4 == 1 or _is_line(size):
             _write(found, rng)
-    pixels = np.asarray(found.convert("L" if channels == 1 else "RGB"), np.float32)
+    pixels = np.asarray(found.convert("L" if channels == 1 else "RGB"))
     pixels = pixels.reshape(*size, -1)
     if channels <= pixels.shape[2]:
         return pixels
-    brightness = np.asarray(found.convert("L"), np.float32).reshape(*size, 1)
+    brightness = np.asarray(found.convert("L")).reshape(*size, 1)
     return np.concatenate([pixels, brightness], axis=2)
 
 

@@ -1,1 +1,11 @@
 """Contents of the files that npuconv writes, as pydantic models, and all JSON schemas."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Part(BaseModel):
+    """Base class of all parts of a report: immutable, without undeclared fields."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)

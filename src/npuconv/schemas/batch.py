@@ -7,7 +7,8 @@ from typing import Literal
 from pydantic import Field, PrivateAttr
 
 from npuconv.diagnostics import Severity
-from npuconv.schemas.report import Part, Report, Tool
+from npuconv.schemas import Part
+from npuconv.schemas.report import Report, Tool
 
 JobStatus = Literal[
     "converted", "refused", "failed", "bug", "crashed", "out-of-memory", "timeout", "lost"

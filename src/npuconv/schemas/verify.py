@@ -6,7 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from npuconv.schemas.report import Part, Tool
+from npuconv.schemas import Part
+from npuconv.schemas.report import Tool
 
 
 class VerifiedModel(Part):

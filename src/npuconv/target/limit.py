@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -42,6 +43,18 @@ class Place:
     line: int = 0
 
 
+@lru_cache(maxsize=4096)
+def _citation(place: Place, source: str, why: str) -> str:
+    """Return place and source of a part as text; asked for by every finding."""
+    line = f":{place.line}" if place.line else ""
+    origin = ": ".join(filter(None, (source, why)))
+    # Reports are the same wherever the file lies, if it is given by its full path.
+    file = Path(place.file)
+    name = file.name if file.is_absolute() else place.file
+    parts = (f"{name}{line}", place.path, f"({origin})" if origin else "")
+    return " ".join(filter(None, parts))
+
+
 class Cited(Strict):
     """A part of a target with its source."""
 
@@ -61,13 +74,7 @@ class Cited(Strict):
 
     def cite(self) -> str:
         """``npu-int8:12 operators.Conv.limits.group (notes/group: only 1 or C)``."""
-        line = f":{self.line}" if self.line else ""
-        origin = ": ".join(filter(None, (self.source, self.why)))
-        # Reports are the same wherever the file lies, if it is given by its full path.
-        file = Path(self._place.file)
-        name = file.name if file.is_absolute() else self._place.file
-        parts = (f"{name}{line}", self.path, f"({origin})" if origin else "")
-        return " ".join(filter(None, parts))
+        return _citation(self._place, self.source, self.why)
 
     def locate(self, place: Place) -> None:
         """Set the place of this part; called once, by the loader."""

@@ -34,7 +34,7 @@ def _drop(model: Model, ctx: EmitContext, node: Node) -> int:
 
     source, result = node.inputs[0], node.outputs[0]
     encoding = ctx.encodings.get(result.name)
-    if encoding is None or encoding.is_plain:
+    if encoding is None or (encoding.is_plain and not encoding.nominal_zero):
         return 0
     if not (encoding.zeros == _LOWEST).all():
         return _as_relu(node)

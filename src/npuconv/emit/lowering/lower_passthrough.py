@@ -57,10 +57,10 @@ def _round_constants(model: Model, node: Node, source: Node | None) -> None:
 
     wanted = {"Clip": (1, 2), "Pad": (2,)}.get(node.op, ())
     assert source is not None
-    scale = query.constant_input(source, 1)
+    scale, zero = query.constant_input(source, 1), query.constant_input(source, 2)
     for index in wanted:
         value = query.constant_input(node, index)
-        if value is not None and scale is not None:
-            rounded = quantize(value, scale)
+        if value is not None and scale is not None and zero is not None:
+            rounded = quantize(value, scale, zero)
             tensor = edit.constant(model, f"{node.name}/{node.op}/{index}", rounded)
             node.inputs[index] = tensor

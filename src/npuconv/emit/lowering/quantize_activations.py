@@ -35,7 +35,8 @@ def quantize_activations(model: Model, ctx: EmitContext) -> int:
     fired += sum(_before(model, ctx, conv, conv.inputs[0]) for conv in ctx.plan.device)
     for node in ctx.plan.operators:
         fired += sum(_before(model, ctx, node, tensor) for tensor in values_of(node))
-        fired += sum(_round_constant(model, ctx, node, index) for index in constants_of(node))
+        found = constants_of(node, every=ctx.options.format == "tflite")
+        fired += sum(_round_constant(model, ctx, node, index) for index in found)
     return fired
 
 
@@ -196,8 +197,9 @@ def _parameters(
     if not own or encoding.is_plain:
         name = f"npuconv/scale/{float(encoding.nominal)!r}"
         scale = edit.shared_constant(model, name, np.asarray(encoding.nominal))
-        zero = edit.shared_constant(model, "npuconv/zero_point", np.asarray(0, np.int8))
-        return scale, zero, {}
+        zero = np.asarray(encoding.nominal_zero, np.int8)
+        name = f"npuconv/zero_point{f'/{zero}' if zero else ''}"
+        return scale, edit.shared_constant(model, name, zero), {}
     single = encoding.axis is None
     scales, zeros = encoding.scales, encoding.zeros.astype(np.int8)
     parts = (scales[0], zeros[0]) if single else (scales, zeros)

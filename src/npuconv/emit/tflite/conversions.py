@@ -15,7 +15,9 @@ from npuconv.emit.tflite.windows import pad as append_pad
 
 
 def nominal(draft: Draft, name: str) -> tuple[np.float32, int] | None:
-    """Return scale and zero point by which a convolution reads a tensor; None if none does."""
+    """Return scale and zero point by which the device reads a tensor; None if it does not."""
+    if name in draft.scales:
+        return draft.scales[name].scale, draft.scales[name].zero
     for node in draft.consumers.get(name, []):
         if node.op_type == "QLinearConv":
             scale, zero = draft.constant(node.input[1]), draft.constant(node.input[2])

@@ -50,6 +50,7 @@ class Draft:
         makers: the node that makes a tensor, by its name.
         outputs: names of the outputs of the model.
         fused: tensors whose node has become part of the one before it, by name.
+        scales: of int8 tensors that operators beside convolutions read or make, by name.
     """
 
     def __init__(self, model: onnx.ModelProto) -> None:
@@ -62,6 +63,7 @@ class Draft:
                 self.consumers.setdefault(name, []).append(node)
         self.makers = {name: node for node in source.node for name in node.output}
         self.fused: set[str] = set()
+        self.scales: dict[str, Quantization] = {}
         self._constants = {t.name: numpy_helper.to_array(t) for t in source.initializer}
         self._infos = {i.name: i for i in (*source.value_info, *source.output, *source.input)}
         self._views: dict[str, list[View]] = {}
@@ -150,10 +152,20 @@ class Draft:
         """Add the tensor that an ONNX tensor is stored in; return its number."""
         shape = self.shape(name)
         index = self.add(
-            name, [shape[k] for k in order], self.dtype(name), quantization=quantization
+            name,
+            [shape[k] for k in order],
+            self.dtype(name),
+            quantization=self.scales.get(name, quantization),
         )
         self._views.setdefault(name, []).append(View(index, order))
         return index
+
+    def sibling(self, name: str, stem: str, quantization: Quantization) -> str:
+        """Make up an ONNX tensor of the shape and type of another; return its name."""
+        made = f"{name}/{stem}"
+        self._infos[made] = self._infos[name]
+        self.scales[made] = quantization
+        return made
 
     def alias(self, name: str, view: View) -> None:
         """Let an ONNX tensor be one that is stored already."""
@@ -208,7 +220,8 @@ class Draft:
         if values is not None:
             wide = values.reshape((1,) * (rank - values.ndim) + values.shape)
             kept = wide.astype(np.int32) if wide.dtype.name == _TO_INT32 else wide
-            return self.number(name, np.ascontiguousarray(kept.transpose(order)))
+            stored = np.ascontiguousarray(kept.transpose(order))
+            return self.number(name, stored, self.scales.get(name))
         if rank > len(shape):
             return self._widened(name, (1,) * (rank - len(shape)) + shape, order)
         found = next((v for v in self._views[name] if v.order == order), None)

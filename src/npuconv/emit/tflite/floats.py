@@ -1,4 +1,4 @@
-"""Operators of the host, in float, under their TFLite names."""
+"""Operators under their TFLite names: float on the host, int8 where the device computes them."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def _with_zeros(draft: Draft, source: int, pads: Sequence[int]) -> int:
     stored = draft.graph.tensors[source]
     ends = np.asarray([[0, 0], [pads[0], pads[2]], [pads[1], pads[3]], [0, 0]], np.int32)
     shape = [n + int(ends[k].sum()) for k, n in enumerate(stored.shape)]
-    made = draft.add(f"{stored.name}/padded", shape, stored.dtype)
+    made = draft.add(f"{stored.name}/padded", shape, stored.dtype, None, stored.quantization)
     draft.emit("PAD", [source, draft.number("paddings", ends)], [made], "PadOptions")
     return made
 
@@ -218,7 +218,9 @@ def _reduce(
     draft: Draft, node: onnx.NodeProto, code: str, axes: Sequence[int], *, keep: bool
 ) -> None:
     name, rank = node.input[0], len(draft.shape(node.input[0]))
-    order = draft.order([name], rank) if keep else same(rank)
+    order = draft.order([name], rank)
+    left = [axis for axis in order if axis not in axes]
+    order = order if keep or left == sorted(left) else same(rank)
     source = draft.read(name, order)
     places = draft.number("axes", np.asarray(sorted(order.index(a) for a in axes), np.int32))
     made = draft.store(node.output[0], order if keep else same(len(draft.shape(node.output[0]))))

@@ -10,7 +10,16 @@ import numpy as np
 import onnx
 from onnx.reference import ReferenceEvaluator
 
-from npuconv.emit.tflite import conversions, convolution, flatbuffer, floats, movement, resize
+from npuconv.emit.int8_operators import int8_operators
+from npuconv.emit.tflite import (
+    conversions,
+    convolution,
+    flatbuffer,
+    floats,
+    integers,
+    movement,
+    resize,
+)
 from npuconv.emit.tflite.draft import CHANNELS_LAST, Draft, Order, View, same
 from npuconv.emit.tflite.graph import Graph, Tensor
 from npuconv.errors import ModelError
@@ -98,12 +107,18 @@ def translate(model: onnx.ModelProto) -> Translation:
         UsageError: the package ``tflite``, which numbers operators, is missing.
         ModelError: an operator that TFLite does not have, or a shape that is not known.
     """
-    draft = Draft(_with_shapes(model))
+    draft, found = Draft(_with_shapes(model)), int8_operators(model)
     nodes = _folded(draft, model)
     _check_operators(nodes)
+    integers.declare(draft, found.made.values())
     inputs = [_input(draft, info.name) for info in _given(model)]
     for node in nodes:
-        if node.output[0] not in draft.fused:
+        one = found.made.get(node.output[0])
+        if one is not None:
+            whole = integers.alone(draft, one)
+            HANDLERS[whole.op_type](draft, whole)
+            integers.finish(draft, one, whole)
+        elif node.output[0] not in draft.fused | found.inside:
             HANDLERS[node.op_type](draft, node)
     graph, outputs = draft.graph, list[tuple[str, View]]()
     for name in draft.outputs:

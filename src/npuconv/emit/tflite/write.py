@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import onnx
 
+from npuconv.emit import int8_operators
 from npuconv.emit.tflite.flatbuffer import to_bytes
 from npuconv.emit.tflite.translate import End, translate
 from npuconv.version import __version__
@@ -45,7 +46,8 @@ def write(model: onnx.ModelProto) -> TfliteFile:
     """
     made = translate(model)
     metadata = {e.key: e.value for e in model.metadata_props if e.key.startswith(_PREFIX)}
-    metadata.pop("npuconv.layers", None)  # names of ONNX tensors
+    for key in ("npuconv.layers", int8_operators.KEY):  # names of the ONNX model
+        metadata.pop(key, None)
     data = to_bytes(made.graph, f"npuconv {__version__}", dict(sorted(metadata.items())))
     counts = Counter(operator.code for operator in made.graph.operators)
     return TfliteFile(

@@ -9,6 +9,7 @@ operators are defined. Where a sum could be larger, the input channels are taken
 ``float_carriers``  every 8-bit tensor and the float tensor that holds the same integers
 ``convolution``     QLinearConv
 ``conversions``     QuantizeLinear and DequantizeLinear
+``operators``       other operators with TFLite's integers, where the device has these
 ``passthrough``     operators that only move or compare integers
 """
 
@@ -20,6 +21,7 @@ import onnx
 
 from npuconv.evaluate.simulator import conversions, convolution, passthrough
 from npuconv.evaluate.simulator.float_carriers import FloatCarriers
+from npuconv.evaluate.simulator.operators import Operators
 
 __all__ = ["as_float"]
 
@@ -51,10 +53,12 @@ def as_float(model: onnx.ModelProto, watch: Iterable[str] = ()) -> onnx.ModelPro
     Returns:
         A model with the same inputs and outputs, for running only: it is no smaller.
     """
-    carriers = FloatCarriers(model)
-    opset = max((o.version for o in model.opset_import if o.domain in _STANDARD), default=1)
-    handlers = _HANDLERS if opset >= _OLDEST else {}
+    carriers, watch = FloatCarriers(model), list(watch)
+    handlers = _HANDLERS if carriers.opset >= _OLDEST else {}
+    operators = Operators(carriers, model, watch)
     for node in model.graph.node:
+        if operators.rewrite(node):
+            continue
         domain = "" if node.domain in _STANDARD else node.domain
         handler = handlers.get((domain, node.op_type))
         if handler is None or not handler(carriers, node):

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 import onnx
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
 from npuconv.arithmetic import gemmlowp
 from npuconv.arithmetic.device import float_factors
 from npuconv.evaluate.simulator.conversions import clip, store
 from npuconv.evaluate.simulator.float_carriers import EIGHT_BITS, Array, FloatCarriers, stored_as
+from npuconv.evaluate.simulator.operators import WholeNode
 from npuconv.evaluate.simulator.passthrough import TO_FIRST, TO_LAST
 
 MAX_EXACT = 2**24  # float32 holds every integer up to this
@@ -71,34 +72,12 @@ def _by_float(carriers: FloatCarriers, layer: _Layer, total: str, result: str) -
 
 
 def _by_gemmlowp(carriers: FloatCarriers, layer: _Layer, total: str, result: str) -> str:
-    """Multiply by an integer, round twice: ``arithmetic.gemmlowp`` in int64 operators.
-
-    Div truncates, so the first rounding moves all numbers above 0 and back, and the second
-    adds half a step away from zero.
-    """
+    """Multiply by an integer, round twice."""
     found = layer.multipliers
     assert found is not None, "the device has multipliers"
-
-    def step(op: str, source: str, values: ArrayLike, stem: str) -> str:
-        """Append an operator on int64 with a constant."""
-        number = carriers.add(f"{result}/{stem}", np.asarray(values, np.int64))
-        return carriers.step(op, [source, number], f"{result}/{op.lower()}")
-
-    left, right = np.maximum(found.exponent, 0), np.maximum(-found.exponent, 0)
-    bits = gemmlowp.MULTIPLIER_BITS
-    last = carriers.step("Cast", [total], f"{result}/int64", to=TensorProto.INT64)
-    if left.any():
-        last = step("Mul", last, (1 << left).reshape(layer.column), "left")
-        bounds = [carriers.add(f"{result}/int32", np.asarray(n)) for n in (-(2**31), 2**31 - 1)]
-        last = carriers.step("Clip", [last, *bounds], f"{result}/saturated")
-    last = step("Mul", last, found.multiplier.reshape(layer.column), "multiplier")
-    last = step("Add", last, 2 ** (bits - 1) + 2 ** (2 * bits), "above_zero")
-    last = step("Div", last, 2**bits, "high")
-    high = step("Sub", last, 2**bits, "back")
-    half = ((1 << right) >> 1).reshape(layer.column)
-    sign = carriers.step("Sign", [high], f"{result}/sign")
-    last = carriers.step("Add", [high, step("Mul", sign, half, "half")], f"{result}/away")
-    last = step("Div", last, (1 << right).reshape(layer.column), "right")
+    parts = (part.reshape(layer.column) for part in (found.multiplier, found.exponent))
+    whole = carriers.step("Cast", [total], f"{result}/int64", to=TensorProto.INT64)
+    last = gemmlowp.scaled(WholeNode(carriers, whole, result), gemmlowp.Multipliers(*parts)).name
     return carriers.step("Cast", [last], f"{result}/rounded", to=TensorProto.FLOAT)
 
 

@@ -66,6 +66,13 @@ class FloatCarriers:
             self._declare(info.name, info.type.tensor_type.elem_type)
 
     @property
+    def opset(self) -> int:
+        """Version of the standard operators."""
+        domains = ("", "ai.onnx")
+        every = self._source.opset_import
+        return max((o.version for o in every if o.domain in domains), default=1)
+
+    @property
     def requantize(self) -> str:
         """Requantization of the device, by the metadata: ``gemmlowp``, else ``float``."""
         noted = {entry.key: entry.value for entry in self._source.metadata_props}
@@ -84,16 +91,22 @@ class FloatCarriers:
 
     def rank(self, name: str) -> int | None:
         """Return the number of axes; None if even shape inference does not know it."""
+        extents = self.extents(name)
+        return None if extents is None else len(extents)
+
+    def extents(self, name: str) -> tuple[int | None, ...] | None:
+        """Return the extents, None where one is not known; None if not even their number is."""
         info = self._infos.get(name)
         if info is not None and info.type.tensor_type.HasField("shape"):
-            return len(info.type.tensor_type.shape.dim)
+            dims = info.type.tensor_type.shape.dim
+            return tuple(d.dim_value if d.HasField("dim_value") else None for d in dims)
         if self._inferred:
             return None
         self._inferred = True
         graph = onnx.shape_inference.infer_shapes(self._source).graph
         infos = (*graph.value_info, *graph.output)
         self._infos |= {i.name: i for i in infos if i.type.tensor_type.HasField("shape")}
-        return self.rank(name)
+        return self.extents(name)
 
     def stored(self, name: str) -> Stored | None:
         """Return type and range of an 8-bit tensor; None for one of another or unknown type."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.fitting.proposal import Part
@@ -38,12 +38,27 @@ def sizes(total: int, multiple: int = 1) -> Iterator[int]:
             yield size
 
 
-def counted(layers: Iterable[Layer], *, shared: bool = True) -> tuple[Part, ...]:
-    """The layers as parts of a proposal, those that are equal counted.
+def cut(
+    total: int, size: int, form: Callable[[int], Layer], *, shared: bool = False
+) -> tuple[Part, ...]:
+    """The parts of a proposal that cuts channels, groups or images.
 
     Args:
-        layers: one after the other.
-        shared: whether equal ones read the same weights.
+        total: how many there are.
+        size: how many of them a part takes; the last may have fewer.
+        form: makes the layer of so many.
+        shared: whether all parts of one size read the same weights.
     """
-    counts = Counter(layers)
-    return tuple(Part(layer, n, 1 if shared else n) for layer, n in counts.items())
+    whole, rest = divmod(total, size)
+    parts = [Part(form(size), whole, 1 if shared else whole)] if whole else []
+    return (*parts, *([Part(form(rest))] if rest else []))
+
+
+def with_bias_once(parts: Sequence[Part], *, bias: bool) -> tuple[Part, ...]:
+    """The parts of a sum: a bias, if there is one, is added by the first alone."""
+    first, *rest = [replace(p, layer=replace(p.layer, bias=False)) for p in parts]
+    if not bias:
+        return (first, *rest)
+    biased = Part(replace(first.layer, bias=True))
+    fewer = (replace(first, count=first.count - 1, weights=first.weights - 1),)
+    return (biased, *(fewer if first.count > 1 else ()), *rest)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from npuconv.partition.crossings import traffic
 from npuconv.quantize.host_prep import padding_option
 from npuconv.quantize.settings import BUDGET
-from npuconv.schemas import report as schema
+from npuconv.schemas import quality
 
 if TYPE_CHECKING:
     from npuconv.config import Options
@@ -44,7 +44,7 @@ class Crossing:
         return cls(graph.options, frozenset(state.encodings), crossing, power)
 
 
-def budget_report(legal: LegalModel, spent: BudgetResult) -> schema.Budget:
+def budget_report(legal: LegalModel, spent: BudgetResult) -> quality.Budget:
     """Return the part of the report about a budget, by the user's own names.
 
     Args:
@@ -56,7 +56,7 @@ def budget_report(legal: LegalModel, spent: BudgetResult) -> schema.Budget:
         options.max_extra_macs,
         {c.name: legal.model.label(c) for c in legal.plan.device},
     )
-    return schema.Budget(
+    return quality.Budget(
         min_sqnr_db=options.min_sqnr,
         max_extra_percent=BUDGET.unbounded_percent if limit is None else limit,
         extra_macs=spent.extra_macs,
@@ -65,7 +65,7 @@ def budget_report(legal: LegalModel, spent: BudgetResult) -> schema.Budget:
         simulated_db=_db(spent.after),
         unsaturated=spent.is_before_saturation,
         repeated=tuple(
-            schema.Repeated(
+            quality.Repeated(
                 node=label, times=spent.repeats.layers[name], extra_macs=spent.layer_macs[name]
             )
             for name, label in labels.items()
@@ -75,7 +75,7 @@ def budget_report(legal: LegalModel, spent: BudgetResult) -> schema.Budget:
     )
 
 
-def padding_report(before: Crossing, after: Crossing) -> schema.HostPadding | None:
+def padding_report(before: Crossing, after: Crossing) -> quality.HostPadding | None:
     """Return what padding by the host between layers costs and brings.
 
     Args:
@@ -90,7 +90,7 @@ def padding_report(before: Crossing, after: Crossing) -> schema.HostPadding | No
     unknown = before.bytes is None or after.bytes is None
     extra = None if unknown else (after.bytes or 0) - (before.bytes or 0)
     gain = 10 * math.log10(before.power / after.power) if before.power and after.power else None
-    return schema.HostPadding(
+    return quality.HostPadding(
         tensors=tuple(sorted(after.tensors - before.tensors)),
         extra_bytes=extra,
         extra_percent=round(100 * extra / before.bytes, 2) if extra and before.bytes else None,
@@ -98,12 +98,12 @@ def padding_report(before: Crossing, after: Crossing) -> schema.HostPadding | No
     )
 
 
-def _channels(spent: BudgetResult, labels: dict[str, str]) -> tuple[schema.Channels, ...]:
+def _channels(spent: BudgetResult, labels: dict[str, str]) -> tuple[quality.Channels, ...]:
     """Return tensors some of whose channels are duplicated, in the order of the model."""
     order = {name: place for place, name in enumerate(labels)}
     bought = [spent.sets[tensor] for tensor in spent.repeats.channels]
     return tuple(
-        schema.Channels(
+        quality.Channels(
             tensor=one.tensor,
             layers=tuple(dict.fromkeys(labels[name] for name in one.layers)),
             channels=one.count,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from npuconv.partition import Plan
     from npuconv.rules import Rule
     from npuconv.samples import Feed, Samples
-    from npuconv.schemas import report as schema
+    from npuconv.schemas import quality
 
 SAME_SHARE = 1e-3  # of the spread of a sample: samples nearer than these 30 dB are the same
 _MEASURED = "CAL005"  # the rule that --min-sqnr makes an error of
@@ -35,7 +35,7 @@ NOTHING_LEFT = "the device runs none of it: no convolution is left for the devic
 def about_samples(
     samples: Samples,
     assumed: str,
-    found: schema.Accuracy,
+    found: quality.Accuracy,
     held_out: bool,
     chosen: BuiltinData | None = None,
     same: str = "",

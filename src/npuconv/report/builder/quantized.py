@@ -12,7 +12,7 @@ from npuconv.arithmetic.encoding import HIGHEST, LOWEST
 from npuconv.arithmetic.layer import folded
 from npuconv.model import query
 from npuconv.quantize import kept
-from npuconv.schemas import report as schema
+from npuconv.schemas import quality
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 def tensor_rows(
     plan: Plan, state: QuantState, stats: Mapping[str, Statistics]
-) -> tuple[schema.TensorQuant, ...]:
+) -> tuple[quality.TensorQuant, ...]:
     """The int8 tensors."""
     rows = []
     for group in plan.groups:
@@ -46,8 +46,8 @@ def tensor_rows(
 
 def _tensor_row(
     name: str, encoding: Encoding, seen: list[Statistics], own: Statistics | None, method: str
-) -> schema.TensorQuant:
-    return schema.TensorQuant(
+) -> quality.TensorQuant:
+    return quality.TensorQuant(
         name=name,
         scale=_decimal(encoding.scales.max()),
         zero_point=int(encoding.zeros.min()),
@@ -64,8 +64,8 @@ def _tensor_row(
 
 
 def _with_distribution(
-    row: schema.TensorQuant, encoding: Encoding, own: Statistics | None
-) -> schema.TensorQuant:
+    row: quality.TensorQuant, encoding: Encoding, own: Statistics | None
+) -> quality.TensorQuant:
     """Return the row with the distribution of the values, where they were observed."""
     if own is None or not own.values.size:
         return row
@@ -86,7 +86,7 @@ def _clipped(encoding: Encoding, stats: Statistics) -> float:
     return float(np.mean((stats.values < low) | (stats.values > high)))
 
 
-def weight_rows(plan: Plan, state: QuantState) -> dict[str, schema.WeightQuant]:
+def weight_rows(plan: Plan, state: QuantState) -> dict[str, quality.WeightQuant]:
     """The weights of every layer by node name, while they still are float."""
     rows = {}
     for conv in plan.device:
@@ -111,10 +111,10 @@ def _steps(
 
 def _weight_row(
     weight: NDArray[np.float32], steps: NDArray[np.float32] | None
-) -> schema.WeightQuant:
+) -> quality.WeightQuant:
     reach = np.abs(weight).reshape(len(weight), -1).max(axis=1)
     clipped = 0.0 if steps is None else float(np.mean(np.abs(steps) > HIGHEST + 0.5))
-    return schema.WeightQuant(
+    return quality.WeightQuant(
         minimum=_decimal(weight.min()),
         maximum=_decimal(weight.max()),
         channels=len(weight),
@@ -133,12 +133,12 @@ def _decimal(value: np.float32) -> float:
 
 
 def with_shares(
-    rows: Iterable[schema.LayerQuant],
+    rows: Iterable[quality.LayerQuant],
     layers: Iterable[Layer],
     shares: Mapping[str, float],
     roundings: Mapping[str, str],
-    weights: Mapping[str, schema.WeightQuant],
-) -> tuple[schema.LayerQuant, ...]:
+    weights: Mapping[str, quality.WeightQuant],
+) -> tuple[quality.LayerQuant, ...]:
     """Return layers with what their own rounding costs, and how their weights were rounded.
 
     Args:
@@ -166,7 +166,7 @@ def with_shares(
     return tuple(found)
 
 
-LEVELS_PER_BIN = schema.LEVELS_PER_BIN
+LEVELS_PER_BIN = quality.LEVELS_PER_BIN
 MAX_VALUES = 2**16  # of a tensor that are counted; a picture of 32 bins needs no more
 MAX_CHANNELS = 16  # of a tensor whose ranges are listed
 _DIGITS = 4  # of a range that is only drawn
@@ -199,7 +199,7 @@ def tensor_levels(values: NDArray[np.float32], encoding: Encoding) -> NDArray[np
 
 def channel_ranges(
     lows: NDArray[np.float32], highs: NDArray[np.float32], encoding: Encoding
-) -> tuple[schema.ChannelRange, ...]:
+) -> tuple[quality.ChannelRange, ...]:
     """List the ranges of channels, the widest first.
 
     Args:
@@ -218,7 +218,7 @@ def channel_ranges(
     lowest = np.broadcast_to(encoding.scales * (LOWEST - encoding.zeros), lows.shape)
     highest = np.broadcast_to(encoding.scales * (HIGHEST - encoding.zeros), lows.shape)
     return tuple(
-        schema.ChannelRange(
+        quality.ChannelRange(
             channel=int(at),
             minimum=_rounded(lows[at]),
             maximum=_rounded(highs[at]),
@@ -240,7 +240,7 @@ _WHY = {
 }
 
 
-def source_scales(graph: DeviceGraph, state: QuantState) -> schema.SourceScales | None:
+def source_scales(graph: DeviceGraph, state: QuantState) -> quality.SourceScales | None:
     """Return what is kept of a quantized model; None for a float model.
 
     Args:
@@ -258,12 +258,12 @@ def source_scales(graph: DeviceGraph, state: QuantState) -> schema.SourceScales 
         **found.changed,
         **dict(_layers(graph, state)),
     }
-    return schema.SourceScales(
+    return quality.SourceScales(
         tensors=sum(len(group.tensors) for group in own),
         all_tensors=sum(len(group.tensors) for group in graph.plan.groups),
         layers=sum(label.startswith(kept.METHOD) for label in labels),
         all_layers=len(labels),
-        changed=tuple(schema.ChangedScale(name=n, reason=r) for n, r in changed.items()),
+        changed=tuple(quality.ChangedScale(name=n, reason=r) for n, r in changed.items()),
     )
 
 

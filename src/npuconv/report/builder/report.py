@@ -12,6 +12,7 @@ from npuconv.report.builder.rewritten import choice
 from npuconv.rules.checks.crossings_dominate import crossings_dominate
 from npuconv.rules.checks.limit_unknown import limit_unknown
 from npuconv.rules.engine import all_rules
+from npuconv.schemas import quality
 from npuconv.schemas import report as schema
 from npuconv.version import __version__
 
@@ -38,9 +39,9 @@ class Outcome:
         not_judged: what only a conversion can tell.
     """
 
-    calibration: schema.Assumed | None = None
-    quantization: schema.Quantization | None = None
-    accuracy: schema.Accuracy | None = None
+    calibration: quality.Assumed | None = None
+    quantization: quality.Quantization | None = None
+    accuracy: quality.Accuracy | None = None
     not_judged: tuple[str, ...] = ()
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from npuconv.model import query
 from npuconv.model.conv import SAME, effective_kernel, transpose_output, window
 from npuconv.rules import CONV, SLIDING, Example, Violation, Violations, rule
-from npuconv.rules.attributes import contradictions
+from npuconv.rules.context import contradictions
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.fitting import limits
-from npuconv.legalize.fitting.chunks import chunks, counted, sizes
+from npuconv.legalize.fitting.chunks import chunks, cut, sizes
 from npuconv.legalize.fitting.layer import elements
 from npuconv.legalize.fitting.proposal import Proposal
 
@@ -29,7 +29,7 @@ def split_batch(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterato
     for size in sizes(batch):
         if size < batch and not demand.breaks(_of(layer, size), limits.BATCH):
             moved = elements(layer.source) + elements(layer.output)
-            parts = counted([_of(layer, stop - start) for start, stop in chunks(batch, size)])
+            parts = cut(batch, size, partial(_of, layer), shared=True)
             text = f"{size} of {batch} images at a time"
             yield Proposal("batch", text, parts, partial(_build, size=size), moved)
             return

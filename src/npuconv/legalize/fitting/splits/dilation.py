@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -12,7 +13,6 @@ import numpy as np
 
 from npuconv.legalize.fitting import limits
 from npuconv.legalize.fitting.builder import FOREVER
-from npuconv.legalize.fitting.chunks import counted
 from npuconv.legalize.fitting.layer import elements, times
 from npuconv.legalize.fitting.proposal import Part, Proposal
 from npuconv.legalize.fitting.splits.phases import fitted
@@ -47,8 +47,7 @@ def undo_dilation(layer: Layer, demand: Demand, _settings: FitSettings) -> Itera
         for d, s, k in zip(layer.dilations, layer.strides, layer.kernel, strict=True)
     )
     if max(factors) > 1 and layer.sized and not layer.padded:
-        one = _phase(layer, factors)
-        parts = counted([one] * int(np.prod(factors)))
+        parts = (Part(_phase(layer, factors), math.prod(factors)),)
         moved = 2 * elements(layer.source) + 2 * elements(layer.output)
         text = f"{times(factors)} phases without dilation"
         yield Proposal("dilation", text, parts, partial(_phases, factors=factors), moved)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.fitting import limits
-from npuconv.legalize.fitting.chunks import chunks, counted, sizes
+from npuconv.legalize.fitting.chunks import chunks, cut, sizes
 from npuconv.legalize.fitting.layer import elements
 from npuconv.legalize.fitting.proposal import Proposal
 from npuconv.legalize.fitting.splits.dense import densified
@@ -37,8 +37,7 @@ def split_groups(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterat
     grouped = next((n for n in fewer if not demand.breaks(_of(layer, n), *_ABOUT)), None)
     dense = next((n for n in fewer if not demand.breaks(_dense(layer, n), *_ABOUT)), None)
     for size in dict.fromkeys(n for n in (grouped, dense, 1) if n is not None):
-        ranges = chunks(layer.group, size)
-        parts = counted([_of(layer, b - a) for a, b in ranges], shared=False)
+        parts = cut(layer.group, size, partial(_of, layer))
         moved = elements(layer.source) + elements(layer.output)
         text = f"{size} of {layer.group} groups at a time"
         yield Proposal("groups", text, parts, partial(_build, size=size), moved)

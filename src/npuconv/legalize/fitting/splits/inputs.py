@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.fitting import limits
-from npuconv.legalize.fitting.chunks import chunks, counted, sizes
+from npuconv.legalize.fitting.chunks import chunks, cut, sizes, with_bias_once
 from npuconv.legalize.fitting.layer import elements
 from npuconv.legalize.fitting.proposal import Proposal
 
@@ -30,11 +30,9 @@ def split_inputs(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterat
     fitting = next((s for s in every if not demand.breaks(_of(layer, s), limits.INPUTS)), None)
     # Where none is enough by itself, the others of a product must give way.
     for size in dict.fromkeys(s for s in (fitting, *every[-1:]) if s is not None):
-        ranges = chunks(channels, size)
-        forms = [_form(layer, at, b - a) for at, (a, b) in enumerate(ranges)]
-        parts = counted(forms, shared=False)
+        parts = with_bias_once(cut(channels, size, partial(_of, layer)), bias=layer.bias)
         text = f"{size} of {channels} input channels at a time"
-        summed = elements(layer.output) * len(ranges)
+        summed = elements(layer.output) * sum(part.count for part in parts)
         build = partial(_build, size=size)
         yield Proposal("inputs", text, parts, build, elements(layer.source), summed)
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise, product
+from itertools import product
+from operator import itemgetter
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from npuconv.legalize.fitting import limits
 from npuconv.legalize.fitting.builder import FOREVER
-from npuconv.legalize.fitting.chunks import counted
+from npuconv.legalize.fitting.chunks import even, sizes, with_bias_once
 from npuconv.legalize.fitting.layer import elements, times
-from npuconv.legalize.fitting.proposal import Proposal
+from npuconv.legalize.fitting.proposal import Part, Proposal
 
 if TYPE_CHECKING:
     from npuconv.legalize.fitting.builder import Builder, Piece
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 
 Taps = tuple[int, int, int]  # of one axis: first, how many, and how far apart
+Cuts = tuple[tuple[Taps, ...], ...]  # the parts of each axis
 _ABOUT = (limits.KERNEL, limits.DILATION, limits.STRIDE)
 
 
@@ -42,21 +44,30 @@ def split_kernel(layer: Layer, demand: Demand, settings: FitSettings) -> Iterato
     if not demand.breaks(layer, *_ABOUT) and not _too_tall(layer, demand):
         return
     found = 0
-    for plan in _plans(layer):
+    for plan in _plans(layer, settings.most_convolutions):
         sliced = _slices_stride(layer, plan, demand)
-        forms = [_part(layer, taps, sliced) for taps in product(*plan)]
-        if not _is_nearer(layer, forms[0], demand):
+        if not _is_nearer(layer, _part(layer, [axis[0] for axis in plan], sliced), demand):
             continue
         text = f"{times([len(a) for a in plan])} parts of the window"
-        build = partial(_build, plan=plan, sliced=sliced)
-        outputs = elements(layer.output) * len(forms)
-        moved = sum(elements(form.source) for form in forms)
-        parts = counted([_with_bias(f, layer, i) for i, f in enumerate(forms)], shared=False)
-        yield Proposal("kernel", text, parts, build, moved, outputs if len(forms) > 1 else 0)
+        yield _proposal(layer, plan, sliced, text)
         found += 1
         if found == settings.choices:
             break
-    yield from _last_resort(layer)
+    yield from _last_resort(layer, settings.most_convolutions)
+
+
+def _proposal(layer: Layer, plan: Cuts, sliced: tuple[bool, ...], text: str) -> Proposal:
+    kinds = [Counter((0, count, apart) for _, count, apart in axis) for axis in plan]
+    every = [
+        Part(_part(layer, taps, sliced), *[math.prod(map(Counter.__getitem__, kinds, taps))] * 2)
+        for taps in product(*kinds)
+    ]
+    count = sum(part.count for part in every)
+    moved = sum(elements(part.layer.source) * part.count for part in every)
+    build = partial(_build, plan=plan, sliced=sliced)
+    parts = with_bias_once(every, bias=layer.bias)
+    summed = elements(layer.output) * count if count > 1 else 0
+    return Proposal("kernel", text, parts, build, moved, summed)
 
 
 def _too_tall(layer: Layer, demand: Demand) -> bool:
@@ -74,19 +85,20 @@ def _is_nearer(layer: Layer, form: Layer, demand: Demand) -> bool:
     return form != layer and not demand.breaks(form, *about) and not _too_tall(form, demand)
 
 
-def _plans(layer: Layer) -> list[tuple[tuple[Taps, ...], ...]]:
-    """Ways to cut the window, those with few parts first."""
+def _plans(layer: Layer, most: int) -> list[Cuts]:
+    """Ways to cut the window into so many parts at most, those with few parts first."""
     options = [_cuts(layer.kernel[a], layer.strides[a], layer.dilations[a]) for a in layer.axes]
-    plans = list(product(*options))
-    return sorted(plans, key=lambda plan: int(np.prod([len(axis) for axis in plan])))
+    plans = sorted(
+        ((math.prod(map(len, plan)), plan) for plan in product(*options)), key=itemgetter(0)
+    )
+    return [plan for count, plan in plans if count <= most]
 
 
 def _cuts(kernel: int, stride: int, dilation: int) -> list[tuple[Taps, ...]]:
-    """Ways to cut one axis: into runs, and into phases of the stride."""
+    """Ways to cut one axis: into runs, of each length the fewest, and into phases of the stride."""
     found: dict[tuple[Taps, ...], None] = {}
-    for count in range(1, kernel + 1):
-        edges = [kernel * i // count for i in range(count + 1)]
-        runs = tuple((a, b - a, 1) for a, b in pairwise(edges))
+    for size in sizes(kernel):
+        runs = ((start, stop - start, 1) for start, stop in even(kernel, -(-kernel // size)))
         found[tuple(sorted(runs, key=lambda run: -run[1]))] = None
     if stride > 1 and dilation == 1 and kernel > 1:
         phases = range(min(stride, kernel))
@@ -94,9 +106,7 @@ def _cuts(kernel: int, stride: int, dilation: int) -> list[tuple[Taps, ...]]:
     return list(found)
 
 
-def _slices_stride(
-    layer: Layer, plan: tuple[tuple[Taps, ...], ...], demand: Demand
-) -> tuple[bool, ...]:
+def _slices_stride(layer: Layer, plan: Cuts, demand: Demand) -> tuple[bool, ...]:
     """Return for each axis whether a Slice takes the stride from all its parts.
 
     Phases always do; single taps where the device takes no such stride.
@@ -108,7 +118,7 @@ def _slices_stride(
     )
 
 
-def _part(layer: Layer, taps: tuple[Taps, ...], sliced: tuple[bool, ...]) -> Layer:
+def _part(layer: Layer, taps: Sequence[Taps], sliced: tuple[bool, ...]) -> Layer:
     kernel = [count for _, count, _ in taps]
     strides = [1 if cut else s for cut, s in zip(sliced, layer.strides, strict=True)]
     one = [k == 1 or t[2] > 1 for k, t in zip(kernel, taps, strict=True)]
@@ -129,22 +139,17 @@ def _with_bias(form: Layer, layer: Layer, number: int) -> Layer:
     return replace(form, bias=layer.bias and number == 0)
 
 
-def _last_resort(layer: Layer) -> Iterator[Proposal]:
+def _last_resort(layer: Layer, most: int) -> Iterator[Proposal]:
     """Single taps without stride: what any device with a 1x1 convolution takes."""
     plan = tuple(tuple((tap, 1, 1) for tap in range(k)) for k in layer.kernel)
     sliced = tuple(stride > 1 for stride in layer.strides)
-    forms = [_part(layer, taps, sliced) for taps in product(*plan)]
-    if forms[0] == layer:
-        return
-    parts = counted([_with_bias(f, layer, i) for i, f in enumerate(forms)], shared=False)
-    moved = sum(elements(form.source) for form in forms)
-    summed = elements(layer.output) * len(forms) if len(forms) > 1 else 0
-    build = partial(_build, plan=plan, sliced=sliced)
-    yield Proposal("kernel", "single taps of the window", parts, build, moved, summed)
+    one = _part(layer, [axis[0] for axis in plan], sliced)
+    if math.prod(layer.kernel) <= most and one != replace(layer, bias=False):
+        yield _proposal(layer, plan, sliced, "single taps of the window")
 
 
 def _build(
-    builder: Builder, piece: Piece, emit: Emit, *, plan: tuple[tuple[Taps, ...], ...],
+    builder: Builder, piece: Piece, emit: Emit, *, plan: Cuts,
     sliced: tuple[bool, ...],
 ) -> Tensor:  # fmt: skip
     layer, made = piece.layer, []

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.fitting import limits
-from npuconv.legalize.fitting.chunks import chunks, counted, sizes
+from npuconv.legalize.fitting.chunks import chunks, cut, sizes
 from npuconv.legalize.fitting.layer import elements
 from npuconv.legalize.fitting.proposal import Proposal
 
@@ -29,11 +29,10 @@ def split_outputs(layer: Layer, demand: Demand, _settings: FitSettings) -> Itera
     every = [s for s in sizes(channels, demand.multiple("out_c")) if s < channels]
     fitting = next((s for s in every if not demand.breaks(_of(layer, s), limits.OUTPUTS)), None)
     for size in dict.fromkeys(s for s in (fitting, *every[-1:]) if s is not None):
-        forms = [_of(layer, b - a) for a, b in chunks(channels, size)]
         text = f"{size} of {channels} output channels at a time"
         build = partial(_build, size=size)
         moved = elements(layer.output)
-        yield Proposal("outputs", text, counted(forms, shared=False), build, moved)
+        yield Proposal("outputs", text, cut(channels, size, partial(_of, layer)), build, moved)
 
 
 def _of(layer: Layer, size: int) -> Layer:

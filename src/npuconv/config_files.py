@@ -1,0 +1,96 @@
+"""Files of options: found, read, and their paths made relative to the current folder."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from npuconv import yamlio
+from npuconv.config import Options
+from npuconv.errors import ConfigError, NpuconvError
+
+OWN_FILE, PYPROJECT = "npuconv.yaml", "pyproject.toml"
+TABLE = ("tool", "npuconv")  # of pyproject.toml
+_PATHS = ("target", "calibration", "baseline", "cache")
+_SUFFIXES = (".yaml", ".yml")  # of a target that is a file
+
+
+def read_config(path: str | Path) -> dict[str, Any]:
+    """Return the options of a ``--config`` file, validated but without defaults.
+
+    Args:
+        path: a YAML file, or ``pyproject.toml`` with a table ``tool.npuconv``.
+
+    Returns:
+        The options as they are written, but for paths: those are relative to the file, and
+        made relative to the current folder.
+
+    Raises:
+        ConfigError: unreadable, not YAML, unknown keys or wrong values; all of them, with line
+            and column.
+    """
+    return relative_to(Path(path).parent, open_config(path).data)
+
+
+def open_config(path: str | Path) -> yamlio.Document:
+    """Read and check a ``--config`` file; for arguments and errors see ``read_config``."""
+    if Path(path).name == PYPROJECT:
+        document = yamlio.load_table(path, TABLE, error=ConfigError)
+    else:
+        document = yamlio.load(path, error=ConfigError)
+    raise_together(yamlio.problems(document, Options, error=ConfigError, causes=True))
+    return document
+
+
+def find_config(folder: Path | None = None) -> Path | None:
+    """Return the configuration of a folder, or of the nearest one above it that has one.
+
+    In one folder, ``npuconv.yaml`` wins over ``pyproject.toml`` with a table ``tool.npuconv``.
+    The search ends at the root of a repository.
+
+    Args:
+        folder: where to begin; by default the current one.
+    """
+    start = (folder or Path()).resolve()
+    for one in (start, *start.parents):
+        for name in (OWN_FILE, PYPROJECT):
+            if (path := one / name).is_file() and (name == OWN_FILE or _has_table(path)):
+                return Path(os.path.relpath(path))
+        if (one / ".git").exists():
+            break
+    return None
+
+
+def _has_table(path: Path) -> bool:
+    try:
+        return "npuconv" in tomllib.loads(path.read_text("utf-8")).get("tool", {})
+    except (OSError, ValueError):  # of other tools: what is wrong with it is not for us to say
+        return False
+
+
+def raise_together(errors: Iterable[NpuconvError]) -> None:
+    """Raise all errors of a file as one, so that one run shows all of them.
+
+    Raises:
+        ConfigError: there are some; each is named with its line and column.
+    """
+    different = {str(one): one for one in errors}
+    if len(different) > 1:
+        raise ConfigError(f"{len(different)} errors: {'; '.join(different)}")
+    for one in different.values():
+        raise one
+
+
+def relative_to(folder: Path, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options with the paths that are relative to a folder made relative to here."""
+    found = dict(given)
+    for key in _PATHS:
+        value = found.get(key)
+        named = key == "target" and "/" not in str(value) and not str(value).endswith(_SUFFIXES)
+        if isinstance(value, str) and value and not named and not Path(value).is_absolute():
+            path = folder / value
+            found[key] = Path(os.path.relpath(path) if path.is_absolute() else path).as_posix()
+    return found

@@ -1,0 +1,162 @@
+"""Operators of an int8 model that the device computes in int8 beside convolutions.
+
+Each is an integer operator such as QLinearAdd, or a float operator between DequantizeLinear and
+QuantizeLinear. Operators of the host may stand between conversions, too: the metadata of a model
+name those of the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
+
+from npuconv.arithmetic.operators import TensorScale
+
+KEY = "npuconv.operators"  # of the metadata: names, a line each
+_PREFIX = "QLinear"
+_LISTS = {"Resize": {2: "scales", 3: "sizes"}, "ReduceMean": {1: "axes"}, "PRelu": {1: "alpha"}}
+
+
+@dataclass(frozen=True)
+class Int8Operator:
+    """One operator between int8 tensors.
+
+    Attributes:
+        name: of the node.
+        op: the float operator that it stands for.
+        node: the operator, without conversions.
+        inputs: of the float operator, with int8 tensors for those that are dequantized.
+        sources: int8 tensors that it reads; constants as well.
+        result: int8 tensor that it makes.
+        scales: of the sources, then of the result.
+        attributes: of the node, with constants that are no values.
+        constants: values of the sources that are constant.
+    """
+
+    name: str
+    op: str
+    node: onnx.NodeProto
+    inputs: tuple[str, ...]
+    sources: tuple[str, ...]
+    result: str
+    scales: tuple[TensorScale, ...]
+    attributes: Mapping[str, Any]
+    constants: Mapping[str, NDArray[np.int8]] = field(default_factory=dict)
+
+
+class Int8Graph:
+    """A model in which int8 operators are looked for.
+
+    Args:
+        model: read, not changed.
+    """
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self._constants = {t.name: t for t in model.graph.initializer}
+        self._makers = {name: node for node in model.graph.node for name in node.output}
+        self._readers: dict[str, list[onnx.NodeProto]] = {}
+        for node in model.graph.node:
+            for name in node.input:
+                self._readers.setdefault(name, []).append(node)
+
+    def read(self, node: onnx.NodeProto) -> Int8Operator | None:
+        """Return the int8 operator of a node; None if it is none, or has several scales."""
+        op = node.op_type.removeprefix(_PREFIX)
+        attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+        decoded = {k: v.decode() if isinstance(v, bytes) else v for k, v in attributes.items()}
+        ends = self._integer(node) if op != node.op_type else self._between(node, decoded)
+        if ends is None:
+            return None
+        values = [self._array(name) for name in ends.parameters]
+        known = [value for value in values if value is not None and value.size == 1]
+        if len(known) < 2 * len(ends.sources) + 2 or any(v.dtype != np.int8 for v in known[1::2]):
+            return None
+        pairs = zip(known[::2], known[1::2], strict=True)
+        scales = tuple(TensorScale(float(s.item()), int(z.item())) for s, z in pairs)
+        constants = {n: a for n in ends.sources if (a := self._array(n)) is not None}
+        names = (tuple(ends.inputs), tuple(ends.sources), ends.result)
+        return Int8Operator(node.name or ends.result, op, node, *names, scales, decoded, constants)
+
+    def _array(self, name: str) -> NDArray[Any] | None:
+        tensor = self._constants.get(name)
+        return None if tensor is None else numpy_helper.to_array(tensor)
+
+    def _integer(self, node: onnx.NodeProto) -> _Ends:
+        """Return the tensors of an integer operator."""
+        first = 2 if node.op_type == "QLinearConcat" else 0
+        body = list(node.input)[first:]
+        cut = len(body) if first else len(body) - 2
+        made = list(node.input)[:2] if first else body[cut:]
+        rest = [name for k, name in enumerate(body[:cut]) if k % 3]
+        return _Ends(body[:cut:3], body[:cut:3], [*rest, *made], node.output[0])
+
+    def _between(self, node: onnx.NodeProto, attributes: dict[str, Any]) -> _Ends | None:
+        """Return the tensors of an operator between conversions; its lists become attributes."""
+        behind = self._readers.get(node.output[0], [])
+        if len(behind) != 1 or behind[0].op_type != "QuantizeLinear":
+            return None
+        found = _Ends([], [], [], behind[0].output[0])
+        for place, name in enumerate(node.input):
+            key, values = _LISTS.get(node.op_type, {}).get(place), self._array(name)
+            maker = self._makers.get(name)
+            if not name or (values is not None and (key is not None or not values.size)):
+                found.inputs.append(name)
+                if key is not None and values is not None and values.size:
+                    attributes[key] = values.reshape(-1).tolist()
+            elif maker is None or maker.op_type != "DequantizeLinear":
+                return None
+            else:
+                found.inputs.append(maker.input[0])
+                found.sources.append(maker.input[0])
+                found.parameters.extend(maker.input[1:3])
+        found.parameters.extend(behind[0].input[1:3])
+        return found
+
+
+@dataclass(frozen=True)
+class _Ends:
+    """Inputs of the float operator, int8 tensors, their scales and zero points, the result."""
+
+    inputs: list[str]
+    sources: list[str]
+    parameters: list[str]
+    result: str
+
+
+@dataclass(frozen=True)
+class Int8Operators:
+    """The int8 operators of a model.
+
+    Attributes:
+        made: by the int8 tensor that they make.
+        inside: names of float tensors that only they make or read.
+    """
+
+    made: Mapping[str, Int8Operator]
+    inside: frozenset[str]
+
+
+def int8_operators(model: onnx.ModelProto) -> Int8Operators:
+    """Return the operators of a model that its metadata say the device computes in int8."""
+    noted = {entry.key: entry.value for entry in model.metadata_props}
+    names, graph = set(noted.get(KEY, "").splitlines()), Int8Graph(model)
+    found = [graph.read(node) for node in model.graph.node if node.name in names]
+    chosen = [one for one in found if one is not None]
+    nodes = {id(one.node) for one in chosen}
+    kept = {info.name for info in model.graph.output}
+    readers: dict[str, set[int]] = {}
+    for node in model.graph.node:
+        for name in node.input:
+            readers.setdefault(name, set()).add(id(node))
+    inside = {one.node.output[0] for one in chosen} - {one.result for one in chosen}
+    for node in model.graph.node:
+        name = node.output[0]
+        if node.op_type == "DequantizeLinear" and name not in kept and name in readers:
+            inside |= {name} if readers[name] <= nodes else set()
+    return Int8Operators({one.result: one for one in chosen}, frozenset(inside))

@@ -1,0 +1,221 @@
+"""Schema of the part of a report on quantization and accuracy. Missing numbers are ``None``."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from npuconv.schemas import Part
+
+LEVELS_PER_BIN = 8  # int8 levels in one bin of a histogram
+
+
+class Repeated(Part):
+    """A layer that is repeated to average its rounding errors."""
+
+    node: str
+    times: int
+    extra_macs: int
+
+
+class Channels(Part):
+    """A tensor with duplicated channels."""
+
+    tensor: str = Field(description="its name in the legal float model")
+    layers: tuple[str, ...] = Field(description="nodes that make or read its channels")
+    channels: int = Field(description="number without the duplicates")
+    copies: int = Field(description="number of duplicates")
+    extra_macs: int
+
+
+class Budget(Part):
+    """Goal and limit (--min-sqnr, --max-extra-macs), and the extra MACs that were spent."""
+
+    min_sqnr_db: float | None = Field(None, description="the goal, in dB; null without one")
+    max_extra_percent: float = Field(description="of the device's MACs before")
+    extra_macs: int
+    extra_percent: float = Field(description="of the device's MACs before")
+    before_db: float | None = Field(description="SQNR without the extra MACs, simulated")
+    simulated_db: float | None = Field(description="SQNR with the extra MACs, simulated")
+    unsaturated: bool = Field(
+        False, description="both are of the inputs of a final Softmax or Sigmoid"
+    )
+    repeated: tuple[Repeated, ...] = ()
+    channels: tuple[Channels, ...] = ()
+
+
+class HostPadding(Part):
+    """Tensors that the host pads as --pad-on-host auto or all, or --max-extra-bytes, permits."""
+
+    tensors: tuple[str, ...] = Field(description="outputs of device layers that the host pads")
+    extra_bytes: int | None = Field(description="that cross in one inference; null: not known")
+    extra_percent: float | None = Field(description="of the bytes that cross without it")
+    gain_db: float | None = Field(description="estimated, of all outputs together")
+
+
+class ChannelRange(Part):
+    """Observed range and int8 range of one channel, to 4 digits."""
+
+    channel: int
+    minimum: float
+    maximum: float
+    lowest: float = Field(description="smallest value of int8")
+    highest: float = Field(description="largest value of int8")
+
+
+_HISTOGRAM = (
+    "number of values below -128, in 32 bins of 8 int8 levels from -128 to 127, and above 127, "
+    "of a sample of the values; empty where they were not observed"
+)
+
+_CHANNEL_RANGES = (
+    "at most 16 channels, evenly spaced in the order of their width, the widest first; "
+    "empty for one channel"
+)
+
+
+class TensorQuant(Part):
+    """Quantization of one activation tensor."""
+
+    name: str
+    scale: float = Field(description="of the channel with the largest")
+    zero_point: int = Field(description="of the channel with the lowest")
+    channels: int = Field(1, description="number of scales; 1: one for all channels")
+    smallest_scale: float | None = Field(None, description="of the channel with the smallest")
+    highest_zero_point: int | None = Field(None, description="of the channel with the highest")
+    minimum: float
+    maximum: float
+    lowest: float | None = Field(
+        None, description="smallest value of int8, of the channel with the lowest"
+    )
+    highest: float | None = Field(
+        None, description="largest value of int8, of the channel with the highest"
+    )
+    clip_fraction: float = Field(
+        description="share of the calibration values beyond the range; 0 where a Relu or Clip "
+        "follows that cuts them off anyway"
+    )
+    method: str = Field("", description="method by which the range was chosen")
+    histogram: tuple[int, ...] = Field((), description=_HISTOGRAM)
+    channel_ranges: tuple[ChannelRange, ...] = Field((), description=_CHANNEL_RANGES)
+
+
+class WeightQuant(Part):
+    """The weights of one layer, as the float model has them."""
+
+    minimum: float
+    maximum: float
+    channels: int = Field(description="of the output")
+    smallest_reach: float = Field(description="smallest of the largest magnitudes of all channels")
+    clip_fraction: float = Field(description="share of the weights beyond what int8 holds")
+    histogram: tuple[int, ...] = Field((), description=_HISTOGRAM)
+
+
+class LayerQuant(Part):
+    """The output of one layer on one sample, errors of earlier layers included."""
+
+    name: str
+    sqnr_db: float | None
+    cosine: float | None
+    note: str = ""
+    rounding: str = Field("", description="method by which the weights were rounded")
+    alone_db: float | None = Field(None, description="SQNR of the outputs if only this is rounded")
+    noise_share: float | None = Field(None, description="0..1, of the noise in the outputs")
+    weights: WeightQuant | None = None
+
+
+class Assumed(Part):
+    """Inputs that are assumed where no calibration data is given."""
+
+    sentence: str = Field(description="complete description for people")
+    pictures: Literal["photographs", "made-up", "none"]
+    normalization: str = Field(description="of the pictures; empty where it is not known")
+    certainty: Literal["given", "inferred", "guessed", "unknown"]
+    share: float | None = Field(None, description="probability of the normalization, if inferred")
+    runner_up: str = Field("", description="second most probable normalization, if inferred")
+
+
+class ChangedScale(Part):
+    """A tensor or layer of a quantized model whose integers differ from those it came with."""
+
+    name: str = Field(description="tensor of the float graph, or node of the source")
+    reason: str
+
+
+class SourceScales(Part):
+    """Scales that are kept of a model that was quantized already."""
+
+    tensors: int = Field(description="int8 tensors that keep the scale of the source")
+    all_tensors: int
+    layers: int = Field(description="layers with the integer weights of the source")
+    all_layers: int
+    changed: tuple[ChangedScale, ...] = ()
+
+
+class Quantization(Part):
+    """Quantization of the model."""
+
+    format: str
+    method: str
+    samples: int
+    source: str = Field(description="origin of the samples")
+    synthetic: bool
+    tensors: tuple[TensorQuant, ...] = ()
+    layers: tuple[LayerQuant, ...] = ()
+    budget: Budget | None = None
+    host_padding: HostPadding | None = Field(None, description="null unless the host may pad")
+    source_scales: SourceScales | None = Field(
+        None, description="null unless the model was quantized already and its scales are kept"
+    )
+
+
+class PartAccuracy(Part):
+    """Accuracy of one tensor that an output is concatenated from."""
+
+    name: str
+    sqnr_db: float | None = Field(
+        description="10 log10(sum f^2 / sum (f-q)^2); null: exact where the cosine is a number, "
+        "else zeros or not finite"
+    )
+    cosine: float | None
+
+
+class OutputAccuracy(PartAccuracy):
+    """Accuracy of one output of the int8 model against the float model."""
+
+    top1_agreement: float | None = Field(
+        description="share of positions with the same largest class; null where nothing tells "
+        "which axis has the classes: neither a Softmax nor the shape [N, C]"
+    )
+    parts: tuple[PartAccuracy, ...] = Field(
+        (), description="tensors that it is concatenated from, as boxes and scores"
+    )
+
+
+class WorstSample(Part):
+    """The sample on which the int8 model is furthest from the float model."""
+
+    number: int = Field(description="in the data, from 0")
+    sqnr_db: float
+
+
+class Accuracy(Part):
+    """Accuracy of the int8 model against the float model."""
+
+    samples: int
+    held_out: bool = Field(
+        description="true: only the allocation of extra MACs has used these samples"
+    )
+    sqnr_db: float | None
+    cosine: float | None
+    top1_agreement: float | None
+    outputs: tuple[OutputAccuracy, ...]
+    interval_db: tuple[float, float] | None = Field(
+        None, description="80 % interval of the SQNR on as many new samples; null without any error"
+    )
+    median_db: float | None = Field(None, description="of the SQNR of single samples")
+    worst_sample: WorstSample | None = None
+    worst_output: str | None = Field(None, description="the one with the lowest SQNR of several")
+    unsaturated_db: float | None = Field(None, description="SQNR before a final Softmax or Sigmoid")
+    notes: tuple[str, ...] = Field((), description="reasons why the figure says less")

@@ -1,0 +1,48 @@
+"""Whole numbers as arrays: rounding of quotients and shifts, tables, windows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from npuconv.arithmetic.whole import Whole, WholeArray, window_sums
+
+NUMBERS = np.asarray([-9, -8, -1, 0, 1, 7, 8, 9])
+
+
+def test_quotients_are_rounded_towards_zero():
+    found = WholeArray.of(NUMBERS).over(4).values.tolist()
+    assert found == [int(n / 4) for n in NUMBERS.tolist()]
+
+
+@pytest.mark.parametrize("places", [0, 1, 31])
+def test_shifts_are_rounded_down(places):
+    """The general form, by a quotient, gives what arrays have an instruction for."""
+    values = WholeArray.of(NUMBERS * 12345678901)
+    wanted = (values.values >> places).tolist()
+    assert values.shifted(places).values.tolist() == wanted
+    assert Whole.shifted(values, places).values.tolist() == wanted
+
+
+def test_tables_of_int8_begin_at_the_lowest():
+    found = WholeArray.of([-128, 0, 127]).looked_up(np.arange(256) * 3)
+    assert found.values.tolist() == [0, 384, 765]
+
+
+def test_windows_are_summed_with_their_padding():
+    """Padding is 0, or what fills it."""
+    values = np.arange(6).reshape(1, 1, 2, 3)
+    pool = ((2, 2), (1, 2), (1, 0, 0, 1))
+    assert WholeArray.of(values).windows(*pool).values.tolist() == [[[[1, 2], [8, 7]]]]
+    assert window_sums(values, *pool, fill=10).tolist() == [[[[21, 32], [8, 27]]]]
+
+
+def test_reductions_and_products():
+    values = WholeArray.of(NUMBERS.reshape(2, 4))
+    assert values.total((1,)).values.tolist() == [[-18], [25]]
+    assert values.total((1,), keep=False).values.tolist() == [-18, 25]
+    assert values.largest(1).values.tolist() == [[0], [9]]
+    assert values.clipped(-2, 2).values.tolist() == [[-2, -2, -1, 0], [1, 2, 2, 2]]
+    assert values.between([[1, 1]], np.eye(4)[:, :1]).values.tolist() == [[-8]]
+    assert values.product(WholeArray.of(np.ones((4, 1)))).values.tolist() == [[-18], [25]]
+    assert values.beside([values], 1).shape == (2, 8)

@@ -1,0 +1,133 @@
+"""Samples and, where they lie beside the project, real models: each converted once a run.
+
+Conversions take most of the time of tests that look at what is written, so a run has a
+folder for them, which processes share: the first to ask converts, the others wait and read.
+"""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import npuconv
+from npuconv.schemas.report import Report
+
+ROOT = Path(__file__).parents[2]
+SAMPLES = sorted(ROOT.glob("samples/*/model.onnx"))
+MODELS = sorted((ROOT.parent / "shared").glob("models/*/model.onnx"))
+SHAPES = {
+    "bodypix_mnv1_050_s16": {"input": (1, 257, 257, 3)},
+    "ppocrv4_rec": {"x": (1, 3, 48, 320)},
+    "silero_vad_op15": {"input": (1, 576), "state": (2, 1, 128)},
+}
+# Half a minute and more each: ``make sweep``.
+SLOW = frozenset({"light_densenet121", "style_candy"})
+
+needs_models = pytest.mark.skipif(not MODELS, reason="no real models beside the project")
+
+
+def each(*paths: Path) -> list[object]:
+    """Return models as parameters of a test; the slow ones are left to ``make sweep``."""
+    return [
+        pytest.param(path, marks=[pytest.mark.sweep] if path.parent.name in SLOW else [])
+        for path in paths
+    ]
+
+
+def name_of(path: object) -> str | None:
+    """Return the name of a model for the name of a test."""
+    return path.parent.name if isinstance(path, Path) else None
+
+
+def shapes_of(path: Path) -> dict[str, tuple[int, ...]]:
+    """Return the shapes that a model with open extents is converted with."""
+    return SHAPES.get(path.parent.name, {})
+
+
+@dataclass(frozen=True)
+class Converted:
+    """A conversion on two samples.
+
+    Attributes:
+        report: of the conversion.
+        path: of the written model; None where it was refused.
+    """
+
+    report: Report
+    path: Path | None
+
+    @property
+    def model(self) -> onnx.ModelProto:
+        """The written model; the test is skipped where there is none."""
+        if self.path is None:
+            pytest.skip(f"refused: {self.report.summary.headline}")
+        return onnx.load(self.path)
+
+
+class Conversions:
+    """All conversions of a run, in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(exist_ok=True)
+
+    def of(self, path: Path, form: str = "qoperator") -> Converted:
+        """Return the conversion of a model, made by whoever asks first."""
+        stem = self.folder / f"{path.parent.name}.{form}"
+        made, report = stem.with_suffix(f".{form}.onnx"), stem.with_suffix(f".{form}.json")
+        with _locked(stem.with_suffix(f".{form}.lock")):
+            if not report.exists():
+                report.write_text(_convert(path, form, made).model_dump_json(), "utf-8")
+        found = Report.model_validate_json(report.read_text("utf-8"))
+        return Converted(found, made if made.exists() else None)
+
+
+def _convert(path: Path, form: str, made: Path) -> Report:
+    try:
+        result = npuconv.convert(path, format=form, max_samples=2, input_shape=shapes_of(path))
+    except npuconv.UnsupportedModelError as error:
+        return error.report
+    result.save(made)
+    return result.report
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a lock that processes share."""
+    with path.open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
+
+
+def feeds(
+    model: onnx.ModelProto, seed: int = 0, **shapes: tuple[int, ...]
+) -> dict[str, np.ndarray]:
+    """Return random inputs in 0..1; one sample, 64 (a sound: 576) where an extent is open.
+
+    Args:
+        model: whose inputs.
+        seed: of the numbers.
+        **shapes: of inputs that must not be guessed.
+    """
+    rng = np.random.default_rng(seed)
+    constants = {t.name for t in model.graph.initializer}
+    found = {}
+    for info in model.graph.input:
+        if info.name in constants:
+            continue
+        kind = info.type.tensor_type
+        dims = [d.dim_value if d.dim_value > 0 else 0 for d in kind.shape.dim]
+        # A state has its samples along the second of three axes.
+        sizes = {2: [1, 576], 3: [1, 1, 64]}.get(len(dims), [1] + [64] * (len(dims) - 1))
+        dims = shapes.get(info.name) or [size or sizes[axis] for axis, size in enumerate(dims)]
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
+        values = rng.random(dims) if dtype.kind == "f" else np.ones(dims)
+        found[info.name] = values.astype(dtype)
+    return found
