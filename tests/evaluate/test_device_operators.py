@@ -131,3 +131,14 @@ def test_what_reads_a_float_is_none_of_them():
     assert (one.op, one.sources, one.result) == ("Sigmoid", ("q",), "y")
     assert list(device_operators(chain(opened=""), listing)) == []
     assert list(device_operators(chain(), Target.load("npu-int8"))) == []
+
+
+def test_a_float_constant_beside_int8_is_the_hosts():
+    """A Concat with zeros that padding left there: the host puts them behind in float."""
+    net = Net(x=X)
+    scale, zero = net.constant(0.1), net.constant(np.int8(3))
+    net.op("QuantizeLinear", "x", scale, zero, to="q")
+    net.op("DequantizeLinear", "q", scale, zero, to="d")
+    net.op("Concat", "d", net.constant(np.zeros(X, np.float32)), axis=1, to="c")
+    net.op("QuantizeLinear", "c", scale, zero)
+    assert list(device_operators(net.model(), Target.load("rknn"))) == []

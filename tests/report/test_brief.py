@@ -59,6 +59,17 @@ def test_amber_with_warnings(clean: Report) -> None:
     assert shown.startswith("\x1b[1;33mCONVERTED, 1 warning: samples look like 0..255\x1b[0m\n")
 
 
+def test_unknown_bytes_say_what_to_give(report: Report) -> None:
+    """Bytes that are unknown come with the flag to complete."""
+    device = report.device
+    assert device is not None
+    nothing = device.to_device.model_copy(update={"bytes": None})
+    unknown = device.model_copy(update={"to_device": nothing, "to_host": nothing})
+    rows = dict(brief.rows(report.model_copy(update={"device": unknown}), "m"))
+    wanted = "give --input-shape image=?,3,240,320 with numbers for every ?"
+    assert rows["crossings"] == f"3; bytes unknown: {wanted}"
+
+
 def test_worst_first(clean: Report, one: One) -> None:
     """Errors come before doubts of the samples, and these before other warnings."""
     found = [

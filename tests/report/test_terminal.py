@@ -34,15 +34,15 @@ def test_wrap_of_nothing() -> None:
 
 def test_narrow_table_does_not_loop() -> None:
     """A table that cannot fit is still written."""
-    assert len(View(False, False, 8).table(("a", "b"), [("x" * 9, "y" * 9)])) > 1
+    assert len(View(False, 8).table(("a", "b"), [("x" * 9, "y" * 9)])) > 1
 
 
 def test_whole_columns_are_not_shortened_first() -> None:
     """The words of a whole column are not elided while others can wrap."""
-    lines = View(False, False, 50).table(
+    lines = View(False, 50).table(
         ("pass", "text"), [("rewrite-conv-transpose", "many words " * 5)], whole=(0,)
     )
     assert "rewrite-conv-transpose" in lines[1]
     assert max(map(cells, lines)) <= 50
-    narrow = View(False, False, 30).table(("pass", "text"), [("x" * 60, "many words")], whole=(0,))
+    narrow = View(False, 30).table(("pass", "text"), [("x" * 60, "many words")], whole=(0,))
     assert max(map(cells, narrow)) <= 30

@@ -380,21 +380,14 @@ def watching(total: int, quiet: bool) -> Iterator[Watcher]:
     if quiet or not sys.stderr.isatty():
         yield Lines(total, quiet)
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, TextColumn
 
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=20),
         TextColumn("{task.percentage:3.0f} %"),
-        TimeRemainingColumn(),
-        TextColumn("left"),
+        screen.time_left(),
         TextColumn("{task.fields[stage]}", markup=False),
     )
-    with Progress(
-        *columns,
-        console=Console(stderr=True),
-        transient=True,
-        speed_estimate_period=screen.WHOLE_RUN,
-    ) as progress:
+    with screen.bars(*columns) as progress:
         yield Bars(total, progress)

@@ -84,7 +84,15 @@ def convert(
     _say_ends(result, destination, quiet)
     if compiling and compiling != following:
         screen.say(f"compile it with: {compiling}", quiet=quiet)
+    if not compiling and options.format in ("qoperator", "tflite"):
+        screen.say(f"split it for a driver with: {_splitting(destination)}", quiet=quiet)
     return 0
+
+
+def _splitting(destination: Path) -> str:
+    """Return the command that writes the parts of the device and of the host."""
+    folder = destination.with_name(f"{destination.stem}.parts")
+    return shlex.join(["npuconv", "split", str(destination), "-o", str(folder)])
 
 
 def _compiling(result: Conversion, destination: Path) -> str:

@@ -87,7 +87,7 @@ def inspect(
 
 def as_text(found: Inspection, *, color: bool, verbose: bool, width: int) -> str:
     """Return the text of an inspection: totals, convolutions, and every node when verbose."""
-    view = View(color, verbose, width)
+    view = View(color, width)
     blocks = [_head(found, view)]
     if found.convolutions:
         blocks += [_attributes(found, view), _convolutions(found, view)]

@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TextIO
 
@@ -18,13 +19,15 @@ from npuconv.timings import Progress, silent
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress as Bars
+    from rich.progress import ProgressColumn, Task
     from rich.table import Table
     from rich.text import Text
 
 _DEFAULT_WIDTH, _MIN_WIDTH, _MAX_WIDTH = 80, 60, 100  # columns; longer lines are hard to read
 _MAX_MESSAGE = 1500  # characters of a line on stderr
 _MAX_STAGE = 30  # characters of a stage, so that the bar fits 80 columns
-WHOLE_RUN = 1e6  # seconds, over which the speed of a bar is the mean
+_WHOLE_RUN = 1e6  # seconds, over which the speed of a bar is the mean
 _MAX_NAMED = 3  # files of a folder that are named one by one
 
 
@@ -122,6 +125,33 @@ def fold_path(path: str, width: int) -> str:
     return "\n".join(pieces)
 
 
+def time_left() -> ProgressColumn:
+    """Return a column of bars with the time left, empty as long as it is not known."""
+    from rich.progress import ProgressColumn
+    from rich.text import Text
+
+    class TimeLeft(ProgressColumn):
+        """Time left, by the mean speed so far."""
+
+        max_refresh = 0.5
+
+        def render(self, task: Task) -> Text:
+            """Return hours, minutes and seconds."""
+            left = task.time_remaining
+            return Text("" if left is None else f"{timedelta(seconds=int(left))} left")
+
+    return TimeLeft()
+
+
+def bars(*columns: ProgressColumn, no_color: bool = False) -> Bars:
+    """Return bars on stderr that vanish in the end."""
+    from rich.console import Console
+    from rich.progress import Progress as Bars
+
+    console = Console(stderr=True, no_color=no_color or None)
+    return Bars(*columns, console=console, transient=True, speed_estimate_period=_WHOLE_RUN)
+
+
 @contextlib.contextmanager
 def progress(quiet: bool, *, no_color: bool = False, shares: bool = False) -> Iterator[Progress]:
     """Show one bar with the seconds left within a with statement, if stderr is a terminal.
@@ -137,20 +167,16 @@ def progress(quiet: bool, *, no_color: bool = False, shares: bool = False) -> It
     if quiet or not is_terminal(sys.stderr):
         yield silent
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bars
+    from rich.progress import BarColumn, TextColumn
 
     said = "{task.percentage:3.0f} %" if shares else "{task.completed}/{task.total}"
     columns = (
         BarColumn(bar_width=24),
         TextColumn(said),
-        TimeRemainingColumn(),
-        TextColumn("left"),
+        time_left(),
         TextColumn("{task.description}", markup=False),
     )
-    console = Console(stderr=True, no_color=no_color or None)
-    with Bars(*columns, console=console, transient=True, speed_estimate_period=WHOLE_RUN) as bar:
+    with bars(*columns, no_color=no_color) as bar:
         task, of = bar.add_task("", total=None), 0
 
         def step(stage: str, done: int, total: int) -> None:

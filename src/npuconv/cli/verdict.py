@@ -65,7 +65,7 @@ def show(report: Report, name: str, *, verbose: bool, no_color: bool, following:
 
     color, width = screen.wants_color(no_color), screen.width()
     if verbose:
-        shown = text.render(report, color=color, verbose=True, width=width)
+        shown = text.render(report, color=color, width=width)
     else:
         shown = brief.render(report, name, color=color, width=width)
     if following:
@@ -83,7 +83,7 @@ def show_many(
 
     color, width = screen.wants_color(no_color), screen.width()
     if verbose:
-        shown = text.render_many(reports, color=color, verbose=True, width=width)
+        shown = text.render_many(reports, color=color, width=width)
         shown += "\n" + brief.last_line(reports, color=color, width=width)
     else:
         shown = brief.render_many(reports, names, color=color, width=width)

@@ -236,7 +236,9 @@ def _is_defined(one: DeviceOperator, opened: Sequence[str]) -> bool:
     if one.op == "Resize":
         linear = one.attributes.get("mode") == "linear" and "axes" not in one.attributes
         return linear and len({2, 3} & set(one.given)) == 1
-    return one.op != "Div" or 1 in one.given
+    if one.op == "Div":
+        return 1 in one.given
+    return one.op == "ReduceMean" or not one.given  # a float constant among them is the host's
 
 
 def _region(graph: _Graph, name: str) -> tuple[list[onnx.NodeProto], list[str]]:

@@ -58,7 +58,7 @@ def render(report: Report, name: str, *, color: bool = False, width: int = 80) -
     Returns:
         Text that ends in one newline.
     """
-    view = View(color, verbose=False, width=max(width, _NARROWEST))
+    view = View(color, max(width, _NARROWEST))
     blocks = [
         _verdict(report, view),
         _rows(report, name, view),
@@ -79,7 +79,7 @@ def render_many(
         color: with ANSI styles.
         width: columns of the terminal; at least 60 are used.
     """
-    view = View(color, verbose=False, width=max(width, _NARROWEST))
+    view = View(color, max(width, _NARROWEST))
     rows = [_overview_row(one, name) for one, name in zip(reports, names, strict=True)]
     right = range(2, len(_OVERVIEW_HEAD))
     blocks = [view.table(_OVERVIEW_HEAD, rows, right=right, whole=range(1, len(_OVERVIEW_HEAD)))]
@@ -101,7 +101,7 @@ def last_line(reports: Sequence[Report], *, color: bool = False, width: int = 80
         color: with ANSI styles.
         width: columns of the terminal.
     """
-    view = View(color, verbose=False, width=max(width, _NARROWEST))
+    view = View(color, max(width, _NARROWEST))
     if len(reports) == 1:
         line = elide(headline(reports[0]), view.width)
         return view.paint(line, "bold", style(reports[0])) + "\n"
@@ -182,6 +182,7 @@ def rows(report: Report, name: str) -> list[tuple[str, str]]:
         ("device", _device(report)),
         ("accuracy", _accuracy(report)),
         ("crossings", _crossings(report)),
+        ("compiler", words.compiled(report.vela) if report.vela is not None else ""),
         ("samples", _samples(report)),
         *(("not judged", sentence) for sentence in report.summary.not_judged),
         ("limits", _limits(report)),
@@ -192,7 +193,7 @@ def rows(report: Report, name: str) -> list[tuple[str, str]]:
 
 def headline(report: Report) -> str:
     """Return the verdict in one line: label, number of warnings, the worst thing."""
-    return " ".join(_verdict(report, View(False, False, 10_000)))
+    return " ".join(_verdict(report, View(False, 10_000)))
 
 
 def _rows(report: Report, name: str, view: View) -> Block:
@@ -239,9 +240,19 @@ def _crossings(report: Report) -> str:
     there, back = device.to_device.bytes, device.to_host.bytes
     moved = f"{words.size(there)} to the device and {words.size(back)} back per inference"
     if there is None and back is None:
-        moved = "bytes unknown: --input-shape fixes dynamic extents"
+        moved = _missing_shapes(report)
     notes = (f.message for f in report.findings if f.code == crossings_dominate.code)
     return "; ".join(part for part in (f"{report.summary.transitions}", moved, *map(_after, notes)))
+
+
+def _missing_shapes(report: Report) -> str:
+    """Return why bytes are unknown, with the flags that give the extents."""
+    flags = []
+    for one in report.model.inputs:
+        dims = [str(d) if isinstance(d, int) else "?" for d in one.shape or ()]
+        flags += [f"--input-shape {one.name}={','.join(dims)}"] if "?" in dims else []
+    given = f": give {' '.join(flags)} with numbers for every ?" if flags else ""
+    return f"bytes unknown{given}"
 
 
 def _after(message: str) -> str:

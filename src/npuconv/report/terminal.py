@@ -21,13 +21,12 @@ _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", 
 
 @dataclass(frozen=True)
 class View:
-    """Colour, level of detail and width of the text output.
+    """Colour and width of the text output.
 
     All texts that it lays out are escaped here.
     """
 
     color: bool
-    verbose: bool
     width: int
 
     def paint(self, text: str, *styles: str) -> str:
@@ -77,21 +76,6 @@ class View:
         flush = frozenset(right)
         lines = [line for row in body for line in _row(row, widths, flush)]
         return [self.paint(lines[0], "dim"), *lines[1:]]
-
-    def labelled(self, label: str, texts: Sequence[str], indent: int, limit: int = 3) -> Block:
-        """List texts behind a label, unless verbose at most ``limit``."""
-        shown = texts if self.verbose else texts[:limit]
-        first, lines = " " * indent + label, []
-        rest = " " * len(first)
-        for at, text in enumerate(shown):
-            lines += self.hang(text, rest if at else first, rest)
-        return lines + self.more(len(texts) - len(shown), len(first))
-
-    def more(self, hidden: int, indent: int) -> Block:
-        """Return a line with the number of hidden entries, if there are any."""
-        if not hidden:
-            return []
-        return [self.paint(" " * indent + f"... and {hidden} more (-v shows all)", "dim")]
 
 
 def cells(text: str) -> int:

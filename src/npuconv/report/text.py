@@ -1,4 +1,4 @@
-"""Text output of ``check``, ``convert`` and ``batch``: the verdict, then open findings.
+"""All of a report as text, for ``-v``, for files and logs; one screen of it is in ``brief``.
 
 Plain ASCII apart from names of the model, which are escaped. No line is wider than asked, so
 that it reads well in a terminal and in a CI log.
@@ -6,10 +6,9 @@ that it reads well in a terminal and in a CI log.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from npuconv.diagnostics import Severity, Status
+from npuconv.diagnostics import Status
 from npuconv.report import Unreadable, groups, words
 from npuconv.report.groups import Entry, Group, PlanGroup
 from npuconv.report.terminal import LABEL_STYLE, Block, View, cells, elide
@@ -20,27 +19,20 @@ from npuconv.schemas.report import FindingInfo, Report
 
 _NARROWEST = 60  # columns; the table of several reports needs them
 _VERDICT_STYLE = {"refused": "red", "convertible": "green", "converted": "green"}
-# Shown unless verbose: messages of a rule, groups of the plan, nodes of a message, layers.
-_ENTRIES = 8
-_NAMES = 3
-_LAYERS = 5
-_CHANGED = 8  # tensors and layers whose integers are not those of a quantized model
 
 
-def render(report: Report, *, color: bool = False, verbose: bool = False, width: int = 80) -> str:
-    """Render one report for a terminal.
+def render(report: Report, *, color: bool = False, width: int = 80) -> str:
+    """Render one report: every node, every rewrite and those that were considered but not done.
 
     Args:
         report: what to show.
         color: with ANSI styles.
-        verbose: every node, every rewrite and those that were considered but not done.
         width: columns of the terminal; at least 60 are used.
 
     Returns:
         Text that ends in one newline.
     """
-    view = View(color, verbose, max(width, _NARROWEST))
-    return _join([_verdict(report, view), *(section(report, view) for section in _SECTIONS)])
+    return _join(_blocks(report, View(color, max(width, _NARROWEST))))
 
 
 def render_many(
@@ -48,23 +40,18 @@ def render_many(
     unreadable: Sequence[Unreadable] = (),
     *,
     color: bool = False,
-    verbose: bool = False,
     width: int = 80,
 ) -> str:
-    """Render each report in brief (in full when verbose), then one table of all.
+    """Render each report, then one table of all.
 
     Args:
         reports: in the order in which they are shown.
         unreadable: files that are no models.
         color: with ANSI styles.
-        verbose: every report in full.
         width: columns of the terminal; at least 60 are used.
     """
-    view = View(color, verbose, max(width, _NARROWEST))
-    sections = _SECTIONS if verbose else _SECTIONS[:1]
-    blocks: list[Block] = []
-    for report in reports:
-        blocks += [_verdict(report, view), *(section(report, view) for section in sections)]
+    view = View(color, max(width, _NARROWEST))
+    blocks = [block for report in reports for block in _blocks(report, view)]
     overview = _overview(reports, view) if reports or not unreadable else []
     errors = [view.safe(f"cannot be read: {path}: {message}") for path, message in unreadable]
     return _join([*blocks, overview, errors])
@@ -87,7 +74,7 @@ def render_batch(
         Text that ends in one newline.
     """
     del base
-    view = View(color, verbose, width)
+    view = View(color, width)
     label, style = ("DONE  ", "green") if batch.ok else ("NOT ALL DONE  ", "red")
     lines = view.hang(f"{batch.jobs_file}: {batch.summary.headline}", label, " " * len(label))
     verdict = [view.paint(line, "bold", style) for line in lines]
@@ -95,6 +82,10 @@ def render_batch(
     if verbose:
         blocks += [_files(job, view) for job in batch.jobs if job.files]
     return _join(blocks)
+
+
+def _blocks(report: Report, view: View) -> list[Block]:
+    return [_verdict(report, view), *(section(report, view) for section in _SECTIONS)]
 
 
 def _join(blocks: Sequence[Block]) -> str:
@@ -153,57 +144,42 @@ def _notices(sentences: Sequence[str], label: str, view: View) -> Block:
 
 
 def _findings(report: Report, view: View) -> Block:
-    """Return the findings left to look at; accepted ones in brief; removed ones when verbose."""
-    shown = [group for group in groups.standing(report) if _is_shown(group, report, view)]
-    shown += groups.removed(report) if view.verbose else ()
-    blocks = [_group(group, view) for group in shown]
+    """Return the findings left to look at, those that were removed, and those accepted."""
+    blocks = [_group(group, view) for group in (*groups.standing(report), *groups.removed(report))]
     blocks += [_accepted(report, view)] if groups.accepted(report) else []
     return [line for at, block in enumerate(blocks) for line in ([""] if at else []) + block]
 
 
 def _accepted(report: Report, view: View) -> Block:
-    """Return a line for each rule, and the nodes too when verbose."""
     lines = view.title(f"Accepted by the baseline: {report.summary.accepted}")
     for group in groups.accepted(report):
         lines += view.hang(_title(group))
-        if view.verbose:
-            lines += [line for entry in group.entries for line in _entry(entry, view)]
+        lines += [line for entry in group.entries for line in _entry(entry, view)]
     return lines
-
-
-def _is_shown(group: Group, report: Report, view: View) -> bool:
-    """Return False for unknown limits that only the table of unknown limits shows."""
-    unknown = group.status is Status.UNKNOWN and group.severity is not Severity.ERROR
-    return view.verbose or not (unknown and report.unknown_limits)
 
 
 def _group(group: Group, view: View) -> Block:
     style = LABEL_STYLE[group.label]
     heading = [view.accent(line, group.label, style) for line in view.hang(_title(group), "", "  ")]
-    if group.severity is Severity.NOTE and not view.verbose:
-        return heading + _brief(group, view)
-    entries = group.entries
-    shown = entries if view.verbose else entries[:_ENTRIES]
     return [
         *heading,
-        *(line for entry in shown for line in _entry(entry, view)),
-        *view.more(sum(len(entry.findings) for entry in entries[len(shown) :]), 2),
-        *view.labelled("fix: ", group.fixes, 2),
-        *view.labelled("source: ", group.sources, 2),
+        *(line for entry in group.entries for line in _entry(entry, view)),
+        *_labelled("  fix: ", group.fixes, view),
+        *_labelled("  source: ", group.sources, view),
+    ]
+
+
+def _labelled(label: str, texts: Sequence[str], view: View) -> Block:
+    rest = " " * len(label)
+    return [
+        line
+        for at, text in enumerate(texts)
+        for line in view.hang(text, rest if at else label, rest)
     ]
 
 
 def _title(group: Group) -> str:
     return f"{group.label} {group.code} {group.name} ({group.tally})"
-
-
-def _brief(group: Group, view: View) -> Block:
-    """Return the first message of a note, and its operators."""
-    counts = Counter(one.op_type or "model" for one in group.findings)
-    operators = ", ".join(f"{op} x {n}" if n > 1 else op for op, n in sorted(counts.items()))
-    messages = list(dict.fromkeys(one.message for one in group.findings))
-    more = view.more(len(messages) - 1, 2)
-    return [*view.hang(messages[0], "  ", "  "), *more, *view.hang(operators, "  ", "  ")]
 
 
 def _entry(entry: Entry, view: View) -> Block:
@@ -224,10 +200,8 @@ def _entry(entry: Entry, view: View) -> Block:
 def _several(entry: Entry, message: str, view: View) -> Block:
     op_type = view.safe(entry.first.op_type) or "model"
     lines = view.hang(f"{op_type}: {message} (x {len(entry.findings)})", "  ", "      ")
-    shown = entry.findings if view.verbose else entry.findings[:_NAMES]
-    names = (view.safe(one.node) or "the model" for one in shown)
-    lines += [f"      {elide(name, view.width - 6)}" for name in names]
-    return lines + view.more(len(entry.findings) - len(shown), 6)
+    names = (view.safe(one.node) or "the model" for one in entry.findings)
+    return lines + [f"      {elide(name, view.width - 6)}" for name in names]
 
 
 def _node(finding: FindingInfo, view: View, width: int) -> str:
@@ -239,24 +213,20 @@ def _node(finding: FindingInfo, view: View, width: int) -> str:
 
 
 def _plan(report: Report, view: View) -> Block:
-    """Return the nodes that are rewritten for the target; when verbose, node by node."""
+    """Return the nodes that are rewritten for the target, node by node."""
     if not report.plan:
         return []
-    found = groups.plan(report, each=view.verbose)
-    shown = found if view.verbose else found[:_ENTRIES]
     return [
         *view.title(f"Plan: {count(len(report.plan), 'node')} rewritten"),
-        *(line for group in shown for line in _planned(group, view)),
-        *view.more(sum(len(group.rows) for group in found[len(shown) :]), 2),
+        *(line for one in groups.plan(report, each=True) for line in _planned(one, view)),
     ]
 
 
 def _planned(group: PlanGroup, view: View) -> Block:
-    more = f" and {len(group.rows) - 1} more" if len(group.rows) > 1 else ""
-    name = elide(view.safe(group.first.node), view.width - len(more) - 4)
+    name = elide(view.safe(group.first.node), view.width - 4)
     costs = [f"MACs {group.macs}, weights {group.weights}"] if group.works else []
     texts = [group.text, *costs, *(form for choice in group.choices for form in choice)]
-    return [f"  {name}{more}:", *_hung(texts, view, "      ", "        ")]
+    return [f"  {name}:", *_hung(texts, view, "      ", "        ")]
 
 
 def _hung(texts: Iterable[str], view: View, first: str = "  ", rest: str = "    ") -> Block:
@@ -264,7 +234,7 @@ def _hung(texts: Iterable[str], view: View, first: str = "  ", rest: str = "    
 
 
 def _rewrites(report: Report, view: View) -> Block:
-    """Return the changes by pass; when verbose, every change."""
+    """Return the changes by pass, then every change."""
     if not report.rewrites:
         return []
     rows = [one.row for one in groups.by_pass(report)]
@@ -276,13 +246,13 @@ def _rewrites(report: Report, view: View) -> Block:
     return [
         *view.title(f"Rewritten: {count(len(report.rewrites), 'change')}"),
         *view.table(groups.PASS_HEAD, rows, right=(1,), whole=(0,)),
-        *(_hung(changes, view, "  ", "      ") if view.verbose else []),
+        *_hung(changes, view, "  ", "      "),
     ]
 
 
 def _refusals(report: Report, view: View) -> Block:
-    """Return the rewrites that were considered but not done; only when verbose."""
-    if not (view.verbose and report.refusals):
+    """Return the rewrites that were considered but not done."""
+    if not report.refusals:
         return []
     texts = (f"{one.pass_name}: {one.node or 'the model'}: {one.reason}" for one in report.refusals)
     return [*view.title("Not rewritten"), *_hung(texts, view, "  ", "      ")]
@@ -303,7 +273,7 @@ def _placement(report: Report, view: View) -> Block:
         return lines
     macs = f"MACs on the device: {words.device_change(device)}"
     lines += _hung([words.traffic(device), macs, words.kept_float(report)], view)
-    if view.verbose and device.subgraphs:
+    if device.subgraphs:
         head = ("subgraph", "nodes", "MACs", "from", "to", "in", "out")
         rows = [words.subgraph_row(one) for one in device.subgraphs]
         lines += view.table(head, rows, right=(0, 1, 2, 5, 6))
@@ -346,36 +316,34 @@ def _quantization(report: Report, view: View) -> Block:
 def _changed(brought: SourceScales | None, view: View) -> Block:
     """Return tensors and layers whose integers are not those of the quantized model."""
     every = () if brought is None else brought.changed
-    shown = every if view.verbose else every[:_CHANGED]
-    lines = _hung([f"{one.name}: {one.reason}" for one in shown], view)
-    more = len(every) - len(shown)
-    return lines + (_hung([f"and {more} more; -v lists them"], view) if more else [])
+    return _hung([f"{one.name}: {one.reason}" for one in every], view)
 
 
 def _accuracy(report: Report, view: View) -> Block:
-    """Return the accuracy of the int8 model, its outputs and its worst layers."""
-    measured = report.accuracy
+    """Return the accuracy of the int8 model, its outputs and its layers, worst first."""
+    measured, lines = report.accuracy, list[str]()
+    if report.vela is not None:
+        lines += view.title("Compiler") + view.hang(words.compiled(report.vela), "  ", "  ")
     if measured is None:
-        return _layers(report, view)
-    lines = view.title("Accuracy: int8 against float")
+        return lines + _layers(report, view)
+    lines += view.title("Accuracy: int8 against float")
     lines += view.hang(f"{words.scores(measured)}; on {words.measured_on(measured)}", "  ", "  ")
     lines += _hung(measured.notes, view)
     rows = words.output_rows(measured)
-    if len(rows) > 1 or view.verbose:
-        named = [(f"  of it {name}" if is_part else name, *rest) for name, is_part, *rest in rows]
-        lines += view.table(("output", "SQNR", "cosine", "top-1"), named, right=(1, 2, 3))
+    named = [(f"  of it {name}" if is_part else name, *rest) for name, is_part, *rest in rows]
+    lines += view.table(("output", "SQNR", "cosine", "top-1"), named, right=(1, 2, 3))
     return lines + _layers(report, view)
 
 
 def _layers(report: Report, view: View) -> Block:
-    ranked = groups.ranked_layers(report)
-    if not ranked:
+    shown = groups.ranked_layers(report)
+    if not shown:
         return []
-    shown = ranked if view.verbose else ranked[:_LAYERS]
     head, rows = groups.layer_table(shown)
     named = [(one.name, *row) for one, row in zip(shown, rows, strict=True)]
-    title = f"Layers that cost most ({len(shown)} of {len(ranked)})"
-    return view.hang(title, "  ", "  ") + view.table(("layer", *head), named, right=(1, 2, 3))
+    return view.hang("Layers by cost", "  ", "  ") + view.table(
+        ("layer", *head), named, right=(1, 2, 3)
+    )
 
 
 def _timings(report: Report, view: View) -> Block:

@@ -1,0 +1,63 @@
+"""Write an operator as another of the same meaning, which the target lists."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.tools.layout import reshape
+from npuconv.model import edit, query
+
+if TYPE_CHECKING:
+    from npuconv.legalize.context import PassContext
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node
+
+_SAME = 0  # what a Reshape takes for an extent that stays where it is
+_OTHERS = {"Squeeze": "Reshape", "Unsqueeze": "Reshape", "Flatten": "Reshape", "Sum": "Add"}
+
+
+@model_pass(Phase.LEGALIZE, after=("cancel-squeezes", "fit-convolution", "hoist-activations"))
+def write_as_listed(model: Model, ctx: PassContext) -> int:
+    """Write an operator as another of the same meaning, which the target lists.
+
+    Squeeze, Unsqueeze and Flatten as Reshape, and the Sum of two tensors as Add: only where
+    the target does not list the operator itself, which would run on the host. A Reshape
+    needs all extents; the batch may be open where it stays in front.
+    """
+    wanted = {
+        op: other
+        for op, other in _OTHERS.items()
+        if ctx.target.operator(op) is None and ctx.target.operator(other) is not None
+    }
+    nodes = model.nodes(*wanted) if wanted else []
+    return sum(_write(model, ctx, node, wanted[node.op]) for node in nodes)
+
+
+def _write(model: Model, ctx: PassContext, node: Node, other: str) -> int:
+    shape = _shape(node) if other == "Reshape" else []
+    if shape is None:
+        ctx.refuse(model, node, "an extent is not known")
+        return 0
+    if query.is_constant(node.inputs[0]) or (node.op == "Sum" and len(node.inputs) != 2):
+        return 0
+    with ctx.rewrite(model, [node], node.op, other, modulus=None):
+        if other == "Reshape":
+            result = reshape(model, node, node.inputs[0], shape)
+        else:
+            dims = query.shape(node.outputs[0])
+            result = edit.insert(model, other, list(node.inputs), origin=[node], shape=dims)
+        edit.hand_over(result, node.outputs[0])
+        edit.disconnect(node)
+    return 1
+
+
+def _shape(node: Node) -> list[int] | None:
+    """Return what a Reshape is told to make the result of the node; None if that is not known."""
+    before, after = query.shape(node.inputs[0]), query.shape(node.outputs[0])
+    if not before or not after:
+        return None
+    kept = not isinstance(after[0], int) and after[0] == before[0]
+    wanted = [_SAME if kept and axis == 0 else dim for axis, dim in enumerate(after)]
+    known = [dim for dim in wanted if isinstance(dim, int)]
+    return known if len(known) == len(wanted) else None
