@@ -129,10 +129,11 @@ def try_sample(graph: DeviceGraph, proto: onnx.ModelProto, samples: Samples) -> 
 def _values(graph: DeviceGraph, tensors: Mapping[str, int | None]) -> float:
     """Values of these tensors for one sample, all together; infinite where extents are open."""
     shapes = {name: query.shape(tensor) for name, tensor in graph.model.graph.tensors().items()}
-    extents = [d for name in tensors for d in shapes.get(name) or (None,)]
-    if any(not isinstance(d, int) for d in extents):
-        return math.inf
-    return sum(math.prod(map(int, shapes[name] or ())) for name in tensors)
+    total = 0.0
+    for name in tensors:
+        dims = shapes.get(name) or (None,)
+        total += math.prod(d if isinstance(d, int) else math.inf for d in dims)
+    return total
 
 
 def _look_at(proto: onnx.ModelProto, tensors: Mapping[str, int | None], feed: Feed) -> None:
