@@ -17,8 +17,7 @@ from npuconv import yamlio
 from npuconv.errors import TargetError
 from npuconv.facts import FACTS
 from npuconv.target import Target, builtin_names
-from npuconv.target.limit import PREDICATES, Limit
-from npuconv.target.relation import CelError, Relation, check_cel
+from npuconv.target.limit import PREDICATES, CelError, Limit, Relation, check_cel
 from npuconv.target.semantics import lint
 
 ROOT = Path(__file__).parents[2]
@@ -218,7 +217,7 @@ def test_foreign_cel_message(monkeypatch):
     def fail(source):
         raise ValueError(f"no idea: {source}\nmore")
 
-    monkeypatch.setattr("npuconv.target.relation.compile_cel", fail)
+    monkeypatch.setattr("npuconv.target.limit.compile_cel", fail)
     with pytest.raises(CelError, match="no idea: x"):
         check_cel("x")
 

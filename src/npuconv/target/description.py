@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
 from npuconv.facts import FACTS, Mode, lookup
-from npuconv.target.limit import Cited, Limit, LimitField, Strict
-from npuconv.target.relation import Relation
+from npuconv.target.limit import Cited, Limit, LimitField, Relation, Strict
 from npuconv.yamlio import dotted
 
 if TYPE_CHECKING:
