@@ -171,7 +171,7 @@ def test_a_spelled_out_function_is_one_table(tmp_path):
 
 @pytest.mark.parametrize("lowest", [-128, 0])
 def test_a_constant_of_one_sign_has_all_levels(tmp_path, lowest):
-    """Those of both signs, where the device has no zero point but 0."""
+    """A device that has no zero point but 0 has half of them."""
     net = Net(x=X).conv("x", (8, 3, 3, 3), to="a").op("HardSwish", "a", to="h")
     net.op("Sub", "h", net.random(8, 1, 1, low=1, high=3), to="b")
     net.op("GlobalAveragePool", "b", to="g").conv("g", (4, 8, 1, 1), to="y")
