@@ -52,15 +52,12 @@ test-newest: ## the same with the newest that there are
 	.venv-newest/bin/pytest -n auto -m 'not e2e' --cache-clear
 
 VELA_VENV ?= .venv-vela
-VELA_MODELS ?= $(wildcard samples/*/model.onnx ../shared/models/*/model.onnx)
-vela: $(STAMP) ## compile every model that converts for ethos-u55-128 with Arm's Vela
+VELA_MODELS ?= $(wildcard ../shared/models/*/model.onnx)
+vela: ## integers of TFLite files against LiteRT, and places of operators against Arm's Vela
 	$(PYTHON) -m venv $(VELA_VENV)
-	$(VELA_VENV)/bin/pip install --quiet --disable-pip-version-check ethos-u-vela tflite
-	@mkdir -p build/vela
-	-@for model in $(VELA_MODELS); do \
-	  $(BIN)/npuconv convert $$model --target ethos-u55 -q --fail-on never \
-	    -o build/vela/$$(basename $$(dirname $$model)).tflite; done
-	$(VELA_VENV)/bin/python tools/vela.py build/vela/compiled build/vela/*.tflite
+	$(VELA_VENV)/bin/pip install --quiet --disable-pip-version-check --editable '.[tflite]' \
+	  ai-edge-litert ethos-u-vela pytest
+	$(VELA_VENV)/bin/python benchmarks/tflite_files.py --write $(VELA_MODELS)
 
 audit: $(STAMP) ## known weaknesses of what is installed; asks a server, so it is no test
 	$(BIN)/pip install --quiet --disable-pip-version-check pip-audit

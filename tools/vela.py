@@ -1,30 +1,27 @@
 """Compile TFLite files for Ethos-U55 with Arm's Vela, and compare where operators run.
 
-``python tools/vela.py FOLDER FILE.tflite...`` compiles each file into the folder and prints a row
-for it: how many operators Vela places on the NPU and the CPU, where that is not what the report
-beside the file says (``FILE.report.json``, as ``npuconv convert`` writes it), and Vela's estimates
-of cycles and memory. Exit code 1: Vela does not compile a file, or leaves an int8 operator to the
-CPU that the report places on the device.
+``python tools/vela.py FILE.tflite...`` compiles each file and prints a row for it: how many
+operators Vela places on the NPU and the CPU, where that is not what the report beside the file
+says (``FILE.report.json``, as ``npuconv convert`` writes it), and Vela's estimates of cycles and
+memory. Exit code 1: Vela does not compile a file, or leaves an int8 operator to the CPU that the
+report places on the device.
 """
 
 from __future__ import annotations
 
-import csv
 import json
-import re
-import shutil
-import subprocess
 import sys
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import tflite
 
-ACCELERATOR = "ethos-u55-128"
-_TIMEOUT = 900  # seconds for one file
-_REFUSED = re.compile(r"Warning \(supported operators\) operator: (\w+), ofm: '(.*)'")
-_PLACED = re.compile(r"(CPU|NPU) operators = (\d+)")
+from npuconv.errors import UsageError
+from npuconv.evaluate.vela import estimate, require
+from npuconv.schemas.report import VelaEstimate
+
+_COMMAND = "vela --accelerator-config ethos-u55-128 {model}"
 # Operators whose place can be compared: TFLite's name, and ONNX's.
 _COMPARED = {
     "CONV_2D": "Conv", "DEPTHWISE_CONV_2D": "Conv", "MAX_POOL_2D": "MaxPool",
@@ -43,24 +40,14 @@ class Compiled:
     """What Vela made of a file.
 
     Attributes:
-        error: its last line, where it failed; else empty.
-        cpu: operators on the CPU.
-        npu: operators on the NPU.
+        made: its figures.
         left: int8 operators on the CPU that the report places on the device.
         gained: int8 operators on the NPU that the report places on the host.
-        cycles: estimated for one inference.
-        sram: KiB.
-        flash: KiB.
     """
 
-    error: str = ""
-    cpu: int = 0
-    npu: int = 0
-    left: Counter[str] = field(default_factory=Counter)
-    gained: Counter[str] = field(default_factory=Counter)
-    cycles: int = 0
-    sram: float = 0.0
-    flash: float = 0.0
+    made: VelaEstimate
+    left: Counter[str]
+    gained: Counter[str]
 
 
 def integer_operators(file: Path) -> dict[str, str]:
@@ -84,62 +71,48 @@ def on_device(file: Path) -> set[str]:
     return {node["op"] for node in report["nodes"] if node["placement"] == "device"}
 
 
-def compile_file(vela: str, file: Path, folder: Path) -> Compiled:
-    """Compile a file, and read what Vela prints and writes."""
-    command = [vela, "--accelerator-config", ACCELERATOR, "--output-dir", str(folder), str(file)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
-    said = done.stdout + done.stderr
-    if done.returncode:
-        return Compiled(error=said.strip().splitlines()[-1] if said.strip() else "no message")
-    integers = integer_operators(file)
-    device = on_device(file)
-    refused = {name for _, name in _REFUSED.findall(said)}
-    placed = {kind: int(count) for kind, count in _PLACED.findall(said)}
-    (summary,) = folder.glob(f"{file.stem}_summary_*.csv")
-    with summary.open(newline="") as stream:
-        row = next(csv.DictReader(stream))
+def compile_file(command: list[str], file: Path) -> Compiled:
+    """Compile a file, and compare with the report beside it.
+
+    Args:
+        command: of ``npuconv.evaluate.vela.require``.
+        file: with its report as JSON.
+    """
+    made = estimate(file.read_bytes(), command)
+    integers, device, refused = integer_operators(file), on_device(file), set(made.refused)
+    left = [code for name, code in integers.items() if name in refused]
+    taken = [code for name, code in integers.items() if name not in refused and code in _COMPARED]
     return Compiled(
-        "",
-        placed["CPU"],
-        placed["NPU"],
-        Counter(c for n, c in integers.items() if n in refused and _COMPARED.get(c) in device),
-        Counter(
-            c
-            for n, c in integers.items()
-            if n not in refused and c in _COMPARED and _COMPARED[c] not in device
-        ),
-        int(float(row["cycles_total"])),
-        float(row["sram_memory_used"]),
-        float(row["off_chip_flash_memory_used"]),
+        made,
+        Counter(code for code in left if _COMPARED.get(code) in device),
+        Counter(code for code in taken if _COMPARED[code] not in device),
     )
 
 
 def main(arguments: list[str]) -> int:
     """Compile the files, print a table."""
-    if len(arguments) < 2:
+    if not arguments:
         print(__doc__)
         return 2
-    vela = shutil.which("vela", path=str(Path(sys.executable).parent)) or shutil.which("vela")
-    if vela is None:
-        print("Vela is not installed: pip install ethos-u-vela")
+    try:
+        command = require(_COMMAND, "tflite")
+    except UsageError as error:
+        print(error)
         return 2
-    folder, worst = Path(arguments[0]), 0
-    folder.mkdir(parents=True, exist_ok=True)
+    worst = 0
     sizes = f"{'Mcycles':>9}{'SRAM KiB':>10}{'flash KiB':>10}"
     print(f"{'model':32}{'NPU':>5}{'CPU':>5}{sizes}  not where check says")
-    for file in map(Path, arguments[1:]):
-        made = compile_file(vela, file, folder)
-        both = (("CPU", made.left), ("NPU", made.gained))
+    for file in map(Path, arguments):
+        found = compile_file(command, file)
+        made, both = found.made, (("CPU", found.left), ("NPU", found.gained))
         texts = [f"{n} {code} on {where}" for where, some in both for code, n in some.items()]
         if made.error:
             print(f"{file.stem:32}not compiled: {made.error}")
         else:
-            numbers = f"{made.cycles / 1e6:9.2f}{made.sram:10.1f}{made.flash:10.1f}"
-            print(
-                f"{file.stem:32}{made.npu:5}{made.cpu:5}{numbers}  {', '.join(texts) or 'none'}",
-                flush=True,
-            )
-        worst = max(worst, int(bool(made.error or made.left)))
+            numbers = f"{(made.cycles or 0) / 1e6:9.2f}{made.sram_kib:10.1f}{made.flash_kib:10.1f}"
+            counts = f"{made.npu_operators:5}{made.cpu_operators:5}"
+            print(f"{file.stem:32}{counts}{numbers}  {', '.join(texts) or 'none'}", flush=True)
+        worst = max(worst, int(bool(made.error or found.left)))
     return worst
 
 

@@ -70,6 +70,8 @@ class CommonKeywords(TypedDict, total=False):
     layout: Literal["nchw", "nhwc"]
     # write operators of ONNX's own domain only
     standard_ops: bool
+    # compile the TFLite file with Arm's Vela, which must be installed
+    with_vela: bool
     # turn operators into equal convolutions
     offload: bool
     # rewrite convolutions so that they keep every known limit

@@ -29,7 +29,8 @@ GROUPS = {
         "fail_on", "unknown", "select", "ignore", "severity", "baseline", "write_baseline",
     ),
     "Output": (
-        "output", "format", "io", "standard_ops", "report", "reports", "output_format", "form",
+        "output", "format", "io", "standard_ops", "with_vela", "report", "reports", "output_format",
+        "form",
         "timings", "quiet", "verbose", "no_color", "help", "help_all",
     ),
 }  # fmt: skip
@@ -38,7 +39,7 @@ _OWN = "Options"  # those in no group
 # Options of rare use, which only --help-all shows, as it does all limits.
 _RARE = {
     "without", "cache", "seed", "verify", "prefer", "max_extra_bytes", "max_samples", "timings",
-    "rules", "offload", "fit", "keep_scales", "standard_ops", "opset", "layout",
+    "rules", "offload", "fit", "keep_scales", "standard_ops", "opset", "layout", "with_vela",
 }  # fmt: skip
 SHOWS_ALL = "npuconv.help_all"  # key of a context: whole texts, rare options, limits
 _TEXT_COLUMN = 25  # width of the flags

@@ -9,12 +9,11 @@ passthrough operators share one scale and form a *group*.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
-from npuconv.arithmetic import litert
 from npuconv.model import facts, query
 from npuconv.partition.fused_tables import fuse
 from npuconv.partition.operators import candidates, is_defined, is_held, values_of, worth_crossing
@@ -185,8 +184,17 @@ def make_plan(
             plan.passthrough.append(node)
             int8.update(id(t) for t in node.outputs)
     _place(model, plan, target, blocked, kept, form)
-    plan.groups = _groups(model, plan, one_scale=litert.KEEPS_SCALE if form == "tflite" else ())
+    plan.groups = _groups(model, plan, one_scale=_keep_scale(form))
     return plan
+
+
+def _keep_scale(form: str) -> Sequence[str]:
+    """Return the operators of a form that make the scale that they read."""
+    if form != "tflite":
+        return ()
+    from npuconv.arithmetic import litert  # numpy, which help and explain start without
+
+    return litert.KEEPS_SCALE
 
 
 def _chosen(
@@ -288,7 +296,7 @@ def _place_other(node: Node, plan: Plan, target: Target, form: str) -> tuple[Pla
 
 def _why_float(node: Node, form: str) -> str:
     """Return why an operator that the target lists runs on the host."""
-    if not is_held(node, form):
+    if is_defined(node) and not is_held(node, form):
         return f"--format {form} holds it in float, between conversions"
     if is_defined(node):
         return "fewer bytes cross with it on the host; runs in float"

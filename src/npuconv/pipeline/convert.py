@@ -13,7 +13,7 @@ from npuconv.config import Options, make_options
 from npuconv.emit.emit import emit as emit_model
 from npuconv.emit.tflite.write import write as write_tflite
 from npuconv.errors import InternalError, ModelError, UnsupportedModelError
-from npuconv.evaluate import matching
+from npuconv.evaluate import matching, vela
 from npuconv.evaluate.comparison import Comparison, summed_up
 from npuconv.evaluate.matching import layer_pairs, layers_of
 from npuconv.executor import RuntimeRefusedError
@@ -166,7 +166,8 @@ def _convert(
     rows = graph_rows(legal)
     if legal.findings.refuse:
         _refuse(build_report(legal, rows, "refused", failed=True, timings=shown))
-    form = emit.get(options.format)
+    form, chip = emit.get(options.format), legal.target
+    compiler = vela.require(chip.next_command, form.name) if options.with_vela else None
     try:
         if form.calibrates:
             with one_thread_each():
@@ -187,8 +188,10 @@ def _convert(
     )
     if found.refuse:  # calibration has shown something that fail_on is about
         _refuse(report)
+    if compiler is not None and made.tflite is not None:
+        report = report.model_copy(update={"vela": vela.estimate(made.tflite.data, compiler)})
     return Conversion(
-        store.whole(made.model), report, legal.model.store, made.tflite, legal.target.next_command
+        store.whole(made.model), report, legal.model.store, made.tflite, chip.next_command
     )
 
 
@@ -386,9 +389,8 @@ def _measure(
         prepare.check_runs(legal.model, float_model, samples[0])
         raise InternalError(f"the result does not run: {error}", where="emit") from None
     held_out = data.held_out is not None
-    doubt_db = notices.doubt_db(same, held_out, data.chosen)
-    accuracy = summed_up(found, held_out, samples.indices, doubt_db)
-    return accuracy, both.layer_rows(found), found.broken
+    doubt = notices.doubt_db(same, held_out, data.chosen)
+    return summed_up(found, held_out, samples.indices, doubt), both.layer_rows(found), found.broken
 
 
 def _about_samples(

@@ -305,6 +305,8 @@ def _quantization(report: Report) -> list[str]:
         on = text(words.measured_on(accuracy))
         blocks.append(f"**Accuracy**: {words.scores(accuracy)}; on {on}.")
         blocks += [f"- {text(note)}" for note in accuracy.notes]
+    if report.vela is not None:
+        blocks.append(f"**Compiler**: {text(words.compiled(report.vela))}.")
     return blocks + _layers(report)
 
 

@@ -321,10 +321,12 @@ def _changed(brought: SourceScales | None, view: View) -> Block:
 
 def _accuracy(report: Report, view: View) -> Block:
     """Return the accuracy of the int8 model, its outputs and its layers, worst first."""
-    measured = report.accuracy
+    measured, lines = report.accuracy, list[str]()
+    if report.vela is not None:
+        lines += view.title("Compiler") + view.hang(words.compiled(report.vela), "  ", "  ")
     if measured is None:
-        return _layers(report, view)
-    lines = view.title("Accuracy: int8 against float")
+        return lines + _layers(report, view)
+    lines += view.title("Accuracy: int8 against float")
     lines += view.hang(f"{words.scores(measured)}; on {words.measured_on(measured)}", "  ", "  ")
     lines += _hung(measured.notes, view)
     rows = words.output_rows(measured)

@@ -14,7 +14,7 @@ from npuconv.schemas.quality import (
     Quantization,
     SourceScales,
 )
-from npuconv.schemas.report import Device, MacShare, Report, Subgraph
+from npuconv.schemas.report import Device, MacShare, Report, Subgraph, VelaEstimate
 
 _VERDICTS = {"refused": "REFUSED", "convertible": "OK", "converted": "CONVERTED"}
 
@@ -254,6 +254,18 @@ def kept_scales(found: SourceScales) -> str:
     tensors = f"{found.tensors} of {count(found.all_tensors, 'tensor')}"
     layers = f"{found.layers} of {count(found.all_layers, 'layer')}"
     return f"scales kept of {tensors}, integer weights kept of {layers}"
+
+
+def compiled(one: VelaEstimate) -> str:
+    """Return operators on NPU and CPU, cycles and memory, as Vela estimates them."""
+    if one.error:
+        return f"Vela does not compile it: {one.error}"
+    mega = (one.cycles or 0) / 1e6
+    return (
+        f"Vela: {one.npu_operators} operators on the NPU, {one.cpu_operators} on the CPU; "
+        f"about {mega:.2f} million cycles, {one.inference_ms} ms, {one.sram_kib} KiB of SRAM, "
+        f"{one.flash_kib} KiB of flash"
+    )
 
 
 def padded(padding: HostPadding) -> str:

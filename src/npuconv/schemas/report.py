@@ -275,6 +275,23 @@ class Timing(Part):
     seconds: float
 
 
+class VelaEstimate(Part):
+    """Estimates of Arm's compiler Vela for the written file, with --with-vela.
+
+    Figures are null where it does not compile the file.
+    """
+
+    command: str = Field(description="without the path of the file")
+    error: str = Field("", description="last line of Vela where it fails")
+    npu_operators: int | None = None
+    cpu_operators: int | None = None
+    refused: tuple[str, ...] = Field((), description="outputs of operators that it leaves to CPU")
+    cycles: int | None = Field(None, description="of one inference")
+    inference_ms: float | None = None
+    sram_kib: float | None = None
+    flash_kib: float | None = None
+
+
 class Report(Part):
     """Report on one model for one target."""
 
@@ -298,6 +315,7 @@ class Report(Part):
     )
     quantization: Quantization | None = None
     accuracy: Accuracy | None = None
+    vela: VelaEstimate | None = Field(None, description="null without --with-vela")
     unknown_limits: tuple[UnknownLimit, ...] = ()
     timings: tuple[Timing, ...] | None = None
 
