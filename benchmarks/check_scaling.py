@@ -52,8 +52,8 @@ class Chain:
         return name
 
     def random(self, *shape: int) -> str:
-        """An initializer of random numbers; returns its name."""
-        return self.constant(self.rng.uniform(-0.3, 0.3, shape).astype(np.float32))
+        """An initializer of random numbers, so small that sums over all blocks stay finite."""
+        return self.constant(self.rng.uniform(-1e-3, 1e-3, shape).astype(np.float32))
 
     def plain(self) -> None:
         """Conv, BatchNormalization, Relu, and the sum with what went in."""

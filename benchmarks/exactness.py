@@ -44,7 +44,7 @@ class Count:
     different: int = 0
     steps: int = 0
 
-    def add(self, ours: np.ndarray, theirs: np.ndarray) -> None:
+    def observe(self, ours: np.ndarray, theirs: np.ndarray) -> None:
         """Compare two int8 arrays."""
         apart = np.abs(ours.astype(np.int16) - theirs.astype(np.int16))
         self.values += apart.size
@@ -72,7 +72,7 @@ def compare(model: onnx.ModelProto, target: Target, path: Path) -> dict[str, Cou
     ours = Session(watched, optimize=False).run(samples[0], names)
     found: dict[str, Count] = defaultdict(Count)
     for name in names:
-        found["simulator"].add(ours[name], theirs[name])
+        found["simulator"].observe(ours[name], theirs[name])
     for one in device_operators(model, target):
         known = {**theirs, **one.constants}
         missing = [name for name in one.sources if name not in known]
@@ -80,7 +80,7 @@ def compare(model: onnx.ModelProto, target: Target, path: Path) -> dict[str, Cou
             known |= Session(with_outputs(model, missing), optimize=False).run(samples[0], missing)
         made = one.run([known[name] for name in one.sources], FLOAT)
         kind = one.op if not one.steps or "+" not in one.op else "table of several"
-        found[kind].add(made, theirs[one.result])
+        found[kind].observe(made, theirs[one.result])
     return found
 
 

@@ -27,8 +27,7 @@ from npuconv.config import Options, Preprocess, Selection
 from npuconv.legalize.registry import PASSES, Phase
 from npuconv.report.glossary import TERMS
 from npuconv.target import Target, builtin_names
-from npuconv.target.limit import Limit
-from npuconv.target.relation import Relation
+from npuconv.target.limit import Limit, Relation
 from npuconv.yamlio.check import dotted
 
 ROOT = Path(__file__).resolve().parent.parent

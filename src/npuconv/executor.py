@@ -77,6 +77,7 @@ class Session:
         options.inter_op_num_threads = 1
         if eager:
             options.execution_order = ort.ExecutionOrder.PRIORITY_BASED
+            options.enable_mem_pattern = False  # planned in the first run, in quadratic time
         if not fuse_int8:
             options.add_session_config_entry("session.disable_quant_qdq", "1")
         if not optimize:

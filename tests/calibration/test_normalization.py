@@ -10,7 +10,7 @@ from npuconv.config import Options
 from npuconv.legalize.legal import legalize
 from npuconv.samples import InputSpec
 from npuconv.samples.normalizations import CENTRED, IMAGENET, RAW, SIGNED, UNIT, Normalization
-from npuconv.samples.synthetic import draw, normalized
+from npuconv.samples.pictures import draw, normalized
 from support.builders import Net
 
 SIZE = (3, 32, 32)

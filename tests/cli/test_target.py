@@ -189,10 +189,14 @@ def model(tmp_path):
 
 
 def test_coverage(model):
-    """A row for the model, a column for each target, and below what stops it."""
+    """A row for the model, a column for each target, and with -v below what stops it."""
     deep = Net(x=(1, 4, 9, 9, 9)).conv("x", (4, 4, 3, 3, 3), name="deep").model()
     onnx.save(deep, model.with_name("deep.onnx"))
-    text = good("coverage", str(model.parent), "-q")
+    brief = good("coverage", str(model.parent), "-q")
+    assert brief.endswith("\n-v says what stops the models that are refused.\n")
+    assert "SHP001" not in brief
+    text = good("coverage", str(model.parent), "-q", "-v")
+    assert text.startswith(brief[: brief.index("-v says")])
     head = text.splitlines()[0].split()
     assert head == ["model", *builtin_names()]
     words = text.split()

@@ -102,7 +102,7 @@ def test_people_read_it(form):
     """The cost is given in words."""
     text = " ".join(render(npuconv.check(three().model(), keep_float=["conv/b"]), form).split())
     assert "kept float: " in text
-    assert "4 transitions instead of 2" in text
+    assert "4 crossings instead of 2" in text
     assert "kept float" not in render(npuconv.check(three().model()), form)
 
 

@@ -70,6 +70,16 @@ def test_unknown_bytes_say_what_to_give(report: Report) -> None:
     assert rows["crossings"] == f"3; bytes unknown: {wanted}"
 
 
+def test_forms_in_float(report: Report, clean: Report) -> None:
+    """A form whose activations are float says so of device and accuracy."""
+    rows = dict(brief.rows(clean, "m"))
+    assert rows["accuracy"] == "not measured: all is float"
+    assert rows["device"].endswith(", once activations are int8")
+    weights = clean.model_copy(update={"quantization": report.quantization})
+    assert dict(brief.rows(weights, "m"))["accuracy"] == "not measured: activations are float"
+    assert "once" not in dict(brief.rows(report, "m"))["device"]
+
+
 def test_worst_first(clean: Report, one: One) -> None:
     """Errors come before doubts of the samples, and these before other warnings."""
     found = [

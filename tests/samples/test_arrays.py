@@ -86,7 +86,9 @@ def test_names() -> None:
     assert "no array named 'image'; found 'images', 'y' (rename 'images' to 'image', or" in message
     assert "name the arrays like" in refuse({"q": X})
     assert "found none" in refuse({})
-    assert read({"x": X, "labels": object()}).notes == ("not an input, ignored: 'labels'",)
+    assert read({"x": X, "labels": object()}).notes == (
+        "arrays ignored, no input has their name: 'labels'",
+    )
     assert "no array named 'a', 'b'" in refuse({"arr_0": X}, spec("a"), spec("b"))
 
 
@@ -209,7 +211,7 @@ def test_iterable_of_dicts() -> None:
     samples = read(feeds(), limit=3)
     assert np.array_equal(stacked(samples), X[:3])
     assert np.array_equal(stacked(samples), X[:3])
-    assert samples.notes == ("not an input, ignored: 'id'",)
+    assert samples.notes == ("arrays ignored, no input has their name: 'id'",)
     assert read([{"x": X}], spec(shape=None))[0]["x"].shape == X.shape
 
 
@@ -240,7 +242,7 @@ def test_npz(tmp_path: Path) -> None:
     samples = read(str(tmp_path / "data.npz"))
     assert np.array_equal(stacked(samples), X)
     assert samples.description == "data.npz"
-    assert samples.notes == ("not an input, ignored: 'y'",)
+    assert samples.notes == ("arrays ignored, no input has their name: 'y'",)
     assert "data.npz: no array named 'z'" in refuse(tmp_path / "data.npz", spec("z"))
 
 
@@ -273,7 +275,7 @@ def test_key_of_the_array(tmp_path: Path) -> None:
     for source in (path, {"x": X, "images": X + 1}):
         samples = taken(source, "images")
         assert np.array_equal(stacked(samples), X + 1)
-        assert "not an input, ignored: 'x'" in samples.notes
+        assert "arrays ignored, no input has their name: 'x'" in samples.notes
         with pytest.raises(CalibrationError, match="no array named 'image'; found 'x', 'images'"):
             taken(source, "image")
     with pytest.raises(CalibrationError, match="one input, and this one has 'x', 'z'"):
@@ -304,7 +306,7 @@ def test_directory_with_a_file_per_input(tmp_path: Path) -> None:
     np.save(tmp_path / "c.npy", X)
     samples = read(tmp_path, spec("a"), spec("b"))
     assert np.array_equal(stacked(samples, "b"), X * 2)
-    assert samples.notes == ("not an input, ignored: 'c'",)
+    assert samples.notes == ("arrays ignored, no input has their name: 'c'",)
     assert "no array named 'd'" in refuse(tmp_path, spec("a"), spec("d"))
 
 

@@ -13,7 +13,7 @@ from npuconv.errors import UsageError
 from npuconv.model import query
 from npuconv.samples import InputSpec, open_samples, pictures
 from npuconv.samples.normalizations import IMAGE_CHANNELS, asked_for
-from npuconv.samples.synthetic import image_layout, reads_images
+from npuconv.samples.pictures import image_layout, reads_images
 from npuconv.schemas import quality
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from npuconv.calibration.inputs import apply_affine, first_convolution, path_fro
 from npuconv.model import query
 from npuconv.rules.normalization import training_shift
 from npuconv.samples.normalizations import CENTRED, HALF, IMAGENET, RAW, SIGNED, UNIT
-from npuconv.samples.synthetic import draw, image_layout
+from npuconv.samples.pictures import draw, image_layout
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model

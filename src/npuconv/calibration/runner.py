@@ -92,11 +92,7 @@ class Runner:
         if samples > 1:  # which of them is it?
             for offset, feed in enumerate(feeds):
                 self.run([feed], number + offset)
-        raise CalibrationError(
-            f"sample {number}: the float model itself makes values that are not finite "
-            f"(tensor {list(self.tensors)[broken]!r})",
-            hint="check the weights, and the normalization of the samples",
-        )
+        raise not_finite(number, list(self.tensors)[broken])
 
     def choose_batch(self, feed: Feed) -> None:
         """Measure on a sample how many can be run together, unless that is known."""
@@ -276,6 +272,15 @@ class Part:
 
 def _shapes(feed: Feed) -> dict[str, tuple[int, ...]]:
     return {name: array.shape for name, array in feed.items()}
+
+
+def not_finite(number: int, name: str) -> CalibrationError:
+    """Return the error for a sample of which a tensor holds values that are not finite."""
+    return CalibrationError(
+        f"sample {number}: the float model itself makes values that are not finite "
+        f"(tensor {name!r})",
+        hint="check the weights, and the normalization of the samples",
+    )
 
 
 def channels_differ(name: str) -> CalibrationError:

@@ -117,6 +117,7 @@ def schema() -> None:
 )
 @click.option("--input-shape", multiple=True, metavar="NAME=1,3,224,224", help="fixes dimensions")
 @printed_option("text", "json")
+@click.option("-v", "--verbose", is_flag=True, help="also what stops each model that is refused")
 @click.option("-q", "--quiet", is_flag=True, help="no progress bar")
 @click.option("--no-color", is_flag=True, help="no colours; NO_COLOR does the same")
 def coverage(
@@ -124,6 +125,7 @@ def coverage(
     targets: tuple[str, ...],
     input_shape: tuple[str, ...],
     form: str,
+    verbose: bool,
     quiet: bool,
     no_color: bool,
 ) -> int:
@@ -149,16 +151,18 @@ def coverage(
     if form == "json":
         click.echo(found.as_json(), nl=False)
     elif found.cells:
-        _print(found, screen.console(no_color))
+        _print(found, screen.console(no_color), verbose=verbose)
     return 2 if found.unreadable else 0
 
 
-def _print(found: Coverage, console: Console) -> None:
+def _print(found: Coverage, console: Console, *, verbose: bool) -> None:
     from npuconv.report.terminal import hang
 
     screen.print_table(console, _table(found, console.width))
     lines = ["", *hang(_legend(found), console.width)]
-    for cell in found.refusals:
+    if found.refusals and not verbose:
+        lines += ["", "-v says what stops the models that are refused."]
+    for cell in found.refusals if verbose else ():
         lines += ["", *hang(visible(f"{cell.model} on {cell.target}"), console.width)]
         for obstacle in cell.obstacles:
             lines.append(f"  {obstacle.code} {obstacle.name} x {obstacle.count}")

@@ -11,9 +11,9 @@ user reads, needs a gain.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from functools import cache
 from typing import TYPE_CHECKING
 
-from npuconv.arithmetic import litert
 from npuconv.facts import DECIDED_LATER
 from npuconv.model import facts, query
 from npuconv.partition.costs import size
@@ -107,21 +107,25 @@ def _is_bilinear(node: Node) -> bool:
 
 
 _BILINEAR = ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners")
-# Form -> operators that it holds in int8, and of which of their nodes; other forms hold all.
-_HELD: dict[str, dict[str, Callable[[Node], bool]]] = {
-    "tflite": {
+
+
+@cache
+def _held_by_tflite() -> dict[str, Callable[[Node], bool]]:
+    """Return operators that TFLite holds in int8, and of which of their nodes."""
+    from npuconv.arithmetic import litert  # numpy, which help and explain start without
+
+    return {
         **dict.fromkeys(litert.OPERATORS, _always),
         **dict.fromkeys(("LeakyRelu", "PRelu"), _has_slope),
         "AveragePool": _counts_padding,
         "Softmax": _is_last_axis,
         "Resize": _is_bilinear,
     }
-}
 
 
 def is_held(node: Node, form: str) -> bool:
-    """Return whether a form of the written model can hold the node in int8."""
-    held = _HELD.get(form)
+    """Return whether a form of the written model can hold the node in int8; ONNX holds all."""
+    held = _held_by_tflite() if form == "tflite" else None
     return held is None or (node.op in held and held[node.op](node))
 
 

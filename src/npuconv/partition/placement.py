@@ -9,12 +9,11 @@ passthrough operators share one scale and form a *group*.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
-from npuconv.arithmetic import litert
 from npuconv.facts import DECIDED_LATER
 from npuconv.model import facts, query
 from npuconv.partition.fused_tables import fuse
@@ -186,8 +185,17 @@ def make_plan(
             plan.passthrough.append(node)
             int8.update(id(t) for t in node.outputs)
     _place(model, plan, target, blocked, kept, form)
-    plan.groups = _groups(model, plan, one_scale=litert.KEEPS_SCALE if form == "tflite" else ())
+    plan.groups = _groups(model, plan, one_scale=_keep_scale(form))
     return plan
+
+
+def _keep_scale(form: str) -> Sequence[str]:
+    """Return the operators of a form that make the scale that they read."""
+    if form != "tflite":
+        return ()
+    from npuconv.arithmetic import litert  # numpy, which help and explain start without
+
+    return litert.KEEPS_SCALE
 
 
 def _chosen(

@@ -142,7 +142,8 @@ def load_float(model: Model, proto: onnx.ModelProto) -> None:
         ModelError: onnxruntime does not load it.
     """
     try:
-        executor.Session(proto, threads=1)  # to start more takes longer than to load
+        # More threads, or fusing nodes, take longer than loading.
+        executor.Session(proto, threads=1, optimize=False)
     except executor.RuntimeRefusedError as error:
         check_types(model)  # says it better
         text = f"{model.name}: onnxruntime does not load it: {error}"

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from npuconv import executor
 from npuconv.calibration.collect import collect, collect_shared, shared_cache
 from npuconv.calibration.inputs import first_convolution
+from npuconv.calibration.runner import not_finite
 from npuconv.errors import CalibrationError
+from npuconv.model import query
 from npuconv.quantize import hessian as hessians_of
 from npuconv.quantize.fake_quant import stored_output
 from npuconv.quantize.settings import HESSIAN
@@ -25,8 +30,10 @@ if TYPE_CHECKING:
     from npuconv.quantize.hessian import Hessian
     from npuconv.quantize.state import DeviceGraph
     from npuconv.samples import Samples
+    from npuconv.samples.feeds import Feed
     from npuconv.timings import Step
 
+HELD_VALUES = 2**26  # of the watched tensors of a sample: bounds the memory of try_sample
 _MADE_UP = "these inputs were made up, which not every model takes; give some with --calibration"
 
 
@@ -95,6 +102,9 @@ def _named(graph: DeviceGraph, samples: Samples, error: CalibrationError) -> Cal
 def try_sample(graph: DeviceGraph, proto: onnx.ModelProto, samples: Samples) -> None:
     """Run the first sample, and fail as calibration would.
 
+    Statistics of thousands of tensors take longer to load than the model, so where one sample
+    fits into memory its tensors are only looked at.
+
     Args:
         graph: a legal float model.
         proto: the same.
@@ -105,15 +115,35 @@ def try_sample(graph: DeviceGraph, proto: onnx.ModelProto, samples: Samples) -> 
     """
     tensors, first = watched(graph), samples[:1]
     try:
-        if tensors:
+        if _values(graph, tensors) > HELD_VALUES:
             collect(proto, tensors, first)
         else:
-            executor.Session(proto).run(first[0])
+            _look_at(proto, tensors, first[0])
     except executor.RuntimeRefusedError as refused:
         error = CalibrationError(f"the float model does not run on the samples: {refused}")
         raise _named(graph, samples, error) from None
     except CalibrationError as error:
         raise _named(graph, samples, error) from None
+
+
+def _values(graph: DeviceGraph, tensors: Mapping[str, int | None]) -> float:
+    """Values of these tensors for one sample, all together; infinite where extents are open."""
+    shapes = {name: query.shape(tensor) for name, tensor in graph.model.graph.tensors().items()}
+    total = 0.0
+    for name in tensors:
+        dims = shapes.get(name) or (None,)
+        total += math.prod(d if isinstance(d, int) else math.inf for d in dims)
+    return total
+
+
+def _look_at(proto: onnx.ModelProto, tensors: Mapping[str, int | None], feed: Feed) -> None:
+    """Run a sample, and raise CalibrationError for a tensor with values that are not finite."""
+    made = [name for name in tensors if name not in feed]
+    watching = executor.Session(executor.with_outputs(proto, made), threads=1, optimize=False)
+    found = {**feed, **watching.run(feed)}
+    for name in tensors:
+        if found[name].dtype.kind == "f" and not np.isfinite(found[name]).all():
+            raise not_finite(0, name)
 
 
 def watched(graph: DeviceGraph) -> Mapping[str, int | None]:
@@ -123,10 +153,10 @@ def watched(graph: DeviceGraph) -> Mapping[str, int | None]:
     for the first layer. All of them would take as long as the model itself.
     """
     plan, first = graph.plan, first_convolution(graph.model)
-    names = [name for group in plan.groups for name in group.outputs]
+    names = dict.fromkeys(name for group in plan.groups for name in group.outputs)
     for conv in plan.device:
         made = conv.outputs[0].name
         compared = conv is first or made in graph.ctx.expected
         if compared or stored_output(graph.model, plan, conv) not in names:
-            names.append(made)
-    return {name: graph.channels.axis(name) for name in dict.fromkeys(names)}
+            names[made] = None
+    return {name: graph.channels.axis(name) for name in names}

@@ -213,14 +213,24 @@ def _device(report: Report) -> str:
     macs = "" if there.macs is None else f", {there.mac_share} of the MACs"
     number = len(report.device.subgraphs) if report.device else 0
     within = f", in {count(number, 'subgraph')}" if number else ""
-    return f"{there.nodes} of {count(nodes, 'node')}{macs}{within}"
+    later = ", once activations are int8" if _is_float(report) else ""
+    return f"{there.nodes} of {count(nodes, 'node')}{macs}{within}{later}"
+
+
+def _is_float(report: Report) -> bool:
+    """Return whether the written model computes in float; the device runs it once it does not."""
+    return report.accuracy is None and report.summary.verdict == "converted"
+
+
+def _float_parts(report: Report) -> str:
+    return "all is float" if report.quantization is None else "activations are float"
 
 
 def _accuracy(report: Report) -> str:
     """Return the SQNR with its interval, and the worst of several outputs."""
     found = report.accuracy
     if found is None:
-        return "not measured: all is float" if report.summary.verdict == "converted" else ""
+        return f"not measured: {_float_parts(report)}" if _is_float(report) else ""
     text = f"SQNR {words.sqnr(found.sqnr_db, found.cosine)}"
     if found.interval_db is not None:
         text += f" ({words.interval(found.interval_db)} expected on new samples)"

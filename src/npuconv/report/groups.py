@@ -27,8 +27,8 @@ from npuconv.schemas.batch import BatchJob, BatchReport
 from npuconv.schemas.quality import LayerQuant
 from npuconv.schemas.report import Alternative, FindingInfo, Placement, Report, Rewrite, RewriteRow
 
-OVERVIEW_HEAD = ("model", "target", "verdict", "error", "warn", "open", "device")
-BATCH_HEAD = ("job", "target", "result", "error", "warn", "open", "SQNR")
+OVERVIEW_HEAD = ("model", "target", "verdict", "error", "warn", "limits", "device")
+BATCH_HEAD = ("job", "target", "result", "error", "warn", "limits", "SQNR")
 PASS_HEAD = ("pass", "changes", "largest difference", "measured against")
 PLACE_HEAD = ("runs on", "nodes", "share", "MACs", "share")
 PLACEMENTS: tuple[Placement, ...] = ("device", "host", "undocumented")

@@ -15,8 +15,8 @@ from npuconv.errors import CalibrationError
 from npuconv.samples.arrays import UNNAMED, make_table, open_feeds, open_tables
 from npuconv.samples.feeds import Feed, InputSpec, Samples
 from npuconv.samples.images import open_images
+from npuconv.samples.pictures import open_synthetic
 from npuconv.samples.reading import ARRAYS, IMAGES, list_directory, open_arrays, read_list
-from npuconv.samples.synthetic import open_synthetic
 
 __all__ = ["Feed", "InputSpec", "Samples", "open_samples"]
 

@@ -1,7 +1,6 @@
 """The device as data: a target file with operators, limits and their sources.
 
-``limit``        one limit of one fact, or ``?`` where it is undocumented
-``relation``     relations between facts, in CEL
+``limit``        one limit of one fact, or ``?`` where it is undocumented; relations of facts
 ``description``  the fields of a target file
 ``semantics``    checks beyond the structure, and every problem of a file
 ``loading``      ``Target``: built-in or from a file

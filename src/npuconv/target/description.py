@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
 from npuconv.facts import FACTS, Mode, lookup
-from npuconv.target.limit import Cited, Limit, LimitField, Strict
-from npuconv.target.relation import Relation
+from npuconv.target.limit import Cited, Limit, LimitField, Relation, Strict
 from npuconv.yamlio import dotted
 
 if TYPE_CHECKING:
@@ -265,14 +264,6 @@ class Description(Strict):
         if op_type not in whole:
             whole[op_type] = found.beside(self.all_operators)
         return whole[op_type]
-
-    def citation(self, source: str) -> str:
-        """Return the text of ``notes/group``: its own entry, or that of ``notes`` and the part."""
-        if source in self.sources:
-            return self.sources[source]
-        name, _, part = source.partition("/")
-        text = self.sources.get(name, name)
-        return f"{text}, {part}" if part else text
 
     def limits(self) -> Iterator[tuple[KeyPath, Limit]]:
         """Return every limit with its path, in the order of the file."""

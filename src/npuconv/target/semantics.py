@@ -20,8 +20,7 @@ from npuconv import yamlio
 from npuconv.errors import LocatedError, TargetError
 from npuconv.facts import FACTS
 from npuconv.target.description import Description, Operator, canonical_domain
-from npuconv.target.limit import Limit
-from npuconv.target.relation import CelError, Relation, check_cel
+from npuconv.target.limit import CelError, Limit, Relation, check_cel
 from npuconv.yamlio import KeyPath
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npuconv.legalize.fitting.layer import Layer, elements
+from npuconv.legalize.fitting.layer import Layer
 from npuconv.model import edit, query
 from npuconv.model.conv import flat_pads
 
@@ -235,8 +235,3 @@ def _plus(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
 def _is_whole(bound: Bound, extent: int | None) -> bool:
     _, start, stop, step = bound
     return start == 0 and step == 1 and (stop >= FOREVER or (extent is not None and stop == extent))
-
-
-def size(builder: Builder, tensor: Tensor) -> int:
-    """Elements of a tensor."""
-    return elements(builder.dims(tensor))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from npuconv.facts import Facts
     from npuconv.legalize.fitting.layer import Layer
     from npuconv.target import Operator
-    from npuconv.target.relation import Relation
+    from npuconv.target.limit import Relation
 
 BATCH, PADS, STRIDE, DILATION, KERNEL = "batch", "pads", "stride", "dilation", "kernel"
 GROUP, INPUTS, OUTPUTS, EXTENT, BIAS = "group", "inputs", "outputs", "extent", "bias"

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from npuconv.legalize.region import identity
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.layout import (
+    BROADCASTING,
+    UNARY,
     Axes,
     data_inputs,
     is_squeeze,
@@ -16,7 +18,6 @@ from npuconv.legalize.tools.layout import (
     unsqueeze,
     widened,
 )
-from npuconv.legalize.tools.match import BROADCASTING, UNARY
 from npuconv.model import edit, query
 
 if TYPE_CHECKING:
