@@ -167,6 +167,8 @@ def test_bar(monkeypatch):
         shown = drain(other_end)
     assert "first" in shown
     assert "second" in shown
+    assert " 2/2 " in shown
+    assert "None" not in shown
 
 
 def test_time_left(monkeypatch):

@@ -167,3 +167,20 @@ def test_a_spelled_out_function_is_one_table(tmp_path):
     kept = {t.name: t for t in one.report.quantization.tensors}
     assert rows["h"].scale == pytest.approx(kept["h"].scale, rel=1e-5)
     assert one.report.accuracy.sqnr_db == pytest.approx(four.report.accuracy.sqnr_db, abs=0.1)
+
+
+@pytest.mark.parametrize("lowest", [-128, 0])
+def test_a_constant_of_one_sign_has_all_levels(tmp_path, lowest):
+    """A device that has no zero point but 0 has half of them."""
+    net = Net(x=X).conv("x", (8, 3, 3, 3), to="a").op("HardSwish", "a", to="h")
+    net.op("Sub", "h", net.random(8, 1, 1, low=1, high=3), to="b")
+    net.op("GlobalAveragePool", "b", to="g").conv("g", (4, 8, 1, 1), to="y")
+    target = target_file(tmp_path, *OPS, zero_point=(lowest, -lowest - (lowest < 0)))
+    made = npuconv.convert(net.model(), target, calibration=samples(), format="qdq").model
+    found = {t.name: onnx.numpy_helper.to_array(t) for t in made.graph.initializer}
+    (name,) = (name for name in found if name.endswith("/constant/int8"))
+    stem = name.removesuffix("/int8")
+    assert int(found[f"{stem}/zero_point"]) == lowest
+    assert found[name].max() == 127
+    real = (found[name].astype(int) - lowest) * found[f"{stem}/scale"]
+    assert 1 <= real.min() < real.max() <= 3.02

@@ -169,15 +169,14 @@ def progress(quiet: bool, *, no_color: bool = False, shares: bool = False) -> It
         return
     from rich.progress import BarColumn, TextColumn
 
-    said = "{task.percentage:3.0f} %" if shares else "{task.completed}/{task.total}"
     columns = (
         BarColumn(bar_width=24),
-        TextColumn(said),
+        TextColumn("{task.fields[said]}"),
         time_left(),
         TextColumn("{task.description}", markup=False),
     )
     with bars(*columns, no_color=no_color) as bar:
-        task, of = bar.add_task("", total=None), 0
+        task, of = bar.add_task("", total=None, said=""), 0
 
         def step(stage: str, done: int, total: int) -> None:
             """Update the bar; begin anew where the number of steps is another."""
@@ -186,7 +185,8 @@ def progress(quiet: bool, *, no_color: bool = False, shares: bool = False) -> It
             if total != of:
                 of = total
                 bar.reset(task, total=total or None, completed=done, description=text)
-            bar.update(task, completed=done, description=text)
+            said = f"{100 * done / (total or 1):3.0f} %" if shares else f"{done}/{total}"
+            bar.update(task, completed=done, description=text, said=said if total else "")
 
         yield step
 

@@ -25,6 +25,7 @@ from npuconv.arithmetic import grid
 from npuconv.model import query
 from npuconv.partition.channels import CUTTING, UNTIED, upper_bound
 from npuconv.quantize.settings import MARGIN, RANGES
+from npuconv.quantize.table_ranges import functions_of, within_tables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,11 +101,17 @@ class ConstraintsOf:
         # With one scale a Clip has integers for bounds, and need not end where int8 ends.
         self._cutting = {name: bound for name, bound in bounds.items() if name not in centred}
         self._made = {t.name for node in plan.int8_nodes for t in node.outputs}
+        self._functions = functions_of(graph.model, plan) if plan.operators else {}
 
     def __call__(self, group: Group) -> ScaleConstraints:
         """Return the constraints of one group of the plan."""
         margins = (self._has_margins, group.tensors[0] in self._made)
         found = _observed(group, self.channels, self._stats, *margins)
+        functions = self._functions.get(group.outputs[0]) if len(group.outputs) == 1 else None
+        if functions and len(found.slots) == 1:
+            low, high = within_tables(functions, float(found.lows[0]), float(found.highs[0]))
+            found.lows[0], found.highs[0] = low, high
+            found.values = np.clip(found.values, np.float32(low), np.float32(high))
         _constrain(found, group, self.channels, self._padded, self._filled, self._cutting)
         found.exact = _exact(found, group, self._stats, self._grids)
         return found

@@ -76,12 +76,16 @@ class RangeSettings:
         bins: of the histogram for percentile and entropy.
         percentile: percent of the values that are not clipped.
         shrinks: shares of a range that mse tries.
+        table_values: of a range, at which tables are looked at.
+        table_share: of a step of its result, by which a table may change outside a range.
     """
 
     values: int = 1024
     bins: int = 2048
     percentile: float = 99.99
     shrinks: tuple[float, ...] = (0.97, 0.94, 0.9, 0.85, 0.8, 0.72, 0.64, 0.56, 0.48, 0.4)
+    table_values: int = 2049
+    table_share: float = 0.25
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ def quantize_activations(model: Model, ctx: EmitContext) -> int:
     for node in ctx.plan.operators:
         fired += sum(_before(model, ctx, node, tensor) for tensor in values_of(node))
         found = constants_of(node, every=ctx.options.format == "tflite")
-        fired += sum(_round_constant(model, node, index) for index in found)
+        fired += sum(_round_constant(model, ctx, node, index) for index in found)
     return fired
 
 
@@ -122,22 +122,24 @@ def _before(model: Model, ctx: EmitContext, node: Node, tensor: Tensor) -> int:
     return 1
 
 
-def _round_constant(model: Model, node: Node, index: int) -> int:
-    """Round a constant that is added or multiplied; its largest value becomes 127."""
+def _round_constant(model: Model, ctx: EmitContext, node: Node, index: int) -> int:
+    """Round a constant that is added or multiplied; its range, with 0, is that of int8."""
     import numpy as np
 
-    from npuconv.arithmetic.encoding import quantize, weight_scales
+    from npuconv.arithmetic.encoding import HIGHEST, LOWEST, quantize, scales_for
     from npuconv.model import edit
 
     value = query.constant_input(node, index)
     if value is None:
         return 0  # already behind a DequantizeLinear
-    scale = weight_scales(np.abs(value).max(initial=0.0))
+    allows = ctx.target.activations.allows_zero_point
+    ends = [value.min(initial=0.0)], [value.max(initial=0.0)]
+    scales, zeros = scales_for(*ends, [not (allows(LOWEST) and allows(HIGHEST))])
     stem = f"{node.name}/constant"
     parts = [
-        edit.constant(model, f"{stem}/int8", quantize(value, scale, lowest=-127)),
-        edit.constant(model, f"{stem}/scale", np.asarray(scale)),
-        edit.constant(model, f"{stem}/zero_point", np.asarray(0, np.int8)),
+        edit.constant(model, f"{stem}/int8", quantize(value, scales[0], zeros[0])),
+        edit.constant(model, f"{stem}/scale", np.asarray(scales[0])),
+        edit.constant(model, f"{stem}/zero_point", np.asarray(zeros[0], np.int8)),
     ]
     result = edit.variable(model, f"{stem}/dequantized", dtype=np.float32)
     result.shape = list(value.shape)
