@@ -106,6 +106,7 @@ bench: $(STAMP) ## times and memory as ratios to bare onnxruntime, and accuracy
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/check_scaling.py
 	$(BIN)/python benchmarks/check_many.py samples
+	$(BIN)/python benchmarks/fitting.py samples/*/model.onnx
 	$(BIN)/python benchmarks/calibration.py
 	$(BIN)/python benchmarks/jobs_at_once.py
 	$(BIN)/python benchmarks/accuracy.py

@@ -53,7 +53,11 @@ def test_alone(cli, model, folder):
     assert listing(folder) == ["model.npu.onnx", *WRITTEN[1:], "model.onnx"]
     lines = done.err.splitlines()
     assert lines[0].startswith(f"{SYNTHETIC}builtin photographs, assumed pixels in")
-    assert lines[1:] == [f"npuconv: wrote {', '.join([WRITTEN[0], *WRITTEN[:0:-1]])}"]
+    following = "npuconv split model.npu.onnx -o model.npu.parts"
+    assert lines[1:] == [
+        f"npuconv: wrote {', '.join([WRITTEN[0], *WRITTEN[:0:-1]])}",
+        f"npuconv: split it for a driver with: {following}",
+    ]
     assert done.out.startswith("CONVERTED, 1 warning: accuracy is unproven")
     assert "next: npuconv convert model.onnx --calibration FOLDER\n" in done.out
     assert "accuracy is unproven" in done.out

@@ -82,11 +82,17 @@ def convert(
     _show(result.report, model, following, quiet, verbose, no_color)
     screen.say(f"wrote {destination}, {', '.join(written)}", quiet=quiet)
     _say_ends(result, destination, quiet)
-    if compiling and compiling != following:
-        screen.say(f"compile it with: {compiling}", quiet=quiet)
-    if not compiling and options.format in ("qoperator", "tflite"):
-        screen.say(f"split it for a driver with: {_splitting(destination)}", quiet=quiet)
+    if not compiling or compiling != following:
+        _say_use(compiling, destination, options, quiet)
     return 0
+
+
+def _say_use(compiling: str, destination: Path, options: Options, quiet: bool) -> None:
+    """Print the command that compiles the result, or that splits it for a driver."""
+    if compiling:
+        screen.say(f"compile it with: {compiling}", quiet=quiet)
+    elif options.format in ("qoperator", "tflite"):
+        screen.say(f"split it for a driver with: {_splitting(destination)}", quiet=quiet)
 
 
 def _splitting(destination: Path) -> str:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Literal
 import onnx
 from onnx import TensorProto
 
-from npuconv.facts import DECIDED_LATER
 from npuconv.model import facts, load
 from npuconv.model.proto import inner_graphs
 from npuconv.partition.placement import DisjointSets
@@ -140,8 +139,7 @@ def _listed(model: onnx.ModelProto, target: Target) -> set[str]:
         operator = target.operator(node.op.removeprefix(_INTEGER_PREFIX), "")
         if operator is None or not node.outputs:
             continue
-        known = {k: v for k, v in facts.measure(node).items() if k not in DECIDED_LATER}
-        if not operator.objections(known):
+        if not operator.objections(facts.settled(node)):
             found.add(str(node.outputs[0].name))
     return found
 

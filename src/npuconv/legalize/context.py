@@ -12,7 +12,7 @@ from npuconv.legalize import region as _region
 from npuconv.legalize.forms import Form
 from npuconv.legalize.source import SourceScales
 from npuconv.model import query
-from npuconv.model.facts import of_window
+from npuconv.model.facts import of_window, settled
 from npuconv.partition.costs import Cost, cost
 
 if TYPE_CHECKING:
@@ -155,13 +155,15 @@ class PassContext:
         return Form("", plan.price.cost, plan.price.moved)
 
     def offloads(self, node: Node, *, listed: bool = False) -> bool:
-        """Return whether to rewrite a node as a Conv: requested, and not listed as it is.
+        """Return whether to rewrite a node as a Conv: requested, and not taken as it is.
 
         Args:
             node: that could be a Conv.
-            listed: whether to rewrite it as well if the target lists it.
+            listed: whether to rewrite it as well if the target takes it.
         """
-        stays = not listed and self.target.operator(node.op, node.domain or "") is not None
+        operator = self.target.operator(node.op, node.domain or "")
+        taken = operator is not None and not operator.objections(settled(node))
+        stays = taken and not listed
         wanted = self.options.offload and node.name not in self.kept
         return wanted and not stays and self.target.operator("Conv") is not None
 

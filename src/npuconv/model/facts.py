@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from npuconv.facts import DECIDED_LATER
 from npuconv.model import query
 from npuconv.model.conv import Window, window
 
@@ -33,6 +34,11 @@ def measure(node: Node) -> Measured:
         return {}
     layout = "nhwc" if node.domain == "com.ms.internal.nhwc" else "nchw"
     return {**of_window(win), "layout": layout, **_types(node), **_pooling(node)}
+
+
+def settled(node: Node) -> Measured:
+    """Return the facts of a node that hold for the written model, too."""
+    return {name: value for name, value in measure(node).items() if name not in DECIDED_LATER}
 
 
 def of_window(win: Window) -> Measured:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
-from npuconv.facts import DECIDED_LATER
 from npuconv.model import facts, query
 from npuconv.partition.costs import size
 from npuconv.partition.passthrough import Slots, passes_int8
@@ -219,8 +218,7 @@ def _is_computed(node: Node, target: Target) -> bool:
         return False
     if node.op == "Concat" and not operator.requantizes:
         return False
-    known = {k: v for k, v in facts.measure(node).items() if k not in DECIDED_LATER}
-    return not operator.objections(known)
+    return not operator.objections(facts.settled(node))
 
 
 def worth_crossing(

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
-from npuconv.facts import DECIDED_LATER
 from npuconv.model import facts, query
 from npuconv.partition.fused_tables import fuse
 from npuconv.partition.operators import candidates, is_defined, is_held, values_of, worth_crossing
@@ -287,8 +286,7 @@ def _place_other(node: Node, plan: Plan, target: Target, form: str) -> tuple[Pla
         unlisted = target.unlisted_operators == "undocumented"
         where = f"target {target.name} does not list {query.qualified(node)}"
         return "undocumented" if unlisted else "host", f"{where}; {how}"
-    known = {k: v for k, v in facts.measure(node).items() if k not in DECIDED_LATER}
-    if objections := operator.objections(known):
+    if objections := operator.objections(facts.settled(node)):
         return "host", f"{objections[0]}; {how}"
     # what the device could run is only of use to it as int8
     return (

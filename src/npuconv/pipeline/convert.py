@@ -389,9 +389,8 @@ def _measure(
         prepare.check_runs(legal.model, float_model, samples[0])
         raise InternalError(f"the result does not run: {error}", where="emit") from None
     held_out = data.held_out is not None
-    doubt_db = notices.doubt_db(same, held_out, data.chosen)
-    accuracy = summed_up(found, held_out, samples.indices, doubt_db)
-    return accuracy, both.layer_rows(found), found.broken
+    doubt = notices.doubt_db(same, held_out, data.chosen)
+    return summed_up(found, held_out, samples.indices, doubt), both.layer_rows(found), found.broken
 
 
 def _about_samples(

@@ -265,14 +265,6 @@ class Description(Strict):
             whole[op_type] = found.beside(self.all_operators)
         return whole[op_type]
 
-    def citation(self, source: str) -> str:
-        """Return the text of ``notes/group``: its own entry, or that of ``notes`` and the part."""
-        if source in self.sources:
-            return self.sources[source]
-        name, _, part = source.partition("/")
-        text = self.sources.get(name, name)
-        return f"{text}, {part}" if part else text
-
     def limits(self) -> Iterator[tuple[KeyPath, Limit]]:
         """Return every limit with its path, in the order of the file."""
         return ((path, part) for path, part in self.cited() if isinstance(part, Limit))

@@ -29,6 +29,8 @@ def whole(x: Dims = X, opset: int = 17) -> Net:
     return Net(opset=opset, x=x).op("GlobalAveragePool", name="pool")
 
 
+# Takes pools of three cells at most, and convolutions.
+POOLS = chip(also={"operators": {"Conv": {}, "AveragePool": {"limits": {"kernel_h": {"max": 3}}}}})
 FIRES = [
     lambda: pool().model(),
     lambda: pool(strides=[2, 3]).model(),
@@ -45,6 +47,7 @@ FIRES = [
     lambda: whole(("N", C, 4, 5), opset=7).model(),
     lambda: whole((2, C, 7)).model(),
     lambda: whole((2, C, 1, 1)).model(),
+    (lambda: pool([4, 2]).model(), POOLS),
 ]
 SILENT = [
     lambda: pool(pads=[1, 0, 1, 0]).model(),
@@ -57,6 +60,7 @@ SILENT = [
     lambda: whole((2, "C", 7, 7)).model(),
     lambda: whole((2, C, 4, 4, 4)).model(),
     lambda: whole((2, C, 7), opset=11).model(),
+    (lambda: pool().model(), POOLS),  # as it is, within its limits
 ]
 
 

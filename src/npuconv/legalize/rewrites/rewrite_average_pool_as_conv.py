@@ -33,7 +33,7 @@ def rewrite_average_pool_as_conv(model: Model, ctx: PassContext) -> int:
     """Turn average pools into depthwise convolutions.
 
     AveragePool and GlobalAveragePool are a convolution whose weights are all one over the
-    number of cells, where the target does not list them and takes that convolution.
+    number of cells, where the target does not take them as they are, and takes that convolution.
     Needed are the number of channels, and for the global one the extents.
 
     Refuses pads that do not count (``count_include_pad=0``): the number that is divided
