@@ -94,16 +94,19 @@ def test_progress_of_a_process(folder, model):
         )
         os.close(theirs)
     assert code == 0
-    assert "calibrate" in text[0]
+    assert "100 %" in text[0]
 
 
 def test_progress(on_terminal, model):
-    """A terminal's stderr shows the progress, but not with -q."""
+    """A terminal's stderr shows the progress, but not with -q.
+
+    Only the last state is sure to be shown: the others may pass between two refreshes.
+    """
     code, shown = on_terminal("convert", model, stream="stderr")
     assert code == 0
-    assert "calibrate" in shown
+    assert "compare" in shown
     assert "100 %" in shown
-    assert "calibrate" not in on_terminal("convert", model, "-q", stream="stderr")[1]
+    assert "100 %" not in on_terminal("convert", model, "-q", stream="stderr")[1]
 
 
 def test_a_bar_for_many_models(on_terminal, folder, model):
