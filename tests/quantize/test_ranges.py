@@ -17,7 +17,7 @@ from npuconv.quantize.scale_constraints import ScaleConstraints
 from npuconv.quantize.state import QuantState
 from support.asserts import context, read
 from support.builders import Net
-from support.plans import planned, prepare, watch
+from support.plans import planned, prepare, random_feeds, watch
 
 METHODS = ("auto", "minmax", "percentile", "entropy", "mse")
 
@@ -221,6 +221,22 @@ def test_how_it_was_chosen():
     assert found.methods["x"] == "exact"
     assert found.encodings["x"].scales.tolist() == [1]
     assert set(chosen(method="mse").methods.values()) == {"mse"}
+
+
+def test_a_file_says_one_zero_point_for_what_shares_integers():
+    """A part of the channels has a zero point of its own, but is read as the whole is."""
+    net = Net(x=(1, 3, 8, 8))
+    weight, bias = net.random(4, 3, 1, 1), net.constant(np.asarray([-3, 0, 3, 6], np.float32))
+    net.op("Conv", "x", weight, bias, to="a")
+    net.op("Split", "a", net.constant(np.asarray([1, 3])), axis=1, outputs=2, to="b")
+    net.conv("b", (2, 1, 1, 1), to="y").conv("b_1", (2, 3, 1, 1), to="z").output("y", "z")
+    graph = planned(read(net.model()), context(format="tflite"))
+    stats = watch(graph, random_feeds(graph.model))
+    found = choose_encodings(graph, Calibration(stats, {}), {}).encodings
+    assert len({int(zero) for zero in found["a"].zeros}) > 1
+    assert found["b"].zeros[0] != 0
+    assert [found[name].nominal_zero for name in ("a", "b", "b_1")] == [0, 0, 0]
+    assert found["y"].nominal_zero == found["y"].zeros[0]
 
 
 def test_steps_that_are_left_out():

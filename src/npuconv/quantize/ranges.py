@@ -83,10 +83,19 @@ def choose_encodings(
     parts = [part for part in parts if not wanted.isdisjoint(group.name for group in part)]
     done = {name: (method, own) for part in in_order(work, parts) for name, method, own in part}
     every = [group.name for group in graph.plan.groups if group.name in done]
-    encodings = {tensor: own for name in every for tensor, own in done[name][1].items()}
-    if graph.options.format == "tflite":  # the file says the zero point of a tensor
-        encodings = {tensor: own.told() for tensor, own in encodings.items()}
+    tells = graph.options.format == "tflite"  # the file says the zero point of a tensor
+    laid = [_told(done[name][1]) if tells else done[name][1] for name in every]
+    encodings = {tensor: own for some in laid for tensor, own in some.items()}
     return QuantState(encodings, {name: done[name][0] for name in every})
+
+
+def _told(group: dict[str, Encoding]) -> dict[str, Encoding]:
+    """Return encodings of which the device knows the zero point, where all tensors have one.
+
+    What passes integers on from one tensor of a group to another must find the same point there.
+    """
+    points = {int(zero) for own in group.values() for zero in own.zeros}
+    return {name: own.told() for name, own in group.items()} if len(points) == 1 else group
 
 
 def _tied(groups: Sequence[Group], channels: Channels) -> list[list[Group]]:

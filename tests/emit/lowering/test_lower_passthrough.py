@@ -107,3 +107,13 @@ def test_a_reader_on_the_host():
     step = largest_step(ctx)
     for old, new in zip(run(explicit), run(save.to_proto(model)), strict=True):
         assert np.abs(old - new).max() <= step * 1.001
+
+
+def test_a_relu_before_a_clip_is_one_as_well():
+    """onnxruntime fuses Relu and Clip of any type, and refuses what comes out for int8."""
+    net = image().op("Relu", to="r")
+    net.op("Clip", "r", net.constant(np.float32(0.1)), net.constant(np.float32(0.5)))
+    model, _, _ = converted(net.conv(weight=(4, 4, 3, 3), **PADDED).model(), *LOWER)
+    assert [n.op for n in model.nodes()].count("Clip") == 2
+    assert "Relu" not in [n.op for n in model.nodes()]
+    run(save.to_proto(model))

@@ -21,7 +21,10 @@ def lower_passthrough(model: Model, ctx: EmitContext) -> int:
     Relu, Clip, MaxPool, Concat, Transpose and the like between conversions of one scale
     only move or compare numbers. Bounds and fill values are rounded to the same scale.
     """
-    return sum(_lower(model, node) for node in ctx.plan.passthrough)
+    found = sum(_lower(model, node) for node in ctx.plan.passthrough)
+    for node in ctx.plan.passthrough:
+        _keep_apart(model, node)
+    return found
 
 
 def _lower(model: Model, node: Node) -> int:
@@ -48,6 +51,26 @@ def _lower(model: Model, node: Node) -> int:
         if tensor not in read and tensor.dtype is not None:
             tensor.dtype = node.inputs[0].dtype  # nobody reads it; it is int8 all the same
     return 1
+
+
+def _keep_apart(model: Model, node: Node) -> None:
+    """Write a Relu on int8 as a Clip where a Clip alone reads it.
+
+    onnxruntime fuses the two whatever their type, and refuses the model where that is int8
+    (relu_clip_fusion.cc: "Unexpected data type for Clip 'min' input").
+    """
+    import numpy as np
+
+    from npuconv.model import edit
+
+    if node.op != "Relu" or node.inputs[0].dtype != np.int8:
+        return
+    readers = query.consumers(node.outputs[0])
+    # A conversion whose result nobody reads any more is taken out later.
+    read = [n for n in readers if any(t.outputs or model.is_output(t) for t in n.outputs)]
+    if [n.op for n in read] == ["Clip"]:
+        node.op = "Clip"
+        node.inputs.append(edit.constant(model, f"{node.name}/Clip/1", np.zeros((), np.int8)))
 
 
 def _round_constants(model: Model, node: Node, source: Node | None) -> None:
