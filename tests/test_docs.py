@@ -86,7 +86,7 @@ def parse(words: list[str]) -> click.Command:
     """
     command: click.Command = cli
     rest = list(words)
-    ctx = click.Context(cli)
+    ctx = click.Context(cli, **cli.context_settings)  # commands keep the flags of help they see
     while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
         name = rest.pop(0)
         inner = command.get_command(ctx, name)

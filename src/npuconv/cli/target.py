@@ -31,7 +31,8 @@ _MIN_NAME_WIDTH = 20  # columns of the name of a model, however many targets the
 _STYLES = {"takes": "green", "open": "yellow", "refuses": "red"}
 
 
-@click.group()
+# Its own, and not only those of the command above it: click keeps what it first sees.
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def target() -> None:
     """List, show, lint and compare the descriptions of NPUs."""
 
