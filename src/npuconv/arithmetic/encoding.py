@@ -146,9 +146,8 @@ class Encoding:
         return bool(alike)
 
     def told(self) -> Encoding:
-        """Return the encoding of which the device knows the zero point, where it is one."""
-        alike = bool((self.zeros == self.zeros[0]).all())
-        return replace(self, nominal_zero=int(self.zeros[0])) if alike else self
+        """Return the encoding of which the device knows the zero point, one for all channels."""
+        return replace(self, nominal_zero=int(self.zeros[0]))
 
     @property
     def in_integers(self) -> Encoding:

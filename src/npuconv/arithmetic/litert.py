@@ -235,6 +235,7 @@ def _of_table(function: Callable[[Floats], Floats]) -> Kernel:
     """Return an operator that TFLite computes in float32 for each int8, half away from zero."""
 
     def run(_: Attributes, values: Sequence[W], scales: Scales) -> W:
+        """Look up the integers of the input in a table made for the two scales."""
         x_at, y_at = scales
         real = np.float32(x_at.scale) * _centred(x_at).values.astype(np.float32)
         inverse = np.float32(1) / np.float32(y_at.scale)

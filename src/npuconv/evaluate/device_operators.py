@@ -251,6 +251,7 @@ def _region(graph: _Graph, name: str) -> tuple[list[onnx.NodeProto], list[str]]:
     opened: list[str] = []
 
     def visit(tensor: str) -> bool:
+        """Collect what makes a tensor; return whether all it is made of is known."""
         maker = graph.makers.get(tensor)
         if not tensor or tensor in graph.constants or tensor in nodes:
             return True
