@@ -50,7 +50,8 @@ def pages() -> dict[Path, str]:
         ),
         ROOT / "docs" / "site" / "rooms.svg": rooms.picture(),
     }
-    context = click.Context(cli, info_name="npuconv")
+    # Commands keep the flags of help that they first see: those of the command line.
+    context = click.Context(cli, info_name="npuconv", **cli.context_settings)
     for name in cli.list_commands(context):
         command = cli.get_command(context, name)
         if command is not None:
