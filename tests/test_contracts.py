@@ -388,3 +388,10 @@ def test_names_are_those_of_the_field():
         words = {*re.findall(r"[A-Za-z_]\w*", text), path.stem}
         found += [f"{path.relative_to(ROOT)}: {word}" for word in sorted(words & FORMER_NAMES)]
     assert found == []
+
+
+def test_no_tests_draw_from_one_generator():
+    """Numbers drawn from a generator of the module depend on the order of its tests."""
+    shared = re.compile(r"^\w+ = np\.random\.default_rng\(\d*\)$", re.MULTILINE)
+    found = {str(path): shared.findall(text) for path, text in sources("tests").items()}
+    assert {path: names for path, names in found.items() if names} == {}

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from npuconv.arithmetic.encoding import Encoding, scales_for
 from npuconv.arithmetic.grid import covering, find, keep
 
-RNG = np.random.default_rng(5)
-PIXELS = RNG.integers(0, 256, (3, 4000))
+PIXELS = np.random.default_rng(5).integers(0, 256, (3, 4000))
 NORMALS = {
     "raw": lambda p: p,
     "unit": lambda p: p / np.float32(255),
@@ -60,10 +59,10 @@ def test_what_is_spare_lies_where_values_may_come():
 @pytest.mark.parametrize(
     "row",
     [
-        RNG.normal(size=500),
-        RNG.uniform(size=100_000),  # closer together than arithmetic moves a value
-        np.r_[RNG.uniform(size=100_000), 5, 6],
-        RNG.integers(0, 300, 3000),  # too many levels
+        np.random.default_rng(1).normal(size=500),
+        np.random.default_rng(2).uniform(size=100_000),  # closer than arithmetic moves a value
+        np.r_[np.random.default_rng(3).uniform(size=100_000), 5, 6],
+        np.random.default_rng(4).integers(0, 300, 3000),  # too many levels
         np.zeros(9),
         np.ones(9),
         [0, 1, 2, 0, 1],  # too few
@@ -79,7 +78,7 @@ def test_no_grid(row):
 
 def test_arithmetic_moves_values_a_little():
     """The same pixel by two ways, some bits apart, is one value."""
-    values = PIXELS / 255 * (1 + 1e-7 * RNG.normal(size=PIXELS.shape))
+    values = PIXELS / 255 * (1 + 1e-7 * np.random.default_rng(6).normal(size=PIXELS.shape))
     np.testing.assert_allclose(find(values).steps, 1 / 255, rtol=1e-5)
 
 

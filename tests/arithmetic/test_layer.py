@@ -329,9 +329,8 @@ def test_refuses_what_is_not_finite() -> None:
         quantize_bias([3e38], 1e-37, [1.0])
 
 
-RNG = np.random.default_rng(0)
-WEIGHT = RNG.normal(0, 0.05, (6, 4, 3, 3)).astype(np.float32)
-BIAS = RNG.normal(size=6).astype(np.float32)
+WEIGHT = np.random.default_rng(0).normal(0, 0.05, (6, 4, 3, 3)).astype(np.float32)
+BIAS = np.random.default_rng(1).normal(size=6).astype(np.float32)
 
 
 def random_encoding(channels, seed):
@@ -383,7 +382,7 @@ def test_the_layer_stays_the_same(bits, most, per_tensor):
 
 def test_device_and_runtime_agree():
     """All but ties: the same integers from the float factor and from the shift."""
-    sums = RNG.integers(-(2**20), 2**20, (1, 6, 5000)).astype(np.int32)
+    sums = np.random.default_rng(2).integers(-(2**20), 2**20, (1, 6, 5000)).astype(np.int32)
     wrong = []
     for layer in both(8):
         factors = float_factors(SOURCE.nominal, layer.weight_scales, RESULT.nominal)
@@ -396,7 +395,7 @@ def test_device_and_runtime_agree():
 
 def test_tuned_weights_stay():
     """Weights from GPTQ-style rounding are not rounded again."""
-    steps = RNG.integers(-127, 128, WEIGHT.shape).astype(np.int8)
+    steps = np.random.default_rng(3).integers(-127, 128, WEIGHT.shape).astype(np.int8)
     rounded = RoundedWeights(steps, np.full(6, 0.01, np.float32), BIAS + 1)
     first, moved = both(16, rounded=rounded)
     assert np.array_equal(moved.weight, steps)

@@ -18,9 +18,8 @@ from support.builders import Net
 from support.plans import planned
 from support.target_files import NUMBERS, chip
 
-RNG = np.random.default_rng(0)
-UNIT = RNG.uniform(0, 1, (16, 3, 16, 16)).astype(np.float32)
-PIXELS = RNG.integers(0, 256, (16, 3, 16, 16)).astype(np.float32)
+UNIT = np.random.default_rng(0).uniform(0, 1, (16, 3, 16, 16)).astype(np.float32)
+PIXELS = np.random.default_rng(1).integers(0, 256, (16, 3, 16, 16)).astype(np.float32)
 SIGNED = PIXELS / np.float32(127.5) - np.float32(1)
 PADS = {"pads": [1] * 4}
 HOST = {

@@ -19,24 +19,24 @@ from npuconv.quantize.oversampling import (
 )
 from npuconv.quantize.rounding import nearest
 
-RNG = np.random.default_rng(0)
 SHAPES = [((4, 6, 1, 1), 1), ((6, 1, 3, 3), 6), ((4, 3, 3, 1), 2)]
 
 
-def encoding(channels: int) -> Encoding:
-    scales = RNG.uniform(0.01, 0.03, channels).astype(np.float32)
+def encoding(channels: int, rng: np.random.Generator) -> Encoding:
+    scales = rng.uniform(0.01, 0.03, channels).astype(np.float32)
     return Encoding(scales, np.zeros(channels, np.int32), scales.max(), 1)
 
 
 def layer(shape, group):
     """Weights, bias, the input's encoding and its Hessian."""
-    weight = RNG.standard_normal(shape).astype(np.float32)
-    bias = RNG.standard_normal(shape[0]).astype(np.float32)
-    source = encoding(shape[1] * group)
+    rng = np.random.default_rng(0)
+    weight = rng.standard_normal(shape).astype(np.float32)
+    bias = rng.standard_normal(shape[0]).astype(np.float32)
+    source = encoding(shape[1] * group, rng)
     length = int(np.prod(shape[1:]))
     hessian = Hessian(group, length)
     for number in range(8):
-        windows = RNG.standard_normal((group, length, 200)).astype(np.float32)
+        windows = rng.standard_normal((group, length, 200)).astype(np.float32)
         hessian.add(windows, held_out=number % 4 == 3)
     return weight, bias, source, hessian
 
@@ -113,8 +113,8 @@ def test_a_shift_of_the_input_is_in_the_bias(shape, group):
 
 def test_a_bias_offset_is_a_share_of_its_steps():
     """One for each channel, or one for all."""
-    rounded = nearest(*layer(*SHAPES[0])[:2], encoding(6), 1)
-    result = encoding(4)
+    rounded = nearest(*layer(*SHAPES[0])[:2], encoding(6, np.random.default_rng(1)), 1)
+    result = encoding(4, np.random.default_rng(2))
     lifted = with_output_offset(rounded, result, 0.5)
     assert np.allclose(lifted.bias - rounded.bias, result.scales / 2, atol=1e-6)
     plain = with_output_offset(rounded, Encoding.plain(0.5), -0.5)

@@ -18,8 +18,7 @@ from npuconv.errors import CalibrationError
 from npuconv.samples import InputSpec, Samples, open_samples
 from npuconv.samples.feeds import spread
 
-RNG = np.random.default_rng(0)
-X = RNG.normal(size=(6, 3, 4, 4)).astype(np.float32)
+X = np.random.default_rng(0).normal(size=(6, 3, 4, 4)).astype(np.float32)
 
 
 def spec(name: str = "x", shape: Any = ("N", 3, 4, 4), dtype: str = "float32") -> InputSpec:
