@@ -8,20 +8,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import onnx
 
 from npuconv import partition as plan
 from npuconv.config import Options
 from npuconv.errors import NpuconvError
 from npuconv.model import load, query, shapes, skeleton
 from npuconv.model.conv import Window, flat_pads, window
+from npuconv.model.core import Model
 from npuconv.model.nhwc import as_float
-
-if TYPE_CHECKING:
-    import onnx
-
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
+from npuconv.model.types import Node, Tensor
 
 Sides = tuple[str, str]  # before, after
 _OF_ONE = ("operator", "kernel", "weights", "MACs")  # told where only one side is a convolution

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
 from npuconv.calibration.normalization import Inferred, infer
-from npuconv.config import Preprocess
+from npuconv.config import Options, Preprocess
 from npuconv.errors import UsageError
 from npuconv.model import query
-from npuconv.samples import InputSpec, open_samples, pictures
+from npuconv.model.core import Model
+from npuconv.samples import InputSpec, Samples, open_samples, pictures
 from npuconv.samples.normalizations import IMAGE_CHANNELS, asked_for
 from npuconv.samples.pictures import image_layout, reads_images
 from npuconv.schemas import quality
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from npuconv.config import Options
-    from npuconv.model.core import Model
-    from npuconv.samples import Samples
 
 Pictures = Literal["photographs", "made-up", "none"]
 USUAL_SIDE = 224  # pixels where an extent is open: the first layer's output depends little on it

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import onnx
 
 from npuconv.arithmetic.statistics import Statistics, join
 from npuconv.calibration.cache import Cache, PartStore, fingerprint
@@ -21,9 +22,6 @@ from npuconv.calibration.workers import read_ahead
 from npuconv.errors import CalibrationError
 from npuconv.executor import RuntimeRefusedError
 from npuconv.samples.feeds import Feed, Samples
-
-if TYPE_CHECKING:
-    import onnx
 
 Progress = Callable[[], None]
 Marked = tuple[Feed, str]  # a sample and its fingerprint, empty where there is no cache

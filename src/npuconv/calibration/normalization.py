@@ -18,22 +18,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from npuconv.calibration.inputs import apply_affine, first_convolution, path_from_input
 from npuconv.model import query
+from npuconv.model.core import Model
+from npuconv.model.types import Node
 from npuconv.rules.normalization import training_shift
-from npuconv.samples.normalizations import CENTRED, HALF, IMAGENET, RAW, SIGNED, UNIT
+from npuconv.samples.feeds import InputSpec
+from npuconv.samples.normalizations import CENTRED, HALF, IMAGENET, RAW, SIGNED, UNIT, Normalization
 from npuconv.samples.pictures import draw, image_layout
-
-if TYPE_CHECKING:
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
-    from npuconv.samples.feeds import InputSpec
-    from npuconv.samples.normalizations import Normalization
 
 Doubles = NDArray[np.float64]
 KNOWN = (RAW, UNIT, SIGNED, IMAGENET, CENTRED, HALF)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from npuconv import files
+from npuconv.batch.entry import Batch
 from npuconv.batch.job import Job, Outcome
 from npuconv.batch.local import Watcher
 from npuconv.batch.settings import LIMIT_PARSERS, make_settings
@@ -27,12 +28,10 @@ from npuconv.report import PRINTED, format_of, render_batch
 from npuconv.report.escape import plain
 from npuconv.report.json import dumps
 from npuconv.report.words import count
+from npuconv.schemas.batch import BatchReport
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
-
-    from npuconv.batch.entry import Batch
-    from npuconv.schemas.batch import BatchReport
 
 _OF_CONVERT = ("Input", "Device", "Accuracy", "Gates")  # groups of flags that convert explains
 # Flags of the run, besides --resume and --force.

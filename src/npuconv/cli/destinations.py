@@ -5,13 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from npuconv import files
+from npuconv.config import Options
 from npuconv.errors import UsageError
-
-if TYPE_CHECKING:
-    from npuconv.config import Options
 
 Input = tuple[Path, str]  # a file that is read, and its role
 

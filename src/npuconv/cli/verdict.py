@@ -8,15 +8,13 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from npuconv.cli import screen
 from npuconv.cli.options import SAMPLE_OPTIONS, command_words
-
-if TYPE_CHECKING:
-    from npuconv.schemas.report import Report
+from npuconv.schemas.report import Report
 
 _UNNAMED = "model.onnx"  # a name that says nothing: the folder says it
 

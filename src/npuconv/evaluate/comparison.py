@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
@@ -22,11 +22,9 @@ from npuconv.evaluate.matching import LayerPair, exact, numbers
 from npuconv.evaluate.simulator import as_float
 from npuconv.model import store
 from npuconv.quantize.fake_quant import leaves, logits
+from npuconv.samples import Feed, Samples
 from npuconv.samples.feeds import spread
 from npuconv.schemas import quality
-
-if TYPE_CHECKING:
-    from npuconv.samples import Feed, Samples
 
 Array = NDArray[Any]
 _NORMALIZING = frozenset({"Softmax", "LogSoftmax"})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
@@ -18,10 +18,8 @@ from onnx import helper, numpy_helper
 from npuconv.arithmetic import operators as semantics
 from npuconv.arithmetic.operators import Rescaling, TensorScale, Window
 from npuconv.arithmetic.tables import ARITHMETIC, FUNCTIONS, SOURCE, Step, look_up, table
-
-if TYPE_CHECKING:
-    from npuconv.target import Target
-    from npuconv.target.description import Requantize
+from npuconv.target import Target
+from npuconv.target.description import Requantize
 
 Stored = NDArray[np.int8]
 Arrays = Mapping[str, NDArray[Any]]

@@ -22,11 +22,11 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from npuconv.arithmetic.encoding import dequantize
 from npuconv.errors import ModelError
 from npuconv.model import nhwc, query
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
+from npuconv.partition import Plan
 
 if TYPE_CHECKING:
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
-    from npuconv.partition import Plan
     from npuconv.quantize.oversampling import Oversampled
 
 KEY = "npuconv.layers"  # of the model's metadata

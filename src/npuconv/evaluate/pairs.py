@@ -6,22 +6,18 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
 
 from npuconv.calibration.inputs import sample_inputs
+from npuconv.config import Options
 from npuconv.errors import CalibrationError, ModelError, UsageError
+from npuconv.evaluate.labels import Labels
 from npuconv.evaluate.matching import scales
 from npuconv.model import load, query, shapes
-from npuconv.samples import open_samples
+from npuconv.samples import Samples, Source, open_samples
 from npuconv.samples.feeds import spread
-
-if TYPE_CHECKING:
-    from npuconv.config import Options
-    from npuconv.evaluate.labels import Labels
-    from npuconv.samples import Samples, Source
 
 SAMPLES = 64  # unless more are asked for, or there are labels
 _NO_LIMIT = 2**31

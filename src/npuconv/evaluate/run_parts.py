@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
@@ -22,10 +22,8 @@ from npuconv.config import make_options
 from npuconv.errors import CalibrationError, ModelError
 from npuconv.evaluate.pairs import Opened, choose_samples, open_model
 from npuconv.evaluate.simulator import as_float
+from npuconv.samples import Feed, Source
 from npuconv.schemas.split import MANIFEST, Manifest, PartEntry
-
-if TYPE_CHECKING:
-    from npuconv.samples import Feed, Source
 
 Array = NDArray[Any]
 Progress = Callable[[str, int, int], None]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import onnx
 from onnx import TensorProto
@@ -19,9 +19,7 @@ from onnx import TensorProto
 from npuconv.model import facts, load
 from npuconv.model.proto import inner_graphs
 from npuconv.partition.placement import DisjointSets
-
-if TYPE_CHECKING:
-    from npuconv.target import Target
+from npuconv.target import Target
 
 Side = Literal["device", "host"]
 EIGHT_BITS = (TensorProto.INT8, TensorProto.UINT8)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
@@ -33,12 +33,10 @@ from npuconv.evaluate.pairs import Opened, choose_samples, open_model
 from npuconv.executor import with_outputs
 from npuconv.model.conv import SAME
 from npuconv.model.query import matches
+from npuconv.samples import Samples, Source
 from npuconv.samples.archive import npz
 from npuconv.target import Target
 from npuconv.target.description import Requantize
-
-if TYPE_CHECKING:
-    from npuconv.samples import Samples, Source
 
 Array = NDArray[Any]
 Progress = Callable[[str, int, int], None]

@@ -6,22 +6,19 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from npuconv.config import make_options
 from npuconv.diagnostics import Severity, Status
 from npuconv.errors import ModelError
 from npuconv.facts import FACTS, lookup
+from npuconv.legalize.fitting.layer import Layer
 from npuconv.legalize.fitting.planner import Plan, Planner, Price
 from npuconv.legalize.fitting.settings import DEFAULT
-from npuconv.legalize.legal import legalize
+from npuconv.legalize.legal import LegalModel, legalize
 from npuconv.legalize.rewrites.fit_convolution import layer_of
 from npuconv.model.facts import of_window
 from npuconv.target import Target
-
-if TYPE_CHECKING:
-    from npuconv.legalize.fitting.layer import Layer
-    from npuconv.legalize.legal import LegalModel
 
 SCHEMA_VERSION = 1
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from npuconv.errors import UsageError
 from npuconv.model import query
-
-if TYPE_CHECKING:
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
-    from npuconv.target import Target
+from npuconv.model.core import Model
+from npuconv.model.types import Node
+from npuconv.target import Target
 
 BY_OPERATOR = "op:"
 _NEAR = 3  # names that an error suggests

@@ -5,31 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import onnx
 
 from npuconv import executor
+from npuconv.config import Options
 from npuconv.diagnostics import Finding, Severity, Status, sort_key
 from npuconv.errors import ModelError
 from npuconv.legalize import keep_float, manager, selection
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.context import PassContext, RefusalRecord, RewriteRecord
 from npuconv.legalize.registry import Pass, Phase
 from npuconv.legalize.selection import Findings
 from npuconv.legalize.source import SourceModel
 from npuconv.model import core, load, query, save, shapes, validate
+from npuconv.model.core import Model
 from npuconv.partition import Plan, make_plan
 from npuconv.rules import engine
 from npuconv.rules.context import NodeFacts, RuleContext
 from npuconv.rules.target_limits import Need, needs
 from npuconv.target import Target
 from npuconv.timings import Timings
-
-if TYPE_CHECKING:
-    import onnx
-
-    from npuconv.config import Options
-    from npuconv.legalize.context import RefusalRecord, RewriteRecord
-    from npuconv.model.core import Model
-    from npuconv.rules.context import RuleContext
 
 LIMIT_UNKNOWN = "OPS005"
 

@@ -10,20 +10,16 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from npuconv import baseline
+from npuconv.baseline import Baseline
+from npuconv.config import Options, Selection
 from npuconv.diagnostics import Finding, Severity, Status, sort_key
 from npuconv.errors import UsageError
 from npuconv.rules import RULES, engine
+from npuconv.schemas.report import FindingInfo, Report
 
-if TYPE_CHECKING:
-    from npuconv.config import Options, Selection
-    from npuconv.schemas.report import FindingInfo
-
-    Judged = Finding | FindingInfo
-    from npuconv.baseline import Baseline
-    from npuconv.schemas.report import Report
+Judged = Finding | FindingInfo
 
 
 def for_model(options: Options, model: str) -> Options:

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 from npuconv.diagnostics import Finding, Severity
 from npuconv.model import query
 from npuconv.model.conv import Window, window
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 from npuconv.partition import Cost, cost
 from npuconv.schemas.report import SourceNode, TensorSpec
+from npuconv.target import Target
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from npuconv.arithmetic.encoding import Encoding
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
-    from npuconv.target import Target
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,10 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from npuconv.model import nhwc, query
+from npuconv.model.types import Node, Tensor
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from npuconv.model.types import Node, Tensor
 
 Pairs = query.Pairs  # of every spatial axis
 Dims = tuple[int | str | None, ...]

@@ -180,7 +180,7 @@ def subgraphs(node: Node) -> Iterable[tuple[str, Graph]]:
     """Return the graphs in a node's attributes (If, Loop, Scan), with attribute names."""
     if not node.attrs or (node.op not in HOLDERS and not node.domain):
         return ()  # nearly no node has any
-    return [(k, v) for k, v in node.attrs.items() if isinstance(v, Graph)]  # type: ignore[misc]
+    return [(k, v) for k, v in node.attrs.items() if hasattr(v, "nodes")]
 
 
 def with_inner(node: Node) -> Iterator[Node]:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-from npuconv.facts import DECIDED_LATER
+from npuconv.facts import DECIDED_LATER, FactValue
 from npuconv.model import query
 from npuconv.model.conv import Window, window
+from npuconv.model.types import Node, Tensor
 
-if TYPE_CHECKING:
-    from npuconv.facts import FactValue
-    from npuconv.model.types import Node, Tensor
-
-    Measured = dict[str, FactValue | None]
+Measured = dict[str, FactValue | None]
 
 _AXES = ("h", "w")
 _DIMS = ("n", "c", "h", "w")

@@ -7,12 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
 
+from npuconv.arithmetic.statistics import Statistics
 from npuconv.calibration.collect import collect
 from npuconv.calibration.inputs import first_convolution
 from npuconv.calibration.runner import Runner
+from npuconv.diagnostics import Finding
 from npuconv.errors import CalibrationError
 from npuconv.model import query
+from npuconv.model.core import Model
+from npuconv.model.types import Node
+from npuconv.quantize.calibrate import Calibration
 from npuconv.rules import engine
 from npuconv.rules.evidence import CalibrationEvidence, MeasuredError, OutputSqnr
 from npuconv.rules.normalization import (
@@ -23,21 +29,14 @@ from npuconv.rules.normalization import (
     candidates,
     relative_bias,
 )
+from npuconv.samples import Feed, Samples
 from npuconv.samples.feeds import spread
 from npuconv.samples.normalizations import Normalization, guess, image_axis
+from npuconv.schemas.quality import Accuracy
 
 if TYPE_CHECKING:
-    import onnx
-
-    from npuconv.arithmetic.statistics import Statistics
-    from npuconv.diagnostics import Finding
     from npuconv.legalize.legal import LegalModel
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
-    from npuconv.quantize.calibrate import Calibration
     from npuconv.quantize.state import QuantState
-    from npuconv.samples import Feed, Samples
-    from npuconv.schemas.quality import Accuracy
 
 
 def of_calibration(

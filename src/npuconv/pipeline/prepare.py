@@ -8,29 +8,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+
+import onnx
 
 from npuconv import executor, files
 from npuconv.calibration.builtin import BuiltinData, choose_builtin, open_builtin
 from npuconv.calibration.inputs import check_types, sample_inputs
+from npuconv.config import Options
 from npuconv.errors import InternalError, ModelError, UsageError
+from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.source import SourceScales
+from npuconv.model.core import Model
 from npuconv.quantize import kept
 from npuconv.quantize.calibrate import try_sample as calibrate_one
 from npuconv.quantize.settings import BUDGET, HESSIAN, PROBE, SENSITIVITY
 from npuconv.quantize.state import DeviceGraph
-from npuconv.samples import open_samples
+from npuconv.samples import Feed, Samples, Source, open_samples
 from npuconv.samples.feeds import spread
+from npuconv.schemas import quality
 from npuconv.target import Target
-
-if TYPE_CHECKING:
-    import onnx
-
-    from npuconv.config import Options
-    from npuconv.legalize.legal import LegalModel
-    from npuconv.model.core import Model
-    from npuconv.samples import Feed, Samples, Source
-    from npuconv.schemas import quality
 
 _RUNS_ON = "models are measured on onnxruntime: export it with operators and types that it runs"
 

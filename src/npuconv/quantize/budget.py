@@ -9,28 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
+
+import onnx
 
 from npuconv.legalize.context import PassContext
 from npuconv.legalize.tools.conv_forms import with_channels
 from npuconv.model import load, query, shapes
 from npuconv.model.conv import Window, window
+from npuconv.model.types import Tensor
 from npuconv.partition import macs
 from npuconv.partition.channel_paths import ChannelPath, channel_paths, is_depthwise, parameters
 from npuconv.quantize import sensitivity
 from npuconv.quantize.allocation import Allocator, ChannelSet, NoiseTerm
-from npuconv.quantize.fake_quant import Error, OutputError, logits, quant_points
+from npuconv.quantize.fake_quant import Error, OutputError, QuantPoint, logits, quant_points
+from npuconv.quantize.hessian import Hessian
 from npuconv.quantize.oversampling import Oversampled, Repeats, oversample
 from npuconv.quantize.settings import BUDGET
-
-if TYPE_CHECKING:
-    import onnx
-
-    from npuconv.model.types import Tensor
-    from npuconv.quantize.fake_quant import QuantPoint
-    from npuconv.quantize.hessian import Hessian
-    from npuconv.quantize.state import DeviceGraph, QuantState
-    from npuconv.samples import Feed, Samples
+from npuconv.quantize.state import DeviceGraph, QuantState
+from npuconv.samples import Feed, Samples
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
 
 from npuconv import executor
+from npuconv.arithmetic.statistics import Statistics
+from npuconv.calibration.cache import Cache
 from npuconv.calibration.collect import collect, collect_shared, shared_cache
 from npuconv.calibration.inputs import first_convolution
 from npuconv.calibration.runner import not_finite
@@ -18,20 +21,14 @@ from npuconv.errors import CalibrationError
 from npuconv.model import query
 from npuconv.quantize import hessian as hessians_of
 from npuconv.quantize.fake_quant import stored_output
+from npuconv.quantize.hessian import Hessian
 from npuconv.quantize.settings import HESSIAN
+from npuconv.samples import Samples
+from npuconv.samples.feeds import Feed
+from npuconv.timings import Step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import onnx
-
-    from npuconv.arithmetic.statistics import Statistics
-    from npuconv.calibration.cache import Cache
-    from npuconv.quantize.hessian import Hessian
     from npuconv.quantize.state import DeviceGraph
-    from npuconv.samples import Samples
-    from npuconv.samples.feeds import Feed
-    from npuconv.timings import Step
 
 HELD_VALUES = 2**26  # of the watched tensors of a sample: bounds the memory of try_sample
 _MADE_UP = "these inputs were made up, which not every model takes; give some with --calibration"

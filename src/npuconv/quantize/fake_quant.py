@@ -13,18 +13,16 @@ from numpy.typing import NDArray
 from onnx import helper
 
 from npuconv import executor
-from npuconv.arithmetic.encoding import dequantize, quantize_weights
-from npuconv.arithmetic.layer import folded, unfolded
+from npuconv.arithmetic.encoding import Encoding, dequantize, quantize_weights
+from npuconv.arithmetic.layer import RoundedWeights, folded, unfolded
 from npuconv.calibration.workers import in_order
 from npuconv.model import query, store
+from npuconv.model.core import Model
+from npuconv.model.types import Node
+from npuconv.partition import Plan
 from npuconv.partition.operators import values_of
 
 if TYPE_CHECKING:
-    from npuconv.arithmetic.encoding import Encoding
-    from npuconv.arithmetic.layer import RoundedWeights
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
-    from npuconv.partition import Plan
     from npuconv.quantize.state import DeviceGraph, QuantState
     from npuconv.samples import Feed
 

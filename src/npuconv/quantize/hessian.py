@@ -22,10 +22,10 @@ from npuconv import executor
 from npuconv.calibration.workers import in_order
 from npuconv.errors import CalibrationError
 from npuconv.model import query
+from npuconv.model.types import Node
 from npuconv.quantize.settings import HESSIAN
 
 if TYPE_CHECKING:
-    from npuconv.model.types import Node
     from npuconv.samples.feeds import Feed
 
 _PREFIX = "npuconv/im2col"

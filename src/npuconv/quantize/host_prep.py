@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
@@ -26,25 +26,23 @@ from npuconv.arithmetic import grid
 from npuconv.arithmetic.encoding import scales_for
 from npuconv.arithmetic.grid import Grid
 from npuconv.calibration.inputs import apply_affine, path_from_input
+from npuconv.config import Options
 from npuconv.legalize import manager
 from npuconv.model import query
+from npuconv.model.types import Node, Tensor
 from npuconv.partition import readers
 from npuconv.partition.channels import CHANNELS, UNTIED
 from npuconv.partition.crossings import int8_bytes, traffic
 from npuconv.quantize import kept
+from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.ranges import choose_encodings
 from npuconv.quantize.rewrites.align_input import align_input
 from npuconv.quantize.rewrites.pad_on_host import pad_on_host
 from npuconv.quantize.rounding import round_weights
+from npuconv.quantize.sensitivity import Sensitivity
 from npuconv.quantize.settings import HOST_PADDING, PROBE
-
-if TYPE_CHECKING:
-    from npuconv.config import Options
-    from npuconv.model.types import Node, Tensor
-    from npuconv.quantize.calibrate import Calibration
-    from npuconv.quantize.sensitivity import Sensitivity
-    from npuconv.quantize.state import DeviceGraph, QuantState
-    from npuconv.samples import Feed, Samples
+from npuconv.quantize.state import DeviceGraph, QuantState
+from npuconv.samples import Feed, Samples
 
 Array = NDArray[Any]
 Doubles = NDArray[np.float64]

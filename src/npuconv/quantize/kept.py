@@ -10,20 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding, scales_for
 from npuconv.arithmetic.layer import RoundedWeights, per_weight
+from npuconv.legalize.source import SourceScales, WeightScales
 from npuconv.model import query
-
-if TYPE_CHECKING:
-    from npuconv.legalize.source import SourceScales, WeightScales
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
-    from npuconv.partition import Group, Plan
+from npuconv.model.core import Model
+from npuconv.model.types import Node
+from npuconv.partition import Group, Plan
 
 METHOD, CENTRED = "kept", "kept range, zero point 0"
 MOVED, NARROWED = "kept scale, zero point -128", "kept range, zero point -128"

@@ -16,22 +16,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import RoundedWeights, per_weight, unfolded
 from npuconv.legalize import manager
 from npuconv.model import query
-from npuconv.partition.channel_paths import parameters
+from npuconv.model.types import Node, Tensor
+from npuconv.partition.channel_paths import ChannelPath, parameters
 from npuconv.quantize import hessian as hessians_of
+from npuconv.quantize.hessian import Hessian
 from npuconv.quantize.rewrites.repeat_channels import Duplicated, repeat_channels
 from npuconv.quantize.rewrites.repeat_convolution import Repeated, repeat_convolution
 from npuconv.quantize.rounding import nearest, solve
 from npuconv.quantize.settings import HESSIAN
+from npuconv.quantize.state import DeviceGraph, QuantState
 
 if TYPE_CHECKING:
-    from npuconv.arithmetic.encoding import Encoding
-    from npuconv.model.types import Node, Tensor
-    from npuconv.partition.channel_paths import ChannelPath
-    from npuconv.quantize.hessian import Hessian
-    from npuconv.quantize.state import DeviceGraph, QuantState
     from npuconv.samples import Samples
 
 Doubles = NDArray[np.float64]

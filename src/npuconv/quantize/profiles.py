@@ -12,17 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from npuconv.arithmetic.encoding import scales_for
 from npuconv.partition.channels import REAL, UNTIED
+from npuconv.quantize.scale_constraints import ScaleConstraints
 from npuconv.quantize.settings import PROFILE
-
-if TYPE_CHECKING:
-    from npuconv.quantize.scale_constraints import ScaleConstraints
 
 Doubles = NDArray[np.float64]
 

@@ -17,22 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding, scales_for
+from npuconv.arithmetic.grid import Grid
 from npuconv.calibration.workers import in_order
-from npuconv.partition.channels import REAL, UNTIED
+from npuconv.partition import Group
+from npuconv.partition.channels import REAL, UNTIED, Channels
 from npuconv.partition.placement import DisjointSets
 from npuconv.quantize import kept
 from npuconv.quantize.profiles import choose_profile, merged, rows_of
-from npuconv.quantize.scale_constraints import ConstraintsOf
+from npuconv.quantize.scale_constraints import ConstraintsOf, ScaleConstraints
 from npuconv.quantize.settings import CORRELATED, RANGES
-from npuconv.quantize.state import QuantState
+from npuconv.quantize.state import DeviceGraph, QuantState
 
 if TYPE_CHECKING:
-    from npuconv.arithmetic.grid import Grid
-    from npuconv.partition import Group
-    from npuconv.partition.channels import Channels
     from npuconv.quantize.calibrate import Calibration
-    from npuconv.quantize.scale_constraints import ScaleConstraints
-    from npuconv.quantize.state import DeviceGraph
 
 Doubles = NDArray[np.float64]
 Floats = NDArray[np.float32]

@@ -15,21 +15,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from npuconv.arithmetic.encoding import quantize_weights
+from npuconv.arithmetic.encoding import Encoding, quantize_weights
 from npuconv.arithmetic.layer import RoundedWeights, folded, per_weight
 from npuconv.calibration.workers import in_order
 from npuconv.errors import InternalError
 from npuconv.model import query
+from npuconv.model.store import Store
+from npuconv.model.types import Node
+from npuconv.quantize.hessian import Hessian
 from npuconv.quantize.kept import keep_weights
 from npuconv.quantize.settings import ROUNDING
+from npuconv.timings import Step
 
 if TYPE_CHECKING:
-    from npuconv.arithmetic.encoding import Encoding
-    from npuconv.model.store import Store
-    from npuconv.model.types import Node
-    from npuconv.quantize.hessian import Hessian
     from npuconv.quantize.state import DeviceGraph, QuantState
-    from npuconv.timings import Step
 
 Doubles = NDArray[np.float64]
 Floats = NDArray[np.float32]

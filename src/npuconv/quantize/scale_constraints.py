@@ -22,18 +22,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from npuconv.arithmetic import grid
+from npuconv.arithmetic.grid import Grid
+from npuconv.arithmetic.statistics import Statistics
 from npuconv.model import query
-from npuconv.partition.channels import CUTTING, UNTIED, upper_bound
+from npuconv.partition import Group, Plan
+from npuconv.partition.channels import CUTTING, UNTIED, Channels, upper_bound
 from npuconv.quantize.settings import MARGIN, RANGES
 from npuconv.quantize.table_ranges import functions_of, within_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from npuconv.arithmetic.grid import Grid
-    from npuconv.arithmetic.statistics import Statistics
-    from npuconv.partition import Group, Plan
-    from npuconv.partition.channels import Channels
     from npuconv.quantize.state import DeviceGraph
 
 

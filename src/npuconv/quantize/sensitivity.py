@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
@@ -19,18 +18,15 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, shape_inference
 
 from npuconv import executor
+from npuconv.arithmetic.encoding import Encoding
 from npuconv.calibration.workers import in_order
 from npuconv.quantize.adjoints import ADJOINTS
-from npuconv.quantize.fake_quant import add_constant, rounding_nodes
+from npuconv.quantize.fake_quant import QuantPoint, add_constant, rounding_nodes
 from npuconv.quantize.gradients import OLDEST_OPSET, Shape, Tape, backward
+from npuconv.quantize.state import QuantState
+from npuconv.samples import Feed, Samples
 from npuconv.samples.feeds import spread
-
-if TYPE_CHECKING:
-    from npuconv.arithmetic.encoding import Encoding
-    from npuconv.quantize.fake_quant import QuantPoint
-    from npuconv.quantize.state import QuantState
-    from npuconv.samples import Feed, Samples
-    from npuconv.timings import Step
+from npuconv.timings import Step
 
 Doubles = NDArray[np.float64]
 _SIGNS = np.asarray([-1.0, 1.0], np.float32)

@@ -5,22 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from npuconv.config import Options
 from npuconv.facts import DECIDED_LATER, lookup
 from npuconv.model import facts as measuring
 from npuconv.model import query
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
+from npuconv.partition import Plan
 from npuconv.rules import Violation, is_convolution
-from npuconv.target import value_text
-
-if TYPE_CHECKING:
-    from npuconv.config import Options
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
-    from npuconv.partition import Plan
-    from npuconv.rules.evidence import CalibrationEvidence, MeasuredError
-    from npuconv.target import Operator, Target
-    from npuconv.target.limit import Limit
+from npuconv.rules.evidence import CalibrationEvidence, MeasuredError
+from npuconv.target import Operator, Target, value_text
+from npuconv.target.limit import Limit
 
 # Integer convolutions are held to the limits of the operator they stand for.
 _STANDS_FOR = {"QLinearConv": "Conv", "ConvInteger": "Conv"}

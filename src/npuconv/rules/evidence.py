@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from npuconv.model.types import Node
+from npuconv.partition import Plan
+
 if TYPE_CHECKING:
     import numpy as np
 
     from npuconv.arithmetic.encoding import Encoding
     from npuconv.arithmetic.layer import RoundedWeights
     from npuconv.arithmetic.statistics import Statistics
-    from npuconv.model.types import Node
-    from npuconv.partition import Plan
     from npuconv.rules.normalization import NormalizationTrials
 
 

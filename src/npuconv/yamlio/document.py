@@ -11,22 +11,18 @@ from __future__ import annotations
 import math
 import re
 import tomllib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import yaml
+from pydantic import BaseModel, ValidationError
 
+from npuconv.errors import LocatedError
 from npuconv.yamlio.check import dotted, explain, hint_of, nearest
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from pydantic import BaseModel, ValidationError
-
-    from npuconv.errors import LocatedError
-
-    ModelT = TypeVar("ModelT", bound=BaseModel)
+ModelT = TypeVar("ModelT", bound=BaseModel)
 
 MAX_DEPTH = 50
 MAX_BYTES = 1 << 20

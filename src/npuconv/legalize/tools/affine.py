@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.tools.as_conv import (
     ConvForm,
     channels_second,
@@ -19,13 +20,11 @@ from npuconv.legalize.tools.as_conv import (
 )
 from npuconv.model import edit, query
 from npuconv.model.conv import window
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
 
     Dims = tuple[int | str | None, ...]
     Affine = tuple[np.ndarray, np.ndarray]  # factor and offset, float64: one or one per channel

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from npuconv.model import edit, query
 from npuconv.model.conv import Pairs, window
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
-
-    Dims = Sequence[int | str | None]
+Dims = Sequence[int | str | None]
 
 # Elementwise with one data input; other inputs are one number, or independent of positions.
 UNARY = frozenset(

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from npuconv.arithmetic.encoding import SMALLEST_SCALE, Encoding
 from npuconv.model import edit, query
-
-if TYPE_CHECKING:
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 
 CONTRIB = "com.microsoft"
 _UNSIGNED = 128  # offset between uint8 and int8

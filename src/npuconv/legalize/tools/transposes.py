@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.region import trace
 from npuconv.legalize.tools.layout import (
     Perm,
@@ -21,13 +21,10 @@ from npuconv.legalize.tools.layout import (
     variables,
 )
 from npuconv.model import edit, query
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 
-if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
-
-    Settle = Callable[[Sequence[Tensor]], None]  # takes the tensors with the old outputs' values
+Settle = Callable[[Sequence[Tensor]], None]  # takes the tensors with the old outputs' values
 
 
 def cancel(model: Model, ctx: PassContext | None = None) -> int:

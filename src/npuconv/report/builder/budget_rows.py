@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from npuconv.config import Options
+from npuconv.legalize.legal import LegalModel
 from npuconv.partition.crossings import traffic
+from npuconv.quantize.budget import BudgetResult
+from npuconv.quantize.fake_quant import Error
 from npuconv.quantize.host_prep import padding_option
+from npuconv.quantize.sensitivity import Sensitivity
 from npuconv.quantize.settings import BUDGET
+from npuconv.quantize.state import DeviceGraph, QuantState
 from npuconv.schemas import quality
-
-if TYPE_CHECKING:
-    from npuconv.config import Options
-    from npuconv.legalize.legal import LegalModel
-    from npuconv.quantize.budget import BudgetResult
-    from npuconv.quantize.fake_quant import Error
-    from npuconv.quantize.sensitivity import Sensitivity
-    from npuconv.quantize.state import DeviceGraph, QuantState
 
 
 @dataclass(frozen=True)

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import numpy as np
 
 from npuconv import emit
+from npuconv.calibration.builtin import BuiltinData
+from npuconv.config import Options
 from npuconv.diagnostics import Finding, Severity
 from npuconv.evaluate.interval import INTERVAL
 from npuconv.legalize.registry import Phase
 from npuconv.legalize.selection import fails, is_blocking, wanted
 from npuconv.model import query
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
+from npuconv.partition import Plan
 from npuconv.quantize.host_prep import padding_option
+from npuconv.rules import Rule
 from npuconv.rules.engine import all_rules
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from npuconv.calibration.builtin import BuiltinData
-    from npuconv.config import Options
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
-    from npuconv.partition import Plan
-    from npuconv.rules import Rule
-    from npuconv.samples import Feed, Samples
-    from npuconv.schemas import quality
+from npuconv.samples import Feed, Samples
+from npuconv.schemas import quality
 
 SAME_SHARE = 1e-3  # of the spread of a sample: samples nearer than these 30 dB are the same
 _MEASURED = "CAL005"  # the rule that --min-sqnr makes an error of

@@ -10,13 +10,13 @@ from npuconv import partition
 from npuconv.legalize import keep_float
 from npuconv.legalize.source import form_of, tensors
 from npuconv.model import query
+from npuconv.model.types import Node
 from npuconv.report.builder.rewritten import rewritten_rows
 from npuconv.report.words import total
 from npuconv.schemas import report as schema
 
 if TYPE_CHECKING:
     from npuconv.legalize.legal import LegalModel
-    from npuconv.model.types import Node
 
 
 @dataclass(frozen=True)

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from npuconv.arithmetic.encoding import HIGHEST, LOWEST
-from npuconv.arithmetic.layer import folded
+from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding
+from npuconv.arithmetic.layer import RoundedWeights, folded
+from npuconv.arithmetic.statistics import Statistics
 from npuconv.model import query
+from npuconv.partition import Plan
 from npuconv.quantize import kept
 from npuconv.schemas import quality
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from npuconv.arithmetic.encoding import Encoding
-    from npuconv.arithmetic.layer import RoundedWeights
-    from npuconv.arithmetic.statistics import Statistics
     from npuconv.evaluate.matching import Layer
-    from npuconv.partition import Plan
     from npuconv.quantize.state import DeviceGraph, QuantState
 
 

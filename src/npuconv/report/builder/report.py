@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from npuconv.config import Options
 from npuconv.diagnostics import Finding, Severity, Status
 from npuconv.legalize.selection import failing, fails, stale
+from npuconv.report.builder.placed import GraphRows
 from npuconv.report.builder.rewritten import choice
 from npuconv.rules.checks.crossings_dominate import crossings_dominate
 from npuconv.rules.checks.limit_unknown import limit_unknown
 from npuconv.rules.engine import all_rules
 from npuconv.schemas import quality
 from npuconv.schemas import report as schema
+from npuconv.schemas.report import NodeInfo
+from npuconv.timings import Timings
 from npuconv.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from npuconv.config import Options
     from npuconv.legalize.legal import LegalModel
-    from npuconv.report.builder.placed import GraphRows
-    from npuconv.schemas.report import NodeInfo
-    from npuconv.timings import Timings
 
 _PLACES: tuple[schema.Placement, ...] = ("device", "host", "undocumented")
 

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 from npuconv.diagnostics import Severity
 from npuconv.model import query
+from npuconv.model.types import Node
 from npuconv.rules import Example, Violation, Violations, rule
+from npuconv.rules.context import RuleContext
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
 
 STEPS = 3  # 99 of 100 weights within -3..3: 7 of 255 levels
 POOR_DB = 36.0  # SQNR; rounding leaves 40 and more where there are no outliers
