@@ -31,31 +31,20 @@ _UNSAFE = re.compile(r"[^\w.+-]+")
 
 @dataclass(frozen=True)
 class Match:
-    """A model that a pattern matches.
+    """A model that a pattern matches."""
 
-    Attributes:
-        path: as the jobs file could have named it.
-        inner: its folder, below the part of the pattern that has no wildcard.
-    """
-
-    path: str
-    inner: str
+    path: str  # as the jobs file could have named it
+    inner: str  # its folder, below the part of the pattern that has no wildcard
 
 
 @dataclass(frozen=True)
 class Expanded:
-    """Jobs of a jobs file, and the folders they use.
-
-    Attributes:
-        file: the jobs file.
-        root: its folder, which all paths in it are relative to.
-        output: folder of the results, relative to the root.
-        jobs: in the order of the file; of one entry by model, then target, then format.
-    """
+    """Jobs of a jobs file, and the folders they use."""
 
     file: Path
-    root: Path
-    output: str
+    root: Path  # its folder, which all paths in it are relative to
+    output: str  # folder of the results, relative to the root
+    # In the order of the file; of one entry by model, then target, then format.
     jobs: tuple[Job, ...]
 
 

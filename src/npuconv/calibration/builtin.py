@@ -27,22 +27,15 @@ _UNPROVEN = "accuracy is unproven, ranges come from made-up numbers: 10 to 30 dB
 
 @dataclass(frozen=True)
 class BuiltinData:
-    """Choice of samples where there is no data.
+    """Choice of samples where there is no data."""
 
-    Attributes:
-        preprocess: how pictures become inputs.
-        sentence: first line of a conversion.
-        warning: reason why the figures are less reliable; may be empty.
-        inferred: the normalization that the model seems to want; None where it is given, or
-            where there are no pictures.
-        pictures: kind of the pictures.
-    """
-
-    preprocess: Preprocess
-    sentence: str
-    warning: str = ""
+    preprocess: Preprocess  # how pictures become inputs
+    sentence: str  # first line of a conversion
+    warning: str = ""  # reason why the figures are less reliable; may be empty
+    # The normalization that the model seems to want; None where it is given, or where there are no
+    # pictures.
     inferred: Inferred | None = None
-    pictures: Pictures = "none"
+    pictures: Pictures = "none"  # kind of the pictures
 
     @property
     def certainty(self) -> Literal["given", "inferred", "guessed", "unknown"]:

@@ -73,19 +73,12 @@ class Cache:
 
 @dataclass(frozen=True)
 class Stored:
-    """A part in a file.
-
-    Attributes:
-        path: the file.
-        prints: fingerprints of its samples.
-        batch: how many samples were run together.
-        found: statistics by tensor.
-    """
+    """A part in a file."""
 
     path: Path
-    prints: list[str]
-    batch: int
-    found: dict[str, Statistics] = field(repr=False)
+    prints: list[str]  # fingerprints of its samples
+    batch: int  # how many samples were run together
+    found: dict[str, Statistics] = field(repr=False)  # statistics by tensor
 
 
 class PartStore:

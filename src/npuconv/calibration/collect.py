@@ -85,15 +85,10 @@ class Collected(Exception):  # noqa: N818 not an error: the work of this process
 
 @dataclass(frozen=True)
 class Block:
-    """One of several equal shares of the samples.
+    """One of several equal shares of the samples."""
 
-    Attributes:
-        number: position among the blocks, from 0.
-        of: how many there are.
-    """
-
-    number: int
-    of: int
+    number: int  # position among the blocks, from 0
+    of: int  # how many there are
 
     def samples(self, total: int) -> range:
         """Return the samples of this block, in whole parts; none where there is only one part."""

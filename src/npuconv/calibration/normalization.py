@@ -94,19 +94,12 @@ _PRODUCERS = {
 
 @dataclass(frozen=True)
 class Inferred:
-    """Normalization that a model seems to have been trained with.
-
-    Attributes:
-        normalization: the likeliest.
-        share: of all odds, 0..1.
-        runner_up: the next.
-        reasons: evidence for it, the strongest last.
-    """
+    """Normalization that a model seems to have been trained with."""
 
     normalization: Normalization
-    share: float
+    share: float  # of all odds, 0..1
     runner_up: Normalization
-    reasons: tuple[str, ...]
+    reasons: tuple[str, ...]  # evidence for it, the strongest last
 
     @property
     def is_clear(self) -> bool:
@@ -127,15 +120,10 @@ class Inferred:
 
 @dataclass(frozen=True)
 class Moments:
-    """Moments of the output of a layer.
+    """Moments of the output of a layer."""
 
-    Attributes:
-        means: of its channels, float64 [C].
-        variances: likewise.
-    """
-
-    means: Doubles
-    variances: Doubles
+    means: Doubles  # of its channels, float64 [C]
+    variances: Doubles  # likewise
 
     @property
     def channels(self) -> int:

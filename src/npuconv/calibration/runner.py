@@ -34,21 +34,13 @@ _LARGEST_FLOAT = np.finfo(np.float32).max  # finite, for the cache
 
 @dataclass(frozen=True)
 class RunResult:
-    """Result of one run: per sample, and per channel of all tensors, one after the other.
+    """Result of one run: per sample, and per channel of all tensors, one after the other."""
 
-    Attributes:
-        selection: which values were taken, and of which tensors.
-        lows: float32 [samples, sum of C]; so are highs and means.
-        highs: maxima.
-        means: means.
-        values: float32, flat; ``selection`` cuts it.
-    """
-
-    selection: Selection
-    lows: Floats
+    selection: Selection  # which values were taken, and of which tensors
+    lows: Floats  # float32 [samples, sum of C]; so are highs and means
     highs: Floats
     means: Floats
-    values: Floats
+    values: Floats  # float32, flat; ``selection`` cuts it
 
 
 class Runner:

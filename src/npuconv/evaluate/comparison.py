@@ -67,24 +67,15 @@ class Stats(ErrorStats):
 
 @dataclass
 class Measured:
-    """Errors over some samples: of outputs, of the parts concatenated to them, of layers.
+    """Errors over some samples: of outputs, of the parts concatenated to them, of layers."""
 
-    Attributes:
-        outputs: by name.
-        total: all outputs together.
-        parts: by output, of the tensors that are concatenated to it.
-        layers: in the order of ``Comparison.layers``.
-        samples: number compared.
-        powers: of every sample, all outputs together.
-        unsaturated: the same before a final Softmax, Sigmoid or the like; empty without one.
-    """
-
-    outputs: dict[str, Stats]
-    total: Stats
-    parts: dict[str, dict[str, Stats]]
-    layers: list[Stats]
+    outputs: dict[str, Stats]  # by name
+    total: Stats  # all outputs together
+    parts: dict[str, dict[str, Stats]]  # by output, of the tensors that are concatenated to it
+    layers: list[Stats]  # in the order of ``Comparison.layers``
     samples: int = 0
-    powers: list[Powers] = field(default_factory=list)
+    powers: list[Powers] = field(default_factory=list)  # of every sample, all outputs together
+    # The same before a final Softmax, Sigmoid or the like; empty without one.
     unsaturated: list[Powers] = field(default_factory=list)
 
     @property

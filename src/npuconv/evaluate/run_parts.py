@@ -33,19 +33,13 @@ _AGAIN = "write the folder anew with npuconv split"
 
 @dataclass(frozen=True)
 class Ran:
-    """Outputs of a split model.
+    """Outputs of a split model."""
 
-    Attributes:
-        outputs: by name, all samples concatenated along the first axis.
-        samples: how many ran.
-        source: where they come from.
-        differing: values that differ from those of the whole model, by output; None where
-            there was none to compare with.
-    """
-
-    outputs: dict[str, Array]
+    outputs: dict[str, Array]  # by name, all samples concatenated along the first axis
     samples: int
-    source: str
+    source: str  # where they come from
+    # Values that differ from those of the whole model, by output; None where there was none to
+    # compare with.
     differing: dict[str, int] | None
 
 

@@ -30,19 +30,13 @@ _ACTIVATIONS = ("Relu", "Clip")
 
 @dataclass(frozen=True)
 class Part:
-    """Some nodes of a model that run at once on one side.
+    """Some nodes of a model that run at once on one side."""
 
-    Attributes:
-        side: device or host.
-        nodes: places in the model, in its order.
-        inputs: tensors that it reads and does not make, in the order in which they are read.
-        outputs: tensors that it makes for other parts or for the caller.
-    """
-
-    side: Side
-    nodes: tuple[int, ...]
+    side: Side  # device or host
+    nodes: tuple[int, ...]  # places in the model, in its order
+    # Tensors that it reads and does not make, in the order in which they are read.
     inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
+    outputs: tuple[str, ...]  # tensors that it makes for other parts or for the caller
 
 
 def cut(model: onnx.ModelProto, target: Target) -> list[Part]:

@@ -25,45 +25,28 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class ExploreSettings:
-    """Bounds of an exploration.
+    """Bounds of an exploration."""
 
-    Attributes:
-        points: values of one limit that are tried.
-        knee: growth of the cost up to which a tighter value is still cheap.
-        layers: different layers that are looked at for one convolution: fewer than for a
-            conversion, which needs one plan where this needs thousands.
-    """
-
-    points: int = 7
-    knee: float = 0.1
+    points: int = 7  # values of one limit that are tried
+    knee: float = 0.1  # growth of the cost up to which a tighter value is still cheap
+    # Different layers that are looked at for one convolution: fewer than for a conversion, which
+    # needs one plan where this needs thousands.
     layers: int = 20
 
 
 @dataclass(frozen=True)
 class Point:
-    """The fleet under one value of a limit.
+    """The fleet under one value of a limit."""
 
-    Attributes:
-        value: the limit; a number is the largest that is taken.
-        rewritten: models of which some convolution is rewritten.
-        refused: models of which some convolution has no form that keeps the limit.
-        macs: added multiply-accumulates.
-        share: the same, as a share of those of the fleet.
-        moved_bytes: that are sliced, padded and put together.
-        convolutions: added.
-        partial_sums: elements that are rounded to int8 before they are added.
-        cost: by the target's costs, as a share of that of the fleet.
-    """
-
-    value: int | bool
-    rewritten: int
-    refused: int
-    macs: int
-    share: float
-    moved_bytes: int
-    convolutions: int
-    partial_sums: int
-    cost: float
+    value: int | bool  # the limit; a number is the largest that is taken
+    rewritten: int  # models of which some convolution is rewritten
+    refused: int  # models of which some convolution has no form that keeps the limit
+    macs: int  # added multiply-accumulates
+    share: float  # the same, as a share of those of the fleet
+    moved_bytes: int  # that are sliced, padded and put together
+    convolutions: int  # added
+    partial_sums: int  # elements that are rounded to int8 before they are added
+    cost: float  # by the target's costs, as a share of that of the fleet
 
 
 @dataclass(frozen=True)

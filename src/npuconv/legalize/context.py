@@ -67,29 +67,20 @@ class RefusalRecord:
 
 @dataclass
 class PassContext:
-    """Target and options for every pass of one conversion, and records of what passes did.
-
-    Attributes:
-        target: the device.
-        options: of the run.
-        verify: whether rewrites are measured.
-        kept: labels of source nodes that stay float, on the host.
-        current: name of the pass that runs.
-        expected: mean and standard deviation of a tensor's channels in training, by tensor.
-        source_scales: of a model that was quantized before.
-        rewrites: in the order in which they were made.
-        refusals: in order, each once.
-    """
+    """Target and options for every pass of one conversion, and records of what passes did."""
 
     target: Target
     options: Options
-    verify: bool = True
-    kept: frozenset[str] = frozenset()
-    current: str = ""
+    verify: bool = True  # whether rewrites are measured
+    kept: frozenset[str] = frozenset()  # labels of source nodes that stay float, on the host
+    current: str = ""  # name of the pass that runs
+    # Mean and standard deviation of a tensor's channels in training, by tensor.
     expected: dict[str, Expected] = field(default_factory=dict)
+    # Of a model that was quantized before.
     source_scales: SourceScales = field(default_factory=SourceScales)
+    # In the order in which they were made.
     rewrites: list[RewriteRecord] = field(default_factory=list)
-    refusals: dict[RefusalRecord, None] = field(default_factory=dict)
+    refusals: dict[RefusalRecord, None] = field(default_factory=dict)  # in order, each once
     _broken: dict[tuple[Window, bool], bool] = field(default_factory=dict)
 
     @cached_property

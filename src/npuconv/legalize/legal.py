@@ -32,35 +32,23 @@ LIMIT_UNKNOWN = "OPS005"
 
 @dataclass(frozen=True)
 class LegalModel:
-    """A model as legal as it gets, where each node runs, and what was found on the way.
+    """A model as legal as it gets, where each node runs, and what was found on the way."""
 
-    Attributes:
-        model: the graph; steps that change it return a new plan with it.
-        target: the device.
-        options: of the run, with those for this model.
-        source: the model as it came.
-        ctx: rewrites and refusals of the passes, and statistics of the training.
-        findings: of all rules so far.
-        kept: source nodes that stay float: label -> pattern of the user.
-        blocked: names of convolutions that the device refuses.
-        plan: where each node runs.
-        operators: names of those that the device computes beside convolutions, as the first plan
-            chose them: later rewrites change what crosses, but not this choice.
-        needs: values that the model needs of undocumented limits.
-        facts: what rules have measured of nodes, for the next lint.
-    """
-
-    model: Model
+    model: Model  # the graph; steps that change it return a new plan with it
     target: Target
-    options: Options
-    source: SourceModel
-    ctx: PassContext
-    findings: Findings
+    options: Options  # of the run, with those for this model
+    source: SourceModel  # the model as it came
+    ctx: PassContext  # rewrites and refusals of the passes, and statistics of the training
+    findings: Findings  # of all rules so far
+    # Source nodes that stay float: label -> pattern of the user.
     kept: Mapping[str, str] = field(default_factory=dict)
-    blocked: frozenset[str] = frozenset()
-    plan: Plan = field(default_factory=Plan)
+    blocked: frozenset[str] = frozenset()  # names of convolutions that the device refuses
+    plan: Plan = field(default_factory=Plan)  # where each node runs
+    # Names of those that the device computes beside convolutions, as the first plan chose them:
+    # later rewrites change what crosses, but not this choice.
     operators: frozenset[str] | None = None
-    needs: tuple[Need, ...] = ()
+    needs: tuple[Need, ...] = ()  # values that the model needs of undocumented limits
+    # What rules have measured of nodes, for the next lint.
     facts: dict[Hashable, NodeFacts] = field(default_factory=dict)
 
     def rules(self, **evidence: Any) -> RuleContext:

@@ -97,17 +97,12 @@ def wanted(
 
 @dataclass(frozen=True)
 class Findings:
-    """Findings of a model: all of them, and those that the options select.
+    """Findings of a model: all of them, and those that the options select."""
 
-    Attributes:
-        options: select, ignore, severity and fail_on.
-        accepted: how many findings a baseline accepts, by code and node.
-        every: all there are.
-    """
-
-    options: Options
+    options: Options  # select, ignore, severity and fail_on
+    # How many findings a baseline accepts, by code and node.
     accepted: Mapping[baseline.Key, int] = field(default_factory=dict)
-    every: tuple[Finding, ...] = ()
+    every: tuple[Finding, ...] = ()  # all there are
 
     @cached_property
     def selected(self) -> list[Finding]:

@@ -86,23 +86,14 @@ class Conversion:
 
 @dataclass(frozen=True)
 class Emitted:
-    """A model in its form, with values for the report.
-
-    Attributes:
-        model: as ONNX.
-        legal: the float model that it was made of, with all findings.
-        rows: of the float graph.
-        outcome: quantization, accuracy, data.
-        warnings: sentences that a reader must know before trusting the result.
-        tflite: the file, where that is the form.
-    """
+    """A model in its form, with values for the report."""
 
     model: onnx.ModelProto
-    legal: LegalModel
-    rows: GraphRows
-    outcome: Outcome
-    warnings: tuple[str, ...]
-    tflite: TfliteFile | None = None
+    legal: LegalModel  # the float model that it was made of, with all findings
+    rows: GraphRows  # of the float graph
+    outcome: Outcome  # quantization, accuracy, data
+    warnings: tuple[str, ...]  # sentences that a reader must know before trusting the result
+    tflite: TfliteFile | None = None  # the file, where that is the form
 
 
 def convert(
@@ -286,20 +277,14 @@ def _open_data(legal: LegalModel, source: Source, progress: Progress) -> prepare
 
 @dataclass(frozen=True)
 class _Steps:
-    """Quantization of a float graph, before a budget is spent.
+    """Quantization of a float graph, before a budget is spent."""
 
-    Attributes:
-        graph: with what the host pads.
-        seen: statistics of the float pass.
-        state: scales, zero points, integer weights.
-        errors: what each rounding adds to the error of the outputs; None where unknown.
-        padding: row of the report on tensors that cross to the host to be padded.
-    """
-
-    graph: DeviceGraph
-    seen: Calibration
-    state: QuantState
+    graph: DeviceGraph  # with what the host pads
+    seen: Calibration  # statistics of the float pass
+    state: QuantState  # scales, zero points, integer weights
+    # What each rounding adds to the error of the outputs; None where unknown.
     errors: Sensitivity | None
+    # Row of the report on tensors that cross to the host to be padded.
     padding: quality.HostPadding | None
 
 

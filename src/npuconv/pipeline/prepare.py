@@ -42,17 +42,11 @@ HELD_OUT_LEAST = 8  # but so many, where as many are left to calibrate with
 
 @dataclass(frozen=True)
 class CalibrationData:
-    """Samples that a model is calibrated on.
+    """Samples that a model is calibrated on."""
 
-    Attributes:
-        samples: opened, and checked against the inputs.
-        assumed: extents that were assumed for made-up samples; may be empty.
-        chosen: what is taken instead of data; None where data is given.
-    """
-
-    samples: Samples
-    assumed: str
-    chosen: BuiltinData | None
+    samples: Samples  # opened, and checked against the inputs
+    assumed: str  # extents that were assumed for made-up samples; may be empty
+    chosen: BuiltinData | None  # what is taken instead of data; None where data is given
 
     @property
     def row(self) -> quality.Assumed | None:

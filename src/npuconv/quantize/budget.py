@@ -31,29 +31,17 @@ from npuconv.samples import Feed, Samples
 
 @dataclass(frozen=True)
 class BudgetResult:
-    """Result of spending a budget of extra multiplications.
+    """Result of spending a budget of extra multiplications."""
 
-    Attributes:
-        oversampled: the graph and its state; unchanged where nothing is repeated.
-        repeats: layers and channels that are repeated.
-        layer_macs: by node, the multiplications that running it again adds.
-        channel_macs: by tensor, those that its copies add.
-        sets: the channels that could be repeated, by tensor.
-        macs: multiplications of the device before.
-        before: error of the outputs on the evaluation samples.
-        after: the same with the repeated layers and channels.
-        is_before_saturation: whether outputs are taken before a Softmax or the like.
-    """
-
-    oversampled: Oversampled
-    repeats: Repeats
-    layer_macs: Mapping[str, int]
-    channel_macs: Mapping[str, int]
-    sets: Mapping[str, ChannelSet]
-    macs: int
-    before: Error
-    after: Error
-    is_before_saturation: bool
+    oversampled: Oversampled  # the graph and its state; unchanged where nothing is repeated
+    repeats: Repeats  # layers and channels that are repeated
+    layer_macs: Mapping[str, int]  # by node, the multiplications that running it again adds
+    channel_macs: Mapping[str, int]  # by tensor, those that its copies add
+    sets: Mapping[str, ChannelSet]  # the channels that could be repeated, by tensor
+    macs: int  # multiplications of the device before
+    before: Error  # error of the outputs on the evaluation samples
+    after: Error  # the same with the repeated layers and channels
+    is_before_saturation: bool  # whether outputs are taken before a Softmax or the like
 
     @property
     def extra_macs(self) -> int:

@@ -36,17 +36,11 @@ _MADE_UP = "these inputs were made up, which not every model takes; give some wi
 
 @dataclass(frozen=True)
 class Calibration:
-    """Statistics and Hessians measured on the samples.
+    """Statistics and Hessians measured on the samples."""
 
-    Attributes:
-        statistics: of the outputs of every group, and of some convolutions.
-        hessians: of every convolution with constant weights, by node name.
-        notes: files of the cache that were ignored, and why.
-    """
-
-    statistics: dict[str, Statistics]
-    hessians: dict[str, Hessian]
-    notes: tuple[str, ...] = ()
+    statistics: dict[str, Statistics]  # of the outputs of every group, and of some convolutions
+    hessians: dict[str, Hessian]  # of every convolution with constant weights, by node name
+    notes: tuple[str, ...] = ()  # files of the cache that were ignored, and why
 
 
 def calibrate(

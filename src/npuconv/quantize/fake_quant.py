@@ -32,23 +32,16 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class QuantPoint:
-    """A place where the int8 model rounds.
+    """A place where the int8 model rounds."""
 
-    Attributes:
-        layer: name of the convolution or operator.
-        kind: rounded part of it: its input from the host, its weights or its output.
-        tensor: the tensor that is rounded.
-        encoding: of an activation.
-        constants: rounded values of the inputs of its node, by index.
-        owner: of the files of large constants.
-    """
-
-    layer: str
+    layer: str  # name of the convolution or operator
+    # Rounded part of it: its input from the host, its weights or its output.
     kind: Literal["input", "weights", "output"]
-    tensor: str
-    encoding: Encoding | None = None
+    tensor: str  # the tensor that is rounded
+    encoding: Encoding | None = None  # of an activation
+    # Rounded values of the inputs of its node, by index.
     constants: Mapping[int, Floats] | None = None
-    owner: store.Store | None = None
+    owner: store.Store | None = None  # of the files of large constants
 
 
 def quant_points(graph: DeviceGraph, state: QuantState) -> list[QuantPoint]:
@@ -220,15 +213,10 @@ _MOVING = frozenset(
 
 @dataclass(frozen=True)
 class Error:
-    """Sums of squares over all outputs.
+    """Sums of squares over all outputs."""
 
-    Attributes:
-        noise: of the errors, by sample.
-        signal: of the exact values, by sample.
-    """
-
-    noise: tuple[float, ...]
-    signal: tuple[float, ...]
+    noise: tuple[float, ...]  # of the errors, by sample
+    signal: tuple[float, ...]  # of the exact values, by sample
 
     @property
     def sqnr_db(self) -> float | None:

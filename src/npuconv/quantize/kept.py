@@ -33,14 +33,10 @@ Doubles = NDArray[np.float64]
 
 @dataclass
 class Kept:
-    """Encodings of the source for the groups of a plan.
+    """Encodings of the source for the groups of a plan."""
 
-    Attributes:
-        groups: encoding by name of the group.
-        changed: reason by name of a tensor or layer whose scales are not those of the source.
-    """
-
-    groups: dict[str, Encoding] = field(default_factory=dict)
+    groups: dict[str, Encoding] = field(default_factory=dict)  # encoding by name of the group
+    # Reason by name of a tensor or layer whose scales are not those of the source.
     changed: dict[str, str] = field(default_factory=dict)
 
 

@@ -58,19 +58,12 @@ class Repeats:
 
 @dataclass(frozen=True)
 class Oversampled:
-    """A graph in which something is made several times.
+    """A graph in which something is made several times."""
 
-    Attributes:
-        graph: planned anew.
-        state: with the encodings and weights of all copies.
-        repeated: layers that run several times.
-        duplicated: channels that are computed several times.
-    """
-
-    graph: DeviceGraph
-    state: QuantState
-    repeated: tuple[Repeated, ...] = ()
-    duplicated: tuple[Duplicated, ...] = ()
+    graph: DeviceGraph  # planned anew
+    state: QuantState  # with the encodings and weights of all copies
+    repeated: tuple[Repeated, ...] = ()  # layers that run several times
+    duplicated: tuple[Duplicated, ...] = ()  # channels that are computed several times
 
     @property
     def copy_of(self) -> dict[str, str]:

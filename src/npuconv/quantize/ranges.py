@@ -138,17 +138,11 @@ def _stored(
 
 @dataclass(frozen=True)
 class Choice:
-    """Scales and zero points of the K slots of one group.
+    """Scales and zero points of the K slots of one group."""
 
-    Attributes:
-        scales: float32 [K].
-        zeros: int32 [K].
-        method: how the ranges were chosen.
-    """
-
-    scales: Floats
-    zeros: Zeros
-    method: str
+    scales: Floats  # float32 [K]
+    zeros: Zeros  # int32 [K]
+    method: str  # how the ranges were chosen
 
 
 def choose(one: ScaleConstraints, method: str) -> Choice:

@@ -96,19 +96,12 @@ def _solve_layer(
 
 @dataclass(frozen=True)
 class _Problem:
-    """A layer in the integers of its input, by groups: G groups, M outputs, K inputs each.
+    """A layer in the integers of its input, by groups: G groups, M outputs, K inputs each."""
 
-    Attributes:
-        weight: [G,M,K], for inputs counted in steps of the nominal scale.
-        means: [G,K], of the inputs in such steps.
-        units: [G,K], size of a step.
-        hessian: of the windows, in the units of the model.
-    """
-
-    weight: Doubles
-    means: Doubles
-    units: Doubles
-    hessian: Hessian
+    weight: Doubles  # [G,M,K], for inputs counted in steps of the nominal scale
+    means: Doubles  # [G,K], of the inputs in such steps
+    units: Doubles  # [G,K], size of a step
+    hessian: Hessian  # of the windows, in the units of the model
 
 
 def solve(
@@ -246,15 +239,10 @@ def damping(length: int, count: int) -> float:
 
 @dataclass(frozen=True)
 class Factor:
-    """Factor that passes the error of one weight on to those that are rounded after it.
+    """Factor that passes the error of one weight on to those that are rounded after it."""
 
-    Attributes:
-        order: [G,K], the inputs in the order of rounding.
-        upper: [G,K,K], upper triangular, ``U' U`` the inverse of the products in that order.
-    """
-
-    order: NDArray[np.int64]
-    upper: Doubles
+    order: NDArray[np.int64]  # [G,K], the inputs in the order of rounding
+    upper: Doubles  # [G,K,K], upper triangular, ``U' U`` the inverse of the products in that order
 
 
 def factorize(products: Doubles, damp: float) -> Factor:

@@ -43,31 +43,20 @@ class ScaleConstraints:
     """One group of int8 tensors: its K slots, their values and constraints.
 
     A slot is a set of channels that must share a scale.
-
-    Attributes:
-        name: of the group.
-        slots: numbers, as ``Channels`` counts them.
-        lows: smallest values [K], with a margin.
-        highs: largest values [K], with a margin.
-        values: some of the values [K,P].
-        centred: zero point must be 0 [K].
-        caps: upper bound of a Clip, which no value may exceed [K].
-        ties: of the slots [K]; those that are tied have one zero point.
-        samples: the sample that each of these values is of [P]; None where slots have values of
-            different samples, or each value is of its own sample.
-        exact: lows and highs under which all values are integers, each [K]; None where there
-            are none.
     """
 
     name: str
-    slots: list[int]
-    lows: Doubles
-    highs: Doubles
-    values: NDArray[np.float32]
-    centred: NDArray[np.bool_]
-    caps: Doubles
-    ties: NDArray[np.int64]
+    slots: list[int]  # numbers, as ``Channels`` counts them
+    lows: Doubles  # smallest values [K], with a margin
+    highs: Doubles  # largest values [K], with a margin
+    values: NDArray[np.float32]  # some of the values [K,P]
+    centred: NDArray[np.bool_]  # zero point must be 0 [K]
+    caps: Doubles  # upper bound of a Clip, which no value may exceed [K]
+    ties: NDArray[np.int64]  # of the slots [K]; those that are tied have one zero point
+    # The sample that each of these values is of [P]; None where slots have values of different
+    # samples, or each value is of its own sample.
     samples: NDArray[np.int64] | None = None
+    # Lows and highs under which all values are integers, each [K]; None where there are none.
     exact: Extremes | None = None
 
 

@@ -36,15 +36,10 @@ _RESULT, _SIGNAL = f"{_PREFIX}/result", f"{_PREFIX}/signal"
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """Error power in the outputs over their own power, mean of samples, by point.
+    """Error power in the outputs over their own power, mean of samples, by point."""
 
-    Attributes:
-        points: all roundings, without the constants of their layers.
-        channels: for each point that of its channels, float64 [C].
-    """
-
-    points: tuple[QuantPoint, ...]
-    channels: tuple[Doubles, ...]
+    points: tuple[QuantPoint, ...]  # all roundings, without the constants of their layers
+    channels: tuple[Doubles, ...]  # for each point that of its channels, float64 [C]
 
     @property
     def powers(self) -> Doubles:
@@ -133,17 +128,12 @@ def measure(
 
 @dataclass(frozen=True)
 class _Graph:
-    """The differentiated model.
+    """The differentiated model."""
 
-    Attributes:
-        model: gives ``_RESULT`` and ``_SIGNAL`` for the inputs and random signs.
-        ends: outputs, and inputs of operators without an adjoint, with their shapes.
-        widths: channels of every point.
-    """
-
-    model: onnx.ModelProto
+    model: onnx.ModelProto  # gives ``_RESULT`` and ``_SIGNAL`` for the inputs and random signs
+    # Outputs, and inputs of operators without an adjoint, with their shapes.
     ends: Mapping[str, Shape]
-    widths: tuple[int, ...]
+    widths: tuple[int, ...]  # channels of every point
 
     def powers(self, session: executor.Session, feed: Feed, seed: int) -> Doubles:
         """Return the error power by channel of every point, for one random vector."""

@@ -36,28 +36,19 @@ class NodeFacts:
 
 @dataclass
 class RuleContext:
-    """Input of every rule of one lint.
-
-    Attributes:
-        model: the graph.
-        target: the device.
-        options: of the user.
-        fact_cache: facts of nodes, kept from lint to lint of the same target and options.
-            The key is all that they are measured on, so a changed node has another key.
-        kept_float: labels of source nodes that stay float on the host; no limit is about them.
-        plan: where nodes run, once that is known.
-        evidence: results of calibration; None before.
-        measured: measured error of the int8 model; None before.
-    """
+    """Input of every rule of one lint."""
 
     model: Model
     target: Target
     options: Options
+    # Facts of nodes, kept from lint to lint of the same target and options. The key is all that
+    # they are measured on, so a changed node has another key.
     fact_cache: dict[Hashable, NodeFacts] = field(default_factory=dict)
+    # Labels of source nodes that stay float on the host; no limit is about them.
     kept_float: frozenset[str] = frozenset()
-    plan: Plan | None = None
-    evidence: CalibrationEvidence | None = None
-    measured: MeasuredError | None = None
+    plan: Plan | None = None  # where nodes run, once that is known
+    evidence: CalibrationEvidence | None = None  # results of calibration; None before
+    measured: MeasuredError | None = None  # measured error of the int8 model; None before
     _by_node: dict[int, NodeFacts] = field(default_factory=dict)
     _by_op: dict[str, list[Node]] = field(default_factory=dict)
     _distinct: dict[frozenset[str], list[Node]] = field(default_factory=dict)

@@ -31,17 +31,11 @@ _TO_FIRST, _TO_LAST = (0, 3, 1, 2), (0, 2, 3, 1)
 
 @dataclass(frozen=True)
 class Column:
-    """The samples of one input.
-
-    Attributes:
-        spec: the input.
-        array: all samples.
-        rows: rows of the array per sample, or 0 if each row is a complete input.
-    """
+    """The samples of one input."""
 
     spec: InputSpec
     array: Rows
-    rows: int
+    rows: int  # rows of the array per sample, or 0 if each row is a complete input
 
     def __len__(self) -> int:
         """Number of whole samples."""

@@ -44,21 +44,14 @@ _shared_folder: str | Path | None = None  # where a conversion names none
 
 @dataclass(frozen=True)
 class Plan:
-    """Conversion of an image file to one item of a batch.
+    """Conversion of an image file to one item of a batch."""
 
-    Attributes:
-        spec: the input of the model.
-        keys: the options that were given.
-        size: height and width the input asks for; None where it is not fixed.
-        mean: float32, one per channel or one for all, in pixel units.
-        std: like mean.
-    """
-
-    spec: InputSpec
-    keys: Preprocess
+    spec: InputSpec  # the input of the model
+    keys: Preprocess  # the options that were given
+    # Height and width the input asks for; None where it is not fixed.
     size: tuple[int | None, int | None]
-    mean: Floats
-    std: Floats
+    mean: Floats  # float32, one per channel or one for all, in pixel units
+    std: Floats  # like mean
 
     @property
     def fits(self) -> bool:

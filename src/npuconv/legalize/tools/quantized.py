@@ -69,19 +69,12 @@ def _reshaped(values: NDArray[Any] | None, node: Node) -> NDArray[Any] | None:
 
 @dataclass(frozen=True)
 class Parameters:
-    """Scale, zero point and integer type of a conversion.
+    """Scale, zero point and integer type of a conversion."""
 
-    Attributes:
-        scale: float32 [] or [C].
-        zero: int64 [] or [C].
-        dtype: of the integers.
-        axis: that the scales run along; None where there is one.
-    """
-
-    scale: NDArray[np.float32]
-    zero: NDArray[np.int64]
+    scale: NDArray[np.float32]  # float32 [] or [C]
+    zero: NDArray[np.int64]  # int64 [] or [C]
     dtype: np.dtype[Any]
-    axis: int | None
+    axis: int | None  # that the scales run along; None where there is one
 
     def equals(self, other: Parameters) -> bool:
         """Return whether both conversions are inverse to each other."""

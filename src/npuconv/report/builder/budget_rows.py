@@ -19,19 +19,12 @@ from npuconv.schemas import quality
 
 @dataclass(frozen=True)
 class Crossing:
-    """Traffic between device and host, and the error at the outputs.
+    """Traffic between device and host, and the error at the outputs."""
 
-    Attributes:
-        options: of the conversion.
-        tensors: that are stored in int8.
-        bytes: that cross in one inference; None where that is not known.
-        power: of the error that all roundings add to the outputs; 0 where that is not known.
-    """
-
-    options: Options
-    tensors: frozenset[str]
-    bytes: int | None
-    power: float
+    options: Options  # of the conversion
+    tensors: frozenset[str]  # that are stored in int8
+    bytes: int | None  # that cross in one inference; None where that is not known
+    power: float  # of the error that all roundings add to the outputs; 0 where that is not known
 
     @classmethod
     def of(cls, graph: DeviceGraph, state: QuantState, errors: Sensitivity | None) -> Crossing:

@@ -21,17 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GraphRows:
-    """Rows of a legal float graph.
+    """Rows of a legal float graph."""
 
-    Attributes:
-        rewritten: one for each source node that became something else.
-        nodes: one for each node.
-        device: subgraphs, traffic, and share of the multiplications.
-    """
-
-    rewritten: tuple[schema.RewriteRow, ...]
-    nodes: tuple[schema.NodeInfo, ...]
-    device: schema.Device
+    rewritten: tuple[schema.RewriteRow, ...]  # one for each source node that became something else
+    nodes: tuple[schema.NodeInfo, ...]  # one for each node
+    device: schema.Device  # subgraphs, traffic, and share of the multiplications
 
 
 def graph_rows(legal: LegalModel, before: GraphRows | None = None) -> GraphRows:

@@ -29,19 +29,12 @@ _PLACES: tuple[schema.Placement, ...] = ("device", "host", "undocumented")
 
 @dataclass(frozen=True)
 class Outcome:
-    """Results of a conversion; a check sets only the first and the last.
+    """Results of a conversion; a check sets only the first and the last."""
 
-    Attributes:
-        calibration: the inputs that are assumed where no data is given.
-        quantization: how the model was quantized.
-        accuracy: how far it is from the float model.
-        not_judged: what only a conversion can tell.
-    """
-
-    calibration: quality.Assumed | None = None
-    quantization: quality.Quantization | None = None
-    accuracy: quality.Accuracy | None = None
-    not_judged: tuple[str, ...] = ()
+    calibration: quality.Assumed | None = None  # the inputs that are assumed where no data is given
+    quantization: quality.Quantization | None = None  # how the model was quantized
+    accuracy: quality.Accuracy | None = None  # how far it is from the float model
+    not_judged: tuple[str, ...] = ()  # what only a conversion can tell
 
 
 NOTHING = Outcome()

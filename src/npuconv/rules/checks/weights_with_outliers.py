@@ -24,17 +24,11 @@ _INT8_MAX = 127
 
 @dataclass(frozen=True)
 class Outliers:
-    """Outliers in the weights of one layer.
+    """Outliers in the weights of one layer."""
 
-    Attributes:
-        rows: output channels with outliers.
-        ratio: largest magnitude over rms, in the worst of them.
-        sqnr_db: of the weights after rounding, in the worst of them.
-    """
-
-    rows: int
-    ratio: float
-    sqnr_db: float
+    rows: int  # output channels with outliers
+    ratio: float  # largest magnitude over rms, in the worst of them
+    sqnr_db: float  # of the weights after rounding, in the worst of them
 
 
 @rule(
