@@ -87,10 +87,6 @@ def inspect(
 ) -> Inspection:
     """Look into a model; nothing is changed.
 
-    Args:
-        source: path or ModelProto.
-        input_shape: extents for dynamic dimensions.
-
     Raises:
         ModelError: not a valid model.
     """
@@ -118,10 +114,6 @@ def read(
     source: str | Path | onnx.ModelProto, input_shape: dict[str, tuple[int, ...]] | None = None
 ) -> Model:
     """Return a model with its shapes inferred.
-
-    Args:
-        source: path or ModelProto.
-        input_shape: extents for dynamic dimensions.
 
     Raises:
         ModelError: not a valid model.
@@ -274,11 +266,6 @@ def compare(
     input_shape: dict[str, tuple[int, ...]] | None = None,
 ) -> Comparison:
     """Compare two models; nothing is changed.
-
-    Args:
-        before: path or ModelProto.
-        after: the same model later, float or int8.
-        input_shape: extents for dynamic dimensions of both.
 
     Raises:
         ModelError: one is not a valid model.

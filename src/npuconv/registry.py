@@ -15,9 +15,6 @@ class Registry(Generic[T]):
     """Objects by name, registered once, listed in a stable order.
 
     Modules whose name begins with an underscore are not imported.
-
-    Args:
-        packages: packages whose modules register themselves when imported.
     """
 
     def __init__(self, *packages: str) -> None:

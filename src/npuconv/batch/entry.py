@@ -30,11 +30,8 @@ CACHE = ".npuconv-cache"  # in the folder of the results
 class Batch:
     """The jobs of a file, and the results of earlier runs.
 
-    Args:
-        path: the jobs file.
-        settings: of the run.
-        options: hold for every job, whatever the file says; paths from the current folder.
-        config: a configuration that holds where the file says nothing.
+    ``options`` hold for every job, whatever the file says, with paths from the current folder;
+    ``config`` holds where the file says nothing.
 
     Raises:
         ConfigError: the file, or the configuration, is wrong; with line and column.

@@ -55,10 +55,8 @@ def expand(
 ) -> Expanded:
     """Read a jobs file and return its jobs; nothing is run and nothing written.
 
-    Args:
-        path: the jobs file.
-        options: hold for every job, whatever the file says; paths from the current folder.
-        config: a configuration that holds where the file says nothing.
+    ``options`` hold for every job, whatever the file says, with paths from the current folder;
+    ``config`` holds where the file says nothing.
 
     Raises:
         UsageError: an option cannot be used.

@@ -68,11 +68,8 @@ def choose_builtin(
 ) -> BuiltinData:
     """Choose the samples of a model without data.
 
-    Args:
-        model: a legal float model.
-        keys: the options of preprocessing.
-        expected: mean and standard deviation in training of what layers put out, by tensor.
-        specs: its inputs; by default as the model has them, with usual sizes where it has none.
+    ``expected`` has mean and standard deviation in training of what layers put out, by tensor;
+    ``specs`` the inputs, by default as the model has them, with usual sizes where it has none.
 
     Raises:
         UsageError: a mean without a standard deviation, or the other way round.

@@ -150,10 +150,7 @@ def infer(
 ) -> Inferred:
     """Infer the normalization of the one image that a model reads.
 
-    Args:
-        model: the legal float model.
-        spec: its input, whose extents are fixed.
-        expected: mean and standard deviation in training of what layers put out, by tensor.
+    ``expected`` has mean and standard deviation in training of what layers put out, by tensor.
     """
     found = [_habits(model, spec), *_from_file(model)]
     first = first_convolution(model)

@@ -68,10 +68,6 @@ class Runner:
     def run(self, feeds: Sequence[Feed], number: int) -> RunResult:
         """Run samples of equal shapes together.
 
-        Args:
-            feeds: the samples.
-            number: of the first of them.
-
         Raises:
             CalibrationError: a tensor holds values that are not finite.
             RuntimeRefusedError: onnxruntime does not take the model, or a node fails.
@@ -203,10 +199,6 @@ class Part:
     """A few adjacent samples, run together where that is possible.
 
     How they are grouped depends on nothing but the part, so the numbers do not either.
-
-    Args:
-        runner: runs the samples.
-        first: number of the first sample.
     """
 
     def __init__(self, runner: Runner, first: int) -> None:

@@ -39,12 +39,7 @@ def shape_output(index: int) -> str:
 
 
 def insert_taps(model: onnx.ModelProto, tensors: Sequence[str]) -> onnx.ModelProto:
-    """Copy the model with the outputs ``KINDS`` and the shapes of the tensors.
-
-    Args:
-        model: not changed.
-        tensors: those to watch, model inputs included.
-    """
+    """Copy the model with the outputs ``KINDS`` and the shapes of the tensors."""
     tapped = onnx.ModelProto()
     tapped.CopyFrom(model)
     graph = tapped.graph

@@ -288,12 +288,7 @@ def _print_json(work: Batch, key: str, reasons: Mapping[str, list[str]]) -> None
 
 
 class Lines(Watcher):
-    """Watcher that prints a line for each job that has ended.
-
-    Args:
-        total: number of jobs.
-        quiet: print nothing.
-    """
+    """Watcher that prints a line for each job that has ended."""
 
     def __init__(self, total: int, quiet: bool) -> None:
         self._total, self._quiet = total, quiet
@@ -318,12 +313,7 @@ class Lines(Watcher):
 
 
 class Bars(Lines):
-    """Watcher that also shows a bar for each running job, below these lines.
-
-    Args:
-        total: number of jobs.
-        progress: display of the bars.
-    """
+    """Watcher that also shows a bar for each running job, below these lines."""
 
     def __init__(self, total: int, progress: Progress) -> None:
         super().__init__(total, quiet=False)

@@ -41,11 +41,7 @@ class Int8Operator:
 
 
 class Int8Graph:
-    """A model in which int8 operators are looked for.
-
-    Args:
-        model: read, not changed.
-    """
+    """A model in which int8 operators are looked for."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self._constants = {t.name: t for t in model.graph.initializer}

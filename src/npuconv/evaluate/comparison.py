@@ -91,11 +91,8 @@ class Comparison:
     The int8 model runs as float arithmetic that gives the same integers, which is faster;
     the first sample also goes through the model as it is written.
 
-    Args:
-        float_model: the legalized float model.
-        int8_model: the converted model.
-        scales: of inputs and outputs of the converted model that are int8 themselves.
-        layers: tensors to compare besides the outputs.
+    ``layers`` are tensors to compare besides the outputs; ``scales`` are those of inputs and
+    outputs that are int8 themselves.
 
     Raises:
         executor.RuntimeRefusedError: one of the models does not load.
@@ -139,10 +136,8 @@ class Comparison:
     ) -> Measured:
         """Measure errors of all outputs on all samples, and of layers on some of them.
 
-        Args:
-            samples: what to run.
-            see: given the number of each sample and the outputs of both models.
-            layer_samples: how many samples layers are compared on.
+        ``see`` is given the number of each sample and the outputs of both models. Layers are
+        compared on ``layer_samples`` of the samples.
 
         Raises:
             executor.RuntimeRefusedError: one of the models does not run.
@@ -248,9 +243,7 @@ def parts_of(before: onnx.ModelProto, after: onnx.ModelProto) -> dict[str, tuple
     Boxes in pixels are a thousand times as large as scores: the error of the whole output is
     that of the boxes, and hides that of the scores.
 
-    Args:
-        before: the float model.
-        after: the same, converted; tensors whose names it does not have are left out.
+    Tensors whose names ``after``, the same model converted, does not have are left out.
     """
     makers = {name: node for node in before.graph.node for name in node.output if name}
     there = {name for node in after.graph.node for name in node.output}
@@ -264,10 +257,6 @@ def parts_of(before: onnx.ModelProto, after: onnx.ModelProto) -> dict[str, tuple
 
 def before_saturation(before: onnx.ModelProto, after: onnx.ModelProto) -> list[str]:
     """Return the input of the final Softmax, Sigmoid or the like of every output.
-
-    Args:
-        before: the float model.
-        after: the same, converted.
 
     Returns:
         By name, other outputs as they are; nothing where no output saturates, or where the
@@ -308,11 +297,8 @@ def summed_up(
 ) -> quality.Accuracy:
     """Sum up the accuracy of outputs, of their parts, and of all together.
 
-    Args:
-        found: errors over all samples.
-        held_out: whether the samples were kept from calibration.
-        numbers: of the samples in the data; by default from 0.
-        doubt_db: by which new samples may be worse for reasons that these do not show.
+    ``numbers`` are those of the samples in the data, by default from 0; ``doubt_db`` is by how much
+    new samples may be worse for reasons that these do not show.
     """
     outputs = tuple(
         _output(name, s, found.parts.get(name, {})) for name, s in found.outputs.items()

@@ -46,10 +46,6 @@ class DeviceOperator:
     def run(self, values: Sequence[Stored], how: Rescaling) -> Stored:
         """Return the output of the device.
 
-        Args:
-            values: the sources, in order.
-            how: the requantization of the device.
-
         Raises:
             ModelError: a factor that the device cannot multiply by.
         """

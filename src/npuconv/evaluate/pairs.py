@@ -109,12 +109,8 @@ def choose_samples(
 ) -> tuple[Samples, str]:
     """Return samples for both models, and the extents assumed for them.
 
-    Args:
-        pair: the float model, whose inputs are float, and the other, which may fix extents.
-        data: their source; None for made-up ones.
-        options: of which preprocessing, input shapes and the seed count.
-        limit: number at most; None: some, or all where there are labels.
-        labels: one for each sample of the source.
+    The float model of the pair comes first: its inputs are float, and the other may fix extents.
+    Without data the samples are made up; with ``labels`` all of them are taken.
 
     Raises:
         CalibrationError: samples that do not fit the models, or not as many as labels.

@@ -40,12 +40,7 @@ class Part:
 
 
 def cut(model: onnx.ModelProto, target: Target) -> list[Part]:
-    """Cut a model into parts of the device and of the host, in the order in which they run.
-
-    Args:
-        model: in integer operators, as ``convert`` writes it by default; topologically sorted.
-        target: the device.
-    """
+    """Cut a model into parts of the device and of the host, in the order in which they run."""
     sides = _sides(model, target)
     levels = _levels(model.graph, sides)
     sets = DisjointSets[int]()

@@ -86,13 +86,6 @@ def explore(
 ) -> Exploration:
     """Tighten each undocumented limit of Conv by itself, and add up what the models cost then.
 
-    Args:
-        models: paths.
-        target: name of a built-in target or path.
-        progress: called with a stage, how much is done, and of how much.
-        settings: how many values, and what is cheap.
-        **options: the keys of ``npuconv.config.Options`` besides the target.
-
     Raises:
         TargetError: no such target, or its file is wrong.
         UsageError: an answer that names no undocumented limit.
@@ -297,14 +290,7 @@ class Fleet:
 
 
 def gather(models: Sequence[str], target: str, progress: Progress, **options: Any) -> Fleet:
-    """Legalize every model for a target, and note its convolutions.
-
-    Args:
-        models: paths.
-        target: name of a built-in target or path.
-        progress: called with a stage, how much is done, and of how much.
-        **options: the keys of ``npuconv.config.Options`` besides the target.
-    """
+    """Legalize every model for a target, and note its convolutions."""
     members, left_out = [], {}
     chosen = make_options({"verify": False, **options, "target": target})
     for done, path in enumerate(models, 1):

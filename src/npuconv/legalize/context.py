@@ -97,10 +97,6 @@ class PassContext:
     def objections(self, win: Window, *, op: str = "Conv") -> list[str]:
         """Return the objections of the target to a convolution that is only considered.
 
-        Args:
-            win: the convolution.
-            op: the operator it would be.
-
         Returns:
             One sentence each; none where it breaks no known limit.
         """
@@ -122,12 +118,7 @@ class PassContext:
         return self._broken[key]
 
     def lasting_objections(self, win: Window, *, bias: bool = True) -> list[str]:
-        """Return the objections to a Conv that no rewrite of it removes.
-
-        Args:
-            win: the convolution, which is only considered.
-            bias: whether it would have one.
-        """
+        """Return the objections to a Conv that no rewrite of it removes."""
         from npuconv.legalize.fitting.layer import of_window as layer_of
 
         found = self.objections(win)
@@ -148,9 +139,7 @@ class PassContext:
     def offloads(self, node: Node, *, listed: bool = False) -> bool:
         """Return whether to rewrite a node as a Conv: requested, and not taken as it is.
 
-        Args:
-            node: that could be a Conv.
-            listed: whether to rewrite it as well if the target takes it.
+        With ``listed`` also if the target takes it.
         """
         operator = self.target.operator(node.op, node.domain or "")
         taken = operator is not None and not operator.objections(settled(node))

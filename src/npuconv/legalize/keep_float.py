@@ -19,10 +19,7 @@ _SIMILAR = 0.4  # of a pattern less is written than of a name
 def find(model: Model, patterns: Iterable[str], target: Target) -> dict[str, str]:
     """The nodes of the model as it came that some pattern fits.
 
-    Args:
-        model: not rewritten yet.
-        patterns: of names, or of operators after ``op:``.
-        target: the device.
+    A pattern is of names, or of operators after ``op:``.
 
     Returns:
         By label of a node, the first pattern that fits.

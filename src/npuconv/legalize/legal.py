@@ -52,11 +52,7 @@ class LegalModel:
     facts: dict[Hashable, NodeFacts] = field(default_factory=dict)
 
     def rules(self, **evidence: Any) -> RuleContext:
-        """Return a context for rules.
-
-        Args:
-            evidence: ``plan``, ``evidence`` or ``measured`` of ``RuleContext``.
-        """
+        """Return a context for rules."""
         kept = frozenset(self.kept)
         return RuleContext(
             self.model, self.target, self.options, self.facts, kept_float=kept, **evidence
@@ -78,9 +74,7 @@ class LegalModel:
     def with_plan(self, plan: Plan, *, more_channels: bool = False) -> LegalModel:
         """Return the model with another plan.
 
-        Args:
-            plan: of the graph, which steps for accuracy have changed.
-            more_channels: whether it now needs other values of undocumented limits.
+        With ``more_channels`` it now needs other values of undocumented limits.
 
         Raises:
             InternalError: a bug in a rule.
@@ -100,11 +94,6 @@ def legalize(
     source: str | Path | onnx.ModelProto, options: Options, timings: Timings | None = None
 ) -> LegalModel:
     """Legalize a model: the first part of check and of convert.
-
-    Args:
-        source: a path, or a model, which is not changed.
-        options: of the run.
-        timings: takes the seconds of loading and of each pass.
 
     Raises:
         ModelError: not a valid model.
@@ -152,14 +141,7 @@ def _open(source: str | Path | onnx.ModelProto, options: Options) -> tuple[Legal
 def _conclude(
     legal: LegalModel, tracker: Tracker, after: list[Finding], rules: RuleContext
 ) -> LegalModel:
-    """Partition the graph, and add up the findings.
-
-    Args:
-        legal: the rewritten model.
-        tracker: knows which pass removed which finding.
-        after: findings that are left.
-        rules: context in which they were found.
-    """
+    """Partition the graph, and add up the findings."""
     model = legal.model
     legal = replace(legal, blocked=_blocked(model, after), needs=tuple(needs(rules)))
     plan = legal.make_plan()
@@ -225,9 +207,6 @@ class Tracker:
     After each pass that fired the rules are asked again, only those that still have
     something open, and only of the nodes it is about. Notes are about a node being there,
     so for them it is enough to look whether it still is.
-
-    Args:
-        before: the findings of the source graph.
     """
 
     def __init__(self, before: list[Finding]) -> None:

@@ -80,10 +80,7 @@ def wanted(
     A finding that a model has no defined meaning cannot be ignored: nothing was rewritten
     because of it, and a runtime may end the process on it.
 
-    Args:
-        findings: all there are.
-        options: for this model.
-        accepted: how many findings a baseline lists, by code and node.
+    ``accepted`` is how many findings a baseline lists, by code and node.
     """
     every = list(findings)
     kept = set(map(id, engine.malformed(every)))
@@ -166,11 +163,6 @@ def _longest(finding: Finding, selectors: Iterable[str]) -> str:
 def listed_in(options: Options, model: object, target: str) -> dict[baseline.Key, int]:
     """Return the number of findings that the baseline accepts of a model, by code and node.
 
-    Args:
-        options: of the run.
-        model: its path, or a name if it has none.
-        target: name of the target.
-
     Raises:
         ConfigError: the baseline cannot be read.
     """
@@ -182,9 +174,7 @@ def listed_in(options: Options, model: object, target: str) -> dict[baseline.Key
 def stale(listed: Iterable[baseline.Key], findings: Iterable[Finding]) -> tuple[str, ...]:
     """One sentence that names entries of a baseline which accept nothing any more.
 
-    Args:
-        listed: of this model and target.
-        findings: all there are, also those that nobody selected.
+    The findings are all there are, also those that nobody selected.
     """
     calibrated = {rule.code for rule in RULES if rule.at not in ("source", "float", "planned")}
     there = {_key(f) for f in findings if _is_open(f)}
@@ -241,10 +231,7 @@ def name_of(source: object, model: str) -> str:
 def renew(path: str, reports: Mapping[str, Report], fail_on: str) -> str:
     """Accept what fails now; other models of the baseline keep their entries.
 
-    Args:
-        path: of the baseline; it need not exist.
-        reports: by the path of the model, made without a baseline.
-        fail_on: from which level findings fail.
+    The file need not exist. The reports, by the path of the model, are made without a baseline.
 
     Returns:
         What was written, in a sentence.

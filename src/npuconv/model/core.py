@@ -74,9 +74,7 @@ class Model:
     def nodes(self, *ops: str, domain: str = "") -> list[Node]:
         """Return a copy of the list of top-level nodes, in topological order.
 
-        Args:
-            ops: only these operators; none means all.
-            domain: of the operators named.
+        All where no operators are named; ``domain`` is that of the operators.
         """
         if not ops:
             return list(self.graph.nodes)

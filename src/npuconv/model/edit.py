@@ -66,16 +66,8 @@ def add_node(  # noqa: PLR0913 - a node has that many parts
 ) -> Node:
     """Add a node at the end; ``sweep`` sorts it in.
 
-    Args:
-        model: the model to change.
-        op: operator.
-        inputs: tensors read.
-        outputs: tensors produced; each must have no producer yet.
-        origin: the nodes it stands for.
-        attrs: attributes.
-        name: stem of the name; the operator's where empty.
-        domain: domain of the operator, None for the standard one.
-        graph: the subgraph it belongs to; the model's own where None.
+    Each output must have no producer yet. ``origin`` are the nodes it stands for, ``name`` is the
+    stem of its name (the operator's where empty), ``graph`` the subgraph it belongs to.
     """
     from npuconv.model.surgeon import Node
 
@@ -109,15 +101,7 @@ def insert(  # noqa: PLR0913 - a node has that many parts
 ) -> Tensor:
     """Add a node with one result of the type of its first input.
 
-    Args:
-        model: the model to change.
-        op: operator.
-        inputs: tensors read.
-        origin: the nodes it stands for.
-        shape: of the result, if known.
-        attrs: attributes.
-        name: stem of the name; the operator's where empty.
-        domain: domain of the operator, None for the standard one.
+    ``shape`` is that of the result, if known; the others are as for ``add_node``.
 
     Returns:
         The result.

@@ -64,12 +64,7 @@ def _of_tensors(node: Node) -> Measured:
 
 
 def elementwise(tensor: Tensor, attributes: Mapping[str, float | str]) -> Measured:
-    """Return the facts of an activation that is only considered.
-
-    Args:
-        tensor: that it would read, and whose shape it would keep.
-        attributes: that it would have.
-    """
+    """Return the facts of an activation that is only considered."""
     dims = query.shape(tensor)
     numbers = {name: f"{n:.4g}" for name, n in attributes.items() if isinstance(n, float)}
     rank = None if dims is None else len(dims)

@@ -61,12 +61,8 @@ def check_with(
 ) -> Report:
     """``check`` with options that have been validated.
 
-    Args:
-        model: as for ``check``; so are the others.
-        options: of the run.
-        calibration: samples; None for builtin pictures or numbers.
-        timings: whether the report says how long each stage took.
-        runs: whether the model is run, and the samples opened; False: only its nodes are judged.
+    Unless ``runs``, only its nodes are judged: no model is run and no sample opened. The others are
+    as for ``check``.
     """
     options = prepare.with_form(options)
     clock = Timings()

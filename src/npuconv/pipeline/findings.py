@@ -48,13 +48,6 @@ def of_calibration(
 ) -> list[Finding]:
     """Return findings of the rules that look at calibration.
 
-    Args:
-        legal: a calibrated model, still in float.
-        proto: the same model.
-        samples: those it was calibrated on.
-        calibration: statistics of the float pass.
-        state: how every tensor and weight is quantized.
-
     Raises:
         InternalError: a bug in a rule.
     """
@@ -79,11 +72,6 @@ def of_calibration(
 
 def of_result(legal: LegalModel, accuracy: Accuracy, broken: tuple[str, ...] = ()) -> list[Finding]:
     """Return findings of the rules that look at the measured int8 model.
-
-    Args:
-        legal: what was converted.
-        accuracy: what was measured.
-        broken: outputs that are finite in the float model only.
 
     Raises:
         InternalError: a bug in a rule.
@@ -114,13 +102,6 @@ def run_trials(
     observed: Statistics | None = None,
 ) -> NormalizationTrials | None:
     """Run the model on a few samples, as they are and normalized differently.
-
-    Args:
-        model: the legal float model.
-        proto: the same.
-        samples: those it was calibrated on.
-        first: the convolution that reads the input.
-        observed: statistics of its output, if they are known.
 
     Returns:
         None where the input is no image, where its range says nothing about how it was

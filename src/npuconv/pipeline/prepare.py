@@ -124,10 +124,6 @@ def check_form(legal: LegalModel, proto: onnx.ModelProto) -> None:
 def load_float(model: Model, proto: onnx.ModelProto) -> None:
     """Load the float model, which finds operators and types that onnxruntime has no kernel for.
 
-    Args:
-        model: a legal model.
-        proto: the same.
-
     Raises:
         ModelError: onnxruntime does not load it.
     """
@@ -164,12 +160,6 @@ def open_calibration(
 ) -> CalibrationData:
     """Open the samples.
 
-    Args:
-        legal: a legalized model.
-        proto: the same.
-        source: None for builtin pictures or made-up numbers.
-        cache: folder of decoded images.
-
     Raises:
         CalibrationError: samples that are missing or do not fit, or that cannot be made up.
         UsageError: options that the target cannot follow.
@@ -202,11 +192,6 @@ def expected_costs(options: Options, samples: int, measured_on: int) -> dict[str
 
     Medians of six models: detectors, a classifier, text recognition, style transfer. Steps on
     weights depend on the layers instead, and are small where samples take long.
-
-    Args:
-        options: of the run.
-        samples: number that calibrates.
-        measured_on: number on which both models are compared.
     """
     spends = options.min_sqnr is not None or bool(options.max_extra_macs)
     return {

@@ -111,12 +111,7 @@ class Allocator:
         return found | {place: list(one.terms) for place, one in enumerate(self.sets)}
 
     def allocate(self, limit: float, goal: float = 0.0) -> Repeats:
-        """Take the best candidate for each multiplication until the limit or goal is reached.
-
-        Args:
-            limit: multiplications, in all.
-            goal: error to reach.
-        """
+        """Take the best candidate for each multiplication until the limit or goal is reached."""
         while self.left > goal:
             rates = ((self._rate(candidate), candidate) for candidate in self._terms_of)
             best = max(

@@ -58,12 +58,8 @@ def spend_budget(
 ) -> BudgetResult:
     """Repeat layers for ``max_extra_macs`` percent of multiplications, or until ``min_sqnr``.
 
-    Args:
-        graph: a legal float model; changed in place if something is repeated.
-        state: how it is quantized.
-        hessians: of its convolutions, by node name.
-        used: calibration samples, on which sensitivity is measured.
-        evaluation: samples on which the choice is checked.
+    The graph is changed in place if something is repeated. Sensitivity is measured on the samples
+    ``used``, the choice is checked on those of ``evaluation``.
 
     Raises:
         CalibrationError: the model does not run on the samples.
@@ -180,13 +176,7 @@ def _device_readers(graph: DeviceGraph, tensor: Tensor) -> tuple[str, ...]:
 def channel_sets(
     graph: DeviceGraph, points: Sequence[QuantPoint], layers: Iterable[str]
 ) -> list[ChannelSet]:
-    """Return the channels that may be computed several times.
-
-    Args:
-        graph: a legal float model.
-        points: all of its roundings.
-        layers: names of layers that may be changed.
-    """
+    """Return the channels that may be computed several times."""
     at = {p.tensor: k for k, p in enumerate(points) if p.kind != "weights"}
     model, is_int8, free = graph.model.graph, graph.options.io == "int8", set(layers)
     fixed = {t.name for t in (*model.inputs, *model.outputs)} if is_int8 else set()

@@ -48,11 +48,7 @@ def calibrate(
 ) -> Calibration:
     """Run the samples through the float model.
 
-    Args:
-        graph: a legal float model.
-        proto: the same.
-        samples: for ranges and Hessians.
-        step: called with the runs of samples that are done, and all runs.
+    ``step`` is called with the runs of samples that are done, and all runs.
 
     Raises:
         CalibrationError: samples that cannot be used.
@@ -95,11 +91,6 @@ def try_sample(graph: DeviceGraph, proto: onnx.ModelProto, samples: Samples) -> 
 
     Statistics of thousands of tensors take longer to load than the model, so where one sample
     fits into memory its tensors are only looked at.
-
-    Args:
-        graph: a legal float model.
-        proto: the same.
-        samples: only the first is loaded.
 
     Raises:
         CalibrationError: the model does not run on it, or makes values that are not finite.

@@ -48,10 +48,6 @@ def quant_points(graph: DeviceGraph, state: QuantState) -> list[QuantPoint]:
     """List every rounding of a conversion: inputs from the host, weights, outputs, layer by layer.
 
     Those of convolutions come first, then those of the other operators of the device.
-
-    Args:
-        graph: a legal float model.
-        state: how it is quantized.
     """
     plan, model = graph.plan, graph.model
     made = {t.name for n in plan.int8_nodes for t in n.outputs}
@@ -95,10 +91,8 @@ def quantized_constants(
 ) -> dict[int, Floats]:
     """Return the real values of the int8 weights, and of the bias where it was corrected.
 
-    Args:
-        conv: a convolution.
-        source: encoding of its input, whose scales are folded into the weights.
-        rounded: its integers; None rounds to nearest.
+    The scales of ``source`` are folded into the weights, which are rounded to nearest without
+    ``rounded``.
 
     Returns:
         By index of the node's input; empty where the weights are not constant.
@@ -117,9 +111,7 @@ def quantized_constants(
 def fake_quantized(model: onnx.ModelProto, points: Sequence[QuantPoint]) -> onnx.ModelProto:
     """Return a copy of the model that rounds at every point.
 
-    Args:
-        model: the legal float model; not changed.
-        points: each tensor once.
+    The model is not changed; no tensor has two points.
     """
     made = onnx.ModelProto()
     made.CopyFrom(model)
@@ -172,12 +164,7 @@ def rounding_nodes(
 ) -> Iterator[onnx.NodeProto]:
     """Yield QuantizeLinear and DequantizeLinear; their constants are added to the graph.
 
-    Args:
-        graph: where they will stand.
-        encoding: scales and zero points.
-        source: the exact tensor.
-        result: name of the rounded one.
-        stem: beginning of all other names.
+    ``result`` is the name of the rounded tensor, ``stem`` the beginning of all other names.
     """
     single, zeros = encoding.axis is None, encoding.zeros.astype(np.int8)
     both = [f"{stem}/scale", f"{stem}/zero"]
@@ -234,12 +221,7 @@ class Error:
 
 
 class OutputError:
-    """Error of fake-quantized models against one float model, whose outputs are kept.
-
-    Args:
-        model: the legal float model.
-        feeds: evaluation samples.
-    """
+    """Error of fake-quantized models against one float model, whose outputs are kept."""
 
     def __init__(self, model: onnx.ModelProto, feeds: Iterable[Feed]) -> None:
         self.model, self._feeds = model, list(feeds)
@@ -253,9 +235,7 @@ class OutputError:
     def of(self, points: Sequence[QuantPoint], model: onnx.ModelProto | None = None) -> Error:
         """Return the error of all these roundings together.
 
-        Args:
-            points: of a conversion.
-            model: with these points, if it is not the float model.
+        With ``model`` of one with these points, which need not be the float model.
         """
         made = _run(fake_quantized(self.model if model is None else model, points), self._feeds)
         noise, signal = zip(
@@ -292,9 +272,6 @@ def logits(model: onnx.ModelProto) -> onnx.ModelProto:
 
     A probability near 0 or 1 hides noise, and where two classes are nearly equal a little noise
     changes the answer: on few samples the error of probabilities is that of a single sample.
-
-    Args:
-        model: not changed.
     """
     made = onnx.ModelProto()
     made.CopyFrom(model)
@@ -310,12 +287,7 @@ def logits(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def leaves(name: str, makers: Mapping[str, onnx.NodeProto]) -> Iterator[str]:
-    """Yield the tensors whose values an output contains, each once, in their order.
-
-    Args:
-        name: of the output.
-        makers: by tensor, the node that makes it.
-    """
+    """Yield the tensors whose values an output contains, each once, in their order."""
     waiting, seen = [name], set[str]()
     while waiting:
         current = waiting.pop()

@@ -168,13 +168,6 @@ def gather(
 ) -> dict[str, Hessian]:
     """Run samples and gather the Hessian of every layer.
 
-    Args:
-        model: the legal float model.
-        layers: whose windows are gathered.
-        feeds: complete inputs.
-        samples: number of inputs.
-        after_run: called after each sample.
-
     Raises:
         CalibrationError: the model does not run on a sample.
     """

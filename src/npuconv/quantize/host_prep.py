@@ -53,10 +53,8 @@ def prepare_host(
 ) -> tuple[DeviceGraph, dict[str, Grid]]:
     """Let the host pad and offset tensors where that makes steps smaller.
 
-    Args:
-        graph: a legal float model; changed in place.
-        samples: a few of them are run.
-        without: steps that are left out: ``host-padding``, ``input-grid``.
+    The graph is changed in place. Steps of ``without`` are left out: ``host-padding``, ``input-
+    grid``.
 
     Returns:
         The graph planned anew, and the grids of tensors that the device reads.
@@ -133,9 +131,7 @@ def gain(lows: Doubles, highs: Doubles) -> float:
 def padded_tensors(graph: DeviceGraph, *, internal: bool) -> dict[str, list[Node]]:
     """Return tensors that the host could pad, and the device convolutions that pad them.
 
-    Args:
-        graph: a legal float model.
-        internal: whether they are those that the device makes and that would have to cross.
+    With ``internal`` those that the device makes and that would have to cross.
     """
     found = {}
     for name, convs in readers(graph.plan).items() if graph.has_host else ():
@@ -256,12 +252,8 @@ def pad_between_layers(
 ) -> tuple[DeviceGraph, Calibration, QuantState, Sensitivity | None]:
     """Let tensors of the device cross to be padded by the host.
 
-    Args:
-        graph: a legal float model; changed in place.
-        calibration: statistics and Hessians.
-        state: how it is quantized.
-        found: contributions to the error of the outputs; None where they are unknown.
-        without: steps that are left out.
+    The graph is changed in place. ``found`` are contributions to the error of the outputs, if
+    known.
 
     Returns:
         The graph, statistics, state and sensitivity, with those of the padded tensors.

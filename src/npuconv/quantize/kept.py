@@ -45,11 +45,6 @@ def match_groups(model: Model, plan: Plan, source: SourceScales) -> Kept:
 
     That of a tensor that others than passthrough operators read comes first: it is the last
     rounding. A tensor that a rewrite has renamed is known by the node that makes it.
-
-    Args:
-        model: a legal float model.
-        plan: of the model.
-        source: scales of the model as it came.
     """
     makers = _makers(plan)
     found, used = Kept(changed=dict(source.lost)), set[str]()
@@ -164,13 +159,6 @@ def keep_weights(
     per_tensor: bool = False,
 ) -> tuple[dict[str, RoundedWeights], dict[str, str]]:
     """Return integer weights of the source for the layers that have kept them.
-
-    Args:
-        model: a legal float model.
-        convs: its layers on the device.
-        encodings: of all int8 tensors; none where activations stay float.
-        source: scales of the model as it came.
-        per_tensor: whether the device has one weight scale for a layer.
 
     Returns:
         Weights, and how they were rounded: ``METHOD``, with what symmetry costs, or a reason

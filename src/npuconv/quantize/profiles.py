@@ -63,9 +63,6 @@ def choose_profile(parts: Sequence[ScaleConstraints]) -> dict[int, float]:
     Of a few profiles between that of the ranges and one scale for all, that whose steps are the
     least: the sum over groups of the logarithm of the mean square step.
 
-    Args:
-        parts: the groups.
-
     Returns:
         Ratios by tie; 1 where all slots have one scale.
     """

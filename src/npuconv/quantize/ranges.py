@@ -47,12 +47,8 @@ def choose_encodings(
 
     A tensor of a model that was quantized before keeps those it has.
 
-    Args:
-        graph: a legal float model.
-        calibration: statistics of the tensors.
-        grids: of tensors whose values may lie on a grid.
-        without: steps that are left out: ``correlated-error`` and those of ``ConstraintsOf``.
-        groups: of tensors, with those whose scales depend on theirs; None for all of the plan.
+    Groups are those given, with those whose scales depend on theirs, or all of the plan. Steps of
+    ``without`` are left out: ``correlated-error`` and those of ``ConstraintsOf``.
     """
     constraints = ConstraintsOf(graph, calibration.statistics, grids, without)
     fit = "correlated-error" not in without

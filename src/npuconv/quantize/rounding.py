@@ -47,13 +47,8 @@ def round_weights(
 
     Layers of a model that was quantized before keep their integers.
 
-    Args:
-        graph: a legal float model.
-        hessians: by node name.
-        state: with the encodings of all tensors.
-        without: steps that are left out: ``gptq-rounding``, ``bias-correction``.
-        only: names of layers; None for all. The others stay as they are.
-        step: called after each layer that is solved.
+    Layers that ``only`` does not name stay as they are; ``step`` is called after each one. Steps of
+    ``without`` are left out: ``gptq-rounding``, ``bias-correction``.
     """
     convs = [c for c in graph.plan.device if only is None or c.name in only]
     brought, labels = keep_weights(

@@ -63,11 +63,7 @@ class ScaleConstraints:
 class ConstraintsOf:
     """Function from a group to its constraints.
 
-    Args:
-        graph: a legal float model.
-        stats: of the outputs of every group.
-        grids: of tensors whose values may lie on a grid.
-        without: steps that are left out: ``range-margin``, ``input-grid``.
+    Steps of ``without`` are left out: ``range-margin``, ``input-grid``.
     """
 
     def __init__(
@@ -131,12 +127,7 @@ def _observed(
 ) -> ScaleConstraints:
     """Return the extremes and values of a group, without constraints.
 
-    Args:
-        group: of tensors.
-        channels: which channels share a scale.
-        stats: of its outputs.
-        margin: whether its ranges get a margin.
-        tails: whether that margin includes the tails of its values.
+    With ``margin`` its ranges get one, with ``tails`` one that includes the tails of its values.
     """
     members: dict[int, list[tuple[Statistics, int]]] = {}
     for name in group.tensors:

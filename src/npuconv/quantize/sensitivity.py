@@ -53,11 +53,7 @@ class Sensitivity:
         return {point.tensor: power for point, power in pairs if point.kind != "weights"}
 
     def restepped(self, encodings: Mapping[str, Encoding]) -> Sensitivity:
-        """Return the sensitivity under other scales: noise grows with the square of a step.
-
-        Args:
-            encodings: of tensors whose scales have changed.
-        """
+        """Return the sensitivity under other scales: noise grows with the square of a step."""
         pairs = zip(self.points, self.channels, strict=True)
         return Sensitivity(
             tuple(replace(p, encoding=encodings.get(p.tensor, p.encoding)) for p in self.points),
@@ -67,8 +63,7 @@ class Sensitivity:
     def layers(self, copy_of: Mapping[str, str]) -> dict[str, float]:
         """Return the error power that each layer adds, by node name.
 
-        Args:
-            copy_of: by node name, the layer that a copy is counted with.
+        ``copy_of`` gives the layer that a copy is counted with, by node name.
         """
         shares: dict[str, float] = {}
         for point, power in zip(self.points, self.powers.tolist(), strict=True):

@@ -22,12 +22,7 @@ Functions = Mapping[str, Sequence[Sequence[Step]]]
 
 
 def functions_of(model: Model, plan: Plan) -> Functions:
-    """Return the functions of every tensor that nothing but tables read, by tensor.
-
-    Args:
-        model: a legal float model.
-        plan: where every node runs.
-    """
+    """Return the functions of every tensor that nothing but tables read, by tensor."""
     steps: dict[str, list[Step]] = {}
     root: dict[str, str] = {}  # of what a table makes: what it is a function of
     read: dict[str, set[int]] = {}

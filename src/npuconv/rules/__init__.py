@@ -174,11 +174,6 @@ def limit_rule(code: str, *limits: str, example: Example) -> Callable[[Callable[
     """Register a rule that compares facts of convolutions with limits of the target.
 
     The function has no body: it gives the rule its name and docstring.
-
-    Args:
-        code: as for ``rule``.
-        *limits: facts that are compared, each with the target's limit on it.
-        example: as for ``rule``.
     """
 
     def register(described: Callable[[], None]) -> Rule:

@@ -29,10 +29,7 @@ def malformed(findings: Iterable[Finding]) -> list[Finding]:
 def lint(ctx: RuleContext, *, at: Stage = "float", only: Iterable[str] = ()) -> list[Finding]:
     """Return the findings of the rules of one stage, worst first.
 
-    Args:
-        ctx: model, target and options.
-        at: the stage.
-        only: codes of rules; all where empty.
+    All rules of the stage run where ``only`` names none.
 
     Raises:
         InternalError: a rule failed, which is a bug in it.

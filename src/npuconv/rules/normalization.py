@@ -120,13 +120,7 @@ class NormalizationTrials:
 def activation_profile(
     layers: Sequence[Statistics], first: Statistics, biases: NDArray[np.generic] | None
 ) -> ActivationProfile:
-    """Compute the statistics of the outputs of the convolutions.
-
-    Args:
-        layers: outputs of convolutions.
-        first: output of the first of them.
-        biases: of the first; None: it has none.
-    """
+    """Compute the statistics of the outputs of the convolutions."""
     return ActivationProfile(
         sign_entropy=float(np.mean([_sign_entropy(layer) for layer in layers])),
         mean_offset=float(np.mean([_mean_offset(layer) for layer in layers])),
@@ -157,12 +151,7 @@ def _rms(values: NDArray[np.generic]) -> float:
 
 
 def candidates(given: Normalization, bias: float) -> tuple[Normalization, ...]:
-    """Return the normalizations that could fit better than that of the samples.
-
-    Args:
-        given: the normalization of the samples.
-        bias: ``ActivationProfile.bias`` on them.
-    """
+    """Return the normalizations that could fit better than that of the samples."""
     wrong = {_PIXELS: bias > BOUNDS.large_bias, _UNITS: bias < BOUNDS.small_bias}
     return tuple(
         item for item in CANDIDATES[given] if _group(item) is _group(given) or wrong[_group(item)]

@@ -86,10 +86,6 @@ def pick(label: str, names: Sequence[str], inputs: Sequence[InputSpec]) -> dict[
 def only_fitting(arrays: Mapping[str, Any], inputs: Sequence[InputSpec]) -> dict[str, str]:
     """Return the array for the one input that no array is named like, if only one array fits it.
 
-    Args:
-        arrays: of a file, by name; each has a shape.
-        inputs: of the model.
-
     Returns:
         Name of the input to name of the array; empty where names tell, or nothing is certain.
     """
@@ -122,12 +118,8 @@ def make_table(
 ) -> Table:
     """Make a table of arrays by name, checked against the inputs of the model.
 
-    Args:
-        label: the source, for messages.
-        arrays: anything numpy makes an array of; looked up only if needed.
-        inputs: at least one.
-        complete: each array is one complete input, not a row of samples.
-        taken: arrays of another name than their input, as ``only_fitting`` finds them.
+    With ``complete`` each array is one complete input, not a row of samples; ``taken`` are arrays
+    of another name than their input. An array is looked up only if needed.
 
     Raises:
         CalibrationError: wrong names, shapes, types, values or numbers of samples.

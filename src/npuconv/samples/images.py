@@ -277,9 +277,7 @@ def keep_in(folder: str | Path) -> None:
 class Cache:
     """A folder of decoded images.
 
-    Args:
-        folder: made where it is missing; the cache of a conversion.
-        how: what the pixels depend on besides the file, as plain data.
+    ``how`` is what the pixels depend on besides the file, as plain data.
 
     Raises:
         OutputError: the folder cannot be made.

@@ -184,11 +184,7 @@ def problems(
 ) -> list[LocatedError]:
     """Return every fault that ``validate`` could raise; misspelt keys first.
 
-    Args:
-        document: YAML that has been read.
-        model: its schema.
-        error: class of the errors.
-        causes: leave out faults that only follow from another one.
+    With ``causes``, faults that only follow from another one are left out.
     """
     faults = _try(document, model)[1]
     return _errors(document, model, _causes(faults) if causes else faults, error)

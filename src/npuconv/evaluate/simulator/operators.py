@@ -118,13 +118,7 @@ class WholeNode(Whole):
 
 
 class Operators:
-    """The int8 operators of a model whose device has TFLite's integers.
-
-    Args:
-        carriers: the graph that is being written.
-        model: as it was.
-        watch: names of tensors that are made, also within operators.
-    """
+    """The int8 operators of a model whose device has TFLite's integers."""
 
     def __init__(
         self, carriers: FloatCarriers, model: onnx.ModelProto, watch: Collection[str] = ()

@@ -139,13 +139,8 @@ def absorb(
 ) -> int:
     """Let ``conv`` compute ``factor * conv + offset`` and make the result of ``node``.
 
-    Args:
-        model: the model to change.
-        ctx: records and measures.
-        conv: Conv or ConvTranspose with constant weight and bias.
-        node: the node that goes; its other outputs must be unread.
-        factor: one or one per output channel, float64.
-        offset: likewise.
+    Factor and offset are float64, one or one per output channel. Other outputs of ``node``, which
+    goes, must be unread.
     """
     import numpy as np
 

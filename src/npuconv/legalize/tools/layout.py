@@ -81,12 +81,8 @@ def transpose(
 ) -> Tensor:
     """Insert a Transpose in the place of ``node`` and return its result.
 
-    Args:
-        model: the model to change.
-        node: the node it stands for.
-        source: the tensor.
-        perm: axis of the source for each axis of the result; none is inserted for 0, 1, 2...
-        dims: extents of the source, if those of the result are to be noted.
+    None is inserted for the order 0, 1, 2... With ``dims``, extents of the source, those of the
+    result are noted.
     """
     if is_identity(perm):
         return source

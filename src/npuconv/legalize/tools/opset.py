@@ -156,11 +156,6 @@ def _attribute(attribute: onnx.AttributeProto) -> Any:
 def _convert(node: Node, source: int, target: int) -> onnx.ModelProto:
     """Convert a node alone by ONNX's version converter.
 
-    Args:
-        node: the node, which is not changed.
-        source: its opset.
-        target: the opset it is to have.
-
     Returns:
         A model of the nodes that take its place; its tensors keep their names.
 

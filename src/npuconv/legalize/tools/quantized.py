@@ -145,12 +145,8 @@ def read_parameters(
 ) -> Parameters | str:
     """Read one scale and zero point.
 
-    Args:
-        scale: tensor of scales.
-        zero: tensor of zero points, or None.
-        stored: integer tensor that they are of.
-        shaped: a tensor of the same shape.
-        axis: that scales run along, if there are several.
+    ``shaped`` is a tensor of the shape of ``stored``; scales run along ``axis`` if there are
+    several.
 
     Returns:
         The parameters, or a reason for people why they cannot be used.
@@ -219,16 +215,7 @@ def dequantized(
     zero: Tensor | None,
     axis: int | None = None,
 ) -> Tensor:
-    """Add a DequantizeLinear for ``node``; return its float result.
-
-    Args:
-        model: changed.
-        node: origin of the new one.
-        tensor: integers.
-        scale: of them.
-        zero: zero point, or None.
-        axis: of the scales, where there may be several.
-    """
+    """Add a DequantizeLinear for ``node``; return its float result."""
     assert scale is not None, "operators were checked for it"
     result = edit.variable(model, f"{tensor.name}/float", tensor, np.float32)
     inputs = [tensor, scale, *([zero] if zero is not None else [])]

@@ -30,9 +30,7 @@ Settle = Callable[[Sequence[Tensor]], None]  # takes the tensors with the old ou
 def cancel(model: Model, ctx: PassContext | None = None) -> int:
     """Remove every Transpose that can be undone, until there is none.
 
-    Args:
-        model: the model to change.
-        ctx: records and measures each change; None for a model that is compared as a whole.
+    Without ``ctx`` nothing is recorded: the model is compared as a whole.
 
     Returns:
         Number of changes.

@@ -35,12 +35,7 @@ class Crossing:
 
 
 def budget_report(legal: LegalModel, spent: BudgetResult) -> quality.Budget:
-    """Return the part of the report about a budget, by the user's own names.
-
-    Args:
-        legal: what is converted, planned as before anything was bought.
-        spent: what was bought.
-    """
+    """Return the part of the report about a budget, by the user's own names."""
     options, percent = legal.options, 100 * spent.extra_macs / spent.macs if spent.macs else 0.0
     limit, labels = (
         options.max_extra_macs,
@@ -67,10 +62,6 @@ def budget_report(legal: LegalModel, spent: BudgetResult) -> quality.Budget:
 
 def padding_report(before: Crossing, after: Crossing) -> quality.HostPadding | None:
     """Return what padding by the host between layers costs and brings.
-
-    Args:
-        before: without it.
-        after: with it.
 
     Returns:
         None where nothing may cross for it.

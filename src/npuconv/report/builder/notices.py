@@ -36,16 +36,7 @@ def about_samples(
     chosen: BuiltinData | None = None,
     same: str = "",
 ) -> tuple[str, ...]:
-    """Return warnings about all that makes the measured numbers less reliable.
-
-    Args:
-        samples: those that were given, or made up.
-        assumed: extents that were assumed for them; may be empty.
-        found: accuracy on the samples.
-        held_out: whether it was measured on samples kept from calibration.
-        chosen: choice of samples where there is no data.
-        same: ``sameness`` of the samples.
-    """
+    """Return warnings about all that makes the measured numbers less reliable."""
     warnings = []
     if chosen is not None and chosen.warning:
         warnings.append(f"{chosen.warning}; give --calibration with a handful of real inputs")
@@ -59,13 +50,7 @@ def about_samples(
 
 
 def unused(form: str, options: Options, *, samples: bool) -> tuple[str, ...]:
-    """Return warnings about options that a form without int8 activations does not use.
-
-    Args:
-        form: its name.
-        options: of the conversion.
-        samples: whether some were given.
-    """
+    """Return warnings about options that a form without int8 activations does not use."""
     goals = {"--min-sqnr": options.min_sqnr, "--max-extra-macs": options.max_extra_macs}
     given = " and ".join(flag for flag, value in goals.items() if value)
     warnings = [f"--format {form} needs no samples: those given are not used"] if samples else []
@@ -76,13 +61,7 @@ def unused(form: str, options: Options, *, samples: bool) -> tuple[str, ...]:
 
 
 def doubt_db(same: str, held_out: bool, chosen: BuiltinData | None) -> float:
-    """Return by how much new samples may be worse for reasons that these do not show.
-
-    Args:
-        same: ``sameness`` of the samples.
-        held_out: whether those measured were kept from calibration.
-        chosen: choice of samples where there is no data.
-    """
+    """Return by how much new samples may be worse for reasons that these do not show."""
     kinds = {
         "given": INTERVAL.inferred_db,
         "inferred": INTERVAL.inferred_db,
@@ -170,12 +149,7 @@ def _named(model: Model, node: Node) -> str:
 
 
 def not_judged(options: Options, crossing: int | None = None) -> tuple[str, ...]:
-    """Name the options that check cannot judge, as it runs one sample and no int8 model.
-
-    Args:
-        options: of a check of a form that calibrates.
-        crossing: bytes that cross in one inference; None where that is not known.
-    """
+    """Name the options that check cannot judge, as it runs one sample and no int8 model."""
     goal = f"--min-sqnr {options.min_sqnr:g}" if options.min_sqnr is not None else ""
     counting = list(_counting(options))
     found = []

@@ -31,9 +31,7 @@ class GraphRows:
 def graph_rows(legal: LegalModel, before: GraphRows | None = None) -> GraphRows:
     """Describe the float graph, before quantization changes its nodes.
 
-    Args:
-        legal: the model.
-        before: rows of the graph before steps for accuracy changed it.
+    ``before`` are rows of the graph before steps for accuracy changed it.
     """
     found = partition.subgraphs(legal.model, legal.plan)
     number = {id(node): at for at, one in enumerate(found, 1) for node in one.nodes}

@@ -52,14 +52,8 @@ def build_report(
 ) -> schema.Report:
     """Build the report of a check or a conversion.
 
-    Args:
-        legal: the legal model with its findings.
-        rows: of the float graph.
-        verdict: whether something stands against a conversion, and whether there was one.
-        failed: whether the run fails: an accepted error fails a conversion, but no check.
-        warnings: what a reader must know before trusting the result.
-        outcome: of a conversion.
-        timings: seconds of each stage; None: the report does not say them.
+    ``failed`` is whether the run fails: an accepted error fails a conversion, but no check.
+    ``timings`` are seconds of each stage; without them the report says none.
     """
     found = legal.findings
     warnings += stale(found.accepted, found.every)
@@ -242,15 +236,7 @@ def headline(
     left: list[Finding],
     warnings: tuple[str, ...],
 ) -> str:
-    """The verdict in one sentence.
-
-    Args:
-        options: of the run.
-        nodes: rows of the report.
-        verdict: what is to be said.
-        left: findings that no pass has removed.
-        warnings: what a reader must know; the first is part of it.
-    """
+    """The verdict in one sentence."""
     if verdict == "refused":
         return _objection(options, left)
     count = sum(1 for n in nodes if n.placement == "device" and n.op == "Conv")
