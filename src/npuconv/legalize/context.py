@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.config import Options
 from npuconv.legalize import region as _region
+from npuconv.legalize.fitting.layer import of_window as layer_of
 from npuconv.legalize.forms import Form
 from npuconv.legalize.source import SourceScales
 from npuconv.model import query
@@ -119,16 +120,12 @@ class PassContext:
 
     def lasting_objections(self, win: Window, *, bias: bool = True) -> list[str]:
         """Return the objections to a Conv that no rewrite of it removes."""
-        from npuconv.legalize.fitting.layer import of_window as layer_of
-
         found = self.objections(win)
         layer = layer_of(win, bias=bias) if found and self.options.fit else None
         return found if layer is None else self.planner.objections(layer)
 
     def fitted(self, win: Window) -> Form:
         """Return what a considered convolution costs once it keeps every limit."""
-        from npuconv.legalize.fitting.layer import of_window as layer_of
-
         wanted = self.options.fit and self.objections(win)
         layer = layer_of(win, bias=True) if wanted else None
         plan = None if layer is None else self.planner.plan(layer)[0]
