@@ -28,7 +28,7 @@ _MAX_ROWS = 10  # outputs and layers that are shown unless verbose
 
 @click.command(cls=GroupedCommand)
 @click.argument("float_model", metavar="FLOAT.onnx")
-@click.argument("int8_model", metavar="INT8.onnx")
+@click.argument("int8_model", metavar="INT8.onnx|.tflite")
 @sample_options
 @click.option(
     "--labels",
@@ -69,8 +69,9 @@ def verify(
 
     FLOAT.onnx is the model that was converted, or what convert --format float writes of
     it; INT8.onnx any model with the same inputs and outputs. Both run on the samples;
-    layers are compared where both models have them. With --labels, how often each model
-    is right.
+    layers are compared where both models have them. A .tflite file that convert wrote runs
+    on LiteRT's reference kernels (extra npuconv[litert]), and is compared as a whole. With
+    --labels, how often each model is right.
 
     Exit code 0: done; 1: --min-sqnr is missed; 2: files that cannot be used.
     """

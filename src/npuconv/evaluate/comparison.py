@@ -26,6 +26,7 @@ from npuconv.samples.feeds import spread
 from npuconv.schemas import quality
 
 if TYPE_CHECKING:
+    from npuconv.evaluate.litert import TfliteSession
     from npuconv.samples import Feed, Samples
 
 Array = NDArray[Any]
@@ -107,6 +108,7 @@ class Comparison:
         int8_model: the converted model.
         scales: of inputs and outputs of the converted model that are int8 themselves.
         layers: tensors to compare besides the outputs.
+        tflite: the file that ``int8_model`` has the inputs and outputs of.
 
     Raises:
         executor.RuntimeRefusedError: one of the models does not load.
@@ -118,6 +120,7 @@ class Comparison:
         int8_model: onnx.ModelProto,
         scales: Mapping[str, float] | None = None,
         layers: Sequence[LayerPair] = (),
+        tflite: TfliteSession | None = None,
     ) -> None:
         made = {o for n in int8_model.graph.node for o in n.output}
         self.layers = [layer for layer in layers if layer.stored in made]
@@ -135,11 +138,11 @@ class Comparison:
         watched = _unique((*self._within, *self._tensors))
         stored = _unique((*self._within, *self._stored_as))
         seen = executor.with_outputs if is_large else as_float
-        before, after = executor.with_outputs(float_model, watched), seen(int8_model, stored)
+        before = executor.with_outputs(float_model, watched)
         # Samples run beside each other, so each has one core.
-        self._written, self._before, self._after = (
-            executor.Session(model, threads=1) for model in (int8_model, before, after)
-        )
+        self._before = executor.Session(before, threads=1)
+        self._written = tflite or executor.Session(int8_model, threads=1)
+        self._after = tflite or executor.Session(seen(int8_model, stored), threads=1)
 
     def measure(
         self,
