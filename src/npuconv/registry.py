@@ -5,10 +5,8 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import threading
-from typing import TYPE_CHECKING, Generic, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from collections.abc import Iterator
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -17,9 +15,6 @@ class Registry(Generic[T]):
     """Objects by name, registered once, listed in a stable order.
 
     Modules whose name begins with an underscore are not imported.
-
-    Args:
-        packages: packages whose modules register themselves when imported.
     """
 
     def __init__(self, *packages: str) -> None:

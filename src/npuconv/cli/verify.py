@@ -17,11 +17,10 @@ from npuconv.errors import UsageError
 from npuconv.report.escape import visible
 from npuconv.report.json import dumps
 from npuconv.report.words import count, percent
+from npuconv.schemas.verify import Errors, VerifiedOutput, VerifyReport
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from npuconv.schemas.verify import Errors, VerifiedOutput, VerifyReport
 
 _MAX_ROWS = 10  # outputs and layers that are shown unless verbose
 

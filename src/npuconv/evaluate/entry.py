@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 import numpy as np
+import onnx
 
 from npuconv import executor
 from npuconv.arithmetic.metrics import rounded
@@ -17,7 +18,7 @@ from npuconv.errors import ModelError
 from npuconv.evaluate import matching
 from npuconv.evaluate.comparison import Comparison, Measured, Stats
 from npuconv.evaluate.labels import Score, check_scores, others, read_labels
-from npuconv.evaluate.matching import LayerPair
+from npuconv.evaluate.matching import LayerPair, Matches
 from npuconv.evaluate.pairs import (
     Opened,
     check_interface,
@@ -27,15 +28,10 @@ from npuconv.evaluate.pairs import (
     open_model,
     rows,
 )
+from npuconv.keywords import SampleKeywords
+from npuconv.samples import Feed, Samples, Source
 from npuconv.schemas import verify as schema
 from npuconv.schemas.report import Tool
-
-if TYPE_CHECKING:
-    import onnx
-
-    from npuconv.evaluate.matching import Matches
-    from npuconv.keywords import SampleKeywords
-    from npuconv.samples import Feed, Samples, Source
 
 Progress = Callable[[str, int, int], None]  # stage, done, total
 LAYER_SAMPLES = 8  # on which layers are compared

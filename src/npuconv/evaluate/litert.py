@@ -25,21 +25,13 @@ _PURPOSE = "verify of a TFLite file"
 
 @dataclass(frozen=True)
 class _End:
-    """An input or output.
+    """An input or output."""
 
-    Attributes:
-        name: in the ONNX model.
-        number: of its tensor in the file.
-        dtype: of an element.
-        shape: as it is stored.
-        order: axis k of what is stored is axis ``order[k]`` of the ONNX tensor.
-    """
-
-    name: str
-    number: int
+    name: str  # in the ONNX model
+    number: int  # of its tensor in the file
     dtype: Any
-    shape: tuple[int, ...]
-    order: tuple[int, ...]
+    shape: tuple[int, ...]  # as it is stored
+    order: tuple[int, ...]  # axis k of what is stored is axis ``order[k]`` of the ONNX tensor
 
     def info(self) -> onnx.ValueInfoProto:
         """Return name, type and shape as ONNX has them."""
@@ -51,12 +43,7 @@ class _End:
 class TfliteSession:
     """A TFLite file that npuconv wrote, loaded into LiteRT.
 
-    Args:
-        data: the file.
-        name: of the file, for messages.
-
-    Attributes:
-        proto: inputs, outputs and metadata of the file as an ONNX model without nodes.
+    ``proto`` has inputs, outputs and metadata of the file as an ONNX model without nodes.
 
     Raises:
         UsageError: LiteRT, or the package ``tflite``, is not installed.
@@ -87,10 +74,6 @@ class TfliteSession:
 
     def run(self, feeds: Mapping[str, np.ndarray], outputs: Sequence[str]) -> dict[str, np.ndarray]:
         """Run once; arrays have their axes in the order of ONNX.
-
-        Args:
-            feeds: arrays by input name.
-            outputs: names to fetch.
 
         Raises:
             ModelError: LiteRT fails on these inputs.

@@ -6,23 +6,19 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
 
 from npuconv.calibration.inputs import sample_inputs
+from npuconv.config import Options
 from npuconv.errors import CalibrationError, ModelError, UsageError
+from npuconv.evaluate.labels import Labels
 from npuconv.evaluate.litert import TfliteSession
 from npuconv.evaluate.matching import scales
 from npuconv.model import external_data, load, query, shapes
-from npuconv.samples import open_samples
+from npuconv.samples import Samples, Source, open_samples
 from npuconv.samples.feeds import spread
-
-if TYPE_CHECKING:
-    from npuconv.config import Options
-    from npuconv.evaluate.labels import Labels
-    from npuconv.samples import Samples, Source
 
 TFLITE = ".tflite"
 SAMPLES = 64  # unless more are asked for, or there are labels
@@ -32,19 +28,12 @@ _INTEGER = query.ALREADY_QUANTIZED | {"DequantizeLinear", "DynamicQuantizeLinear
 
 @dataclass(frozen=True)
 class Opened:
-    """A model as it is, with its name and digest for reports.
+    """A model as it is, with its name and digest for reports."""
 
-    Attributes:
-        proto: the model; of a TFLite file, its inputs and outputs alone.
-        name: for reports.
-        sha256: of its file.
-        tflite: what runs it, where it is a TFLite file.
-    """
-
-    proto: onnx.ModelProto
+    proto: onnx.ModelProto  # of a TFLite file, its inputs and outputs alone
     name: str
     sha256: str
-    tflite: TfliteSession | None = None
+    tflite: TfliteSession | None = None  # runs it, where it is a TFLite file
 
     @property
     def is_int8(self) -> bool:
@@ -141,12 +130,8 @@ def choose_samples(
 ) -> tuple[Samples, str]:
     """Return samples for both models, and the extents assumed for them.
 
-    Args:
-        pair: the float model, whose inputs are float, and the other, which may fix extents.
-        data: their source; None for made-up ones.
-        options: of which preprocessing, input shapes and the seed count.
-        limit: number at most; None: some, or all where there are labels.
-        labels: one for each sample of the source.
+    The float model of the pair comes first: its inputs are float, and the other may fix extents.
+    Without data the samples are made up; with ``labels`` all of them are taken.
 
     Raises:
         CalibrationError: samples that do not fit the models, or not as many as labels.

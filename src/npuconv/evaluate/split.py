@@ -35,14 +35,9 @@ Qparams = tuple[Array, Array]  # scale and zero point
 
 @dataclass(frozen=True)
 class Split:
-    """Folder that was written.
+    """Folder that was written."""
 
-    Attributes:
-        manifest: the content of ``manifest.json``.
-        directory: the folder.
-    """
-
-    manifest: schema.Manifest
+    manifest: schema.Manifest  # the content of ``manifest.json``
     directory: Path
 
 

@@ -88,11 +88,7 @@ def from_proto(
 ) -> Model:
     """Return the Model of a proto that is already in memory.
 
-    Args:
-        proto: not changed.
-        name: of the model in messages.
-        sha256: of its file.
-        kept: the store of its large weights, if they are in files.
+    The proto is not changed. ``kept`` is the store of its large weights, if they are in files.
 
     Raises:
         ModelError: the graph contradicts itself.

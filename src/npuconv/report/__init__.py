@@ -7,18 +7,15 @@ comes from an untrusted model file and is escaped by the rules of the format.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import PurePath
-from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 from npuconv.errors import UsageError
-
-if TYPE_CHECKING:
-    import os
-
-    from npuconv.schemas.batch import BatchReport
-    from npuconv.schemas.report import Report
+from npuconv.schemas.batch import BatchReport
+from npuconv.schemas.report import Report
 
 # Name of each format, with the file suffix that asks for it.
 FORMATS = {
@@ -55,10 +52,6 @@ class _Renderer(Protocol):
 def render(report: Report, format: str) -> str:
     """Render one report.
 
-    Args:
-        report: what to render.
-        format: a name in ``FORMATS``.
-
     Returns:
         Text that ends in one newline.
 
@@ -73,10 +66,7 @@ def render_many(
 ) -> str:
     """Render several reports as one valid document.
 
-    Args:
-        reports: in the order in which they are shown.
-        format: a name in ``FORMATS``.
-        unreadable: models without a report, which the document lists too.
+    ``unreadable`` are models without a report, which the document lists too.
 
     Returns:
         Text that ends in one newline.
@@ -90,10 +80,7 @@ def render_many(
 def render_batch(batch: BatchReport, format: str, base: str = "") -> str:
     """Render the summary of a batch.
 
-    Args:
-        batch: what to render.
-        format: a name in ``FORMATS``.
-        base: path from the folder of the text to the folder of the jobs file; for links.
+    ``base`` is the path from the folder of the text to that of the jobs file, for links.
 
     Returns:
         Text that ends in one newline.
@@ -106,9 +93,6 @@ def render_batch(batch: BatchReport, format: str, base: str = "") -> str:
 
 def format_of(path: str | os.PathLike[str]) -> str:
     """Return the format that the suffix of a file asks for.
-
-    Args:
-        path: where the report will be written.
 
     Returns:
         A name in ``FORMATS``.

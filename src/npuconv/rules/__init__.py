@@ -20,14 +20,12 @@ import inspect
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from npuconv.diagnostics import Severity, Status
 from npuconv.facts import FACTS
+from npuconv.model.types import Node
 from npuconv.registry import Registry
-
-if TYPE_CHECKING:
-    from npuconv.model.types import Node
 
 Stage = Literal["source", "float", "planned", "calibrated", "lowered", "measured"]
 SECTIONS = ("What it checks", "Why it matters", "How to fix")
@@ -176,11 +174,6 @@ def limit_rule(code: str, *limits: str, example: Example) -> Callable[[Callable[
     """Register a rule that compares facts of convolutions with limits of the target.
 
     The function has no body: it gives the rule its name and docstring.
-
-    Args:
-        code: as for ``rule``.
-        *limits: facts that are compared, each with the target's limit on it.
-        example: as for ``rule``.
     """
 
     def register(described: Callable[[], None]) -> Rule:

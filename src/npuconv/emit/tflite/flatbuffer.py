@@ -39,10 +39,6 @@ def require(
 ) -> None:
     """Fail if the package that knows TFLite's schema is missing.
 
-    Args:
-        purpose: what needs it.
-        instead: what else to do, for the hint.
-
     Raises:
         UsageError: says what to install.
     """
@@ -77,13 +73,9 @@ def to_bytes(graph: Graph, description: str, metadata: Mapping[str, str]) -> byt
 
 @dataclass
 class _File:
-    """A file being written, from its leaves to its root.
+    """A file being written, from its leaves to its root."""
 
-    Attributes:
-        size: of all constants, in bytes.
-    """
-
-    size: int
+    size: int  # of all constants, in bytes
     buffers: list[bytes] = field(default_factory=lambda: [b""])  # the first is empty by contract
     numbers: dict[bytes, int] = field(default_factory=dict)
 

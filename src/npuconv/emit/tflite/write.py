@@ -20,19 +20,13 @@ _PREFIX = "npuconv."  # of the metadata that go into the file
 
 @dataclass(frozen=True)
 class TfliteFile:
-    """A TFLite file.
-
-    Attributes:
-        data: its bytes.
-        inputs: one line for each: name, type, shape, order of axes, scale and zero point.
-        outputs: likewise.
-        operators: how many there are of each.
-    """
+    """A TFLite file."""
 
     data: bytes
+    # One line for each: name, type, shape, order of axes, scale and zero point.
     inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    operators: dict[str, int]
+    outputs: tuple[str, ...]  # likewise
+    operators: dict[str, int]  # how many there are of each
 
 
 def write(model: onnx.ModelProto) -> TfliteFile:

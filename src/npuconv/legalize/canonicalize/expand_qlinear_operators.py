@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 
-if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
-
-    Parts = tuple[list[Tensor], int]  # float inputs, and where scale and zero point of y are
+Parts = tuple[list[Tensor], int]  # float inputs, and where scale and zero point of y are
 
 
 @model_pass(Phase.CANONICALIZE, after=("name-nodes",), infers=True)

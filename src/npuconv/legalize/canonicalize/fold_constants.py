@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from npuconv.legalize.context import PassContext, RewriteRecord
 from npuconv.legalize.region import Region, capture
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import numpy as np
-
-    from npuconv.legalize.context import PassContext, RewriteRecord
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
 
 CHECKED_ELEMENTS = 1 << 20  # results up to this size are checked against the reference
 _RANDOM = frozenset(

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from npuconv.legalize.context import PassContext
     from npuconv.legalize.tools.shape_values import Facts
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
 
 
 @model_pass(Phase.CANONICALIZE, after=("fold-constants",), infers=True)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
+from npuconv.model.core import Model
+from npuconv.model.types import Node
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from npuconv.legalize.context import PassContext
     from npuconv.legalize.tools.quantized import Parameters
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
 
 _WEIGHT = 1  # the input of a convolution or product that holds its weights
 _LAYERS = ("Conv", "ConvTranspose", "MatMul", "Gemm")

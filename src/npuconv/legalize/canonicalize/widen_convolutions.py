@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 
-if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
-
-    Wide = dict[int, Tensor]  # what stands for a tensor in float32, by its id
+Wide = dict[int, Tensor]  # what stands for a tensor in float32, by its id
 
 _HALVES = frozenset({"float16", "bfloat16"})
 _ONNX = {"float16": "FLOAT16", "bfloat16": "BFLOAT16", "float64": "DOUBLE"}

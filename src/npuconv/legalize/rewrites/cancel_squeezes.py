@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.region import identity
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.layout import (
@@ -19,11 +18,8 @@ from npuconv.legalize.tools.layout import (
     widened,
 )
 from npuconv.model import edit, query
-
-if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 
 MAX_SEARCHED = 64  # nodes behind a Squeeze among which an Unsqueeze is looked for: bounds time
 _OPPOSITE = {"Squeeze": "Unsqueeze", "Unsqueeze": "Squeeze"}

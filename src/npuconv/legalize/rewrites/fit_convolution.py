@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from npuconv.legalize.context import PassContext
+from npuconv.legalize.fitting.layer import Layer
 from npuconv.legalize.forms import Form
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import query
 from npuconv.model.conv import window
+from npuconv.model.core import Model
+from npuconv.model.types import Node
 
 if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
-    from npuconv.legalize.fitting.layer import Layer
     from npuconv.legalize.fitting.planner import Plan, Search
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
 
 _SHOWN = 4  # forms that the report compares
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.as_conv import (
     ConvForm,
@@ -14,15 +14,11 @@ from npuconv.legalize.tools.as_conv import (
     obstacle,
 )
 from npuconv.model import edit, query
-from npuconv.model.conv import effective_kernel, window
+from npuconv.model.conv import Window, effective_kernel, window
+from npuconv.model.core import Model
+from npuconv.model.types import Node
 
-if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.conv import Window
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
-
-    Dims = tuple[int | str | None, ...]
+Dims = tuple[int | str | None, ...]
 
 GLOBAL = "GlobalAveragePool"
 _UNKNOWN_CHANNELS = "the number of its channels is not known"

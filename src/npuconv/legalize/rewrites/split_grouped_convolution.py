@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.forms import choose, chosen
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.conv_forms import (
@@ -13,13 +12,9 @@ from npuconv.legalize.tools.conv_forms import (
     with_channels,
 )
 from npuconv.model import edit, query
-from npuconv.model.conv import block_diagonal, window
-
-if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.conv import Window
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
+from npuconv.model.conv import Window, block_diagonal, window
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 
 
 @model_pass(

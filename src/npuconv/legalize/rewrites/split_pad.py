@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.layout import pad_obstacle, takes_pads
 from npuconv.model import edit, query
 from npuconv.model.conv import Pairs, flat_pads
-
-if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
+from npuconv.model.core import Model
+from npuconv.model.types import Node
 
 OPSET = 11  # the opset since which amounts are an input, as the bounds of a Slice are
 TO_THE_END = 2**63 - 1  # the end of a Slice, whatever the extent

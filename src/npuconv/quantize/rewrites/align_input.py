@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import query
 from npuconv.model.conv import window
+from npuconv.model.core import Model
+from npuconv.model.types import Node
+from npuconv.partition import Plan
 from npuconv.partition.crossings import readers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import numpy as np
-
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
-    from npuconv.partition import Plan
 
 
 @model_pass(Phase.HOST_PREP, after=("pad-on-host",))

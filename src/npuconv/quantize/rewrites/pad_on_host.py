@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import query
-from npuconv.model.conv import Pairs, flat_pads, window
+from npuconv.model.conv import Pairs, Window, flat_pads, window
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
+from npuconv.partition import Plan
 from npuconv.partition.crossings import readers
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.conv import Window
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
-    from npuconv.partition import Plan
 
 _ZEROS = "the zeros cross to the device, too"
 _ROUND_TRIP = "it crosses to the host, and back with the zeros"

@@ -2,42 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import query
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
+from npuconv.partition import Plan
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
-    from npuconv.partition import Plan
-
-    Moved = dict[tuple[str, int], list[tuple[Tensor, Tensor]]]  # inputs and what is added to them
+Moved = dict[tuple[str, int], list[tuple[Tensor, Tensor]]]  # inputs and what is added to them
 
 
 @dataclass
 class Repeated:
-    """A layer that runs several times.
+    """A layer that runs several times."""
 
-    Attributes:
-        node: name of the convolution it was.
-        source: the tensor it read.
-        output: the tensor that the convolution made.
-        result: the tensor that the layer made, and that the mean makes now.
-        shifts: constants that are added to the inputs of the copies, of value 0 and of the
-            rank of the input; empty where the device makes the input.
-        copies: names of new nodes and of what they make, and whether it is the convolution.
-    """
-
-    node: str
-    source: str
-    output: str
-    result: str
+    node: str  # name of the convolution it was
+    source: str  # the tensor it read
+    output: str  # the tensor that the convolution made
+    result: str  # the tensor that the layer made, and that the mean makes now
+    # Constants that are added to the inputs of the copies, of value 0 and of the rank of the input;
+    # empty where the device makes the input.
     shifts: list[Tensor] = field(default_factory=list)
+    # Names of new nodes and of what they make, and whether it is the convolution.
     copies: list[tuple[str, str, bool]] = field(default_factory=list)
 
 

@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING
 
 from npuconv.diagnostics import Severity
 from npuconv.model import query
+from npuconv.model.core import Model
+from npuconv.model.types import Node
 from npuconv.rules import Example, Violation, Violations, rule
+from npuconv.rules.context import RuleContext
 
 if TYPE_CHECKING:
     import numpy as np
@@ -14,9 +17,6 @@ if TYPE_CHECKING:
 
     from npuconv.arithmetic.encoding import Encoding
     from npuconv.arithmetic.statistics import Statistics
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
 
 MAX_CLIPPED = 0.01  # share of the values of a tensor
 INT8_MIN, INT8_MAX = -128, 127

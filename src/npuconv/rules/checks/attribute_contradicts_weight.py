@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from npuconv.model import query
 from npuconv.model.conv import SAME, effective_kernel, transpose_output, window
+from npuconv.model.types import Node
 from npuconv.rules import CONV, SLIDING, Example, Violation, Violations, rule
-from npuconv.rules.context import contradictions
-
-if TYPE_CHECKING:
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
-
+from npuconv.rules.context import RuleContext, contradictions
 
 _MIN_RANK = 3  # batch, channels and one spatial axis
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from npuconv.model.types import Node
 from npuconv.rules import SLIDING, Example, Violations, rule
+from npuconv.rules.context import RuleContext
 from npuconv.rules.target_limits import missing_axis
-
-if TYPE_CHECKING:
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
 
 LIMITS = ("auto_pad",)
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from npuconv.model.types import Node
 from npuconv.rules import CONV, SLIDING, Example, Violations, rule
-
-if TYPE_CHECKING:
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
+from npuconv.rules.context import RuleContext
 
 LIMITS = ("bias",)
 _UNWANTED = "train without bias, or add it on the host"

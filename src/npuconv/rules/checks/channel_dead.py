@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from npuconv.diagnostics import Severity
 from npuconv.model import query
+from npuconv.model.core import Model
+from npuconv.model.types import Node
 from npuconv.rules import Example, Violation, Violations, rule
+from npuconv.rules.context import RuleContext
+from npuconv.rules.evidence import CalibrationEvidence
 
 if TYPE_CHECKING:
     from npuconv.arithmetic.statistics import Statistics
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
-    from npuconv.rules.evidence import CalibrationEvidence
 
 WARNING_SHARE = 0.5  # of the channels; fewer may have been switched off in training
 NOTE_SHARE = 0.1  # of the channels; fewer are common

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from npuconv.model import nhwc, query
 from npuconv.model.axis_removal import obstacles
 from npuconv.model.conv import window
+from npuconv.model.types import Node
 from npuconv.rules import CONV, Example, Violation, Violations, is_convolution, rule
-
-if TYPE_CHECKING:
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
+from npuconv.rules.context import RuleContext
 
 _DEVICE_AXES = 2  # of an accelerator for images
 

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from npuconv.model import query
+from npuconv.model.types import Node
 from npuconv.rules import CONV, Example, Violation, Violations, rule
-
-if TYPE_CHECKING:
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
-
+from npuconv.rules.context import RuleContext
 
 # float16, bfloat16 and double are computed in float32 before they are quantized.
 _CONVERTIBLE = {"float32", "float16", "bfloat16", "float64", ""}

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from npuconv.model import query
-from npuconv.model.conv import window
+from npuconv.model.conv import Window, window
+from npuconv.model.types import Node
 from npuconv.rules import Example, Violation, Violations, rule
+from npuconv.rules.context import RuleContext
 from npuconv.rules.target_limits import advice_on_shape, missing_axis
-
-if TYPE_CHECKING:
-    from npuconv.model.conv import Window
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
 
 
 @rule(

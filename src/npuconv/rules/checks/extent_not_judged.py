@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from npuconv.diagnostics import Severity
 from npuconv.facts import lookup
 from npuconv.model import query
+from npuconv.model.core import Model
+from npuconv.model.types import Node
 from npuconv.rules import CONV, Example, Violation, Violations, rule
+from npuconv.rules.context import RuleContext
 from npuconv.rules.target_limits import EXTENTS, advice_on_shape
-
-if TYPE_CHECKING:
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
-    from npuconv.target.limit import Limit
+from npuconv.target.limit import Limit
 
 
 @rule(

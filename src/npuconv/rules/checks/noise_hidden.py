@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from npuconv.diagnostics import Severity
+from npuconv.model.core import Model
 from npuconv.rules import Example, Violation, Violations, rule
 from npuconv.rules.checks.accuracy_too_low import POOR_DB
-
-if TYPE_CHECKING:
-    from npuconv.model.core import Model
-    from npuconv.rules.context import RuleContext
+from npuconv.rules.context import RuleContext
 
 _HIDDEN_DB = 10.0  # SQNR below that of all outputs: at most a tenth of its noise shows there
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from npuconv.diagnostics import Severity
 from npuconv.model import query
+from npuconv.model.core import Model
+from npuconv.model.types import Node
 from npuconv.rules import Example, Violation, Violations, rule
+from npuconv.rules.context import RuleContext
+from npuconv.rules.evidence import CalibrationEvidence
 
 if TYPE_CHECKING:
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
-    from npuconv.rules.evidence import CalibrationEvidence
     from npuconv.samples.normalizations import Normalization
 
 MIN_CHANNELS = 8  # of the first layer; statistics of fewer prove too little

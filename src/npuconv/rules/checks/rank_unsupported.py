@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from npuconv.model.axis_removal import obstacles
 from npuconv.model.conv import window
+from npuconv.model.types import Node
 from npuconv.rules import CONV, SLIDING, Example, Violations, rule
-
-if TYPE_CHECKING:
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
+from npuconv.rules.context import RuleContext
 
 LIMITS = ("rank",)
 _DEVICE_AXES = 2  # of an accelerator for images

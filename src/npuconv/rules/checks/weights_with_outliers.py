@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 from npuconv.diagnostics import Severity
 from npuconv.model import query
+from npuconv.model.types import Node
 from npuconv.rules import Example, Violation, Violations, rule
+from npuconv.rules.context import RuleContext
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
 
 STEPS = 3  # 99 of 100 weights within -3..3: 7 of 255 levels
 POOR_DB = 36.0  # SQNR; rounding leaves 40 and more where there are no outliers
@@ -25,17 +24,11 @@ _INT8_MAX = 127
 
 @dataclass(frozen=True)
 class Outliers:
-    """Outliers in the weights of one layer.
+    """Outliers in the weights of one layer."""
 
-    Attributes:
-        rows: output channels with outliers.
-        ratio: largest magnitude over rms, in the worst of them.
-        sqnr_db: of the weights after rounding, in the worst of them.
-    """
-
-    rows: int
-    ratio: float
-    sqnr_db: float
+    rows: int  # output channels with outliers
+    ratio: float  # largest magnitude over rms, in the worst of them
+    sqnr_db: float  # of the weights after rounding, in the worst of them
 
 
 @rule(
