@@ -38,7 +38,7 @@ def converted(tmp_path):
 
 
 def test_names_and_orders_are_in_the_file():
-    """Of inputs, then of outputs."""
+    """Metadata have those of inputs, then of outputs."""
     assert read_metadata(write(pooled()).data) == {ENDS: '[["x",[0,2,3,1]],["y",[0,2,3,1]]]'}
 
 

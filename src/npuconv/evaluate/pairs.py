@@ -37,7 +37,7 @@ class Opened:
 
     @property
     def is_int8(self) -> bool:
-        """Whether a node of it works on integers."""
+        """True where a node of it works on integers."""
         nodes = self.proto.graph.node
         return self.tflite is not None or any(node.op_type in _INTEGER for node in nodes)
 
