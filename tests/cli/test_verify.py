@@ -151,7 +151,7 @@ def test_made_up_samples(cli, pair):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["verify", "f.onnx"], "Missing argument 'INT8.onnx|.tflite'"),
+        (["verify", "f.onnx"], "Missing argument 'INT8.onnx'"),
         (["verify", "f.onnx", "no.onnx"], "no.onnx: no such file"),
         (["verify", "f.onnx", "q.onnx", "--data", "no.npz"], "no.npz: no such file"),
         (

@@ -27,7 +27,7 @@ _MAX_ROWS = 10  # outputs and layers that are shown unless verbose
 
 @click.command(cls=GroupedCommand)
 @click.argument("float_model", metavar="FLOAT.onnx")
-@click.argument("int8_model", metavar="INT8.onnx|.tflite")
+@click.argument("int8_model", metavar="INT8.onnx")
 @sample_options
 @click.option(
     "--labels",

@@ -68,8 +68,8 @@ class TfliteSession:
         ends = _ends(metadata.get(ENDS, ""), details, name)
         count = len(self._interpreter.get_input_details())
         self._inputs, self._outputs = ends[:count], ends[count:]
-        infos = ([end.info() for end in some] for some in (self._inputs, self._outputs))
-        self.proto = helper.make_model(helper.make_graph([], name, *infos))
+        given, made = ([end.info() for end in some] for some in (self._inputs, self._outputs))
+        self.proto = helper.make_model(helper.make_graph([], name, given, made))
         helper.set_model_props(self.proto, metadata)
 
     def run(self, feeds: Mapping[str, np.ndarray], outputs: Sequence[str]) -> dict[str, np.ndarray]:
