@@ -14,6 +14,7 @@ from npuconv.emit.tflite.flatbuffer import read_metadata
 from npuconv.emit.tflite.write import ENDS, write
 from npuconv.errors import ModelError, UsageError
 from npuconv.evaluate.litert import TfliteSession
+from npuconv.executor import Session
 from support.builders import Net, digits, images
 
 LITERT = "ai_edge_litert.interpreter"
@@ -47,7 +48,7 @@ def test_axes_are_those_of_onnx():
     """Arrays go in and come out as ONNX has them."""
     session = TfliteSession(write(pooled()).data, "m.tflite")
     x = np.random.default_rng(0).random((1, 3, 6, 4), np.float32)
-    wanted = npuconv.executor.Session(pooled()).run({"x": x})["y"]
+    wanted = Session(pooled()).run({"x": x})["y"]
     np.testing.assert_array_equal(session.run({"x": x}, ["y"])["y"], wanted)
     (info,) = session.proto.graph.input
     assert [d.dim_value for d in info.type.tensor_type.shape.dim] == [1, 3, 6, 4]
