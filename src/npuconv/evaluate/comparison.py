@@ -18,6 +18,7 @@ from npuconv.arithmetic.encoding import dequantize, quantize
 from npuconv.arithmetic.metrics import ErrorStats, rounded
 from npuconv.calibration.workers import in_order
 from npuconv.evaluate.interval import Powers, expected, pooled_db, sentences
+from npuconv.evaluate.litert import TfliteSession
 from npuconv.evaluate.matching import LayerPair, exact, numbers
 from npuconv.evaluate.simulator import as_float
 from npuconv.model import store
@@ -92,7 +93,8 @@ class Comparison:
     the first sample also goes through the model as it is written.
 
     ``layers`` are tensors to compare besides the outputs; ``scales`` are those of inputs and
-    outputs that are int8 themselves.
+    outputs that are int8 themselves; ``tflite`` is the file whose inputs and outputs
+    ``int8_model`` has.
 
     Raises:
         executor.RuntimeRefusedError: one of the models does not load.
@@ -104,6 +106,7 @@ class Comparison:
         int8_model: onnx.ModelProto,
         scales: Mapping[str, float] | None = None,
         layers: Sequence[LayerPair] = (),
+        tflite: TfliteSession | None = None,
     ) -> None:
         made = {o for n in int8_model.graph.node for o in n.output}
         self.layers = [layer for layer in layers if layer.stored in made]
@@ -121,11 +124,11 @@ class Comparison:
         watched = _unique((*self._within, *self._tensors))
         stored = _unique((*self._within, *self._stored_as))
         seen = executor.with_outputs if is_large else as_float
-        before, after = executor.with_outputs(float_model, watched), seen(int8_model, stored)
+        before = executor.with_outputs(float_model, watched)
         # Samples run beside each other, so each has one core.
-        self._written, self._before, self._after = (
-            executor.Session(model, threads=1) for model in (int8_model, before, after)
-        )
+        self._before = executor.Session(before, threads=1)
+        self._written = tflite or executor.Session(int8_model, threads=1)
+        self._after = tflite or executor.Session(seen(int8_model, stored), threads=1)
 
     def measure(
         self,

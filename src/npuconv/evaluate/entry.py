@@ -24,6 +24,7 @@ from npuconv.evaluate.pairs import (
     check_interface,
     check_order,
     choose_samples,
+    open_int8,
     open_model,
     rows,
 )
@@ -53,7 +54,8 @@ def verify(
 
     Args:
         float_model: a path or a ModelProto; the original, or what ``format="float"`` gives.
-        int8_model: any model with the same inputs and outputs.
+        int8_model: any model with the same inputs and outputs; a path that ends in .tflite is
+            a file that ``convert`` wrote, and runs on LiteRT.
         data: samples, as ``convert`` takes them for calibration; better others than those.
         labels: classes of the samples: .npy, .npz (key y or labels), .tsv or .csv.
         samples: how many are compared at most; by default 64, with labels all.
@@ -69,7 +71,7 @@ def verify(
     chosen = make_options(options)
     path = data if isinstance(data, str | Path) else None
     classes = read_labels(labels, path) if labels is not None else None
-    before, after = open_model(float_model), open_model(int8_model)
+    before, after = open_model(float_model), open_int8(int8_model)
     warnings = check_order(before, after)
     check_interface(before, after)
     found, assumed = choose_samples((before, after), data, chosen, samples, classes)
@@ -103,7 +105,7 @@ class _Work:
         models = self.before.proto, self.after.proto
         try:
             self.progress("loading models", 0, len(self.samples))
-            both = Comparison(*models, scales, self.matches.layers)
+            both = Comparison(*models, scales, self.matches.layers, self.after.tflite)
             measured = both.measure(self.samples, self._see, layer_samples=LAYER_SAMPLES)
         except executor.RuntimeRefusedError as error:
             raise ModelError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from npuconv.emit.tflite.flatbuffer import to_bytes
 from npuconv.emit.tflite.translate import End, translate
 from npuconv.version import __version__
 
+ENDS = "npuconv.ends"  # of the metadata: names and orders of axes of inputs, then outputs
 _LETTERS = "NCHW"
 _PREFIX = "npuconv."  # of the metadata that go into the file
 
@@ -42,6 +44,8 @@ def write(model: onnx.ModelProto) -> TfliteFile:
     metadata = {e.key: e.value for e in model.metadata_props if e.key.startswith(_PREFIX)}
     for key in ("npuconv.layers", int8_operators.KEY):  # names of the ONNX model
         metadata.pop(key, None)
+    ends = [[end.name, list(end.order)] for end in (*made.inputs, *made.outputs)]
+    metadata[ENDS] = json.dumps(ends, separators=(",", ":"))
     data = to_bytes(made.graph, f"npuconv {__version__}", dict(sorted(metadata.items())))
     counts = Counter(operator.code for operator in made.graph.operators)
     return TfliteFile(
