@@ -53,6 +53,7 @@ class Rescaling:
 
 
 FLOAT = Rescaling()
+Scales = Sequence[TensorScale]  # of what an operator reads, in order, then of its result
 
 
 def rescale(terms: Sequence[Term], zero: int = 0, how: Rescaling = FLOAT) -> Stored:
@@ -60,11 +61,6 @@ def rescale(terms: Sequence[Term], zero: int = 0, how: Rescaling = FLOAT) -> Sto
 
     Without float all terms share one shift, that of the largest factor; the numbers of a single
     term have a shift each. A term whose multiplier would be 0 is below half a step everywhere.
-
-    Args:
-        terms: whole numbers and their factors; both broadcast.
-        zero: zero point of the result.
-        how: the requantization of the device.
 
     Raises:
         ModelError: a factor is too large or too small for an integer multiplier.
@@ -107,64 +103,41 @@ def requantize(x: Stored, x_at: TensorScale, y_at: TensorScale, how: Rescaling =
     return rescale([(x_at.centred(x), _ratio(x_at.scale, over=y_at.scale))], y_at.zero, how)
 
 
-def add(
-    a: Stored,
-    b: Stored,
-    a_at: TensorScale,
-    b_at: TensorScale,
-    y_at: TensorScale,
-    how: Rescaling = FLOAT,
-) -> Stored:
+def add(a: Stored, b: Stored, at: Scales, how: Rescaling = FLOAT) -> Stored:
     """Return ``round((a - za) * sa / sy + (b - zb) * sb / sy) + zy``; shapes broadcast."""
-    terms = [(at.centred(q), _ratio(at.scale, over=y_at.scale)) for q, at in ((a, a_at), (b, b_at))]
-    return rescale(terms, y_at.zero, how)
+    return _sum(a, b, at, 1, how)
 
 
-def subtract(
-    a: Stored,
-    b: Stored,
-    a_at: TensorScale,
-    b_at: TensorScale,
-    y_at: TensorScale,
-    how: Rescaling = FLOAT,
-) -> Stored:
+def subtract(a: Stored, b: Stored, at: Scales, how: Rescaling = FLOAT) -> Stored:
     """Return ``round((a - za) * sa / sy - (b - zb) * sb / sy) + zy``; shapes broadcast."""
+    return _sum(a, b, at, -1, how)
+
+
+def _sum(a: Stored, b: Stored, at: Scales, sign: int, how: Rescaling) -> Stored:
+    a_at, b_at, y_at = at
     terms = [
         (a_at.centred(a), _ratio(a_at.scale, over=y_at.scale)),
-        (-b_at.centred(b), _ratio(b_at.scale, over=y_at.scale)),
+        (sign * b_at.centred(b), _ratio(b_at.scale, over=y_at.scale)),
     ]
     return rescale(terms, y_at.zero, how)
 
 
-def multiply(
-    a: Stored,
-    b: Stored,
-    a_at: TensorScale,
-    b_at: TensorScale,
-    y_at: TensorScale,
-    how: Rescaling = FLOAT,
-) -> Stored:
+def multiply(a: Stored, b: Stored, at: Scales, how: Rescaling = FLOAT) -> Stored:
     """Return ``round((a - za) * (b - zb) * sa * sb / sy) + zy``; shapes broadcast."""
+    a_at, b_at, y_at = at
     factor = _ratio(a_at.scale, b_at.scale, over=y_at.scale)
     return rescale([(a_at.centred(a) * b_at.centred(b), factor)], y_at.zero, how)
 
 
-def divide(
-    x: Stored, divisor: ArrayLike, x_at: TensorScale, y_at: TensorScale, how: Rescaling = FLOAT
-) -> Stored:
+def divide(x: Stored, divisor: ArrayLike, at: Scales, how: Rescaling = FLOAT) -> Stored:
     """Return ``round((x - zx) * sx / (divisor * sy)) + zy``: constants are never rounded.
 
-    Args:
-        x: the dividend.
-        divisor: finite and not 0; broadcasts to ``x``.
-        x_at: scale of ``x``.
-        y_at: scale of the result.
-        how: the requantization of the device.
+    The divisor broadcasts to ``x``.
 
     Raises:
         ModelError: a divisor is 0 or not finite.
     """
-    by = np.asarray(divisor, np.float64)
+    (x_at, y_at), by = at, np.asarray(divisor, np.float64)
     if not (np.isfinite(by) & (by != 0)).all():
         raise ModelError("a constant divisor is 0 or not finite")
     factors = float(_ratio(x_at.scale, over=y_at.scale)) / np.abs(by)
@@ -186,18 +159,12 @@ class Window:
         return window_sums(values, self.kernel, self.strides, self.pads, fill)
 
 
-def average_pool(
-    x: Stored, window: Window, x_at: TensorScale, y_at: TensorScale, how: Rescaling = FLOAT
-) -> Stored:
+def average_pool(x: Stored, window: Window, at: Scales, how: Rescaling = FLOAT) -> Stored:
     """Return ``round(sum(x - zx) * sx / (n * sy)) + zy``, n the cells that a window counts.
 
-    Args:
-        x: int8 [N, C, H, W].
-        window: kernel, strides and pads.
-        x_at: scale of ``x``.
-        y_at: scale of the result.
-        how: the requantization of the device.
+    ``x`` is [N, C, H, W].
     """
+    x_at, y_at = at
     cells = np.ones((1, 1, *x.shape[2:]), np.int64)
     count = np.maximum(window.sums(cells, int(window.counts_pads)), 1)
     factors = _ratio(x_at.scale, over=y_at.scale) / count
@@ -205,74 +172,31 @@ def average_pool(
 
 
 def reduce_mean(
-    x: Stored,
-    axes: Sequence[int],
-    x_at: TensorScale,
-    y_at: TensorScale,
-    *,
-    keepdims: bool = True,
-    how: Rescaling = FLOAT,
+    x: Stored, axes: Sequence[int], at: Scales, how: Rescaling = FLOAT, *, keepdims: bool = True
 ) -> Stored:
     """Return ``round(sum(x - zx) * sx / (n * sy)) + zy`` over n values; GlobalAveragePool too."""
+    x_at, y_at = at
     count = int(np.prod([x.shape[axis] for axis in axes]))
     sums = x_at.centred(x).sum(axis=tuple(axes), keepdims=keepdims)
     return rescale([(sums, _ratio(x_at.scale, over=y_at.scale) / count)], y_at.zero, how)
 
 
-def concat(
-    parts: Sequence[Stored],
-    scales: Sequence[TensorScale],
-    y_at: TensorScale,
-    axis: int,
-    how: Rescaling = FLOAT,
-) -> Stored:
+def concat(parts: Sequence[Stored], axis: int, at: Scales, how: Rescaling = FLOAT) -> Stored:
     """Return the parts behind each other, each requantized; one of the result's scale is exact."""
-    moved = [requantize(x, at, y_at, how) for x, at in zip(parts, scales, strict=True)]
+    *scales, y_at = at
+    moved = [requantize(x, x_at, y_at, how) for x, x_at in zip(parts, scales, strict=True)]
     return np.concatenate(moved, axis)
 
 
-def resize_nearest(
-    x: Stored,
-    rows: ArrayLike,
-    columns: ArrayLike,
-    x_at: TensorScale,
-    y_at: TensorScale,
-    how: Rescaling = FLOAT,
-) -> Stored:
-    """Return ``x[..., rows, columns]``, requantized.
-
-    Args:
-        x: int8 [N, C, H, W].
-        rows: index of the row that each row of the result shows [H'].
-        columns: the same of columns [W'].
-        x_at: scale of ``x``.
-        y_at: scale of the result.
-        how: the requantization of the device.
-    """
-    taken = x[:, :, np.asarray(rows)][..., np.asarray(columns)]
-    return requantize(taken, x_at, y_at, how)
-
-
 def resize_linear(
-    x: Stored,
-    rows: ArrayLike,
-    columns: ArrayLike,
-    x_at: TensorScale,
-    y_at: TensorScale,
-    how: Rescaling = FLOAT,
+    x: Stored, rows: ArrayLike, columns: ArrayLike, at: Scales, how: Rescaling = FLOAT
 ) -> Stored:
     """Return ``round(rows @ (x - zx) @ columns.T * sx / sy) + zy``.
 
-    Without float, weights are multiples of ``2**-11``.
-
-    Args:
-        x: int8 [N, C, H, W].
-        rows: weights of the rows [H', H], each adding up to 1: ``interpolation``.
-        columns: weights of the columns [W', W].
-        x_at: scale of ``x``.
-        y_at: scale of the result.
-        how: the requantization of the device.
+    ``x`` is [N, C, H, W]; ``interpolation`` makes the weights of rows [H', H] and of columns
+    [W', W], which are multiples of ``2**-11`` without float.
     """
+    x_at, y_at = at
     high, wide = np.asarray(rows, np.float64), np.asarray(columns, np.float64)
     factor = float(_ratio(x_at.scale, over=y_at.scale))
     if how.kind == "float":
@@ -315,28 +239,20 @@ def interpolation(length: int, wanted: int, mode: str = "half_pixel") -> Doubles
     return weights
 
 
-def matmul(
-    a: Stored,
-    b: Stored,
-    a_at: TensorScale,
-    b_at: TensorScale,
-    y_at: TensorScale,
-    how: Rescaling = FLOAT,
-) -> Stored:
+def matmul(a: Stored, b: Stored, at: Scales, how: Rescaling = FLOAT) -> Stored:
     """Return ``round((a - za) @ (b - zb) * sa * sb / sy) + zy`` of two activations."""
+    a_at, b_at, y_at = at
     factor = _ratio(a_at.scale, b_at.scale, over=y_at.scale)
     return rescale([(a_at.centred(a) @ b_at.centred(b), factor)], y_at.zero, how)
 
 
-def softmax(
-    x: Stored, axis: int, x_at: TensorScale, y_at: TensorScale, how: Rescaling = FLOAT
-) -> Stored:
+def softmax(x: Stored, axis: int, at: Scales, how: Rescaling = FLOAT) -> Stored:
     """Return ``round(e / sum(e) / sy) + zy`` with ``e = exp(sx * (x - max(x)))``.
 
     The differences are 0..-255, so e is a table of 256 entries; without float its entries are
     multiples of ``2**-24``, and ``1 / sy`` one of ``2**-8``.
     """
-    values = np.asarray(x, np.int64)
+    (x_at, y_at), values = at, np.asarray(x, np.int64)
     behind = values.max(axis, keepdims=True) - values
     table = np.exp(-np.arange(256) * float(np.float32(x_at.scale)))
     inverse = 1 / float(np.float32(y_at.scale))

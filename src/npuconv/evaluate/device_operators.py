@@ -63,48 +63,44 @@ def _average_pool(one: DeviceOperator, values: Sequence[Stored], how: Rescaling)
         given.get("pads", (0, 0, 0, 0)),
         bool(given.get("count_include_pad", 0)),
     )
-    x_at, y_at = one.scales
-    return semantics.average_pool(values[0], window, x_at, y_at, how)
+    return semantics.average_pool(values[0], window, one.scales, how)
 
 
 def _concat(one: DeviceOperator, values: Sequence[Stored], how: Rescaling) -> Stored:
-    *scales, made = one.scales
-    return semantics.concat(values, scales, made, int(one.attributes.get("axis", 1)), how)
+    return semantics.concat(values, int(one.attributes.get("axis", 1)), one.scales, how)
 
 
 def _softmax(one: DeviceOperator, values: Sequence[Stored], how: Rescaling) -> Stored:
-    x_at, y_at = one.scales
-    return semantics.softmax(values[0], int(one.attributes.get("axis", -1)), x_at, y_at, how)
+    return semantics.softmax(values[0], int(one.attributes.get("axis", -1)), one.scales, how)
 
 
 def _mean(one: DeviceOperator, values: Sequence[Stored], how: Rescaling) -> Stored:
-    (x,), (x_at, y_at) = values, one.scales
+    (x,) = values
     axes = [int(axis) for axis in one.given.get(1, one.attributes.get("axes", range(2, x.ndim)))]
     kept = bool(one.attributes.get("keepdims", 1))
-    return semantics.reduce_mean(x, axes, x_at, y_at, keepdims=kept, how=how)
+    return semantics.reduce_mean(x, axes, one.scales, how, keepdims=kept)
 
 
 def _divide(one: DeviceOperator, values: Sequence[Stored], how: Rescaling) -> Stored:
-    x_at, y_at = one.scales
-    return semantics.divide(values[0], one.given[1], x_at, y_at, how)
+    return semantics.divide(values[0], one.given[1], one.scales, how)
 
 
 def _resize(one: DeviceOperator, values: Sequence[Stored], how: Rescaling) -> Stored:
     """Interpolate along height and width; all else of a Resize is refused when it is read."""
-    (x,), (x_at, y_at) = values, one.scales
+    (x,) = values
     factors = [float(factor) for factor in one.given.get(2, ())][2:]
     sizes = [int(size) for size in one.given.get(3, ())][2:]
     wanted = sizes or [int(n * f) for n, f in zip(x.shape[2:], factors, strict=True)]
     mode = one.attributes.get("coordinate_transformation_mode", "half_pixel")
     ends = zip(x.shape[2:], wanted, strict=True)
     rows, columns = (semantics.interpolation(n, size, mode) for n, size in ends)
-    return semantics.resize_linear(x, rows, columns, x_at, y_at, how)
+    return semantics.resize_linear(x, rows, columns, one.scales, how)
 
 
 def _of_two(function: Callable[..., Stored]) -> Run:
     def run(one: DeviceOperator, values: Sequence[Stored], how: Rescaling) -> Stored:
-        (a, b), (a_at, b_at, y_at) = values, one.scales
-        return function(a, b, a_at, b_at, y_at, how)
+        a, b = values
+        return function(a, b, one.scales, how)
 
     return run
 
