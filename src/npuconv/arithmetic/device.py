@@ -140,7 +140,7 @@ def by_float(total: ArrayLike, factors: ArrayLike, zero: ArrayLike = 0) -> NDArr
         zero: zero point of the result, whose type the result has; int8 for a plain number.
     """
     sums = np.asarray(total)
-    scaled = sums.astype(np.float32) * _column(np.asarray(factors, np.float32), sums.ndim)
+    scaled = sums.astype(np.float32) * column(np.asarray(factors, np.float32), sums.ndim)
     return saturated(np.rint(scaled), zero)
 
 
@@ -232,8 +232,8 @@ def by_shift(
         rounding: which way exactly half a step goes.
     """
     sums = np.asarray(total).astype(np.int64)
-    product = sums * _column(np.asarray(multiplier, np.int64), sums.ndim)
-    places = _column(np.asarray(shift, np.int64), sums.ndim)
+    product = sums * column(np.asarray(multiplier, np.int64), sums.ndim)
+    places = column(np.asarray(shift, np.int64), sums.ndim)
     return saturated(shifted_right(product, places, rounding), zero)
 
 
@@ -261,5 +261,6 @@ def saturated(whole: NDArray[Any], zero: ArrayLike) -> NDArray[Any]:
     return np.asarray(np.clip(moved, limits.min, limits.max)).astype(dtype)
 
 
-def _column(values: NDArray[Any], rank: int) -> NDArray[Any]:
+def column(values: NDArray[Any], rank: int) -> NDArray[Any]:
+    """Return numbers of channels in the layout of accumulators [N, M, spatial...]."""
     return values.reshape(-1, *[1] * (rank - 2)) if values.ndim else values

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from npuconv.arithmetic.device import column, saturated
 from npuconv.arithmetic.whole import W, WholeArray
 from npuconv.errors import ModelError
 
@@ -84,15 +85,9 @@ def by_gemmlowp(total: ArrayLike, factors: Multipliers, zero: ArrayLike = 0) -> 
         zero: zero point of the result, whose type the result has; int8 for a plain number.
     """
     sums = WholeArray.of(total)
-    column = tuple(
-        part.reshape(-1, *[1] * (sums.values.ndim - 2)) if part.ndim else part
-        for part in (factors.multiplier, factors.exponent)
-    )
-    whole = scaled(sums, Multipliers(*column)).values
-    point = np.asarray(zero)
-    dtype = point.dtype if point.dtype.itemsize == 1 else np.dtype(np.int8)
-    limits = np.iinfo(dtype)
-    return np.asarray(np.clip(whole + point.astype(np.int64), limits.min, limits.max)).astype(dtype)
+    parts = (factors.multiplier, factors.exponent)
+    columns = Multipliers(*(column(part, sums.values.ndim) for part in parts))
+    return saturated(scaled(sums, columns).values, zero)
 
 
 def scaled(whole: W, factors: Multipliers) -> W:

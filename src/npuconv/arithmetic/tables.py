@@ -97,60 +97,37 @@ def _number(attributes: Attributes, name: str, default: float) -> float:
     return float(attributes.get(name, default))
 
 
-def _sigmoid(x: Doubles, _: Attributes) -> Doubles:
-    return np.asarray(1 / (1 + np.exp(-x)))
-
-
-def _hard_sigmoid(x: Doubles, attributes: Attributes) -> Doubles:
-    slope, offset = _number(attributes, "alpha", 0.2), _number(attributes, "beta", 0.5)
-    return np.clip(slope * x + offset, 0, 1)
-
-
-def _hard_swish(x: Doubles, _: Attributes) -> Doubles:
-    return np.asarray(x * np.clip(x / 6 + 0.5, 0, 1))
-
-
 def _leaky(x: Doubles, slope: float) -> Doubles:
     return np.where(x < 0, x * slope, x)
-
-
-def _elu(x: Doubles, attributes: Attributes) -> Doubles:
-    return np.where(x < 0, _number(attributes, "alpha", 1.0) * np.expm1(np.minimum(x, 0)), x)
 
 
 def _gelu(x: Doubles, attributes: Attributes) -> Doubles:
     if attributes.get("approximate", "none") == "tanh":
         inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
         return np.asarray(0.5 * x * (1 + np.tanh(inner)))
-    return np.asarray(0.5 * x * (1 + _erf(x / math.sqrt(2), {})))
+    return np.asarray(0.5 * x * (1 + _erf(x / math.sqrt(2))))
 
 
-def _erf(x: Doubles, _: Attributes) -> Doubles:
+def _erf(x: Doubles) -> Doubles:
     return np.asarray([math.erf(value) for value in x])
-
-
-def _softplus(x: Doubles, _: Attributes) -> Doubles:
-    return np.logaddexp(0, x)
-
-
-def _swish(x: Doubles, attributes: Attributes) -> Doubles:
-    return np.asarray(x / (1 + np.exp(-_number(attributes, "alpha", 1.0) * x)))
 
 
 # By ONNX's names; "Swish" is that of opset 24, and SiLU with alpha 1.
 FUNCTIONS: dict[str, Function] = {
-    "Sigmoid": _sigmoid,
-    "HardSigmoid": _hard_sigmoid,
-    "HardSwish": _hard_swish,
-    "Swish": _swish,
+    "Sigmoid": lambda x, _: 1 / (1 + np.exp(-x)),
+    "HardSigmoid": lambda x, a: np.clip(
+        _number(a, "alpha", 0.2) * x + _number(a, "beta", 0.5), 0, 1
+    ),
+    "HardSwish": lambda x, _: x * np.clip(x / 6 + 0.5, 0, 1),
+    "Swish": lambda x, a: x / (1 + np.exp(-_number(a, "alpha", 1.0) * x)),
     "Tanh": lambda x, _: np.tanh(x),
     "LeakyRelu": lambda x, a: _leaky(x, _number(a, "alpha", 0.01)),
     "PRelu": lambda x, a: _leaky(x, _number(a, "slope", 0.25)),
-    "Elu": _elu,
-    "Erf": _erf,
+    "Elu": lambda x, a: np.where(x < 0, _number(a, "alpha", 1.0) * np.expm1(np.minimum(x, 0)), x),
+    "Erf": lambda x, _: _erf(x),
     "Gelu": _gelu,
-    "Softplus": _softplus,
-    "Mish": lambda x, a: x * np.tanh(_softplus(x, a)),
+    "Softplus": lambda x, _: np.logaddexp(0, x),
+    "Mish": lambda x, _: x * np.tanh(np.logaddexp(0, x)),
     "Exp": lambda x, _: np.exp(x),
     "Sqrt": lambda x, _: np.sqrt(x),
     "Reciprocal": lambda x, _: 1 / x,
