@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from npuconv.legalize.context import PassContext
 from npuconv.model import query
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 from npuconv.partition import Plan
 
 if TYPE_CHECKING:
@@ -15,8 +17,6 @@ if TYPE_CHECKING:
     from npuconv.arithmetic.layer import RoundedWeights
 
     LayerEncodings = tuple[Encoding, Encoding]
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
 
 
 @dataclass

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-from npuconv.emit import int8_operators
+import onnx
+
+from npuconv.arithmetic.encoding import Encoding
+from npuconv.arithmetic.layer import RoundedWeights
+from npuconv.emit import Format, int8_operators
 from npuconv.emit.context import EmitContext
 from npuconv.errors import InternalError
 from npuconv.legalize import manager
+from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.registry import Phase
 from npuconv.model import save
 from npuconv.rules import engine
 from npuconv.version import __version__
-
-if TYPE_CHECKING:
-    import onnx
-
-    from npuconv.arithmetic.encoding import Encoding
-    from npuconv.arithmetic.layer import RoundedWeights
-    from npuconv.emit import Format
-    from npuconv.legalize.legal import LegalModel
 
 NO_ENCODINGS: Mapping[str, Encoding] = {}
 NO_WEIGHTS: Mapping[str, RoundedWeights] = {}

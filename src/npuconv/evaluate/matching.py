@@ -11,7 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -25,9 +25,7 @@ from npuconv.model import nhwc, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 from npuconv.partition import Plan
-
-if TYPE_CHECKING:
-    from npuconv.quantize.oversampling import Oversampled
+from npuconv.quantize.oversampling import Oversampled
 
 KEY = "npuconv.layers"  # of the model's metadata
 _PREFIX = "npuconv.scale."  # of the names of inputs and outputs there

@@ -6,17 +6,14 @@ The nodes between keep the channels apart.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from npuconv.model import query
-
-if TYPE_CHECKING:
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
-    from npuconv.partition.placement import Plan
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
+from npuconv.partition.placement import Plan
 
 Doubles = NDArray[np.float64]
 _APART = ("Relu", "Clip", "MaxPool", "Pad")  # passthrough operators that treat channels alike

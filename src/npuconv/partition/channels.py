@@ -17,16 +17,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from npuconv.model import query
+from npuconv.model.types import Node, Tensor
 from npuconv.partition.operators import followed, needs_real, values_of
 from npuconv.partition.passthrough import Slots, data_inputs, extent, follow
-from npuconv.partition.placement import DisjointSets
-
-if TYPE_CHECKING:
-    from npuconv.model.types import Node, Tensor
-    from npuconv.partition.placement import Plan
+from npuconv.partition.placement import DisjointSets, Plan
 
 CHANNELS = 1  # axis of the channels of every convolution
 IMAGE = 4  # rank of what has channels along that axis, whatever makes it

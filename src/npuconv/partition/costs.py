@@ -9,14 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from npuconv.model import query
 from npuconv.model.conv import window
-
-if TYPE_CHECKING:
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 
 MULTIPLYING = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 RECURRENT = ("RNN", "GRU", "LSTM")

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from npuconv.model import query
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 from npuconv.partition.costs import size
 from npuconv.partition.placement import DisjointSets
 
 if TYPE_CHECKING:
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
     from npuconv.partition.placement import Plan
 
 
@@ -41,16 +41,11 @@ class Crossings:
 
 @dataclass(frozen=True)
 class Detours:
-    """Tensors that cross because the host computes between two nodes of the device.
+    """Tensors that cross because the host computes between two nodes of the device."""
 
-    Attributes:
-        tensors: number of them, each once for each direction.
-        bytes: in one inference; None where those of one are not known.
-        causes: operators of the host that read or make them, with their nodes, most first.
-    """
-
-    tensors: int
-    bytes: int | None
+    tensors: int  # number of them, each once for each direction
+    bytes: int | None  # in one inference; None where those of one are not known
+    # Operators of the host that read or make them, with their nodes, most first.
     causes: tuple[tuple[str, int], ...]
 
 

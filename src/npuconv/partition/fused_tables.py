@@ -8,15 +8,12 @@ are never stored, so they have no scale and are not rounded.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
 
 from npuconv.model import query
+from npuconv.model.core import Model
+from npuconv.model.types import Node
 from npuconv.partition.operators import TABLES, values_of
-
-if TYPE_CHECKING:
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
-    from npuconv.target import Target
+from npuconv.target import Target
 
 _CUTTING = ("Clip", "Relu")
 _ARITHMETIC = ("Add", "Sub", "Mul", "Div")

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from functools import cache
-from typing import TYPE_CHECKING
 
 from npuconv.model import facts, query
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 from npuconv.partition.costs import size
 from npuconv.partition.passthrough import Slots
-
-if TYPE_CHECKING:
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
-    from npuconv.target import Target
+from npuconv.target import Target
 
 TABLES = frozenset({
     "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "PRelu",

@@ -9,12 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from npuconv.model import query
-
-if TYPE_CHECKING:
-    from npuconv.model.types import Node, Tensor
+from npuconv.model.types import Node, Tensor
 
 # Operators whose int8 form gives the same integers as the float form on integer multiples
 # of one scale. The value is the number of data inputs; None: all of them.

@@ -12,18 +12,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+from typing import Generic, Literal, TypeVar
 
 from npuconv.model import facts, query
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 from npuconv.partition.fused_tables import fuse
 from npuconv.partition.operators import candidates, is_defined, is_held, values_of
 from npuconv.partition.passthrough import data_inputs, passes_int8
 from npuconv.partition.regions import worth_crossing
-
-if TYPE_CHECKING:
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
-    from npuconv.target import Target
+from npuconv.target import Target
 
 Placement = Literal["device", "host", "undocumented"]
 SINGLE_OPERATORS = ("tflite",)  # forms whose operators are no tables that hold a chain of them
@@ -59,40 +57,27 @@ class DisjointSets(Generic[Member]):
 
 @dataclass
 class Group:
-    """Tensors that share one scale.
+    """Tensors that share one scale."""
 
-    Attributes:
-        name: of the first tensor.
-        tensors: names, in the order in which they are made.
-        outputs: those that others than passthrough operators read; their values decide the range.
-    """
-
-    name: str
-    tensors: list[str] = field(default_factory=list)
+    name: str  # of the first tensor
+    tensors: list[str] = field(default_factory=list)  # names, in the order in which they are made
+    # Those that others than passthrough operators read; their values decide the range.
     outputs: list[str] = field(default_factory=list)
 
 
 @dataclass
 class Plan:
-    """Placement of nodes and choice of int8 tensors. Not valid after the graph changes.
+    """Placement of nodes and choice of int8 tensors. Not valid after the graph changes."""
 
-    Attributes:
-        device: convolutions of the device.
-        operators: other operators that the device computes in int8.
-        passthrough: operators that pass int8 values on.
-        fused: names of tensors within operators that are one table: they are never stored.
-        groups: tensors that share a scale.
-        placement: by id of the node.
-        reason: for the placement, by id of the node.
-    """
-
-    device: list[Node] = field(default_factory=list)
+    device: list[Node] = field(default_factory=list)  # convolutions of the device
+    # Other operators that the device computes in int8.
     operators: list[Node] = field(default_factory=list)
+    # Names of tensors within operators that are one table: they are never stored.
     fused: set[str] = field(default_factory=set)
-    passthrough: list[Node] = field(default_factory=list)
-    groups: list[Group] = field(default_factory=list)
-    placement: dict[int, Placement] = field(default_factory=dict)
-    reason: dict[int, str] = field(default_factory=dict)
+    passthrough: list[Node] = field(default_factory=list)  # operators that pass int8 values on
+    groups: list[Group] = field(default_factory=list)  # tensors that share a scale
+    placement: dict[int, Placement] = field(default_factory=dict)  # by id of the node
+    reason: dict[int, str] = field(default_factory=dict)  # for the placement, by id of the node
 
     def group_of(self) -> dict[str, Group]:
         """Return the group of every int8 tensor, by tensor name."""

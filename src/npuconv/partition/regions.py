@@ -11,16 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from npuconv.model import facts, query
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 from npuconv.partition.costs import size
 from npuconv.partition.passthrough import data_inputs, passes_int8
-
-if TYPE_CHECKING:
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
-    from npuconv.target import Target
+from npuconv.target import Target
 
 DEVICE, HOST = 0, 1
 _NEVER = 2**200  # an edge that no cut may take: more than all crossings of a model

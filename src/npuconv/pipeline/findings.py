@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
@@ -15,10 +14,12 @@ from npuconv.calibration.inputs import first_convolution
 from npuconv.calibration.runner import Runner
 from npuconv.diagnostics import Finding
 from npuconv.errors import CalibrationError
+from npuconv.legalize.legal import LegalModel
 from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
 from npuconv.quantize.calibrate import Calibration
+from npuconv.quantize.state import QuantState
 from npuconv.rules import engine
 from npuconv.rules.evidence import CalibrationEvidence, MeasuredError, OutputSqnr
 from npuconv.rules.normalization import (
@@ -33,10 +34,6 @@ from npuconv.samples import Feed, Samples
 from npuconv.samples.feeds import spread
 from npuconv.samples.normalizations import Normalization, guess, image_axis
 from npuconv.schemas.quality import Accuracy
-
-if TYPE_CHECKING:
-    from npuconv.legalize.legal import LegalModel
-    from npuconv.quantize.state import QuantState
 
 
 def of_calibration(

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
@@ -23,12 +22,10 @@ from npuconv.quantize import hessian as hessians_of
 from npuconv.quantize.fake_quant import stored_output
 from npuconv.quantize.hessian import Hessian
 from npuconv.quantize.settings import HESSIAN
+from npuconv.quantize.state import DeviceGraph
 from npuconv.samples import Samples
 from npuconv.samples.feeds import Feed
 from npuconv.timings import Step
-
-if TYPE_CHECKING:
-    from npuconv.quantize.state import DeviceGraph
 
 HELD_VALUES = 2**26  # of the watched tensors of a sample: bounds the memory of try_sample
 _MADE_UP = "these inputs were made up, which not every model takes; give some with --calibration"

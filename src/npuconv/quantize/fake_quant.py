@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import onnx
@@ -21,10 +21,8 @@ from npuconv.model.core import Model
 from npuconv.model.types import Node
 from npuconv.partition import Plan
 from npuconv.partition.operators import values_of
-
-if TYPE_CHECKING:
-    from npuconv.quantize.state import DeviceGraph, QuantState
-    from npuconv.samples import Feed
+from npuconv.quantize.state import DeviceGraph, QuantState
+from npuconv.samples import Feed
 
 _PREFIX = "npuconv/fake_quant"
 Floats = NDArray[np.float32]

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
@@ -24,9 +23,7 @@ from npuconv.errors import CalibrationError
 from npuconv.model import query
 from npuconv.model.types import Node
 from npuconv.quantize.settings import HESSIAN
-
-if TYPE_CHECKING:
-    from npuconv.samples.feeds import Feed
+from npuconv.samples.feeds import Feed
 
 _PREFIX = "npuconv/im2col"
 Floats = NDArray[np.float32]

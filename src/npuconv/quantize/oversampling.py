@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +28,7 @@ from npuconv.quantize.rewrites.repeat_convolution import Repeated, repeat_convol
 from npuconv.quantize.rounding import nearest, solve
 from npuconv.quantize.settings import HESSIAN
 from npuconv.quantize.state import DeviceGraph, QuantState
-
-if TYPE_CHECKING:
-    from npuconv.samples import Samples
+from npuconv.samples import Samples
 
 Doubles = NDArray[np.float64]
 Floats = NDArray[np.float32]

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,13 +22,11 @@ from npuconv.partition import Group
 from npuconv.partition.channels import REAL, UNTIED, Channels
 from npuconv.partition.placement import DisjointSets
 from npuconv.quantize import kept
+from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.profiles import choose_profile, merged, rows_of
 from npuconv.quantize.scale_constraints import ConstraintsOf, ScaleConstraints
 from npuconv.quantize.settings import CORRELATED, RANGES
 from npuconv.quantize.state import DeviceGraph, QuantState
-
-if TYPE_CHECKING:
-    from npuconv.quantize.calibrate import Calibration
 
 Doubles = NDArray[np.float64]
 Floats = NDArray[np.float32]

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,10 +24,8 @@ from npuconv.model.types import Node
 from npuconv.quantize.hessian import Hessian
 from npuconv.quantize.kept import keep_weights
 from npuconv.quantize.settings import ROUNDING
+from npuconv.quantize.state import DeviceGraph, QuantState
 from npuconv.timings import Step
-
-if TYPE_CHECKING:
-    from npuconv.quantize.state import DeviceGraph, QuantState
 
 Doubles = NDArray[np.float64]
 Floats = NDArray[np.float32]

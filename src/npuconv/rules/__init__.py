@@ -107,12 +107,24 @@ class Rule:
         return " ".join(found.group(1).split()) if found else ""
 
 
-# Convolution that breaks no limit of the built-in target, for examples.
-CONV = """
-    input x: float[1,3,8,8]
-    weight w: float[4,3,3,3]
-    y = Conv (x, w)
-"""
+def conv(attributes: str = "", x: str = "1,3,8,8", w: str = "4,3,3,3") -> str:
+    """Return a model with one convolution, for examples; shapes of input and weights."""
+    given = f" <{attributes}>" if attributes else ""
+    return f"input x: float[{x}]\nweight w: float[{w}]\ny = Conv{given} (x, w)"
+
+
+def integer_conv(weights: int = 1, zero: str = "int8[] = 0", attributes: str = "") -> str:
+    """Return a model with one QLinearConv, for examples; type and value of its zero points."""
+    given = f" <{attributes}>" if attributes else ""
+    return (
+        "input x: float[1,1,4,4]\nweight s: float[] = 0.1\n"
+        f"weight z: {zero}\nweight w: int8[1,1,3,3] = {weights}\nweight zw: int8[] = 0\n"
+        f"q = QuantizeLinear (x, s, z)\nc = QLinearConv{given} (q, s, z, w, s, zw, s, z)\n"
+        "y = DequantizeLinear (c, s, z)"
+    )
+
+
+CONV = conv()  # breaks no limit of the built-in target
 RULES: Registry[Rule] = Registry("npuconv.rules.checks")
 _NO_EXAMPLE = Example()
 

@@ -7,15 +7,11 @@ their own scales, a Clip becomes a Relu: its upper bound is where int8 ends.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from npuconv.emit.context import EmitContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
-
-if TYPE_CHECKING:
-    from npuconv.emit.context import EmitContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
+from npuconv.model.core import Model
+from npuconv.model.types import Node
 
 _LOWEST = -128
 

@@ -6,15 +6,11 @@ between int8 tensors fills with that. What reads the result knows it by the bias
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from npuconv.emit.context import EmitContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
-
-if TYPE_CHECKING:
-    from npuconv.emit.context import EmitContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
+from npuconv.model.core import Model
+from npuconv.model.types import Node
 
 
 @model_pass(Phase.QUANTIZE)

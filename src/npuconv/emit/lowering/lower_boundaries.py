@@ -7,16 +7,11 @@ stay float, and the report says so.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from npuconv.emit.context import dequantizer
+from npuconv.emit.context import EmitContext, dequantizer
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
-
-if TYPE_CHECKING:
-    from npuconv.emit.context import EmitContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 
 
 @model_pass(Phase.LOWER, after=("lower-passthrough",))

@@ -6,16 +6,11 @@ QuantizeLinear: the integers are the same without the way through float.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from npuconv.emit.context import dequantizer, quantizer
+from npuconv.emit.context import EmitContext, dequantizer, quantizer
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit
-
-if TYPE_CHECKING:
-    from npuconv.emit.context import EmitContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
+from npuconv.model.core import Model
+from npuconv.model.types import Node
 
 
 @model_pass(Phase.LOWER)

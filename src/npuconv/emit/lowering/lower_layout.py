@@ -8,16 +8,14 @@ integers are the same.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from npuconv.emit.context import EmitContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.transposes import cancel
 from npuconv.model import edit, nhwc, query
-
-if TYPE_CHECKING:
-    from npuconv.emit.context import EmitContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 
 _RANK = 4
 

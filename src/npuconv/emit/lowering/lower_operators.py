@@ -9,16 +9,13 @@ The results differ by one step at most.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from npuconv.emit.context import dequantizer, quantizer
+from npuconv.emit.context import EmitContext, dequantizer, quantizer
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, nhwc, query
-
-if TYPE_CHECKING:
-    from npuconv.emit.context import EmitContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 
 # Operator -> its form with integers, where onnxruntime has a kernel for int8.
 _INTEGER = {

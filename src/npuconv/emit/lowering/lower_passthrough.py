@@ -6,17 +6,12 @@ only move or compare numbers. Bounds and fill values are rounded to the same sca
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from npuconv.emit.context import dequantizer, quantizer, same_scale
+from npuconv.emit.context import EmitContext, dequantizer, quantizer, same_scale
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
+from npuconv.model.core import Model
+from npuconv.model.types import Node
 from npuconv.partition import data_inputs
-
-if TYPE_CHECKING:
-    from npuconv.emit.context import EmitContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
 
 
 @model_pass(Phase.LOWER, after=("lower-convolutions",))

@@ -12,16 +12,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from npuconv.emit.context import EmitContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
+from npuconv.partition import Plan
 from npuconv.partition.operators import constants_of, values_of
 
 if TYPE_CHECKING:
     from npuconv.arithmetic.encoding import Encoding
-    from npuconv.emit.context import EmitContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
-    from npuconv.partition import Plan
 
 
 @model_pass(Phase.QUANTIZE, after=("drop-saturated",))

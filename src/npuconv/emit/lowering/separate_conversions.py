@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npuconv.emit.context import dequantizer
+from npuconv.emit.context import EmitContext, dequantizer
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from npuconv.emit.context import EmitContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
 
 _CONVERSIONS = ("QuantizeLinear", "DequantizeLinear")
 

@@ -15,7 +15,7 @@ How to fix:
 from __future__ import annotations
 
 from npuconv.model.types import Node
-from npuconv.rules import Example, Violations, rule
+from npuconv.rules import Example, Violations, integer_conv, rule
 from npuconv.rules.context import RuleContext
 from npuconv.rules.target_limits import INTEGER_CONVOLUTIONS, written_violations
 
@@ -27,26 +27,8 @@ from npuconv.rules.target_limits import INTEGER_CONVOLUTIONS, written_violations
     at="lowered",
     message="the weights of one channel sum to {value}; the device takes {limit}",
     example=Example(
-        fires="""
-            input x: float[1,1,4,4]
-            weight s: float[] = 0.1
-            weight z: int8[] = 0
-            weight w: int8[1,1,3,3] = 100
-            weight zw: int8[] = 0
-            q = QuantizeLinear (x, s, z)
-            c = QLinearConv (q, s, z, w, s, zw, s, z)
-            y = DequantizeLinear (c, s, z)
-        """,
-        silent="""
-            input x: float[1,1,4,4]
-            weight s: float[] = 0.1
-            weight z: int8[] = 0
-            weight w: int8[1,1,3,3] = 50
-            weight zw: int8[] = 0
-            q = QuantizeLinear (x, s, z)
-            c = QLinearConv (q, s, z, w, s, zw, s, z)
-            y = DequantizeLinear (c, s, z)
-        """,
+        fires=integer_conv(100),
+        silent=integer_conv(50),
         device="operators: {Conv: {limits: {weight_abs_sum_max: {max: 500}}}}",
     ),
 )

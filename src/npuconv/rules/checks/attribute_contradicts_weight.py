@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from npuconv.model import query
 from npuconv.model.conv import SAME, effective_kernel, transpose_output, window
 from npuconv.model.types import Node
-from npuconv.rules import CONV, SLIDING, Example, Violation, Violations, rule
+from npuconv.rules import CONV, SLIDING, Example, Violation, Violations, conv, rule
 from npuconv.rules.context import RuleContext, contradictions
 
 _MIN_RANK = 3  # batch, channels and one spatial axis
@@ -36,11 +36,7 @@ _MIN_RANK = 3  # batch, channels and one spatial axis
     cacheable=True,
     message="{problem}",
     example=Example(
-        fires="""
-            input x: float[1,3,8,8]
-            weight w: float[4,2,3,3]
-            y = Conv (x, w)
-        """,
+        fires=conv(w="4,2,3,3"),
         silent=CONV,
     ),
 )

@@ -16,7 +16,7 @@ How to fix:
 from __future__ import annotations
 
 from npuconv.model.types import Node
-from npuconv.rules import SLIDING, Example, Violations, rule
+from npuconv.rules import SLIDING, Example, Violations, conv, rule
 from npuconv.rules.context import RuleContext
 from npuconv.rules.target_limits import missing_axis
 
@@ -30,16 +30,8 @@ LIMITS = ("auto_pad",)
     cacheable=True,
     message="auto_pad is {value}; the device takes {limit}",
     example=Example(
-        fires="""
-            input x: float[1,3,8,8]
-            weight w: float[4,3,3,3]
-            y = Conv <auto_pad = "SAME_UPPER"> (x, w)
-        """,
-        silent="""
-            input x: float[1,3,8,8]
-            weight w: float[4,3,3,3]
-            y = Conv <pads = [1, 1, 1, 1]> (x, w)
-        """,
+        fires=conv('auto_pad = "SAME_UPPER"'),
+        silent=conv("pads = [1, 1, 1, 1]"),
     ),
 )
 def auto_pad_unsupported(node: Node, ctx: RuleContext) -> Violations:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from npuconv.model import query
 from npuconv.model.conv import flat_pads, window
 from npuconv.model.types import Node
-from npuconv.rules import SLIDING, Example, Violation, Violations, rule
+from npuconv.rules import SLIDING, Example, Violation, Violations, conv, rule
 from npuconv.rules.context import RuleContext
 
 
@@ -27,16 +27,8 @@ from npuconv.rules.context import RuleContext
     cacheable=True,
     message="auto_pad is {auto_pad} and pads is {pads}; ONNX forbids both",
     example=Example(
-        fires="""
-            input x: float[1,3,8,8]
-            weight w: float[4,3,3,3]
-            y = Conv <auto_pad = "SAME_UPPER", pads = [1, 0, 1, 2]> (x, w)
-        """,
-        silent="""
-            input x: float[1,3,8,8]
-            weight w: float[4,3,3,3]
-            y = Conv <auto_pad = "SAME_UPPER"> (x, w)
-        """,
+        fires=conv('auto_pad = "SAME_UPPER", pads = [1, 0, 1, 2]'),
+        silent=conv('auto_pad = "SAME_UPPER"'),
     ),
 )
 def auto_pad_with_pads(node: Node, _ctx: RuleContext) -> Violations:

@@ -12,7 +12,7 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.rules import Example, limit_rule
+from npuconv.rules import Example, conv, limit_rule
 
 limit_rule(
     __name__,
@@ -20,16 +20,8 @@ limit_rule(
     "dilation_h",
     "dilation_w",
     example=Example(
-        fires="""
-            input x: float[1,3,12,12]
-            weight w: float[4,3,3,3]
-            y = Conv <dilations = [3, 1]> (x, w)
-        """,
-        silent="""
-            input x: float[1,3,12,12]
-            weight w: float[4,3,3,3]
-            y = Conv <dilations = [2, 1]> (x, w)
-        """,
+        fires=conv("dilations = [3, 1]", x="1,3,12,12"),
+        silent=conv("dilations = [2, 1]", x="1,3,12,12"),
         device="operators: {Conv: {limits: {dilation_h: {max: 2}}}}",
     ),
 )

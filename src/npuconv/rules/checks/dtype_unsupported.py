@@ -14,7 +14,7 @@ How to fix:
 from __future__ import annotations
 
 from npuconv.model.types import Node
-from npuconv.rules import Example, Violations, rule
+from npuconv.rules import Example, Violations, integer_conv, rule
 from npuconv.rules.context import RuleContext
 from npuconv.rules.target_limits import INTEGER_CONVOLUTIONS, written_violations
 
@@ -28,26 +28,8 @@ LIMITS = ("dtype", "weight_dtype", "bias_dtype")
     at="lowered",
     message="{fact} is {value}; the device takes {limit}",
     example=Example(
-        fires="""
-            input x: float[1,1,4,4]
-            weight s: float[] = 0.1
-            weight z: uint8[] = 0
-            weight w: int8[1,1,3,3] = 1
-            weight zw: int8[] = 0
-            q = QuantizeLinear (x, s, z)
-            c = QLinearConv (q, s, z, w, s, zw, s, z)
-            y = DequantizeLinear (c, s, z)
-        """,
-        silent="""
-            input x: float[1,1,4,4]
-            weight s: float[] = 0.1
-            weight z: int8[] = 0
-            weight w: int8[1,1,3,3] = 1
-            weight zw: int8[] = 0
-            q = QuantizeLinear (x, s, z)
-            c = QLinearConv (q, s, z, w, s, zw, s, z)
-            y = DequantizeLinear (c, s, z)
-        """,
+        fires=integer_conv(zero="uint8[] = 0"),
+        silent=integer_conv(),
     ),
 )
 def dtype_unsupported(node: Node, ctx: RuleContext) -> Violations:

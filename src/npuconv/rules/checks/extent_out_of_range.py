@@ -13,7 +13,7 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.rules import CONV, Example, limit_rule
+from npuconv.rules import CONV, Example, conv, limit_rule
 
 LIMITS = (
     "in_n", "in_c", "in_h", "in_w", "out_n", "out_c", "out_h", "out_w", "weight_n", "weight_c",
@@ -27,11 +27,7 @@ limit_rule(
     *LIMITS,
     example=Example(
         fires=CONV,
-        silent="""
-            input x: float[1,4,8,8]
-            weight w: float[4,4,3,3]
-            y = Conv (x, w)
-        """,
+        silent=conv(x="1,4,8,8", w="4,4,3,3"),
         device="operators: {Conv: {limits: {in_c: {multiple_of: 4}}}}",
     ),
 )

@@ -15,7 +15,7 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.rules import Example, limit_rule
+from npuconv.rules import Example, conv, limit_rule
 
 limit_rule(
     __name__,
@@ -24,15 +24,7 @@ limit_rule(
     "mode",
     "channel_multiplier",
     example=Example(
-        fires="""
-            input x: float[1,8,9,9]
-            weight w: float[8,4,3,3]
-            y = Conv <group = 2> (x, w)
-        """,
-        silent="""
-            input x: float[1,8,9,9]
-            weight w: float[8,1,3,3]
-            y = Conv <group = 8> (x, w)
-        """,
+        fires=conv("group = 2", x="1,8,9,9", w="8,4,3,3"),
+        silent=conv("group = 8", x="1,8,9,9", w="8,1,3,3"),
     ),
 )

@@ -20,7 +20,7 @@ from typing import Any
 
 from npuconv.diagnostics import Severity, Status
 from npuconv.model.types import Node
-from npuconv.rules import Example, Violation, Violations, rule
+from npuconv.rules import Example, Violation, Violations, conv, rule
 from npuconv.rules.context import RuleContext
 
 _KERNEL = ("kernel_h", "kernel_w")
@@ -33,16 +33,8 @@ _KERNEL = ("kernel_h", "kernel_w")
     message="its kernel is {kernel}, the whole input, with {size} of int8 weights; "
     "the limit of {limits} is not known",
     example=Example(
-        fires="""
-            input x: float[1,3,8,8]
-            weight w: float[3,1,8,8]
-            y = Conv <group = 3> (x, w)
-        """,
-        silent="""
-            input x: float[1,3,8,8]
-            weight w: float[3,1,3,3]
-            y = Conv <group = 3> (x, w)
-        """,
+        fires=conv("group = 3", w="3,1,8,8"),
+        silent=conv("group = 3", w="3,1,3,3"),
     ),
 )
 def kernel_covers_input(node: Node, ctx: RuleContext) -> Violations:

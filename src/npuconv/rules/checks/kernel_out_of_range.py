@@ -14,7 +14,7 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.rules import CONV, Example, limit_rule
+from npuconv.rules import CONV, Example, conv, limit_rule
 
 LIMITS = (
     "kernel_h", "kernel_w", "dilated_kernel_h", "dilated_kernel_w", "kernel_area",
@@ -27,11 +27,7 @@ limit_rule(
     "SHP006",
     *LIMITS,
     example=Example(
-        fires="""
-            input x: float[1,3,8,8]
-            weight w: float[4,3,5,5]
-            y = Conv (x, w)
-        """,
+        fires=conv(w="4,3,5,5"),
         silent=CONV,
         device="operators: {Conv: {limits: {kernel_h: {max: 3}}}}",
     ),

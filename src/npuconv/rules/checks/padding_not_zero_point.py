@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from npuconv.model.types import Node
-from npuconv.rules import Example, Violations, rule
+from npuconv.rules import Example, Violations, integer_conv, rule
 from npuconv.rules.context import RuleContext
 from npuconv.rules.target_limits import INTEGER_CONVOLUTIONS, written_violations
 
@@ -29,26 +29,8 @@ from npuconv.rules.target_limits import INTEGER_CONVOLUTIONS, written_violations
     at="lowered",
     message="it pads, and its input has zero point {value}; the device fills with {limit}",
     example=Example(
-        fires="""
-            input x: float[1,1,4,4]
-            weight s: float[] = 0.1
-            weight z: int8[] = -7
-            weight w: int8[1,1,3,3] = 1
-            weight zw: int8[] = 0
-            q = QuantizeLinear (x, s, z)
-            c = QLinearConv <pads = [1, 1, 1, 1]> (q, s, z, w, s, zw, s, z)
-            y = DequantizeLinear (c, s, z)
-        """,
-        silent="""
-            input x: float[1,1,4,4]
-            weight s: float[] = 0.1
-            weight z: int8[] = 0
-            weight w: int8[1,1,3,3] = 1
-            weight zw: int8[] = 0
-            q = QuantizeLinear (x, s, z)
-            c = QLinearConv <pads = [1, 1, 1, 1]> (q, s, z, w, s, zw, s, z)
-            y = DequantizeLinear (c, s, z)
-        """,
+        fires=integer_conv(zero="int8[] = -7", attributes="pads = [1, 1, 1, 1]"),
+        silent=integer_conv(attributes="pads = [1, 1, 1, 1]"),
     ),
 )
 def padding_not_zero_point(node: Node, ctx: RuleContext) -> Violations:

@@ -13,7 +13,7 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.rules import Example, limit_rule
+from npuconv.rules import Example, conv, limit_rule
 
 LIMITS = (
     "pad_top", "pad_left", "pad_bottom", "pad_right", "pad_max", "output_padding_h",
@@ -26,16 +26,8 @@ limit_rule(
     "SHP009",
     *LIMITS,
     example=Example(
-        fires="""
-            input x: float[1,3,8,8]
-            weight w: float[4,3,5,5]
-            y = Conv <pads = [2, 2, 2, 2]> (x, w)
-        """,
-        silent="""
-            input x: float[1,3,8,8]
-            weight w: float[4,3,5,5]
-            y = Conv <pads = [1, 1, 1, 1]> (x, w)
-        """,
+        fires=conv("pads = [2, 2, 2, 2]", w="4,3,5,5"),
+        silent=conv("pads = [1, 1, 1, 1]", w="4,3,5,5"),
         device="operators: {Conv: {limits: {pad_top: {max: 1}}}}",
     ),
 )

@@ -22,7 +22,7 @@ from dataclasses import replace
 from npuconv.model.axis_removal import obstacles
 from npuconv.model.conv import window
 from npuconv.model.types import Node
-from npuconv.rules import CONV, SLIDING, Example, Violations, rule
+from npuconv.rules import CONV, SLIDING, Example, Violations, conv, rule
 from npuconv.rules.context import RuleContext
 
 LIMITS = ("rank",)
@@ -36,11 +36,7 @@ _DEVICE_AXES = 2  # of an accelerator for images
     cacheable=True,
     message="{op} of rank {value}; the device takes rank {limit}",
     example=Example(
-        fires="""
-            input x: float[1,3,8,8,8]
-            weight w: float[4,3,3,3,3]
-            y = Conv (x, w)
-        """,
+        fires=conv(x="1,3,8,8,8", w="4,3,3,3,3"),
         silent=CONV,
     ),
 )

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from npuconv.model import query
 from npuconv.model.types import Node
-from npuconv.rules import Example, Violations, rule
+from npuconv.rules import Example, Violations, conv, rule
 from npuconv.rules.context import RuleContext
 
 
@@ -26,16 +26,8 @@ from npuconv.rules.context import RuleContext
     cacheable=True,
     message="{problem}",
     example=Example(
-        fires="""
-            input x: float[1,3,12,12]
-            weight w: float[4,3,3,3]
-            y = Conv <dilations = [2, 2], strides = [2, 2]> (x, w)
-        """,
-        silent="""
-            input x: float[1,3,12,12]
-            weight w: float[4,3,3,3]
-            y = Conv <dilations = [2, 2]> (x, w)
-        """,
+        fires=conv("dilations = [2, 2], strides = [2, 2]", x="1,3,12,12"),
+        silent=conv("dilations = [2, 2]", x="1,3,12,12"),
         device="""
             operators:
               Conv:

@@ -12,7 +12,7 @@ How to fix:
 
 from __future__ import annotations
 
-from npuconv.rules import Example, limit_rule
+from npuconv.rules import Example, conv, limit_rule
 
 limit_rule(
     __name__,
@@ -20,16 +20,8 @@ limit_rule(
     "stride_h",
     "stride_w",
     example=Example(
-        fires="""
-            input x: float[1,3,8,8]
-            weight w: float[4,3,3,3]
-            y = Conv <strides = [3, 3]> (x, w)
-        """,
-        silent="""
-            input x: float[1,3,8,8]
-            weight w: float[4,3,3,3]
-            y = Conv <strides = [2, 2]> (x, w)
-        """,
+        fires=conv("strides = [3, 3]"),
+        silent=conv("strides = [2, 2]"),
         device="operators: {Conv: {limits: {stride_h: {max: 2}}}}",
     ),
 )

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from npuconv.diagnostics import Severity
 from npuconv.model import query
 from npuconv.model.types import Node
-from npuconv.rules import Example, Violation, Violations, rule
+from npuconv.rules import Example, Violation, Violations, conv, rule
 from npuconv.rules.context import RuleContext
 
 if TYPE_CHECKING:
@@ -57,11 +57,7 @@ class Outliers:
             weight w: float[4,16,3,3] = 100, ...
             y = Conv (x, w)
         """,
-        silent="""
-            input x: float[1,16,8,8]
-            weight w: float[4,16,3,3]
-            y = Conv (x, w)
-        """,
+        silent=conv(x="1,16,8,8", w="4,16,3,3"),
     ),
 )
 def weights_with_outliers(node: Node, ctx: RuleContext) -> Violations:
