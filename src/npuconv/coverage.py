@@ -13,7 +13,7 @@ from npuconv.diagnostics import Severity
 from npuconv.errors import ModelError
 from npuconv.pipeline.check import check_with
 from npuconv.report.groups import Group, standing
-from npuconv.report.words import device_share, total_macs
+from npuconv.report.words import device_share, total, total_macs
 from npuconv.schemas.report import Rewrite
 from npuconv.target import Target, builtin_names
 
@@ -136,16 +136,14 @@ def _cell(model: str, target: str, options: dict[str, Any]) -> Cell:
         fitted=len(fits),
         extra_macs=_extra(fits),
         crossings=report.summary.transitions,
-        crossing_bytes=None if None in moved else sum(one or 0 for one in moved),
+        crossing_bytes=total(moved),
     )
 
 
 def _extra(fits: Sequence[Rewrite]) -> int | None:
     """Return the multiply-accumulates that rewrites add."""
-    pairs = [(one.macs_before, one.macs_after) for one in fits]
-    if any(None in pair for pair in pairs):
-        return None
-    return sum((after or 0) - (before or 0) for before, after in pairs)
+    before, after = total(one.macs_before for one in fits), total(one.macs_after for one in fits)
+    return None if before is None or after is None else after - before
 
 
 def _obstacle(group: Group) -> Obstacle:

@@ -19,6 +19,7 @@ from npuconv.model.conv import Window, flat_pads, window
 from npuconv.model.core import Model
 from npuconv.model.nhwc import as_float
 from npuconv.model.types import Node, Tensor
+from npuconv.report.words import total
 
 Sides = tuple[str, str]  # before, after
 _OF_ONE = ("operator", "kernel", "weights", "MACs")  # told where only one side is a convolution
@@ -184,9 +185,7 @@ def _step(model: Model, node: Node) -> Step:
 
 
 def _total(model: Model) -> int | None:
-    each = [plan.macs(as_float(node)) for node in model.nodes()]
-    known = [m for m in each if m is not None]
-    return sum(known) if len(known) == len(each) else None
+    return total(plan.macs(as_float(node)) for node in model.nodes())
 
 
 def _rows(model: Model) -> list[Convolution]:

@@ -12,6 +12,7 @@ from npuconv.diagnostics import Finding, Severity, Status
 from npuconv.legalize.selection import failing, fails, stale
 from npuconv.report.builder.placed import GraphRows
 from npuconv.report.builder.rewritten import choice
+from npuconv.report.words import total
 from npuconv.rules.checks.crossings_dominate import crossings_dominate
 from npuconv.rules.checks.limit_unknown import limit_unknown
 from npuconv.rules.engine import all_rules
@@ -63,7 +64,9 @@ def build_report(
         model=_model(legal),
         target=schema.TargetInfo(name=target.name, version=target.version, sha256=target.sha256),
         summary=_summary(legal, rows, verdict, failed, warnings, outcome.not_judged),
-        findings=tuple(_finding(f) for f in found.selected),
+        findings=tuple(
+            schema.FindingInfo.model_validate(one, from_attributes=True) for one in found.selected
+        ),
         rules=_rules(found.selected),
         plan=rows.rewritten,
         rewrites=_rewrites(legal),
@@ -127,28 +130,7 @@ def _summary(
 
 def _count(nodes: tuple[schema.NodeInfo, ...], place: schema.Placement) -> schema.Count:
     there = [n for n in nodes if n.placement == place]
-    macs = [n.macs for n in there]
-    known = [m for m in macs if m is not None]
-    return schema.Count(nodes=len(there), macs=sum(known) if len(known) == len(macs) else None)
-
-
-def _finding(finding: Finding) -> schema.FindingInfo:
-    return schema.FindingInfo(
-        code=finding.code,
-        name=finding.name,
-        severity=finding.severity,
-        status=finding.status,
-        node=finding.node,
-        op_type=finding.op_type,
-        message=finding.message,
-        value=finding.value,
-        limit=finding.limit,
-        source=finding.source,
-        fix=finding.fix,
-        accepted=finding.accepted,
-        rewritten_by=finding.rewritten_by,
-        rewritten_into=finding.rewritten_into,
-    )
+    return schema.Count(nodes=len(there), macs=total(n.macs for n in there))
 
 
 def _rules(findings: list[Finding]) -> tuple[schema.RuleInfo, ...]:
