@@ -16,6 +16,8 @@ that escapes is a bug and becomes an ``InternalError`` at the edge.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 
@@ -114,6 +116,21 @@ class InternalError(NpuconvError):
             hint="please report it with the model, or the part of it that shows it",
         )
         self.where = where
+
+
+@contextlib.contextmanager
+def bugs_in(where: str) -> Iterator[None]:
+    """Name a pass or rule in the error of a bug in it, within a with statement.
+
+    Raises:
+        InternalError: anything but an error of this module was raised, or a lack of memory.
+    """
+    try:
+        yield
+    except (NpuconvError, MemoryError):
+        raise
+    except Exception as error:
+        raise InternalError(f"{type(error).__name__}: {error}", where=where) from error
 
 
 # What systems say when memory is short, in errors that are no MemoryError.

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from npuconv.errors import InternalError, NpuconvError
+from npuconv.errors import InternalError, bugs_in
 from npuconv.legalize import measure as measuring
 from npuconv.legalize.context import PassContext, RewriteRecord
 from npuconv.legalize.registry import PASSES, Pass, Phase
@@ -91,16 +91,11 @@ def apply(model: Model, item: Pass, ctx: PassContext, *arguments: Any) -> Any:
     """
     ctx.current = item.name
     first = len(ctx.rewrites)
-    try:
+    with bugs_in(f"pass {item.name!r}"):
         fired = item.function(model, ctx, *arguments)
         if not fired:
             return fired
         _settle(model, item, ctx.rewrites[first:])
-    except (NpuconvError, MemoryError):  # too little memory is no bug
-        raise
-    except Exception as error:
-        text = f"{type(error).__name__}: {error}"
-        raise InternalError(text, where=f"pass {item.name!r}") from error
     for record in ctx.rewrites[first:]:
         record.cost_after, record.made = cost(record.made), []
     return fired

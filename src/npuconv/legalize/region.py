@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -100,20 +100,34 @@ def between(
     ``makers`` are ids of nodes that are not among them: a tensor of the border may have got
     another name, where a node behind it is gone.
     """
+    return upstream(
+        outputs, lambda tensor, node: tensor.name not in border and id(node) not in makers
+    )
+
+
+def upstream(
+    tensors: Sequence[Tensor],
+    is_inside: Callable[[Tensor, Node], bool],
+    is_first: Callable[[Node], bool] = lambda _node: False,
+) -> list[Node]:
+    """Return the nodes that make tensors, in order.
+
+    They end where a tensor and its maker are not inside, and in front of a first node.
+    """
     order: list[Node] = []
-    seen = set(makers)
-    for tensor in outputs:
-        stack = [(tensor, False)]
-        while stack:
-            current, done = stack.pop()
-            node = query.producer(current)
-            if current.name in border or node is None:
-                continue
-            if done:
-                order.append(node)
-            elif id(node) not in seen:
-                seen.add(id(node))
-                stack.append((current, True))
+    seen: set[int] = set()
+    stack = [(tensor, False) for tensor in reversed(tensors)]
+    while stack:
+        current, done = stack.pop()
+        node = query.producer(current)
+        if node is None or not is_inside(current, node):
+            continue
+        if done:
+            order.append(node)
+        elif id(node) not in seen:
+            seen.add(id(node))
+            stack.append((current, True))
+            if not is_first(node):
                 stack.extend((t, False) for t in reversed(list(node.inputs)))
     return order
 

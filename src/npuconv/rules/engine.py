@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Iterator
 
 from npuconv.diagnostics import Finding, sort_key
-from npuconv.errors import InternalError, NpuconvError
+from npuconv.errors import bugs_in
 from npuconv.model import query
 from npuconv.model.types import Node
 from npuconv.rules import RULES, Rule, Stage, Violation
@@ -45,7 +44,7 @@ def run_rule(rule: Rule, ctx: RuleContext) -> list[Finding]:
     Raises:
         InternalError: the rule failed, which is a bug in it.
     """
-    with _naming(rule):
+    with bugs_in(f"rule {rule.name!r}"):
         return [
             make_finding(rule, ctx, violation, node)
             for node, violation in _violations(rule, ctx)
@@ -84,7 +83,7 @@ def _marks_of(
 ) -> set[Mark]:
     if rule.ops is None or "" in labels:
         return marks(run_rule(rule, ctx))
-    with _naming(rule):
+    with bugs_in(f"rule {rule.name!r}"):
         concerned = {id(n): n for label in sorted(labels) for n in nodes[label]}
         firing = [
             node
@@ -99,18 +98,6 @@ def _marks_of(
 def _applies(rule: Rule, node: Node | None, ctx: RuleContext) -> bool:
     """Return whether the rule applies; to a node kept on the host, only if ``rule.malformed``."""
     return node is None or rule.malformed or not ctx.is_kept_float(node)
-
-
-@contextlib.contextmanager
-def _naming(rule: Rule) -> Iterator[None]:
-    """Name the rule in the error of a bug in it."""
-    try:
-        yield
-    except (NpuconvError, MemoryError):  # too little memory is no bug
-        raise
-    except Exception as error:
-        text = f"{type(error).__name__}: {error}"
-        raise InternalError(text, where=f"rule {rule.name!r}") from error
 
 
 def _violations(rule: Rule, ctx: RuleContext) -> Iterator[tuple[Node | None, Violation]]:

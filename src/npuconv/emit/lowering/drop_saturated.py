@@ -30,9 +30,9 @@ def _drop(model: Model, ctx: EmitContext, node: Node) -> int:
     if encoding is None or (encoding.is_plain and not encoding.nominal_zero):
         return 0
     if not (encoding.zeros == _LOWEST).all():
-        return _as_relu(node)
+        return _become(node, "Relu")
     if query.sole_consumer(model, source) is None and model.is_output(result):
-        return _without_bounds(node)
+        return _become(node, "Clip")  # which gives a tensor the second of its two names
     maker = query.producer(source)
     assert maker is not None, "what it reads is int8, so a node makes it"
     if query.sole_consumer(model, source) is None:  # others know the source by its name
@@ -45,20 +45,11 @@ def _drop(model: Model, ctx: EmitContext, node: Node) -> int:
     return 1
 
 
-def _without_bounds(node: Node) -> int:
-    """A Clip that does nothing but give a tensor the second of its two names."""
-    if node.op == "Clip" and len(node.inputs) == 1:
+def _become(node: Node, op: str) -> int:
+    """Make it an operator without bounds."""
+    if node.op == op and len(node.inputs) == 1:
         return 0
     edit.drop_inputs(node, 1)
-    node.op = "Clip"
-    node.attrs.clear()
-    return 1
-
-
-def _as_relu(node: Node) -> int:
-    if node.op == "Relu":
-        return 0
-    edit.drop_inputs(node, 1)
-    node.op = "Relu"
+    node.op = op
     node.attrs.clear()
     return 1

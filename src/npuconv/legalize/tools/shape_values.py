@@ -17,7 +17,7 @@ import numpy as np
 from npuconv import executor
 from npuconv.errors import InternalError
 from npuconv.legalize import measure
-from npuconv.legalize.region import capture
+from npuconv.legalize.region import capture, upstream
 from npuconv.legalize.tools.shape_elements import INT64, Element, Extent, Symbol, multiply
 from npuconv.legalize.tools.shape_operators import OPERATORS, Partial, UnknownError, as_elements
 from npuconv.model import query
@@ -131,22 +131,9 @@ def _doubtful(model: Model) -> frozenset[str]:
 
 def chain(facts: Facts, tensor: Tensor) -> list[Node]:
     """Return the nodes that compute a tensor from shapes, in order, Shape and Size first."""
-    order: list[Node] = []
-    seen: set[int] = set()
-    stack: list[tuple[Tensor, bool]] = [(tensor, False)]
-    while stack:
-        current, done = stack.pop()
-        node = query.producer(current)
-        if node is None or facts.of(current) is None:
-            continue
-        if done:
-            order.append(node)
-        elif id(node) not in seen:
-            seen.add(id(node))
-            stack.append((current, True))
-            if node.op not in SOURCES:
-                stack.extend((t, False) for t in reversed(list(node.inputs)))
-    return order
+    return upstream(
+        [tensor], lambda t, _node: facts.of(t) is not None, lambda node: node.op in SOURCES
+    )
 
 
 def confirm(model: Model, facts: Facts, tensors: Sequence[Tensor]) -> str:
