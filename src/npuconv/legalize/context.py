@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from npuconv.config import Options
+    from npuconv.legalize.fitting.fragments import Fragment
     from npuconv.legalize.fitting.planner import Planner
     from npuconv.model.conv import Window
     from npuconv.model.core import Model
@@ -77,6 +78,7 @@ class PassContext:
         current: name of the pass that runs.
         expected: mean and standard deviation of a tensor's channels in training, by tensor.
         source_scales: of a model that was quantized before.
+        fragments: convolutions that have weights of one that was fitted, by node.
         rewrites: in the order in which they were made.
         refusals: in order, each once.
     """
@@ -88,6 +90,7 @@ class PassContext:
     current: str = ""
     expected: dict[str, Expected] = field(default_factory=dict)
     source_scales: SourceScales = field(default_factory=SourceScales)
+    fragments: dict[str, Fragment] = field(default_factory=dict)
     rewrites: list[RewriteRecord] = field(default_factory=list)
     refusals: dict[RefusalRecord, None] = field(default_factory=dict)
     _broken: dict[tuple[Window, bool], bool] = field(default_factory=dict)

@@ -19,6 +19,7 @@ from npuconv.model import query
 from npuconv.quantize import hessian as hessians_of
 from npuconv.quantize.fake_quant import stored_output
 from npuconv.quantize.settings import HESSIAN
+from npuconv.quantize.wholes import assemblies
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from npuconv.arithmetic.statistics import Statistics
     from npuconv.calibration.cache import Cache
-    from npuconv.quantize.hessian import Hessian
+    from npuconv.quantize.hessian import Hessian, Windows
     from npuconv.quantize.state import DeviceGraph
     from npuconv.samples import Samples
     from npuconv.samples.feeds import Feed
@@ -43,7 +44,8 @@ class Calibration:
 
     Attributes:
         statistics: of the outputs of every group, and of some convolutions.
-        hessians: of every convolution with constant weights, by node name.
+        hessians: of every convolution with constant weights, by node name; of fragments of
+            one that was fitted, by the name of that.
         notes: files of the cache that were ignored, and why.
     """
 
@@ -67,7 +69,7 @@ def calibrate(
         CalibrationError: samples that cannot be used.
     """
     cache = shared_cache(graph.options.cache)
-    windows = [w for conv in graph.plan.device if (w := hessians_of.windows_of(conv))]
+    windows = _windows(graph)
     few = samples[: HESSIAN.samples]
     total = len(samples) + (len(few) if windows else 0)
     runs = count(1)
@@ -79,6 +81,22 @@ def calibrate(
     stats = _statistics(graph, proto, samples, after_run, cache)
     hessians = hessians_of.gather(proto, windows, few, len(few), after_run) if windows else {}
     return Calibration(stats, hessians, tuple(cache.notes) if cache else ())
+
+
+def _windows(graph: DeviceGraph) -> list[Windows]:
+    """Return the windows of every convolution; of what was fitted those of the whole.
+
+    Where a budget may repeat layers, those of its fragments as well.
+    """
+    tensors, whole, done = graph.model.graph.tensors(), [], set[str]()
+    for one in () if graph.is_per_tensor else assemblies(graph):
+        if (found := one.windows(tensors)) is not None:
+            whole.append(found)
+            done |= one.convs
+    if graph.options.min_sqnr is not None or graph.options.max_extra_macs:
+        done = set()
+    convs = (conv for conv in graph.plan.device if conv.name not in done)
+    return [*(w for conv in convs if (w := hessians_of.windows_of(conv))), *whole]
 
 
 def _statistics(

@@ -1,0 +1,43 @@
+"""Convolutions that have weights of one that was fitted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from npuconv.legalize.fitting.layer import Layer
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A convolution before it was fitted.
+
+    Attributes:
+        name: of its node, which is gone.
+        source: name of the tensor it read.
+        layer: what it was.
+    """
+
+    name: str
+    source: str
+    layer: Layer
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """A convolution that has weights of another one.
+
+    Attributes:
+        whole: that other one.
+        places: int64, in the shape of its own weights: where each of them is among those of
+            the whole, counted through all axes; -1 where there is a zero.
+        biased: whether it adds the bias of the whole to the outputs that it makes.
+    """
+
+    whole: Whole
+    places: NDArray[np.int64]
+    biased: bool
