@@ -106,9 +106,7 @@ class Session:
     ) -> dict[str, np.ndarray]:
         """Run once.
 
-        Args:
-            feeds: arrays by input name.
-            outputs: names to fetch; all where None.
+        All outputs are returned where none are named.
 
         Raises:
             RuntimeRefusedError: a node fails on these inputs.
