@@ -51,7 +51,7 @@ def test_there_are_enough():
     assert len(cases) >= 400
     assert {case.family for case in cases} == {
         "protobuf", "tensor", "bomb", "graph", "external", "weights", "attribute", "name", "yaml",
-        "array", "picture", "labels", "folder", "quantized",
+        "array", "picture", "labels", "folder", "quantized", "tflite",
     }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
@@ -18,10 +18,8 @@ from onnx import helper, numpy_helper
 from npuconv.arithmetic import operators as semantics
 from npuconv.arithmetic.operators import Rescaling, TensorScale, Window
 from npuconv.arithmetic.tables import ARITHMETIC, FUNCTIONS, SOURCE, Step, look_up, table
-
-if TYPE_CHECKING:
-    from npuconv.target import Target
-    from npuconv.target.description import Requantize
+from npuconv.target import Target
+from npuconv.target.description import Requantize
 
 Stored = NDArray[np.int8]
 Arrays = Mapping[str, NDArray[Any]]
@@ -31,36 +29,22 @@ _PREFIX = "QLinear"
 
 @dataclass(frozen=True)
 class DeviceOperator:
-    """One operator between int8 tensors, or several that are one table.
+    """One operator between int8 tensors, or several that are one table."""
 
-    Attributes:
-        name: of the node, the last of several.
-        op: the float operators that it stands for, joined by ``+``.
-        sources: int8 tensors that it reads; constants as well.
-        result: int8 tensor that it makes.
-        scales: of the sources, then of the result.
-        attributes: of the node.
-        constants: values of the sources that are constant.
-        given: by index, float inputs of the node that are constant: a divisor, axes, sizes.
-        steps: of a table.
-    """
-
-    name: str
-    op: str
-    sources: tuple[str, ...]
-    result: str
-    scales: tuple[TensorScale, ...]
+    name: str  # of the node, the last of several
+    op: str  # the float operators that it stands for, joined by ``+``
+    sources: tuple[str, ...]  # int8 tensors that it reads; constants as well
+    result: str  # int8 tensor that it makes
+    scales: tuple[TensorScale, ...]  # of the sources, then of the result
     attributes: Mapping[str, Any]
+    # Values of the sources that are constant.
     constants: Mapping[str, Stored] = field(default_factory=dict)
+    # By index, float inputs of the node that are constant: a divisor, axes, sizes.
     given: Mapping[int, NDArray[Any]] = field(default_factory=dict)
-    steps: tuple[Step, ...] = ()
+    steps: tuple[Step, ...] = ()  # of a table
 
     def run(self, values: Sequence[Stored], how: Rescaling) -> Stored:
         """Return the output of the device.
-
-        Args:
-            values: the sources, in order.
-            how: the requantization of the device.
 
         Raises:
             ModelError: a factor that the device cannot multiply by.

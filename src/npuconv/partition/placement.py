@@ -2,9 +2,9 @@
 
 A convolution with no finding against it runs on the device. Operators that pass its int8 values
 on unchanged (Relu, MaxPool, Reshape, ...) run on int8 too, on the device where that lists them.
-Operators that compute (Add, Sigmoid, AveragePool, ...) run on the device in int8 where its target
-lists them and fewer bytes cross; all other operators run on the host, in float. Tensors joined by
-passthrough operators share one scale and form a *group*.
+Of the operators that compute (Add, Sigmoid, AveragePool, ...) and that the target lists, those run
+on the device in int8 with which the fewest bytes cross; all others run on the host, in float.
+Tensors joined by passthrough operators share one scale and form a *group*.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from npuconv.model import facts, query
 from npuconv.partition.fused_tables import fuse
-from npuconv.partition.operators import candidates, is_defined, is_held, values_of, worth_crossing
+from npuconv.partition.operators import candidates, is_defined, is_held, values_of
 from npuconv.partition.passthrough import data_inputs, passes_int8
+from npuconv.partition.regions import worth_crossing
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
@@ -175,7 +176,7 @@ def make_plan(
     blocked, apart = set(blocked), {*apart, *kept}
     off = blocked | kept.keys()
     int8: set[int] = set()
-    chosen = _chosen(model, target, off, operators, form)
+    chosen = _chosen(model, target, off, apart, operators, form)
     if form not in SINGLE_OPERATORS:
         chosen, plan.fused = fuse(model, target, chosen)
     for node in model.nodes():
@@ -217,7 +218,12 @@ def _keep_scale(form: str) -> Sequence[str]:
 
 
 def _chosen(
-    model: Model, target: Target, off: set[str], operators: Collection[str] | None, form: str
+    model: Model,
+    target: Target,
+    off: set[str],
+    apart: set[str],
+    operators: Collection[str] | None,
+    form: str,
 ) -> set[int]:
     """Return the ids of the operators that the device computes beside convolutions."""
     found = candidates(model, target, off, form)
@@ -226,7 +232,8 @@ def _chosen(
     if not found or target.unlisted_operators == "error":  # without a host there is no choice
         return {id(node) for node in found}
     convolutions = {id(node) for node in model.nodes() if _on_device(node, target, off)}
-    return {id(node) for node in worth_crossing(model, target, convolutions, found)}
+    worth = worth_crossing(model, target, convolutions, found, off, apart)
+    return {id(node) for node in worth}
 
 
 def _groups(model: Model, plan: Plan, one_scale: Collection[str]) -> list[Group]:

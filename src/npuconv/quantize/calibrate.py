@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
 
 from npuconv import executor
+from npuconv.arithmetic.statistics import Statistics
+from npuconv.calibration.cache import Cache
 from npuconv.calibration.collect import collect, collect_shared, shared_cache
 from npuconv.calibration.inputs import first_convolution
 from npuconv.calibration.runner import not_finite
@@ -18,21 +21,15 @@ from npuconv.errors import CalibrationError
 from npuconv.model import query
 from npuconv.quantize import hessian as hessians_of
 from npuconv.quantize.fake_quant import stored_output
+from npuconv.quantize.hessian import Hessian, Windows
 from npuconv.quantize.settings import HESSIAN
 from npuconv.quantize.wholes import assemblies
+from npuconv.samples import Samples
+from npuconv.samples.feeds import Feed
+from npuconv.timings import Step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import onnx
-
-    from npuconv.arithmetic.statistics import Statistics
-    from npuconv.calibration.cache import Cache
-    from npuconv.quantize.hessian import Hessian, Windows
     from npuconv.quantize.state import DeviceGraph
-    from npuconv.samples import Samples
-    from npuconv.samples.feeds import Feed
-    from npuconv.timings import Step
 
 HELD_VALUES = 2**26  # of the watched tensors of a sample: bounds the memory of try_sample
 _MADE_UP = "these inputs were made up, which not every model takes; give some with --calibration"
@@ -40,18 +37,12 @@ _MADE_UP = "these inputs were made up, which not every model takes; give some wi
 
 @dataclass(frozen=True)
 class Calibration:
-    """Statistics and Hessians measured on the samples.
+    """Statistics and Hessians measured on the samples."""
 
-    Attributes:
-        statistics: of the outputs of every group, and of some convolutions.
-        hessians: of every convolution with constant weights, by node name; of fragments of
-            one that was fitted, by the name of that.
-        notes: files of the cache that were ignored, and why.
-    """
-
-    statistics: dict[str, Statistics]
+    statistics: dict[str, Statistics]  # of the outputs of every group, and of some convolutions
+    # Of every convolution with constant weights, by node; of fitted ones by that of the whole.
     hessians: dict[str, Hessian]
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # files of the cache that were ignored, and why
 
 
 def calibrate(
@@ -59,11 +50,7 @@ def calibrate(
 ) -> Calibration:
     """Run the samples through the float model.
 
-    Args:
-        graph: a legal float model.
-        proto: the same.
-        samples: for ranges and Hessians.
-        step: called with the runs of samples that are done, and all runs.
+    ``step`` is called with the runs of samples that are done, and all runs.
 
     Raises:
         CalibrationError: samples that cannot be used.
@@ -122,11 +109,6 @@ def try_sample(graph: DeviceGraph, proto: onnx.ModelProto, samples: Samples) -> 
 
     Statistics of thousands of tensors take longer to load than the model, so where one sample
     fits into memory its tensors are only looked at.
-
-    Args:
-        graph: a legal float model.
-        proto: the same.
-        samples: only the first is loaded.
 
     Raises:
         CalibrationError: the model does not run on it, or makes values that are not finite.

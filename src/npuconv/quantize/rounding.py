@@ -15,22 +15,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from npuconv.arithmetic.encoding import quantize_weights
+from npuconv.arithmetic.encoding import Encoding, quantize_weights
 from npuconv.arithmetic.layer import RoundedWeights, folded, per_weight
 from npuconv.calibration.workers import in_order
 from npuconv.errors import InternalError
 from npuconv.model import query
+from npuconv.model.store import Store
+from npuconv.model.types import Node
+from npuconv.quantize.hessian import Hessian
 from npuconv.quantize.kept import keep_weights
 from npuconv.quantize.settings import ROUNDING
 from npuconv.quantize.wholes import Cluster, assemblies
+from npuconv.timings import Step
 
 if TYPE_CHECKING:
-    from npuconv.arithmetic.encoding import Encoding
-    from npuconv.model.store import Store
-    from npuconv.model.types import Node
-    from npuconv.quantize.hessian import Hessian
     from npuconv.quantize.state import DeviceGraph, QuantState
-    from npuconv.timings import Step
 
 Doubles = NDArray[np.float64]
 Floats = NDArray[np.float32]
@@ -49,13 +48,8 @@ def round_weights(
 
     Layers of a model that was quantized before keep their integers.
 
-    Args:
-        graph: a legal float model.
-        hessians: by node name.
-        state: with the encodings of all tensors.
-        without: steps that are left out: ``gptq-rounding``, ``bias-correction``.
-        only: names of layers; None for all. The others stay as they are.
-        step: called after each layer that is solved.
+    Layers that ``only`` does not name stay as they are; ``step`` is called after each one. Steps of
+    ``without`` are left out: ``gptq-rounding``, ``bias-correction``.
     """
     convs = [c for c in graph.plan.device if only is None or c.name in only]
     brought, labels = keep_weights(
@@ -137,19 +131,12 @@ def _solved(
 
 @dataclass(frozen=True)
 class _Problem:
-    """A layer in the integers of its input, by groups: G groups, M outputs, K inputs each.
+    """A layer in the integers of its input, by groups: G groups, M outputs, K inputs each."""
 
-    Attributes:
-        weight: [G,M,K], for inputs counted in steps of the nominal scale.
-        means: [G,K], of the inputs in such steps.
-        units: [G,K], size of a step.
-        hessian: of the windows, in the units of the model.
-    """
-
-    weight: Doubles
-    means: Doubles
-    units: Doubles
-    hessian: Hessian
+    weight: Doubles  # [G,M,K], for inputs counted in steps of the nominal scale
+    means: Doubles  # [G,K], of the inputs in such steps
+    units: Doubles  # [G,K], size of a step
+    hessian: Hessian  # of the windows, in the units of the model
 
 
 def solve(
@@ -287,15 +274,10 @@ def damping(length: int, count: int) -> float:
 
 @dataclass(frozen=True)
 class Factor:
-    """Factor that passes the error of one weight on to those that are rounded after it.
+    """Factor that passes the error of one weight on to those that are rounded after it."""
 
-    Attributes:
-        order: [G,K], the inputs in the order of rounding.
-        upper: [G,K,K], upper triangular, ``U' U`` the inverse of the products in that order.
-    """
-
-    order: NDArray[np.int64]
-    upper: Doubles
+    order: NDArray[np.int64]  # [G,K], the inputs in the order of rounding
+    upper: Doubles  # [G,K,K], upper triangular, ``U' U`` the inverse of the products in that order
 
 
 def factorize(products: Doubles, damp: float) -> Factor:

@@ -32,12 +32,7 @@ _Member = tuple["Node", "Fragment"]
 
 @dataclass(frozen=True)
 class Assembly:
-    """A convolution, and the convolutions of the device that have all of its weights.
-
-    Attributes:
-        whole: what they were.
-        fragments: the convolutions, and which weights they have.
-    """
+    """A convolution, and the convolutions of the device that have all of its weights."""
 
     whole: Whole
     fragments: tuple[_Member, ...]
@@ -53,11 +48,7 @@ class Assembly:
         return frozenset(conv.name for conv, _ in self.fragments)
 
     def windows(self, tensors: Iterable[str]) -> Windows | None:
-        """Return the windows of the whole, where the graph still has what it read.
-
-        Args:
-            tensors: names of all that the graph has.
-        """
+        """Return the windows of the whole, if what it read is among the tensors of the graph."""
         layer, own = self.whole.layer, [windows_of(conv) for conv, _ in self.fragments]
         if math.prod(layer.kernel) > HESSIAN.largest_kernel or self._is_mean():
             return None
@@ -164,16 +155,10 @@ class Assembly:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Fragments of a convolution that read what is encoded alike.
-
-    Attributes:
-        assembly: the convolution.
-        source: the encoding of what the whole would read.
-        fragments: the convolutions, and which weights they have.
-    """
+    """Fragments of a convolution that read what is encoded alike."""
 
     assembly: Assembly
-    source: Encoding
+    source: Encoding  # of what the whole would read
     fragments: tuple[_Member, ...]
 
     @property

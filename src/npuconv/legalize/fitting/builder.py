@@ -28,21 +28,13 @@ Bound = tuple[int, int, int, int]  # axis, start, stop (below 0: from the end), 
 
 @dataclass(frozen=True)
 class Piece:
-    """A layer with the tensors it reads.
-
-    Attributes:
-        layer: the layer.
-        source: what it convolves.
-        weight: O x I/group x kernel.
-        bias: its bias, if it has one.
-        first: whether it adds the bias; of parts that are added the first alone does.
-    """
+    """A layer with the tensors it reads."""
 
     layer: Layer
     source: Tensor
     weight: Tensor
     bias: Tensor | None
-    first: bool = True
+    first: bool = True  # whether it adds the bias: of parts that are added the first alone does
 
     def array(self) -> np.ndarray:
         """The weights, O x I/group x kernel."""
@@ -57,21 +49,13 @@ class Piece:
 
 @dataclass
 class Builder:
-    """Adds nodes that stand for one source node.
-
-    Attributes:
-        model: that has the node.
-        node: the source node.
-        whole: its layer.
-        count: convolutions written.
-        fragments: what they are of the whole, by the name of the node.
-    """
+    """Adds nodes that stand for one source node."""
 
     model: Model
     node: Node
     whole: Whole
-    count: int = 0
-    fragments: dict[str, Fragment] = field(default_factory=dict)
+    count: int = 0  # convolutions written
+    fragments: dict[str, Fragment] = field(default_factory=dict)  # by the name of the node
     _places: dict[int, np.ndarray | None] = field(default_factory=dict)  # from 1; 0: a zero
     _made: dict[Hashable, tuple[Any, Any]] = field(default_factory=dict)
     _padded: dict[int, tuple[Tensor, dict[int, tuple[int, int]], Tensor]] = field(

@@ -14,30 +14,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Whole:
-    """A convolution before it was fitted.
+    """A convolution before it was fitted."""
 
-    Attributes:
-        name: of its node, which is gone.
-        source: name of the tensor it read.
-        layer: what it was.
-    """
-
-    name: str
-    source: str
+    name: str  # of its node, which is gone
+    source: str  # name of the tensor it read
     layer: Layer
 
 
 @dataclass(frozen=True)
 class Fragment:
-    """A convolution that has weights of another one.
-
-    Attributes:
-        whole: that other one.
-        places: int64, in the shape of its own weights: where each of them is among those of
-            the whole, counted through all axes; -1 where there is a zero.
-        biased: whether it adds the bias of the whole to the outputs that it makes.
-    """
+    """A convolution that has weights of another one."""
 
     whole: Whole
+    # In the shape of its own weights: where each of them is among those of the whole, counted
+    # through all axes; -1 where there is a zero.
     places: NDArray[np.int64]
-    biased: bool
+    biased: bool  # whether it adds the bias of the whole to the outputs that it makes
