@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import pkgutil
 import threading
-from collections.abc import Iterator
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
+
+
+def described(function: Callable[..., Any]) -> str:
+    """Return the docstring of a function; where it has none, that of its module."""
+    return inspect.getdoc(function) or inspect.cleandoc(function.__globals__["__doc__"] or "")
 
 
 class Registry(Generic[T]):

@@ -32,6 +32,7 @@ from npuconv.keywords import SampleKeywords
 from npuconv.samples import Feed, Samples, Source
 from npuconv.schemas import verify as schema
 from npuconv.schemas.report import Tool
+from npuconv.version import __version__
 
 Progress = Callable[[str, int, int], None]  # stage, done, total
 LAYER_SAMPLES = 8  # on which layers are compared
@@ -141,8 +142,6 @@ def _report(
     warnings: tuple[str, ...],
     min_sqnr: float | None,
 ) -> schema.VerifyReport:
-    from npuconv.version import __version__
-
     samples, sqnr = work.samples, measured.total.sqnr_db
     return schema.VerifyReport(
         tool=Tool(version=__version__),

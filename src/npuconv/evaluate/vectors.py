@@ -37,6 +37,7 @@ from npuconv.samples import Samples, Source
 from npuconv.samples.archive import npz
 from npuconv.target import Target
 from npuconv.target.description import Requantize
+from npuconv.version import __version__
 
 Array = NDArray[Any]
 Progress = Callable[[str, int, int], None]
@@ -254,8 +255,6 @@ def _numbers(values: Array) -> Any:
 def _manifest(
     opened: Opened, chip: Target, samples: Samples, rows: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    from npuconv.version import __version__
-
     how = chip.activations.requantize
     return {
         "schema_version": SCHEMA_VERSION,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.config import Options
 from npuconv.legalize import region as _region
+from npuconv.legalize.fitting.layer import of_window as layer_of
 from npuconv.legalize.forms import Form
 from npuconv.legalize.source import SourceScales
 from npuconv.model import query
@@ -23,6 +24,7 @@ from npuconv.target import Target
 if TYPE_CHECKING:
     import numpy as np
 
+    from npuconv.legalize.fitting.fragments import Fragment
     from npuconv.legalize.fitting.planner import Planner
 
     Expected = tuple[np.ndarray, np.ndarray]  # mean and standard deviation of every channel
@@ -78,6 +80,8 @@ class PassContext:
     expected: dict[str, Expected] = field(default_factory=dict)
     # Of a model that was quantized before.
     source_scales: SourceScales = field(default_factory=SourceScales)
+    # Convolutions that have weights of one that was fitted, by node.
+    fragments: dict[str, Fragment] = field(default_factory=dict)
     # In the order in which they were made.
     rewrites: list[RewriteRecord] = field(default_factory=list)
     refusals: dict[RefusalRecord, None] = field(default_factory=dict)  # in order, each once
@@ -119,16 +123,12 @@ class PassContext:
 
     def lasting_objections(self, win: Window, *, bias: bool = True) -> list[str]:
         """Return the objections to a Conv that no rewrite of it removes."""
-        from npuconv.legalize.fitting.layer import of_window as layer_of
-
         found = self.objections(win)
         layer = layer_of(win, bias=bias) if found and self.options.fit else None
         return found if layer is None else self.planner.objections(layer)
 
     def fitted(self, win: Window) -> Form:
         """Return what a considered convolution costs once it keeps every limit."""
-        from npuconv.legalize.fitting.layer import of_window as layer_of
-
         wanted = self.options.fit and self.objections(win)
         layer = layer_of(win, bias=True) if wanted else None
         plan = None if layer is None else self.planner.plan(layer)[0]

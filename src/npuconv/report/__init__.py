@@ -7,15 +7,18 @@ comes from an untrusted model file and is escaped by the rules of the format.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import PurePath
-from typing import NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from npuconv.errors import UsageError
-from npuconv.schemas.batch import BatchReport
-from npuconv.schemas.report import Report
+
+if TYPE_CHECKING:
+    import os
+
+    from npuconv.schemas.batch import BatchReport
+    from npuconv.schemas.report import Report
 
 # Name of each format, with the file suffix that asks for it.
 FORMATS = {

@@ -14,15 +14,17 @@ import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import yaml
-from pydantic import BaseModel, ValidationError
 
 from npuconv.errors import LocatedError
 from npuconv.yamlio.check import dotted, explain, hint_of, nearest
 
-ModelT = TypeVar("ModelT", bound=BaseModel)
+if TYPE_CHECKING:
+    from pydantic import BaseModel, ValidationError
+
+    ModelT = TypeVar("ModelT", bound=BaseModel)
 
 MAX_DEPTH = 50
 MAX_BYTES = 1 << 20

@@ -1,4 +1,9 @@
-"""Make inputs and outputs of the model int8 where possible, with --io int8."""
+"""Make inputs and outputs of the model int8 where possible, with --io int8.
+
+An input that is only quantized, and an output that is only dequantized, lose that
+conversion and change their type; their scales go into the model's metadata. Others
+stay float, and the report says so.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.emit.context import dequantizer
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.model import query
+from npuconv.model import edit, query
 
 if TYPE_CHECKING:
     from npuconv.emit.context import EmitContext
@@ -16,12 +21,6 @@ if TYPE_CHECKING:
 
 @model_pass(Phase.LOWER, after=("lower-passthrough",))
 def lower_boundaries(model: Model, ctx: EmitContext) -> int:
-    """Make inputs and outputs of the model int8 where possible, with --io int8.
-
-    An input that is only quantized, and an output that is only dequantized, lose that
-    conversion and change their type; their scales go into the model's metadata. Others
-    stay float, and the report says so.
-    """
     if ctx.options.io != "int8":
         return 0
     fired = sum(_input(model, tensor) for tensor in list(model.graph.inputs))
@@ -30,8 +29,6 @@ def lower_boundaries(model: Model, ctx: EmitContext) -> int:
 
 def _input(model: Model, tensor: Tensor) -> int:
     import numpy as np
-
-    from npuconv.model import edit
 
     readers = query.consumers(tensor)
     if not readers or any(r.op != "QuantizeLinear" for r in readers) or model.is_output(tensor):
@@ -47,8 +44,6 @@ def _input(model: Model, tensor: Tensor) -> int:
 
 def _output(model: Model, tensor: Tensor) -> int:
     import numpy as np
-
-    from npuconv.model import edit
 
     node = dequantizer(tensor)
     if node is None or tensor.outputs:

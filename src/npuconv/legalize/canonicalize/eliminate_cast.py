@@ -1,4 +1,7 @@
-"""Take out Casts to the type a tensor already has."""
+"""Take out Casts to the type a tensor already has.
+
+Exporters leave them behind; each stands between two operators that could fuse.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,6 @@ from npuconv.model.types import Node
 
 @model_pass(Phase.CANONICALIZE, after=("raise-opset", "widen-convolutions"))
 def eliminate_cast(model: Model, ctx: PassContext) -> int:
-    """Take out Casts to the type a tensor already has.
-
-    Exporters leave them behind; each stands between two operators that could fuse.
-    """
     return sum(
         eliminate(model, ctx, node, f"Cast to {node.inputs[0].dtype}")
         for node in model.nodes("Cast")

@@ -1,4 +1,7 @@
-"""Take out Dropout nodes, which do nothing at inference."""
+"""Take out Dropout nodes, which do nothing at inference.
+
+A Dropout in training mode, or one whose mask is read, stays: it is not the identity.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,6 @@ from npuconv.model.types import Node
 
 @model_pass(Phase.CANONICALIZE, after=("fold-constants",))
 def eliminate_dropout(model: Model, ctx: PassContext) -> int:
-    """Take out Dropout nodes, which do nothing at inference.
-
-    A Dropout in training mode, or one whose mask is read, stays: it is not the identity.
-    """
     return sum(_eliminate(model, ctx, node) for node in model.nodes("Dropout"))
 
 

@@ -1,4 +1,8 @@
-"""Take out Identity nodes."""
+"""Take out Identity nodes.
+
+An Identity that copies an input of the model, or a tensor that is an output itself,
+to an output stays: both names belong to the user.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +14,4 @@ from npuconv.model.core import Model
 
 @model_pass(Phase.CANONICALIZE, after=("raise-opset",))
 def eliminate_identity(model: Model, ctx: PassContext) -> int:
-    """Take out Identity nodes.
-
-    An Identity that copies an input of the model, or a tensor that is an output itself,
-    to an output stays: both names belong to the user.
-    """
     return sum(eliminate(model, ctx, node, "Identity") for node in model.nodes("Identity"))

@@ -1,4 +1,4 @@
-"""Take out Pads that pad nothing."""
+"""Take out Pads that pad nothing, in whatever mode."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from npuconv.model.types import Node
 
 @model_pass(Phase.CANONICALIZE, after=("raise-opset",))
 def eliminate_pad(model: Model, ctx: PassContext) -> int:
-    """Take out Pads that pad nothing, in whatever mode."""
     return sum(
         eliminate(model, ctx, node, "Pad by nothing")
         for node in model.nodes("Pad")

@@ -1,4 +1,8 @@
-"""Take out Reshapes and Flattens to the shape a tensor already has."""
+"""Take out Reshapes and Flattens to the shape a tensor already has.
+
+Only where both shapes are fully known: with a symbolic dimension on either side the
+two might differ for another input.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +16,6 @@ from npuconv.model.types import Node
 
 @model_pass(Phase.CANONICALIZE, after=("raise-opset",))
 def eliminate_reshape(model: Model, ctx: PassContext) -> int:
-    """Take out Reshapes and Flattens to the shape a tensor already has.
-
-    Only where both shapes are fully known: with a symbolic dimension on either side the
-    two might differ for another input.
-    """
     return sum(
         eliminate(model, ctx, node, f"{node.op} to its own shape")
         for node in model.nodes("Reshape", "Flatten")

@@ -1,4 +1,10 @@
-"""Write ConvInteger and MatMulInteger, with the factor behind them, in float."""
+"""Write ConvInteger and MatMulInteger, with the factor behind them, in float.
+
+Exporters write a Cast to float and a Mul by the scales of input and weights behind
+them. All three become Conv or MatMul of dequantized inputs. Where the input has a
+static scale it is dequantized by that; where DynamicQuantizeLinear finds one at each
+run, the operator reads the float input, and only the scales of the weights are left.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +25,6 @@ _FLOAT = {"ConvInteger": "Conv", "MatMulInteger": "MatMul"}
 
 @model_pass(Phase.CANONICALIZE, after=("name-nodes",), infers=True)
 def expand_integer_operators(model: Model, ctx: PassContext) -> int:
-    """Write ConvInteger and MatMulInteger, with the factor behind them, in float.
-
-    Exporters write a Cast to float and a Mul by the scales of input and weights behind
-    them. All three become Conv or MatMul of dequantized inputs. Where the input has a
-    static scale it is dequantized by that; where DynamicQuantizeLinear finds one at each
-    run, the operator reads the float input, and only the scales of the weights are left.
-    """
     from npuconv.legalize.tools import quantized
 
     fired = 0

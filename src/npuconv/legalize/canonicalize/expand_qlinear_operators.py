@@ -1,4 +1,10 @@
-"""Write integer operators with scales of their own as float operators between conversions."""
+"""Write integer operators with scales of their own as float operators between conversions.
+
+QLinearConv becomes DequantizeLinear, Conv, QuantizeLinear; so do QLinearMatMul and, of
+com.microsoft, QGemm, QLinearAdd, QLinearMul, QLinearAveragePool,
+QLinearGlobalAveragePool, QLinearSigmoid, QLinearLeakyRelu, QLinearSoftmax and
+QLinearConcat. The scales stay where they were.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +21,6 @@ Parts = tuple[list[Tensor], int]  # float inputs, and where scale and zero point
 
 @model_pass(Phase.CANONICALIZE, after=("name-nodes",), infers=True)
 def expand_qlinear_operators(model: Model, ctx: PassContext) -> int:
-    """Write integer operators with scales of their own as float operators between conversions.
-
-    QLinearConv becomes DequantizeLinear, Conv, QuantizeLinear; so do QLinearMatMul and, of
-    com.microsoft, QGemm, QLinearAdd, QLinearMul, QLinearAveragePool,
-    QLinearGlobalAveragePool, QLinearSigmoid, QLinearLeakyRelu, QLinearSoftmax and
-    QLinearConcat. The scales stay where they were.
-    """
     from npuconv.legalize.tools import quantized
 
     fired = 0

@@ -1,4 +1,8 @@
-"""Fold the addition of a constant per channel into the convolution before it."""
+"""Fold the addition of a constant per channel into the convolution before it.
+
+Add of, or Sub of, one number or one per channel, when nothing else reads the
+convolution; it becomes bias.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +14,4 @@ from npuconv.model.core import Model
 
 @model_pass(Phase.CANONICALIZE, after=("write-default-attributes",))
 def fuse_add(model: Model, ctx: PassContext) -> int:
-    """Fold the addition of a constant per channel into the convolution before it.
-
-    Add of, or Sub of, one number or one per channel, when nothing else reads the
-    convolution; it becomes bias.
-    """
     return sum(fuse_two_sided(model, ctx, node) for node in model.nodes("Add", "Sub"))

@@ -1,4 +1,10 @@
-"""Fold a BatchNormalization into the convolution that alone feeds it."""
+"""Fold a BatchNormalization into the convolution that alone feeds it.
+
+``y = (x - mean) * scale / sqrt(var + epsilon) + bias`` is one factor and one offset
+per channel, which move into weights and bias. Not when something else reads the
+convolution, when statistics are not constant or make no finite factor, or in training
+mode.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +18,6 @@ from npuconv.model.types import Node
 
 @model_pass(Phase.CANONICALIZE, after=("write-default-attributes",))
 def fuse_batchnorm(model: Model, ctx: PassContext) -> int:
-    """Fold a BatchNormalization into the convolution that alone feeds it.
-
-    ``y = (x - mean) * scale / sqrt(var + epsilon) + bias`` is one factor and one offset
-    per channel, which move into weights and bias. Not when something else reads the
-    convolution, when statistics are not constant or make no finite factor, or in training
-    mode.
-    """
     return sum(_fuse(model, ctx, node) for node in model.nodes("BatchNormalization"))
 
 

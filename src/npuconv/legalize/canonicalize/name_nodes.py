@@ -1,4 +1,8 @@
-"""Give every node a name of its own."""
+"""Give every node a name of its own.
+
+Nodes without a name, and all but the first of those that share one, are called by
+their operator and a number, so that a report can point at them. No number changes.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,6 @@ from npuconv.model.core import Model
 
 @model_pass(Phase.CANONICALIZE)
 def name_nodes(model: Model, ctx: PassContext) -> int:
-    """Give every node a name of its own.
-
-    Nodes without a name, and all but the first of those that share one, are called by
-    their operator and a number, so that a report can point at them. No number changes.
-    """
     taken: set[str] = set()
     fired = 0
     for node in model.nodes():

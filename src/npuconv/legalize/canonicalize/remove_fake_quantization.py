@@ -1,4 +1,12 @@
-"""Take out pairs of QuantizeLinear and DequantizeLinear, and remember their scales."""
+"""Take out pairs of QuantizeLinear and DequantizeLinear, and remember their scales.
+
+What is left computes in float; unless --requantize is given, the tensor is quantized
+with the same scale and zero point again. Where the lowest integer stands for 0 behind
+a convolution, a sum or the like, the pair was a Relu or a Clip as well: a Clip from 0
+to what the highest integer stands for takes its place. A pair around a constant
+becomes the integers it made. An input of integers stays one; what dequantizes it on
+the host names the scale of the tensor.
+"""
 
 from __future__ import annotations
 
@@ -23,15 +31,6 @@ _CLIP_WITH_INPUTS = 11  # the opset since which the bounds of a Clip are inputs
 
 @model_pass(Phase.CANONICALIZE, after=("lift-integer-operators",), infers=True)
 def remove_fake_quantization(model: Model, ctx: PassContext) -> int:
-    """Take out pairs of QuantizeLinear and DequantizeLinear, and remember their scales.
-
-    What is left computes in float; unless --requantize is given, the tensor is quantized
-    with the same scale and zero point again. Where the lowest integer stands for 0 behind
-    a convolution, a sum or the like, the pair was a Relu or a Clip as well: a Clip from 0
-    to what the highest integer stands for takes its place. A pair around a constant
-    becomes the integers it made. An input of integers stays one; what dequantizes it on
-    the host names the scale of the tensor.
-    """
     from npuconv.legalize.tools import quantized
 
     fired = 0

@@ -1,4 +1,9 @@
-"""Rewrite onnxruntime's fused convolution as standard operators."""
+"""Rewrite onnxruntime's fused convolution as standard operators.
+
+A FusedConv of com.microsoft, which onnxruntime's optimizer writes, becomes the Conv it
+was, the Add of its fourth input where it has one, and the activation it names: Relu,
+Clip, LeakyRelu, Sigmoid, Tanh or HardSigmoid.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +19,6 @@ _DOMAIN, _SUM = "com.microsoft", 3  # the fourth input is added before the activ
 
 @model_pass(Phase.CANONICALIZE, after=("raise-opset",), infers=True)
 def rewrite_fused_conv(model: Model, ctx: PassContext) -> int:
-    """Rewrite onnxruntime's fused convolution as standard operators.
-
-    A FusedConv of com.microsoft, which onnxruntime's optimizer writes, becomes the Conv it
-    was, the Add of its fourth input where it has one, and the activation it names: Relu,
-    Clip, LeakyRelu, Sigmoid, Tanh or HardSigmoid.
-    """
     fired = 0
     for node in model.nodes():
         if node.op != "FusedConv" or node.domain != _DOMAIN:

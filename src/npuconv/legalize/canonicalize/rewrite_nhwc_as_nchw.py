@@ -1,4 +1,13 @@
-"""Rewrite onnxruntime's convolutions and pools with the channels last as standard ones."""
+"""Rewrite onnxruntime's convolutions and pools with the channels last as standard ones.
+
+A Conv, ConvTranspose, MaxPool, AveragePool, GlobalMaxPool or GlobalAveragePool of
+com.ms.internal.nhwc becomes the standard operator between two Transposes, followed by
+the activation it names: Relu, Clip, LeakyRelu, Sigmoid, Tanh or HardSigmoid. Weights
+have the standard order already.
+
+No runtime on a CPU runs that domain, so the result is compared with npuconv's own
+evaluator of it.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +26,6 @@ from npuconv.model.types import Node, Tensor
 
 @model_pass(Phase.CANONICALIZE, after=("raise-opset",), infers=True)
 def rewrite_nhwc_as_nchw(model: Model, ctx: PassContext) -> int:
-    """Rewrite onnxruntime's convolutions and pools with the channels last as standard ones.
-
-    A Conv, ConvTranspose, MaxPool, AveragePool, GlobalMaxPool or GlobalAveragePool of
-    com.ms.internal.nhwc becomes the standard operator between two Transposes, followed by
-    the activation it names: Relu, Clip, LeakyRelu, Sigmoid, Tanh or HardSigmoid. Weights
-    have the standard order already.
-
-    No runtime on a CPU runs that domain, so the result is compared with npuconv's own
-    evaluator of it.
-    """
     nodes = [node for node in model.nodes() if nhwc.is_nhwc(node)]
     reasons = [(node, _rewrite(model, ctx, node)) for node in nodes]
     left = [(node, reason) for node, reason in reasons if reason]

@@ -1,4 +1,15 @@
-"""Write a shuffle of channels as one Gather."""
+"""Write a shuffle of channels as one Gather.
+
+ShuffleNets mix groups of channels by Reshape, Transpose and Reshape, some with a Gather
+behind that takes one half. All it does is to put channels in another order, or to choose
+some: a Gather along the channels. It is one node instead of three, and every channel can
+keep a scale of its own through it, where a Reshape across channels gives all one.
+
+The values are followed one by one through the shuffle, so whatever moves whole channels
+is found. Only where all shapes are known but for a batch in front, where nothing else
+reads what lies between, and not where the target lists one of the operators, but no
+Gather.
+"""
 
 from __future__ import annotations
 
@@ -25,18 +36,6 @@ _MOVING = _SHAPING | {"Transpose", "Gather"}
 
 @model_pass(Phase.CANONICALIZE, after=("eliminate-reshape",))
 def rewrite_shuffle_as_gather(model: Model, ctx: PassContext) -> int:
-    """Write a shuffle of channels as one Gather.
-
-    ShuffleNets mix groups of channels by Reshape, Transpose and Reshape, some with a Gather
-    behind that takes one half. All it does is to put channels in another order, or to choose
-    some: a Gather along the channels. It is one node instead of three, and every channel can
-    keep a scale of its own through it, where a Reshape across channels gives all one.
-
-    The values are followed one by one through the shuffle, so whatever moves whole channels
-    is found. Only where all shapes are known but for a batch in front, where nothing else
-    reads what lies between, and not where the target lists one of the operators, but no
-    Gather.
-    """
     starts = model.nodes("Reshape", "Unsqueeze")
     return sum(_rewrite(model, ctx, node) for node in starts if len(node.outputs))
 

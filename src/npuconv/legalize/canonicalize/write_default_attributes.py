@@ -1,4 +1,9 @@
-"""Write out the attributes that ONNX lets a node leave to their defaults."""
+"""Write out the attributes that ONNX lets a node leave to their defaults.
+
+kernel_shape, strides, dilations, pads and group of convolutions and pools: a device
+compiler then needs no knowledge of ONNX's defaults. An ``auto_pad`` keeps its say
+over ``pads`` until it is resolved.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +18,6 @@ from npuconv.model.core import Model
 
 @model_pass(Phase.CANONICALIZE, after=("raise-opset",), rewires=False)
 def write_default_attributes(model: Model, ctx: PassContext) -> int:
-    """Write out the attributes that ONNX lets a node leave to their defaults.
-
-    kernel_shape, strides, dilations, pads and group of convolutions and pools: a device
-    compiler then needs no knowledge of ONNX's defaults. An ``auto_pad`` keeps its say
-    over ``pads`` until it is resolved.
-    """
     fired = 0
     for node in model.nodes(*query.CONVOLUTIONS, *query.POOLS):
         win = window(node)

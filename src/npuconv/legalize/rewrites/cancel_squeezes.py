@@ -1,4 +1,9 @@
-"""Take out Squeezes and Unsqueezes that undo each other, also past what lies between them."""
+"""Take out Squeezes and Unsqueezes that undo each other, also past what lies between them.
+
+A Squeeze moves behind elementwise operators, BatchNormalization and Concat where that
+lets it meet an Unsqueeze of the same axes, or puts an activation right behind its
+convolution. Other inputs of such an operator get the axes put in.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +33,6 @@ _FUSED = ("Relu", "Clip")  # the device applies them to the output of a convolut
 
 @model_pass(Phase.LEGALIZE, after=("rewrite-1d-as-2d",))
 def cancel_squeezes(model: Model, ctx: PassContext) -> int:
-    """Take out Squeezes and Unsqueezes that undo each other, also past what lies between them.
-
-    A Squeeze moves behind elementwise operators, BatchNormalization and Concat where that
-    lets it meet an Unsqueeze of the same axes, or puts an activation right behind its
-    convolution. Other inputs of such an operator get the axes put in.
-    """
     total = 0
     while model.opset >= 13 and model.nodes("Squeeze"):
         movable = model.nodes("Concat", "BatchNormalization", *UNARY, *BROADCASTING)

@@ -1,4 +1,9 @@
-"""Fold a Pad with zeros into the convolution or pool that reads it."""
+"""Fold a Pad with zeros into the convolution or pool that reads it.
+
+Only constant 0, only spatial axes, only growing. A Conv takes it, and so does an
+AveragePool that counts padded cells; MaxPool does not, since it pads with minus
+infinity. Every reader that can takes it, the Pad stays for the others.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +20,6 @@ from npuconv.model.types import Node
 
 @model_pass(Phase.LEGALIZE, after=("resolve-auto-pad", "split-pad"))
 def fold_pad(model: Model, ctx: PassContext) -> int:
-    """Fold a Pad with zeros into the convolution or pool that reads it.
-
-    Only constant 0, only spatial axes, only growing. A Conv takes it, and so does an
-    AveragePool that counts padded cells; MaxPool does not, since it pads with minus
-    infinity. Every reader that can takes it, the Pad stays for the others.
-    """
     fired = 0
     for node in model.nodes("Pad"):
         amounts = _spatial(model, ctx, node)

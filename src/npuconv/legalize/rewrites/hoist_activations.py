@@ -1,4 +1,10 @@
-"""Put activations right behind the convolution they belong to."""
+"""Put activations right behind the convolution they belong to.
+
+A rewritten convolution may end in a DepthToSpace, a Slice, a Squeeze or the Concat of
+its groups, which stand between it and its Relu or Clip. The device can apply these
+only to the output of a convolution, so they move before what only moves numbers, one
+for each input of a Concat.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +34,6 @@ ACTIVATIONS = ("Relu", "Clip")  # of those the target names, what needs no per-c
     after=("split-grouped-convolution", "rewrite-conv-transpose-as-conv", "cancel-squeezes"),
 )
 def hoist_activations(model: Model, ctx: PassContext) -> int:
-    """Put activations right behind the convolution they belong to.
-
-    A rewritten convolution may end in a DepthToSpace, a Slice, a Squeeze or the Concat of
-    its groups, which stand between it and its Relu or Clip. The device can apply these
-    only to the output of a convolution, so they move before what only moves numbers, one
-    for each input of a Concat.
-    """
     fused = ctx.target.fused_activations
     known = fused.values if fused.known else fused.assume
     names = [name for name in ACTIVATIONS if name in known]

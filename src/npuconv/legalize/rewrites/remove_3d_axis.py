@@ -1,4 +1,10 @@
-"""Take an axis out of convolutions that have three or more."""
+"""Take an axis out of convolutions that have three or more.
+
+An axis goes where the output has one cell along it (its inputs become channels), where
+the kernel has one cell along it and along a neighbour (the two are merged), or where
+the kernel has one cell along it (it becomes a batch; a stride becomes a Slice). Conv
+and ConvTranspose. All other axes are refused, with what keeps them.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +30,6 @@ _BY_AXIS = ("kernel_shape", "strides", "dilations", "output_padding")
 
 @model_pass(Phase.LEGALIZE, after=("resolve-auto-pad", "fold-pad"), infers=True)
 def remove_3d_axis(model: Model, ctx: PassContext) -> int:
-    """Take an axis out of convolutions that have three or more.
-
-    An axis goes where the output has one cell along it (its inputs become channels), where
-    the kernel has one cell along it and along a neighbour (the two are merged), or where
-    the kernel has one cell along it (it becomes a batch; a stride becomes a Slice). Conv
-    and ConvTranspose. All other axes are refused, with what keeps them.
-    """
     if model.opset < 13:
         return 0
     return sum(_remove(model, ctx, node) for node in model.nodes(*query.CONVOLUTIONS))

@@ -1,4 +1,17 @@
-"""Turn convolutions of several groups into plain ones."""
+"""Turn convolutions of several groups into plain ones.
+
+Where the target refuses the group (between 1 and the channels, mostly), there are two
+forms, and the cheaper one that it takes is chosen by the ``costs`` of the target file
+(``--prefer split`` or ``dense`` overrides):
+
+- split: one convolution for each group over its slice of the channels, then Concat.
+  The same MACs and weights; the slices and the result are moved.
+- dense: one convolution over all channels, whose weights are zero between groups. It
+  has ``group`` times the MACs and the weights.
+
+A depthwise convolution with several outputs for each channel stays one where the
+target takes it.
+"""
 
 from __future__ import annotations
 
@@ -22,20 +35,6 @@ from npuconv.model.types import Node, Tensor
     after=("resolve-auto-pad", "rewrite-1d-as-2d", "rewrite-conv-transpose-as-conv"),
 )
 def split_grouped_convolution(model: Model, ctx: PassContext) -> int:
-    """Turn convolutions of several groups into plain ones.
-
-    Where the target refuses the group (between 1 and the channels, mostly), there are two
-    forms, and the cheaper one that it takes is chosen by the ``costs`` of the target file
-    (``--prefer split`` or ``dense`` overrides):
-
-    - split: one convolution for each group over its slice of the channels, then Concat.
-      The same MACs and weights; the slices and the result are moved.
-    - dense: one convolution over all channels, whose weights are zero between groups. It
-      has ``group`` times the MACs and the weights.
-
-    A depthwise convolution with several outputs for each channel stays one where the
-    target takes it.
-    """
     if model.opset < 13:
         return 0
     return sum(_rewrite(model, ctx, node) for node in model.nodes("Conv"))

@@ -1,4 +1,12 @@
-"""Take a Pad apart: what it crops, what it adds to batch or channels, what it adds around."""
+"""Take a Pad apart: what it crops, what it adds to batch or channels, what it adds around.
+
+Negative amounts become a Slice, which passes int8 on; what grows is padded after
+it. Zeros added to batch or channels stay a Pad of their own where what is added around
+the image can then be folded into every convolution or pool that reads it.
+
+ONNX does not say whether reflect, edge and wrap look at cells that the other end of
+the same axis crops, so such a Pad is left alone.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +24,6 @@ TO_THE_END = 2**63 - 1  # the end of a Slice, whatever the extent
 
 @model_pass(Phase.LEGALIZE, after=("resolve-auto-pad",), infers=True)
 def split_pad(model: Model, ctx: PassContext) -> int:
-    """Take a Pad apart: what it crops, what it adds to batch or channels, what it adds around.
-
-    Negative amounts become a Slice, which passes int8 on; what grows is padded after
-    it. Zeros added to batch or channels stay a Pad of their own where what is added around
-    the image can then be folded into every convolution or pool that reads it.
-
-    ONNX does not say whether reflect, edge and wrap look at cells that the other end of
-    the same axis crops, so such a Pad is left alone.
-    """
     if model.opset < OPSET:
         return 0
     return sum(_split(model, ctx, node) for node in model.nodes("Pad"))

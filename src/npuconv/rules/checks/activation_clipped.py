@@ -1,4 +1,16 @@
-"""Part of a tensor's values lies beyond the range that int8 was given."""
+"""Part of a tensor's values lies beyond the range that int8 was given.
+
+What it checks:
+    The share of the values seen in calibration that lie beyond the smallest and largest
+    number that the tensor's scale and zero point can store: at most one in a hundred.
+
+Why it matters:
+    The method that chooses ranges gives rare large values up, so that all others
+    have finer steps. Where they are not rare, an object that makes them may be lost.
+
+How to fix:
+    Take `--method minmax` if such values matter, or calibrate on more samples.
+"""
 
 from __future__ import annotations
 
@@ -50,19 +62,6 @@ INT8_MIN, INT8_MAX = -128, 127
     ),
 )
 def activation_clipped(model: Model, ctx: RuleContext) -> Violations:
-    """Part of a tensor's values lies beyond the range that int8 was given.
-
-    What it checks:
-        The share of the values seen in calibration that lie beyond the smallest and largest
-        number that the tensor's scale and zero point can store: at most one in a hundred.
-
-    Why it matters:
-        The method that chooses ranges gives rare large values up, so that all others
-        have finer steps. Where they are not rare, an object that makes them may be lost.
-
-    How to fix:
-        Take `--method minmax` if such values matter, or calibrate on more samples.
-    """
     if (evidence := ctx.evidence) is None:
         return
     makers = _makers(model)

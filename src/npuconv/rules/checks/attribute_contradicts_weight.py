@@ -1,4 +1,20 @@
-"""An attribute of the convolution contradicts the shape of its weights or input."""
+"""An attribute of the convolution contradicts the shape of its weights or input.
+
+What it checks:
+    `kernel_shape` against the weights, `group` against channels of weights and input,
+    lengths of `strides`, `dilations` and `pads` against the number of spatial axes,
+    their signs, the length of the bias, the name `auto_pad` has, and that the kernel
+    is no larger than the padded input. Of a ConvTranspose, that `output_shape` has a
+    positive value for each spatial axis, and that `pads` leave some output. Of pools,
+    what applies to them.
+
+Why it matters:
+    Such a node has no defined result; tools that read only one of the two sides go on
+    with a wrong one.
+
+How to fix:
+    Repair the model: the message names both sides.
+"""
 
 from __future__ import annotations
 
@@ -29,23 +45,6 @@ _MIN_RANK = 3  # batch, channels and one spatial axis
     ),
 )
 def attribute_contradicts_weight(node: Node, _ctx: RuleContext) -> Violations:
-    """An attribute of the convolution contradicts the shape of its weights or input.
-
-    What it checks:
-        `kernel_shape` against the weights, `group` against channels of weights and input,
-        lengths of `strides`, `dilations` and `pads` against the number of spatial axes,
-        their signs, the length of the bias, the name `auto_pad` has, and that the kernel
-        is no larger than the padded input. Of a ConvTranspose, that `output_shape` has a
-        positive value for each spatial axis, and that `pads` leave some output. Of pools,
-        what applies to them.
-
-    Why it matters:
-        Such a node has no defined result; tools that read only one of the two sides go on
-        with a wrong one.
-
-    How to fix:
-        Repair the model: the message names both sides.
-    """
     problems = [*contradictions(node), *_channels(node)]
     for problem in problems or [*_kernel_extent(node), *_cropped(node)]:
         yield Violation({"problem": problem}, source=f"ONNX {node.op}-11")

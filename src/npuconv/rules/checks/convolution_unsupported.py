@@ -1,4 +1,18 @@
-"""A kind of convolution that is not quantized."""
+"""A kind of convolution that is not quantized.
+
+What it checks:
+    Every convolution that the target does not list, or that is not ONNX's Conv:
+    ConvTranspose, DeformConv, and Conv of another operator domain.
+
+Why it matters:
+    The device is made for convolutions. One that cannot run there is not left to the
+    host silently, where it would dominate the run time.
+
+How to fix:
+    A ConvTranspose is rewritten where its weights are constant and the target takes
+    what it becomes; the message names the obstacle. --ignore OPS004 leaves the
+    node to the host, in float.
+"""
 
 from __future__ import annotations
 
@@ -26,21 +40,6 @@ _DEVICE_AXES = 2  # of an accelerator for images
     ),
 )
 def convolution_unsupported(node: Node, ctx: RuleContext) -> Violations:
-    """A kind of convolution that is not quantized.
-
-    What it checks:
-        Every convolution that the target does not list, or that is not ONNX's Conv:
-        ConvTranspose, DeformConv, and Conv of another operator domain.
-
-    Why it matters:
-        The device is made for convolutions. One that cannot run there is not left to the
-        host silently, where it would dominate the run time.
-
-    How to fix:
-        A ConvTranspose is rewritten where its weights are constant and the target takes
-        what it becomes; the message names the obstacle. --ignore OPS004 leaves the
-        node to the host, in float.
-    """
     listed = ctx.operator(node) is not None
     if not is_convolution(node) or node.op in _INTEGER_CONVOLUTIONS or (listed and _is_plain(node)):
         return

@@ -1,4 +1,14 @@
-"""The convolution computes in a type that cannot be quantized."""
+"""The convolution computes in a type that cannot be quantized.
+
+What it checks:
+    The element type of input and weights: float32, or one that can be widened to it.
+
+Why it matters:
+    Scales are found from real values. An integer convolution has its own already.
+
+How to fix:
+    Convert the float model it was made from.
+"""
 
 from __future__ import annotations
 
@@ -26,17 +36,6 @@ _CONVERTIBLE = {"float32", "float16", "bfloat16", "float64", ""}
     ),
 )
 def dtype_not_convertible(node: Node, _ctx: RuleContext) -> Violations:
-    """The convolution computes in a type that cannot be quantized.
-
-    What it checks:
-        The element type of input and weights: float32, or one that can be widened to it.
-
-    Why it matters:
-        Scales are found from real values. An integer convolution has its own already.
-
-    How to fix:
-        Convert the float model it was made from.
-    """
     for index in (0, 1):
         dtype = query.dtype_name(query.input_of(node, index))
         if dtype not in _CONVERTIBLE:

@@ -1,4 +1,17 @@
-"""The model depends on limits that are undocumented."""
+"""The model depends on limits that are undocumented.
+
+What it checks:
+    Every limit that the target marks `?`, with the values this model needs of it. The
+    finding names the node with the largest.
+
+Why it matters:
+    The model may or may not run on the device. The list of values is the question to the
+    vendor.
+
+How to fix:
+    Ask the vendor if the values are within the limit, and write the answer into the
+    target file. --unknown fail | pass decides meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -21,20 +34,6 @@ from npuconv.rules.target_limits import needs
     ),
 )
 def limit_unknown(_model: Model, ctx: RuleContext) -> Violations:
-    """The model depends on limits that are undocumented.
-
-    What it checks:
-        Every limit that the target marks `?`, with the values this model needs of it. The
-        finding names the node with the largest.
-
-    Why it matters:
-        The model may or may not run on the device. The list of values is the question to the
-        vendor.
-
-    How to fix:
-        Ask the vendor if the values are within the limit, and write the answer into the
-        target file. --unknown fail | pass decides meanwhile.
-    """
     for need in needs(ctx):
         yield Violation(
             {"limit": need.name, "values": need.text, "nodes": need.nodes},

@@ -1,4 +1,19 @@
-"""The model is quantized in a way that cannot be read."""
+"""The model is quantized in a way that cannot be read.
+
+What it checks:
+    Operators that only a quantized model has: QuantizeLinear, QLinearConv,
+    ConvInteger and their like. Most of them become float operators, whose scales,
+    zero points and integer weights are kept (or dropped, with --requantize); the
+    finding stands for those that are left, and says why.
+
+Why it matters:
+    What is left computes integers that no float operator stands for, so no scale can
+    be found for it.
+
+How to fix:
+    Mend the scale or zero point it names, export as pairs of QuantizeLinear and
+    DequantizeLinear, or convert the float model it was made from.
+"""
 
 from __future__ import annotations
 
@@ -31,22 +46,6 @@ from npuconv.rules.context import RuleContext
     ),
 )
 def model_already_quantized(model: Model, _ctx: RuleContext) -> Violations:
-    """The model is quantized in a way that cannot be read.
-
-    What it checks:
-        Operators that only a quantized model has: QuantizeLinear, QLinearConv,
-        ConvInteger and their like. Most of them become float operators, whose scales,
-        zero points and integer weights are kept (or dropped, with --requantize); the
-        finding stands for those that are left, and says why.
-
-    Why it matters:
-        What is left computes integers that no float operator stands for, so no scale can
-        be found for it.
-
-    How to fix:
-        Mend the scale or zero point it names, export as pairs of QuantizeLinear and
-        DequantizeLinear, or convert the float model it was made from.
-    """
     found = [n for n, _ in model.walk() if _is_quantized_operator(n)]
     if not found:
         return

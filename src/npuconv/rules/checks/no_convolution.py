@@ -1,4 +1,15 @@
-"""The model has no convolution."""
+"""The model has no convolution.
+
+What it checks:
+    That there is a convolution, also inside subgraphs.
+
+Why it matters:
+    The device runs convolutions. A model without one would be written unchanged, and a
+    report that calls it converted would be misleading.
+
+How to fix:
+    Check that this is the model you meant; run it on the host.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +31,6 @@ from npuconv.rules.context import RuleContext
     ),
 )
 def no_convolution(model: Model, ctx: RuleContext) -> Violations:
-    """The model has no convolution.
-
-    What it checks:
-        That there is a convolution, also inside subgraphs.
-
-    Why it matters:
-        The device runs convolutions. A model without one would be written unchanged, and a
-        report that calls it converted would be misleading.
-
-    How to fix:
-        Check that this is the model you meant; run it on the host.
-    """
     if any(is_convolution(node) for node, _ in model.walk()):
         return
     if not any(ctx.operator(node) for node in model.nodes()):

@@ -1,4 +1,15 @@
-"""An operator beyond what the device takes, where there is no host to run it."""
+"""An operator beyond what the device takes, where there is no host to run it.
+
+What it checks:
+    As operator-beyond-limits, where the target says `unlisted_operators: error`.
+
+Why it matters:
+    Such a device has no host beside it: an operator that it cannot run cannot be run at all.
+
+How to fix:
+    Change what is named, cut the model before the node, or say `unlisted_operators:
+    host` in the target file if there is a host after all.
+"""
 
 from __future__ import annotations
 
@@ -27,17 +38,5 @@ from npuconv.rules.context import RuleContext
     ),
 )
 def no_host_for_operator(node: Node, ctx: RuleContext) -> Violations:
-    """An operator beyond what the device takes, where there is no host to run it.
-
-    What it checks:
-        As operator-beyond-limits, where the target says `unlisted_operators: error`.
-
-    Why it matters:
-        Such a device has no host beside it: an operator that it cannot run cannot be run at all.
-
-    How to fix:
-        Change what is named, cut the model before the node, or say `unlisted_operators:
-        host` in the target file if there is a host after all.
-    """
     if ctx.target.unlisted_operators == "error":
         yield from ctx.beyond_listed(node)

@@ -1,4 +1,16 @@
-"""The target does not mention an operator."""
+"""The target does not mention an operator.
+
+What it checks:
+    Every node whose operator the target does not list, where the target calls such
+    operators undocumented.
+
+Why it matters:
+    "Not documented" is not "not supported": the node is run in float on the host,
+    which costs time and transfers, and the device may well be able to do it.
+
+How to fix:
+    Ask the vendor, and list the operator in the target file.
+"""
 
 from __future__ import annotations
 
@@ -30,19 +42,6 @@ from npuconv.rules.context import RuleContext
     ),
 )
 def operator_undocumented(node: Node, ctx: RuleContext) -> Violations:
-    """The target does not mention an operator.
-
-    What it checks:
-        Every node whose operator the target does not list, where the target calls such
-        operators undocumented.
-
-    Why it matters:
-        "Not documented" is not "not supported": the node is run in float on the host,
-        which costs time and transfers, and the device may well be able to do it.
-
-    How to fix:
-        Ask the vendor, and list the operator in the target file.
-    """
     if ctx.target.unlisted_operators != "undocumented" or ctx.covers(node):
         return
     if not query.is_standard(node) and node.domain not in HOST_DOMAINS:

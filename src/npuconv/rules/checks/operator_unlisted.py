@@ -1,4 +1,15 @@
-"""The target forbids operators it does not list."""
+"""The target forbids operators it does not list.
+
+What it checks:
+    Every node whose operator the target does not list, where the target says
+    `unlisted_operators: error`.
+
+Why it matters:
+    Such a device has no host beside it: an operator that it cannot run cannot be run at all.
+
+How to fix:
+    Replace the operator, cut the model before it, or list it in the target file.
+"""
 
 from __future__ import annotations
 
@@ -27,18 +38,6 @@ from npuconv.rules.context import RuleContext
     ),
 )
 def operator_unlisted(node: Node, ctx: RuleContext) -> Violations:
-    """The target forbids operators it does not list.
-
-    What it checks:
-        Every node whose operator the target does not list, where the target says
-        `unlisted_operators: error`.
-
-    Why it matters:
-        Such a device has no host beside it: an operator that it cannot run cannot be run at all.
-
-    How to fix:
-        Replace the operator, cut the model before it, or list it in the target file.
-    """
     if ctx.target.unlisted_operators != "error" or ctx.covers(node):
         return
     yield Violation(

@@ -1,4 +1,18 @@
-"""A few large weights leave too few steps for all others of their channel."""
+"""A few large weights leave too few steps for all others of their channel.
+
+What it checks:
+    Output channels of which 99 of 100 weights round to -3..3 when the largest becomes
+    127, with an SQNR below 36 dB. The whole layer counts as one channel where the target
+    has one scale for it.
+
+Why it matters:
+    A scale is made from the largest weight. Beside one that is far larger than the
+    rest, the rest is rounded to a handful of numbers, and the channel is noise.
+
+How to fix:
+    Fold batch normalization before export, fine-tune with weight decay, or clip
+    the outliers and measure the float model again.
+"""
 
 from __future__ import annotations
 
@@ -51,21 +65,6 @@ class Outliers:
     ),
 )
 def weights_with_outliers(node: Node, ctx: RuleContext) -> Violations:
-    """A few large weights leave too few steps for all others of their channel.
-
-    What it checks:
-        Output channels of which 99 of 100 weights round to -3..3 when the largest becomes
-        127, with an SQNR below 36 dB. The whole layer counts as one channel where the target
-        has one scale for it.
-
-    Why it matters:
-        A scale is made from the largest weight. Beside one that is far larger than the
-        rest, the rest is rounded to a handful of numbers, and the channel is noise.
-
-    How to fix:
-        Fold batch normalization before export, fine-tune with weight decay, or clip
-        the outliers and measure the float model again.
-    """
     weight = query.constant_input(node, 1)
     if weight is None or weight.dtype.kind != "f" or not weight.size:
         return
