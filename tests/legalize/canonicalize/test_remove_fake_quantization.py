@@ -92,7 +92,7 @@ def test_an_output_keeps_its_name():
 
 
 def test_an_output_of_integers_has_an_encoding():
-    """What is quantized there keeps its scale; nothing is taken out."""
+    """Its scale is kept; nothing is taken out."""
     ctx, model = context(), read(Quantized(x=X).conv("x").quantize(0.05, 3).model())
     assert run_pass(NAME, model, ctx) == 0
     (encoding,) = ctx.source_scales.tensors.values()
