@@ -117,21 +117,13 @@ def _along(values: NDArray[Any], axis: int | None, rank: int) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class Encoding:
-    """Int8 encoding of one tensor.
+    """Int8 encoding of one tensor."""
 
-    Attributes:
-        scales: float32 [C], above 0; C is 1 where all channels are alike.
-        zeros: int32 [C], -128..127.
-        nominal: the scale the device is told.
-        axis: of the channels; None where C is 1.
-        nominal_zero: the zero point the device is told: 0, unless it has one for the tensor.
-    """
-
-    scales: Floats
-    zeros: NDArray[np.int32]
-    nominal: np.float32
-    axis: int | None = None
-    nominal_zero: int = 0
+    scales: Floats  # float32 [C], above 0; C is 1 where all channels are alike
+    zeros: NDArray[np.int32]  # int32 [C], -128..127
+    nominal: np.float32  # the scale the device is told
+    axis: int | None = None  # of the channels; None where C is 1
+    nominal_zero: int = 0  # the zero point the device is told: 0, unless it has one for the tensor
 
     @classmethod
     def plain(cls, scale: float | np.float32) -> Encoding:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,6 @@ from npuconv.report.escape import visible
 from npuconv.target import Target, value_text, view
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from rich.console import Console
     from rich.table import Table
 

@@ -18,7 +18,7 @@ from npuconv.errors import ModelError
 from npuconv.evaluate import packed
 from npuconv.evaluate.matching import scales as boundary_scales
 from npuconv.evaluate.pairs import Opened, open_model
-from npuconv.evaluate.subgraphs import EIGHT_BITS, Part, cut, element_types
+from npuconv.evaluate.subgraphs import EIGHT_BITS, Part, cut, element_types, reads
 from npuconv.evaluate.vectors import DeviceLayer, device_layers, target_of
 from npuconv.model import save
 from npuconv.schemas import split as schema
@@ -35,14 +35,9 @@ Qparams = tuple[Array, Array]  # scale and zero point
 
 @dataclass(frozen=True)
 class Split:
-    """Folder that was written.
+    """Folder that was written."""
 
-    Attributes:
-        manifest: the content of ``manifest.json``.
-        directory: the folder.
-    """
-
-    manifest: schema.Manifest
+    manifest: schema.Manifest  # the content of ``manifest.json``
     directory: Path
 
 
@@ -165,8 +160,6 @@ def _part_model(
 
 
 def _captured(nodes: Sequence[onnx.NodeProto]) -> set[str]:
-    from npuconv.evaluate.subgraphs import reads
-
     return {name for node in nodes for name in reads(node)}
 
 

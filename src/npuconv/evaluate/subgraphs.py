@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import onnx
 from onnx import TensorProto
@@ -19,9 +19,7 @@ from onnx import TensorProto
 from npuconv.model import facts, load
 from npuconv.model.proto import inner_graphs
 from npuconv.partition.placement import DisjointSets
-
-if TYPE_CHECKING:
-    from npuconv.target import Target
+from npuconv.target import Target
 
 Side = Literal["device", "host"]
 EIGHT_BITS = (TensorProto.INT8, TensorProto.UINT8)
@@ -32,28 +30,17 @@ _ACTIVATIONS = ("Relu", "Clip")
 
 @dataclass(frozen=True)
 class Part:
-    """Some nodes of a model that run at once on one side.
+    """Some nodes of a model that run at once on one side."""
 
-    Attributes:
-        side: device or host.
-        nodes: places in the model, in its order.
-        inputs: tensors that it reads and does not make, in the order in which they are read.
-        outputs: tensors that it makes for other parts or for the caller.
-    """
-
-    side: Side
-    nodes: tuple[int, ...]
+    side: Side  # device or host
+    nodes: tuple[int, ...]  # places in the model, in its order
+    # Tensors that it reads and does not make, in the order in which they are read.
     inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
+    outputs: tuple[str, ...]  # tensors that it makes for other parts or for the caller
 
 
 def cut(model: onnx.ModelProto, target: Target) -> list[Part]:
-    """Cut a model into parts of the device and of the host, in the order in which they run.
-
-    Args:
-        model: in integer operators, as ``convert`` writes it by default; topologically sorted.
-        target: the device.
-    """
+    """Cut a model into parts of the device and of the host, in the order in which they run."""
     sides = _sides(model, target)
     levels = _levels(model.graph, sides)
     sets = DisjointSets[int]()

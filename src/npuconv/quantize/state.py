@@ -5,26 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
 
-from npuconv.arithmetic.encoding import HIGHEST, LOWEST
+from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding
+from npuconv.arithmetic.layer import RoundedWeights
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.source import SourceScales
 from npuconv.model import save
-from npuconv.partition.channels import trace, uniform
+from npuconv.model.core import Model
+from npuconv.partition.channels import Channels, trace, uniform
 from npuconv.quantize import kept
-
-if TYPE_CHECKING:
-    import onnx
-
-    from npuconv.arithmetic.encoding import Encoding
-    from npuconv.arithmetic.layer import RoundedWeights
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.partition.channels import Channels
 
 Offsets = NDArray[np.float64]  # one for each channel
 
@@ -102,10 +96,11 @@ class DeviceGraph(LegalModel):
     def channels(self) -> Channels:
         """Channels that share a scale, in tensors that are not uniform."""
         every = [name for group in self.plan.groups for name in group.tensors]
+        layers = {conv.name: self.model.origin(conv) for conv in self.plan.device}
         if self.is_per_tensor:
-            return trace(self.plan, every)
+            return trace(self.plan, every, layers)
         alike = kept.with_one_scale(self.model, self.plan, self.source_scales)
-        return trace(self.plan, [*self.uniform_tensors, *alike])
+        return trace(self.plan, [*self.uniform_tensors, *alike], layers)
 
     @property
     def source_scales(self) -> SourceScales:

@@ -1,17 +1,18 @@
-"""Write an operator as another of the same meaning, which the target lists."""
+"""Write an operator as another of the same meaning, which the target lists.
+
+Squeeze, Unsqueeze and Flatten as Reshape, and the Sum of two tensors as Add: only where
+the target does not list the operator itself, which would run on the host. A Reshape
+needs all extents; the batch may be open where it stays in front.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.layout import reshape
 from npuconv.model import edit, query
-
-if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
+from npuconv.model.core import Model
+from npuconv.model.types import Node
 
 _SAME = 0  # what a Reshape takes for an extent that stays where it is
 _OTHERS = {"Squeeze": "Reshape", "Unsqueeze": "Reshape", "Flatten": "Reshape", "Sum": "Add"}
@@ -19,12 +20,6 @@ _OTHERS = {"Squeeze": "Reshape", "Unsqueeze": "Reshape", "Flatten": "Reshape", "
 
 @model_pass(Phase.LEGALIZE, after=("cancel-squeezes", "fit-convolution", "hoist-activations"))
 def write_as_listed(model: Model, ctx: PassContext) -> int:
-    """Write an operator as another of the same meaning, which the target lists.
-
-    Squeeze, Unsqueeze and Flatten as Reshape, and the Sum of two tensors as Add: only where
-    the target does not list the operator itself, which would run on the host. A Reshape
-    needs all extents; the batch may be open where it stays in front.
-    """
     wanted = {
         op: other
         for op, other in _OTHERS.items()
