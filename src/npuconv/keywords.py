@@ -6,11 +6,10 @@ Made by tools/gendocs.py from ``npuconv.config``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import Literal, TypedDict
 
-if TYPE_CHECKING:
-    from npuconv.config import Form, Format, Level, Method, Preset, Selection, Step
-    from npuconv.config import Preprocess as PreprocessOptions
+from npuconv.config import Form, Format, Level, Method, Preset, Selection, Step
+from npuconv.config import Preprocess as PreprocessOptions
 
 
 class PreprocessKeywords(TypedDict, total=False):

@@ -24,6 +24,7 @@ from npuconv.target import Target
 if TYPE_CHECKING:
     import numpy as np
 
+    from npuconv.legalize.fitting.fragments import Fragment
     from npuconv.legalize.fitting.planner import Planner
 
     Expected = tuple[np.ndarray, np.ndarray]  # mean and standard deviation of every channel
@@ -79,6 +80,8 @@ class PassContext:
     expected: dict[str, Expected] = field(default_factory=dict)
     # Of a model that was quantized before.
     source_scales: SourceScales = field(default_factory=SourceScales)
+    # Convolutions that have weights of one that was fitted, by node.
+    fragments: dict[str, Fragment] = field(default_factory=dict)
     # In the order in which they were made.
     rewrites: list[RewriteRecord] = field(default_factory=list)
     refusals: dict[RefusalRecord, None] = field(default_factory=dict)  # in order, each once

@@ -24,6 +24,8 @@ from npuconv.partition.regions import worth_crossing
 from npuconv.target import Target
 
 Placement = Literal["device", "host", "undocumented"]
+IMAGE = 4  # rank of what has channels along axis 1, whatever makes it
+CUTS = ("Slice", "SpaceToDepth")  # with which an image becomes the inputs of several layers
 SINGLE_OPERATORS = ("tflite",)  # forms whose operators are no tables that hold a chain of them
 Member = TypeVar("Member", int, str)
 
@@ -75,6 +77,9 @@ class Plan:
     # Names of tensors within operators that are one table: they are never stored.
     fused: set[str] = field(default_factory=set)
     passthrough: list[Node] = field(default_factory=list)  # operators that pass int8 values on
+    # Operators that cut what the convolutions of one layer read, in the order of the model: these
+    # inputs have the scales of the whole, and the whole is observed.
+    cuts: list[Node] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)  # tensors that share a scale
     placement: dict[int, Placement] = field(default_factory=dict)  # by id of the node
     reason: dict[int, str] = field(default_factory=dict)  # for the placement, by id of the node
@@ -170,8 +175,22 @@ def make_plan(
             plan.passthrough.append(node)
             int8.update(id(t) for t in node.outputs)
     _place(model, plan, target, blocked, kept, form)
+    plan.cuts = _cuts(model, plan)
     plan.groups = _groups(model, plan, one_scale=_keep_scale(form))
     return plan
+
+
+def _cuts(model: Model, plan: Plan) -> list[Node]:
+    """Return what stands before the convolutions that one layer has become."""
+    found: dict[int, Node] = {}
+    for conv in plan.device:
+        maker, origin = query.producer(conv.inputs[0]), model.origin(conv)
+        while maker is not None and id(maker) not in found and maker.op in CUTS:
+            if model.origin(maker) != origin or query.rank(maker.inputs[0]) != IMAGE:
+                break
+            found[id(maker)] = maker
+            maker = query.producer(maker.inputs[0])
+    return [node for node in model.nodes() if id(node) in found] if found else []
 
 
 def _keep_scale(form: str) -> Sequence[str]:
@@ -211,15 +230,15 @@ def _groups(model: Model, plan: Plan, one_scale: Collection[str]) -> list[Group]
         one_scale: other operators that make values of the scale that they read.
     """
     sets = DisjointSets[str]()
-    tensors: dict[str, Tensor] = {}
-    for node in plan.device:
-        for tensor in (node.inputs[0], node.outputs[0]):
-            tensors.setdefault(tensor.name, tensor)
-    for tensor in plan.operator_tensors:
-        tensors.setdefault(tensor.name, tensor)
+    around = [t for conv in plan.device for t in (conv.inputs[0], conv.outputs[0])]
+    tensors = {tensor.name: tensor for tensor in (*around, *plan.operator_tensors)}
     for node in plan.operators:
         if node.op in one_scale:
             sets.join(node.outputs[0].name, node.inputs[0].name)
+    cut = {node.outputs[0].name for node in plan.cuts}
+    wholes = dict.fromkeys(name for n in plan.cuts if (name := n.inputs[0].name) not in cut)
+    for node in plan.cuts:
+        sets.join(node.outputs[0].name, node.inputs[0].name)
     for node in plan.passthrough:
         for tensor in node.outputs:
             tensors.setdefault(tensor.name, tensor)
@@ -228,8 +247,12 @@ def _groups(model: Model, plan: Plan, one_scale: Collection[str]) -> list[Group]
     for name, tensor in tensors.items():
         group = found.setdefault(sets.find(name), Group(name))
         group.tensors.append(name)
+        if name in cut or name in wholes:
+            continue
         if model.is_output(tensor) or not all(map(plan.is_passthrough, tensor.outputs)):
             group.outputs.append(name)
+    for name in wholes:  # the host may have made it
+        found[sets.find(name)].outputs.append(name)
     return list(found.values())
 
 

@@ -20,9 +20,10 @@ from npuconv.errors import CalibrationError
 from npuconv.model import query
 from npuconv.quantize import hessian as hessians_of
 from npuconv.quantize.fake_quant import stored_output
-from npuconv.quantize.hessian import Hessian
+from npuconv.quantize.hessian import Hessian, Windows
 from npuconv.quantize.settings import HESSIAN
 from npuconv.quantize.state import DeviceGraph
+from npuconv.quantize.wholes import assemblies
 from npuconv.samples import Samples
 from npuconv.samples.feeds import Feed
 from npuconv.timings import Step
@@ -36,7 +37,8 @@ class Calibration:
     """Statistics and Hessians measured on the samples."""
 
     statistics: dict[str, Statistics]  # of the outputs of every group, and of some convolutions
-    hessians: dict[str, Hessian]  # of every convolution with constant weights, by node name
+    # Of every convolution with constant weights, by node; of fitted ones by that of the whole.
+    hessians: dict[str, Hessian]
     notes: tuple[str, ...] = ()  # files of the cache that were ignored, and why
 
 
@@ -51,7 +53,7 @@ def calibrate(
         CalibrationError: samples that cannot be used.
     """
     cache = shared_cache(graph.options.cache)
-    windows = [w for conv in graph.plan.device if (w := hessians_of.windows_of(conv))]
+    windows = _windows(graph)
     few = samples[: HESSIAN.samples]
     total = len(samples) + (len(few) if windows else 0)
     runs = count(1)
@@ -63,6 +65,22 @@ def calibrate(
     stats = _statistics(graph, proto, samples, after_run, cache)
     hessians = hessians_of.gather(proto, windows, few, len(few), after_run) if windows else {}
     return Calibration(stats, hessians, tuple(cache.notes) if cache else ())
+
+
+def _windows(graph: DeviceGraph) -> list[Windows]:
+    """Return the windows of every convolution; of what was fitted those of the whole.
+
+    Where a budget may repeat layers, those of its fragments as well.
+    """
+    tensors, whole, done = graph.model.graph.tensors(), [], set[str]()
+    for one in () if graph.is_per_tensor else assemblies(graph):
+        if (found := one.windows(tensors)) is not None:
+            whole.append(found)
+            done |= one.convs
+    if graph.options.min_sqnr is not None or graph.options.max_extra_macs:
+        done = set()
+    convs = (conv for conv in graph.plan.device if conv.name not in done)
+    return [*(w for conv in convs if (w := hessians_of.windows_of(conv))), *whole]
 
 
 def _statistics(

@@ -25,6 +25,7 @@ from npuconv.quantize.hessian import Hessian
 from npuconv.quantize.kept import keep_weights
 from npuconv.quantize.settings import ROUNDING
 from npuconv.quantize.state import DeviceGraph, QuantState
+from npuconv.quantize.wholes import Cluster, assemblies
 from npuconv.timings import Step
 
 Doubles = NDArray[np.float64]
@@ -51,13 +52,12 @@ def round_weights(
     brought, labels = keep_weights(
         graph.model, convs, state.encodings, graph.source_scales, per_tensor=graph.is_per_tensor
     )
-    solvable = [c for c in convs if c.name in hessians and c.name not in brought]
-    layers = [] if graph.is_per_tensor else solvable
+    layers = [] if graph.is_per_tensor else _layers(graph, hessians, state, brought, convs)
     work = partial(_solve_layer, state.encodings, hessians, graph.model.store, without)
-    found = {}
-    for conv, each in zip(layers, in_order(work, layers), strict=True):
-        found[conv.name] = each
-        step(len(found), len(layers))
+    found = dict[str, tuple[RoundedWeights | None, str]]()
+    for number, each in enumerate(in_order(work, layers), 1):
+        found |= each
+        step(number, len(layers))
     found |= {name: (one, labels[name]) for name, one in brought.items()}
     kept = {name: one for name, one in state.weights.items() if name not in found}
     return replace(
@@ -68,16 +68,56 @@ def round_weights(
     )
 
 
+def _layers(
+    graph: DeviceGraph,
+    hessians: Mapping[str, Hessian],
+    state: QuantState,
+    brought: Collection[str],
+    convs: Sequence[Node],
+) -> list[Node | Cluster]:
+    """Return convolutions with a Hessian, and in place of fragments the whole they are of."""
+    asked = {conv.name for conv in convs}
+    clusters = [
+        cluster
+        for one in assemblies(graph)
+        if one.name in hessians
+        and one.convs.isdisjoint(brought)
+        and not asked.isdisjoint(one.convs)
+        for cluster in one.clusters(state.encodings)
+    ]
+    done = {*brought, *(name for cluster in clusters for name in cluster.convs)}
+    return [*(c for c in convs if c.name in hessians and c.name not in done), *clusters]
+
+
 def _solve_layer(
     encodings: Mapping[str, Encoding],
     hessians: Mapping[str, Hessian],
     owner: Store | None,
     without: Collection[str],
-    conv: Node,
+    layer: Node | Cluster,
+) -> dict[str, tuple[RoundedWeights | None, str]]:
+    """Return the weights of a convolution, or of all fragments of one, by node."""
+    if isinstance(layer, Cluster):
+        (weight, bias), source = layer.assembly.parameters(), layer.source
+        hessian, group = hessians[layer.assembly.name], layer.assembly.whole.layer.group
+        whole, label = _solved(weight, bias, source, hessian, owner, without)
+        own = np.zeros(len(weight), np.float32) if bias is None else bias
+        whole = whole or nearest(weight, own, source, group)
+        return {name: (share, label) for name, share in layer.shares(whole, encodings)}
+    source, hessian = encodings[layer.inputs[0].name], hessians[layer.name]
+    values, added = (query.constant_input(layer, k) for k in (1, 2))
+    assert values is not None  # it has a Hessian
+    return {layer.name: _solved(values, added, source, hessian, owner, without)}
+
+
+def _solved(
+    weight: Floats,
+    bias: Floats | None,
+    source: Encoding,
+    hessian: Hessian,
+    owner: Store | None,
+    without: Collection[str],
 ) -> tuple[RoundedWeights | None, str]:
-    source, hessian = encodings[conv.inputs[0].name], hessians[conv.name]
-    weight, bias = (query.constant_input(conv, k) for k in (1, 2))
-    assert weight is not None  # it has a Hessian
     if owner is None or hessian.groups > 1:
         return solve(weight, bias, source, hessian, without=without)
     found, label = _solve_by_rows(weight, bias, source, hessian, without)

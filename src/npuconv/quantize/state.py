@@ -96,10 +96,11 @@ class DeviceGraph(LegalModel):
     def channels(self) -> Channels:
         """Channels that share a scale, in tensors that are not uniform."""
         every = [name for group in self.plan.groups for name in group.tensors]
+        layers = {conv.name: self.model.origin(conv) for conv in self.plan.device}
         if self.is_per_tensor:
-            return trace(self.plan, every)
+            return trace(self.plan, every, layers)
         alike = kept.with_one_scale(self.model, self.plan, self.source_scales)
-        return trace(self.plan, [*self.uniform_tensors, *alike])
+        return trace(self.plan, [*self.uniform_tensors, *alike], layers)
 
     @property
     def source_scales(self) -> SourceScales:

@@ -109,8 +109,9 @@ def _write(model: Model, ctx: PassContext, node: Node, plan: Plan, search: Searc
     with ctx.rewrite(
         model, [node], plan.layer.text(), " + ".join(plan.texts), modulus=None
     ) as record:
-        result, count = write(model, node, plan, node.inputs[0])
-        record.after = f"{count} Conv: {record.after}"
+        result, builder = write(model, node, plan)
+        ctx.fragments |= builder.fragments
+        record.after = f"{builder.count} Conv: {record.after}"
         record.forms = _forms(plan, search)
         record.note = _note(ctx, plan, search)
         edit.hand_over(result, node.outputs[0])
