@@ -6,10 +6,11 @@ Made by tools/gendocs.py from ``npuconv.config``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, TypedDict
+from typing import TYPE_CHECKING, Literal, TypedDict
 
-from npuconv.config import Form, Format, Level, Method, Preset, Selection, Step
-from npuconv.config import Preprocess as PreprocessOptions
+if TYPE_CHECKING:
+    from npuconv.config import Form, Format, Level, Method, Preset, Selection, Step
+    from npuconv.config import Preprocess as PreprocessOptions
 
 
 class PreprocessKeywords(TypedDict, total=False):

@@ -54,16 +54,21 @@ ASSUMED = "assumed: "  # begins a stage that says what is taken instead of data
 
 @dataclass(frozen=True)
 class Conversion:
-    """A converted model and its report."""
+    """A converted model and its report.
 
-    # As ONNX. Weights of more than 2 GB are not in it: it refers to files that are there as long as
-    # the conversion is, and ``save`` writes them beside the model.
+    Attributes:
+        model: as ONNX. Weights of more than 2 GB are not in it: it refers to files that
+            are there as long as the conversion is, and ``save`` writes them beside the model.
+        report: what was found and done.
+        tflite: the file of ``format="tflite"``; ``model`` then has the same integers as ONNX.
+        next_command: of the target, to be run on the file; ``{model}`` stands for its path.
+    """
+
     model: onnx.ModelProto
-    report: schema.Report  # what was found and done
+    report: schema.Report
     _store: Store | None = field(default=None, repr=False)
-    # The file of ``format="tflite"``; ``model`` then has the same integers as ONNX.
     tflite: TfliteFile | None = field(default=None, repr=False)
-    next_command: str = ""  # of the target, to be run on the file; ``{model}`` stands for its path
+    next_command: str = ""
 
     def save(self, path: str | Path) -> None:
         """Write the model whole or not at all.
