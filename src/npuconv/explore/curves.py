@@ -17,7 +17,7 @@ from npuconv.legalize.fitting.settings import DEFAULT
 from npuconv.legalize.legal import legalize
 from npuconv.legalize.rewrites.fit_convolution import layer_of
 from npuconv.model.facts import of_window
-from npuconv.target import Target
+from npuconv.target import Target, value_text
 
 if TYPE_CHECKING:
     from npuconv.legalize.fitting.layer import Layer
@@ -78,6 +78,12 @@ class Curve:
     needed: tuple[int | bool, ...]
     points: tuple[Point, ...]
     knee: int | bool | None  # the tightest value that is cheap; None where none is
+
+    @property
+    def needs(self) -> str:
+        """What the models need, as text: ``up to 13``, ``true``."""
+        most = self.needed[-1]
+        return value_text(most) if isinstance(most, bool) else f"up to {most}"
 
 
 @dataclass(frozen=True)

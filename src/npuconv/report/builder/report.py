@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from npuconv import emit
 from npuconv.diagnostics import Finding, Severity, Status
 from npuconv.legalize.selection import failing, fails, stale
 from npuconv.report.builder.rewritten import choice
@@ -128,6 +129,7 @@ def _summary(
     return schema.Summary(
         verdict=verdict,
         headline=headline(legal.options, rows.nodes, verdict, left, warnings),
+        activations="int8" if emit.get(legal.options.format).calibrates else "float",
         warnings=warnings,
         not_judged=not_judged,
         exit_code=int(failed),
