@@ -94,7 +94,8 @@ class Int8Graph:
             if not name or (values is not None and (key is not None or not values.size)):
                 found.inputs.append(name)
                 if key is not None and values is not None and values.size:
-                    attributes[key] = values.reshape(-1).tolist()
+                    slopes = node.op_type == "PRelu"  # their shape says which axis they are of
+                    attributes[key] = values if slopes else values.reshape(-1).tolist()
             elif maker is None or maker.op_type != "DequantizeLinear":
                 return None
             else:

@@ -89,6 +89,18 @@ def _divide(one: DeviceOperator, values: Sequence[Stored], how: Rescaling) -> St
     return semantics.divide(values[0], one.given[1], x_at, y_at, how)
 
 
+def _slopes(one: DeviceOperator, values: Sequence[Stored], how: Rescaling) -> Stored:
+    """Look each channel (axis 1) up in the table of its slope."""
+    del how
+    (x,), (x_at, y_at) = values, one.scales
+    of_channel = (
+        table([Step("PRelu", attributes={"slope": float(s)})], x_at, y_at)
+        for s in one.given[1].reshape(-1)
+    )
+    rows = zip(of_channel, np.moveaxis(x, 1, 0), strict=True)
+    return np.stack([look_up(entries, row) for entries, row in rows], axis=1)
+
+
 def _resize(one: DeviceOperator, values: Sequence[Stored], how: Rescaling) -> Stored:
     """Interpolate along height and width; all else of a Resize is refused when it is read."""
     (x,), (x_at, y_at) = values, one.scales
@@ -119,6 +131,7 @@ _RUN: dict[str, Run] = {
     "ReduceMean": _mean,
     "AveragePool": _average_pool,
     "Concat": _concat,
+    "PRelu": _slopes,
     "Resize": _resize,
     "Softmax": _softmax,
 }
@@ -220,7 +233,7 @@ def _is_defined(one: DeviceOperator, opened: Sequence[str]) -> bool:
     if one.op == "Resize":
         linear = one.attributes.get("mode") == "linear" and "axes" not in one.attributes
         return linear and len({2, 3} & set(one.given)) == 1
-    if one.op == "Div":
+    if one.op in ("Div", "PRelu"):
         return 1 in one.given
     return one.op == "ReduceMean" or not one.given  # a float constant among them is the host's
 

@@ -26,12 +26,21 @@ TABLES = frozenset({
 })  # fmt: skip
 
 
-def _is_table(node: Node) -> bool:
-    """Return whether the operator has one input; a PRelu must have one slope."""
+def is_table(node: Node) -> bool:
+    """Return whether the operator is a function of one value; a PRelu has one slope for all."""
     if node.op != "PRelu":
-        return len(values_of(node)) == 1
+        return node.op in TABLES and len(values_of(node)) == 1
     slope = query.constant_input(node, 1)
     return slope is not None and slope.size == 1
+
+
+def _has_slopes(node: Node) -> bool:
+    """Return whether a PRelu has one constant slope, or one for each channel (axis 1)."""
+    slope, rank = query.constant_input(node, 1), query.rank(node.inputs[0])
+    if slope is None or rank is None or slope.ndim > rank:
+        return False
+    dims = [1] * (rank - slope.ndim) + list(slope.shape)
+    return slope.size == 1 or (rank > 1 and dims[1] == slope.size)
 
 
 def _is_binary(node: Node) -> bool:
@@ -58,7 +67,8 @@ def _always(_: Node) -> bool:
 
 # Operator -> whether a node of it is one that int8 semantics are defined for.
 _DEFINED: dict[str, Callable[[Node], bool]] = {
-    **dict.fromkeys(TABLES, _is_table),
+    **dict.fromkeys(TABLES, is_table),
+    "PRelu": _has_slopes,
     **dict.fromkeys(("Add", "Sub", "Mul"), _is_binary),
     "Div": _is_division,
     "AveragePool": _always,
@@ -71,11 +81,8 @@ _DEFINED: dict[str, Callable[[Node], bool]] = {
 }
 
 
-def _has_slope(node: Node) -> bool:
-    """Return whether values below 0 have one slope that is not negative."""
-    if node.op == "PRelu":
-        slope = query.constant_input(node, 1)
-        return slope is not None and slope.size == 1 and slope.item() >= 0
+def _rises(node: Node) -> bool:
+    """Return whether the slope of values below 0 is not negative."""
     return float(query.attribute(node, "alpha", 0.01)) >= 0
 
 
@@ -112,7 +119,7 @@ def _held_by_tflite() -> dict[str, Callable[[Node], bool]]:
 
     return {
         **dict.fromkeys(litert.OPERATORS, _always),
-        **dict.fromkeys(("LeakyRelu", "PRelu"), _has_slope),
+        "LeakyRelu": _rises,
         "AveragePool": _counts_padding,
         "Softmax": _is_last_axis,
         "Resize": _is_bilinear,
