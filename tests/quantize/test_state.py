@@ -15,7 +15,8 @@ X = np.random.default_rng(5).normal(1, 1, size=(4, 4, 8, 8)).astype(np.float32)
 @pytest.mark.parametrize("form", ["qoperator", "qdq"])
 def test_a_device_without_biases_gets_none(form: str):
     """Zero points and corrections would be in them: inputs of one sign keep zero point 0."""
-    net = Net(x=(1, 4, 8, 8)).conv("x", (4, 4, 3, 3)).op("Relu").conv("", (4, 4, 3, 3), pads=[1] * 4)
+    net = Net(x=(1, 4, 8, 8)).conv("x", (4, 4, 3, 3)).op("Relu")
+    net.conv("", (4, 4, 3, 3), pads=[1] * 4)
     options = {"assume": ["bias=false"], "format": form, "max_extra_macs": 50}
     result = npuconv.convert(net.model(), calibration={"x": X}, **options)
     nodes = [n for n in result.model.graph.node if n.op_type in ("QLinearConv", "Conv")]
