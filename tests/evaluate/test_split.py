@@ -138,7 +138,7 @@ def spelled_out(*, shared: bool) -> onnx.ModelProto:
 @needs_exact_runtime
 @pytest.mark.parametrize("shared", [False, True])
 def test_an_operator_between_conversions(tmp_path, shared):
-    """It is of the device with its conversions, of which it has its own; so no float crosses."""
+    """The device takes it with conversions of its own, so no float crosses."""
     model = spelled_out(shared=shared)
     manifest = split(model, tmp_path).manifest
     device = [onnx.load(tmp_path / p.file) for p in manifest.parts if p.side == "device"]
