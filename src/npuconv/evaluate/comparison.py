@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 from numpy.typing import ArrayLike, NDArray
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from npuconv import executor
 from npuconv.arithmetic.encoding import dequantize, quantize
@@ -113,6 +113,7 @@ class Comparison:
         self._scales = dict(scales or {})
         self._outputs = [o.name for o in float_model.graph.output]
         self._axes = class_axes(float_model)
+        self._zeros = zero_points(float_model)
         # Weights as floats are four times as many bytes.
         is_large = store.has_stored(int8_model)
         self._parts = {} if is_large else parts_of(float_model, int8_model)
@@ -155,7 +156,7 @@ class Comparison:
             return self._run(feed, is_first=number == 0, with_layers=number in chosen)
 
         for number, (old, stored) in enumerate(in_order(run, enumerate(samples))):
-            new = self._real(stored)
+            old, new = self._centred(old), self._centred(self._real(stored))
             self._add(found, old, new)
             if number in chosen:
                 for layer, one in zip(self.layers, found.layers, strict=True):
@@ -213,6 +214,23 @@ class Comparison:
         """Return outputs as real numbers."""
         scales = self._scales
         return {n: dequantize(v, scales[n]) if n in scales else v for n, v in values.items()}
+
+    def _centred(self, values: Mapping[str, Array]) -> dict[str, Array]:
+        """Return integers that the float model itself makes as steps from their zero point."""
+        zeros = self._zeros
+        return {n: v.astype(np.float64) - zeros[n] if n in zeros else v for n, v in values.items()}
+
+
+def zero_points(model: onnx.ModelProto) -> dict[str, int]:
+    """Return the zero points of outputs that a QuantizeLinear with one zero point makes."""
+    constants = {t.name: t for t in model.graph.initializer}
+    zeros = {
+        node.output[0]: numpy_helper.to_array(constants[node.input[2]])
+        for node in model.graph.node
+        if node.op_type == "QuantizeLinear" and len(node.input) > 2 and node.input[2] in constants
+    }
+    names = [output.name for output in model.graph.output]
+    return {n: int(zeros[n].item()) for n in names if n in zeros and zeros[n].size == 1}
 
 
 def _unique(names: Iterable[str]) -> list[str]:

@@ -71,7 +71,8 @@ def spend_budget(
     points, unsaturated = quant_points(graph, state), logits(proto)
     error = OutputError(unsaturated if goal is None else proto, evaluation)
     before = error.of(points)
-    terms = _terms(graph, points, state, unsaturated, used)
+    # Copies differ by a part of a step, which their biases add.
+    terms = [] if graph.biasless else _terms(graph, points, state, unsaturated, used)
     free = {name: count for name, count in sizes.items() if name in hessians}
     sets = channel_sets(graph, points, free) if terms else []
 

@@ -67,7 +67,8 @@ def prepare_host(
     free = {
         name: convs
         for name, convs in readers(graph.plan).items()
-        if convs[0].name in grids and not any(pads(conv) for conv in convs)
+        if convs[0].name in grids
+        and not any(pads(conv) or conv.name in graph.biasless for conv in convs)
     }
     offsets = {name: grids[convs[0].name].offsets for name, convs in free.items()}
     moved = {n: by for n, by in offsets.items() if not grids[free[n][0].name].is_aligned}

@@ -116,22 +116,21 @@ def _before(model: Model, ctx: EmitContext, node: Node, tensor: Tensor) -> int:
 
 
 def _round_constant(model: Model, ctx: EmitContext, node: Node, index: int) -> int:
-    """Round a constant that is added or multiplied; its range, with 0, is that of int8."""
+    """Round a constant that is added or multiplied."""
     import numpy as np
 
-    from npuconv.arithmetic.encoding import HIGHEST, LOWEST, quantize, scales_for
+    from npuconv.arithmetic.encoding import HIGHEST, LOWEST, quantize, scale_of_constant
 
     value = query.constant_input(node, index)
     if value is None:
         return 0  # already behind a DequantizeLinear
     allows = ctx.target.activations.allows_zero_point
-    ends = [value.min(initial=0.0)], [value.max(initial=0.0)]
-    scales, zeros = scales_for(*ends, [not (allows(LOWEST) and allows(HIGHEST))])
+    scale, zero = scale_of_constant(value, centred=not (allows(LOWEST) and allows(HIGHEST)))
     stem = f"{node.name}/constant"
     parts = [
-        edit.constant(model, f"{stem}/int8", quantize(value, scales[0], zeros[0])),
-        edit.constant(model, f"{stem}/scale", np.asarray(scales[0])),
-        edit.constant(model, f"{stem}/zero_point", np.asarray(zeros[0], np.int8)),
+        edit.constant(model, f"{stem}/int8", quantize(value, scale, zero)),
+        edit.constant(model, f"{stem}/scale", np.asarray(scale)),
+        edit.constant(model, f"{stem}/zero_point", np.asarray(zero, np.int8)),
     ]
     result = edit.variable(model, f"{stem}/dequantized", dtype=np.float32)
     result.shape = list(value.shape)

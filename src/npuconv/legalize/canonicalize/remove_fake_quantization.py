@@ -4,8 +4,8 @@ What is left computes in float; unless --requantize is given, the tensor is quan
 with the same scale and zero point again. Where the lowest integer stands for 0 behind
 a convolution, a sum or the like, the pair was a Relu or a Clip as well: a Clip from 0
 to what the highest integer stands for takes its place. A pair around a constant
-becomes the integers it made. An input of integers stays one; what dequantizes it on
-the host names the scale of the tensor.
+becomes the integers it made. Inputs and outputs of integers stay; what converts them
+on the host names the scale of the tensor.
 """
 
 from __future__ import annotations
@@ -46,14 +46,27 @@ def remove_fake_quantization(model: Model, ctx: PassContext) -> int:
             ctx.refuse(model, node, reason)
         elif not isinstance(own, str):
             fired += _remove(model, ctx, node, own, readers)
-    for tensor in model.graph.inputs:
-        for reader in filter(quantized.is_dequantize, query.consumers(tensor)):
-            found = quantized.parameters(reader)
-            if not isinstance(found, str):
-                _remember(ctx, reader.outputs[0].name, found, None)
+    _remember_ends(model, ctx)
     if fired:
         quantized.drop_unused_domain(model)
     return fired
+
+
+def _remember_ends(model: Model, ctx: PassContext) -> None:
+    """Note the encodings that inputs and outputs of integers have."""
+    from npuconv.legalize.tools import quantized
+
+    readers = [reader for tensor in model.graph.inputs for reader in query.consumers(tensor)]
+    for reader in filter(quantized.is_dequantize, readers):
+        found = quantized.parameters(reader)
+        if not isinstance(found, str):
+            _remember(ctx, reader.outputs[0].name, found, None)
+    for node in map(query.producer, model.graph.outputs):
+        found = quantized.parameters(node) if node and quantized.is_quantize(node) else ""
+        if node is not None and not isinstance(found, str):
+            maker = query.producer(node.inputs[0])
+            label = None if maker is None else model.label(maker)
+            _remember(ctx, node.inputs[0].name, found, label)
 
 
 def _fault(model: Model, own: Parameters, readers: list[Node]) -> str:

@@ -196,7 +196,9 @@ class Builder:
 
     def dims(self, tensor: Tensor) -> tuple[int | None, ...]:
         """The shape, None for what is not known."""
-        found = query.shape(tensor) or ()
+        found = query.shape(tensor)
+        if found is None:  # nothing has inferred it, so it is no result of this class
+            return self.whole.layer.source
         return tuple(d if isinstance(d, int) else None for d in found)
 
     def _once(self, key: Hashable, owner: Any, make: Callable[[], Tensor]) -> Tensor:
