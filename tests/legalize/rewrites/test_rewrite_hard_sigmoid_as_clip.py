@@ -51,7 +51,7 @@ def test_slope_and_offset_go_into_the_convolution():
 
 
 def test_the_device_makes_the_gate():
-    """Nothing of it is left to the host, and its steps are not coarser than from 0 to 1."""
+    """The host is left with nothing, and the steps are not coarser than from 0 to 1."""
     net = Net(x=X).conv("x", (4, 4, 1, 1), to="a").conv("a", (4, 4, 1, 1))
     net.op("HardSigmoid", alpha=1 / 6, to="g").op("Mul", "a", "g", to="b")
     net.conv("b", (4, 4, 1, 1))
