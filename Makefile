@@ -135,8 +135,8 @@ fuzz: $(STAMP) ## mutated files for every loader: make fuzz SECONDS=60
 
 MODELS ?=
 runtimes: $(STAMP) ## other runtimes compute each layer: make runtimes MODELS='more.onnx models.onnx'
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[runtimes]'
-	$(BIN)/pytest -n auto -m e2e tests/e2e/test_runtimes.py
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[runtimes,litert]'
+	$(BIN)/pytest -n auto -m '' tests/e2e/test_runtimes.py tests/evaluate/test_litert.py tests/emit/tflite
 	$(BIN)/python benchmarks/runtimes.py --write $(MODELS)
 
 CASES ?= 2000

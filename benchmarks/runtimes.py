@@ -1,4 +1,4 @@
-"""Which runtime reads which form: every layer alone, and the table of docs/runtimes.md.
+"""Other runtimes compute each layer of each model alone: the table of docs/runtimes.md.
 
 Run by ``make runtimes``. Models are those of ``samples`` and those given as arguments.
 """
@@ -9,17 +9,16 @@ import argparse
 import sys
 from pathlib import Path
 
+from recipes import judged as table
+
 import npuconv
 from npuconv.errors import NpuconvError
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(table.ROOT / "tests"))
 
-from support.judges import JUDGES, Verdict, is_installed, judged  # noqa: E402
+from support.judges import JUDGES, READS, Verdict, is_installed, judged
 
-PAGE = ROOT / "docs" / "runtimes.md"
-START, END = "<!-- made by benchmarks/runtimes.py -->\n", "<!-- end -->\n"
-FORMS = ("qoperator", "qdq")
+COLUMNS = ["model", "layers", "values", *(f"{j}, {form}" for j in JUDGES for form in READS[j])]
 
 
 def main() -> None:
@@ -28,50 +27,45 @@ def main() -> None:
     parser.add_argument("models", nargs="*", type=Path, help="besides samples/*/model.onnx")
     parser.add_argument("--write", action="store_true", help="the table into docs/runtimes.md")
     options = parser.parse_args()
-    paths = [*sorted(ROOT.glob("samples/*/model.onnx")), *options.models]
-    judges = [judge for judge in JUDGES if is_installed(judge)]
-    found: dict[tuple[str, str], list[Verdict]] = {}
-    for path in paths:
-        for form in FORMS:
-            data = path.parent / "calibration.npz"
-            given = str(data) if data.exists() else None
-            try:
-                model = npuconv.convert(
-                    path, calibration=given, format=form, max_samples=2, verify=False
-                ).model
-            except NpuconvError as error:
-                print(f"{path.parent.name:28} {form:10} not converted: {error.message[:60]}")
-                continue
-            for judge in judges:
-                verdict = judged(model, judge)
-                found.setdefault((judge, form), []).append(verdict)
-                print(f"{path.parent.name:28} {form:10} {judge:9} {_line(verdict)}", flush=True)
-    table = _table(found)
-    print(f"\n{table}")
-    if options.write:
-        text = PAGE.read_text("utf-8")
-        before, after = text.split(START)[0], text.split(END)[1]
-        PAGE.write_text(f"{before}{START}\n{table}\n{END}{after}", "utf-8")
+    missing = [judge for judge in JUDGES if not is_installed(judge)]
+    if missing:
+        sys.exit(f"not installed: {', '.join(missing)}: pip install 'npuconv[runtimes]'")
+    rows = {}
+    for path in table.paths(options.models):
+        name = path.parent.name
+        rows[name] = table.line([name, *_cells(path)])
+        print(rows[name], flush=True)
+        if options.write:
+            page = table.ROOT / "docs" / "runtimes.md"
+            table.write(page, "benchmarks/runtimes.py", COLUMNS, rows)
 
 
-def _line(one: Verdict) -> str:
-    share = one.differing / max(one.values, 1)
-    refused = f"{one.refused} of {one.layers} layers refused, " if one.refused else ""
-    return f"{refused}{share:.4%} of {one.values:,} values differ, by {one.furthest} at most"
+def _cells(path: Path) -> list[str]:
+    """Return how many layers and values there are, and what each judge says of each form."""
+    data = path.parent / "calibration.npz"
+    found: dict[tuple[str, str], Verdict] = {}
+    for form in ("qoperator", "qdq"):
+        try:
+            model = npuconv.convert(
+                path,
+                calibration=str(data) if data.exists() else None,
+                format=form,
+                input_shape=table.SHAPES.get(path.parent.name, {}),
+                max_samples=2,
+                verify=False,
+            ).model
+        except NpuconvError as error:
+            return [f"not converted: {error.message.split(' (')[0]}", *[""] * (len(COLUMNS) - 2)]
+        found |= {(j, form): judged(model, j) for j in JUDGES if form in READS[j]}
+    first = next(iter(found.values()))
+    verdicts = [_cell(found[judge, form]) for judge in JUDGES for form in READS[judge]]
+    return [str(first.layers), f"{first.values:,}", *verdicts]
 
 
-def _table(found: dict[tuple[str, str], list[Verdict]]) -> str:
-    rows = [
-        "| runtime | form | models | layers | refused | values that differ | by at most |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for (judge, form), verdicts in found.items():
-        layers, refused = (sum(getattr(v, k) for v in verdicts) for k in ("layers", "refused"))
-        share = sum(v.differing for v in verdicts) / max(sum(v.values for v in verdicts), 1)
-        furthest = max(v.furthest for v in verdicts)
-        cells = (judge, form, len(verdicts), layers, refused, f"{share:.4%}", furthest)
-        rows.append(f"| {' | '.join(map(str, cells))} |")
-    return "\n".join(rows) + "\n"
+def _cell(one: Verdict) -> str:
+    """Return how many values differ, and by how many steps at most."""
+    refused = f"{one.refused} layers refused, " if one.refused else ""
+    return f"{refused}{one.differing:,}" + (f" by {one.furthest}" if one.differing else "")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 from onnx import helper
+from recipes import judged as table
 
 import npuconv
 from npuconv.errors import NpuconvError, UsageError
@@ -23,24 +24,11 @@ from npuconv.evaluate.vela import require
 from npuconv.report import render
 from npuconv.target import Target
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path += [str(ROOT / "tests"), str(ROOT / "tools")]
+sys.path += [str(table.ROOT / "tests"), str(table.ROOT / "tools")]
 
-from support.tflite_files import differing_layers  # noqa: E402
-from vela import Compiled, compile_file  # noqa: E402
+from support.tflite_files import differing_layers
+from vela import Compiled, compile_file
 
-PAGE = ROOT / "docs" / "tflite.md"
-START, END = "<!-- made by benchmarks/tflite_files.py -->\n", "<!-- end -->\n"
-# Extents that models leave open, by folder.
-SHAPES = {
-    "mtcnn_pnet": {"input_1": [1, 64, 64, 3]},
-    "ppocr_cls_v2": {"x": [1, 3, 48, 192]},
-    "ppocrv4_rec": {"x": [1, 3, 48, 160]},
-    "ppocrv4_det": {"x": [1, 3, 320, 320]},
-    "bodypix_mnv1_050_s16": {"input": [1, 225, 225, 3]},
-    "zerodce_mdturp": {"input": [1, 3, 128, 128]},
-    "silero_vad_op15": {"input": [1, 576], "state": [2, 1, 128]},
-}
 COLUMNS = ("model", "layers", "that differ", "NPU", "CPU", "not where check says", "Mcycles")
 
 
@@ -77,7 +65,7 @@ def judged(path: Path, folder: Path, command: list[str] | None) -> Row:
         made = npuconv.convert(
             path,
             "ethos-u55",
-            input_shape=SHAPES.get(name, {}),
+            input_shape=table.SHAPES.get(name, {}),
             fail_on="never",
             max_samples=2,
         )
@@ -109,7 +97,7 @@ def main() -> None:
     """Judge the models, print rows, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("models", nargs="*", type=Path)
-    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "vela")
+    parser.add_argument("--folder", type=Path, default=table.ROOT / "build" / "vela")
     parser.add_argument("--write", action="store_true", help="the table into docs/tflite.md")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
@@ -117,15 +105,14 @@ def main() -> None:
         command = require(Target.load("ethos-u55").next_command, "tflite")
     except UsageError:
         command = None
-    rows = [COLUMNS, ("---",) * len(COLUMNS)]
-    for path in [*sorted(ROOT.glob("samples/*/model.onnx")), *options.models]:
-        rows.append(tuple(judged(path, options.folder, command).cells()))
-        print(f"| {' | '.join(rows[-1])} |", flush=True)
+    rows = {}
+    for path in table.paths(options.models):
+        row = judged(path, options.folder, command)
+        rows[row.name] = table.line(row.cells())
+        print(rows[row.name], flush=True)
     if options.write:
-        table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-        text = PAGE.read_text("utf-8")
-        before, after = text.split(START)[0], text.split(END)[1]
-        PAGE.write_text(f"{before}{START}\n{table}\n\n{END}{after}", "utf-8")
+        page = table.ROOT / "docs" / "tflite.md"
+        table.write(page, "benchmarks/tflite_files.py", COLUMNS, rows)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ _COMPARED = {
     "DEPTH_TO_SPACE": "DepthToSpace", "SPACE_TO_DEPTH": "SpaceToDepth", "ADD": "Add",
     "SUB": "Sub", "MUL": "Mul", "AVERAGE_POOL_2D": "AveragePool", "SOFTMAX": "Softmax",
     "LOGISTIC": "Sigmoid", "TANH": "Tanh", "HARD_SWISH": "HardSwish", "LEAKY_RELU": "LeakyRelu",
-    "RESIZE_BILINEAR": "Resize", "BATCH_MATMUL": "MatMul",
+    "RESIZE_BILINEAR": "Resize", "BATCH_MATMUL": "MatMul", "PRELU": "PRelu",
 }  # fmt: skip
 _CONVERSIONS = ("QUANTIZE", "DEQUANTIZE")
 

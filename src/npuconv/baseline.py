@@ -113,11 +113,7 @@ def renewed(
 ) -> Baseline:
     """Return the baseline after a run: what was looked at is replaced, the rest stays.
 
-    Args:
-        old: as it was.
-        found: what there is to accept now.
-        looked_at: models and targets of the run.
-        folder: of the file; entries of models that are no longer there are dropped.
+    Entries of models that are no longer in ``folder``, that of the file, are dropped.
     """
     reasons = {(e.place, e.key): e.why for e in old.findings}
     kept = [e for e in old.findings if e.place not in looked_at and (folder / e.model).is_file()]

@@ -350,9 +350,7 @@ def make_options(
 ) -> Options:
     """Validate options given by flags or keyword arguments.
 
-    Args:
-        values: by name; what is left out has its default.
-        named: what an option is called in a message, given its name and those inside it.
+    ``named`` says what an option is called in a message, given its name and those inside it.
 
     Raises:
         UsageError: an unknown option, or a value that it does not take.

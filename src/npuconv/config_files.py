@@ -50,9 +50,6 @@ def find_config(folder: Path | None = None) -> Path | None:
 
     In one folder, ``npuconv.yaml`` wins over ``pyproject.toml`` with a table ``tool.npuconv``.
     The search ends at the root of a repository.
-
-    Args:
-        folder: where to begin; by default the current one.
     """
     start = (folder or Path()).resolve()
     for one in (start, *start.parents):

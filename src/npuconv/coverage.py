@@ -96,11 +96,7 @@ def cover(
     The rewrites are not measured and no sample is run: that takes most of the time and does
     not depend on the device.
 
-    Args:
-        models: paths.
-        targets: names of built-in targets or paths; empty: all that come with npuconv.
-        progress: called with a stage, how much is done, and of how much.
-        **options: the keys of ``npuconv.config.Options`` besides the target.
+    Without targets, all that come with npuconv; ``options`` are keys of ``npuconv.config.Options``.
 
     Raises:
         TargetError: no such target, or its file is wrong.

@@ -69,11 +69,7 @@ def sort_key(finding: Finding) -> tuple[int, str, str, str]:
 def fingerprint(model: str, target: str, code: str, node: str) -> str:
     """Return the identifier of a finding, the same in every run and for any value and wording.
 
-    Args:
-        model: path of the model, relative to a folder that moves with it.
-        target: name of the target.
-        code: of the rule.
-        node: the user's own name of it; empty for the model.
+    The path of the model is relative to a folder that moves with it.
 
     Returns:
         16 hexadecimal digits.

@@ -296,9 +296,7 @@ def check_writable(path: str | Path) -> None:
 class MappedFile:
     """A file, or its first part, to be read as memory.
 
-    Args:
-        path: the file.
-        length: bytes of it; 0 for all.
+    A length of 0 is that of the whole file.
     """
 
     def __init__(self, path: str | Path, length: int = 0) -> None:

@@ -8,20 +8,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import onnx
 
 from npuconv import partition as plan
 from npuconv.config import Options
 from npuconv.errors import NpuconvError
 from npuconv.model import load, query, shapes, skeleton
 from npuconv.model.conv import Window, flat_pads, window
+from npuconv.model.core import Model
 from npuconv.model.nhwc import as_float
-
-if TYPE_CHECKING:
-    import onnx
-
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
+from npuconv.model.types import Node, Tensor
 
 Sides = tuple[str, str]  # before, after
 _OF_ONE = ("operator", "kernel", "weights", "MACs")  # told where only one side is a convolution
@@ -90,10 +87,6 @@ def inspect(
 ) -> Inspection:
     """Look into a model; nothing is changed.
 
-    Args:
-        source: path or ModelProto.
-        input_shape: extents for dynamic dimensions.
-
     Raises:
         ModelError: not a valid model.
     """
@@ -121,10 +114,6 @@ def read(
     source: str | Path | onnx.ModelProto, input_shape: dict[str, tuple[int, ...]] | None = None
 ) -> Model:
     """Return a model with its shapes inferred.
-
-    Args:
-        source: path or ModelProto.
-        input_shape: extents for dynamic dimensions.
 
     Raises:
         ModelError: not a valid model.
@@ -277,11 +266,6 @@ def compare(
     input_shape: dict[str, tuple[int, ...]] | None = None,
 ) -> Comparison:
     """Compare two models; nothing is changed.
-
-    Args:
-        before: path or ModelProto.
-        after: the same model later, float or int8.
-        input_shape: extents for dynamic dimensions of both.
 
     Raises:
         ModelError: one is not a valid model.

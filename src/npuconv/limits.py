@@ -16,25 +16,15 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits on models, images and archives.
+    """Limits on models, images and archives."""
 
-    Attributes:
-        model_bytes: of a model's file and its external data together.
-        nodes: of a model, those of subgraphs and of called functions included.
-        depth: of subgraphs inside subgraphs.
-        tensor_mib: of one tensor of a model, in MiB.
-        image_pixels: of one image.
-        archive_bytes: of the arrays of one archive, once decompressed.
-        archive_ratio: decompressed to compressed bytes, of arrays over 64 MiB.
-    """
-
-    model_bytes: int = 16 * 2**30
-    nodes: int = 50_000
-    depth: int = 16
-    tensor_mib: int = 2048
-    image_pixels: int = 8192 * 8192
-    archive_bytes: int = 64 * 2**30
-    archive_ratio: int = 200
+    model_bytes: int = 16 * 2**30  # of a model's file and its external data together
+    nodes: int = 50_000  # of a model, those of subgraphs and of called functions included
+    depth: int = 16  # of subgraphs inside subgraphs
+    tensor_mib: int = 2048  # of one tensor of a model, in MiB
+    image_pixels: int = 8192 * 8192  # of one image
+    archive_bytes: int = 64 * 2**30  # of the arrays of one archive, once decompressed
+    archive_ratio: int = 200  # decompressed to compressed bytes, of arrays over 64 MiB
 
 
 DEFAULT = Limits()

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import pkgutil
 import threading
-from typing import TYPE_CHECKING, Generic, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
+
+
+def described(function: Callable[..., Any]) -> str:
+    """Return the docstring of a function; where it has none, that of its module."""
+    return inspect.getdoc(function) or inspect.cleandoc(function.__globals__["__doc__"] or "")
 
 
 class Registry(Generic[T]):
     """Objects by name, registered once, listed in a stable order.
 
     Modules whose name begins with an underscore are not imported.
-
-    Args:
-        packages: packages whose modules register themselves when imported.
     """
 
     def __init__(self, *packages: str) -> None:

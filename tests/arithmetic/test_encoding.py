@@ -13,6 +13,7 @@ from npuconv.arithmetic.encoding import (
     dequantize,
     quantize,
     quantize_weights,
+    scale_of_constant,
     scales_for,
     weight_scales,
 )
@@ -174,3 +175,27 @@ def test_what_is_between_two_integers_stays_there():
     assert np.array_equal(found, np.float32([[-2, -0.25], [256, 1.5]]))
     whole = np.int8([-128, 0, 127])
     assert np.array_equal(dequantize(whole.astype(np.float32), 0.1, 3), dequantize(whole, 0.1, 3))
+
+
+def lost(values: np.ndarray, scale: np.float32, zero: int) -> float:
+    """Squared error of a constant in int8."""
+    return float(np.square(dequantize(quantize(values, scale, zero), scale, zero) - values).sum())
+
+
+@pytest.mark.parametrize("centred", [True, False])
+@given(values=hnp.arrays(np.float32, st.integers(1, 40), elements=ENDS))
+def test_a_constant_errs_no_more_than_with_the_scale_of_its_range(values, centred):
+    (scale,), (zero,) = scales_for([values.min(initial=0)], [values.max(initial=0)], [centred])
+    found = scale_of_constant(values, centred=centred)
+    assert lost(values, *found) <= lost(values, scale, zero)
+    assert scale <= found[0] <= 1.11 * scale
+    assert zero == found[1]
+    assert zero == 0 or not centred
+
+
+def test_positions_on_a_grid_have_no_error():
+    """Centres of 40 and of 20 cells between 0 and 1, as those of anchors are."""
+    centres = np.concatenate([(np.arange(n) + 0.5) / n for n in (40, 20)]).astype(np.float32)
+    (scale,), (zero,) = scales_for([0.0], [centres.max()], [False])
+    error = lost(centres, *scale_of_constant(centres, centred=False))
+    assert error < 0.01 * lost(centres, scale, zero)

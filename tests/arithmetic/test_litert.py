@@ -30,8 +30,8 @@ RECORDED = {
         3, 3, 3, 3, 1, -2, -2, 2, 10, 21, 35, 50, 62, 74, 87, 99]),
     "LeakyRelu": ({"alpha": 0.2}, (X,), (A, Y), [
         -14, -12, -10, -7, -5, -2, 0, 3, 14, 26, 38, 50, 62, 74, 87, 99]),
-    "PRelu": ({"alpha": [0.2]}, (X,), (A, Y), [
-        -14, -12, -10, -7, -5, -2, 0, 3, 14, 26, 38, 50, 62, 74, 87, 99]),
+    "PRelu": ({"alpha": np.arange(-5, 11) / 10}, (X,), (A, Y), [
+        47, 33, 22, 13, 7, 3, 2, 3, 14, 26, 38, 50, 62, 74, 87, 99]),
     "Softmax": ({"axis": -1}, (Z,), (A, SHARES), [
         -127, -128, -56, -127, -128, -69, -127, -128, -80, -127, -128, -88, -127, -128, -96, -128]),
     "AveragePool": ({"kernel_shape": [3, 2], "strides": [1, 2]}, (Z.reshape(1, 1, 4, 4),), (A, A), [
@@ -55,6 +55,15 @@ def computed(op: str, attributes: dict, values: tuple, scales: tuple) -> list[in
 def test_the_kernels_gave_these_integers(op):
     attributes, values, scales, wanted = RECORDED[op]
     assert computed(op, attributes, values, scales) == wanted
+
+
+def test_one_slope_is_that_of_a_leaky_relu():
+    """A LEAKY_RELU takes it as it is; below 0 only a PRELU does, whose slopes are int8."""
+    _, values, scales, wanted = RECORDED["LeakyRelu"]
+    assert computed("PRelu", {"alpha": np.full((1, 1), 0.2)}, values, scales) == wanted
+    assert computed("PRelu", {"alpha": np.full(1, -0.2)}, values, scales) != wanted
+    assert litert.slopes([0.5, -1, 0])[0].tolist() == [64, -127, 0]
+    assert litert.slopes([0.0, 0.0])[0].tolist() == [0, 0]
 
 
 def test_every_operator_is_recorded():

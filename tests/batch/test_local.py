@@ -112,11 +112,10 @@ def test_nobody_wants_it(mischief):
 ABANDON = """
 import os, signal, sys
 from pathlib import Path
-from batch.conftest import job, place
+from batch.conftest import job, place, wait_for
 from npuconv.batch.local import Child
 child = Child(job("slow"), place(Path.cwd()))
-while not Path("slow.pid").exists():
-    pass
+wait_for(Path("slow.pid"))
 os.kill(os.getpid(), signal.SIGKILL)
 """
 

@@ -91,6 +91,13 @@ def made():
     return sorted(found)
 
 
+def here(write):
+    """Return what a batch gives in this process, on no cluster."""
+    with pytest.MonkeyPatch.context() as patch:
+        run_in_process(patch)
+        return run(write, "here")
+
+
 def run(write, output, *, model="m.onnx", **keywords):
     """Return the report of a batch of one job and the files in its folder."""
     path = write(JOBS.format(model=model, output=output), f"{output}.yaml")
@@ -99,22 +106,21 @@ def run(write, output, *, model="m.onnx", **keywords):
 
 
 @pytest.mark.e2e
-def test_the_same_bytes(model, write):
-    """Results are equal with shared or shipped files, split or not."""
+def test_the_same_bytes(model, write, near):
+    """Results are equal on workers that are processes, split, and on threads, not split."""
     mischief()
     watched = Stages()
-    _, here = run(write, "here")
-    assert len(here) == 4
-    assert made() == []  # nobody keeps any
+    _, wanted = here(write)
+    assert len(wanted) == 4
     found, shared = run(write, "shared", local_cluster=2, watcher=watched)
     assert found.status == "converted"
-    assert shared == here
+    assert shared == wanted
     assert made() == ["0", "0", "1", "1", "1"]
     assert watched.lines == ["m started", "m calibrate 1/2", "m calibrate 2/2"]
     assert list((model / "shared/.npuconv-cache").glob("calibration*")) == []
-    assert run(write, "sent", local_cluster=2, ship=True)[1] == here
-    assert run(write, "whole", local_cluster=2, split_calibration=False)[1] == here
-    assert made() == []
+    whole = {"scheduler": near.scheduler.address, "split_calibration": False}
+    assert run(write, "whole", **whole)[1] == wanted
+    assert made() == []  # nobody keeps any
 
 
 @pytest.mark.e2e
@@ -125,31 +131,32 @@ def test_the_same_bytes(model, write):
 )
 def test_a_worker_dies(model, write, limit, blocks):
     """A block of a dead worker goes on elsewhere; after two, the job calibrates the rest."""
-    _, here = run(write, "here")
+    _, wanted = here(write)
     mischief(KILL.replace("LIMIT", limit))
     found, there = run(write, "there", local_cluster=2)
     assert found.status == "converted"
-    assert there == here
+    assert there == wanted
     assert made() == blocks
     assert model
 
 
 @pytest.mark.e2e
-def test_what_goes_wrong(model, write):
+def test_what_goes_wrong(model, write, near):
     """The job reports an error in the same words; finished parts are reused."""
     x = images(80, 1, 8, 8)
     x[60] = np.nan
     np.savez("samples.npz", x=x)
     mischief()
-    here, _ = run(write, "here")
-    there, _ = run(write, "there", local_cluster=2)
-    assert (there.status, there.message) == (here.status, here.message)
-    assert here.status == "failed"
+    cluster = {"scheduler": near.scheduler.address}
+    wanted, _ = here(write)
+    there, _ = run(write, "there", **cluster)
+    assert (there.status, there.message) == (wanted.status, wanted.message)
+    assert wanted.status == "failed"
     made()
-    run(write, "there", local_cluster=2)
+    run(write, "there", **cluster)
     assert made() == []
     (model / "corrupt.onnx").write_bytes(b"no model")
-    there, _ = run(write, "other", model="corrupt.onnx", local_cluster=2)
+    there, _ = run(write, "other", model="corrupt.onnx", **cluster)
     assert there.message == "corrupt.onnx: is not an ONNX model (a text file)"
 
 
@@ -176,15 +183,13 @@ def near():
 
 
 @pytest.mark.e2e
-def test_on_threads_of_one_worker(model, write, near, monkeypatch):
+def test_on_threads_of_one_worker(model, write, near):
     """Each thread calibrates a block; the second has a part more."""
-    with monkeypatch.context() as patch:
-        run_in_process(patch)
-        _, here = run(write, "here")
+    _, wanted = here(write)
     mischief()
-    assert run(write, "there", scheduler=near.scheduler.address)[1] == here
+    assert run(write, "there", scheduler=near.scheduler.address)[1] == wanted
     assert made() == ["0", "0", "1", "1", "1"]
-    assert run(write, "sent", scheduler=near.scheduler.address, ship=True)[1] == here
+    assert run(write, "sent", scheduler=near.scheduler.address, ship=True)[1] == wanted
     assert model
 
 

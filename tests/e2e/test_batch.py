@@ -18,7 +18,7 @@ pytestmark = pytest.mark.e2e
 
 ROOT = Path(__file__).parents[2]
 SHARED = ROOT.parent / "shared"
-NAMES = ("mlperf_tiny_kws_dscnn", "mtcnn_onet", "mnist8_cntk")  # small ones
+NAMES = ("mlperf_tiny_kws_dscnn", "mnist8_cntk")  # small ones
 
 found = pytest.mark.skipif(
     not (SHARED / "models").is_dir(), reason="no real models beside the project"
@@ -114,6 +114,7 @@ def test_real_models(jobs):
 
 
 @found
+@pytest.mark.sweep  # make test splits the calibration of a model of ours: tests/batch
 def test_calibrated_by_two_workers(tmp_path, monkeypatch):
     """The same ranges and the same bytes as on this machine, sent there or shared."""
     pytest.importorskip("distributed")

@@ -13,12 +13,13 @@ from npuconv.schemas.report import Report
 from report import chromium
 from report.chromium import Chromium
 from report.test_html_browser import CUT, WIDTHS
+from support.real_models import MODELS, each, name_of, needs_models
 
-MODELS = Path(__file__).parents[3] / "shared" / "models"
-CHECKED = ("ppocrv4_det", "light_densenet121", "brainchop_gw_ae", "style_candy")
+NAMES = ("ppocrv4_det", "light_densenet121", "brainchop_gw_ae", "style_candy")
+CHECKED = [path for path in MODELS if path.parent.name in NAMES]
 pytestmark = [
     pytest.mark.e2e,
-    pytest.mark.skipif(not MODELS.is_dir(), reason="the shared models are not here"),
+    needs_models,
     pytest.mark.skipif(not chromium.find(), reason="no Chromium: apt-get install chromium"),
 ]
 
@@ -41,12 +42,13 @@ def look_at(browser: Chromium, report: Report, folder: Path) -> None:
         assert browser.run(CUT) == []
 
 
-@pytest.mark.parametrize("name", CHECKED)
-def test_checked(browser, tmp_path, name):
+@pytest.mark.parametrize("path", each(*CHECKED), ids=name_of)
+def test_checked(browser, tmp_path, path):
     """Models that can be converted, one that is refused, all with unknown limits."""
-    look_at(browser, npuconv.check(MODELS / name / "model.onnx"), tmp_path)
+    look_at(browser, npuconv.check(path), tmp_path)
 
 
 def test_converted(browser, tmp_path, conversions):
     """A conversion with accuracy, layers and ranges."""
-    look_at(browser, conversions.of(MODELS / "yunet_n_320" / "model.onnx").report, tmp_path)
+    (path,) = (path for path in MODELS if path.parent.name == "yunet_n_320")
+    look_at(browser, conversions.of(path).report, tmp_path)

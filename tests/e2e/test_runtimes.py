@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
+import onnx
+import onnx.parser
 import pytest
 
+from npuconv import executor
 from support.int8_layers import needs_exact_runtime
-from support.judges import JUDGES, is_installed, judged
+from support.judges import JUDGES, READS, is_installed, judged
 from support.real_models import SAMPLES
 
 pytestmark = pytest.mark.e2e
 
-READS = {"onnx": ("qoperator", "qdq"), "tract": ("qoperator", "qdq"), "openvino": ("qdq",)}
 CASES = [(path, judge, form) for path in SAMPLES for judge in JUDGES for form in READS[judge]]
 
 
@@ -35,3 +38,38 @@ def test_openvino_does_not_read_integer_operators(conversions):
     """OpenVINO takes the scales of weights along the wrong axis: refused at best. See docs."""
     found = judged(conversions.of(SAMPLES[0]).model, "openvino")
     assert found.refused or found.furthest > 1
+
+
+RESIDUAL = """<ir_version: 10, opset_import: ["" : 21]>
+net (int8[1, 4, 8, 8] x, int8[1, 4, 8, 8] r, int8[4, 4, 3, 3] w) => (int8[1, 4, 8, 8] y)
+<float a = {0.05}, float b = {0.003}, float c = {0.11}, float d = {0.13}, int8 z = {0}>
+{
+  x1 = DequantizeLinear (x, a, z)
+  w1 = DequantizeLinear (w, b, z)
+  c1 = Conv <pads: ints = [1, 1, 1, 1]> (x1, w1)
+  c2 = QuantizeLinear (c1, c, z)
+  c3 = DequantizeLinear (c2, c, z)
+  r1 = DequantizeLinear (r, a, z)
+  s = Add (r1, c3)
+  y = QuantizeLinear (s, d, z)
+}"""
+
+
+@pytest.mark.skipif(not is_installed("openvino"), reason="openvino is not installed")
+@pytest.mark.parametrize(("transformations", "wrong"), [("YES", True), ("NO", False)])
+def test_openvino_leaves_a_rounding_out(tmp_path, transformations, wrong):
+    """Between a convolution and an addition its low precision transformations do not round."""
+    import openvino
+
+    rng = np.random.default_rng(0)
+    feeds = {n: rng.integers(-128, 128, (1, 4, 8, 8)).astype(np.int8) for n in "xr"}
+    model = onnx.parser.parse_model(RESIDUAL)
+    weight = rng.integers(-127, 128, (4, 4, 3, 3)).astype(np.int8)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
+    del model.graph.input[2]
+    onnx.save(model, tmp_path / "m.onnx")
+    hints = {"INFERENCE_PRECISION_HINT": "f32", "LP_TRANSFORMS_MODE": transformations}
+    theirs = openvino.Core().compile_model(str(tmp_path / "m.onnx"), "CPU", hints)(feeds)[0]
+    ours = executor.run_reference(model, feeds)["y"]
+    assert bool((theirs != ours).any()) == wrong
+    assert np.abs(theirs.astype(int) - ours).max() <= 1

@@ -78,7 +78,7 @@ REFUSED = {
 
 
 @needs_models
-@pytest.mark.parametrize("path", MODELS, ids=name_of)
+@pytest.mark.parametrize("path", each(*MODELS), ids=name_of)
 def test_float_is_the_original(path):
     """A legalized model is the same function, with legal convolutions only."""
     name = path.parent.name

@@ -54,6 +54,20 @@ def test_equal_models():
     assert (found.samples, found.held_out) == (3, True)
 
 
+def test_integers_count_from_their_zero_point():
+    """An offset of all integers is no signal: the same steps have the same error."""
+
+    def stepped(zero: int, factor: float) -> onnx.ModelProto:
+        net = Net(x=X)
+        last = net.op("Mul", "x", net.constant(factor)).last
+        scale, point = net.constant(np.float32(0.03)), net.constant(np.int8(zero))
+        return net.op("QuantizeLinear", last, scale, point, to="y").model()
+
+    found = [compared(stepped(zero, 1.0), stepped(zero, 0.9)).sqnr_db for zero in (0, 20)]
+    assert found[0] == found[1]
+    assert 15 < found[0] < 25
+
+
 def test_layers_with_the_channels_last():
     """Layers with the channels last are compared in the layout of the float model."""
     net = Net(x=X).op("Mul", "x", "x", to="y").op("Transpose", perm=[0, 2, 3, 1], to="l")

@@ -32,6 +32,7 @@ class Case:
         seconds: that a command is told to take at most.
         commands: which of them read what attacks.
         labels: file of classes, for verify.
+        int8: file name of the model that verify compares; by default the same.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Case:
     seconds: int = SECONDS
     commands: tuple[str, ...] = COMMANDS
     labels: str = ""
+    int8: str = ""
 
     @property
     def family(self) -> str:
@@ -64,8 +66,10 @@ class Case:
         if command == "run":
             return [command, "parts", "--samples=1", *bounds]
         if command == "verify":
+            models = [self.model, self.int8 or self.model]
             samples = ["--config=options.yaml", f"--data={self.options['calibration']}"]
-            return [command, self.model, self.model, *samples, *bounds, f"--labels={self.labels}"]
+            labels = [f"--labels={self.labels}"] if self.labels else []
+            return [command, *models, *samples, *bounds, *labels]
         reports = [f"--report=report.{kind}" for kind in ("json", "html", "md", "sarif", "xml")]
         return [command, "--config", "options.yaml", *bounds, *reports, "--", self.model]
 

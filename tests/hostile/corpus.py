@@ -17,6 +17,7 @@ from hostile import (
     protobufs,
     quantized,
     tensors,
+    tflites,
     weights,
     yamls,
 )
@@ -37,6 +38,7 @@ _FAMILIES = {
     "picture": pictures,
     "labels": labels,
     "folder": folders,
+    "tflite": tflites,
 }
 
 

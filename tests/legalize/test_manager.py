@@ -11,7 +11,7 @@ from npuconv.errors import InternalError, ModelError
 from npuconv.legalize import manager as _manager
 from npuconv.legalize.registry import PASSES, Pass, Phase
 from npuconv.model import edit
-from npuconv.model.types import Node, Variable
+from npuconv.model.surgeon import Node, Variable
 from npuconv.registry import Registry
 from support.asserts import context, read
 from support.builders import Net

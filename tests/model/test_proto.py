@@ -14,7 +14,7 @@ from onnx_graphsurgeon.exporters.onnx_exporter import OnnxExporter
 
 from npuconv.model import proto, query
 from npuconv.model.proto import import_graph
-from npuconv.model.types import Constant, Graph, Node, Tensor, Variable
+from npuconv.model.surgeon import Constant, Graph, Node, Tensor, Variable
 from support.asserts import read
 from support.builders import Net
 from support.zoo import ZOO

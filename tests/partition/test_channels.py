@@ -166,7 +166,7 @@ def test_gather():
 
 SHAPES = [
     ([1, 4, 48], 1), ([4, 48], 0), ([1, 1, 4, 48], 2), ([1, 4, -1], 1), ([1, 192], None),
-    ([1, 2, 2, 48], None), ([1, 48, 4], None), ([2, 2, 48], None),
+    ([1, 48, 4], None),
 ]  # fmt: skip
 
 
@@ -181,6 +181,17 @@ def test_reshape(shape: list[int], axis: int | None):
         assert found.slots(net.last) == found.slots("c")
     else:
         assert len(set(found.slots("c"))) == 1
+
+
+@pytest.mark.parametrize("shape", [[1, 2, 2, 48], [2, 2, 6, 8]])
+def test_a_reshape_that_takes_channels_apart(shape: list[int]):
+    """Channels of one place behind have one slot; joined again, each slot is there twice."""
+    net = image().reshape(shape)
+    apart = net.last
+    found, _, _ = traced(net.reshape([1, 4, 6, 8]).model())
+    assert found.slots("c") == found.slots(net.last) == found.slots(apart) * 2
+    assert len(found.slots(apart)) == 2
+    assert found.axis(net.last) == 1
 
 
 def test_a_reshape_whose_batch_has_no_name():
@@ -207,12 +218,22 @@ def test_flatten_mixes():
     assert after(net) == (1, [0, 1, 2, 3])
 
 
-@pytest.mark.parametrize("op", ["DepthToSpace", "SpaceToDepth"])
-def test_what_mixes_channels(op: str):
-    """Mixed channels share one scale with those that they are made of."""
-    found, _, _ = traced(image().op(op, "c", blocksize=2, to="y").model())
-    assert found.axis("y") is None
-    assert len({*found.slots("c"), *found.slots("y")}) == 1
+def test_cells_as_channels():
+    """Each cell of a block has all channels; brought back they are the same."""
+    net = image().op("SpaceToDepth", "c", blocksize=2, to="y")
+    found, _, _ = traced(net.op("DepthToSpace", "y", blocksize=2, to="z").model())
+    assert found.slots("y") == found.slots("c") * 4
+    assert found.slots("z") == found.slots("c") == (3, 4, 5, 6)
+
+
+@pytest.mark.parametrize(("mode", "alike"), [("DCR", [0, 1] * 4), ("CRD", [0] * 4 + [1] * 4)])
+def test_channels_as_cells(mode: str, alike: list[int]):
+    """Channels that become cells of one share its slot."""
+    net = Net(x=(1, 3, 6, 8)).conv("x", (8, 3, 1, 1), to="c")
+    found, _, _ = traced(net.op("DepthToSpace", "c", blocksize=2, mode=mode, to="y").model())
+    own = found.slots("y")
+    assert len(set(own)) == 2
+    assert found.slots("c") == tuple(own[k] for k in alike)
 
 
 def test_a_symbolic_batch():
@@ -252,12 +273,21 @@ def test_a_tensor_that_must_have_one_scale():
     assert (found.axis("x"), found.axis("z")) == (1, 1)
 
 
-def test_a_pad_of_the_channels_makes_them_one():
-    """The number of channels changes behind it."""
+def test_a_pad_of_the_channels():
+    """New channels, which are of one value, have the scale of the nearest."""
     net = image().pad([0, 1, 0, 0, 0, 2, 0, 0])
-    found, _, _ = traced(net.model())
-    assert found.axis(net.last) is None
+    assert after(net) == (1, [0, 0, 1, 2, 3, 3, 3])
+    found, _, _ = traced(image().pad([0, -1, 0, 0, 0, 2, 0, 0]).model())
     assert len(set(found.slots("c"))) == 1
+
+
+def test_parts_of_a_layer_are_one_family():
+    """Channels that convolutions of one layer make have one family."""
+    _, plan, _ = traced(two().model())
+    apart = trace(plan)
+    assert set(apart.families("a")).isdisjoint(apart.families("b"))
+    one = trace(plan, layers={conv.name: "layer" for conv in plan.device})
+    assert len({*one.families("a"), *one.families("b")}) == 1
 
 
 def first() -> Net:

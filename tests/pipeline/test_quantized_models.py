@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
+from onnx import helper
 
 import npuconv
 from npuconv import executor
@@ -47,6 +48,39 @@ def test_where_the_arithmetic_is_the_same_so_are_the_integers(build, form):
     found = result.report.quantization.source_scales
     assert (found.tensors, found.layers) == (found.all_tensors, found.all_layers)
     assert found.changed == ()
+
+
+def with_integer_output(proto: onnx.ModelProto, dtype: type) -> onnx.ModelProto:
+    """Return a model without its last DequantizeLinear."""
+    last = proto.graph.node.pop()
+    assert last.op_type == "DequantizeLinear"
+    output = proto.graph.output[0]
+    output.name = last.input[0]
+    output.type.tensor_type.elem_type = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    return proto
+
+
+@pytest.mark.parametrize("form", ["qoperator", "qdq"])
+@pytest.mark.parametrize(
+    ("build", "dtype"),
+    [(centred, np.int8), (operators, np.int8), (lambda: operators(np.uint8, 125), np.uint8)],
+)
+def test_an_output_of_integers_stays_one(build, dtype, form):
+    """Its type and its integers are those of the original; nothing is said against it."""
+    proto = with_integer_output(build(), dtype)
+    result = npuconv.convert(proto, format=form)
+    found, wanted = outputs(result.model), outputs(proto)
+    assert found.dtype == wanted.dtype == dtype
+    np.testing.assert_array_equal(found, wanted)
+    own = [one.status for one in result.report.findings if one.code == "MDL001"]
+    assert set(own) == {"rewritten"}
+    assert result.report.quantization.source_scales.changed == ()
+
+
+def test_device_integers_are_the_output():
+    """No conversion is left behind the device where scale and zero point are the same."""
+    proto = with_integer_output(centred(), np.int8)
+    assert npuconv.convert(proto).model.graph.node[-1].op_type == "QLinearConv"
 
 
 @pytest.mark.parametrize("attrs", [{}, {"pads": [1] * 4}, {"strides": [2, 2]}])

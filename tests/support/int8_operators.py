@@ -74,6 +74,7 @@ class Case:
 
 
 _SLOPE = np.asarray([0.3], np.float32)
+_SLOPES = np.asarray([[[0.31]], [[-0.07]], [[1.2]]], np.float32)
 _POOL = {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 1, 1], "count_include_pad": 1}
 _TWO = np.asarray([[[[-100]], [[3]], [[127]]]], np.int8)
 _DOUBLED = (np.zeros(0, np.float32), np.asarray([1, 1, 2, 2], np.float32))
@@ -105,5 +106,6 @@ CASES = {
     "tanh": Case("Tanh", (FINE, TensorScale(1 / 128, 0))),
     "leaky-relu": Case("LeakyRelu", (WIDE, MADE), {"alpha": 0.2}),
     "prelu": Case("PRelu", (WIDE, MADE), rest=[_SLOPE]),
+    "prelu-channels": Case("PRelu", (WIDE, MADE), rest=[_SLOPES]),
     "hard-swish": Case("HardSwish", (WIDE, MADE)),
 }

@@ -81,6 +81,7 @@ def run_reference(path: Path, x: np.ndarray) -> np.ndarray:
 
 
 JUDGES: dict[str, Run] = {"onnx": run_reference, "tract": run_tract, "openvino": run_openvino}
+READS = {"onnx": ("qoperator", "qdq"), "tract": ("qoperator", "qdq"), "openvino": ("qdq",)}
 
 
 def is_installed(judge: str) -> bool:

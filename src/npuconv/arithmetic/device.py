@@ -33,23 +33,14 @@ _EXACT32, _EXACT64 = 2**24, 2**53
 
 @dataclass(frozen=True)
 class IntegerConv:
-    """A convolution as the device holds it.
+    """A convolution as the device holds it."""
 
-    Attributes:
-        weight: int8 [M, C/group, kernel...].
-        bias: int32 [M], or None.
-        strides: one for each spatial axis.
-        dilations: one for each spatial axis.
-        pads: all begins, then all ends, as in ONNX.
-        group: 1, or a divisor of the input channels.
-    """
-
-    weight: Array
-    bias: Array | None
-    strides: Sequence[int]
-    dilations: Sequence[int]
-    pads: Sequence[int]
-    group: int = 1
+    weight: Array  # int8 [M, C/group, kernel...]
+    bias: Array | None  # int32 [M], or None
+    strides: Sequence[int]  # one for each spatial axis
+    dilations: Sequence[int]  # one for each spatial axis
+    pads: Sequence[int]  # all begins, then all ends, as in ONNX
+    group: int = 1  # 1, or a divisor of the input channels
 
 
 def accumulate(layer: IntegerConv, x: Array, x_zero: int = 0, w_zero: Array | int = 0) -> Array:
@@ -155,15 +146,10 @@ def by_float(total: ArrayLike, factors: ArrayLike, zero: ArrayLike = 0) -> NDArr
 
 @dataclass(frozen=True)
 class Shifts:
-    """Factors as integers: ``multiplier / 2**shift``.
+    """Factors as integers: ``multiplier / 2**shift``."""
 
-    Attributes:
-        multiplier: int64, one for each factor, positive.
-        shift: int64, as many, not negative.
-    """
-
-    multiplier: Integers
-    shift: Integers
+    multiplier: Integers  # int64, one for each factor, positive
+    shift: Integers  # int64, as many, not negative
 
 
 def shifts(factors: ArrayLike, *, bits: int = 16, max_shift: int = MAX_SHIFT) -> Shifts:

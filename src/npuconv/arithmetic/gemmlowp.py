@@ -30,15 +30,10 @@ _LOWEST32, _HIGHEST32 = -(2**31), 2**31 - 1
 
 @dataclass(frozen=True)
 class Multipliers:
-    """Factors as TFLite holds them: ``multiplier / 2**31 * 2**exponent``.
+    """Factors as TFLite holds them: ``multiplier / 2**31 * 2**exponent``."""
 
-    Attributes:
-        multiplier: int64, 0 or 2**30..2**31-1, one for each factor.
-        exponent: int64, -31..30, as many.
-    """
-
-    multiplier: Integers
-    exponent: Integers
+    multiplier: Integers  # int64, 0 or 2**30..2**31-1, one for each factor
+    exponent: Integers  # int64, -31..30, as many
 
 
 def multipliers(x_scale: ArrayLike, w_scales: ArrayLike, y_scale: ArrayLike) -> Multipliers:

@@ -20,15 +20,10 @@ _TOLERANCE = 0.02  # of a step, by which float arithmetic may miss it
 
 @dataclass(frozen=True)
 class Grid:
-    """Grid of the values of every channel: ``offset + step * k`` with integer k.
+    """Grid of the values of every channel: ``offset + step * k`` with integer k."""
 
-    Attributes:
-        steps: float64 [C]; 0 where a channel is on no grid.
-        offsets: float64 [C]; of the value next to 0, half a step at most.
-    """
-
-    steps: Doubles
-    offsets: Doubles
+    steps: Doubles  # float64 [C]; 0 where a channel is on no grid
+    offsets: Doubles  # float64 [C]; of the value next to 0, half a step at most
 
     @property
     def is_aligned(self) -> bool:

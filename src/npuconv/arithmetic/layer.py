@@ -30,34 +30,23 @@ _MARGIN = 1 + 2.0**-20
 
 @dataclass(frozen=True)
 class RoundedWeights:
-    """Integer weights from GPTQ-style rounding, and the bias that was corrected for them.
+    """Integer weights from GPTQ-style rounding, and the bias that was corrected for them."""
 
-    Attributes:
-        weight: int8, -127..127, shape of the float weights.
-        scales: float32 [M]; ``weight * scales`` stands for the *folded* weights.
-        bias: float32 [M], in the units of the model.
-    """
-
-    weight: NDArray[np.int8]
-    scales: Floats
-    bias: Floats
+    weight: NDArray[np.int8]  # int8, -127..127, shape of the float weights
+    scales: Floats  # float32 [M]; ``weight * scales`` stands for the *folded* weights
+    bias: Floats  # float32 [M], in the units of the model
 
 
 @dataclass(frozen=True)
 class EncodedLayer:
-    """Integer weights and bias of a convolution as they are written.
+    """Integer weights and bias of a convolution as they are written."""
 
-    Attributes:
-        weight: int8 [M,C/g,kH,kW].
-        weight_scales: float32 [M], all alike where the target wants one; the output's scale
-            of each channel is in it.
-        bias: int32 [M] of scale ``nominal input * weight_scales``, or None.
-        raised: channels whose scale was raised because the accumulator would overflow.
-    """
-
-    weight: NDArray[np.int8]
+    weight: NDArray[np.int8]  # int8 [M,C/g,kH,kW]
+    # float32 [M], all alike where the target wants one; the output's scale of each channel is in
+    # it.
     weight_scales: Floats
-    bias: NDArray[np.int32] | None
+    bias: NDArray[np.int32] | None  # int32 [M] of scale ``nominal input * weight_scales``, or None
+    # Channels whose scale was raised because the accumulator would overflow.
     raised: tuple[int, ...]
 
 

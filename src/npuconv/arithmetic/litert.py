@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from npuconv.arithmetic.gemmlowp import (
     Multipliers,
@@ -40,6 +40,7 @@ KEEPS_SCALE = ("AveragePool", "Resize")  # what they make has the scale that the
 _SUM_BITS = 20  # by which ADD shifts what it adds
 _SHARE_BITS = 31  # of an exponential
 _RESIZE_BITS = 10  # of a weight of RESIZE_BILINEAR
+_LEAST_SLOPE = 1e-6  # of which the scale of slopes that are all 0 is made
 _EVERY = np.arange(LOWEST, HIGHEST + 1, dtype=np.int64)
 
 
@@ -59,7 +60,7 @@ def compute(op: str, attributes: Attributes, values: Sequence[W], scales: Scales
     Args:
         op: ONNX's name.
         attributes: of the node; of a Resize with ``sizes`` or ``scales`` of all axes, of
-            a PRelu with its slope as ``alpha``.
+            a PRelu with its slopes as ``alpha``.
         values: int8 values that it reads.
         scales: of these, and of the result.
 
@@ -256,6 +257,32 @@ def _leaky(attributes: Attributes, values: Sequence[W], scales: Scales) -> W:
     return values[0].looked_up(_stored(whole, y_at).values)
 
 
+def is_leaky(values: ArrayLike) -> bool:
+    """Return whether slopes are one that a LEAKY_RELU has, which is float there."""
+    return np.size(values) == 1 and np.min(values) >= 0
+
+
+def slopes(values: ArrayLike) -> tuple[NDArray[np.int8], np.float32]:
+    """Return the slopes of a PRELU as int8, with their scale; the zero point is 0."""
+    real = np.asarray(values, np.float32)
+    scale = np.float32(max(float(np.abs(real).max(initial=0.0)), _LEAST_SLOPE) / HIGHEST)
+    return np.rint(real / scale).astype(np.int8), scale
+
+
+def _prelu(attributes: Attributes, values: Sequence[W], scales: Scales) -> W:
+    """Two multipliers as well; below the zero point of the product with the slope in int8."""
+    (x,), (x_at, y_at) = values, scales
+    if is_leaky(attributes["alpha"]):
+        return _leaky(attributes, values, scales)
+    stored, scale = slopes(attributes["alpha"])
+    whole = x.plus(-x_at.zero)
+    reach = HIGHEST - LOWEST
+    above = scaled(whole.clipped(0, reach), _by(_product(x_at.scale, y_at.scale)))
+    product = whole.clipped(-reach, 0).times(stored.astype(np.int64))
+    below = scaled(product, _by(_product(x_at.scale, float(scale), y_at.scale)))
+    return _stored(above.plus(below), y_at)
+
+
 def _hard_swish(_: Attributes, values: Sequence[W], scales: Scales) -> W:
     """Numbers of 16 bits: the input times 128, and ``min(max(x / 3, -1), 1)``."""
     x_at, y_at = scales
@@ -300,7 +327,7 @@ _RUN: dict[str, Kernel] = {
     "Sigmoid": _of_table(lambda x: np.float32(1) / (np.float32(1) + np.exp(-x))),
     "Tanh": _of_table(np.tanh),
     "LeakyRelu": _leaky,
-    "PRelu": _leaky,
+    "PRelu": _prelu,
     "HardSwish": _hard_swish,
 }
 OPERATORS = frozenset(_RUN)

@@ -30,15 +30,10 @@ _WEIGHT_STEPS = 2**11  # of 1, in the weights of an interpolation without float
 
 @dataclass(frozen=True)
 class TensorScale:
-    """One scale and zero point: ``x = (q - zero) * scale``.
+    """One scale and zero point: ``x = (q - zero) * scale``."""
 
-    Attributes:
-        scale: above 0; used as float32.
-        zero: -128..127.
-    """
-
-    scale: float
-    zero: int = 0
+    scale: float  # above 0; used as float32
+    zero: int = 0  # -128..127
 
     def centred(self, stored: ArrayLike) -> Integers:
         """Return ``q - zero``, int64."""
@@ -47,20 +42,14 @@ class TensorScale:
 
 @dataclass(frozen=True)
 class Rescaling:
-    """Requantization of the device.
+    """Requantization of the device."""
 
-    Attributes:
-        kind: float multiplies by float32 and rounds half to even; shift multiplies by
-            integers and shifts right.
-        bits: a multiplier is below ``2**bits``.
-        max_shift: the largest shift.
-        rounding: which way exactly half a step goes after a shift.
-    """
-
+    # Float multiplies by float32 and rounds half to even; shift multiplies by integers and shifts
+    # right.
     kind: Literal["float", "shift"] = "float"
-    bits: int = 16
-    max_shift: int = MAX_SHIFT
-    rounding: Rounding = "half_away"
+    bits: int = 16  # a multiplier is below ``2**bits``
+    max_shift: int = MAX_SHIFT  # the largest shift
+    rounding: Rounding = "half_away"  # which way exactly half a step goes after a shift
 
 
 FLOAT = Rescaling()
@@ -185,19 +174,12 @@ def divide(
 
 @dataclass(frozen=True)
 class Window:
-    """Window of a pool.
+    """Window of a pool."""
 
-    Attributes:
-        kernel: height and width.
-        strides: of height and width.
-        pads: top, left, bottom, right; padded cells are the number 0.
-        counts_pads: whether the divisor counts padded cells.
-    """
-
-    kernel: Sequence[int]
-    strides: Sequence[int] = (1, 1)
-    pads: Sequence[int] = (0, 0, 0, 0)
-    counts_pads: bool = False
+    kernel: Sequence[int]  # height and width
+    strides: Sequence[int] = (1, 1)  # of height and width
+    pads: Sequence[int] = (0, 0, 0, 0)  # top, left, bottom, right; padded cells are the number 0
+    counts_pads: bool = False  # whether the divisor counts padded cells
 
     def sums(self, values: Integers, fill: int = 0) -> Integers:
         """Return the sum of every window [N, C, H', W']; ``fill`` stands in padded cells."""

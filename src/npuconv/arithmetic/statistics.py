@@ -37,39 +37,28 @@ class Statistics:
     the shorter the prefix that is kept. When even one position of each sample is too many,
     every second sample is kept, then every fourth. So the subset depends on the number of
     samples, not on how they were split into parts.
-
-    Attributes:
-        name: the tensor.
-        axis: its channel axis; None: one channel, everything together.
-        lows: float32 [C], exact minimum.
-        highs: float32 [C], exact maximum.
-        means: float64 [C], mean.
-        squares: float64 [C], mean of squares; of the values that are kept, where a model is run.
-        values: float32 [C, P], P at most ``capacity(C)``.
-        samples: number of samples.
-        count: values per channel.
-        first: number of the first sample, for parts that are to be joined.
-        second_lows: float32 [C], the next to smallest of the minima of samples, beyond all
-            values where there was one sample; by default the minimum.
-        second_highs: float32 [C], the next to largest of their maxima, below all values where
-            there was one sample; by default the maximum.
-        numbers: int64, the samples whose values are there; by default the first.
-        widths: int64, how many of the P positions each of them has; by default all.
     """
 
     name: str
-    axis: int | None
-    lows: Floats
-    highs: Floats
-    means: Doubles
+    axis: int | None  # its channel axis; None: one channel, everything together
+    lows: Floats  # float32 [C], exact minimum
+    highs: Floats  # float32 [C], exact maximum
+    means: Doubles  # float64 [C], mean
+    # float64 [C], mean of squares; of the values that are kept, where a model is run.
     squares: Doubles
-    values: Floats
+    values: Floats  # float32 [C, P], P at most ``capacity(C)``
     samples: int
-    count: int
-    first: int = 0
+    count: int  # values per channel
+    first: int = 0  # number of the first sample, for parts that are to be joined
+    # float32 [C], the next to smallest of the minima of samples, beyond all values where there was
+    # one sample; by default the minimum.
     second_lows: Floats = field(default_factory=lambda: np.zeros(0, np.float32))
+    # float32 [C], the next to largest of their maxima, below all values where there was one sample;
+    # by default the maximum.
     second_highs: Floats = field(default_factory=lambda: np.zeros(0, np.float32))
+    # int64, the samples whose values are there; by default the first.
     numbers: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    # int64, how many of the P positions each of them has; by default all.
     widths: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def __post_init__(self) -> None:

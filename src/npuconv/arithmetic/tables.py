@@ -30,19 +30,13 @@ SOURCE = ""  # the value that a function is of
 
 @dataclass(frozen=True)
 class Step:
-    """One operator of a function of one value.
+    """One operator of a function of one value."""
 
-    Attributes:
-        op: ONNX's name.
-        inputs: names of what earlier steps make, ``SOURCE``, or numbers.
-        output: name of what it makes.
-        attributes: of the node; ``slope`` of a PRelu.
-    """
-
-    op: str
+    op: str  # ONNX's name
+    # Names of what earlier steps make, ``SOURCE``, or numbers.
     inputs: tuple[str | float, ...] = (SOURCE,)
-    output: str = "result"
-    attributes: Attributes = field(default_factory=dict)
+    output: str = "result"  # name of what it makes
+    attributes: Attributes = field(default_factory=dict)  # of the node; ``slope`` of a PRelu
 
 
 def chain(operators: Sequence[tuple[str, Attributes]]) -> list[Step]:

@@ -87,13 +87,9 @@ class Whole(ABC):
 
 @dataclass(frozen=True)
 class WholeArray(Whole):
-    """Whole numbers that are known.
+    """Whole numbers that are known."""
 
-    Attributes:
-        values: any shape.
-    """
-
-    values: Integers
+    values: Integers  # any shape
 
     @classmethod
     def of(cls, values: ArrayLike) -> WholeArray:

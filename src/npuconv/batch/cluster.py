@@ -78,11 +78,7 @@ def _client(settings: Settings) -> Iterator[Any]:
 class _Submissions:
     """Jobs submitted to a cluster.
 
-    Args:
-        client: of Dask.
-        splitter: gives the place of a job, and submits the blocks of its calibration.
-        watcher: receives all events, in the thread that calls ``run``.
-        ship: whether files are sent there and back.
+    ``watcher`` receives all events, in the thread that calls ``run``.
     """
 
     def __init__(self, client: Any, splitter: Splitter, watcher: Watcher, ship: bool) -> None:
@@ -211,14 +207,7 @@ def _counter(client: Any, name: str) -> Any:
 
 
 class Splitter:
-    """Submitter of the calibration blocks that jobs depend on.
-
-    Args:
-        client: of Dask.
-        settings: of the run, with ``split_calibration``.
-        place: of jobs that are not split.
-        jobs: number of jobs to run.
-    """
+    """Submitter of the calibration blocks that jobs depend on."""
 
     def __init__(self, client: Any, settings: Settings, place: Place, jobs: int) -> None:
         self._client, self.common = client, place
@@ -238,10 +227,7 @@ class Splitter:
     def submit(self, job: Job, request: dict[str, Any], parcels: list[Any]) -> list[Any]:
         """Submit the blocks of a job.
 
-        Args:
-            job: the job.
-            request: of the job, as of ``remote.do``; each block gets a counter of its own.
-            parcels: its files, where none are shared.
+        Each block gets a counter of its own.
 
         Returns:
             Their futures: of the files they write, where none are shared.

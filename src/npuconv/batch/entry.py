@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 from pydantic import ValidationError
 
@@ -18,13 +18,11 @@ from npuconv.batch.journal import Journal, directory_lock, remove_partial_files
 from npuconv.batch.local import Watcher
 from npuconv.batch.lock import Locks, portable
 from npuconv.batch.settings import JobLimits, Settings, make_settings
+from npuconv.keywords import BatchKeywords
 from npuconv.report.words import count
 from npuconv.schemas.batch import BatchJob, BatchReport, BatchSummary, JobFile
 from npuconv.schemas.report import Report, Tool
 from npuconv.version import __version__
-
-if TYPE_CHECKING:
-    from npuconv.keywords import BatchKeywords
 
 CACHE = ".npuconv-cache"  # in the folder of the results
 
@@ -32,11 +30,8 @@ CACHE = ".npuconv-cache"  # in the folder of the results
 class Batch:
     """The jobs of a file, and the results of earlier runs.
 
-    Args:
-        path: the jobs file.
-        settings: of the run.
-        options: hold for every job, whatever the file says; paths from the current folder.
-        config: a configuration that holds where the file says nothing.
+    ``options`` hold for every job, whatever the file says, with paths from the current folder;
+    ``config`` holds where the file says nothing.
 
     Raises:
         ConfigError: the file, or the configuration, is wrong; with line and column.

@@ -31,31 +31,20 @@ _UNSAFE = re.compile(r"[^\w.+-]+")
 
 @dataclass(frozen=True)
 class Match:
-    """A model that a pattern matches.
+    """A model that a pattern matches."""
 
-    Attributes:
-        path: as the jobs file could have named it.
-        inner: its folder, below the part of the pattern that has no wildcard.
-    """
-
-    path: str
-    inner: str
+    path: str  # as the jobs file could have named it
+    inner: str  # its folder, below the part of the pattern that has no wildcard
 
 
 @dataclass(frozen=True)
 class Expanded:
-    """Jobs of a jobs file, and the folders they use.
-
-    Attributes:
-        file: the jobs file.
-        root: its folder, which all paths in it are relative to.
-        output: folder of the results, relative to the root.
-        jobs: in the order of the file; of one entry by model, then target, then format.
-    """
+    """Jobs of a jobs file, and the folders they use."""
 
     file: Path
-    root: Path
-    output: str
+    root: Path  # its folder, which all paths in it are relative to
+    output: str  # folder of the results, relative to the root
+    # In the order of the file; of one entry by model, then target, then format.
     jobs: tuple[Job, ...]
 
 
@@ -66,10 +55,8 @@ def expand(
 ) -> Expanded:
     """Read a jobs file and return its jobs; nothing is run and nothing written.
 
-    Args:
-        path: the jobs file.
-        options: hold for every job, whatever the file says; paths from the current folder.
-        config: a configuration that holds where the file says nothing.
+    ``options`` hold for every job, whatever the file says, with paths from the current folder;
+    ``config`` holds where the file says nothing.
 
     Raises:
         UsageError: an option cannot be used.

@@ -37,18 +37,12 @@ def suffix_of(form: str) -> str:
 
 @dataclass(frozen=True)
 class Place:
-    """Folders and number of threads that jobs run with.
+    """Folders and number of threads that jobs run with."""
 
-    Attributes:
-        root: folder that the paths of jobs are relative to.
-        cache: folder of the samples that jobs share.
-        threads: of each job.
-        parts: folder of what several processes calibrate for one job; None: they do not.
-    """
-
-    root: Path
-    cache: Path
-    threads: int = 1
+    root: Path  # folder that the paths of jobs are relative to
+    cache: Path  # folder of the samples that jobs share
+    threads: int = 1  # of each job
+    # Folder of what several processes calibrate for one job; None: they do not.
     parts: Path | None = None
 
 
@@ -57,23 +51,15 @@ class Job:
     """One model for one target in one format.
 
     All paths are relative to the folder of the jobs file, unless it has absolute ones.
-
-    Attributes:
-        name: what it is called: its output without folder of all outputs and suffix.
-        model: the model.
-        output: the model that is written.
-        options: of the conversion, target and format included.
-        target: name of the target.
-        limits: on its time and memory.
-        block: (number, of): only this share of its calibration is run; None: all of the job.
     """
 
-    name: str
+    name: str  # what it is called: its output without folder of all outputs and suffix
     model: str
-    output: str
-    options: Options
-    target: str
-    limits: JobLimits = field(default_factory=JobLimits)
+    output: str  # the model that is written
+    options: Options  # of the conversion, target and format included
+    target: str  # name of the target
+    limits: JobLimits = field(default_factory=JobLimits)  # on its time and memory
+    # (number, of): only this share of its calibration is run; None: all of the job.
     block: tuple[int, int] | None = None
 
     @property
@@ -102,19 +88,12 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of a job.
-
-    Attributes:
-        status: how it ended.
-        message: the headline of its report, or the cause.
-        model_sha256: of the model that was read; empty where none was.
-        files: what was written, path -> SHA-256.
-    """
+    """Outcome of a job."""
 
     status: Status
-    message: str
-    model_sha256: str = ""
-    files: dict[str, str] = field(default_factory=dict)
+    message: str  # the headline of its report, or the cause
+    model_sha256: str = ""  # of the model that was read; empty where none was
+    files: dict[str, str] = field(default_factory=dict)  # what was written, path -> SHA-256
 
     @property
     def finished(self) -> bool:

@@ -131,11 +131,6 @@ def read_outside_options(
 ) -> OutsideOptions:
     """Read and check the options that do not stand in the jobs file.
 
-    Args:
-        root: folder of the jobs file.
-        options: plain values, or paths, as flags or keyword arguments give them.
-        config: a YAML file, as ``--config`` of ``convert`` takes it.
-
     Raises:
         UsageError: an option is unknown, or has a value or names a file that cannot be used.
         TargetError: the target cannot be read.
@@ -149,11 +144,6 @@ def unknown_codes(
     document: yamlio.Document, at: KeyPath, options: Mapping[str, Any]
 ) -> Iterator[ConfigError]:
     """Yield an error for each code or name that no rule has: it would have no effect.
-
-    Args:
-        document: the file of the options.
-        at: their place in it.
-        options: as they stand there, known to be valid but for this.
 
     Yields:
         Errors that name the code and those that are near it; with line and column.

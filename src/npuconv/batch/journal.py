@@ -24,13 +24,7 @@ _START_TOLERANCE = 5.0
 
 
 class Journal(Watcher):
-    """Watcher that keeps the outcome of each job and writes the lock of each finished one.
-
-    Args:
-        root: folder of the jobs file.
-        locks: of the jobs.
-        watcher: receives all events, too.
-    """
+    """Watcher that keeps the outcome of each job and writes the lock of each finished one."""
 
     def __init__(self, root: Path, locks: Locks, watcher: Watcher) -> None:
         self._root, self._locks, self._watcher = root, locks, watcher
@@ -92,10 +86,6 @@ def directory_lock(folder: Path, shown: str) -> Iterator[None]:
     """Lock a folder against other batches within a with statement.
 
     The lock of a process of this machine that has ended is taken over.
-
-    Args:
-        folder: of the results; made where it is missing.
-        shown: name of the folder in error messages.
 
     Raises:
         OutputError: another batch has it, or it cannot be written.

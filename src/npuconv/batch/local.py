@@ -59,12 +59,8 @@ def run(
 ) -> None:
     """Run jobs until all have ended, one way or another.
 
-    Args:
-        jobs: what to do, in the order in which they are started.
-        place: where they run.
-        watcher: receives all events, in this thread.
-        at_once: how many run at the same time.
-        wanted: called repeatedly; when it returns False, all jobs are ended.
+    ``wanted`` is called repeatedly; when it returns False, all jobs are ended. ``watcher`` receives
+    all events, in this thread.
     """
     pending = deque(jobs)
     with selectors.DefaultSelector() as running:
@@ -101,12 +97,7 @@ def _end(running: selectors.BaseSelector) -> None:
 
 
 class Child:
-    """Process of a running job.
-
-    Args:
-        job: the job.
-        place: its folders, and its number of threads of onnxruntime and of BLAS.
-    """
+    """Process of a running job."""
 
     def __init__(self, job: Job, place: Place) -> None:
         self.job = job

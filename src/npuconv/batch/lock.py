@@ -35,9 +35,7 @@ _WITHOUT_EFFECT = ("cache",)
 class Locks:
     """Reader and writer of the locks of all jobs.
 
-    Args:
-        root: folder of the jobs file.
-        threads: of every job; the last digits of what is measured depend on it.
+    The last digits of what is measured depend on ``threads``, the number of every job.
     """
 
     def __init__(self, root: Path, threads: int) -> None:
@@ -128,11 +126,7 @@ def _change(before: Any, now: Any) -> str:
 
 
 class Digests:
-    """SHA-256 digests of the inputs of jobs; a file that several jobs share is read once.
-
-    Args:
-        root: folder of the jobs file.
-    """
+    """SHA-256 digests of the inputs of jobs; a file that several jobs share is read once."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

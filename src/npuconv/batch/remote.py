@@ -60,10 +60,7 @@ def calibrate(
 
     The job calibrates what is missing, so that it also reports errors.
 
-    Args:
-        request: as of ``do``.
-        block: its number, and how many there are.
-        parcels: as of ``do``.
+    ``block`` is its number, and how many there are; the others are as of ``do``.
 
     Returns:
         The files it has written, where none are shared.

@@ -67,42 +67,27 @@ LIMIT_PARSERS: dict[str, Callable[[object], Any]] = {
 
 @dataclass(frozen=True)
 class JobLimits:
-    """Limits of one job.
+    """Limits of one job."""
 
-    Attributes:
-        timeout: seconds; None: no limit.
-        memory: bytes; None: no limit.
-    """
-
-    timeout: float | None = None
-    memory: int | None = None
+    timeout: float | None = None  # seconds; None: no limit
+    memory: int | None = None  # bytes; None: no limit
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a batch run; of these, only ``threads`` changes what jobs produce.
+    """Settings of a batch run; of these, only ``threads`` changes what jobs produce."""
 
-    Attributes:
-        jobs: how many at once; None: as many as there are cores for.
-        threads: of each job. The last digits of measured numbers depend on it.
-        limits: of jobs that do not say otherwise.
-        resume: whether what has been done and has not changed is left as it is.
-        cache: folder of decoded samples, which jobs share; None: in that of the results.
-        scheduler: address of a Dask scheduler; None: this machine alone.
-        local_cluster: workers of a Dask cluster that is started for this batch; 0: none.
-        ship: whether workers get files by the network, and not by a path they share.
-        split_calibration: whether the workers of a cluster calibrate for one job together;
-            None: where they are more than the jobs that are to be done.
-    """
-
-    jobs: int | None = None
-    threads: int = 1
-    limits: JobLimits = field(default_factory=JobLimits)
-    resume: bool = True
+    jobs: int | None = None  # how many at once; None: as many as there are cores for
+    threads: int = 1  # of each job. The last digits of measured numbers depend on it
+    limits: JobLimits = field(default_factory=JobLimits)  # of jobs that do not say otherwise
+    resume: bool = True  # whether what has been done and has not changed is left as it is
+    # Folder of decoded samples, which jobs share; None: in that of the results.
     cache: Path | None = None
-    scheduler: str | None = None
-    local_cluster: int = 0
-    ship: bool = False
+    scheduler: str | None = None  # address of a Dask scheduler; None: this machine alone
+    local_cluster: int = 0  # workers of a Dask cluster that is started for this batch; 0: none
+    ship: bool = False  # whether workers get files by the network, and not by a path they share
+    # Whether the workers of a cluster calibrate for one job together; None: where they are more
+    # than the jobs that are to be done.
     split_calibration: bool | None = None
 
     def __post_init__(self) -> None:

@@ -16,13 +16,11 @@ import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from npuconv.batch.job import Job, Outcome, Place, Status, from_json
 from npuconv.config import Options, Preprocess
-
-if TYPE_CHECKING:
-    from npuconv.schemas.report import Report
+from npuconv.schemas.report import Report
 
 Send = Callable[[dict[str, Any]], None]
 ABANDONED = 3  # exit code of a process whose parent has ended

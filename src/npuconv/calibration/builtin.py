@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
 from npuconv.calibration.normalization import Inferred, infer
-from npuconv.config import Preprocess
+from npuconv.config import Options, Preprocess
 from npuconv.errors import UsageError
 from npuconv.model import query
-from npuconv.samples import InputSpec, open_samples, pictures
+from npuconv.model.core import Model
+from npuconv.samples import InputSpec, Samples, open_samples, pictures
 from npuconv.samples.normalizations import IMAGE_CHANNELS, asked_for
 from npuconv.samples.pictures import image_layout, reads_images
 from npuconv.schemas import quality
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from npuconv.config import Options
-    from npuconv.model.core import Model
-    from npuconv.samples import Samples
 
 Pictures = Literal["photographs", "made-up", "none"]
 USUAL_SIDE = 224  # pixels where an extent is open: the first layer's output depends little on it
@@ -32,22 +27,15 @@ _UNPROVEN = "accuracy is unproven, ranges come from made-up numbers: 10 to 30 dB
 
 @dataclass(frozen=True)
 class BuiltinData:
-    """Choice of samples where there is no data.
+    """Choice of samples where there is no data."""
 
-    Attributes:
-        preprocess: how pictures become inputs.
-        sentence: first line of a conversion.
-        warning: reason why the figures are less reliable; may be empty.
-        inferred: the normalization that the model seems to want; None where it is given, or
-            where there are no pictures.
-        pictures: kind of the pictures.
-    """
-
-    preprocess: Preprocess
-    sentence: str
-    warning: str = ""
+    preprocess: Preprocess  # how pictures become inputs
+    sentence: str  # first line of a conversion
+    warning: str = ""  # reason why the figures are less reliable; may be empty
+    # The normalization that the model seems to want; None where it is given, or where there are no
+    # pictures.
     inferred: Inferred | None = None
-    pictures: Pictures = "none"
+    pictures: Pictures = "none"  # kind of the pictures
 
     @property
     def certainty(self) -> Literal["given", "inferred", "guessed", "unknown"]:
@@ -80,11 +68,8 @@ def choose_builtin(
 ) -> BuiltinData:
     """Choose the samples of a model without data.
 
-    Args:
-        model: a legal float model.
-        keys: the options of preprocessing.
-        expected: mean and standard deviation in training of what layers put out, by tensor.
-        specs: its inputs; by default as the model has them, with usual sizes where it has none.
+    ``expected`` has mean and standard deviation in training of what layers put out, by tensor;
+    ``specs`` the inputs, by default as the model has them, with usual sizes where it has none.
 
     Raises:
         UsageError: a mean without a standard deviation, or the other way round.

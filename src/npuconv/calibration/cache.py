@@ -60,10 +60,8 @@ class Cache:
     ) -> PartStore:
         """Return the stored parts of this model and these tensors.
 
-        Args:
-            model: the float model.
-            tensors: name -> channel axis.
-            total: number of samples, None where it is not known.
+        ``tensors`` gives channel axes by name; ``total``, the number of samples, is None if not
+        known.
         """
         asked = [FORMAT, __version__, RUNTIME, list(tensors.items()), total]
         digest = hashlib.sha256(store.digest(model))
@@ -73,19 +71,12 @@ class Cache:
 
 @dataclass(frozen=True)
 class Stored:
-    """A part in a file.
-
-    Attributes:
-        path: the file.
-        prints: fingerprints of its samples.
-        batch: how many samples were run together.
-        found: statistics by tensor.
-    """
+    """A part in a file."""
 
     path: Path
-    prints: list[str]
-    batch: int
-    found: dict[str, Statistics] = field(repr=False)
+    prints: list[str]  # fingerprints of its samples
+    batch: int  # how many samples were run together
+    found: dict[str, Statistics] = field(repr=False)  # statistics by tensor
 
 
 class PartStore:
@@ -178,9 +169,8 @@ def pack(found: Mapping[str, Statistics]) -> dict[str, NDArray[Any]]:
 def unpack(arrays: Arrays, tensors: Mapping[str, int | None]) -> dict[str, Statistics]:
     """Return the statistics that ``pack`` made the arrays from.
 
-    Args:
-        arrays: as ``pack`` makes them, but not to be trusted.
-        tensors: name -> channel axis, in the order in which they were packed.
+    The arrays are not to be trusted. ``tensors`` gives channel axes by name, in the order in which
+    they were packed.
 
     Raises:
         ValueError: they are not of these tensors, or not statistics.

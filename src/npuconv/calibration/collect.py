@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import onnx
 
 from npuconv.arithmetic.statistics import Statistics, join
 from npuconv.calibration.cache import Cache, PartStore, fingerprint
@@ -21,9 +22,6 @@ from npuconv.calibration.workers import read_ahead
 from npuconv.errors import CalibrationError
 from npuconv.executor import RuntimeRefusedError
 from npuconv.samples.feeds import Feed, Samples
-
-if TYPE_CHECKING:
-    import onnx
 
 Progress = Callable[[], None]
 Marked = tuple[Feed, str]  # a sample and its fingerprint, empty where there is no cache
@@ -87,15 +85,10 @@ class Collected(Exception):  # noqa: N818 not an error: the work of this process
 
 @dataclass(frozen=True)
 class Block:
-    """One of several equal shares of the samples.
+    """One of several equal shares of the samples."""
 
-    Attributes:
-        number: position among the blocks, from 0.
-        of: how many there are.
-    """
-
-    number: int
-    of: int
+    number: int  # position among the blocks, from 0
+    of: int  # how many there are
 
     def samples(self, total: int) -> range:
         """Return the samples of this block, in whole parts; none where there is only one part."""

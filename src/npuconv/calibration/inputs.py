@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
 
 from npuconv import executor
 from npuconv.config import Preprocess
 from npuconv.errors import ModelError
 from npuconv.model import query
-from npuconv.samples import InputSpec, open_samples
-
-if TYPE_CHECKING:
-    import onnx
-
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
-    from npuconv.samples import Source
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
+from npuconv.samples import InputSpec, Source, open_samples
 
 # Heights and widths that trained models take, most common first; 48 x 320 is a line of text.
 _EXTENTS: tuple[tuple[int, ...], ...] = (

@@ -18,22 +18,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from npuconv.calibration.inputs import apply_affine, first_convolution, path_from_input
 from npuconv.model import query
+from npuconv.model.core import Model
+from npuconv.model.types import Node
 from npuconv.rules.normalization import training_shift
-from npuconv.samples.normalizations import CENTRED, HALF, IMAGENET, RAW, SIGNED, UNIT
+from npuconv.samples.feeds import InputSpec
+from npuconv.samples.normalizations import CENTRED, HALF, IMAGENET, RAW, SIGNED, UNIT, Normalization
 from npuconv.samples.pictures import draw, image_layout
-
-if TYPE_CHECKING:
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
-    from npuconv.samples.feeds import InputSpec
-    from npuconv.samples.normalizations import Normalization
 
 Doubles = NDArray[np.float64]
 KNOWN = (RAW, UNIT, SIGNED, IMAGENET, CENTRED, HALF)
@@ -98,19 +94,12 @@ _PRODUCERS = {
 
 @dataclass(frozen=True)
 class Inferred:
-    """Normalization that a model seems to have been trained with.
-
-    Attributes:
-        normalization: the likeliest.
-        share: of all odds, 0..1.
-        runner_up: the next.
-        reasons: evidence for it, the strongest last.
-    """
+    """Normalization that a model seems to have been trained with."""
 
     normalization: Normalization
-    share: float
+    share: float  # of all odds, 0..1
     runner_up: Normalization
-    reasons: tuple[str, ...]
+    reasons: tuple[str, ...]  # evidence for it, the strongest last
 
     @property
     def is_clear(self) -> bool:
@@ -131,15 +120,10 @@ class Inferred:
 
 @dataclass(frozen=True)
 class Moments:
-    """Moments of the output of a layer.
+    """Moments of the output of a layer."""
 
-    Attributes:
-        means: of its channels, float64 [C].
-        variances: likewise.
-    """
-
-    means: Doubles
-    variances: Doubles
+    means: Doubles  # of its channels, float64 [C]
+    variances: Doubles  # likewise
 
     @property
     def channels(self) -> int:
@@ -166,10 +150,7 @@ def infer(
 ) -> Inferred:
     """Infer the normalization of the one image that a model reads.
 
-    Args:
-        model: the legal float model.
-        spec: its input, whose extents are fixed.
-        expected: mean and standard deviation in training of what layers put out, by tensor.
+    ``expected`` has mean and standard deviation in training of what layers put out, by tensor.
     """
     found = [_habits(model, spec), *_from_file(model)]
     first = first_convolution(model)

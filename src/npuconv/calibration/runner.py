@@ -34,21 +34,13 @@ _LARGEST_FLOAT = np.finfo(np.float32).max  # finite, for the cache
 
 @dataclass(frozen=True)
 class RunResult:
-    """Result of one run: per sample, and per channel of all tensors, one after the other.
+    """Result of one run: per sample, and per channel of all tensors, one after the other."""
 
-    Attributes:
-        selection: which values were taken, and of which tensors.
-        lows: float32 [samples, sum of C]; so are highs and means.
-        highs: maxima.
-        means: means.
-        values: float32, flat; ``selection`` cuts it.
-    """
-
-    selection: Selection
-    lows: Floats
+    selection: Selection  # which values were taken, and of which tensors
+    lows: Floats  # float32 [samples, sum of C]; so are highs and means
     highs: Floats
     means: Floats
-    values: Floats
+    values: Floats  # float32, flat; ``selection`` cuts it
 
 
 class Runner:
@@ -75,10 +67,6 @@ class Runner:
 
     def run(self, feeds: Sequence[Feed], number: int) -> RunResult:
         """Run samples of equal shapes together.
-
-        Args:
-            feeds: the samples.
-            number: of the first of them.
 
         Raises:
             CalibrationError: a tensor holds values that are not finite.
@@ -211,10 +199,6 @@ class Part:
     """A few adjacent samples, run together where that is possible.
 
     How they are grouped depends on nothing but the part, so the numbers do not either.
-
-    Args:
-        runner: runs the samples.
-        first: number of the first sample.
     """
 
     def __init__(self, runner: Runner, first: int) -> None:

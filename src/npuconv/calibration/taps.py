@@ -39,12 +39,7 @@ def shape_output(index: int) -> str:
 
 
 def insert_taps(model: onnx.ModelProto, tensors: Sequence[str]) -> onnx.ModelProto:
-    """Copy the model with the outputs ``KINDS`` and the shapes of the tensors.
-
-    Args:
-        model: not changed.
-        tensors: those to watch, model inputs included.
-    """
+    """Copy the model with the outputs ``KINDS`` and the shapes of the tensors."""
     tapped = onnx.ModelProto()
     tapped.CopyFrom(model)
     graph = tapped.graph
@@ -138,19 +133,12 @@ def _end(kind: str, count: int) -> onnx.NodeProto:
 
 @dataclass(frozen=True)
 class Layout:
-    """Tensors as [samples, before, channels, behind]: what is before and behind the channels.
+    """Tensors as [samples, before, channels, behind]: what is before and behind the channels."""
 
-    Attributes:
-        samples: how many are stacked.
-        before: int64 [T], extent of what is before the channel axis, per sample.
-        channels: int64 [T].
-        behind: int64 [T].
-    """
-
-    samples: int
-    before: Integers
-    channels: Integers
-    behind: Integers
+    samples: int  # how many are stacked
+    before: Integers  # int64 [T], extent of what is before the channel axis, per sample
+    channels: Integers  # int64 [T]
+    behind: Integers  # int64 [T]
 
     @property
     def counts(self) -> Integers:
@@ -192,18 +180,12 @@ class Selection:
 
     When samples are run together, the model returns all values, and they are picked
     afterwards: so the selection does not depend on how many samples were run at once.
-
-    Attributes:
-        layout: of the tensors.
-        number: of the first sample.
-        starts: int64 [samples, T, 2].
-        steps: int64 [T, 2], odd, so that they do not walk along one column of an image.
     """
 
     layout: Layout
-    number: int
-    starts: Integers
-    steps: Integers
+    number: int  # of the first sample
+    starts: Integers  # int64 [samples, T, 2]
+    steps: Integers  # int64 [T, 2], odd, so that they do not walk along one column of an image
 
     @property
     def plan(self) -> Integers:

@@ -43,9 +43,6 @@ class OrderedWorkers(Generic[Item, Result]):
 
     No more items wait here than are worked on, so memory stays bounded. An error comes in
     its turn, after the results before it.
-
-    Args:
-        work: function of an item.
     """
 
     def __init__(self, work: Callable[[Item], Result]) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from npuconv import files
+from npuconv.batch.entry import Batch
 from npuconv.batch.job import Job, Outcome
 from npuconv.batch.local import Watcher
 from npuconv.batch.settings import LIMIT_PARSERS, make_settings
@@ -27,12 +28,10 @@ from npuconv.report import PRINTED, format_of, render_batch
 from npuconv.report.escape import plain
 from npuconv.report.json import dumps
 from npuconv.report.words import count
+from npuconv.schemas.batch import BatchReport
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
-
-    from npuconv.batch.entry import Batch
-    from npuconv.schemas.batch import BatchReport
 
 _OF_CONVERT = ("Input", "Device", "Accuracy", "Gates")  # groups of flags that convert explains
 # Flags of the run, besides --resume and --force.
@@ -289,12 +288,7 @@ def _print_json(work: Batch, key: str, reasons: Mapping[str, list[str]]) -> None
 
 
 class Lines(Watcher):
-    """Watcher that prints a line for each job that has ended.
-
-    Args:
-        total: number of jobs.
-        quiet: print nothing.
-    """
+    """Watcher that prints a line for each job that has ended."""
 
     def __init__(self, total: int, quiet: bool) -> None:
         self._total, self._quiet = total, quiet
@@ -319,12 +313,7 @@ class Lines(Watcher):
 
 
 class Bars(Lines):
-    """Watcher that also shows a bar for each running job, below these lines.
-
-    Args:
-        total: number of jobs.
-        progress: display of the bars.
-    """
+    """Watcher that also shows a bar for each running job, below these lines."""
 
     def __init__(self, total: int, progress: Progress) -> None:
         super().__init__(total, quiet=False)

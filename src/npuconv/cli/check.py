@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -17,14 +18,10 @@ from npuconv.cli.guard import guarded
 from npuconv.cli.help import BriefOption, GroupedCommand
 from npuconv.cli.options import chosen_config, collect, output_options, shared_options
 from npuconv.cli.verdict import after_check, names_of, show, show_many
+from npuconv.config import Options
 from npuconv.errors import CalibrationError, ModelError, UsageError
 from npuconv.report import PRINTED, Unreadable, format_of, render, render_many
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from npuconv.config import Options
-    from npuconv.schemas.report import Report
+from npuconv.schemas.report import Report
 
 DEFAULT_BASELINE = "npuconv-baseline.json"
 

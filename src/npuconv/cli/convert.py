@@ -18,13 +18,13 @@ from npuconv.cli.guard import guarded
 from npuconv.cli.help import GroupedCommand
 from npuconv.cli.options import chosen_config, collect, output_options, shared_options
 from npuconv.cli.verdict import after_convert, names_of, show
+from npuconv.config import Options
 from npuconv.errors import UnsupportedModelError, UsageError
 from npuconv.report import format_of, render
+from npuconv.schemas.report import Report
 
 if TYPE_CHECKING:
-    from npuconv.config import Options
     from npuconv.pipeline.convert import Conversion
-    from npuconv.schemas.report import Report
 
 
 @click.command(cls=GroupedCommand)

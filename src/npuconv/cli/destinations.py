@@ -5,23 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from npuconv import files
+from npuconv.config import Options
 from npuconv.errors import UsageError
-
-if TYPE_CHECKING:
-    from npuconv.config import Options
 
 Input = tuple[Path, str]  # a file that is read, and its role
 
 
 def check_destinations(destinations: Iterable[str | Path], inputs: Iterable[Input]) -> None:
     """Refuse to write where nothing can be written, or over a file that is read.
-
-    Args:
-        destinations: files that are to be written.
-        inputs: files that the command reads, as ``input_files`` gives them.
 
     Raises:
         UsageError: one is the other, by whatever name.
@@ -38,13 +31,7 @@ def check_destinations(destinations: Iterable[str | Path], inputs: Iterable[Inpu
 
 
 def input_files(models: Iterable[str], options: Options, config: str | None) -> Iterator[Input]:
-    """Yield the files that a command reads.
-
-    Args:
-        models: paths as given.
-        options: of the command, its own flags and those of the configuration.
-        config: path of the configuration.
-    """
+    """Yield the files that a command reads."""
     from npuconv.model import external_data
 
     for model in models:

@@ -72,9 +72,7 @@ class _PrintedOption(click.Option):
 def printed_option(*formats: str, text: str = "what is printed") -> Callable[[Command], Command]:
     """Add ``--output-format`` to a command that prints and writes no model.
 
-    Args:
-        *formats: its values; the first is the default.
-        text: its help.
+    The first of ``formats`` is the default.
     """
     return click.option(
         "--output-format",
@@ -106,10 +104,7 @@ def shortened(text: str, kind: click.ParamType[Any]) -> str:
 class GroupedCommand(click.Command):
     """A command whose help shows its options in groups.
 
-    Args:
-        *args: as for a command of click.
-        brief_without: groups that only ``--help-all`` shows.
-        **kwargs: as for a command of click.
+    Groups of ``brief_without`` are shown by ``--help-all`` alone.
     """
 
     def __init__(self, *args: Any, brief_without: tuple[str, ...] = (), **kwargs: Any) -> None:

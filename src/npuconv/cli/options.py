@@ -40,12 +40,7 @@ _METAVARS = {
 
 
 def shared_options(command: Command, *, without: Collection[str] = ()) -> Command:
-    """Add every option of ``Options`` to a command, and ``--config``.
-
-    Args:
-        command: to be decorated.
-        without: names of options that the command does not take.
-    """
+    """Add every option of ``Options`` to a command, and ``--config``."""
     for name in reversed(Options.model_fields):
         if name not in without:
             command = _add_option(command, name)
@@ -91,12 +86,7 @@ def output_options(command: Command) -> Command:
 
 
 def chosen_config(config: str | None, *, quiet: bool = False) -> str | None:
-    """Return the configuration to read: the one given, or the nearest; named on stderr.
-
-    Args:
-        config: of ``--config``; ``none`` for no file.
-        quiet: do not name it.
-    """
+    """Return the configuration to read: the one given, or the nearest; named on stderr."""
     if config is not None:
         return None if config == NO_CONFIG else config
     found = find_config()
@@ -151,12 +141,7 @@ def given(flags: dict[str, Any]) -> dict[str, Any]:
 
 
 def command_words(config: str | None, flags: dict[str, Any]) -> list[str]:
-    """Return the flags that were given as words of a command, to be pasted.
-
-    Args:
-        config: of ``--config``; None if it was not given.
-        flags: of the options, as click hands them over.
-    """
+    """Return the flags that were given as words of a command, to be pasted."""
     words = [] if config is None else ["--config", config]
     for name, value in flags.items():
         if value is False:

@@ -100,12 +100,8 @@ def print_rows(
 ) -> None:
     """Print a table with each ``str`` escaped.
 
-    Args:
-        console: for the output.
-        head: titles of the columns.
-        rows: cells; a ``Text`` is shown as it is.
-        title: line above the table.
-        numbers: align columns after the first to the right, and do not wrap them.
+    A ``Text`` is shown as it is. With ``numbers``, columns after the first are aligned to the right
+    and not wrapped.
     """
     from rich.table import Table
     from rich.text import Text
@@ -172,10 +168,7 @@ def bars(*columns: ProgressColumn, no_color: bool = False) -> Bars:
 def progress(quiet: bool, *, no_color: bool = False, shares: bool = False) -> Iterator[Progress]:
     """Show one bar with the seconds left within a with statement, if stderr is a terminal.
 
-    Args:
-        quiet: show nothing.
-        no_color: a bar in the colour of the text.
-        shares: show percent of the whole, and not how many of how many.
+    Nothing with ``quiet``; with ``shares`` percent of the whole, and not how many of how many.
 
     Yields:
         A function that takes the name of a stage, the steps done, and all steps, 0 if unknown.

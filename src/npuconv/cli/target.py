@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,6 @@ from npuconv.report.words import count, size
 from npuconv.target import Target, value_text, view
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from rich.console import Console
     from rich.table import Table
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -12,9 +12,6 @@ from npuconv.cli.help import GroupedCommand
 from npuconv.cli.options import collect_samples, sample_options
 from npuconv.report.escape import visible
 from npuconv.report.words import count
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.command(cls=GroupedCommand)

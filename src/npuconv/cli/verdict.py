@@ -8,26 +8,20 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from npuconv import files
 from npuconv.cli import screen
 from npuconv.cli.options import SAMPLE_OPTIONS, command_words
-
-if TYPE_CHECKING:
-    from npuconv.schemas.report import Report
+from npuconv.schemas.report import Report
 
 
 def names_of(paths: Sequence[str], given: Iterable[str]) -> list[str]:
     """Return a name for each model: its path from the argument that it was found under.
 
     A ``model.onnx`` is named by its folder, unless two models then had the same name.
-
-    Args:
-        paths: of the models.
-        given: files and folders, as arguments of the command.
     """
     folders = [Path(one) for one in given if Path(one).is_dir()]
     full = [_from_argument(Path(path), folders) for path in paths]
@@ -51,15 +45,7 @@ def _named_by_folder(path: Path, name: str) -> str:
 
 
 def show(report: Report, name: str, *, verbose: bool, no_color: bool, following: str = "") -> None:
-    """Print the verdict on one model; last once more if its beginning has scrolled away.
-
-    Args:
-        report: on the model.
-        name: of the model.
-        verbose: print everything.
-        no_color: print without colours.
-        following: a command to run next; may be empty.
-    """
+    """Print the verdict on one model; last once more if its beginning has scrolled away."""
     from npuconv.report import brief, text
 
     color, width = screen.wants_color(no_color), screen.width()

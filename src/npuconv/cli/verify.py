@@ -17,11 +17,10 @@ from npuconv.errors import UsageError
 from npuconv.report.escape import visible
 from npuconv.report.json import dumps
 from npuconv.report.words import count, percent
+from npuconv.schemas.verify import Errors, VerifiedOutput, VerifyReport
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from npuconv.schemas.verify import Errors, VerifiedOutput, VerifyReport
 
 _MAX_ROWS = 10  # outputs and layers that are shown unless verbose
 
@@ -69,8 +68,9 @@ def verify(
 
     FLOAT.onnx is the model that was converted, or what convert --format float writes of
     it; INT8.onnx any model with the same inputs and outputs. Both run on the samples;
-    layers are compared where both models have them. With --labels, how often each model
-    is right.
+    layers are compared where both models have them. A .tflite file that convert wrote runs
+    on LiteRT's reference kernels (extra npuconv[litert]), and is compared as a whole. With
+    --labels, how often each model is right.
 
     Exit code 0: done; 1: --min-sqnr is missed; 2: files that cannot be used.
     """

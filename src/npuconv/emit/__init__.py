@@ -7,17 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Format:
-    """Output format: what happens after the float model is legal.
+    """Output format: what happens after the float model is legal."""
 
-    Attributes:
-        name: that of ``--format``.
-        phases: that follow, by the names of ``npuconv.legalize.registry.Phase``.
-        calibrates: whether activation ranges are needed.
-    """
-
-    name: str
-    phases: tuple[str, ...]
-    calibrates: bool
+    name: str  # that of ``--format``
+    phases: tuple[str, ...]  # that follow, by the names of ``npuconv.legalize.registry.Phase``
+    calibrates: bool  # whether activation ranges are needed
 
 
 _FORMATS = (

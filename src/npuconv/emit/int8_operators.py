@@ -25,37 +25,23 @@ _LISTS = {"Resize": {2: "scales", 3: "sizes"}, "ReduceMean": {1: "axes"}, "PRelu
 
 @dataclass(frozen=True)
 class Int8Operator:
-    """One operator between int8 tensors.
-
-    Attributes:
-        name: of the node.
-        op: the float operator that it stands for.
-        node: the operator, without conversions.
-        inputs: of the float operator, with int8 tensors for those that are dequantized.
-        sources: int8 tensors that it reads; constants as well.
-        result: int8 tensor that it makes.
-        scales: of the sources, then of the result.
-        attributes: of the node, with constants that are no values.
-        constants: values of the sources that are constant.
-    """
+    """One operator between int8 tensors."""
 
     name: str
-    op: str
-    node: onnx.NodeProto
+    op: str  # the float operator that it stands for
+    node: onnx.NodeProto  # the operator, without conversions
+    # Of the float operator, with int8 tensors for those that are dequantized.
     inputs: tuple[str, ...]
-    sources: tuple[str, ...]
-    result: str
-    scales: tuple[TensorScale, ...]
-    attributes: Mapping[str, Any]
+    sources: tuple[str, ...]  # int8 tensors that it reads; constants as well
+    result: str  # int8 tensor that it makes
+    scales: tuple[TensorScale, ...]  # of the sources, then of the result
+    attributes: Mapping[str, Any]  # of the node, with constants that are no values
+    # Values of the sources that are constant.
     constants: Mapping[str, NDArray[np.int8]] = field(default_factory=dict)
 
 
 class Int8Graph:
-    """A model in which int8 operators are looked for.
-
-    Args:
-        model: read, not changed.
-    """
+    """A model in which int8 operators are looked for."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self._constants = {t.name: t for t in model.graph.initializer}
@@ -108,7 +94,8 @@ class Int8Graph:
             if not name or (values is not None and (key is not None or not values.size)):
                 found.inputs.append(name)
                 if key is not None and values is not None and values.size:
-                    attributes[key] = values.reshape(-1).tolist()
+                    slopes = node.op_type == "PRelu"  # their shape says which axis they are of
+                    attributes[key] = values if slopes else values.reshape(-1).tolist()
             elif maker is None or maker.op_type != "DequantizeLinear":
                 return None
             else:
@@ -131,15 +118,10 @@ class _Ends:
 
 @dataclass(frozen=True)
 class Int8Operators:
-    """The int8 operators of a model.
+    """The int8 operators of a model."""
 
-    Attributes:
-        made: by the int8 tensor that they make.
-        inside: names of float tensors that only they make or read.
-    """
-
-    made: Mapping[str, Int8Operator]
-    inside: frozenset[str]
+    made: Mapping[str, Int8Operator]  # by the int8 tensor that they make
+    inside: frozenset[str]  # names of float tensors that only they make or read
 
 
 def int8_operators(model: onnx.ModelProto) -> Int8Operators:

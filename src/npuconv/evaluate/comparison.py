@@ -6,27 +6,26 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
 from numpy.typing import ArrayLike, NDArray
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from npuconv import executor
 from npuconv.arithmetic.encoding import dequantize, quantize
 from npuconv.arithmetic.metrics import ErrorStats, rounded
 from npuconv.calibration.workers import in_order
 from npuconv.evaluate.interval import Powers, expected, pooled_db, sentences
+from npuconv.evaluate.litert import TfliteSession
 from npuconv.evaluate.matching import LayerPair, exact, numbers
 from npuconv.evaluate.simulator import as_float
 from npuconv.model import store
 from npuconv.quantize.fake_quant import leaves, logits
+from npuconv.samples import Feed, Samples
 from npuconv.samples.feeds import spread
 from npuconv.schemas import quality
-
-if TYPE_CHECKING:
-    from npuconv.samples import Feed, Samples
 
 Array = NDArray[Any]
 _NORMALIZING = frozenset({"Softmax", "LogSoftmax"})
@@ -69,24 +68,15 @@ class Stats(ErrorStats):
 
 @dataclass
 class Measured:
-    """Errors over some samples: of outputs, of the parts concatenated to them, of layers.
+    """Errors over some samples: of outputs, of the parts concatenated to them, of layers."""
 
-    Attributes:
-        outputs: by name.
-        total: all outputs together.
-        parts: by output, of the tensors that are concatenated to it.
-        layers: in the order of ``Comparison.layers``.
-        samples: number compared.
-        powers: of every sample, all outputs together.
-        unsaturated: the same before a final Softmax, Sigmoid or the like; empty without one.
-    """
-
-    outputs: dict[str, Stats]
-    total: Stats
-    parts: dict[str, dict[str, Stats]]
-    layers: list[Stats]
+    outputs: dict[str, Stats]  # by name
+    total: Stats  # all outputs together
+    parts: dict[str, dict[str, Stats]]  # by output, of the tensors that are concatenated to it
+    layers: list[Stats]  # in the order of ``Comparison.layers``
     samples: int = 0
-    powers: list[Powers] = field(default_factory=list)
+    powers: list[Powers] = field(default_factory=list)  # of every sample, all outputs together
+    # The same before a final Softmax, Sigmoid or the like; empty without one.
     unsaturated: list[Powers] = field(default_factory=list)
 
     @property
@@ -102,11 +92,9 @@ class Comparison:
     The int8 model runs as float arithmetic that gives the same integers, which is faster;
     the first sample also goes through the model as it is written.
 
-    Args:
-        float_model: the legalized float model.
-        int8_model: the converted model.
-        scales: of inputs and outputs of the converted model that are int8 themselves.
-        layers: tensors to compare besides the outputs.
+    ``layers`` are tensors to compare besides the outputs; ``scales`` are those of inputs and
+    outputs that are int8 themselves; ``tflite`` is the file whose inputs and outputs
+    ``int8_model`` has.
 
     Raises:
         executor.RuntimeRefusedError: one of the models does not load.
@@ -118,12 +106,14 @@ class Comparison:
         int8_model: onnx.ModelProto,
         scales: Mapping[str, float] | None = None,
         layers: Sequence[LayerPair] = (),
+        tflite: TfliteSession | None = None,
     ) -> None:
         made = {o for n in int8_model.graph.node for o in n.output}
         self.layers = [layer for layer in layers if layer.stored in made]
         self._scales = dict(scales or {})
         self._outputs = [o.name for o in float_model.graph.output]
         self._axes = class_axes(float_model)
+        self._zeros = zero_points(float_model)
         # Weights as floats are four times as many bytes.
         is_large = store.has_stored(int8_model)
         self._parts = {} if is_large else parts_of(float_model, int8_model)
@@ -135,11 +125,11 @@ class Comparison:
         watched = _unique((*self._within, *self._tensors))
         stored = _unique((*self._within, *self._stored_as))
         seen = executor.with_outputs if is_large else as_float
-        before, after = executor.with_outputs(float_model, watched), seen(int8_model, stored)
+        before = executor.with_outputs(float_model, watched)
         # Samples run beside each other, so each has one core.
-        self._written, self._before, self._after = (
-            executor.Session(model, threads=1) for model in (int8_model, before, after)
-        )
+        self._before = executor.Session(before, threads=1)
+        self._written = tflite or executor.Session(int8_model, threads=1)
+        self._after = tflite or executor.Session(seen(int8_model, stored), threads=1)
 
     def measure(
         self,
@@ -150,10 +140,8 @@ class Comparison:
     ) -> Measured:
         """Measure errors of all outputs on all samples, and of layers on some of them.
 
-        Args:
-            samples: what to run.
-            see: given the number of each sample and the outputs of both models.
-            layer_samples: how many samples layers are compared on.
+        ``see`` is given the number of each sample and the outputs of both models. Layers are
+        compared on ``layer_samples`` of the samples.
 
         Raises:
             executor.RuntimeRefusedError: one of the models does not run.
@@ -168,7 +156,7 @@ class Comparison:
             return self._run(feed, is_first=number == 0, with_layers=number in chosen)
 
         for number, (old, stored) in enumerate(in_order(run, enumerate(samples))):
-            new = self._real(stored)
+            old, new = self._centred(old), self._centred(self._real(stored))
             self._add(found, old, new)
             if number in chosen:
                 for layer, one in zip(self.layers, found.layers, strict=True):
@@ -227,6 +215,23 @@ class Comparison:
         scales = self._scales
         return {n: dequantize(v, scales[n]) if n in scales else v for n, v in values.items()}
 
+    def _centred(self, values: Mapping[str, Array]) -> dict[str, Array]:
+        """Return integers that the float model itself makes as steps from their zero point."""
+        zeros = self._zeros
+        return {n: v.astype(np.float64) - zeros[n] if n in zeros else v for n, v in values.items()}
+
+
+def zero_points(model: onnx.ModelProto) -> dict[str, int]:
+    """Return the zero points of outputs that a QuantizeLinear with one zero point makes."""
+    constants = {t.name: t for t in model.graph.initializer}
+    zeros = {
+        node.output[0]: numpy_helper.to_array(constants[node.input[2]])
+        for node in model.graph.node
+        if node.op_type == "QuantizeLinear" and len(node.input) > 2 and node.input[2] in constants
+    }
+    names = [output.name for output in model.graph.output]
+    return {n: int(zeros[n].item()) for n in names if n in zeros and zeros[n].size == 1}
+
 
 def _unique(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(names))
@@ -259,9 +264,7 @@ def parts_of(before: onnx.ModelProto, after: onnx.ModelProto) -> dict[str, tuple
     Boxes in pixels are a thousand times as large as scores: the error of the whole output is
     that of the boxes, and hides that of the scores.
 
-    Args:
-        before: the float model.
-        after: the same, converted; tensors whose names it does not have are left out.
+    Tensors whose names ``after``, the same model converted, does not have are left out.
     """
     makers = {name: node for node in before.graph.node for name in node.output if name}
     there = {name for node in after.graph.node for name in node.output}
@@ -275,10 +278,6 @@ def parts_of(before: onnx.ModelProto, after: onnx.ModelProto) -> dict[str, tuple
 
 def before_saturation(before: onnx.ModelProto, after: onnx.ModelProto) -> list[str]:
     """Return the input of the final Softmax, Sigmoid or the like of every output.
-
-    Args:
-        before: the float model.
-        after: the same, converted.
 
     Returns:
         By name, other outputs as they are; nothing where no output saturates, or where the
@@ -319,11 +318,8 @@ def summed_up(
 ) -> quality.Accuracy:
     """Sum up the accuracy of outputs, of their parts, and of all together.
 
-    Args:
-        found: errors over all samples.
-        held_out: whether the samples were kept from calibration.
-        numbers: of the samples in the data; by default from 0.
-        doubt_db: by which new samples may be worse for reasons that these do not show.
+    ``numbers`` are those of the samples in the data, by default from 0; ``doubt_db`` is by how much
+    new samples may be worse for reasons that these do not show.
     """
     outputs = tuple(
         _output(name, s, found.parts.get(name, {})) for name, s in found.outputs.items()

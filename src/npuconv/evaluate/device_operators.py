@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
@@ -18,10 +18,8 @@ from onnx import helper, numpy_helper
 from npuconv.arithmetic import operators as semantics
 from npuconv.arithmetic.operators import Rescaling, TensorScale, Window
 from npuconv.arithmetic.tables import ARITHMETIC, FUNCTIONS, SOURCE, Step, look_up, table
-
-if TYPE_CHECKING:
-    from npuconv.target import Target
-    from npuconv.target.description import Requantize
+from npuconv.target import Target
+from npuconv.target.description import Requantize
 
 Stored = NDArray[np.int8]
 Arrays = Mapping[str, NDArray[Any]]
@@ -31,36 +29,22 @@ _PREFIX = "QLinear"
 
 @dataclass(frozen=True)
 class DeviceOperator:
-    """One operator between int8 tensors, or several that are one table.
+    """One operator between int8 tensors, or several that are one table."""
 
-    Attributes:
-        name: of the node, the last of several.
-        op: the float operators that it stands for, joined by ``+``.
-        sources: int8 tensors that it reads; constants as well.
-        result: int8 tensor that it makes.
-        scales: of the sources, then of the result.
-        attributes: of the node.
-        constants: values of the sources that are constant.
-        given: by index, float inputs of the node that are constant: a divisor, axes, sizes.
-        steps: of a table.
-    """
-
-    name: str
-    op: str
-    sources: tuple[str, ...]
-    result: str
-    scales: tuple[TensorScale, ...]
+    name: str  # of the node, the last of several
+    op: str  # the float operators that it stands for, joined by ``+``
+    sources: tuple[str, ...]  # int8 tensors that it reads; constants as well
+    result: str  # int8 tensor that it makes
+    scales: tuple[TensorScale, ...]  # of the sources, then of the result
     attributes: Mapping[str, Any]
+    # Values of the sources that are constant.
     constants: Mapping[str, Stored] = field(default_factory=dict)
+    # By index, float inputs of the node that are constant: a divisor, axes, sizes.
     given: Mapping[int, NDArray[Any]] = field(default_factory=dict)
-    steps: tuple[Step, ...] = ()
+    steps: tuple[Step, ...] = ()  # of a table
 
     def run(self, values: Sequence[Stored], how: Rescaling) -> Stored:
         """Return the output of the device.
-
-        Args:
-            values: the sources, in order.
-            how: the requantization of the device.
 
         Raises:
             ModelError: a factor that the device cannot multiply by.
@@ -105,6 +89,18 @@ def _divide(one: DeviceOperator, values: Sequence[Stored], how: Rescaling) -> St
     return semantics.divide(values[0], one.given[1], x_at, y_at, how)
 
 
+def _slopes(one: DeviceOperator, values: Sequence[Stored], how: Rescaling) -> Stored:
+    """Look each channel (axis 1) up in the table of its slope."""
+    del how
+    (x,), (x_at, y_at) = values, one.scales
+    of_channel = (
+        table([Step("PRelu", attributes={"slope": float(s)})], x_at, y_at)
+        for s in one.given[1].reshape(-1)
+    )
+    rows = zip(of_channel, np.moveaxis(x, 1, 0), strict=True)
+    return np.stack([look_up(entries, row) for entries, row in rows], axis=1)
+
+
 def _resize(one: DeviceOperator, values: Sequence[Stored], how: Rescaling) -> Stored:
     """Interpolate along height and width; all else of a Resize is refused when it is read."""
     (x,), (x_at, y_at) = values, one.scales
@@ -135,6 +131,7 @@ _RUN: dict[str, Run] = {
     "ReduceMean": _mean,
     "AveragePool": _average_pool,
     "Concat": _concat,
+    "PRelu": _slopes,
     "Resize": _resize,
     "Softmax": _softmax,
 }
@@ -236,7 +233,7 @@ def _is_defined(one: DeviceOperator, opened: Sequence[str]) -> bool:
     if one.op == "Resize":
         linear = one.attributes.get("mode") == "linear" and "axes" not in one.attributes
         return linear and len({2, 3} & set(one.given)) == 1
-    if one.op == "Div":
+    if one.op in ("Div", "PRelu"):
         return 1 in one.given
     return one.op == "ReduceMean" or not one.given  # a float constant among them is the host's
 

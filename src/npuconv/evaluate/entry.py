@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 import numpy as np
+import onnx
 
 from npuconv import executor
 from npuconv.arithmetic.metrics import rounded
@@ -17,24 +18,21 @@ from npuconv.errors import ModelError
 from npuconv.evaluate import matching
 from npuconv.evaluate.comparison import Comparison, Measured, Stats
 from npuconv.evaluate.labels import Score, check_scores, others, read_labels
-from npuconv.evaluate.matching import LayerPair
+from npuconv.evaluate.matching import LayerPair, Matches
 from npuconv.evaluate.pairs import (
     Opened,
     check_interface,
     check_order,
     choose_samples,
+    open_int8,
     open_model,
     rows,
 )
+from npuconv.keywords import SampleKeywords
+from npuconv.samples import Feed, Samples, Source
 from npuconv.schemas import verify as schema
 from npuconv.schemas.report import Tool
-
-if TYPE_CHECKING:
-    import onnx
-
-    from npuconv.evaluate.matching import Matches
-    from npuconv.keywords import SampleKeywords
-    from npuconv.samples import Feed, Samples, Source
+from npuconv.version import __version__
 
 Progress = Callable[[str, int, int], None]  # stage, done, total
 LAYER_SAMPLES = 8  # on which layers are compared
@@ -56,7 +54,8 @@ def verify(
 
     Args:
         float_model: a path or a ModelProto; the original, or what ``format="float"`` gives.
-        int8_model: any model with the same inputs and outputs.
+        int8_model: any model with the same inputs and outputs; a path that ends in .tflite is
+            a file that ``convert`` wrote, and runs on LiteRT.
         data: samples, as ``convert`` takes them for calibration; better others than those.
         labels: classes of the samples: .npy, .npz (key y or labels), .tsv or .csv.
         samples: how many are compared at most; by default 64, with labels all.
@@ -72,7 +71,7 @@ def verify(
     chosen = make_options(options)
     path = data if isinstance(data, str | Path) else None
     classes = read_labels(labels, path) if labels is not None else None
-    before, after = open_model(float_model), open_model(int8_model)
+    before, after = open_model(float_model), open_int8(int8_model)
     warnings = check_order(before, after)
     check_interface(before, after)
     found, assumed = choose_samples((before, after), data, chosen, samples, classes)
@@ -106,7 +105,7 @@ class _Work:
         models = self.before.proto, self.after.proto
         try:
             self.progress("loading models", 0, len(self.samples))
-            both = Comparison(*models, scales, self.matches.layers)
+            both = Comparison(*models, scales, self.matches.layers, self.after.tflite)
             measured = both.measure(self.samples, self._see, layer_samples=LAYER_SAMPLES)
         except executor.RuntimeRefusedError as error:
             raise ModelError(
@@ -143,8 +142,6 @@ def _report(
     warnings: tuple[str, ...],
     min_sqnr: float | None,
 ) -> schema.VerifyReport:
-    from npuconv.version import __version__
-
     samples, sqnr = work.samples, measured.total.sqnr_db
     return schema.VerifyReport(
         tool=Tool(version=__version__),

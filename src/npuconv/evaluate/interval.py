@@ -23,15 +23,10 @@ from typing import NamedTuple
 
 
 class Powers(NamedTuple):
-    """Powers of one sample.
+    """Powers of one sample."""
 
-    Attributes:
-        signal: sum of squares of the float values.
-        noise: sum of squares of the errors.
-    """
-
-    signal: float
-    noise: float
+    signal: float  # sum of squares of the float values
+    noise: float  # sum of squares of the errors
 
     @property
     def db(self) -> float | None:
@@ -42,36 +37,24 @@ class Powers(NamedTuple):
 
 @dataclass(frozen=True)
 class IntervalSettings:
-    """Width of the interval (``python benchmarks/intervals.py`` counts how often it is right).
+    """Width of the interval (``python benchmarks/intervals.py`` counts how often it is right)."""
 
-    Attributes:
-        below: probability that the figure is no lower than by spread alone.
-        above: probability that it is no higher.
-        down_db: by which new samples are usually worse than those between the calibrated ones.
-        tail_db: by which errors of samples that were missed lower the figure, at most.
-        up_db: by which they may be better for no known reason.
-        hidden_db: between the outputs and what they are before saturation, from which on the
-            interval reaches from one to the other.
-        unknown_db: spread where one sample shows none.
-        calibrated_db: less on new samples where those measured also calibrated the model.
-        alike_db: the same where the samples are nearly the same.
-        inferred_db: the same for builtin pictures in the normalization that is given or clear.
-        guessed_db: the same in a normalization that is a guess.
-        made_up_db: the same for made-up numbers, or pictures in no known normalization.
-    """
-
-    below: float = 0.8
-    above: float = 0.85
+    below: float = 0.8  # probability that the figure is no lower than by spread alone
+    above: float = 0.85  # probability that it is no higher
+    # By which new samples are usually worse than those between the calibrated ones.
     down_db: float = 4.0
-    tail_db: float = 8.0
-    up_db: float = 1.0
+    tail_db: float = 8.0  # by which errors of samples that were missed lower the figure, at most
+    up_db: float = 1.0  # by which they may be better for no known reason
+    # Between the outputs and what they are before saturation, from which on the interval reaches
+    # from one to the other.
     hidden_db: float = 9.0
-    unknown_db: float = 8.0
-    calibrated_db: float = 6.0
-    alike_db: float = 8.0
+    unknown_db: float = 8.0  # spread where one sample shows none
+    calibrated_db: float = 6.0  # less on new samples where those measured also calibrated the model
+    alike_db: float = 8.0  # the same where the samples are nearly the same
+    # The same for builtin pictures in the normalization that is given or clear.
     inferred_db: float = 3.0
-    guessed_db: float = 15.0
-    made_up_db: float = 25.0
+    guessed_db: float = 15.0  # the same in a normalization that is a guess
+    made_up_db: float = 25.0  # the same for made-up numbers, or pictures in no known normalization
 
 
 INTERVAL = IntervalSettings()

@@ -47,13 +47,7 @@ def read_labels(path: str | Path, data: str | Path | None) -> Labels:
 
 
 def others(notes: Sequence[str], path: str | Path | None, data: str | Path | None) -> list[str]:
-    """Return the notes; if labels are read from the samples file, do not list them as ignored.
-
-    Args:
-        notes: about the samples.
-        path: the labels, as given on the command line; None: there are none.
-        data: the samples, likewise.
-    """
+    """Return the notes; if labels are read from the samples file, do not list them as ignored."""
     if path is None or data is None or Path(path).resolve() != Path(data).resolve():
         return list(notes)
     return [note for note in map(_without_labels, notes) if note]
@@ -140,11 +134,6 @@ def _in_order(file: Path, table: dict[str, int], images: Sequence[Path]) -> Labe
 def check_scores(name: str, values: object, batch: int) -> None:
     """Refuse an output that labels cannot be compared with.
 
-    Args:
-        name: of the output.
-        values: what a model made of one sample.
-        batch: how many labels belong to that.
-
     Raises:
         CalibrationError: it is no array of numbers with the batch in front.
     """
@@ -172,10 +161,6 @@ class Score:
 
     def add(self, rows: Sequence[int], outputs: Sequence[NDArray[Any]]) -> None:
         """Count one sample.
-
-        Args:
-            rows: which labels belong to it, one for each row of the batch.
-            outputs: the scores that the float and the int8 model give, batch first.
 
         Raises:
             CalibrationError: a label is no class of the model.

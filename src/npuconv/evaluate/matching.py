@@ -22,11 +22,11 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from npuconv.arithmetic.encoding import dequantize
 from npuconv.errors import ModelError
 from npuconv.model import nhwc, query
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
+from npuconv.partition import Plan
 
 if TYPE_CHECKING:
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
-    from npuconv.partition import Plan
     from npuconv.quantize.oversampling import Oversampled
 
 KEY = "npuconv.layers"  # of the model's metadata
@@ -167,9 +167,7 @@ class Matches:
 def match(float_model: onnx.ModelProto, int8_model: onnx.ModelProto) -> Matches:
     """Find the layers of an int8 model in the float model.
 
-    Args:
-        float_model: the model it was made from, legalized or not.
-        int8_model: with QLinearConv, or with explicit conversions.
+    The int8 model has QLinearConv, or explicit conversions.
     """
     metadata = {entry.key: entry.value for entry in int8_model.metadata_props}
     if KEY in metadata or "npuconv.version" in metadata:
@@ -262,10 +260,6 @@ def _float_name(stored: str) -> str:
 def scales(model: onnx.ModelProto, name: str = "the model") -> Mapping[str, float]:
     """Return the scales of int8 inputs and outputs, as ``convert --io int8`` notes them.
 
-    Args:
-        model: with the notes in its metadata.
-        name: of the model, for messages.
-
     Raises:
         ModelError: what is noted is no scale.
     """
@@ -325,15 +319,7 @@ def layer_pairs(
     stored: Mapping[str, str],
     notes: Mapping[str, str],
 ) -> list[LayerPair]:
-    """Return where the layers' results are in the converted model, in the order of the layers.
-
-    Args:
-        model: the converted model.
-        layers: of the float model.
-        oversampled: layers and channels that are made several times.
-        stored: name of the int8 tensor by float tensor.
-        notes: by label of a layer.
-    """
+    """Return where the layers' results are in the converted model, in the order of the layers."""
     encodings = oversampled.state.encodings
     times = {one.node: sum(conv for _, _, conv in one.copies) for one in oversampled.repeated}
     channels = {t: one.index for one in oversampled.duplicated for t in one.path.tensors}

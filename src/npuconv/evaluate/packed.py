@@ -26,11 +26,6 @@ def pack(
 ) -> tuple[list[LayerEntry], bytes]:
     """Pack weights, biases, factors, multipliers and shifts of all layers.
 
-    Args:
-        layers: in the order of the model.
-        owner: file of the part that makes a tensor.
-        how: requantization of the device.
-
     Returns:
         A row for each layer, and the content of the file.
 
@@ -138,12 +133,6 @@ def c_header(
     how: Requantize,
 ) -> str:
     """Return the header.
-
-    Args:
-        manifest: of the folder; its layers are those of ``layers``, in order.
-        layers: convolutions of the device.
-        types: of the tensors of the model.
-        how: requantization of the device.
 
     Raises:
         ModelError: a convolution of more than three axes, or weights that have zero points.

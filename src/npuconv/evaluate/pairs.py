@@ -6,23 +6,21 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
 
 from npuconv.calibration.inputs import sample_inputs
+from npuconv.config import Options
 from npuconv.errors import CalibrationError, ModelError, UsageError
+from npuconv.evaluate.labels import Labels
+from npuconv.evaluate.litert import TfliteSession
 from npuconv.evaluate.matching import scales
-from npuconv.model import load, query, shapes
-from npuconv.samples import open_samples
+from npuconv.model import external_data, load, query, shapes
+from npuconv.samples import Samples, Source, open_samples
 from npuconv.samples.feeds import spread
 
-if TYPE_CHECKING:
-    from npuconv.config import Options
-    from npuconv.evaluate.labels import Labels
-    from npuconv.samples import Samples, Source
-
+TFLITE = ".tflite"
 SAMPLES = 64  # unless more are asked for, or there are labels
 _NO_LIMIT = 2**31
 _INTEGER = query.ALREADY_QUANTIZED | {"DequantizeLinear", "DynamicQuantizeLinear"}
@@ -32,9 +30,16 @@ _INTEGER = query.ALREADY_QUANTIZED | {"DequantizeLinear", "DynamicQuantizeLinear
 class Opened:
     """A model as it is, with its name and digest for reports."""
 
-    proto: onnx.ModelProto
+    proto: onnx.ModelProto  # of a TFLite file, its inputs and outputs alone
     name: str
     sha256: str
+    tflite: TfliteSession | None = None  # runs it, where it is a TFLite file
+
+    @property
+    def is_int8(self) -> bool:
+        """True where a node of it works on integers."""
+        nodes = self.proto.graph.node
+        return self.tflite is not None or any(node.op_type in _INTEGER for node in nodes)
 
     @property
     def inputs(self) -> dict[str, tuple[int | None, ...]]:
@@ -66,18 +71,30 @@ def open_model(source: str | Path | onnx.ModelProto) -> Opened:
     return Opened(onnx.load(str(source)), model.name, model.sha256)
 
 
+def open_int8(source: str | Path | onnx.ModelProto) -> Opened:
+    """Open an int8 model: ONNX, or a TFLite file that npuconv wrote.
+
+    Raises:
+        ModelError: not a valid model.
+        UsageError: what runs TFLite files is not installed.
+    """
+    if isinstance(source, onnx.ModelProto) or Path(source).suffix.lower() != TFLITE:
+        return open_model(source)
+    external_data.check_file(Path(source))
+    data, name = load.read_bytes(Path(source)), load.display_name(source)
+    session = TfliteSession(data, name)
+    return Opened(session.proto, name, hashlib.sha256(data).hexdigest(), session)
+
+
 def check_order(before: Opened, after: Opened) -> tuple[str, ...]:
     """Check that the float model is the first; warn where the second is a float model, too.
 
     Raises:
         UsageError: the first is quantized and the second is not.
     """
-    quantized = [
-        any(n.op_type in _INTEGER for n in one.proto.graph.node) for one in (before, after)
-    ]
-    if quantized[1]:
+    if after.is_int8:
         return ()
-    if quantized[0]:
+    if before.is_int8:
         raise UsageError(
             f"{after.name}: has no int8 node, and {before.name} has: are the two swapped?",
             hint="give the float model first",
@@ -113,12 +130,8 @@ def choose_samples(
 ) -> tuple[Samples, str]:
     """Return samples for both models, and the extents assumed for them.
 
-    Args:
-        pair: the float model, whose inputs are float, and the other, which may fix extents.
-        data: their source; None for made-up ones.
-        options: of which preprocessing, input shapes and the seed count.
-        limit: number at most; None: some, or all where there are labels.
-        labels: one for each sample of the source.
+    The float model of the pair comes first: its inputs are float, and the other may fix extents.
+    Without data the samples are made up; with ``labels`` all of them are taken.
 
     Raises:
         CalibrationError: samples that do not fit the models, or not as many as labels.

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
@@ -22,10 +22,8 @@ from npuconv.config import make_options
 from npuconv.errors import CalibrationError, ModelError
 from npuconv.evaluate.pairs import Opened, choose_samples, open_model
 from npuconv.evaluate.simulator import as_float
+from npuconv.samples import Feed, Source
 from npuconv.schemas.split import MANIFEST, Manifest, PartEntry
-
-if TYPE_CHECKING:
-    from npuconv.samples import Feed, Source
 
 Array = NDArray[Any]
 Progress = Callable[[str, int, int], None]
@@ -35,19 +33,13 @@ _AGAIN = "write the folder anew with npuconv split"
 
 @dataclass(frozen=True)
 class Ran:
-    """Outputs of a split model.
+    """Outputs of a split model."""
 
-    Attributes:
-        outputs: by name, all samples concatenated along the first axis.
-        samples: how many ran.
-        source: where they come from.
-        differing: values that differ from those of the whole model, by output; None where
-            there was none to compare with.
-    """
-
-    outputs: dict[str, Array]
+    outputs: dict[str, Array]  # by name, all samples concatenated along the first axis
     samples: int
-    source: str
+    source: str  # where they come from
+    # Values that differ from those of the whole model, by output; None where there was none to
+    # compare with.
     differing: dict[str, int] | None
 
 

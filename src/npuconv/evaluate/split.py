@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +18,14 @@ from npuconv.errors import ModelError
 from npuconv.evaluate import packed
 from npuconv.evaluate.matching import scales as boundary_scales
 from npuconv.evaluate.pairs import Opened, open_model
-from npuconv.evaluate.subgraphs import EIGHT_BITS, Part, cut, element_types
+from npuconv.evaluate.subgraphs import (
+    EIGHT_BITS,
+    Part,
+    cut,
+    element_types,
+    reads,
+    with_own_conversions,
+)
 from npuconv.evaluate.vectors import DeviceLayer, device_layers, target_of
 from npuconv.model import save
 from npuconv.schemas import split as schema
@@ -35,14 +42,9 @@ Qparams = tuple[Array, Array]  # scale and zero point
 
 @dataclass(frozen=True)
 class Split:
-    """Folder that was written.
+    """Folder that was written."""
 
-    Attributes:
-        manifest: the content of ``manifest.json``.
-        directory: the folder.
-    """
-
-    manifest: schema.Manifest
+    manifest: schema.Manifest  # the content of ``manifest.json``
     directory: Path
 
 
@@ -66,6 +68,7 @@ def split(
     """
     opened = open_model(model)
     chip = target_of(opened, target)
+    opened = replace(opened, proto=with_own_conversions(opened.proto, chip))
     proto, how = opened.proto, chip.activations.requantize
     layers = _layers(opened)
     parts, types = cut(proto, chip), element_types(proto)
@@ -165,8 +168,6 @@ def _part_model(
 
 
 def _captured(nodes: Sequence[onnx.NodeProto]) -> set[str]:
-    from npuconv.evaluate.subgraphs import reads
-
     return {name for node in nodes for name in reads(node)}
 
 

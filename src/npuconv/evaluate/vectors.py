@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
@@ -33,12 +33,11 @@ from npuconv.evaluate.pairs import Opened, choose_samples, open_model
 from npuconv.executor import with_outputs
 from npuconv.model.conv import SAME
 from npuconv.model.query import matches
+from npuconv.samples import Samples, Source
 from npuconv.samples.archive import npz
 from npuconv.target import Target
 from npuconv.target.description import Requantize
-
-if TYPE_CHECKING:
-    from npuconv.samples import Samples, Source
+from npuconv.version import __version__
 
 Array = NDArray[Any]
 Progress = Callable[[str, int, int], None]
@@ -47,15 +46,10 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class Vectors:
-    """Test vectors that were written.
+    """Test vectors that were written."""
 
-    Attributes:
-        manifest: the content of ``manifest.json``.
-        directory: the folder that they are in.
-    """
-
-    manifest: dict[str, Any]
-    directory: Path
+    manifest: dict[str, Any]  # the content of ``manifest.json``
+    directory: Path  # the folder that they are in
 
     @property
     def mismatches(self) -> dict[str, int]:
@@ -261,8 +255,6 @@ def _numbers(values: Array) -> Any:
 def _manifest(
     opened: Opened, chip: Target, samples: Samples, rows: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    from npuconv.version import __version__
-
     how = chip.activations.requantize
     return {
         "schema_version": SCHEMA_VERSION,
@@ -296,25 +288,15 @@ def _file_names(layers: Sequence[DeviceLayer | DeviceOperator]) -> Iterator[str]
 
 @dataclass(frozen=True)
 class DeviceLayer:
-    """One QLinearConv.
-
-    Attributes:
-        name: of the node.
-        source: tensor that it reads.
-        result: tensor that it makes.
-        layer: weights, bias and attributes.
-        scales: ``x_scale``, ``w_scale``, ``y_scale``, float32.
-        zeros: ``x_zero_point``, ``w_zero_point``, ``y_zero_point``.
-        channels_last: how both tensors lie.
-    """
+    """One QLinearConv."""
 
     name: str
-    source: str
-    result: str
-    layer: IntegerConv
-    scales: dict[str, Array]
-    zeros: dict[str, Array]
-    channels_last: bool
+    source: str  # tensor that it reads
+    result: str  # tensor that it makes
+    layer: IntegerConv  # weights, bias and attributes
+    scales: dict[str, Array]  # ``x_scale``, ``w_scale``, ``y_scale``, float32
+    zeros: dict[str, Array]  # ``x_zero_point``, ``w_zero_point``, ``y_zero_point``
+    channels_last: bool  # how both tensors lie
 
     @property
     def factors(self) -> Array:

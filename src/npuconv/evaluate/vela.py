@@ -25,10 +25,6 @@ _INSTALL = "pip install ethos-u-vela; or leave --with-vela out"
 def require(next_command: str, form: str) -> list[str]:
     """Return the words that compile a file, without its path.
 
-    Args:
-        next_command: of the target; ``{model}`` stands for the path.
-        form: of the written model.
-
     Raises:
         UsageError: another target or form, or Vela is not installed.
     """
@@ -46,12 +42,7 @@ def require(next_command: str, form: str) -> list[str]:
 
 
 def estimate(data: bytes, command: Sequence[str]) -> VelaEstimate:
-    """Compile a TFLite file in a temporary folder; return what Vela says of it.
-
-    Args:
-        data: the file.
-        command: of ``require``.
-    """
+    """Compile a TFLite file in a temporary folder; return what Vela says of it."""
     with tempfile.TemporaryDirectory(prefix="npuconv-") as name:
         folder = Path(name)
         file = folder / "model.tflite"

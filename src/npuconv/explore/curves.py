@@ -6,67 +6,47 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from npuconv.config import make_options
 from npuconv.diagnostics import Severity, Status
 from npuconv.errors import ModelError
 from npuconv.facts import FACTS, lookup
+from npuconv.legalize.fitting.layer import Layer
 from npuconv.legalize.fitting.planner import Plan, Planner, Price
 from npuconv.legalize.fitting.settings import DEFAULT
-from npuconv.legalize.legal import legalize
+from npuconv.legalize.legal import LegalModel, legalize
 from npuconv.legalize.rewrites.fit_convolution import layer_of
 from npuconv.model.facts import of_window
 from npuconv.target import Target, value_text
-
-if TYPE_CHECKING:
-    from npuconv.legalize.fitting.layer import Layer
-    from npuconv.legalize.legal import LegalModel
 
 SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True)
 class ExploreSettings:
-    """Bounds of an exploration.
+    """Bounds of an exploration."""
 
-    Attributes:
-        points: values of one limit that are tried.
-        knee: growth of the cost up to which a tighter value is still cheap.
-        layers: different layers that are looked at for one convolution: fewer than for a
-            conversion, which needs one plan where this needs thousands.
-    """
-
-    points: int = 7
-    knee: float = 0.1
+    points: int = 7  # values of one limit that are tried
+    knee: float = 0.1  # growth of the cost up to which a tighter value is still cheap
+    # Different layers that are looked at for one convolution: fewer than for a conversion, which
+    # needs one plan where this needs thousands.
     layers: int = 20
 
 
 @dataclass(frozen=True)
 class Point:
-    """The fleet under one value of a limit.
+    """The fleet under one value of a limit."""
 
-    Attributes:
-        value: the limit; a number is the largest that is taken.
-        rewritten: models of which some convolution is rewritten.
-        refused: models of which some convolution has no form that keeps the limit.
-        macs: added multiply-accumulates.
-        share: the same, as a share of those of the fleet.
-        moved_bytes: that are sliced, padded and put together.
-        convolutions: added.
-        partial_sums: elements that are rounded to int8 before they are added.
-        cost: by the target's costs, as a share of that of the fleet.
-    """
-
-    value: int | bool
-    rewritten: int
-    refused: int
-    macs: int
-    share: float
-    moved_bytes: int
-    convolutions: int
-    partial_sums: int
-    cost: float
+    value: int | bool  # the limit; a number is the largest that is taken
+    rewritten: int  # models of which some convolution is rewritten
+    refused: int  # models of which some convolution has no form that keeps the limit
+    macs: int  # added multiply-accumulates
+    share: float  # the same, as a share of those of the fleet
+    moved_bytes: int  # that are sliced, padded and put together
+    convolutions: int  # added
+    partial_sums: int  # elements that are rounded to int8 before they are added
+    cost: float  # by the target's costs, as a share of that of the fleet
 
 
 @dataclass(frozen=True)
@@ -111,13 +91,6 @@ def explore(
     **options: Any,
 ) -> Exploration:
     """Tighten each undocumented limit of Conv by itself, and add up what the models cost then.
-
-    Args:
-        models: paths.
-        target: name of a built-in target or path.
-        progress: called with a stage, how much is done, and of how much.
-        settings: how many values, and what is cheap.
-        **options: the keys of ``npuconv.config.Options`` besides the target.
 
     Raises:
         TargetError: no such target, or its file is wrong.
@@ -323,14 +296,7 @@ class Fleet:
 
 
 def gather(models: Sequence[str], target: str, progress: Progress, **options: Any) -> Fleet:
-    """Legalize every model for a target, and note its convolutions.
-
-    Args:
-        models: paths.
-        target: name of a built-in target or path.
-        progress: called with a stage, how much is done, and of how much.
-        **options: the keys of ``npuconv.config.Options`` besides the target.
-    """
+    """Legalize every model for a target, and note its convolutions."""
     members, left_out = [], {}
     chosen = make_options({"verify": False, **options, "target": target})
     for done, path in enumerate(models, 1):

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from npuconv.explore.curves import Curve, Exploration, Point
 from npuconv.report.words import count
 from npuconv.target import value_text
-
-if TYPE_CHECKING:
-    from npuconv.explore.curves import Curve, Exploration, Point
 
 _WIDTH, _HEIGHT = 260, 120  # of a plot, in pixels
 _LEFT, _RIGHT, _TOP, _BOTTOM = 40, 10, 10, 26  # margins of its axes

@@ -8,22 +8,24 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from npuconv.config import Options
 from npuconv.legalize import region as _region
+from npuconv.legalize.fitting.layer import of_window as layer_of
 from npuconv.legalize.forms import Form
 from npuconv.legalize.source import SourceScales
 from npuconv.model import query
+from npuconv.model.conv import Window
+from npuconv.model.core import Model
 from npuconv.model.facts import of_window, settled
+from npuconv.model.types import Node, Tensor
 from npuconv.partition.costs import Cost, cost
+from npuconv.target import Target
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from npuconv.config import Options
+    from npuconv.legalize.fitting.fragments import Fragment
     from npuconv.legalize.fitting.planner import Planner
-    from npuconv.model.conv import Window
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
-    from npuconv.target import Target
 
     Expected = tuple[np.ndarray, np.ndarray]  # mean and standard deviation of every channel
 
@@ -67,29 +69,22 @@ class RefusalRecord:
 
 @dataclass
 class PassContext:
-    """Target and options for every pass of one conversion, and records of what passes did.
-
-    Attributes:
-        target: the device.
-        options: of the run.
-        verify: whether rewrites are measured.
-        kept: labels of source nodes that stay float, on the host.
-        current: name of the pass that runs.
-        expected: mean and standard deviation of a tensor's channels in training, by tensor.
-        source_scales: of a model that was quantized before.
-        rewrites: in the order in which they were made.
-        refusals: in order, each once.
-    """
+    """Target and options for every pass of one conversion, and records of what passes did."""
 
     target: Target
     options: Options
-    verify: bool = True
-    kept: frozenset[str] = frozenset()
-    current: str = ""
+    verify: bool = True  # whether rewrites are measured
+    kept: frozenset[str] = frozenset()  # labels of source nodes that stay float, on the host
+    current: str = ""  # name of the pass that runs
+    # Mean and standard deviation of a tensor's channels in training, by tensor.
     expected: dict[str, Expected] = field(default_factory=dict)
+    # Of a model that was quantized before.
     source_scales: SourceScales = field(default_factory=SourceScales)
+    # Convolutions that have weights of one that was fitted, by node.
+    fragments: dict[str, Fragment] = field(default_factory=dict)
+    # In the order in which they were made.
     rewrites: list[RewriteRecord] = field(default_factory=list)
-    refusals: dict[RefusalRecord, None] = field(default_factory=dict)
+    refusals: dict[RefusalRecord, None] = field(default_factory=dict)  # in order, each once
     _broken: dict[tuple[Window, bool], bool] = field(default_factory=dict)
 
     @cached_property
@@ -105,10 +100,6 @@ class PassContext:
 
     def objections(self, win: Window, *, op: str = "Conv") -> list[str]:
         """Return the objections of the target to a convolution that is only considered.
-
-        Args:
-            win: the convolution.
-            op: the operator it would be.
 
         Returns:
             One sentence each; none where it breaks no known limit.
@@ -131,22 +122,13 @@ class PassContext:
         return self._broken[key]
 
     def lasting_objections(self, win: Window, *, bias: bool = True) -> list[str]:
-        """Return the objections to a Conv that no rewrite of it removes.
-
-        Args:
-            win: the convolution, which is only considered.
-            bias: whether it would have one.
-        """
-        from npuconv.legalize.fitting.layer import of_window as layer_of
-
+        """Return the objections to a Conv that no rewrite of it removes."""
         found = self.objections(win)
         layer = layer_of(win, bias=bias) if found and self.options.fit else None
         return found if layer is None else self.planner.objections(layer)
 
     def fitted(self, win: Window) -> Form:
         """Return what a considered convolution costs once it keeps every limit."""
-        from npuconv.legalize.fitting.layer import of_window as layer_of
-
         wanted = self.options.fit and self.objections(win)
         layer = layer_of(win, bias=True) if wanted else None
         plan = None if layer is None else self.planner.plan(layer)[0]
@@ -157,9 +139,7 @@ class PassContext:
     def offloads(self, node: Node, *, listed: bool = False) -> bool:
         """Return whether to rewrite a node as a Conv: requested, and not taken as it is.
 
-        Args:
-            node: that could be a Conv.
-            listed: whether to rewrite it as well if the target takes it.
+        With ``listed`` also if the target takes it.
         """
         operator = self.target.operator(node.op, node.domain or "")
         taken = operator is not None and not operator.objections(settled(node))

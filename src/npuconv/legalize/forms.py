@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from npuconv.config import Options
 from npuconv.partition.costs import Cost
-
-if TYPE_CHECKING:
-    from npuconv.config import Options
-    from npuconv.target import Target
+from npuconv.target import Target
 
 
 @dataclass(frozen=True)

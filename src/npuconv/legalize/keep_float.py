@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from npuconv.errors import UsageError
 from npuconv.model import query
-
-if TYPE_CHECKING:
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
-    from npuconv.target import Target
+from npuconv.model.core import Model
+from npuconv.model.types import Node
+from npuconv.target import Target
 
 BY_OPERATOR = "op:"
 _NEAR = 3  # names that an error suggests
@@ -22,10 +19,7 @@ _SIMILAR = 0.4  # of a pattern less is written than of a name
 def find(model: Model, patterns: Iterable[str], target: Target) -> dict[str, str]:
     """The nodes of the model as it came that some pattern fits.
 
-    Args:
-        model: not rewritten yet.
-        patterns: of names, or of operators after ``op:``.
-        target: the device.
+    A pattern is of names, or of operators after ``op:``.
 
     Returns:
         By label of a node, the first pattern that fits.

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import onnx
 
 from npuconv import executor
+from npuconv.config import Options
 from npuconv.diagnostics import Finding, Severity, Status, sort_key
 from npuconv.errors import ModelError
 from npuconv.legalize import keep_float, manager, selection
-from npuconv.legalize.context import PassContext
+from npuconv.legalize.context import PassContext, RefusalRecord, RewriteRecord
 from npuconv.legalize.registry import Pass, Phase
 from npuconv.legalize.selection import Findings
 from npuconv.legalize.source import SourceModel
 from npuconv.model import core, load, query, save, shapes, validate
+from npuconv.model.core import Model
 from npuconv.partition import Plan, make_plan
 from npuconv.rules import engine
 from npuconv.rules.context import NodeFacts, RuleContext
@@ -23,56 +27,32 @@ from npuconv.rules.target_limits import Need, needs
 from npuconv.target import Target
 from npuconv.timings import Timings
 
-if TYPE_CHECKING:
-    import onnx
-
-    from npuconv.config import Options
-    from npuconv.legalize.context import RefusalRecord, RewriteRecord
-    from npuconv.model.core import Model
-    from npuconv.rules.context import RuleContext
-
 LIMIT_UNKNOWN = "OPS005"
 
 
 @dataclass(frozen=True)
 class LegalModel:
-    """A model as legal as it gets, where each node runs, and what was found on the way.
+    """A model as legal as it gets, where each node runs, and what was found on the way."""
 
-    Attributes:
-        model: the graph; steps that change it return a new plan with it.
-        target: the device.
-        options: of the run, with those for this model.
-        source: the model as it came.
-        ctx: rewrites and refusals of the passes, and statistics of the training.
-        findings: of all rules so far.
-        kept: source nodes that stay float: label -> pattern of the user.
-        blocked: names of convolutions that the device refuses.
-        plan: where each node runs.
-        operators: names of those that the device computes beside convolutions, as the first plan
-            chose them: later rewrites change what crosses, but not this choice.
-        needs: values that the model needs of undocumented limits.
-        facts: what rules have measured of nodes, for the next lint.
-    """
-
-    model: Model
+    model: Model  # the graph; steps that change it return a new plan with it
     target: Target
-    options: Options
-    source: SourceModel
-    ctx: PassContext
-    findings: Findings
+    options: Options  # of the run, with those for this model
+    source: SourceModel  # the model as it came
+    ctx: PassContext  # rewrites and refusals of the passes, and statistics of the training
+    findings: Findings  # of all rules so far
+    # Source nodes that stay float: label -> pattern of the user.
     kept: Mapping[str, str] = field(default_factory=dict)
-    blocked: frozenset[str] = frozenset()
-    plan: Plan = field(default_factory=Plan)
+    blocked: frozenset[str] = frozenset()  # names of convolutions that the device refuses
+    plan: Plan = field(default_factory=Plan)  # where each node runs
+    # Names of those that the device computes beside convolutions, as the first plan chose them:
+    # later rewrites change what crosses, but not this choice.
     operators: frozenset[str] | None = None
-    needs: tuple[Need, ...] = ()
+    needs: tuple[Need, ...] = ()  # values that the model needs of undocumented limits
+    # What rules have measured of nodes, for the next lint.
     facts: dict[Hashable, NodeFacts] = field(default_factory=dict)
 
     def rules(self, **evidence: Any) -> RuleContext:
-        """Return a context for rules.
-
-        Args:
-            evidence: ``plan``, ``evidence`` or ``measured`` of ``RuleContext``.
-        """
+        """Return a context for rules."""
         kept = frozenset(self.kept)
         return RuleContext(
             self.model, self.target, self.options, self.facts, kept_float=kept, **evidence
@@ -94,9 +74,7 @@ class LegalModel:
     def with_plan(self, plan: Plan, *, more_channels: bool = False) -> LegalModel:
         """Return the model with another plan.
 
-        Args:
-            plan: of the graph, which steps for accuracy have changed.
-            more_channels: whether it now needs other values of undocumented limits.
+        With ``more_channels`` it now needs other values of undocumented limits.
 
         Raises:
             InternalError: a bug in a rule.
@@ -116,11 +94,6 @@ def legalize(
     source: str | Path | onnx.ModelProto, options: Options, timings: Timings | None = None
 ) -> LegalModel:
     """Legalize a model: the first part of check and of convert.
-
-    Args:
-        source: a path, or a model, which is not changed.
-        options: of the run.
-        timings: takes the seconds of loading and of each pass.
 
     Raises:
         ModelError: not a valid model.
@@ -168,14 +141,7 @@ def _open(source: str | Path | onnx.ModelProto, options: Options) -> tuple[Legal
 def _conclude(
     legal: LegalModel, tracker: Tracker, after: list[Finding], rules: RuleContext
 ) -> LegalModel:
-    """Partition the graph, and add up the findings.
-
-    Args:
-        legal: the rewritten model.
-        tracker: knows which pass removed which finding.
-        after: findings that are left.
-        rules: context in which they were found.
-    """
+    """Partition the graph, and add up the findings."""
     model = legal.model
     legal = replace(legal, blocked=_blocked(model, after), needs=tuple(needs(rules)))
     plan = legal.make_plan()
@@ -241,9 +207,6 @@ class Tracker:
     After each pass that fired the rules are asked again, only those that still have
     something open, and only of the nodes it is about. Notes are about a node being there,
     so for them it is enough to look whether it still is.
-
-    Args:
-        before: the findings of the source graph.
     """
 
     def __init__(self, before: list[Finding]) -> None:

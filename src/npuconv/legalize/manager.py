@@ -43,11 +43,7 @@ def run_phase(
 ) -> int:
     """Run every pass of a phase until none fires any more.
 
-    Args:
-        model: the model to change.
-        phase: which passes.
-        ctx: takes their rewrites and refusals.
-        after_pass: called after each pass that fired, with its seconds.
+    ``after_pass`` is called after each pass that fired, with its seconds.
 
     Returns:
         How often passes fired.
@@ -86,12 +82,6 @@ def run_pass(
 
 def apply(model: Model, item: Pass, ctx: PassContext, *arguments: Any) -> Any:
     """Run one pass once with arguments of its own.
-
-    Args:
-        model: changed.
-        item: the pass.
-        ctx: takes its rewrites and refusals.
-        arguments: what the pass takes besides.
 
     Returns:
         What the pass returns: how often it fired, or what it made.

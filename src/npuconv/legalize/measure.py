@@ -25,7 +25,7 @@ from npuconv.legalize.context import RewriteRecord
 from npuconv.legalize.region import Dims, Region, measured_extent
 from npuconv.model import nhwc, query
 from npuconv.model.proto import Types
-from npuconv.model.types import Constant, Tensor
+from npuconv.model.types import Tensor
 
 SESSION_REGIONS = 32  # regions in one session: fewer make many sessions, more make slow ones
 MAX_ELEMENTS = 2_000_000  # of all inputs of a session, and of one comparison: bounds memory
@@ -210,7 +210,7 @@ class _Graph:
         self._graph.output.add().name = name
         return name
 
-    def _constant(self, tensor: Constant, name: str) -> None:
+    def _constant(self, tensor: Tensor, name: str) -> None:
         array = query.value(tensor)
         assert array is not None
         # Weights are fed, not copied into the model; shapes and axes must be initializers.

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from npuconv.model import query
 from npuconv.model.conv import Window, effective_kernel, window
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 
 if TYPE_CHECKING:
-    from npuconv.model.core import Model
     from npuconv.model.proto import NodeCopy
-    from npuconv.model.types import Node, Tensor
 
 Dims = tuple[int | str | None, ...]
 MARGIN = 4  # cells beyond the reach of a kernel: enough for every case of border and middle

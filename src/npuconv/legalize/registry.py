@@ -11,13 +11,12 @@ Modules keep numpy and onnx out of their top level: ``npuconv explain`` reads th
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from npuconv.registry import Registry
+from npuconv.registry import Registry, described
 
 # (model, ctx), in HOST_PREP and OVERSAMPLE also a plan and a request.
 PassFunction = Callable[..., Any]
@@ -75,16 +74,13 @@ def model_pass(
         rewires: False if it changes attributes only, so that no node goes, comes or moves.
 
     Raises:
-        ValueError: no docstring, or a name that is taken.
+        ValueError: a name that is taken.
     """
 
     def register(function: PassFunction) -> Pass:
         """Make a pass of the function."""
         name = function.__name__.replace("_", "-")
-        doc = inspect.getdoc(function)
-        if not doc:
-            raise ValueError(f"pass {name!r} has no docstring; explain needs one")
-        item = Pass(name, phase, function, after, infers, doc, rewires)
+        item = Pass(name, phase, function, after, infers, described(function), rewires)
         PASSES.add(name, item)
         return item
 

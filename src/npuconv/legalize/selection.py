@@ -10,20 +10,16 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from npuconv import baseline
+from npuconv.baseline import Baseline
+from npuconv.config import Options, Selection
 from npuconv.diagnostics import Finding, Severity, Status, sort_key
 from npuconv.errors import UsageError
 from npuconv.rules import RULES, engine
+from npuconv.schemas.report import FindingInfo, Report
 
-if TYPE_CHECKING:
-    from npuconv.config import Options, Selection
-    from npuconv.schemas.report import FindingInfo
-
-    Judged = Finding | FindingInfo
-    from npuconv.baseline import Baseline
-    from npuconv.schemas.report import Report
+Judged = Finding | FindingInfo
 
 
 def for_model(options: Options, model: str) -> Options:
@@ -84,10 +80,7 @@ def wanted(
     A finding that a model has no defined meaning cannot be ignored: nothing was rewritten
     because of it, and a runtime may end the process on it.
 
-    Args:
-        findings: all there are.
-        options: for this model.
-        accepted: how many findings a baseline lists, by code and node.
+    ``accepted`` is how many findings a baseline lists, by code and node.
     """
     every = list(findings)
     kept = set(map(id, engine.malformed(every)))
@@ -101,17 +94,12 @@ def wanted(
 
 @dataclass(frozen=True)
 class Findings:
-    """Findings of a model: all of them, and those that the options select.
+    """Findings of a model: all of them, and those that the options select."""
 
-    Attributes:
-        options: select, ignore, severity and fail_on.
-        accepted: how many findings a baseline accepts, by code and node.
-        every: all there are.
-    """
-
-    options: Options
+    options: Options  # select, ignore, severity and fail_on
+    # How many findings a baseline accepts, by code and node.
     accepted: Mapping[baseline.Key, int] = field(default_factory=dict)
-    every: tuple[Finding, ...] = ()
+    every: tuple[Finding, ...] = ()  # all there are
 
     @cached_property
     def selected(self) -> list[Finding]:
@@ -175,11 +163,6 @@ def _longest(finding: Finding, selectors: Iterable[str]) -> str:
 def listed_in(options: Options, model: object, target: str) -> dict[baseline.Key, int]:
     """Return the number of findings that the baseline accepts of a model, by code and node.
 
-    Args:
-        options: of the run.
-        model: its path, or a name if it has none.
-        target: name of the target.
-
     Raises:
         ConfigError: the baseline cannot be read.
     """
@@ -191,9 +174,7 @@ def listed_in(options: Options, model: object, target: str) -> dict[baseline.Key
 def stale(listed: Iterable[baseline.Key], findings: Iterable[Finding]) -> tuple[str, ...]:
     """One sentence that names entries of a baseline which accept nothing any more.
 
-    Args:
-        listed: of this model and target.
-        findings: all there are, also those that nobody selected.
+    The findings are all there are, also those that nobody selected.
     """
     calibrated = {rule.code for rule in RULES if rule.at not in ("source", "float", "planned")}
     there = {_key(f) for f in findings if _is_open(f)}
@@ -250,10 +231,7 @@ def name_of(source: object, model: str) -> str:
 def renew(path: str, reports: Mapping[str, Report], fail_on: str) -> str:
     """Accept what fails now; other models of the baseline keep their entries.
 
-    Args:
-        path: of the baseline; it need not exist.
-        reports: by the path of the model, made without a baseline.
-        fail_on: from which level findings fail.
+    The file need not exist. The reports, by the path of the model, are made without a baseline.
 
     Returns:
         What was written, in a sentence.

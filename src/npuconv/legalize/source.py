@@ -11,30 +11,25 @@ from typing import TYPE_CHECKING
 from npuconv.diagnostics import Finding, Severity
 from npuconv.model import query
 from npuconv.model.conv import Window, window
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 from npuconv.partition import Cost, cost
 from npuconv.schemas.report import SourceNode, TensorSpec
+from npuconv.target import Target
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from npuconv.arithmetic.encoding import Encoding
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
-    from npuconv.target import Target
 
 
 @dataclass(frozen=True)
 class WeightScales:
-    """Scales of the integer weights of one layer.
+    """Scales of the integer weights of one layer."""
 
-    Attributes:
-        scales: float32 [1] or [M], one for each output channel.
-        bits: width of the stored integers, for people.
-    """
-
-    scales: NDArray[np.float32]
-    bits: str
+    scales: NDArray[np.float32]  # float32 [1] or [M], one for each output channel
+    bits: str  # width of the stored integers, for people
 
 
 @dataclass
@@ -63,28 +58,19 @@ _NAMED_OPERATORS = 4  # different operators that are named with their windows
 
 @dataclass
 class SourceModel:
-    """The model as it came, before anything is changed.
-
-    Attributes:
-        ir_version: of the file.
-        opset: by domain.
-        inputs: in order.
-        outputs: in order.
-        forms: text for every node, by label.
-        ops: operators of every node, by label.
-        nodes: every node that takes part, in order: constants do not.
-        costs: of every node, by label, once names and constants are settled.
-        taken: labels of convolutions that the device takes without a rewrite.
-    """
+    """The model as it came, before anything is changed."""
 
     ir_version: int
     opset: dict[str, int]
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
-    forms: dict[str, str] = field(default_factory=dict)
+    forms: dict[str, str] = field(default_factory=dict)  # text for every node, by label
+    # Operators of every node, by label.
     ops: dict[str, frozenset[str]] = field(default_factory=dict)
-    nodes: tuple[SourceNode, ...] = ()
+    nodes: tuple[SourceNode, ...] = ()  # every node that takes part, in order: constants do not
+    # Of every node, by label, once names and constants are settled.
     costs: dict[str, Cost] = field(default_factory=dict)
+    # Labels of convolutions that the device takes without a rewrite.
     taken: frozenset[str] = frozenset()
 
     @classmethod

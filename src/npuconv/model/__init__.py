@@ -1,6 +1,7 @@
 """The graph of a model. The only package that imports onnx-graphsurgeon.
 
-``types``           names for graph-surgeon's classes
+``types``           names for graph-surgeon's classes, which cost nothing to import
+``surgeon``         the classes themselves
 ``core``            Model: the graph, its header, the origin of every node
 ``load``            file or ModelProto -> Model
 ``untrusted``       checks on a model before anything else reads it

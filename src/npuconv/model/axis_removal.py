@@ -8,12 +8,9 @@ same kind.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from npuconv.model.conv import conv_output, transpose_output
-
-if TYPE_CHECKING:
-    from npuconv.model.conv import Window
+from npuconv.model.conv import Window, conv_output, transpose_output
 
 
 @dataclass(frozen=True)

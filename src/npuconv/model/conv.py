@@ -13,11 +13,10 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from npuconv.model import nhwc, query
+from npuconv.model.types import Node, Tensor
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from npuconv.model.types import Node, Tensor
 
 Pairs = query.Pairs  # of every spatial axis
 Dims = tuple[int | str | None, ...]
@@ -283,12 +282,7 @@ def conv_pads(
 ) -> tuple[int, int] | None:
     """Return the explicit pads of a convolution or pool with ``auto_pad``.
 
-    Args:
-        mode: SAME_UPPER, SAME_LOWER or VALID.
-        extent: input extent, or None if unknown.
-        kernel: kernel extent.
-        stride: stride.
-        dilation: dilation.
+    The mode is SAME_UPPER, SAME_LOWER or VALID; an extent that is not known is None.
 
     Returns:
         (begin, end), or None if the extent is needed but unknown: with stride 1 the total
@@ -336,14 +330,8 @@ def transpose_pads(
 ) -> tuple[int, int, int] | None:
     """Return the explicit pads of a ConvTranspose.
 
-    Args:
-        mode: NOTSET (with an output extent), SAME_UPPER, SAME_LOWER or VALID.
-        extent: input extent, or None if unknown.
-        kernel: kernel extent.
-        stride: stride.
-        dilation: dilation.
-        output_padding: cells appended at the end.
-        output: extent in ``output_shape``, or None.
+    The mode is NOTSET (with an output extent), SAME_UPPER, SAME_LOWER or VALID; ``output_padding``
+    cells are appended at the end.
 
     Returns:
         (begin, end, output_padding), or None if the extent is needed but unknown. With a

@@ -74,9 +74,7 @@ class Model:
     def nodes(self, *ops: str, domain: str = "") -> list[Node]:
         """Return a copy of the list of top-level nodes, in topological order.
 
-        Args:
-            ops: only these operators; none means all.
-            domain: of the operators named.
+        All where no operators are named; ``domain`` is that of the operators.
         """
         if not ops:
             return list(self.graph.nodes)
@@ -180,7 +178,7 @@ def subgraphs(node: Node) -> Iterable[tuple[str, Graph]]:
     """Return the graphs in a node's attributes (If, Loop, Scan), with attribute names."""
     if not node.attrs or (node.op not in HOLDERS and not node.domain):
         return ()  # nearly no node has any
-    return [(k, v) for k, v in node.attrs.items() if isinstance(v, Graph)]  # type: ignore[misc]
+    return [(k, v) for k, v in node.attrs.items() if hasattr(v, "nodes")]
 
 
 def with_inner(node: Node) -> Iterator[Node]:

@@ -10,19 +10,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from npuconv.model import query
+from npuconv.model.core import Model, NodeMeta
+from npuconv.model.types import Graph, Node, Tensor
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from npuconv.model.core import Model
-    from npuconv.model.types import Graph, Node, Tensor
 
 
 def constant(model: Model, stem: str, values: np.ndarray) -> Tensor:
     """Return a new constant tensor."""
     import numpy as np
 
-    from npuconv.model.types import Constant
+    from npuconv.model.surgeon import Constant
 
     array = np.asarray(values, order="C")
     if model.store is not None:
@@ -44,7 +43,7 @@ def keep_name(new: Node, old: Node) -> None:
 
 def variable(model: Model, stem: str, like: Tensor | None = None, dtype: Any = None) -> Tensor:
     """Return a new tensor; shape and type of ``like`` where given."""
-    from npuconv.model.types import Variable
+    from npuconv.model.surgeon import Variable
 
     return Variable(
         model.fresh_name(stem),
@@ -67,19 +66,10 @@ def add_node(  # noqa: PLR0913 - a node has that many parts
 ) -> Node:
     """Add a node at the end; ``sweep`` sorts it in.
 
-    Args:
-        model: the model to change.
-        op: operator.
-        inputs: tensors read.
-        outputs: tensors produced; each must have no producer yet.
-        origin: the nodes it stands for.
-        attrs: attributes.
-        name: stem of the name; the operator's where empty.
-        domain: domain of the operator, None for the standard one.
-        graph: the subgraph it belongs to; the model's own where None.
+    Each output must have no producer yet. ``origin`` are the nodes it stands for, ``name`` is the
+    stem of its name (the operator's where empty), ``graph`` the subgraph it belongs to.
     """
-    from npuconv.model.core import NodeMeta
-    from npuconv.model.types import Node
+    from npuconv.model.surgeon import Node
 
     node = Node(
         op,
@@ -111,15 +101,7 @@ def insert(  # noqa: PLR0913 - a node has that many parts
 ) -> Tensor:
     """Add a node with one result of the type of its first input.
 
-    Args:
-        model: the model to change.
-        op: operator.
-        inputs: tensors read.
-        origin: the nodes it stands for.
-        shape: of the result, if known.
-        attrs: attributes.
-        name: stem of the name; the operator's where empty.
-        domain: domain of the operator, None for the standard one.
+    ``shape`` is that of the result, if known; the others are as for ``add_node``.
 
     Returns:
         The result.
@@ -155,8 +137,6 @@ def hand_over(tensor: Tensor, old: Tensor) -> None:
 
 def inherit(model: Model, node: Node, *others: Node) -> None:
     """Add the origin of ``others`` to the origin of ``node``."""
-    from npuconv.model.core import NodeMeta
-
     meta = model.meta(node)
     doc, metadata = (meta.doc_string, meta.metadata) if meta else ("", ())
     model.register(node, NodeMeta(model.origin(node, *others), doc, metadata))
@@ -175,7 +155,7 @@ def drop_domain(model: Model, domain: str) -> None:
 
 def set_input(node: Node, index: int, tensor: Tensor) -> None:
     """Replace input ``index``; omitted inputs before it stay empty."""
-    from npuconv.model.types import Variable
+    from npuconv.model.surgeon import Variable
 
     while len(node.inputs) <= index:
         node.inputs.append(Variable.empty())

@@ -39,11 +39,7 @@ def check(
 ) -> None:
     """Refuse external data outside of the model's folder, or not as long as its tensor.
 
-    Args:
-        tensors: of the model.
-        name: of the model, for messages.
-        folder: of the model.
-        own: the model's file, where tensors have been left in it; they pass.
+    Tensors that have been left in ``own``, the model's file, pass.
 
     Raises:
         ModelError: names the tensor, and the fault of its place.

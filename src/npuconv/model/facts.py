@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-from npuconv.facts import DECIDED_LATER
+from npuconv.facts import DECIDED_LATER, FactValue
 from npuconv.model import query
 from npuconv.model.conv import Window, window
+from npuconv.model.types import Node, Tensor
 
-if TYPE_CHECKING:
-    from npuconv.facts import FactValue
-    from npuconv.model.types import Node, Tensor
-
-    Measured = dict[str, FactValue | None]
+Measured = dict[str, FactValue | None]
 
 _AXES = ("h", "w")
 _DIMS = ("n", "c", "h", "w")
@@ -68,12 +64,7 @@ def _of_tensors(node: Node) -> Measured:
 
 
 def elementwise(tensor: Tensor, attributes: Mapping[str, float | str]) -> Measured:
-    """Return the facts of an activation that is only considered.
-
-    Args:
-        tensor: that it would read, and whose shape it would keep.
-        attributes: that it would have.
-    """
+    """Return the facts of an activation that is only considered."""
     dims = query.shape(tensor)
     numbers = {name: f"{n:.4g}" for name, n in attributes.items() if isinstance(n, float)}
     rank = None if dims is None else len(dims)

@@ -19,6 +19,7 @@ from npuconv.model.core import Header, Model, NodeMeta, subgraphs
 from npuconv.model.proto import import_graph, inner_graphs
 from npuconv.model.types import Graph
 
+_TFLITE = b"TFL3"  # bytes 4 to 7 of such a file
 MAX_OPSET = onnx.defs.onnx_opset_version()
 
 
@@ -51,7 +52,7 @@ def load(source: str | Path | onnx.ModelProto) -> Model:
 
 
 def _read_small(path: Path) -> tuple[onnx.ModelProto, str]:
-    data = _read(path)
+    data = read_bytes(path)
     return _parse(data, path), hashlib.sha256(data).hexdigest()
 
 
@@ -92,11 +93,7 @@ def from_proto(
 ) -> Model:
     """Return the Model of a proto that is already in memory.
 
-    Args:
-        proto: not changed.
-        name: of the model in messages.
-        sha256: of its file.
-        kept: the store of its large weights, if they are in files.
+    The proto is not changed. ``kept`` is the store of its large weights, if they are in files.
 
     Raises:
         ModelError: the graph contradicts itself.
@@ -117,7 +114,12 @@ def from_proto(
     return model
 
 
-def _read(path: Path) -> bytes:
+def read_bytes(path: Path) -> bytes:
+    """Return the bytes of a model's file.
+
+    Raises:
+        ModelError: there is none, it is a folder, or it is empty.
+    """
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -139,6 +141,7 @@ def _parse(data: bytes, path: Path) -> onnx.ModelProto:
         return onnx.load_model_from_string(data)
     except (DecodeError, ValueError):
         kind = "a text file" if _looks_like_text(data) else "truncated, or another format"
+        kind = "a TFLite file" if data[4:8] == _TFLITE else kind
         raise ModelError(f"{path}: is not an ONNX model ({kind})") from None
 
 

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from npuconv.model import query
-
-if TYPE_CHECKING:
-    from npuconv.model.types import Node, Tensor
+from npuconv.model.types import Node, Tensor
 
 T = TypeVar("T")
 

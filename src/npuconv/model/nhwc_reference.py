@@ -25,10 +25,7 @@ Pairs = list[tuple[int, int]]
 def evaluate(op: str, inputs: Sequence[np.ndarray | None], attrs: Attrs) -> np.ndarray:
     """Return the result of one operator of the domain.
 
-    Args:
-        op: the operator.
-        inputs: X, and W and B of a convolution; None for one that is omitted.
-        attrs: attributes as the node has them.
+    The inputs are X, and W and B of a convolution; None for one that is omitted.
 
     Raises:
         ValueError: an activation that the domain does not have.

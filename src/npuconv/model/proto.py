@@ -22,7 +22,7 @@ from onnx_graphsurgeon.ir.tensor import LazyValues
 from onnx_graphsurgeon.util.misc import SynchronizedList
 
 from npuconv.model import query
-from npuconv.model.types import Constant, Graph, Node, Tensor, Variable
+from npuconv.model.surgeon import Constant, Graph, Node, Tensor, Variable
 
 Dims = tuple[int | str | None, ...]
 _Tensors = dict[str, Tensor]  # by name

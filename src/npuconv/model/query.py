@@ -8,12 +8,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from npuconv import files
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
 
 Pairs = tuple[tuple[int, int], ...]  # (begin, end) of every axis
 

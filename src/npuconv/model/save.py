@@ -42,9 +42,7 @@ Tensors = Sequence[onnx.TensorProto]
 def to_proto(model: Model, metadata: Mapping[str, str] | None = None) -> onnx.ModelProto:
     """Return the model as ONNX.
 
-    Args:
-        model: the model.
-        metadata: entries of ``metadata_props`` to add or replace.
+    ``metadata`` are entries of ``metadata_props`` to add or replace.
     """
     proto = helper.make_model(
         _graph(model),

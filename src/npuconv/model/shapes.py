@@ -26,9 +26,7 @@ Dims = list[int | str | None]
 def fix_inputs(model: Model, shapes: dict[str, tuple[int, ...]]) -> None:
     """Set the shapes of the model's inputs.
 
-    Args:
-        model: the model to change; a change drops all inferred shapes.
-        shapes: by input name.
+    A change drops all inferred shapes.
 
     Raises:
         UsageError: an unknown input, a wrong rank, or a contradiction to a fixed dimension.
@@ -190,9 +188,7 @@ def wrong_shapes(model: Model, settled: set[int]) -> list[tuple[Node, Dims]]:
 
     Nodes downstream of these are left out: their shapes must be inferred anew first.
 
-    Args:
-        model: with inferred shapes.
-        settled: ids of nodes that have been corrected.
+    Nodes whose ids are in ``settled`` have been corrected.
     """
     found: list[tuple[Node, Dims]] = []
     downstream: set[int] = set()  # ids of tensors

@@ -263,10 +263,6 @@ def without_large_tensors(data: mmap, path: Path) -> bytes:
 
     Initializers that numpy cannot view in place stay, for the parser to read or refuse.
 
-    Args:
-        data: the file.
-        path: where it is.
-
     Raises:
         ValueError: the bytes are no protobuf message.
     """

@@ -61,10 +61,6 @@ Graphs = Sequence[tuple[onnx.GraphProto, int]]  # with their depth of nesting
 def check(proto: onnx.ModelProto, name: str) -> list[TensorProto]:
     """Refuse a model that exceeds a limit or contradicts itself.
 
-    Args:
-        proto: as it was parsed.
-        name: for messages.
-
     Returns:
         Every tensor of the model that may have its data in another file.
 
@@ -253,10 +249,7 @@ def byte_size(tensor: TensorProto) -> int:
 def check_shape(dims: Iterable[int], where: str, size: int = 1) -> int:
     """Return the number of elements of a shape.
 
-    Args:
-        dims: extents.
-        where: start of the message.
-        size: bytes of an element.
+    ``size`` is that of an element in bytes, ``where`` the start of the message.
 
     Raises:
         ModelError: the shape is impossible, or larger than a tensor may be.

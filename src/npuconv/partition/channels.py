@@ -15,21 +15,20 @@ another operator that needs the real numbers, are tied to ``REAL``: their p is 1
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from npuconv.model import query
 from npuconv.partition.operators import followed, needs_real, values_of
 from npuconv.partition.passthrough import Slots, data_inputs, extent, follow
-from npuconv.partition.placement import DisjointSets
+from npuconv.partition.placement import IMAGE, DisjointSets
 
 if TYPE_CHECKING:
     from npuconv.model.types import Node, Tensor
     from npuconv.partition.placement import Plan
 
 CHANNELS = 1  # axis of the channels of every convolution
-IMAGE = 4  # rank of what has channels along that axis, whatever makes it
 CUTTING = ("Relu", "Clip")
 REAL = -1  # the tie of slots whose scale is the one that operators are told
 UNTIED = -2  # no operator reads or makes it
@@ -42,6 +41,7 @@ class Channels:
     of_tensor: dict[str, Slots] = field(default_factory=dict)
     _sets: DisjointSets[int] = field(default_factory=DisjointSets)
     _family: list[int] = field(default_factory=list)  # slots made together have one number
+    _families: dict[Hashable, int] = field(default_factory=dict)  # that number, by what made them
     _ties: DisjointSets[int] = field(default_factory=DisjointSets)
 
     def slots(self, tensor: str) -> tuple[int, ...]:
@@ -73,10 +73,16 @@ class Channels:
         slot = self._sets.find(slot)
         return self._ties.find(slot) if slot in self._ties else UNTIED
 
-    def new(self, count: int) -> tuple[int, ...]:
-        """Add ``count`` separate slots and return them."""
+    def new(self, count: int, maker: Hashable = None) -> tuple[int, ...]:
+        """Add ``count`` separate slots and return them.
+
+        Args:
+            count: of slots.
+            maker: what makes them; those of one maker are one family. None: no other has it.
+        """
         start = len(self._family)
-        self._family.extend([start] * count)
+        family = start if maker is None else self._families.setdefault(maker, start)
+        self._family.extend([family] * count)
         return tuple(range(start, start + count))
 
     def flatten(self, tensor: str) -> None:
@@ -89,19 +95,25 @@ class Channels:
         self.tie(REAL, *self.of_tensor[tensor].numbers)
 
 
-def trace(plan: Plan, whole: Iterable[str] = ()) -> Channels:
+def trace(
+    plan: Plan, whole: Iterable[str] = (), layers: Mapping[str, Hashable] | None = None
+) -> Channels:
     """Follow the channels of every convolution through all other operators of the device.
 
     Args:
         plan: where every node runs.
         whole: tensors that have one scale, and all of their groups.
+        layers: of a convolution, by its name, the layer that it is a part of; others are one
+            each.
     """
     found, names = Channels(), set(whole)
+    _start_cut(found, plan)
     place = {number: k for k, number in enumerate(plan.placement)}  # in the order of the model
     for node in sorted(plan.int8_nodes, key=lambda node: place[id(node)]):
         if plan.on_device(node):
             _start(found, node.inputs[0], _inputs_of(node))
-            _start(found, node.outputs[0], extent(node.outputs[0], CHANNELS))
+            count = extent(node.outputs[0], CHANNELS)
+            _start(found, node.outputs[0], count, (layers or {}).get(node.name))
         elif plan.is_operator(node):
             _compute(found, node)
         else:
@@ -119,6 +131,15 @@ def trace(plan: Plan, whole: Iterable[str] = ()) -> Channels:
     if plan.operators:
         _fix_ties(found, plan, names)
     return found
+
+
+def _start_cut(found: Channels, plan: Plan) -> None:
+    """Give what the host cuts for several convolutions of one layer the slots of the whole."""
+    int8 = {t.name for node in plan.int8_nodes for t in node.outputs}
+    for node in plan.cuts:
+        if node.outputs[0].name not in int8:
+            _start(found, node.inputs[0], extent(node.inputs[0], CHANNELS))
+            _pass_on(found, node)
 
 
 def _compute(found: Channels, node: Node) -> None:
@@ -168,11 +189,11 @@ def _fix_tied(found: Channels, tensor: str) -> None:
         found.tie(REAL, *tied)
 
 
-def _start(found: Channels, tensor: Tensor, channels: int | None) -> None:
+def _start(found: Channels, tensor: Tensor, channels: int | None, maker: Hashable = None) -> None:
     """Give a tensor slots of its own, unless a passthrough operator has given it some."""
     if tensor.name not in found.of_tensor:
         axis = CHANNELS if channels else None
-        found.of_tensor[tensor.name] = Slots(axis, found.new(channels or 1))
+        found.of_tensor[tensor.name] = Slots(axis, found.new(channels or 1, maker))
 
 
 def _inputs_of(conv: Node) -> int | None:

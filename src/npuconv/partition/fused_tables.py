@@ -11,7 +11,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from npuconv.model import query
-from npuconv.partition.operators import TABLES, values_of
+from npuconv.partition.operators import is_table, values_of
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
@@ -54,7 +54,7 @@ def fuse(model: Model, target: Target, chosen: Collection[int]) -> tuple[set[int
 
 def _is_pointwise(node: Node) -> bool:
     """Return whether every value of the result follows from one value of each input."""
-    if node.op in TABLES:
+    if is_table(node):
         return True
     constants = [query.value(t) for t in node.inputs if query.is_constant(t)]
     return node.op in _ARITHMETIC and all(c is not None and c.size == 1 for c in constants)

@@ -1,11 +1,8 @@
 """Operators beside the convolution that the device computes in int8, where its target lists them.
 
 Each reads and makes int8 tensors of one scale, rounds once (docs/arithmetic.md), and may change
-the scale. What only moves or compares integers is not among them: see ``passthrough``.
-
-An operator is worth its place where fewer bytes cross with it than without. So one between two
-operators of the host stays on the host, and one that reads what the host makes, or makes what the
-user reads, needs a gain.
+the scale. What only moves or compares integers is not among them: see ``passthrough``. Which of
+them it computes where: see ``regions``.
 """
 
 from __future__ import annotations
@@ -16,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.model import facts, query
 from npuconv.partition.costs import size
-from npuconv.partition.passthrough import Slots, passes_int8
+from npuconv.partition.passthrough import Slots
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
@@ -29,12 +26,21 @@ TABLES = frozenset({
 })  # fmt: skip
 
 
-def _is_table(node: Node) -> bool:
-    """Return whether the operator has one input; a PRelu must have one slope."""
+def is_table(node: Node) -> bool:
+    """Return whether the operator is a function of one value; a PRelu has one slope for all."""
     if node.op != "PRelu":
-        return len(values_of(node)) == 1
+        return node.op in TABLES and len(values_of(node)) == 1
     slope = query.constant_input(node, 1)
     return slope is not None and slope.size == 1
+
+
+def _has_slopes(node: Node) -> bool:
+    """Return whether a PRelu has one constant slope, or one for each channel (axis 1)."""
+    slope, rank = query.constant_input(node, 1), query.rank(node.inputs[0])
+    if slope is None or rank is None or slope.ndim > rank:
+        return False
+    dims = [1] * (rank - slope.ndim) + list(slope.shape)
+    return slope.size == 1 or (rank > 1 and dims[1] == slope.size)
 
 
 def _is_binary(node: Node) -> bool:
@@ -61,7 +67,8 @@ def _always(_: Node) -> bool:
 
 # Operator -> whether a node of it is one that int8 semantics are defined for.
 _DEFINED: dict[str, Callable[[Node], bool]] = {
-    **dict.fromkeys(TABLES, _is_table),
+    **dict.fromkeys(TABLES, is_table),
+    "PRelu": _has_slopes,
     **dict.fromkeys(("Add", "Sub", "Mul"), _is_binary),
     "Div": _is_division,
     "AveragePool": _always,
@@ -74,11 +81,8 @@ _DEFINED: dict[str, Callable[[Node], bool]] = {
 }
 
 
-def _has_slope(node: Node) -> bool:
-    """Return whether values below 0 have one slope that is not negative."""
-    if node.op == "PRelu":
-        slope = query.constant_input(node, 1)
-        return slope is not None and slope.size == 1 and slope.item() >= 0
+def _rises(node: Node) -> bool:
+    """Return whether the slope of values below 0 is not negative."""
     return float(query.attribute(node, "alpha", 0.01)) >= 0
 
 
@@ -115,7 +119,7 @@ def _held_by_tflite() -> dict[str, Callable[[Node], bool]]:
 
     return {
         **dict.fromkeys(litert.OPERATORS, _always),
-        **dict.fromkeys(("LeakyRelu", "PRelu"), _has_slope),
+        "LeakyRelu": _rises,
         "AveragePool": _counts_padding,
         "Softmax": _is_last_axis,
         "Resize": _is_bilinear,
@@ -219,80 +223,3 @@ def _is_computed(node: Node, target: Target) -> bool:
     if node.op == "Concat" and not operator.requantizes:
         return False
     return not operator.objections(facts.settled(node))
-
-
-def worth_crossing(
-    model: Model, target: Target, convolutions: Collection[int], found: list[Node]
-) -> list[Node]:
-    """Return the candidates with which fewer bytes cross between device and host than without.
-
-    Where it makes no difference, an operator runs on the device if the device makes all that it
-    reads, and the user does not read what it makes. Candidates are dropped one by one, in the
-    order of the model, until none is left over.
-
-    Args:
-        model: a legalized model.
-        target: the device.
-        convolutions: ids of the nodes that run there anyway.
-        found: of ``candidates``.
-    """
-    chosen = list(found)
-    while chosen:
-        device = _on_device(model, target, convolutions, {id(node) for node in chosen})
-        kept: list[Node] = []
-        for node in chosen:
-            if _is_worth(model, node, device):
-                kept.append(node)
-            else:
-                device.discard(id(node))
-        if len(kept) == len(chosen):
-            break
-        chosen = kept
-    return chosen
-
-
-def _on_device(
-    model: Model, target: Target, convolutions: Collection[int], chosen: set[int]
-) -> set[int]:
-    """Return the ids of the nodes on the device, with the listed ones that pass int8 on."""
-    int8, device = set[int](), set[int]()
-    for node in model.nodes():
-        own = id(node) in convolutions or id(node) in chosen
-        passes = not own and passes_int8(node, int8)
-        if own or passes:
-            int8.update(id(t) for t in node.outputs)
-        follows = passes and node.op in ("Relu", "Clip") and _maker(node.inputs[0]) in device
-        listed = passes and target.operator(node.op, node.domain or "") is not None
-        if own or follows or listed:
-            device.add(id(node))
-    return device
-
-
-def _maker(tensor: Tensor) -> int | None:
-    maker = query.producer(tensor)
-    return None if maker is None else id(maker)
-
-
-def _is_worth(model: Model, node: Node, device: set[int]) -> bool:
-    sources, others = values_of(node), device - {id(node)}
-    made = [t for t in sources if _maker(t) in others]
-    without = sum(_bytes(t) for t in made if not _left(model, t, node, others))
-    without += sum(_bytes(t) for t in node.outputs if any(id(r) in others for r in t.outputs))
-    given = [t for t in sources if _maker(t) not in others]
-    alone = [t for t in given if not any(id(r) in others for r in t.outputs)]
-    left = [t for t in node.outputs if _left(model, t, node, others)]
-    with_it = sum(_bytes(t) for t in (*alone, *left))
-    ends = any(model.is_output(t) for t in node.outputs)  # one rounding less, for the same bytes
-    return with_it < without or (with_it == without and not given and not ends)
-
-
-def _left(model: Model, tensor: Tensor, node: Node, device: set[int]) -> bool:
-    """Return whether others than this node read the tensor on the host, or the user does."""
-    readers = [reader for reader in query.consumers(tensor) if reader is not node]
-    return model.is_output(tensor) or any(id(reader) not in device for reader in readers)
-
-
-def _bytes(tensor: Tensor) -> int:
-    """Return the bytes of a tensor in int8; 1 where they are not known."""
-    dims = query.shape(tensor)
-    return (size(dims) if dims is not None else None) or 1

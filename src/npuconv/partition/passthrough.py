@@ -111,7 +111,21 @@ def _resized(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
     """Follow Pad and Resize: channels stay apart if there are as many behind them."""
     axis = inputs[0].axis
     kept = axis is not None and extent(node.outputs[0], axis) == len(inputs[0].numbers)
+    if not kept and node.op == "Pad" and axis is not None:
+        return _with_channels(join, node, inputs[0], axis)
     return _same(join, node, inputs) if kept else _mixed(join, node, inputs)
+
+
+def _with_channels(join: Join, node: Node, own: Slots, axis: int) -> list[Slots]:
+    """Follow a Pad of channels: one value suits any scale, so the new ones take the nearest."""
+    amounts, rank = query.constant_input(node, 1), query.rank(node.inputs[0])
+    if amounts is None or rank is None or query.input_of(node, 3) is not None:
+        return _mixed(join, node, [own])
+    before, after = int(amounts[axis]), int(amounts[axis + rank])
+    if min(before, after) < 0:
+        return _mixed(join, node, [own])
+    first, last = own.numbers[:1] * before, own.numbers[-1:] * after
+    return [Slots(axis, (*first, *own.numbers, *last))]
 
 
 def _mixed(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
@@ -216,7 +230,41 @@ def _reshape(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
             continue
         if _equal(ahead, _product(after[:axis])) or _equal(behind, _product(after[axis + 1 :])):
             return [Slots(axis, own.numbers)]
+    for axis, extent in enumerate(after):
+        if isinstance(extent, int) and extent > 1 and _equal(behind, _product(after[axis + 1 :])):
+            return [Slots(axis, _repeated(join, own.numbers, extent))]
     return _mixed(join, node, inputs)
+
+
+def _repeated(join: Join, slots: Sequence[int], count: int) -> tuple[int, ...]:
+    """Return slots of the fastest part of channels: over and over, or those of all blocks as one.
+
+    So many follow each other, whatever stands behind: axes that became one with the channels,
+    or channels that became several axes.
+    """
+    period = math.gcd(len(slots), count)
+    joined = [join(slots[k::period]) for k in range(period)]
+    return tuple(joined * (count // period))
+
+
+def _to_depth(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
+    """Follow a SpaceToDepth: the channels once for each cell of a block."""
+    block = int(query.attribute(node, "blocksize", 1))
+    if inputs[0].axis != 1:
+        return _mixed(join, node, inputs)
+    return [Slots(1, inputs[0].numbers * block**2)]
+
+
+def _from_depth(join: Join, node: Node, inputs: list[Slots]) -> list[Slots]:
+    """Follow a DepthToSpace: the channels of all cells of a block become one."""
+    own, cells = inputs[0], int(query.attribute(node, "blocksize", 1)) ** 2
+    if own.axis != 1 or len(own.numbers) % cells:
+        return _mixed(join, node, inputs)
+    count = len(own.numbers) // cells
+    if str(query.attribute(node, "mode", "DCR")) == "DCR":
+        return [Slots(1, tuple(join(own.numbers[k::count]) for k in range(count)))]
+    blocks = (own.numbers[k : k + cells] for k in range(0, len(own.numbers), cells))
+    return [Slots(1, tuple(join(block) for block in blocks))]
 
 
 Dims = Sequence[int | str | None]
@@ -260,4 +308,6 @@ _FOLLOW: dict[str, Follower] = {
     "Flatten": _reshape,
     "Squeeze": _reshape,
     "Unsqueeze": _reshape,
+    "SpaceToDepth": _to_depth,
+    "DepthToSpace": _from_depth,
 }

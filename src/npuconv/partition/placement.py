@@ -2,9 +2,9 @@
 
 A convolution with no finding against it runs on the device. Operators that pass its int8 values
 on unchanged (Relu, MaxPool, Reshape, ...) run on int8 too, on the device where that lists them.
-Operators that compute (Add, Sigmoid, AveragePool, ...) run on the device in int8 where its target
-lists them and fewer bytes cross; all other operators run on the host, in float. Tensors joined by
-passthrough operators share one scale and form a *group*.
+Of the operators that compute (Add, Sigmoid, AveragePool, ...) and that the target lists, those run
+on the device in int8 with which the fewest bytes cross; all others run on the host, in float.
+Tensors joined by passthrough operators share one scale and form a *group*.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from npuconv.model import facts, query
 from npuconv.partition.fused_tables import fuse
-from npuconv.partition.operators import candidates, is_defined, is_held, values_of, worth_crossing
+from npuconv.partition.operators import candidates, is_defined, is_held, values_of
 from npuconv.partition.passthrough import data_inputs, passes_int8
+from npuconv.partition.regions import worth_crossing
 
 if TYPE_CHECKING:
     from npuconv.model.core import Model
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from npuconv.target import Target
 
 Placement = Literal["device", "host", "undocumented"]
+IMAGE = 4  # rank of what has channels along axis 1, whatever makes it
+CUTS = ("Slice", "SpaceToDepth")  # with which an image becomes the inputs of several layers
 SINGLE_OPERATORS = ("tflite",)  # forms whose operators are no tables that hold a chain of them
 Member = TypeVar("Member", int, str)
 
@@ -79,6 +82,8 @@ class Plan:
         device: convolutions of the device.
         operators: other operators that the device computes in int8.
         passthrough: operators that pass int8 values on.
+        cuts: operators that cut what the convolutions of one layer read, in the order of the
+            model: these inputs have the scales of the whole, and the whole is observed.
         fused: names of tensors within operators that are one table: they are never stored.
         groups: tensors that share a scale.
         placement: by id of the node.
@@ -89,6 +94,7 @@ class Plan:
     operators: list[Node] = field(default_factory=list)
     fused: set[str] = field(default_factory=set)
     passthrough: list[Node] = field(default_factory=list)
+    cuts: list[Node] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
     placement: dict[int, Placement] = field(default_factory=dict)
     reason: dict[int, str] = field(default_factory=dict)
@@ -170,7 +176,7 @@ def make_plan(
     blocked, apart = set(blocked), {*apart, *kept}
     off = blocked | kept.keys()
     int8: set[int] = set()
-    chosen = _chosen(model, target, off, operators, form)
+    chosen = _chosen(model, target, off, apart, operators, form)
     if form not in SINGLE_OPERATORS:
         chosen, plan.fused = fuse(model, target, chosen)
     for node in model.nodes():
@@ -184,8 +190,22 @@ def make_plan(
             plan.passthrough.append(node)
             int8.update(id(t) for t in node.outputs)
     _place(model, plan, target, blocked, kept, form)
+    plan.cuts = _cuts(model, plan)
     plan.groups = _groups(model, plan, one_scale=_keep_scale(form))
     return plan
+
+
+def _cuts(model: Model, plan: Plan) -> list[Node]:
+    """Return what stands before the convolutions that one layer has become."""
+    found: dict[int, Node] = {}
+    for conv in plan.device:
+        maker, origin = query.producer(conv.inputs[0]), model.origin(conv)
+        while maker is not None and id(maker) not in found and maker.op in CUTS:
+            if model.origin(maker) != origin or query.rank(maker.inputs[0]) != IMAGE:
+                break
+            found[id(maker)] = maker
+            maker = query.producer(maker.inputs[0])
+    return [node for node in model.nodes() if id(node) in found] if found else []
 
 
 def _keep_scale(form: str) -> Sequence[str]:
@@ -198,7 +218,12 @@ def _keep_scale(form: str) -> Sequence[str]:
 
 
 def _chosen(
-    model: Model, target: Target, off: set[str], operators: Collection[str] | None, form: str
+    model: Model,
+    target: Target,
+    off: set[str],
+    apart: set[str],
+    operators: Collection[str] | None,
+    form: str,
 ) -> set[int]:
     """Return the ids of the operators that the device computes beside convolutions."""
     found = candidates(model, target, off, form)
@@ -207,7 +232,8 @@ def _chosen(
     if not found or target.unlisted_operators == "error":  # without a host there is no choice
         return {id(node) for node in found}
     convolutions = {id(node) for node in model.nodes() if _on_device(node, target, off)}
-    return {id(node) for node in worth_crossing(model, target, convolutions, found)}
+    worth = worth_crossing(model, target, convolutions, found, off, apart)
+    return {id(node) for node in worth}
 
 
 def _groups(model: Model, plan: Plan, one_scale: Collection[str]) -> list[Group]:
@@ -219,15 +245,15 @@ def _groups(model: Model, plan: Plan, one_scale: Collection[str]) -> list[Group]
         one_scale: other operators that make values of the scale that they read.
     """
     sets = DisjointSets[str]()
-    tensors: dict[str, Tensor] = {}
-    for node in plan.device:
-        for tensor in (node.inputs[0], node.outputs[0]):
-            tensors.setdefault(tensor.name, tensor)
-    for tensor in plan.operator_tensors:
-        tensors.setdefault(tensor.name, tensor)
+    around = [t for conv in plan.device for t in (conv.inputs[0], conv.outputs[0])]
+    tensors = {tensor.name: tensor for tensor in (*around, *plan.operator_tensors)}
     for node in plan.operators:
         if node.op in one_scale:
             sets.join(node.outputs[0].name, node.inputs[0].name)
+    cut = {node.outputs[0].name for node in plan.cuts}
+    wholes = dict.fromkeys(name for n in plan.cuts if (name := n.inputs[0].name) not in cut)
+    for node in plan.cuts:
+        sets.join(node.outputs[0].name, node.inputs[0].name)
     for node in plan.passthrough:
         for tensor in node.outputs:
             tensors.setdefault(tensor.name, tensor)
@@ -236,8 +262,12 @@ def _groups(model: Model, plan: Plan, one_scale: Collection[str]) -> list[Group]
     for name, tensor in tensors.items():
         group = found.setdefault(sets.find(name), Group(name))
         group.tensors.append(name)
+        if name in cut or name in wholes:
+            continue
         if model.is_output(tensor) or not all(map(plan.is_passthrough, tensor.outputs)):
             group.outputs.append(name)
+    for name in wholes:  # the host may have made it
+        found[sets.find(name)].outputs.append(name)
     return list(found.values())
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
+
+import onnx
 
 from npuconv import emit, limits
 from npuconv.config import Options, make_options
+from npuconv.keywords import OptionKeywords
 from npuconv.legalize.legal import LegalModel, legalize
 from npuconv.legalize.selection import fails
 from npuconv.model import save
@@ -15,14 +18,9 @@ from npuconv.pipeline import prepare
 from npuconv.report.builder import notices
 from npuconv.report.builder.placed import graph_rows
 from npuconv.report.builder.report import NOTHING, Outcome, build_report
+from npuconv.samples import Source
+from npuconv.schemas.report import Report
 from npuconv.timings import Timings
-
-if TYPE_CHECKING:
-    import onnx
-
-    from npuconv.keywords import OptionKeywords
-    from npuconv.samples import Source
-    from npuconv.schemas.report import Report
 
 
 def check(
@@ -63,12 +61,8 @@ def check_with(
 ) -> Report:
     """``check`` with options that have been validated.
 
-    Args:
-        model: as for ``check``; so are the others.
-        options: of the run.
-        calibration: samples; None for builtin pictures or numbers.
-        timings: whether the report says how long each stage took.
-        runs: whether the model is run, and the samples opened; False: only its nodes are judged.
+    Unless ``runs``, only its nodes are judged: no model is run and no sample opened. The others are
+    as for ``check``.
     """
     options = prepare.with_form(options)
     clock = Timings()

@@ -5,24 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
+
+import onnx
 
 from npuconv import emit, files, limits
+from npuconv.arithmetic.layer import RoundedWeights
 from npuconv.calibration.workers import one_thread_each
 from npuconv.config import Options, make_options
+from npuconv.emit import Format
 from npuconv.emit.emit import emit as emit_model
+from npuconv.emit.tflite.write import TfliteFile
 from npuconv.emit.tflite.write import write as write_tflite
 from npuconv.errors import InternalError, ModelError, UnsupportedModelError
 from npuconv.evaluate import matching, vela
 from npuconv.evaluate.comparison import Comparison, summed_up
 from npuconv.evaluate.matching import layer_pairs, layers_of
 from npuconv.executor import RuntimeRefusedError
+from npuconv.keywords import OptionKeywords
 from npuconv.legalize.legal import LegalModel, legalize
 from npuconv.legalize.selection import waived
 from npuconv.model import save, store
+from npuconv.model.store import Store
 from npuconv.pipeline import findings, prepare
 from npuconv.quantize.budget import spend_budget
-from npuconv.quantize.calibrate import calibrate
+from npuconv.quantize.calibrate import Calibration, calibrate
 from npuconv.quantize.fake_quant import logits, quant_points
 from npuconv.quantize.host_prep import pad_between_layers, prepare_host
 from npuconv.quantize.kept import keep_weights
@@ -31,27 +38,16 @@ from npuconv.quantize.ranges import choose_encodings
 from npuconv.quantize.rounding import round_weights
 from npuconv.quantize.sensitivity import Sensitivity, measure
 from npuconv.quantize.settings import SENSITIVITY
-from npuconv.quantize.state import DeviceGraph
+from npuconv.quantize.state import DeviceGraph, QuantState
 from npuconv.report.builder import notices
 from npuconv.report.builder.budget_rows import Crossing, budget_report, padding_report
 from npuconv.report.builder.placed import GraphRows, graph_rows
 from npuconv.report.builder.quantized import source_scales, tensor_rows, weight_rows, with_shares
 from npuconv.report.builder.report import Outcome, build_report
+from npuconv.samples import Samples, Source
 from npuconv.schemas import quality
 from npuconv.schemas import report as schema
 from npuconv.timings import Progress, Timings, silent
-
-if TYPE_CHECKING:
-    import onnx
-
-    from npuconv.arithmetic.layer import RoundedWeights
-    from npuconv.emit import Format
-    from npuconv.emit.tflite.write import TfliteFile
-    from npuconv.keywords import OptionKeywords
-    from npuconv.model.store import Store
-    from npuconv.quantize.calibrate import Calibration
-    from npuconv.quantize.state import QuantState
-    from npuconv.samples import Samples, Source
 
 ASSUMED = "assumed: "  # begins a stage that says what is taken instead of data
 
@@ -90,23 +86,14 @@ class Conversion:
 
 @dataclass(frozen=True)
 class Emitted:
-    """A model in its form, with values for the report.
-
-    Attributes:
-        model: as ONNX.
-        legal: the float model that it was made of, with all findings.
-        rows: of the float graph.
-        outcome: quantization, accuracy, data.
-        warnings: sentences that a reader must know before trusting the result.
-        tflite: the file, where that is the form.
-    """
+    """A model in its form, with values for the report."""
 
     model: onnx.ModelProto
-    legal: LegalModel
-    rows: GraphRows
-    outcome: Outcome
-    warnings: tuple[str, ...]
-    tflite: TfliteFile | None = None
+    legal: LegalModel  # the float model that it was made of, with all findings
+    rows: GraphRows  # of the float graph
+    outcome: Outcome  # quantization, accuracy, data
+    warnings: tuple[str, ...]  # sentences that a reader must know before trusting the result
+    tflite: TfliteFile | None = None  # the file, where that is the form
 
 
 def convert(
@@ -290,20 +277,14 @@ def _open_data(legal: LegalModel, source: Source, progress: Progress) -> prepare
 
 @dataclass(frozen=True)
 class _Steps:
-    """Quantization of a float graph, before a budget is spent.
+    """Quantization of a float graph, before a budget is spent."""
 
-    Attributes:
-        graph: with what the host pads.
-        seen: statistics of the float pass.
-        state: scales, zero points, integer weights.
-        errors: what each rounding adds to the error of the outputs; None where unknown.
-        padding: row of the report on tensors that cross to the host to be padded.
-    """
-
-    graph: DeviceGraph
-    seen: Calibration
-    state: QuantState
+    graph: DeviceGraph  # with what the host pads
+    seen: Calibration  # statistics of the float pass
+    state: QuantState  # scales, zero points, integer weights
+    # What each rounding adds to the error of the outputs; None where unknown.
     errors: Sensitivity | None
+    # Row of the report on tensors that cross to the host to be padded.
     padding: quality.HostPadding | None
 
 

@@ -7,12 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
 
+from npuconv.arithmetic.statistics import Statistics
 from npuconv.calibration.collect import collect
 from npuconv.calibration.inputs import first_convolution
 from npuconv.calibration.runner import Runner
+from npuconv.diagnostics import Finding
 from npuconv.errors import CalibrationError
 from npuconv.model import query
+from npuconv.model.core import Model
+from npuconv.model.types import Node
+from npuconv.quantize.calibrate import Calibration
 from npuconv.rules import engine
 from npuconv.rules.evidence import CalibrationEvidence, MeasuredError, OutputSqnr
 from npuconv.rules.normalization import (
@@ -23,21 +29,14 @@ from npuconv.rules.normalization import (
     candidates,
     relative_bias,
 )
+from npuconv.samples import Feed, Samples
 from npuconv.samples.feeds import spread
 from npuconv.samples.normalizations import Normalization, guess, image_axis
+from npuconv.schemas.quality import Accuracy
 
 if TYPE_CHECKING:
-    import onnx
-
-    from npuconv.arithmetic.statistics import Statistics
-    from npuconv.diagnostics import Finding
     from npuconv.legalize.legal import LegalModel
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
-    from npuconv.quantize.calibrate import Calibration
     from npuconv.quantize.state import QuantState
-    from npuconv.samples import Feed, Samples
-    from npuconv.schemas.quality import Accuracy
 
 
 def of_calibration(
@@ -48,13 +47,6 @@ def of_calibration(
     state: QuantState,
 ) -> list[Finding]:
     """Return findings of the rules that look at calibration.
-
-    Args:
-        legal: a calibrated model, still in float.
-        proto: the same model.
-        samples: those it was calibrated on.
-        calibration: statistics of the float pass.
-        state: how every tensor and weight is quantized.
 
     Raises:
         InternalError: a bug in a rule.
@@ -80,11 +72,6 @@ def of_calibration(
 
 def of_result(legal: LegalModel, accuracy: Accuracy, broken: tuple[str, ...] = ()) -> list[Finding]:
     """Return findings of the rules that look at the measured int8 model.
-
-    Args:
-        legal: what was converted.
-        accuracy: what was measured.
-        broken: outputs that are finite in the float model only.
 
     Raises:
         InternalError: a bug in a rule.
@@ -115,13 +102,6 @@ def run_trials(
     observed: Statistics | None = None,
 ) -> NormalizationTrials | None:
     """Run the model on a few samples, as they are and normalized differently.
-
-    Args:
-        model: the legal float model.
-        proto: the same.
-        samples: those it was calibrated on.
-        first: the convolution that reads the input.
-        observed: statistics of its output, if they are known.
 
     Returns:
         None where the input is no image, where its range says nothing about how it was

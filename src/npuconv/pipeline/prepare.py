@@ -8,29 +8,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+
+import onnx
 
 from npuconv import executor, files
 from npuconv.calibration.builtin import BuiltinData, choose_builtin, open_builtin
 from npuconv.calibration.inputs import check_types, sample_inputs
+from npuconv.config import Options
 from npuconv.errors import InternalError, ModelError, UsageError
+from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.source import SourceScales
+from npuconv.model.core import Model
 from npuconv.quantize import kept
 from npuconv.quantize.calibrate import try_sample as calibrate_one
 from npuconv.quantize.settings import BUDGET, HESSIAN, PROBE, SENSITIVITY
 from npuconv.quantize.state import DeviceGraph
-from npuconv.samples import open_samples
+from npuconv.samples import Feed, Samples, Source, open_samples
 from npuconv.samples.feeds import spread
+from npuconv.schemas import quality
 from npuconv.target import Target
-
-if TYPE_CHECKING:
-    import onnx
-
-    from npuconv.config import Options
-    from npuconv.legalize.legal import LegalModel
-    from npuconv.model.core import Model
-    from npuconv.samples import Feed, Samples, Source
-    from npuconv.schemas import quality
 
 _RUNS_ON = "models are measured on onnxruntime: export it with operators and types that it runs"
 
@@ -46,17 +42,11 @@ HELD_OUT_LEAST = 8  # but so many, where as many are left to calibrate with
 
 @dataclass(frozen=True)
 class CalibrationData:
-    """Samples that a model is calibrated on.
+    """Samples that a model is calibrated on."""
 
-    Attributes:
-        samples: opened, and checked against the inputs.
-        assumed: extents that were assumed for made-up samples; may be empty.
-        chosen: what is taken instead of data; None where data is given.
-    """
-
-    samples: Samples
-    assumed: str
-    chosen: BuiltinData | None
+    samples: Samples  # opened, and checked against the inputs
+    assumed: str  # extents that were assumed for made-up samples; may be empty
+    chosen: BuiltinData | None  # what is taken instead of data; None where data is given
 
     @property
     def row(self) -> quality.Assumed | None:
@@ -134,10 +124,6 @@ def check_form(legal: LegalModel, proto: onnx.ModelProto) -> None:
 def load_float(model: Model, proto: onnx.ModelProto) -> None:
     """Load the float model, which finds operators and types that onnxruntime has no kernel for.
 
-    Args:
-        model: a legal model.
-        proto: the same.
-
     Raises:
         ModelError: onnxruntime does not load it.
     """
@@ -174,12 +160,6 @@ def open_calibration(
 ) -> CalibrationData:
     """Open the samples.
 
-    Args:
-        legal: a legalized model.
-        proto: the same.
-        source: None for builtin pictures or made-up numbers.
-        cache: folder of decoded images.
-
     Raises:
         CalibrationError: samples that are missing or do not fit, or that cannot be made up.
         UsageError: options that the target cannot follow.
@@ -212,11 +192,6 @@ def expected_costs(options: Options, samples: int, measured_on: int) -> dict[str
 
     Medians of six models: detectors, a classifier, text recognition, style transfer. Steps on
     weights depend on the layers instead, and are small where samples take long.
-
-    Args:
-        options: of the run.
-        samples: number that calibrates.
-        measured_on: number on which both models are compared.
     """
     spends = options.min_sqnr is not None or bool(options.max_extra_macs)
     return {

@@ -27,18 +27,12 @@ _OUTPUT, _INPUT = -1.5, -2.0
 
 @dataclass(frozen=True)
 class NoiseTerm:
-    """Error of one rounding, and the layers that reduce it by repeating.
+    """Error of one rounding, and the layers that reduce it by repeating."""
 
-    Attributes:
-        channels: error of the outputs by channel of the rounded tensor, float64 [C].
-        maker: layer whose weights or output are rounded; "" where the host makes the tensor.
-        readers: layers on the device that read the tensor; () for weights.
-        is_output: whether its maker rounds it, and the host again where the maker repeats.
-    """
-
-    channels: Doubles
-    maker: str
-    readers: tuple[str, ...] = ()
+    channels: Doubles  # error of the outputs by channel of the rounded tensor, float64 [C]
+    maker: str  # layer whose weights or output are rounded; "" where the host makes the tensor
+    readers: tuple[str, ...] = ()  # layers on the device that read the tensor; () for weights
+    # Whether its maker rounds it, and the host again where the maker repeats.
     is_output: bool = False
 
     def share_left(self, counts: Mapping[str, int]) -> float:
@@ -58,21 +52,13 @@ class NoiseTerm:
 
 @dataclass(frozen=True)
 class ChannelSet:
-    """Channels each of which may be computed several times.
+    """Channels each of which may be computed several times."""
 
-    Attributes:
-        tensor: name of the first tensor that has them.
-        count: C.
-        rows: layers that compute one channel more with each copy.
-        columns: layers that read one channel more with each copy.
-        terms: numbers of the noise terms of these channels.
-    """
-
-    tensor: str
+    tensor: str  # name of the first tensor that has them
     count: int
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
-    terms: tuple[int, ...]
+    rows: tuple[str, ...]  # layers that compute one channel more with each copy
+    columns: tuple[str, ...]  # layers that read one channel more with each copy
+    terms: tuple[int, ...]  # numbers of the noise terms of these channels
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -82,23 +68,16 @@ class ChannelSet:
 
 @dataclass
 class Allocator:
-    """Greedy allocation of extra multiplications.
-
-    Attributes:
-        terms: all errors.
-        macs: multiplications of each layer that may run several times.
-        sets: channels that may be computed several times, of such layers.
-        fits: whether a layer may have so many more rows and columns.
-        repeats_layers: whether layers may run several times, which needs a host for the mean.
-        spent: multiplications that are allocated.
-    """
+    """Greedy allocation of extra multiplications."""
 
     terms: Sequence[NoiseTerm]
-    macs: Mapping[str, int]
-    sets: Sequence[ChannelSet] = ()
+    macs: Mapping[str, int]  # multiplications of each layer that may run several times
+    sets: Sequence[ChannelSet] = ()  # channels that may be computed several times, of such layers
+    # Whether a layer may have so many more rows and columns.
     fits: Callable[[str, int, int], bool] = lambda *_: True
+    # Whether layers may run several times, which needs a host for the mean.
     repeats_layers: bool = True
-    spent: float = 0.0
+    spent: float = 0.0  # multiplications that are allocated
     _counts: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -132,12 +111,7 @@ class Allocator:
         return found | {place: list(one.terms) for place, one in enumerate(self.sets)}
 
     def allocate(self, limit: float, goal: float = 0.0) -> Repeats:
-        """Take the best candidate for each multiplication until the limit or goal is reached.
-
-        Args:
-            limit: multiplications, in all.
-            goal: error to reach.
-        """
+        """Take the best candidate for each multiplication until the limit or goal is reached."""
         while self.left > goal:
             rates = ((self._rate(candidate), candidate) for candidate in self._terms_of)
             best = max(

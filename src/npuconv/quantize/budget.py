@@ -9,55 +9,39 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
+
+import onnx
 
 from npuconv.legalize.context import PassContext
 from npuconv.legalize.tools.conv_forms import with_channels
 from npuconv.model import load, query, shapes
 from npuconv.model.conv import Window, window
+from npuconv.model.types import Tensor
 from npuconv.partition import macs
 from npuconv.partition.channel_paths import ChannelPath, channel_paths, is_depthwise, parameters
 from npuconv.quantize import sensitivity
 from npuconv.quantize.allocation import Allocator, ChannelSet, NoiseTerm
-from npuconv.quantize.fake_quant import Error, OutputError, logits, quant_points
+from npuconv.quantize.fake_quant import Error, OutputError, QuantPoint, logits, quant_points
+from npuconv.quantize.hessian import Hessian
 from npuconv.quantize.oversampling import Oversampled, Repeats, oversample
 from npuconv.quantize.settings import BUDGET
-
-if TYPE_CHECKING:
-    import onnx
-
-    from npuconv.model.types import Tensor
-    from npuconv.quantize.fake_quant import QuantPoint
-    from npuconv.quantize.hessian import Hessian
-    from npuconv.quantize.state import DeviceGraph, QuantState
-    from npuconv.samples import Feed, Samples
+from npuconv.quantize.state import DeviceGraph, QuantState
+from npuconv.samples import Feed, Samples
 
 
 @dataclass(frozen=True)
 class BudgetResult:
-    """Result of spending a budget of extra multiplications.
+    """Result of spending a budget of extra multiplications."""
 
-    Attributes:
-        oversampled: the graph and its state; unchanged where nothing is repeated.
-        repeats: layers and channels that are repeated.
-        layer_macs: by node, the multiplications that running it again adds.
-        channel_macs: by tensor, those that its copies add.
-        sets: the channels that could be repeated, by tensor.
-        macs: multiplications of the device before.
-        before: error of the outputs on the evaluation samples.
-        after: the same with the repeated layers and channels.
-        is_before_saturation: whether outputs are taken before a Softmax or the like.
-    """
-
-    oversampled: Oversampled
-    repeats: Repeats
-    layer_macs: Mapping[str, int]
-    channel_macs: Mapping[str, int]
-    sets: Mapping[str, ChannelSet]
-    macs: int
-    before: Error
-    after: Error
-    is_before_saturation: bool
+    oversampled: Oversampled  # the graph and its state; unchanged where nothing is repeated
+    repeats: Repeats  # layers and channels that are repeated
+    layer_macs: Mapping[str, int]  # by node, the multiplications that running it again adds
+    channel_macs: Mapping[str, int]  # by tensor, those that its copies add
+    sets: Mapping[str, ChannelSet]  # the channels that could be repeated, by tensor
+    macs: int  # multiplications of the device before
+    before: Error  # error of the outputs on the evaluation samples
+    after: Error  # the same with the repeated layers and channels
+    is_before_saturation: bool  # whether outputs are taken before a Softmax or the like
 
     @property
     def extra_macs(self) -> int:
@@ -74,12 +58,8 @@ def spend_budget(
 ) -> BudgetResult:
     """Repeat layers for ``max_extra_macs`` percent of multiplications, or until ``min_sqnr``.
 
-    Args:
-        graph: a legal float model; changed in place if something is repeated.
-        state: how it is quantized.
-        hessians: of its convolutions, by node name.
-        used: calibration samples, on which sensitivity is measured.
-        evaluation: samples on which the choice is checked.
+    The graph is changed in place if something is repeated. Sensitivity is measured on the samples
+    ``used``, the choice is checked on those of ``evaluation``.
 
     Raises:
         CalibrationError: the model does not run on the samples.
@@ -91,7 +71,8 @@ def spend_budget(
     points, unsaturated = quant_points(graph, state), logits(proto)
     error = OutputError(unsaturated if goal is None else proto, evaluation)
     before = error.of(points)
-    terms = _terms(graph, points, state, unsaturated, used)
+    # Copies differ by a part of a step, which their biases add.
+    terms = [] if graph.biasless else _terms(graph, points, state, unsaturated, used)
     free = {name: count for name, count in sizes.items() if name in hessians}
     sets = channel_sets(graph, points, free) if terms else []
 
@@ -196,13 +177,7 @@ def _device_readers(graph: DeviceGraph, tensor: Tensor) -> tuple[str, ...]:
 def channel_sets(
     graph: DeviceGraph, points: Sequence[QuantPoint], layers: Iterable[str]
 ) -> list[ChannelSet]:
-    """Return the channels that may be computed several times.
-
-    Args:
-        graph: a legal float model.
-        points: all of its roundings.
-        layers: names of layers that may be changed.
-    """
+    """Return the channels that may be computed several times."""
     at = {p.tensor: k for k, p in enumerate(points) if p.kind != "weights"}
     model, is_int8, free = graph.model.graph, graph.options.io == "int8", set(layers)
     fixed = {t.name for t in (*model.inputs, *model.outputs)} if is_int8 else set()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
 
 from npuconv import executor
+from npuconv.arithmetic.statistics import Statistics
+from npuconv.calibration.cache import Cache
 from npuconv.calibration.collect import collect, collect_shared, shared_cache
 from npuconv.calibration.inputs import first_convolution
 from npuconv.calibration.runner import not_finite
@@ -18,20 +21,15 @@ from npuconv.errors import CalibrationError
 from npuconv.model import query
 from npuconv.quantize import hessian as hessians_of
 from npuconv.quantize.fake_quant import stored_output
+from npuconv.quantize.hessian import Hessian, Windows
 from npuconv.quantize.settings import HESSIAN
+from npuconv.quantize.wholes import assemblies
+from npuconv.samples import Samples
+from npuconv.samples.feeds import Feed
+from npuconv.timings import Step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import onnx
-
-    from npuconv.arithmetic.statistics import Statistics
-    from npuconv.calibration.cache import Cache
-    from npuconv.quantize.hessian import Hessian
     from npuconv.quantize.state import DeviceGraph
-    from npuconv.samples import Samples
-    from npuconv.samples.feeds import Feed
-    from npuconv.timings import Step
 
 HELD_VALUES = 2**26  # of the watched tensors of a sample: bounds the memory of try_sample
 _MADE_UP = "these inputs were made up, which not every model takes; give some with --calibration"
@@ -39,17 +37,12 @@ _MADE_UP = "these inputs were made up, which not every model takes; give some wi
 
 @dataclass(frozen=True)
 class Calibration:
-    """Statistics and Hessians measured on the samples.
+    """Statistics and Hessians measured on the samples."""
 
-    Attributes:
-        statistics: of the outputs of every group, and of some convolutions.
-        hessians: of every convolution with constant weights, by node name.
-        notes: files of the cache that were ignored, and why.
-    """
-
-    statistics: dict[str, Statistics]
+    statistics: dict[str, Statistics]  # of the outputs of every group, and of some convolutions
+    # Of every convolution with constant weights, by node; of fitted ones by that of the whole.
     hessians: dict[str, Hessian]
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # files of the cache that were ignored, and why
 
 
 def calibrate(
@@ -57,17 +50,13 @@ def calibrate(
 ) -> Calibration:
     """Run the samples through the float model.
 
-    Args:
-        graph: a legal float model.
-        proto: the same.
-        samples: for ranges and Hessians.
-        step: called with the runs of samples that are done, and all runs.
+    ``step`` is called with the runs of samples that are done, and all runs.
 
     Raises:
         CalibrationError: samples that cannot be used.
     """
     cache = shared_cache(graph.options.cache)
-    windows = [w for conv in graph.plan.device if (w := hessians_of.windows_of(conv))]
+    windows = _windows(graph)
     few = samples[: HESSIAN.samples]
     total = len(samples) + (len(few) if windows else 0)
     runs = count(1)
@@ -79,6 +68,22 @@ def calibrate(
     stats = _statistics(graph, proto, samples, after_run, cache)
     hessians = hessians_of.gather(proto, windows, few, len(few), after_run) if windows else {}
     return Calibration(stats, hessians, tuple(cache.notes) if cache else ())
+
+
+def _windows(graph: DeviceGraph) -> list[Windows]:
+    """Return the windows of every convolution; of what was fitted those of the whole.
+
+    Where a budget may repeat layers, those of its fragments as well.
+    """
+    tensors, whole, done = graph.model.graph.tensors(), [], set[str]()
+    for one in () if graph.is_per_tensor else assemblies(graph):
+        if (found := one.windows(tensors)) is not None:
+            whole.append(found)
+            done |= one.convs
+    if graph.options.min_sqnr is not None or graph.options.max_extra_macs:
+        done = set()
+    convs = (conv for conv in graph.plan.device if conv.name not in done)
+    return [*(w for conv in convs if (w := hessians_of.windows_of(conv))), *whole]
 
 
 def _statistics(
@@ -104,11 +109,6 @@ def try_sample(graph: DeviceGraph, proto: onnx.ModelProto, samples: Samples) -> 
 
     Statistics of thousands of tensors take longer to load than the model, so where one sample
     fits into memory its tensors are only looked at.
-
-    Args:
-        graph: a legal float model.
-        proto: the same.
-        samples: only the first is loaded.
 
     Raises:
         CalibrationError: the model does not run on it, or makes values that are not finite.

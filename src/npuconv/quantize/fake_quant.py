@@ -13,18 +13,16 @@ from numpy.typing import NDArray
 from onnx import helper
 
 from npuconv import executor
-from npuconv.arithmetic.encoding import dequantize, quantize_weights
-from npuconv.arithmetic.layer import folded, unfolded
+from npuconv.arithmetic.encoding import Encoding, dequantize, quantize_weights
+from npuconv.arithmetic.layer import RoundedWeights, folded, unfolded
 from npuconv.calibration.workers import in_order
 from npuconv.model import query, store
+from npuconv.model.core import Model
+from npuconv.model.types import Node
+from npuconv.partition import Plan
 from npuconv.partition.operators import values_of
 
 if TYPE_CHECKING:
-    from npuconv.arithmetic.encoding import Encoding
-    from npuconv.arithmetic.layer import RoundedWeights
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
-    from npuconv.partition import Plan
     from npuconv.quantize.state import DeviceGraph, QuantState
     from npuconv.samples import Feed
 
@@ -34,33 +32,22 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class QuantPoint:
-    """A place where the int8 model rounds.
+    """A place where the int8 model rounds."""
 
-    Attributes:
-        layer: name of the convolution or operator.
-        kind: rounded part of it: its input from the host, its weights or its output.
-        tensor: the tensor that is rounded.
-        encoding: of an activation.
-        constants: rounded values of the inputs of its node, by index.
-        owner: of the files of large constants.
-    """
-
-    layer: str
+    layer: str  # name of the convolution or operator
+    # Rounded part of it: its input from the host, its weights or its output.
     kind: Literal["input", "weights", "output"]
-    tensor: str
-    encoding: Encoding | None = None
+    tensor: str  # the tensor that is rounded
+    encoding: Encoding | None = None  # of an activation
+    # Rounded values of the inputs of its node, by index.
     constants: Mapping[int, Floats] | None = None
-    owner: store.Store | None = None
+    owner: store.Store | None = None  # of the files of large constants
 
 
 def quant_points(graph: DeviceGraph, state: QuantState) -> list[QuantPoint]:
     """List every rounding of a conversion: inputs from the host, weights, outputs, layer by layer.
 
     Those of convolutions come first, then those of the other operators of the device.
-
-    Args:
-        graph: a legal float model.
-        state: how it is quantized.
     """
     plan, model = graph.plan, graph.model
     made = {t.name for n in plan.int8_nodes for t in n.outputs}
@@ -104,10 +91,8 @@ def quantized_constants(
 ) -> dict[int, Floats]:
     """Return the real values of the int8 weights, and of the bias where it was corrected.
 
-    Args:
-        conv: a convolution.
-        source: encoding of its input, whose scales are folded into the weights.
-        rounded: its integers; None rounds to nearest.
+    The scales of ``source`` are folded into the weights, which are rounded to nearest without
+    ``rounded``.
 
     Returns:
         By index of the node's input; empty where the weights are not constant.
@@ -126,9 +111,7 @@ def quantized_constants(
 def fake_quantized(model: onnx.ModelProto, points: Sequence[QuantPoint]) -> onnx.ModelProto:
     """Return a copy of the model that rounds at every point.
 
-    Args:
-        model: the legal float model; not changed.
-        points: each tensor once.
+    The model is not changed; no tensor has two points.
     """
     made = onnx.ModelProto()
     made.CopyFrom(model)
@@ -181,12 +164,7 @@ def rounding_nodes(
 ) -> Iterator[onnx.NodeProto]:
     """Yield QuantizeLinear and DequantizeLinear; their constants are added to the graph.
 
-    Args:
-        graph: where they will stand.
-        encoding: scales and zero points.
-        source: the exact tensor.
-        result: name of the rounded one.
-        stem: beginning of all other names.
+    ``result`` is the name of the rounded tensor, ``stem`` the beginning of all other names.
     """
     single, zeros = encoding.axis is None, encoding.zeros.astype(np.int8)
     both = [f"{stem}/scale", f"{stem}/zero"]
@@ -222,15 +200,10 @@ _MOVING = frozenset(
 
 @dataclass(frozen=True)
 class Error:
-    """Sums of squares over all outputs.
+    """Sums of squares over all outputs."""
 
-    Attributes:
-        noise: of the errors, by sample.
-        signal: of the exact values, by sample.
-    """
-
-    noise: tuple[float, ...]
-    signal: tuple[float, ...]
+    noise: tuple[float, ...]  # of the errors, by sample
+    signal: tuple[float, ...]  # of the exact values, by sample
 
     @property
     def sqnr_db(self) -> float | None:
@@ -248,12 +221,7 @@ class Error:
 
 
 class OutputError:
-    """Error of fake-quantized models against one float model, whose outputs are kept.
-
-    Args:
-        model: the legal float model.
-        feeds: evaluation samples.
-    """
+    """Error of fake-quantized models against one float model, whose outputs are kept."""
 
     def __init__(self, model: onnx.ModelProto, feeds: Iterable[Feed]) -> None:
         self.model, self._feeds = model, list(feeds)
@@ -267,9 +235,7 @@ class OutputError:
     def of(self, points: Sequence[QuantPoint], model: onnx.ModelProto | None = None) -> Error:
         """Return the error of all these roundings together.
 
-        Args:
-            points: of a conversion.
-            model: with these points, if it is not the float model.
+        With ``model`` of one with these points, which need not be the float model.
         """
         made = _run(fake_quantized(self.model if model is None else model, points), self._feeds)
         noise, signal = zip(
@@ -306,9 +272,6 @@ def logits(model: onnx.ModelProto) -> onnx.ModelProto:
 
     A probability near 0 or 1 hides noise, and where two classes are nearly equal a little noise
     changes the answer: on few samples the error of probabilities is that of a single sample.
-
-    Args:
-        model: not changed.
     """
     made = onnx.ModelProto()
     made.CopyFrom(model)
@@ -324,12 +287,7 @@ def logits(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def leaves(name: str, makers: Mapping[str, onnx.NodeProto]) -> Iterator[str]:
-    """Yield the tensors whose values an output contains, each once, in their order.
-
-    Args:
-        name: of the output.
-        makers: by tensor, the node that makes it.
-    """
+    """Yield the tensors whose values an output contains, each once, in their order."""
     waiting, seen = [name], set[str]()
     while waiting:
         current = waiting.pop()

@@ -30,10 +30,7 @@ Gradients = dict[int, str]
 class Tape:
     """A graph to which nodes are appended.
 
-    Args:
-        graph: grows; its nodes must be in topological order.
-        shapes: static shapes by tensor name.
-        opset: of the standard domain, at least 13.
+    Its nodes are in topological order, its opset is 13 at least.
     """
 
     def __init__(self, graph: onnx.GraphProto, shapes: Mapping[str, Shape], opset: int) -> None:
@@ -84,13 +81,7 @@ class Tape:
 
 
 class Visit:
-    """A node on the way back, with the gradients that arrived at its outputs.
-
-    Args:
-        tape: where its shapes are, and its adjoint goes.
-        node: of the model.
-        gradients: of its outputs; "" where none arrived.
-    """
+    """A node on the way back, with the gradients that arrived at its outputs."""
 
     def __init__(self, tape: Tape, node: onnx.NodeProto, gradients: Sequence[str]) -> None:
         self.node, self.gradients, self._tape = node, gradients, tape
@@ -126,12 +117,7 @@ def backward(
 
     Ends are the outputs, and what is read by an operator that no gradient passes.
 
-    Args:
-        tape: the graph; its nodes so far are differentiated.
-        outputs: of the graph.
-        wanted: tensors whose gradients are needed.
-        floats: tensors that are float32; no others are ends.
-        adjoints: by operator.
+    Only float32 tensors, ``floats``, are ends. Adjoints are by operator.
 
     Returns:
         By wanted tensor the name of its gradient, without those that no end depends on; and

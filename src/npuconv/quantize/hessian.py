@@ -22,10 +22,10 @@ from npuconv import executor
 from npuconv.calibration.workers import in_order
 from npuconv.errors import CalibrationError
 from npuconv.model import query
+from npuconv.model.types import Node
 from npuconv.quantize.settings import HESSIAN
 
 if TYPE_CHECKING:
-    from npuconv.model.types import Node
     from npuconv.samples.feeds import Feed
 
 _PREFIX = "npuconv/im2col"
@@ -167,13 +167,6 @@ def gather(
     after_run: Callable[[], None] = lambda: None,
 ) -> dict[str, Hessian]:
     """Run samples and gather the Hessian of every layer.
-
-    Args:
-        model: the legal float model.
-        layers: whose windows are gathered.
-        feeds: complete inputs.
-        samples: number of inputs.
-        after_run: called after each sample.
 
     Raises:
         CalibrationError: the model does not run on a sample.

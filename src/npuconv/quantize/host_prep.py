@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
@@ -26,25 +26,23 @@ from npuconv.arithmetic import grid
 from npuconv.arithmetic.encoding import scales_for
 from npuconv.arithmetic.grid import Grid
 from npuconv.calibration.inputs import apply_affine, path_from_input
+from npuconv.config import Options
 from npuconv.legalize import manager
 from npuconv.model import query
+from npuconv.model.types import Node, Tensor
 from npuconv.partition import readers
 from npuconv.partition.channels import CHANNELS, UNTIED
 from npuconv.partition.crossings import int8_bytes, traffic
 from npuconv.quantize import kept
+from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.ranges import choose_encodings
 from npuconv.quantize.rewrites.align_input import align_input
 from npuconv.quantize.rewrites.pad_on_host import pad_on_host
 from npuconv.quantize.rounding import round_weights
+from npuconv.quantize.sensitivity import Sensitivity
 from npuconv.quantize.settings import HOST_PADDING, PROBE
-
-if TYPE_CHECKING:
-    from npuconv.config import Options
-    from npuconv.model.types import Node, Tensor
-    from npuconv.quantize.calibrate import Calibration
-    from npuconv.quantize.sensitivity import Sensitivity
-    from npuconv.quantize.state import DeviceGraph, QuantState
-    from npuconv.samples import Feed, Samples
+from npuconv.quantize.state import DeviceGraph, QuantState
+from npuconv.samples import Feed, Samples
 
 Array = NDArray[Any]
 Doubles = NDArray[np.float64]
@@ -55,10 +53,8 @@ def prepare_host(
 ) -> tuple[DeviceGraph, dict[str, Grid]]:
     """Let the host pad and offset tensors where that makes steps smaller.
 
-    Args:
-        graph: a legal float model; changed in place.
-        samples: a few of them are run.
-        without: steps that are left out: ``host-padding``, ``input-grid``.
+    The graph is changed in place. Steps of ``without`` are left out: ``host-padding``, ``input-
+    grid``.
 
     Returns:
         The graph planned anew, and the grids of tensors that the device reads.
@@ -71,7 +67,8 @@ def prepare_host(
     free = {
         name: convs
         for name, convs in readers(graph.plan).items()
-        if convs[0].name in grids and not any(pads(conv) for conv in convs)
+        if convs[0].name in grids
+        and not any(pads(conv) or conv.name in graph.biasless for conv in convs)
     }
     offsets = {name: grids[convs[0].name].offsets for name, convs in free.items()}
     moved = {n: by for n, by in offsets.items() if not grids[free[n][0].name].is_aligned}
@@ -135,9 +132,7 @@ def gain(lows: Doubles, highs: Doubles) -> float:
 def padded_tensors(graph: DeviceGraph, *, internal: bool) -> dict[str, list[Node]]:
     """Return tensors that the host could pad, and the device convolutions that pad them.
 
-    Args:
-        graph: a legal float model.
-        internal: whether they are those that the device makes and that would have to cross.
+    With ``internal`` those that the device makes and that would have to cross.
     """
     found = {}
     for name, convs in readers(graph.plan).items() if graph.has_host else ():
@@ -258,12 +253,8 @@ def pad_between_layers(
 ) -> tuple[DeviceGraph, Calibration, QuantState, Sensitivity | None]:
     """Let tensors of the device cross to be padded by the host.
 
-    Args:
-        graph: a legal float model; changed in place.
-        calibration: statistics and Hessians.
-        state: how it is quantized.
-        found: contributions to the error of the outputs; None where they are unknown.
-        without: steps that are left out.
+    The graph is changed in place. ``found`` are contributions to the error of the outputs, if
+    known.
 
     Returns:
         The graph, statistics, state and sensitivity, with those of the padded tensors.

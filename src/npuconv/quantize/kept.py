@@ -10,20 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding, scales_for
 from npuconv.arithmetic.layer import RoundedWeights, per_weight
+from npuconv.legalize.source import SourceScales, WeightScales
 from npuconv.model import query
-
-if TYPE_CHECKING:
-    from npuconv.legalize.source import SourceScales, WeightScales
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
-    from npuconv.partition import Group, Plan
+from npuconv.model.core import Model
+from npuconv.model.types import Node
+from npuconv.partition import Group, Plan
 
 METHOD, CENTRED = "kept", "kept range, zero point 0"
 MOVED, NARROWED = "kept scale, zero point -128", "kept range, zero point -128"
@@ -36,14 +33,10 @@ Doubles = NDArray[np.float64]
 
 @dataclass
 class Kept:
-    """Encodings of the source for the groups of a plan.
+    """Encodings of the source for the groups of a plan."""
 
-    Attributes:
-        groups: encoding by name of the group.
-        changed: reason by name of a tensor or layer whose scales are not those of the source.
-    """
-
-    groups: dict[str, Encoding] = field(default_factory=dict)
+    groups: dict[str, Encoding] = field(default_factory=dict)  # encoding by name of the group
+    # Reason by name of a tensor or layer whose scales are not those of the source.
     changed: dict[str, str] = field(default_factory=dict)
 
 
@@ -52,11 +45,6 @@ def match_groups(model: Model, plan: Plan, source: SourceScales) -> Kept:
 
     That of a tensor that others than passthrough operators read comes first: it is the last
     rounding. A tensor that a rewrite has renamed is known by the node that makes it.
-
-    Args:
-        model: a legal float model.
-        plan: of the model.
-        source: scales of the model as it came.
     """
     makers = _makers(plan)
     found, used = Kept(changed=dict(source.lost)), set[str]()
@@ -171,13 +159,6 @@ def keep_weights(
     per_tensor: bool = False,
 ) -> tuple[dict[str, RoundedWeights], dict[str, str]]:
     """Return integer weights of the source for the layers that have kept them.
-
-    Args:
-        model: a legal float model.
-        convs: its layers on the device.
-        encodings: of all int8 tensors; none where activations stay float.
-        source: scales of the model as it came.
-        per_tensor: whether the device has one weight scale for a layer.
 
     Returns:
         Weights, and how they were rounded: ``METHOD``, with what symmetry costs, or a reason

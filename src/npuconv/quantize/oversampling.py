@@ -16,22 +16,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import RoundedWeights, per_weight, unfolded
 from npuconv.legalize import manager
 from npuconv.model import query
-from npuconv.partition.channel_paths import parameters
+from npuconv.model.types import Node, Tensor
+from npuconv.partition.channel_paths import ChannelPath, parameters
 from npuconv.quantize import hessian as hessians_of
+from npuconv.quantize.hessian import Hessian
 from npuconv.quantize.rewrites.repeat_channels import Duplicated, repeat_channels
 from npuconv.quantize.rewrites.repeat_convolution import Repeated, repeat_convolution
 from npuconv.quantize.rounding import nearest, solve
 from npuconv.quantize.settings import HESSIAN
+from npuconv.quantize.state import DeviceGraph, QuantState
 
 if TYPE_CHECKING:
-    from npuconv.arithmetic.encoding import Encoding
-    from npuconv.model.types import Node, Tensor
-    from npuconv.partition.channel_paths import ChannelPath
-    from npuconv.quantize.hessian import Hessian
-    from npuconv.quantize.state import DeviceGraph, QuantState
     from npuconv.samples import Samples
 
 Doubles = NDArray[np.float64]
@@ -59,19 +58,12 @@ class Repeats:
 
 @dataclass(frozen=True)
 class Oversampled:
-    """A graph in which something is made several times.
+    """A graph in which something is made several times."""
 
-    Attributes:
-        graph: planned anew.
-        state: with the encodings and weights of all copies.
-        repeated: layers that run several times.
-        duplicated: channels that are computed several times.
-    """
-
-    graph: DeviceGraph
-    state: QuantState
-    repeated: tuple[Repeated, ...] = ()
-    duplicated: tuple[Duplicated, ...] = ()
+    graph: DeviceGraph  # planned anew
+    state: QuantState  # with the encodings and weights of all copies
+    repeated: tuple[Repeated, ...] = ()  # layers that run several times
+    duplicated: tuple[Duplicated, ...] = ()  # channels that are computed several times
 
     @property
     def copy_of(self) -> dict[str, str]:
@@ -91,13 +83,9 @@ def oversample(
 ) -> Oversampled:
     """Compute channels and layers several times, and round every copy.
 
-    Args:
-        graph: a legal float model; changed in place.
-        state: how it is quantized.
-        hessians: of its convolutions, by node name.
-        repeats: layers and channels to repeat.
-        samples: for the Hessians of layers that read more channels.
-        known: the state of a copy of the graph with the same repeats, whose weights are taken.
+    The graph is changed in place. ``samples`` are for the Hessians of layers that read more
+    channels; ``known`` is the state of a copy of the graph with the same repeats, whose weights are
+    taken.
 
     Raises:
         CalibrationError: the model does not run on the samples.
@@ -244,11 +232,7 @@ def _dithered(
 
     The bias of layers that make copies offsets them, that of their readers compensates it.
 
-    Args:
-        path: the channels, from the layer that makes them to those that mix them.
-        index: the source channel of each, [C].
-        hessians: of the windows of every convolution.
-        state: with encodings of every tensor; weights of channels that are no copies stay.
+    Weights of channels that are no copies stay. ``index`` is the source channel of each, [C].
     """
     apart = _offsets_along(path, index)
     weights, moved = dict(state.weights), dict(state.bias_offsets)
@@ -324,11 +308,7 @@ def offsets(count: int) -> Doubles:
 
 
 def offsets_of(index: Sequence[int]) -> Doubles:
-    """Return the offset of each channel within a step, different for copies: float64 [C].
-
-    Args:
-        index: the source channel of each.
-    """
+    """Return the offset of each channel within a step, different for copies: float64 [C]."""
     found, which = np.zeros(len(index)), np.asarray(index)
     for channel in set(index):
         own = np.flatnonzero(which == channel)
@@ -344,11 +324,7 @@ def with_input_offset(
     Where the device pads with 0, a border of the result keeps the difference; the mean of the
     copies, whose offsets add up to 0, does not.
 
-    Args:
-        rounded: the layer.
-        source: encoding of its input.
-        group: of the convolution.
-        by: steps, one number or one for each channel.
+    ``by`` is in steps, one number or one for each channel.
     """
     weight = real_weights(rounded, source, group)
     steps = per_weight(source.scales.astype(np.float64) * by, weight.shape, group)

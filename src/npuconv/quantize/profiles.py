@@ -12,17 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from npuconv.arithmetic.encoding import scales_for
 from npuconv.partition.channels import REAL, UNTIED
+from npuconv.quantize.scale_constraints import ScaleConstraints
 from npuconv.quantize.settings import PROFILE
-
-if TYPE_CHECKING:
-    from npuconv.quantize.scale_constraints import ScaleConstraints
 
 Doubles = NDArray[np.float64]
 
@@ -65,9 +62,6 @@ def choose_profile(parts: Sequence[ScaleConstraints]) -> dict[int, float]:
 
     Of a few profiles between that of the ranges and one scale for all, that whose steps are the
     least: the sum over groups of the logarithm of the mean square step.
-
-    Args:
-        parts: the groups.
 
     Returns:
         Ratios by tie; 1 where all slots have one scale.

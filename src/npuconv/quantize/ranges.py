@@ -17,22 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding, scales_for
+from npuconv.arithmetic.grid import Grid
 from npuconv.calibration.workers import in_order
-from npuconv.partition.channels import REAL, UNTIED
+from npuconv.partition import Group
+from npuconv.partition.channels import REAL, UNTIED, Channels
 from npuconv.partition.placement import DisjointSets
 from npuconv.quantize import kept
 from npuconv.quantize.profiles import choose_profile, merged, rows_of
-from npuconv.quantize.scale_constraints import ConstraintsOf
+from npuconv.quantize.scale_constraints import ConstraintsOf, ScaleConstraints
 from npuconv.quantize.settings import CORRELATED, RANGES
-from npuconv.quantize.state import QuantState
+from npuconv.quantize.state import DeviceGraph, QuantState
 
 if TYPE_CHECKING:
-    from npuconv.arithmetic.grid import Grid
-    from npuconv.partition import Group
-    from npuconv.partition.channels import Channels
     from npuconv.quantize.calibrate import Calibration
-    from npuconv.quantize.scale_constraints import ScaleConstraints
-    from npuconv.quantize.state import DeviceGraph
 
 Doubles = NDArray[np.float64]
 Floats = NDArray[np.float32]
@@ -50,12 +47,8 @@ def choose_encodings(
 
     A tensor of a model that was quantized before keeps those it has.
 
-    Args:
-        graph: a legal float model.
-        calibration: statistics of the tensors.
-        grids: of tensors whose values may lie on a grid.
-        without: steps that are left out: ``correlated-error`` and those of ``ConstraintsOf``.
-        groups: of tensors, with those whose scales depend on theirs; None for all of the plan.
+    Groups are those given, with those whose scales depend on theirs, or all of the plan. Steps of
+    ``without`` are left out: ``correlated-error`` and those of ``ConstraintsOf``.
     """
     constraints = ConstraintsOf(graph, calibration.statistics, grids, without)
     fit = "correlated-error" not in without
@@ -141,17 +134,11 @@ def _stored(
 
 @dataclass(frozen=True)
 class Choice:
-    """Scales and zero points of the K slots of one group.
+    """Scales and zero points of the K slots of one group."""
 
-    Attributes:
-        scales: float32 [K].
-        zeros: int32 [K].
-        method: how the ranges were chosen.
-    """
-
-    scales: Floats
-    zeros: Zeros
-    method: str
+    scales: Floats  # float32 [K]
+    zeros: Zeros  # int32 [K]
+    method: str  # how the ranges were chosen
 
 
 def choose(one: ScaleConstraints, method: str) -> Choice:

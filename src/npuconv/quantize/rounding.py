@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from npuconv.arithmetic.encoding import quantize_weights
+from npuconv.arithmetic.encoding import Encoding, quantize_weights
 from npuconv.arithmetic.layer import RoundedWeights, folded, per_weight
 from npuconv.calibration.workers import in_order
 from npuconv.errors import InternalError
 from npuconv.model import query
+from npuconv.model.store import Store
+from npuconv.model.types import Node
+from npuconv.quantize.hessian import Hessian
 from npuconv.quantize.kept import keep_weights
 from npuconv.quantize.settings import ROUNDING
+from npuconv.quantize.wholes import Cluster, assemblies
+from npuconv.timings import Step
 
 if TYPE_CHECKING:
-    from npuconv.arithmetic.encoding import Encoding
-    from npuconv.model.store import Store
-    from npuconv.model.types import Node
-    from npuconv.quantize.hessian import Hessian
     from npuconv.quantize.state import DeviceGraph, QuantState
-    from npuconv.timings import Step
 
 Doubles = NDArray[np.float64]
 Floats = NDArray[np.float32]
@@ -48,25 +48,21 @@ def round_weights(
 
     Layers of a model that was quantized before keep their integers.
 
-    Args:
-        graph: a legal float model.
-        hessians: by node name.
-        state: with the encodings of all tensors.
-        without: steps that are left out: ``gptq-rounding``, ``bias-correction``.
-        only: names of layers; None for all. The others stay as they are.
-        step: called after each layer that is solved.
+    Layers that ``only`` does not name stay as they are; ``step`` is called after each one. Steps of
+    ``without`` are left out: ``gptq-rounding``, ``bias-correction``.
     """
     convs = [c for c in graph.plan.device if only is None or c.name in only]
     brought, labels = keep_weights(
         graph.model, convs, state.encodings, graph.source_scales, per_tensor=graph.is_per_tensor
     )
-    solvable = [c for c in convs if c.name in hessians and c.name not in brought]
-    layers = [] if graph.is_per_tensor else solvable
+    layers = [] if graph.is_per_tensor else _layers(graph, hessians, state, brought, convs)
+    if graph.biasless:
+        without = {*without, "bias-correction"}
     work = partial(_solve_layer, state.encodings, hessians, graph.model.store, without)
-    found = {}
-    for conv, each in zip(layers, in_order(work, layers), strict=True):
-        found[conv.name] = each
-        step(len(found), len(layers))
+    found = dict[str, tuple[RoundedWeights | None, str]]()
+    for number, each in enumerate(in_order(work, layers), 1):
+        found |= each
+        step(number, len(layers))
     found |= {name: (one, labels[name]) for name, one in brought.items()}
     kept = {name: one for name, one in state.weights.items() if name not in found}
     return replace(
@@ -77,16 +73,56 @@ def round_weights(
     )
 
 
+def _layers(
+    graph: DeviceGraph,
+    hessians: Mapping[str, Hessian],
+    state: QuantState,
+    brought: Collection[str],
+    convs: Sequence[Node],
+) -> list[Node | Cluster]:
+    """Return convolutions with a Hessian, and in place of fragments the whole they are of."""
+    asked = {conv.name for conv in convs}
+    clusters = [
+        cluster
+        for one in assemblies(graph)
+        if one.name in hessians
+        and one.convs.isdisjoint(brought)
+        and not asked.isdisjoint(one.convs)
+        for cluster in one.clusters(state.encodings)
+    ]
+    done = {*brought, *(name for cluster in clusters for name in cluster.convs)}
+    return [*(c for c in convs if c.name in hessians and c.name not in done), *clusters]
+
+
 def _solve_layer(
     encodings: Mapping[str, Encoding],
     hessians: Mapping[str, Hessian],
     owner: Store | None,
     without: Collection[str],
-    conv: Node,
+    layer: Node | Cluster,
+) -> dict[str, tuple[RoundedWeights | None, str]]:
+    """Return the weights of a convolution, or of all fragments of one, by node."""
+    if isinstance(layer, Cluster):
+        (weight, bias), source = layer.assembly.parameters(), layer.source
+        hessian, group = hessians[layer.assembly.name], layer.assembly.whole.layer.group
+        whole, label = _solved(weight, bias, source, hessian, owner, without)
+        own = np.zeros(len(weight), np.float32) if bias is None else bias
+        whole = whole or nearest(weight, own, source, group)
+        return {name: (share, label) for name, share in layer.shares(whole, encodings)}
+    source, hessian = encodings[layer.inputs[0].name], hessians[layer.name]
+    values, added = (query.constant_input(layer, k) for k in (1, 2))
+    assert values is not None  # it has a Hessian
+    return {layer.name: _solved(values, added, source, hessian, owner, without)}
+
+
+def _solved(
+    weight: Floats,
+    bias: Floats | None,
+    source: Encoding,
+    hessian: Hessian,
+    owner: Store | None,
+    without: Collection[str],
 ) -> tuple[RoundedWeights | None, str]:
-    source, hessian = encodings[conv.inputs[0].name], hessians[conv.name]
-    weight, bias = (query.constant_input(conv, k) for k in (1, 2))
-    assert weight is not None  # it has a Hessian
     if owner is None or hessian.groups > 1:
         return solve(weight, bias, source, hessian, without=without)
     found, label = _solve_by_rows(weight, bias, source, hessian, without)
@@ -97,19 +133,12 @@ def _solve_layer(
 
 @dataclass(frozen=True)
 class _Problem:
-    """A layer in the integers of its input, by groups: G groups, M outputs, K inputs each.
+    """A layer in the integers of its input, by groups: G groups, M outputs, K inputs each."""
 
-    Attributes:
-        weight: [G,M,K], for inputs counted in steps of the nominal scale.
-        means: [G,K], of the inputs in such steps.
-        units: [G,K], size of a step.
-        hessian: of the windows, in the units of the model.
-    """
-
-    weight: Doubles
-    means: Doubles
-    units: Doubles
-    hessian: Hessian
+    weight: Doubles  # [G,M,K], for inputs counted in steps of the nominal scale
+    means: Doubles  # [G,K], of the inputs in such steps
+    units: Doubles  # [G,K], size of a step
+    hessian: Hessian  # of the windows, in the units of the model
 
 
 def solve(
@@ -247,15 +276,10 @@ def damping(length: int, count: int) -> float:
 
 @dataclass(frozen=True)
 class Factor:
-    """Factor that passes the error of one weight on to those that are rounded after it.
+    """Factor that passes the error of one weight on to those that are rounded after it."""
 
-    Attributes:
-        order: [G,K], the inputs in the order of rounding.
-        upper: [G,K,K], upper triangular, ``U' U`` the inverse of the products in that order.
-    """
-
-    order: NDArray[np.int64]
-    upper: Doubles
+    order: NDArray[np.int64]  # [G,K], the inputs in the order of rounding
+    upper: Doubles  # [G,K,K], upper triangular, ``U' U`` the inverse of the products in that order
 
 
 def factorize(products: Doubles, damp: float) -> Factor:

@@ -22,18 +22,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from npuconv.arithmetic import grid
+from npuconv.arithmetic.grid import Grid
+from npuconv.arithmetic.statistics import Statistics
 from npuconv.model import query
-from npuconv.partition.channels import CUTTING, UNTIED, upper_bound
+from npuconv.partition import Group, Plan
+from npuconv.partition.channels import CUTTING, UNTIED, Channels, upper_bound
 from npuconv.quantize.settings import MARGIN, RANGES
 from npuconv.quantize.table_ranges import functions_of, within_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from npuconv.arithmetic.grid import Grid
-    from npuconv.arithmetic.statistics import Statistics
-    from npuconv.partition import Group, Plan
-    from npuconv.partition.channels import Channels
     from npuconv.quantize.state import DeviceGraph
 
 
@@ -46,42 +43,27 @@ class ScaleConstraints:
     """One group of int8 tensors: its K slots, their values and constraints.
 
     A slot is a set of channels that must share a scale.
-
-    Attributes:
-        name: of the group.
-        slots: numbers, as ``Channels`` counts them.
-        lows: smallest values [K], with a margin.
-        highs: largest values [K], with a margin.
-        values: some of the values [K,P].
-        centred: zero point must be 0 [K].
-        caps: upper bound of a Clip, which no value may exceed [K].
-        ties: of the slots [K]; those that are tied have one zero point.
-        samples: the sample that each of these values is of [P]; None where slots have values of
-            different samples, or each value is of its own sample.
-        exact: lows and highs under which all values are integers, each [K]; None where there
-            are none.
     """
 
     name: str
-    slots: list[int]
-    lows: Doubles
-    highs: Doubles
-    values: NDArray[np.float32]
-    centred: NDArray[np.bool_]
-    caps: Doubles
-    ties: NDArray[np.int64]
+    slots: list[int]  # numbers, as ``Channels`` counts them
+    lows: Doubles  # smallest values [K], with a margin
+    highs: Doubles  # largest values [K], with a margin
+    values: NDArray[np.float32]  # some of the values [K,P]
+    centred: NDArray[np.bool_]  # zero point must be 0 [K]
+    caps: Doubles  # upper bound of a Clip, which no value may exceed [K]
+    ties: NDArray[np.int64]  # of the slots [K]; those that are tied have one zero point
+    # The sample that each of these values is of [P]; None where slots have values of different
+    # samples, or each value is of its own sample.
     samples: NDArray[np.int64] | None = None
+    # Lows and highs under which all values are integers, each [K]; None where there are none.
     exact: Extremes | None = None
 
 
 class ConstraintsOf:
     """Function from a group to its constraints.
 
-    Args:
-        graph: a legal float model.
-        stats: of the outputs of every group.
-        grids: of tensors whose values may lie on a grid.
-        without: steps that are left out: ``range-margin``, ``input-grid``.
+    Steps of ``without`` are left out: ``range-margin``, ``input-grid``.
     """
 
     def __init__(
@@ -145,12 +127,7 @@ def _observed(
 ) -> ScaleConstraints:
     """Return the extremes and values of a group, without constraints.
 
-    Args:
-        group: of tensors.
-        channels: which channels share a scale.
-        stats: of its outputs.
-        margin: whether its ranges get a margin.
-        tails: whether that margin includes the tails of its values.
+    With ``margin`` its ranges get one, with ``tails`` one that includes the tails of its values.
     """
     members: dict[int, list[tuple[Statistics, int]]] = {}
     for name in group.tensors:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
@@ -19,18 +18,15 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, shape_inference
 
 from npuconv import executor
+from npuconv.arithmetic.encoding import Encoding
 from npuconv.calibration.workers import in_order
 from npuconv.quantize.adjoints import ADJOINTS
-from npuconv.quantize.fake_quant import add_constant, rounding_nodes
+from npuconv.quantize.fake_quant import QuantPoint, add_constant, rounding_nodes
 from npuconv.quantize.gradients import OLDEST_OPSET, Shape, Tape, backward
+from npuconv.quantize.state import QuantState
+from npuconv.samples import Feed, Samples
 from npuconv.samples.feeds import spread
-
-if TYPE_CHECKING:
-    from npuconv.arithmetic.encoding import Encoding
-    from npuconv.quantize.fake_quant import QuantPoint
-    from npuconv.quantize.state import QuantState
-    from npuconv.samples import Feed, Samples
-    from npuconv.timings import Step
+from npuconv.timings import Step
 
 Doubles = NDArray[np.float64]
 _SIGNS = np.asarray([-1.0, 1.0], np.float32)
@@ -40,15 +36,10 @@ _RESULT, _SIGNAL = f"{_PREFIX}/result", f"{_PREFIX}/signal"
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """Error power in the outputs over their own power, mean of samples, by point.
+    """Error power in the outputs over their own power, mean of samples, by point."""
 
-    Attributes:
-        points: all roundings, without the constants of their layers.
-        channels: for each point that of its channels, float64 [C].
-    """
-
-    points: tuple[QuantPoint, ...]
-    channels: tuple[Doubles, ...]
+    points: tuple[QuantPoint, ...]  # all roundings, without the constants of their layers
+    channels: tuple[Doubles, ...]  # for each point that of its channels, float64 [C]
 
     @property
     def powers(self) -> Doubles:
@@ -62,11 +53,7 @@ class Sensitivity:
         return {point.tensor: power for point, power in pairs if point.kind != "weights"}
 
     def restepped(self, encodings: Mapping[str, Encoding]) -> Sensitivity:
-        """Return the sensitivity under other scales: noise grows with the square of a step.
-
-        Args:
-            encodings: of tensors whose scales have changed.
-        """
+        """Return the sensitivity under other scales: noise grows with the square of a step."""
         pairs = zip(self.points, self.channels, strict=True)
         return Sensitivity(
             tuple(replace(p, encoding=encodings.get(p.tensor, p.encoding)) for p in self.points),
@@ -76,8 +63,7 @@ class Sensitivity:
     def layers(self, copy_of: Mapping[str, str]) -> dict[str, float]:
         """Return the error power that each layer adds, by node name.
 
-        Args:
-            copy_of: by node name, the layer that a copy is counted with.
+        ``copy_of`` gives the layer that a copy is counted with, by node name.
         """
         shares: dict[str, float] = {}
         for point, power in zip(self.points, self.powers.tolist(), strict=True):
@@ -137,17 +123,12 @@ def measure(
 
 @dataclass(frozen=True)
 class _Graph:
-    """The differentiated model.
+    """The differentiated model."""
 
-    Attributes:
-        model: gives ``_RESULT`` and ``_SIGNAL`` for the inputs and random signs.
-        ends: outputs, and inputs of operators without an adjoint, with their shapes.
-        widths: channels of every point.
-    """
-
-    model: onnx.ModelProto
+    model: onnx.ModelProto  # gives ``_RESULT`` and ``_SIGNAL`` for the inputs and random signs
+    # Outputs, and inputs of operators without an adjoint, with their shapes.
     ends: Mapping[str, Shape]
-    widths: tuple[int, ...]
+    widths: tuple[int, ...]  # channels of every point
 
     def powers(self, session: executor.Session, feed: Feed, seed: int) -> Doubles:
         """Return the error power by channel of every point, for one random vector."""

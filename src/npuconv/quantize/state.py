@@ -5,26 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
 
-from npuconv.arithmetic.encoding import HIGHEST, LOWEST
+from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding
+from npuconv.arithmetic.layer import RoundedWeights
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.source import SourceScales
-from npuconv.model import save
-from npuconv.partition.channels import trace, uniform
+from npuconv.model import query, save
+from npuconv.model.core import Model
+from npuconv.model.facts import settled
+from npuconv.partition.channels import Channels, trace, uniform
 from npuconv.quantize import kept
-
-if TYPE_CHECKING:
-    import onnx
-
-    from npuconv.arithmetic.encoding import Encoding
-    from npuconv.arithmetic.layer import RoundedWeights
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.partition.channels import Channels
 
 Offsets = NDArray[np.float64]  # one for each channel
 
@@ -89,23 +84,36 @@ class DeviceGraph(LegalModel):
     def centred_tensors(self) -> list[str]:
         """Tensors whose zero point is 0: those of one scale, and what operators read and make.
 
+        And those around a convolution without a bias, which is where zero points go.
+
         Not the inputs of a TFLite model: there the file says the zero point of a tensor. And
         not tensors of operators where the device takes every zero point.
         """
         made = [] if self._has_zero_points else [t.name for t in self.plan.operator_tensors]
+        bare = [conv for conv in self.plan.device if conv.name in self.biasless]
+        made += [t.name for conv in bare for t in (conv.inputs[0], conv.outputs[0])]
         if self.options.io == "int8" or self.options.format != "tflite":
             return [*self.uniform_tensors, *made]
         inputs = {tensor.name for tensor in self.model.graph.inputs} - set(uniform(self.plan))
         return [*(name for name in self.uniform_tensors if name not in inputs), *made]
 
     @cached_property
+    def biasless(self) -> frozenset[str]:
+        """Names of convolutions to which the device can add no bias."""
+        operator = self.target.operator("Conv")
+        bare = [conv for conv in self.plan.device if query.input_of(conv, 2) is None]
+        found = (c for c in bare if operator and operator.objections({**settled(c), "bias": True}))
+        return frozenset(conv.name for conv in found)
+
+    @cached_property
     def channels(self) -> Channels:
         """Channels that share a scale, in tensors that are not uniform."""
         every = [name for group in self.plan.groups for name in group.tensors]
+        layers = {conv.name: self.model.origin(conv) for conv in self.plan.device}
         if self.is_per_tensor:
-            return trace(self.plan, every)
+            return trace(self.plan, every, layers)
         alike = kept.with_one_scale(self.model, self.plan, self.source_scales)
-        return trace(self.plan, [*self.uniform_tensors, *alike])
+        return trace(self.plan, [*self.uniform_tensors, *alike], layers)
 
     @property
     def source_scales(self) -> SourceScales:

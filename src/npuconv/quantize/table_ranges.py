@@ -7,30 +7,22 @@ a smaller range.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from npuconv.arithmetic.tables import ARITHMETIC, FUNCTIONS, SOURCE, Step, evaluate
 from npuconv.model import query
+from npuconv.model.core import Model
+from npuconv.model.types import Node
+from npuconv.partition import Plan
 from npuconv.partition.operators import values_of
 from npuconv.quantize.settings import RANGES
-
-if TYPE_CHECKING:
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
-    from npuconv.partition import Plan
 
 Functions = Mapping[str, Sequence[Sequence[Step]]]
 
 
 def functions_of(model: Model, plan: Plan) -> Functions:
-    """Return the functions of every tensor that nothing but tables read, by tensor.
-
-    Args:
-        model: a legal float model.
-        plan: where every node runs.
-    """
+    """Return the functions of every tensor that nothing but tables read, by tensor."""
     steps: dict[str, list[Step]] = {}
     root: dict[str, str] = {}  # of what a table makes: what it is a function of
     read: dict[str, set[int]] = {}

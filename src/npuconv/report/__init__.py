@@ -55,10 +55,6 @@ class _Renderer(Protocol):
 def render(report: Report, format: str) -> str:
     """Render one report.
 
-    Args:
-        report: what to render.
-        format: a name in ``FORMATS``.
-
     Returns:
         Text that ends in one newline.
 
@@ -73,10 +69,7 @@ def render_many(
 ) -> str:
     """Render several reports as one valid document.
 
-    Args:
-        reports: in the order in which they are shown.
-        format: a name in ``FORMATS``.
-        unreadable: models without a report, which the document lists too.
+    ``unreadable`` are models without a report, which the document lists too.
 
     Returns:
         Text that ends in one newline.
@@ -90,10 +83,7 @@ def render_many(
 def render_batch(batch: BatchReport, format: str, base: str = "") -> str:
     """Render the summary of a batch.
 
-    Args:
-        batch: what to render.
-        format: a name in ``FORMATS``.
-        base: path from the folder of the text to the folder of the jobs file; for links.
+    ``base`` is the path from the folder of the text to that of the jobs file, for links.
 
     Returns:
         Text that ends in one newline.
@@ -106,9 +96,6 @@ def render_batch(batch: BatchReport, format: str, base: str = "") -> str:
 
 def format_of(path: str | os.PathLike[str]) -> str:
     """Return the format that the suffix of a file asks for.
-
-    Args:
-        path: where the report will be written.
 
     Returns:
         A name in ``FORMATS``.

@@ -29,21 +29,13 @@ _OVERVIEW_HEAD = ("model", "verdict", "error", "warn", "SQNR", "crossings", "dev
 
 @dataclass(frozen=True)
 class Issue:
-    """A warning of the summary, or the findings of one rule.
+    """A warning of the summary, or the findings of one rule."""
 
-    Attributes:
-        label: ``error`` or ``warning``.
-        title: its name in a few words.
-        message: what was found where; one sentence.
-        more: number of further findings of the same rule.
-        fix: what to do; may be empty.
-    """
-
-    label: str
-    title: str
-    message: str
-    more: int = 0
-    fix: str = ""
+    label: str  # ``error`` or ``warning``
+    title: str  # its name in a few words
+    message: str  # what was found where; one sentence
+    more: int = 0  # number of further findings of the same rule
+    fix: str = ""  # what to do; may be empty
 
 
 def render(report: Report, name: str, *, color: bool = False, width: int = 80) -> str:

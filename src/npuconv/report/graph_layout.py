@@ -42,24 +42,15 @@ class Layers:
 
     Slots are numbers: first those of the boxes, then one for every layer that a line
     passes through.
-
-    Attributes:
-        boxes: number of slots that are boxes.
-        rows: the slots of each layer, from left to right.
-        level: the layer of each slot.
-        above: the slots a slot is reached from, one layer up.
-        below: the slots it leads to, one layer down.
-        x: the centre of each slot.
-        far: edges that are too long to take slots.
     """
 
-    boxes: int
-    rows: list[list[int]]
-    level: list[int]
-    above: list[list[int]]
-    below: list[list[int]]
-    x: list[float] = field(default_factory=list)
-    far: list[Edge] = field(default_factory=list)
+    boxes: int  # number of slots that are boxes
+    rows: list[list[int]]  # the slots of each layer, from left to right
+    level: list[int]  # the layer of each slot
+    above: list[list[int]]  # the slots a slot is reached from, one layer up
+    below: list[list[int]]  # the slots it leads to, one layer down
+    x: list[float] = field(default_factory=list)  # the centre of each slot
+    far: list[Edge] = field(default_factory=list)  # edges that are too long to take slots
 
     def width(self, slot: int) -> int:
         """Return the width of a slot."""
@@ -253,21 +244,13 @@ def _pool(one: _Block, other: _Block) -> _Block:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A drawn graph.
-
-    Attributes:
-        width: of the drawing.
-        height: of the drawing.
-        boxes: the centre and the top of every box.
-        paths: SVG paths of the lines from every box that has any.
-        far: SVG paths of lines that are too long to be led around boxes.
-    """
+    """A drawn graph."""
 
     width: int
     height: int
-    boxes: tuple[tuple[int, int], ...]
-    paths: dict[int, str]
-    far: tuple[str, ...]
+    boxes: tuple[tuple[int, int], ...]  # the centre and the top of every box
+    paths: dict[int, str]  # SVG paths of the lines from every box that has any
+    far: tuple[str, ...]  # SVG paths of lines that are too long to be led around boxes
 
 
 def draw(layers: Layers) -> Drawing:

@@ -27,27 +27,19 @@ FindingRow = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Box:
-    """One box of the graph: nodes, or an input or output of the model.
+    """One box of the graph: nodes, or an input or output of the model."""
 
-    Attributes:
-        nodes: parallel nodes of one kind, each possibly followed by its activation; empty
-            for an input or output of the model.
-        title: the operation.
-        name: the name in the source model.
-        reads: the tensors that lead here.
-        makes: the tensors that lead on.
-        place: of a node of the source: placement of what it became, or ``gone``; and
-            ``changed`` where it became something else.
-        rows: details of such a node.
-    """
-
+    # Parallel nodes of one kind, each possibly followed by its activation; empty for an input or
+    # output of the model.
     nodes: tuple[NodeInfo, ...]
     title: str
-    name: str
-    reads: tuple[str, ...]
-    makes: tuple[str, ...]
+    name: str  # the name in the source model
+    reads: tuple[str, ...]  # the tensors that lead here
+    makes: tuple[str, ...]  # the tensors that lead on
+    # Of a node of the source: placement of what it became, or ``gone``; and ``changed`` where it
+    # became something else.
     place: str = "end"
-    rows: tuple[Row, ...] = ()
+    rows: tuple[Row, ...] = ()  # details of such a node
 
     @property
     def placement(self) -> str:

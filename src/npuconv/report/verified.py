@@ -24,19 +24,12 @@ _FORMULA = re.compile(r"[=+\-@\t\r]")
 
 @dataclass(frozen=True)
 class SideBySide:
-    """One layer of both models: the values of each on one track, and the error.
-
-    Attributes:
-        layer: of the report.
-        ours: range of the values in the float model; None where none is finite.
-        theirs: the same of the int8 model.
-        zero: position of 0 on the track, in per cent.
-    """
+    """One layer of both models: the values of each on one track, and the error."""
 
     layer: VerifiedLayer
-    ours: Bar | None
-    theirs: Bar | None
-    zero: float
+    ours: Bar | None  # range of the values in the float model; None where none is finite
+    theirs: Bar | None  # the same of the int8 model
+    zero: float  # position of 0 on the track, in per cent
 
     @property
     def bar(self) -> LayerBar:

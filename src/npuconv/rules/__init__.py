@@ -1,9 +1,9 @@
 """Rules on what a device accepts: one rule a module in ``checks``, named after the fault.
 
 A rule looks at a node (or at the whole model) and yields a ``Violation`` for each fault;
-it changes nothing and knows no pass. Its docstring has exactly the sections *What it
-checks*, *Why it matters* and *How to fix*, from which ``npuconv explain``, the reference
-pages and the reports are made. The chip's numbers come from the target file.
+it changes nothing and knows no pass. The docstring of its module has exactly the sections
+*What it checks*, *Why it matters* and *How to fix*, from which ``npuconv explain``, the
+reference pages and the reports are made. The chip's numbers come from the target file.
 
 ``checks``         the rules
 ``context``        what a rule is given: model, target, and cached facts of nodes
@@ -18,16 +18,15 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from npuconv.diagnostics import Severity, Status
 from npuconv.facts import FACTS
-from npuconv.registry import Registry
-
-if TYPE_CHECKING:
-    from npuconv.model.types import Node
+from npuconv.model.types import Node
+from npuconv.registry import Registry, described
 
 Stage = Literal["source", "float", "planned", "calibrated", "lowered", "measured"]
 SECTIONS = ("What it checks", "Why it matters", "How to fix")
@@ -151,7 +150,7 @@ def rule(  # noqa: PLR0913 - a rule has that many parts
 
     def register(function: Callable[..., Violations]) -> Rule:
         """Make a rule of the function."""
-        name, doc = function.__name__.replace("_", "-"), inspect.getdoc(function) or ""
+        name, doc = function.__name__.replace("_", "-"), described(function)
         asked = None if ops is None else frozenset(ops)
         item = Rule(
             code, name, severity, message, function, asked, limits, at, malformed, cacheable,
@@ -172,30 +171,19 @@ def _check(item: Rule) -> None:
         raise ValueError(f"rule {item.name!r}: {item.code!r}, {taken=}, {missing=}, {unknown=}")
 
 
-def limit_rule(code: str, *limits: str, example: Example) -> Callable[[Callable[[], None]], Rule]:
+def limit_rule(module: str, code: str, *limits: str, example: Example) -> None:
     """Register a rule that compares facts of convolutions with limits of the target.
 
-    The function has no body: it gives the rule its name and docstring.
-
-    Args:
-        code: as for ``rule``.
-        *limits: facts that are compared, each with the target's limit on it.
-        example: as for ``rule``.
+    Its name and its text are those of the module.
     """
 
-    def register(described: Callable[[], None]) -> Rule:
-        """Make a rule of the docstring."""
+    def broken(node: Node, ctx: Any) -> Violations:
+        return ctx.violations(node, *limits)
 
-        @functools.wraps(described)
-        def broken(node: Node, ctx: Any) -> Violations:
-            return ctx.violations(node, *limits)
-
-        message = "{fact} is {value}; the device takes {limit}"
-        return rule(
-            code, message=message, example=example, ops=SLIDING, limits=limits, cacheable=True
-        )(broken)
-
-    return register
+    broken.__name__ = module.rpartition(".")[2]
+    broken.__module__, broken.__doc__ = module, sys.modules[module].__doc__
+    message = "{fact} is {value}; the device takes {limit}"
+    rule(code, message=message, example=example, ops=SLIDING, limits=limits, cacheable=True)(broken)
 
 
 def is_convolution(node: Node) -> bool:

@@ -5,22 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from npuconv.config import Options
 from npuconv.facts import DECIDED_LATER, lookup
 from npuconv.model import facts as measuring
 from npuconv.model import query
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
+from npuconv.partition import Plan
 from npuconv.rules import Violation, is_convolution
-from npuconv.target import value_text
-
-if TYPE_CHECKING:
-    from npuconv.config import Options
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
-    from npuconv.partition import Plan
-    from npuconv.rules.evidence import CalibrationEvidence, MeasuredError
-    from npuconv.target import Operator, Target
-    from npuconv.target.limit import Limit
+from npuconv.rules.evidence import CalibrationEvidence, MeasuredError
+from npuconv.target import Operator, Target, value_text
+from npuconv.target.limit import Limit
 
 # Integer convolutions are held to the limits of the operator they stand for.
 _STANDS_FOR = {"QLinearConv": "Conv", "ConvInteger": "Conv"}
@@ -39,28 +36,19 @@ class NodeFacts:
 
 @dataclass
 class RuleContext:
-    """Input of every rule of one lint.
-
-    Attributes:
-        model: the graph.
-        target: the device.
-        options: of the user.
-        fact_cache: facts of nodes, kept from lint to lint of the same target and options.
-            The key is all that they are measured on, so a changed node has another key.
-        kept_float: labels of source nodes that stay float on the host; no limit is about them.
-        plan: where nodes run, once that is known.
-        evidence: results of calibration; None before.
-        measured: measured error of the int8 model; None before.
-    """
+    """Input of every rule of one lint."""
 
     model: Model
     target: Target
     options: Options
+    # Facts of nodes, kept from lint to lint of the same target and options. The key is all that
+    # they are measured on, so a changed node has another key.
     fact_cache: dict[Hashable, NodeFacts] = field(default_factory=dict)
+    # Labels of source nodes that stay float on the host; no limit is about them.
     kept_float: frozenset[str] = frozenset()
-    plan: Plan | None = None
-    evidence: CalibrationEvidence | None = None
-    measured: MeasuredError | None = None
+    plan: Plan | None = None  # where nodes run, once that is known
+    evidence: CalibrationEvidence | None = None  # results of calibration; None before
+    measured: MeasuredError | None = None  # measured error of the int8 model; None before
     _by_node: dict[int, NodeFacts] = field(default_factory=dict)
     _by_op: dict[str, list[Node]] = field(default_factory=dict)
     _distinct: dict[frozenset[str], list[Node]] = field(default_factory=dict)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from npuconv.diagnostics import Finding, sort_key
 from npuconv.errors import InternalError, NpuconvError
 from npuconv.model import query
+from npuconv.model.types import Node
 from npuconv.rules import RULES, Rule, Stage, Violation
-
-if TYPE_CHECKING:
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
+from npuconv.rules.context import RuleContext
 
 Mark = tuple[str, str]  # code of a rule, and a source node that it fires on ('': the model)
 
@@ -32,10 +29,7 @@ def malformed(findings: Iterable[Finding]) -> list[Finding]:
 def lint(ctx: RuleContext, *, at: Stage = "float", only: Iterable[str] = ()) -> list[Finding]:
     """Return the findings of the rules of one stage, worst first.
 
-    Args:
-        ctx: model, target and options.
-        at: the stage.
-        only: codes of rules; all where empty.
+    All rules of the stage run where ``only`` names none.
 
     Raises:
         InternalError: a rule failed, which is a bug in it.

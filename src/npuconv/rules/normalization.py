@@ -99,47 +99,28 @@ CANDIDATES: dict[Normalization, tuple[Normalization, ...]] = {
 
 @dataclass(frozen=True)
 class ActivationProfile:
-    """Statistics of the outputs of all convolutions on the same samples.
+    """Statistics of the outputs of all convolutions on the same samples."""
 
-    Attributes:
-        sign_entropy: mean entropy, in bits, of the sign of values; layers count alike.
-        mean_offset: mean of ``log(1 + (mean / standard deviation) ** 2)``; likewise.
-        first_level: rms of the means of the channels of the first layer.
-        bias: rms of the first layer's biases, over the median standard deviation of its
-            output.
-    """
-
-    sign_entropy: float
-    mean_offset: float
-    first_level: float
-    bias: float
+    sign_entropy: float  # mean entropy, in bits, of the sign of values; layers count alike
+    mean_offset: float  # mean of ``log(1 + (mean / standard deviation) ** 2)``; likewise
+    first_level: float  # rms of the means of the channels of the first layer
+    bias: float  # rms of the first layer's biases, over the median standard deviation of its output
 
 
 @dataclass(frozen=True)
 class NormalizationTrials:
-    """Statistics of the float model on the samples as they are and normalized differently.
+    """Statistics of the float model on the samples as they are and normalized differently."""
 
-    Attributes:
-        given: the normalization that the samples seem to have.
-        profiles: by normalization, that of the samples first; empty if there is no candidate.
-        is_image_to_image: True if an output is an image, as of super-resolution.
-    """
-
-    given: Normalization
+    given: Normalization  # the normalization that the samples seem to have
+    # By normalization, that of the samples first; empty if there is no candidate.
     profiles: Mapping[Normalization, ActivationProfile]
-    is_image_to_image: bool = False
+    is_image_to_image: bool = False  # True if an output is an image, as of super-resolution
 
 
 def activation_profile(
     layers: Sequence[Statistics], first: Statistics, biases: NDArray[np.generic] | None
 ) -> ActivationProfile:
-    """Compute the statistics of the outputs of the convolutions.
-
-    Args:
-        layers: outputs of convolutions.
-        first: output of the first of them.
-        biases: of the first; None: it has none.
-    """
+    """Compute the statistics of the outputs of the convolutions."""
     return ActivationProfile(
         sign_entropy=float(np.mean([_sign_entropy(layer) for layer in layers])),
         mean_offset=float(np.mean([_mean_offset(layer) for layer in layers])),
@@ -170,12 +151,7 @@ def _rms(values: NDArray[np.generic]) -> float:
 
 
 def candidates(given: Normalization, bias: float) -> tuple[Normalization, ...]:
-    """Return the normalizations that could fit better than that of the samples.
-
-    Args:
-        given: the normalization of the samples.
-        bias: ``ActivationProfile.bias`` on them.
-    """
+    """Return the normalizations that could fit better than that of the samples."""
     wrong = {_PIXELS: bias > BOUNDS.large_bias, _UNITS: bias < BOUNDS.small_bias}
     return tuple(
         item for item in CANDIDATES[given] if _group(item) is _group(given) or wrong[_group(item)]
@@ -280,17 +256,11 @@ def _is_shifted(
 
 @dataclass(frozen=True)
 class TrainingShift:
-    """Difference between the statistics of a layer and those of training.
+    """Difference between the statistics of a layer and those of training."""
 
-    Attributes:
-        offset: median distance of the channels' means, in standard deviations of training.
-        ratio: median of the observed standard deviation over that of training.
-        spread: median deviation of the logarithm of that ratio.
-    """
-
-    offset: float
-    ratio: float
-    spread: float
+    offset: float  # median distance of the channels' means, in standard deviations of training
+    ratio: float  # median of the observed standard deviation over that of training
+    spread: float  # median deviation of the logarithm of that ratio
 
     @property
     def loss(self) -> float:

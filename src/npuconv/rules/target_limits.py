@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from npuconv.facts import DECIDED_LATER, lookup
 from npuconv.model import query
 from npuconv.model.conv import resolved_pads, window
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 from npuconv.rules import Violation
+from npuconv.rules.context import RuleContext
 from npuconv.target import value_text
-
-if TYPE_CHECKING:
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
-    from npuconv.rules.context import RuleContext
-    from npuconv.target.limit import Limit
+from npuconv.target.limit import Limit
 
 EXTENTS = ("in_n", "in_h", "in_w", "out_n", "out_h", "out_w")  # that a model may leave open
 ANY = "any"  # the value of an extent that the model leaves open

@@ -47,9 +47,8 @@ UNREADABLE = (
 class Archive(Mapping[str, Any]):
     """The arrays of an .npz by name; opened when looked up.
 
-    Args:
-        file: it stays open as long as one of the arrays is in use.
-        allowed: limits of its size; those in force where None.
+    The file stays open as long as one of the arrays is in use. Without ``allowed``, the limits in
+    force hold.
 
     Raises:
         CalibrationError: it cannot be read, or is no archive.

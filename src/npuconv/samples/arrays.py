@@ -31,17 +31,11 @@ _TO_FIRST, _TO_LAST = (0, 3, 1, 2), (0, 2, 3, 1)
 
 @dataclass(frozen=True)
 class Column:
-    """The samples of one input.
-
-    Attributes:
-        spec: the input.
-        array: all samples.
-        rows: rows of the array per sample, or 0 if each row is a complete input.
-    """
+    """The samples of one input."""
 
     spec: InputSpec
     array: Rows
-    rows: int
+    rows: int  # rows of the array per sample, or 0 if each row is a complete input
 
     def __len__(self) -> int:
         """Number of whole samples."""
@@ -92,10 +86,6 @@ def pick(label: str, names: Sequence[str], inputs: Sequence[InputSpec]) -> dict[
 def only_fitting(arrays: Mapping[str, Any], inputs: Sequence[InputSpec]) -> dict[str, str]:
     """Return the array for the one input that no array is named like, if only one array fits it.
 
-    Args:
-        arrays: of a file, by name; each has a shape.
-        inputs: of the model.
-
     Returns:
         Name of the input to name of the array; empty where names tell, or nothing is certain.
     """
@@ -128,12 +118,8 @@ def make_table(
 ) -> Table:
     """Make a table of arrays by name, checked against the inputs of the model.
 
-    Args:
-        label: the source, for messages.
-        arrays: anything numpy makes an array of; looked up only if needed.
-        inputs: at least one.
-        complete: each array is one complete input, not a row of samples.
-        taken: arrays of another name than their input, as ``only_fitting`` finds them.
+    With ``complete`` each array is one complete input, not a row of samples; ``taken`` are arrays
+    of another name than their input. An array is looked up only if needed.
 
     Raises:
         CalibrationError: wrong names, shapes, types, values or numbers of samples.

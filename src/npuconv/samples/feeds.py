@@ -17,19 +17,13 @@ Feed = dict[str, Array]
 
 @dataclass(frozen=True)
 class InputSpec:
-    """One input of the model.
-
-    Attributes:
-        name: name of the input.
-        dtype: its numpy type.
-        shape: lengths; a name or None where the length is not fixed. None: unknown rank.
-        array: name of its array in a source; empty where it is that of the input.
-    """
+    """One input of the model."""
 
     name: str
     dtype: np.dtype[Any]
+    # Lengths; a name or None where the length is not fixed. None: unknown rank.
     shape: tuple[int | str | None, ...] | None
-    array: str = ""
+    array: str = ""  # name of its array in a source; empty where it is that of the input
 
     @property
     def lengths(self) -> tuple[int | None, ...]:
@@ -51,25 +45,16 @@ class InputSpec:
 
 @dataclass(frozen=True)
 class Samples:
-    """Samples that are read or made one at a time, as often as asked for.
+    """Samples that are read or made one at a time, as often as asked for."""
 
-    Attributes:
-        load: gives sample k of the source, as arrays by input name, batch axis included.
-        indices: which samples of the source these are.
-        description: the source in one phrase, without directories, for the report.
-        synthetic: True if the numbers are made up.
-        builtin: True if they are none of the user's.
-        prepared: how images became inputs, in one phrase; empty of what is used as it is.
-        notes: what the user should know about how they were read.
-    """
-
+    # Gives sample k of the source, as arrays by input name, batch axis included.
     load: Callable[[int], Feed]
-    indices: tuple[int, ...]
-    description: str
-    synthetic: bool = False
-    builtin: bool = False
-    prepared: str = ""
-    notes: tuple[str, ...] = ()
+    indices: tuple[int, ...]  # which samples of the source these are
+    description: str  # the source in one phrase, without directories, for the report
+    synthetic: bool = False  # True if the numbers are made up
+    builtin: bool = False  # True if they are none of the user's
+    prepared: str = ""  # how images became inputs, in one phrase; empty of what is used as it is
+    notes: tuple[str, ...] = ()  # what the user should know about how they were read
 
     def __len__(self) -> int:
         """Number of samples."""

@@ -44,21 +44,14 @@ _shared_folder: str | Path | None = None  # where a conversion names none
 
 @dataclass(frozen=True)
 class Plan:
-    """Conversion of an image file to one item of a batch.
+    """Conversion of an image file to one item of a batch."""
 
-    Attributes:
-        spec: the input of the model.
-        keys: the options that were given.
-        size: height and width the input asks for; None where it is not fixed.
-        mean: float32, one per channel or one for all, in pixel units.
-        std: like mean.
-    """
-
-    spec: InputSpec
-    keys: Preprocess
+    spec: InputSpec  # the input of the model
+    keys: Preprocess  # the options that were given
+    # Height and width the input asks for; None where it is not fixed.
     size: tuple[int | None, int | None]
-    mean: Floats
-    std: Floats
+    mean: Floats  # float32, one per channel or one for all, in pixel units
+    std: Floats  # like mean
 
     @property
     def fits(self) -> bool:
@@ -284,9 +277,7 @@ def keep_in(folder: str | Path) -> None:
 class Cache:
     """A folder of decoded images.
 
-    Args:
-        folder: made where it is missing; the cache of a conversion.
-        how: what the pixels depend on besides the file, as plain data.
+    ``how`` is what the pixels depend on besides the file, as plain data.
 
     Raises:
         OutputError: the folder cannot be made.

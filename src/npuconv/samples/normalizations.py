@@ -27,19 +27,12 @@ PRESETS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
 
 @dataclass(frozen=True)
 class Normalization:
-    """``(pixel - mean) / std`` per channel, in pixels of 0..255.
+    """``(pixel - mean) / std`` per channel, in pixels of 0..255."""
 
-    Attributes:
-        name: for people.
-        option: the flags that ask for it.
-        mean: one number per channel, or one.
-        std: likewise.
-    """
-
-    name: str
-    option: str
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
+    name: str  # for people
+    option: str  # the flags that ask for it
+    mean: tuple[float, ...]  # one number per channel, or one
+    std: tuple[float, ...]  # likewise
 
     def apply(self, pixels: Floats, axis: int) -> Floats:
         """Return pixels as this normalization feeds them to a model."""

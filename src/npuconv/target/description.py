@@ -7,19 +7,14 @@ particular chip. See ``targets/npu-int8.yaml`` for a real one and
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
-from npuconv.facts import FACTS, Mode, lookup
+from npuconv.facts import FACTS, Facts, Mode, lookup
 from npuconv.target.limit import Cited, Limit, LimitField, Relation, Strict
-from npuconv.yamlio import dotted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from npuconv.facts import Facts
-    from npuconv.yamlio import KeyPath
+from npuconv.yamlio import KeyPath, dotted
 
 Dtype = Literal[
     "int4", "uint4", "int8", "uint8", "int16", "uint16", "int32", "int64",

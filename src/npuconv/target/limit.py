@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -21,10 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from npuconv.facts import FACTS, lookup
-
-if TYPE_CHECKING:
-    from npuconv.facts import Fact, Facts, FactValue
+from npuconv.facts import FACTS, Fact, Facts, FactValue, lookup
 
 Value = StrictBool | StrictInt | StrictStr
 PREDICATES = ("equals", "one_of", "range", "min", "max", "power_of_two", "multiple_of", "limit")

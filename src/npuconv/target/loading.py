@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import PrivateAttr
 
@@ -18,10 +18,7 @@ from npuconv.facts import FACTS
 from npuconv.target.description import Description, Operator
 from npuconv.target.limit import Limit, Place
 from npuconv.target.semantics import semantic_problems
-from npuconv.yamlio import dotted
-
-if TYPE_CHECKING:
-    from npuconv.yamlio import KeyPath
+from npuconv.yamlio import KeyPath, dotted
 
 
 class Target(Description):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Iterator
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeGuard, cast
@@ -18,15 +19,12 @@ from pydantic import ValidationError
 
 from npuconv import yamlio
 from npuconv.errors import LocatedError, TargetError
-from npuconv.facts import FACTS
+from npuconv.facts import FACTS, Fact
 from npuconv.target.description import Description, Operator, canonical_domain
 from npuconv.target.limit import CelError, Limit, Relation, check_cel
 from npuconv.yamlio import KeyPath
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from npuconv.facts import Fact
     from npuconv.target.limit import Cited
 
 

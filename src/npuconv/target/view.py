@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from npuconv.errors import LocatedError, TargetError
 from npuconv.facts import FACTS
 from npuconv.target import Operator, Target, builtin_names, read, value_text
-from npuconv.target.description import COST_WEIGHTS, Bias
+from npuconv.target.description import COST_WEIGHTS, Bias, Block, Costs, Demands
+from npuconv.target.limit import Cited, Limit
 from npuconv.target.semantics import lint
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from npuconv.target.description import Block, Costs, Demands
-    from npuconv.target.limit import Cited, Limit
-
-    Rows = dict[str, str]  # name of a limit, format or cost -> its value as text
+Rows = dict[str, str]  # name of a limit, format or cost -> its value as text
 
 MAX_NAME_WIDTH, MAX_VALUE_WIDTH = 40, 28  # columns; wider cells are not aligned
 

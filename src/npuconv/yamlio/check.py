@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import TYPE_CHECKING, Any, get_args
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any, get_args
 
 MAX_WORD = 100  # characters; longer words are no misspellings
 _WANTED = {

@@ -11,20 +11,18 @@ from __future__ import annotations
 import math
 import re
 import tomllib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import yaml
 
+from npuconv.errors import LocatedError
 from npuconv.yamlio.check import dotted, explain, hint_of, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from pydantic import BaseModel, ValidationError
-
-    from npuconv.errors import LocatedError
 
     ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -192,11 +190,7 @@ def problems(
 ) -> list[LocatedError]:
     """Return every fault that ``validate`` could raise; misspelt keys first.
 
-    Args:
-        document: YAML that has been read.
-        model: its schema.
-        error: class of the errors.
-        causes: leave out faults that only follow from another one.
+    With ``causes``, faults that only follow from another one are left out.
     """
     faults = _try(document, model)[1]
     return _errors(document, model, _causes(faults) if causes else faults, error)

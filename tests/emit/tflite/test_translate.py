@@ -94,7 +94,10 @@ def test_the_file():
     assert file.data == write(model).data
     assert file.inputs == ("x: float32 [1, 8, 6, 3] (NHWC)",)
     assert file.operators == {"RELU": 1}
-    assert read(file.data).metadata == {"npuconv.format": "tflite"}
+    assert read(file.data).metadata == {
+        "npuconv.format": "tflite",
+        "npuconv.ends": '[["x",[0,2,3,1]],["y",[0,2,3,1]]]',
+    }
 
 
 C = np.arange(1, 4, dtype=np.float32).reshape(3, 1, 1) / 4

@@ -91,6 +91,14 @@ def test_an_output_keeps_its_name():
     assert list(ctx.source_scales.tensors) == [proto.graph.output[0].name]
 
 
+def test_an_output_of_integers_has_an_encoding():
+    """Its scale is kept; nothing is taken out."""
+    ctx, model = context(), read(Quantized(x=X).conv("x").quantize(0.05, 3).model())
+    assert run_pass(NAME, model, ctx) == 0
+    (encoding,) = ctx.source_scales.tensors.values()
+    assert (encoding.nominal, encoding.zeros.tolist()) == (np.float32(0.05), [3])
+
+
 def test_sixteen_bits_have_no_encoding_in_int8():
     """The float graph is whole; its range is left to calibration."""
     ctx = context()

@@ -11,10 +11,11 @@ CODE = "MDL001"
 X = (1, 3, 8, 8)
 
 
-def quantized(domain: str = ""):
+def quantized(domain: str = "", then: str = "MatMulInteger"):
     net = Net(x=X)
     scale, zero = net.constant(np.float32(1)), net.constant(np.int8(0))
-    return net.op("QuantizeLinear", "x", scale, zero, name="q", domain=domain).model()
+    net.op("QuantizeLinear", "x", scale, zero, name="q", domain=domain)
+    return (net.op(then, net.last, net.last) if then else net).model()
 
 
 def contrib():
@@ -40,7 +41,8 @@ FIRES = [
 SILENT = [
     unpacked,
     lambda: Net(x=X).conv("x").model(),
-    lambda: quantized("org.example"),
+    lambda: quantized("org.example", then=""),
+    lambda: quantized(then=""),  # an output of integers
 ]
 
 
@@ -64,7 +66,9 @@ def test_one_finding_however_many_operators():
     scale, zero = net.constant(np.float32(1)), net.constant(np.int8(0))
     for _ in range(3):
         net.op("QuantizeLinear", "x", scale, zero)
-    assert finding(net.model(), CODE).value == "3 QuantizeLinear"
+    assert finding(net.op("MatMulInteger", net.last, net.last).model(), CODE).value == (
+        "1 MatMulInteger, 3 QuantizeLinear"
+    )
 
 
 def test_operators_of_onnxruntime_count():

@@ -1,11 +1,16 @@
-"""Take out a Relu or Clip that cuts off nothing which int8 could hold."""
+"""Take out a Relu or Clip that cuts off nothing which int8 could hold.
+
+Where the lowest integer stands for 0 in every channel, rounding to int8 saturates
+there, and the node has nothing left to do. Where 0 stands for 0 but channels have
+their own scales, a Clip becomes a Relu: its upper bound is where int8 ends.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.model import query
+from npuconv.model import edit, query
 
 if TYPE_CHECKING:
     from npuconv.emit.context import EmitContext
@@ -17,12 +22,6 @@ _LOWEST = -128
 
 @model_pass(Phase.QUANTIZE)
 def drop_saturated(model: Model, ctx: EmitContext) -> int:
-    """Take out a Relu or Clip that cuts off nothing which int8 could hold.
-
-    Where the lowest integer stands for 0 in every channel, rounding to int8 saturates
-    there, and the node has nothing left to do. Where 0 stands for 0 but channels have
-    their own scales, a Clip becomes a Relu: its upper bound is where int8 ends.
-    """
     if not ctx.encodings:
         return 0
     found = [n for n in ctx.plan.passthrough if n.op in ("Relu", "Clip") and n.outputs]
@@ -30,8 +29,6 @@ def drop_saturated(model: Model, ctx: EmitContext) -> int:
 
 
 def _drop(model: Model, ctx: EmitContext, node: Node) -> int:
-    from npuconv.model import edit
-
     source, result = node.inputs[0], node.outputs[0]
     encoding = ctx.encodings.get(result.name)
     if encoding is None or (encoding.is_plain and not encoding.nominal_zero):
@@ -54,8 +51,6 @@ def _drop(model: Model, ctx: EmitContext, node: Node) -> int:
 
 def _without_bounds(node: Node) -> int:
     """A Clip that does nothing but give a tensor the second of its two names."""
-    from npuconv.model import edit
-
     if node.op == "Clip" and len(node.inputs) == 1:
         return 0
     edit.drop_inputs(node, 1)
@@ -65,8 +60,6 @@ def _without_bounds(node: Node) -> int:
 
 
 def _as_relu(node: Node) -> int:
-    from npuconv.model import edit
-
     if node.op == "Relu":
         return 0
     edit.drop_inputs(node, 1)

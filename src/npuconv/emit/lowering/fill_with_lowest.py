@@ -1,11 +1,15 @@
-"""Let a Pad fill with the integer that stands for 0."""
+"""Let a Pad fill with the integer that stands for 0.
+
+Where one integer stands for 0 in every channel, as the lowest does behind a Relu, a Pad
+between int8 tensors fills with that. What reads the result knows it by the bias.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.model import query
+from npuconv.model import edit, query
 
 if TYPE_CHECKING:
     from npuconv.emit.context import EmitContext
@@ -15,11 +19,6 @@ if TYPE_CHECKING:
 
 @model_pass(Phase.QUANTIZE)
 def fill_with_lowest(model: Model, ctx: EmitContext) -> int:
-    """Let a Pad fill with the integer that stands for 0.
-
-    Where one integer stands for 0 in every channel, as the lowest does behind a Relu, a Pad
-    between int8 tensors fills with that. What reads the result knows it by the bias.
-    """
     if not ctx.encodings:
         return 0
     return sum(_fill(model, ctx, node) for node in ctx.plan.passthrough if node.op == "Pad")
@@ -27,8 +26,6 @@ def fill_with_lowest(model: Model, ctx: EmitContext) -> int:
 
 def _fill(model: Model, ctx: EmitContext, node: Node) -> int:
     import numpy as np
-
-    from npuconv.model import edit
 
     encoding = ctx.encodings.get(node.outputs[0].name)
     zeros = {0} if encoding is None else set(encoding.zeros.tolist())

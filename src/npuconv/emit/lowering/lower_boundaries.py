@@ -1,12 +1,18 @@
-"""Make inputs and outputs of the model int8 where possible, with --io int8."""
+"""Make inputs and outputs of the model int8 where possible, with --io int8.
+
+An input that is only quantized, and an output that is only dequantized, lose that
+conversion and change their type; their scales go into the model's metadata. Others
+stay float, and the report says so. In any case, an output that the model itself
+quantizes is the integers of the device where these have its scale and zero point.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npuconv.emit.context import dequantizer
+from npuconv.emit.context import dequantizer, same_scale
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.model import query
+from npuconv.model import edit, query
 
 if TYPE_CHECKING:
     from npuconv.emit.context import EmitContext
@@ -16,22 +22,15 @@ if TYPE_CHECKING:
 
 @model_pass(Phase.LOWER, after=("lower-passthrough",))
 def lower_boundaries(model: Model, ctx: EmitContext) -> int:
-    """Make inputs and outputs of the model int8 where possible, with --io int8.
-
-    An input that is only quantized, and an output that is only dequantized, lose that
-    conversion and change their type; their scales go into the model's metadata. Others
-    stay float, and the report says so.
-    """
+    kept = sum(_kept(model, tensor) for tensor in list(model.graph.outputs))
     if ctx.options.io != "int8":
-        return 0
-    fired = sum(_input(model, tensor) for tensor in list(model.graph.inputs))
+        return kept
+    fired = kept + sum(_input(model, tensor) for tensor in list(model.graph.inputs))
     return fired + sum(_output(model, tensor) for tensor in list(model.graph.outputs))
 
 
 def _input(model: Model, tensor: Tensor) -> int:
     import numpy as np
-
-    from npuconv.model import edit
 
     readers = query.consumers(tensor)
     if not readers or any(r.op != "QuantizeLinear" for r in readers) or model.is_output(tensor):
@@ -48,22 +47,43 @@ def _input(model: Model, tensor: Tensor) -> int:
 def _output(model: Model, tensor: Tensor) -> int:
     import numpy as np
 
-    from npuconv.model import edit
-
     node = dequantizer(tensor)
     if node is None or tensor.outputs:
         return 0
-    source = node.inputs[0]
-    maker = query.producer(source)
-    if maker is None or model.is_output(source):
+    scale = _scale(node)
+    if not _hand_over(model, node.inputs[0], tensor, node):
         return 0
-    model.scales[tensor.name] = _scale(node)
-    edit.disconnect(node)
-    edit.redirect(source, tensor)
-    index = next(i for i, t in enumerate(maker.outputs) if t is source)
-    maker.outputs[index] = tensor
+    model.scales[tensor.name] = scale
     tensor.dtype = np.dtype(np.int8)
     return 1
+
+
+def _kept(model: Model, tensor: Tensor) -> int:
+    """Take out what dequantizes integers and quantizes them again, to an output."""
+    node = query.producer(tensor)
+    before = dequantizer(node.inputs[0]) if node is not None and len(node.inputs) else None
+    if node is None or before is None or node.op != "QuantizeLinear":
+        return 0
+    zeros = [query.constant_input(one, 2) for one in (before, node)]
+    if not same_scale(before, node) or any(z is None or z.dtype != "int8" for z in zeros):
+        return 0
+    if not _hand_over(model, before.inputs[0], tensor, node):
+        return 0
+    if query.consumers(before.outputs[0]) or model.is_output(before.outputs[0]):
+        return 1
+    edit.disconnect(before)
+    return 1
+
+
+def _hand_over(model: Model, source: Tensor, tensor: Tensor, node: Node) -> bool:
+    """Let what makes ``source`` make the output that ``node`` made, which goes."""
+    maker = query.producer(source)
+    if maker is None or model.is_output(source):
+        return False
+    edit.disconnect(node)
+    edit.redirect(source, tensor)
+    maker.outputs[next(i for i, t in enumerate(maker.outputs) if t is source)] = tensor
+    return True
 
 
 def _scale(node: Node) -> float:

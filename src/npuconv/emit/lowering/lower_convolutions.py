@@ -1,4 +1,8 @@
-"""Turn convolutions between conversions into QLinearConv."""
+"""Turn convolutions between conversions into QLinearConv.
+
+Input, weights and bias come from a DequantizeLinear each and the output goes into a
+QuantizeLinear: the integers are the same without the way through float.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.emit.context import dequantizer, quantizer
 from npuconv.legalize.registry import Phase, model_pass
+from npuconv.model import edit
 
 if TYPE_CHECKING:
     from npuconv.emit.context import EmitContext
@@ -15,18 +20,11 @@ if TYPE_CHECKING:
 
 @model_pass(Phase.LOWER)
 def lower_convolutions(model: Model, ctx: EmitContext) -> int:
-    """Turn convolutions between conversions into QLinearConv.
-
-    Input, weights and bias come from a DequantizeLinear each and the output goes into a
-    QuantizeLinear: the integers are the same without the way through float.
-    """
     # One that has been lowered is disconnected and has no outputs any more.
     return sum(_lower(model, node) for node in ctx.plan.device if len(node.outputs))
 
 
 def _lower(model: Model, conv: Node) -> int:
-    from npuconv.model import edit
-
     read = [tensor for tensor in conv.inputs if tensor.name]  # an omitted bias has no name
     makers = [dequantizer(tensor) for tensor in read]
     reader = quantizer(model, conv.outputs[0])

@@ -1,4 +1,10 @@
-"""Convert integer convolutions to channels last, with --layout nhwc."""
+"""Convert integer convolutions to channels last, with --layout nhwc.
+
+QLinearConv becomes onnxruntime's own, com.microsoft, with channels_last; weights keep
+their order. An int8 MaxPool becomes NhwcMaxPool. Transposes are put before and
+after each; those that undo each other, or a Transpose of the model, are removed. The
+integers are the same.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.transposes import cancel
-from npuconv.model import nhwc, query
+from npuconv.model import edit, nhwc, query
 
 if TYPE_CHECKING:
     from npuconv.emit.context import EmitContext
@@ -18,13 +24,6 @@ _RANK = 4
 
 @model_pass(Phase.LOWER, after=("lower-boundaries",))
 def lower_layout(model: Model, ctx: EmitContext) -> int:
-    """Convert integer convolutions to channels last, with --layout nhwc.
-
-    QLinearConv becomes onnxruntime's own, com.microsoft, with channels_last; weights keep
-    their order. An int8 MaxPool becomes NhwcMaxPool. Transposes are put before and
-    after each; those that undo each other, or a Transpose of the model, are removed. The
-    integers are the same.
-    """
     if ctx.options.layout != "nhwc":
         return 0
     found = [node for node in model.nodes("QLinearConv", "MaxPool") if _is_turnable(node)]
@@ -46,8 +45,6 @@ def _is_turnable(node: Node) -> bool:
 
 def _turn(model: Model, node: Node, turned: dict[int, Tensor]) -> None:
     """Transposes around it; one for all that read the same tensor."""
-    from npuconv.model import edit
-
     source, result = node.inputs[0], node.outputs[0]
     if id(source) not in turned:
         turned[id(source)] = _last(model, node, source)
@@ -76,8 +73,6 @@ def _channels_last(node: Node) -> tuple[str, dict[str, Any]]:
 
 
 def _last(model: Model, node: Node, source: Tensor) -> Tensor:
-    from npuconv.model import edit
-
     dims = query.shape(source)
     shape = None if dims is None else nhwc.channels_last(dims)
     attrs = {"perm": nhwc.to_last(_RANK)}

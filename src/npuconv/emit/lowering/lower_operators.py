@@ -1,4 +1,11 @@
-"""Turn operators between conversions into the integer operators of onnxruntime."""
+"""Turn operators between conversions into the integer operators of onnxruntime.
+
+Add, Mul, Sigmoid, LeakyRelu, AveragePool, GlobalAveragePool, Concat, Softmax and
+MatMul become QLinearAdd and so on, of the domain com.microsoft; all but MatMul stay
+between DequantizeLinear and QuantizeLinear with `--standard-ops`, as others always do,
+and all do with `--format tflite`.
+The results differ by one step at most.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from npuconv.emit.context import dequantizer, quantizer
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.model import nhwc, query
+from npuconv.model import edit, nhwc, query
 
 if TYPE_CHECKING:
     from npuconv.emit.context import EmitContext
@@ -31,22 +38,12 @@ _OLDEST_SOFTMAX = 13  # before, it flattened what is behind its axis
 
 @model_pass(Phase.LOWER, after=("lower-convolutions",))
 def lower_operators(model: Model, ctx: EmitContext) -> int:
-    """Turn operators between conversions into the integer operators of onnxruntime.
-
-    Add, Mul, Sigmoid, LeakyRelu, AveragePool, GlobalAveragePool, Concat, Softmax and
-    MatMul become QLinearAdd and so on, of the domain com.microsoft; all but MatMul stay
-    between DequantizeLinear and QuantizeLinear with `--standard-ops`, as others always do,
-    and all do with `--format tflite`.
-    The results differ by one step at most.
-    """
     if ctx.options.format == "tflite":  # has none of them
         return 0
     return sum(_lower(model, ctx, node) for node in ctx.plan.operators if len(node.outputs))
 
 
 def _lower(model: Model, ctx: EmitContext, node: Node) -> int:
-    from npuconv.model import edit
-
     op = _INTEGER.get(node.op)
     if op is None or (ctx.options.standard_ops and op not in _STANDARD):
         return 0

@@ -1,4 +1,8 @@
-"""Run on int8 tensors what gives the same integers there."""
+"""Run on int8 tensors what gives the same integers there.
+
+Relu, Clip, MaxPool, Concat, Transpose and the like between conversions of one scale
+only move or compare numbers. Bounds and fill values are rounded to the same scale.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from npuconv.emit.context import dequantizer, quantizer, same_scale
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.model import query
+from npuconv.model import edit, query
+from npuconv.partition import data_inputs
 
 if TYPE_CHECKING:
     from npuconv.emit.context import EmitContext
@@ -16,11 +21,6 @@ if TYPE_CHECKING:
 
 @model_pass(Phase.LOWER, after=("lower-convolutions",))
 def lower_passthrough(model: Model, ctx: EmitContext) -> int:
-    """Run on int8 tensors what gives the same integers there.
-
-    Relu, Clip, MaxPool, Concat, Transpose and the like between conversions of one scale
-    only move or compare numbers. Bounds and fill values are rounded to the same scale.
-    """
     found = sum(_lower(model, node) for node in ctx.plan.passthrough)
     for node in ctx.plan.passthrough:
         _keep_apart(model, node)
@@ -28,9 +28,6 @@ def lower_passthrough(model: Model, ctx: EmitContext) -> int:
 
 
 def _lower(model: Model, node: Node) -> int:
-    from npuconv.model import edit
-    from npuconv.partition import data_inputs
-
     sources = [dequantizer(tensor) for tensor in data_inputs(node)]
     read = [t for t in node.outputs if t.outputs or model.is_output(t)]
     readers = [quantizer(model, tensor) for tensor in read]
@@ -61,8 +58,6 @@ def _keep_apart(model: Model, node: Node) -> None:
     """
     import numpy as np
 
-    from npuconv.model import edit
-
     if node.op != "Relu" or node.inputs[0].dtype != np.int8:
         return
     readers = query.consumers(node.outputs[0])
@@ -76,7 +71,6 @@ def _keep_apart(model: Model, node: Node) -> None:
 def _round_constants(model: Model, node: Node, source: Node | None) -> None:
     """Bounds of Clip and the fill of Pad become int8."""
     from npuconv.arithmetic.encoding import quantize
-    from npuconv.model import edit
 
     wanted = {"Clip": (1, 2), "Pad": (2,)}.get(node.op, ())
     assert source is not None

@@ -1,11 +1,19 @@
-"""Put a QuantizeLinear and a DequantizeLinear on every tensor that is int8 on the device."""
+"""Put a QuantizeLinear and a DequantizeLinear on every tensor that is int8 on the device.
+
+That is the input and the output of every convolution on the device, the outputs of
+operators that carry int8 on, and all that other listed operators read and make, with
+the constants that these add or multiply. Where the host makes or reads one, every channel has
+its own scale and zero point; between device nodes there is one nominal scale and zero
+point 0, and the weights and biases make up for the rest. What the host computes stays
+float, and is not rounded anywhere else.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.model import query
+from npuconv.model import edit, query
 from npuconv.partition.operators import constants_of, values_of
 
 if TYPE_CHECKING:
@@ -18,15 +26,6 @@ if TYPE_CHECKING:
 
 @model_pass(Phase.QUANTIZE, after=("drop-saturated",))
 def quantize_activations(model: Model, ctx: EmitContext) -> int:
-    """Put a QuantizeLinear and a DequantizeLinear on every tensor that is int8 on the device.
-
-    That is the input and the output of every convolution on the device, the outputs of
-    operators that carry int8 on, and all that other listed operators read and make, with
-    the constants that these add or multiply. Where the host makes or reads one, every channel has
-    its own scale and zero point; between device nodes there is one nominal scale and zero
-    point 0, and the weights and biases make up for the rest. What the host computes stays
-    float, and is not rounded anywhere else.
-    """
     if not ctx.encodings:
         return 0
     fired = sum(
@@ -42,8 +41,6 @@ def quantize_activations(model: Model, ctx: EmitContext) -> int:
 
 def _after(model: Model, ctx: EmitContext, node: Node, tensor: Tensor) -> int:
     """Round what ``node`` makes; its readers, and the model's output, get the rounded one."""
-    from npuconv.model import edit
-
     encoding = ctx.encodings.get(tensor.name)
     if encoding is None or _waits_for_activation(model, ctx, node, tensor):
         return 0
@@ -76,8 +73,6 @@ def _inner(plan: Plan, node: Node) -> bool:
 
 
 def _read_instead(nodes: list[Node], old: Tensor, new: Tensor) -> None:
-    from npuconv.model import edit
-
     for node in {id(n): n for n in nodes}.values():
         for index, tensor in enumerate(list(node.inputs)):
             if tensor is old:
@@ -97,8 +92,6 @@ def _waits_for_activation(model: Model, ctx: EmitContext, node: Node, tensor: Te
 
 def _before(model: Model, ctx: EmitContext, node: Node, tensor: Tensor) -> int:
     """Round what the host makes for the device; all that read it there share the result."""
-    from npuconv.model import edit
-
     encoding = ctx.encodings.get(tensor.name)
     # One that an int8 node makes is rounded already; its readers get it as it is.
     if encoding is None or tensor.name in ctx.stored:
@@ -123,23 +116,21 @@ def _before(model: Model, ctx: EmitContext, node: Node, tensor: Tensor) -> int:
 
 
 def _round_constant(model: Model, ctx: EmitContext, node: Node, index: int) -> int:
-    """Round a constant that is added or multiplied; its range, with 0, is that of int8."""
+    """Round a constant that is added or multiplied."""
     import numpy as np
 
-    from npuconv.arithmetic.encoding import HIGHEST, LOWEST, quantize, scales_for
-    from npuconv.model import edit
+    from npuconv.arithmetic.encoding import HIGHEST, LOWEST, quantize, scale_of_constant
 
     value = query.constant_input(node, index)
     if value is None:
         return 0  # already behind a DequantizeLinear
     allows = ctx.target.activations.allows_zero_point
-    ends = [value.min(initial=0.0)], [value.max(initial=0.0)]
-    scales, zeros = scales_for(*ends, [not (allows(LOWEST) and allows(HIGHEST))])
+    scale, zero = scale_of_constant(value, centred=not (allows(LOWEST) and allows(HIGHEST)))
     stem = f"{node.name}/constant"
     parts = [
-        edit.constant(model, f"{stem}/int8", quantize(value, scales[0], zeros[0])),
-        edit.constant(model, f"{stem}/scale", np.asarray(scales[0])),
-        edit.constant(model, f"{stem}/zero_point", np.asarray(zeros[0], np.int8)),
+        edit.constant(model, f"{stem}/int8", quantize(value, scale, zero)),
+        edit.constant(model, f"{stem}/scale", np.asarray(scale)),
+        edit.constant(model, f"{stem}/zero_point", np.asarray(zero, np.int8)),
     ]
     result = edit.variable(model, f"{stem}/dequantized", dtype=np.float32)
     result.shape = list(value.shape)
@@ -150,8 +141,6 @@ def _round_constant(model: Model, ctx: EmitContext, node: Node, index: int) -> i
 
 def _stored(model: Model, ctx: EmitContext, tensor: Tensor) -> Tensor:
     import numpy as np
-
-    from npuconv.model import edit
 
     made = edit.variable(model, f"{tensor.name}/int8", tensor, np.int8)
     ctx.stored[tensor.name] = made.name
@@ -181,8 +170,6 @@ def _convert(
     own: bool,
 ) -> None:
     """Between integers and numbers: the tensor's own, or the nominal ones of the device."""
-    from npuconv.model import edit
-
     scale, zero, attrs = _parameters(model, source, encoding, own=own)
     edit.add_node(model, op, [source, scale, zero], [made], origin=[origin], attrs=attrs)
 
@@ -191,8 +178,6 @@ def _parameters(
     model: Model, tensor: Tensor, encoding: Encoding, *, own: bool
 ) -> tuple[Tensor, Tensor, dict[str, int]]:
     import numpy as np
-
-    from npuconv.model import edit
 
     if not own or encoding.is_plain:
         name = f"npuconv/scale/{float(encoding.nominal)!r}"

@@ -1,4 +1,13 @@
-"""Store weights as int8 and biases as int32."""
+"""Store weights as int8 and biases as int32.
+
+Weights are symmetric, -127..127, with one scale per output channel (or one for all
+where the target says so); the scales of the input's channels are multiplied in, those
+of the output's divide the weights' scales. A bias has the scale input times weight and
+holds the zero points; where it would overflow int32, the channel's weight scale is
+raised and the report says so. Without activation scales the bias stays float. For a
+device that multiplies by integers and shifts, scales are moved to the nearest that such
+a multiplier can say.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.errors import ModelError
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.model import query
+from npuconv.model import edit, query
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,16 +31,6 @@ _COARSE = "look at requantize in the target file, or keep the node float with --
 
 @model_pass(Phase.QUANTIZE, after=("quantize-activations",))
 def quantize_weights(model: Model, ctx: EmitContext) -> int:
-    """Store weights as int8 and biases as int32.
-
-    Weights are symmetric, -127..127, with one scale per output channel (or one for all
-    where the target says so); the scales of the input's channels are multiplied in, those
-    of the output's divide the weights' scales. A bias has the scale input times weight and
-    holds the zero points; where it would overflow int32, the channel's weight scale is
-    raised and the report says so. Without activation scales the bias stays float. For a
-    device that multiplies by integers and shifts, scales are moved to the nearest that such
-    a multiplier can say.
-    """
     return sum(_quantize(model, ctx, conv) for conv in ctx.plan.device)
 
 
@@ -50,7 +49,8 @@ def _quantize(model: Model, ctx: EmitContext, conv: Node) -> int:
         text = f"weight scale of {count} {several} raised: int32 would overflow"
         ctx.notes[model.label(conv)] = text
     _dequantize(model, conv, 1, layer.weight, layer.weight_scales)
-    if layer.bias is not None and ends:
+    had_one = query.input_of(conv, 2) is not None
+    if ends and layer.bias is not None and (had_one or layer.bias.any()):
         _dequantize(model, conv, 2, layer.bias, bias_scales(ends[0].nominal, layer.weight_scales))
     return 1
 
@@ -110,8 +110,6 @@ def _dequantize(
     model: Model, conv: Node, index: int, values: np.ndarray, scales: np.ndarray
 ) -> None:
     import numpy as np
-
-    from npuconv.model import edit
 
     named = index < len(conv.inputs) and conv.inputs[index].name
     stem = conv.inputs[index].name if named else f"{conv.name}/bias"

@@ -1,4 +1,9 @@
-"""Keep runtimes from fusing a host operator with conversions that have a scale per channel."""
+"""Keep runtimes from fusing a host operator with conversions that have a scale per channel.
+
+onnxruntime turns an operator between DequantizeLinear and QuantizeLinear into an
+integer operator of its own, which takes scalar scales only, and then fails. So one of
+these conversions is written as one with a scalar scale, and a Mul and an Add.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.emit.context import dequantizer
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.model import query
+from npuconv.model import edit, query
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,12 +25,6 @@ _CONVERSIONS = ("QuantizeLinear", "DequantizeLinear")
 
 @model_pass(Phase.QUANTIZE, after=("quantize-weights",))
 def separate_conversions(model: Model, ctx: EmitContext) -> int:
-    """Keep runtimes from fusing a host operator with conversions that have a scale per channel.
-
-    onnxruntime turns an operator between DequantizeLinear and QuantizeLinear into an
-    integer operator of its own, which takes scalar scales only, and then fails. So one of
-    these conversions is written as one with a scalar scale, and a Mul and an Add.
-    """
     if not ctx.encodings:
         return 0
     inner = {id(n) for n in (*ctx.plan.device, *ctx.plan.passthrough)}
@@ -61,8 +60,6 @@ def _apart_behind(model: Model, node: Node) -> int:
     """DequantizeLinear with one scale; Mul, and Add for the zero points."""
     import numpy as np
 
-    from npuconv.model import edit
-
     scales, zeros, nominal = _parts(node)
     result = node.outputs[0]
     ratios = _along(scales / nominal, node)
@@ -78,8 +75,6 @@ def _apart_behind(model: Model, node: Node) -> int:
 def _apart_before(model: Model, node: Node) -> int:
     """Mul, Add for the zero points, and QuantizeLinear with one scale."""
     import numpy as np
-
-    from npuconv.model import edit
 
     scales, zeros, nominal = _parts(node)
     source = node.inputs[0]
@@ -112,8 +107,6 @@ def _along(values: np.ndarray, node: Node) -> np.ndarray:
 def _make_scalar(model: Model, node: Node, nominal: np.float32) -> None:
     import numpy as np
 
-    from npuconv.model import edit
-
     name = f"npuconv/scale/{float(nominal)!r}"
     edit.set_input(node, 1, edit.shared_constant(model, name, np.asarray(nominal)))
     zero = edit.shared_constant(model, "npuconv/zero_point", np.asarray(0, np.int8))
@@ -129,8 +122,6 @@ def _affine(
     ratios: np.ndarray,
     offsets: np.ndarray,
 ) -> None:
-    from npuconv.model import edit
-
     factor = edit.constant(model, f"{result.name}/ratio", ratios)
     if not offsets.any():
         edit.add_node(model, "Mul", [source, factor], [result], origin=[origin])

@@ -34,7 +34,9 @@ _INT8_VERSIONS = {
 _FIRST_VERSIONS = {"BROADCAST_TO": 2}  # the first that kernels have
 
 
-def require() -> None:
+def require(
+    purpose: str = "--format tflite", instead: str = "; or choose --format qoperator"
+) -> None:
     """Fail if the package that knows TFLite's schema is missing.
 
     Raises:
@@ -45,8 +47,8 @@ def require() -> None:
             importlib.import_module(name)
         except ImportError:
             raise UsageError(
-                f"--format tflite: the Python package {name!r} is not installed",
-                hint="pip install 'npuconv[tflite]'; or choose --format qoperator",
+                f"{purpose}: the Python package {name!r} is not installed",
+                hint=f"pip install 'npuconv[tflite]'{instead}",
             ) from None
 
 
@@ -71,13 +73,9 @@ def to_bytes(graph: Graph, description: str, metadata: Mapping[str, str]) -> byt
 
 @dataclass
 class _File:
-    """A file being written, from its leaves to its root.
+    """A file being written, from its leaves to its root."""
 
-    Attributes:
-        size: of all constants, in bytes.
-    """
-
-    size: int
+    size: int  # of all constants, in bytes
     buffers: list[bytes] = field(default_factory=lambda: [b""])  # the first is empty by contract
     numbers: dict[bytes, int] = field(default_factory=dict)
 
@@ -208,3 +206,21 @@ def enumerator(group: str, name: str) -> int:
     import tflite
 
     return int(getattr(getattr(tflite, group), name))
+
+
+def read_metadata(data: bytes) -> dict[str, str]:
+    """Return the metadata of a TFLite file, by name.
+
+    Args:
+        data: a file whose offsets have been verified, as LiteRT does when it loads one.
+    """
+    import tflite
+
+    model, found = tflite.Model.GetRootAs(data, 0), {}
+    for entry in map(model.Metadata, range(model.MetadataLength())):
+        name = entry.Name()
+        if name is not None and entry.Buffer() < model.BuffersLength():
+            start = model.Buffers(entry.Buffer())
+            values = bytes(start.DataAsNumpy()) if start.DataLength() else b""
+            found[name.decode(errors="replace")] = values.decode(errors="replace")
+    return found

@@ -94,7 +94,8 @@ def prelu(draft: Draft, node: onnx.NodeProto) -> None:
     if slopes is None:
         raise ModelError(f"{node.name!r}: slopes are not constant")
     wide = slopes.reshape((1,) * (rank - slopes.ndim) + slopes.shape).transpose(order)
-    number = draft.number(node.input[1], wide[0] if order[0] == 0 and rank > 1 else wide)
+    stored = wide[0] if order[0] == 0 and rank > 1 else wide
+    number = draft.number(node.input[1], stored, draft.scales.get(node.input[1]))
     draft.emit("PRELU", [source, number], [draft.store(node.output[0], order)])
 
 

@@ -14,17 +14,11 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Quantization:
-    """Scales and zero points of a tensor.
+    """Scales and zero points of a tensor."""
 
-    Attributes:
-        scales: float32 [1], or [C].
-        zeros: int64, as many.
-        axis: that the scales run along.
-    """
-
-    scales: NDArray[np.float32]
-    zeros: NDArray[np.int64]
-    axis: int = 0
+    scales: NDArray[np.float32]  # float32 [1], or [C]
+    zeros: NDArray[np.int64]  # int64, as many
+    axis: int = 0  # that the scales run along
 
     @classmethod
     def of(cls, scale: float | np.float32, zero: int) -> Quantization:
@@ -44,40 +38,24 @@ class Quantization:
 
 @dataclass
 class Tensor:
-    """A tensor.
+    """A tensor."""
 
-    Attributes:
-        name: unique in the graph.
-        shape: extents, in the order in which they are stored.
-        dtype: of an element.
-        values: of a constant; None for one that an operator makes.
-        quantization: of integers.
-    """
-
-    name: str
-    shape: tuple[int, ...]
+    name: str  # unique in the graph
+    shape: tuple[int, ...]  # extents, in the order in which they are stored
     dtype: np.dtype[Any]
-    values: Array | None = None
+    values: Array | None = None  # of a constant; None for one that an operator makes
     quantization: Quantization | None = None
 
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator.
+    """An operator."""
 
-    Attributes:
-        code: name in ``BuiltinOperator``.
-        inputs: numbers of tensors; -1 where an optional one is missing.
-        outputs: numbers of tensors.
-        table: name of its table of options; empty where it has none.
-        options: fields of that table.
-    """
-
-    code: str
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    table: str = ""
-    options: Mapping[str, Any] = field(default_factory=dict)
+    code: str  # name in ``BuiltinOperator``
+    inputs: tuple[int, ...]  # numbers of tensors; -1 where an optional one is missing
+    outputs: tuple[int, ...]  # numbers of tensors
+    table: str = ""  # name of its table of options; empty where it has none
+    options: Mapping[str, Any] = field(default_factory=dict)  # fields of that table
 
 
 @dataclass

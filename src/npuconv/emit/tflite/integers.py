@@ -39,8 +39,12 @@ def alone(draft: Draft, one: Int8Operator) -> onnx.NodeProto:
         inputs = [_moved(draft, name, at, made_at) for name, at in pairs]
     attributes = {a.name: helper.get_attribute_value(a) for a in one.node.attribute}
     op = one.op
-    if op == "PRelu":  # one slope, which is no tensor there
-        op, inputs, attributes = "LeakyRelu", inputs[:1], {"alpha": one.attributes["alpha"][0]}
+    if op == "PRelu" and litert.is_leaky(one.attributes["alpha"]):
+        op, inputs, attributes = "LeakyRelu", inputs[:1], {"alpha": one.attributes["alpha"].item()}
+    elif op == "PRelu":
+        stored, scale = litert.slopes(one.attributes["alpha"])
+        draft.fold(inputs[1], stored)
+        draft.scales[inputs[1]] = Quantization.of(scale, 0)
     return helper.make_node(op, inputs, [made], one.name, **attributes)
 
 

@@ -65,33 +65,21 @@ _SAID_AT_MOST = 8  # operators that an error names
 
 @dataclass(frozen=True)
 class End:
-    """An input or output of the file.
+    """An input or output of the file."""
 
-    Attributes:
-        name: in both models.
-        tensor: as it is stored.
-        order: axis k of it is axis ``order[k]`` of the ONNX tensor.
-    """
-
-    name: str
-    tensor: Tensor
-    order: Order
+    name: str  # in both models
+    tensor: Tensor  # as it is stored
+    order: Order  # axis k of it is axis ``order[k]`` of the ONNX tensor
 
 
 @dataclass(frozen=True)
 class Translation:
-    """A TFLite graph of an integer model.
-
-    Attributes:
-        graph: tensors and operators.
-        inputs: in the order of the model.
-        outputs: in the order of the model.
-        tensors: number of a stored tensor and its order, by the name of the ONNX tensor.
-    """
+    """A TFLite graph of an integer model."""
 
     graph: Graph
-    inputs: tuple[End, ...]
-    outputs: tuple[End, ...]
+    inputs: tuple[End, ...]  # in the order of the model
+    outputs: tuple[End, ...]  # in the order of the model
+    # Number of a stored tensor and its order, by the name of the ONNX tensor.
     tensors: dict[str, View]
 
 

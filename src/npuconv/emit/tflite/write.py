@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import dataclass
 
@@ -12,25 +13,20 @@ from npuconv.emit.tflite.flatbuffer import to_bytes
 from npuconv.emit.tflite.translate import End, translate
 from npuconv.version import __version__
 
+ENDS = "npuconv.ends"  # of the metadata: names and orders of axes of inputs, then outputs
 _LETTERS = "NCHW"
 _PREFIX = "npuconv."  # of the metadata that go into the file
 
 
 @dataclass(frozen=True)
 class TfliteFile:
-    """A TFLite file.
-
-    Attributes:
-        data: its bytes.
-        inputs: one line for each: name, type, shape, order of axes, scale and zero point.
-        outputs: likewise.
-        operators: how many there are of each.
-    """
+    """A TFLite file."""
 
     data: bytes
+    # One line for each: name, type, shape, order of axes, scale and zero point.
     inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    operators: dict[str, int]
+    outputs: tuple[str, ...]  # likewise
+    operators: dict[str, int]  # how many there are of each
 
 
 def write(model: onnx.ModelProto) -> TfliteFile:
@@ -48,6 +44,8 @@ def write(model: onnx.ModelProto) -> TfliteFile:
     metadata = {e.key: e.value for e in model.metadata_props if e.key.startswith(_PREFIX)}
     for key in ("npuconv.layers", int8_operators.KEY):  # names of the ONNX model
         metadata.pop(key, None)
+    ends = [[end.name, list(end.order)] for end in (*made.inputs, *made.outputs)]
+    metadata[ENDS] = json.dumps(ends, separators=(",", ":"))
     data = to_bytes(made.graph, f"npuconv {__version__}", dict(sorted(metadata.items())))
     counts = Counter(operator.code for operator in made.graph.operators)
     return TfliteFile(

@@ -45,10 +45,8 @@ def as_float(model: onnx.ModelProto, watch: Iterable[str] = ()) -> onnx.ModelPro
 
     Other operators stay as they are, between casts.
 
-    Args:
-        model: a quantized model; not changed. Any other comes back as it is.
-        watch: names of tensors that become further outputs, with the type they have in
-            ``model``; a name that nothing makes is left out.
+    Any other model comes back as it is. Tensors in ``watch`` become further outputs, with the type
+    they have in ``model``; a name that nothing makes is left out.
 
     Returns:
         A model with the same inputs and outputs, for running only: it is no smaller.

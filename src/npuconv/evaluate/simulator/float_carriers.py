@@ -40,9 +40,6 @@ class FloatCarriers:
 
     A tensor exists as integers under its own name, as floats under its carrier's, or both:
     the missing one is made by a Cast when it is asked for.
-
-    Args:
-        model: read, not changed.
     """
 
     def __init__(self, model: onnx.ModelProto) -> None:

@@ -23,19 +23,12 @@ _NEEDS_EXTENTS = ("AveragePool", "GlobalAveragePool", "ReduceMean", "Resize")
 
 @dataclass(frozen=True)
 class WholeNode(Whole):
-    """Whole numbers that the graph computes in int64.
-
-    Attributes:
-        carriers: the graph.
-        name: of the tensor.
-        stem: of the names of what is made of it.
-        extents: of what an operator reads; None where one is not known.
-    """
+    """Whole numbers that the graph computes in int64."""
 
     carriers: FloatCarriers
     name: str
-    stem: str
-    extents: tuple[int | None, ...] = ()
+    stem: str  # of the names of what is made of it
+    extents: tuple[int | None, ...] = ()  # of what an operator reads; None where one is not known
 
     @property
     def shape(self) -> tuple[int | None, ...]:
@@ -125,13 +118,7 @@ class WholeNode(Whole):
 
 
 class Operators:
-    """The int8 operators of a model whose device has TFLite's integers.
-
-    Args:
-        carriers: the graph that is being written.
-        model: as it was.
-        watch: names of tensors that are made, also within operators.
-    """
+    """The int8 operators of a model whose device has TFLite's integers."""
 
     def __init__(
         self, carriers: FloatCarriers, model: onnx.ModelProto, watch: Collection[str] = ()

@@ -1,24 +1,19 @@
-"""Take out Casts to the type a tensor already has."""
+"""Take out Casts to the type a tensor already has.
+
+Exporters leave them behind; each stands between two operators that could fuse.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.replace import eliminate
-
-if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
+from npuconv.model.core import Model
+from npuconv.model.types import Node
 
 
 @model_pass(Phase.CANONICALIZE, after=("raise-opset", "widen-convolutions"))
 def eliminate_cast(model: Model, ctx: PassContext) -> int:
-    """Take out Casts to the type a tensor already has.
-
-    Exporters leave them behind; each stands between two operators that could fuse.
-    """
     return sum(
         eliminate(model, ctx, node, f"Cast to {node.inputs[0].dtype}")
         for node in model.nodes("Cast")

@@ -1,26 +1,21 @@
-"""Eliminate ceil_mode where rounding up and rounding down give the same."""
+"""Eliminate ceil_mode where rounding up and rounding down give the same.
+
+Runtimes do not count a last window that would start in the padding; ONNX's shape
+inference did before opset 22, and onnxruntime then refuses what follows. Needs the
+extents; a pool that rounds up to another number of cells keeps the attribute.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import query
 from npuconv.model.conv import SAME, Window, conv_output, pool_output, window
-
-if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
+from npuconv.model.core import Model
 
 
 @model_pass(Phase.CANONICALIZE, after=("raise-opset",))
 def eliminate_ceil_mode(model: Model, ctx: PassContext) -> int:
-    """Eliminate ceil_mode where rounding up and rounding down give the same.
-
-    Runtimes do not count a last window that would start in the padding; ONNX's shape
-    inference did before opset 22, and onnxruntime then refuses what follows. Needs the
-    extents; a pool that rounds up to another number of cells keeps the attribute.
-    """
     fired = 0
     for node in model.nodes(*query.POOLS):
         win = window(node)

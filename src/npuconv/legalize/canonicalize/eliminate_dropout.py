@@ -1,25 +1,20 @@
-"""Take out Dropout nodes, which do nothing at inference."""
+"""Take out Dropout nodes, which do nothing at inference.
+
+A Dropout in training mode, or one whose mask is read, stays: it is not the identity.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.replace import eliminate
 from npuconv.model import query
-
-if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
+from npuconv.model.core import Model
+from npuconv.model.types import Node
 
 
 @model_pass(Phase.CANONICALIZE, after=("fold-constants",))
 def eliminate_dropout(model: Model, ctx: PassContext) -> int:
-    """Take out Dropout nodes, which do nothing at inference.
-
-    A Dropout in training mode, or one whose mask is read, stays: it is not the identity.
-    """
     return sum(_eliminate(model, ctx, node) for node in model.nodes("Dropout"))
 
 

@@ -1,22 +1,17 @@
-"""Take out Identity nodes."""
+"""Take out Identity nodes.
+
+An Identity that copies an input of the model, or a tensor that is an output itself,
+to an output stays: both names belong to the user.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.replace import eliminate
-
-if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
+from npuconv.model.core import Model
 
 
 @model_pass(Phase.CANONICALIZE, after=("raise-opset",))
 def eliminate_identity(model: Model, ctx: PassContext) -> int:
-    """Take out Identity nodes.
-
-    An Identity that copies an input of the model, or a tensor that is an output itself,
-    to an output stays: both names belong to the user.
-    """
     return sum(eliminate(model, ctx, node, "Identity") for node in model.nodes("Identity"))

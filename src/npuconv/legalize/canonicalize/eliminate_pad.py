@@ -1,22 +1,17 @@
-"""Take out Pads that pad nothing."""
+"""Take out Pads that pad nothing, in whatever mode."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.replace import eliminate
 from npuconv.model import query
-
-if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
+from npuconv.model.core import Model
+from npuconv.model.types import Node
 
 
 @model_pass(Phase.CANONICALIZE, after=("raise-opset",))
 def eliminate_pad(model: Model, ctx: PassContext) -> int:
-    """Take out Pads that pad nothing, in whatever mode."""
     return sum(
         eliminate(model, ctx, node, "Pad by nothing")
         for node in model.nodes("Pad")

@@ -1,26 +1,21 @@
-"""Take out Reshapes and Flattens to the shape a tensor already has."""
+"""Take out Reshapes and Flattens to the shape a tensor already has.
+
+Only where both shapes are fully known: with a symbolic dimension on either side the
+two might differ for another input.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.replace import eliminate
 from npuconv.model import query
-
-if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
+from npuconv.model.core import Model
+from npuconv.model.types import Node
 
 
 @model_pass(Phase.CANONICALIZE, after=("raise-opset",))
 def eliminate_reshape(model: Model, ctx: PassContext) -> int:
-    """Take out Reshapes and Flattens to the shape a tensor already has.
-
-    Only where both shapes are fully known: with a symbolic dimension on either side the
-    two might differ for another input.
-    """
     return sum(
         eliminate(model, ctx, node, f"{node.op} to its own shape")
         for node in model.nodes("Reshape", "Flatten")

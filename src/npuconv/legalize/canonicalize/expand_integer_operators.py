@@ -1,32 +1,30 @@
-"""Write ConvInteger and MatMulInteger, with the factor behind them, in float."""
+"""Write ConvInteger and MatMulInteger, with the factor behind them, in float.
+
+Exporters write a Cast to float and a Mul by the scales of input and weights behind
+them. All three become Conv or MatMul of dequantized inputs. Where the input has a
+static scale it is dequantized by that; where DynamicQuantizeLinear finds one at each
+run, the operator reads the float input, and only the scales of the weights are left.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
 
 _FLOAT = {"ConvInteger": "Conv", "MatMulInteger": "MatMul"}
 
 
 @model_pass(Phase.CANONICALIZE, after=("name-nodes",), infers=True)
 def expand_integer_operators(model: Model, ctx: PassContext) -> int:
-    """Write ConvInteger and MatMulInteger, with the factor behind them, in float.
-
-    Exporters write a Cast to float and a Mul by the scales of input and weights behind
-    them. All three become Conv or MatMul of dequantized inputs. Where the input has a
-    static scale it is dequantized by that; where DynamicQuantizeLinear finds one at each
-    run, the operator reads the float input, and only the scales of the weights are left.
-    """
     from npuconv.legalize.tools import quantized
 
     fired = 0
@@ -44,17 +42,11 @@ def expand_integer_operators(model: Model, ctx: PassContext) -> int:
 
 @dataclass(frozen=True)
 class _Match:
-    """One integer operator and what stands around it.
+    """One integer operator and what stands around it."""
 
-    Attributes:
-        mul: multiplies by both scales.
-        quantizer: makes the input: QuantizeLinear or DynamicQuantizeLinear.
-        weights: scale of the weights, float32 [] or [M].
-    """
-
-    mul: Node
-    quantizer: Node
-    weights: np.ndarray
+    mul: Node  # multiplies by both scales
+    quantizer: Node  # makes the input: QuantizeLinear or DynamicQuantizeLinear
+    weights: np.ndarray  # scale of the weights, float32 [] or [M]
 
 
 def _match(model: Model, node: Node) -> _Match | str:

@@ -1,30 +1,26 @@
-"""Write integer operators with scales of their own as float operators between conversions."""
+"""Write integer operators with scales of their own as float operators between conversions.
+
+QLinearConv becomes DequantizeLinear, Conv, QuantizeLinear; so do QLinearMatMul and, of
+com.microsoft, QGemm, QLinearAdd, QLinearMul, QLinearAveragePool,
+QLinearGlobalAveragePool, QLinearSigmoid, QLinearLeakyRelu, QLinearSoftmax and
+QLinearConcat. The scales stay where they were.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 
-if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
-
-    Parts = tuple[list[Tensor], int]  # float inputs, and where scale and zero point of y are
+Parts = tuple[list[Tensor], int]  # float inputs, and where scale and zero point of y are
 
 
 @model_pass(Phase.CANONICALIZE, after=("name-nodes",), infers=True)
 def expand_qlinear_operators(model: Model, ctx: PassContext) -> int:
-    """Write integer operators with scales of their own as float operators between conversions.
-
-    QLinearConv becomes DequantizeLinear, Conv, QuantizeLinear; so do QLinearMatMul and, of
-    com.microsoft, QGemm, QLinearAdd, QLinearMul, QLinearAveragePool,
-    QLinearGlobalAveragePool, QLinearSigmoid, QLinearLeakyRelu, QLinearSoftmax and
-    QLinearConcat. The scales stay where they were.
-    """
     from npuconv.legalize.tools import quantized
 
     fired = 0

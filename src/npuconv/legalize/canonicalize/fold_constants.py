@@ -1,23 +1,29 @@
-"""Compute now what depends on constants only."""
+"""Compute now what depends on constants only.
+
+Constant nodes become initializers; shapes of tensors whose extents are all known,
+ConstantOfShape, DequantizeLinear of a weight and everything else that reads
+constants only is run once, on onnxruntime, and checked against ONNX's reference.
+
+A tensor that would be larger than ``max_folded_mib`` stays computed, and so does
+what is random, has a subgraph, or makes an output of the model.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from npuconv.legalize.context import PassContext, RewriteRecord
 from npuconv.legalize.region import Region, capture
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
+from npuconv.model.core import Model, subgraphs
+from npuconv.model.types import Node, Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import numpy as np
-
-    from npuconv.legalize.context import PassContext, RewriteRecord
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
 
 CHECKED_ELEMENTS = 1 << 20  # results up to this size are checked against the reference
 _RANDOM = frozenset(
@@ -33,15 +39,6 @@ _EXPANDING = frozenset(
 
 @model_pass(Phase.CANONICALIZE, after=("unpack-weights",), infers=True)
 def fold_constants(model: Model, ctx: PassContext) -> int:
-    """Compute now what depends on constants only.
-
-    Constant nodes become initializers; shapes of tensors whose extents are all known,
-    ConstantOfShape, DequantizeLinear of a weight and everything else that reads
-    constants only is run once, on onnxruntime, and checked against ONNX's reference.
-
-    A tensor that would be larger than ``max_folded_mib`` stays computed, and so does
-    what is random, has a subgraph, or makes an output of the model.
-    """
     # graph-surgeon's fold_constants checks its results against no reference, and gives no
     # reason where it leaves a node.
     fired = sum(_fold(model, node, _constant(node)) for node in model.nodes("Constant"))
@@ -118,8 +115,6 @@ def _reads_constants(node: Node, known: set[int]) -> bool:
 
 def _is_pure(node: Node) -> bool:
     """Return whether a node may be run once instead of every time."""
-    from npuconv.model.core import subgraphs
-
     if not query.is_standard(node) or node.op in _RANDOM or any(subgraphs(node)):
         return False
     return node.op not in ("Constant", "QuantizeLinear") and not node.op.startswith("Sequence")

@@ -1,28 +1,23 @@
-"""Fold a BatchNormalization into the convolution that alone feeds it."""
+"""Fold a BatchNormalization into the convolution that alone feeds it.
+
+``y = (x - mean) * scale / sqrt(var + epsilon) + bias`` is one factor and one offset
+per channel, which move into weights and bias. Not when something else reads the
+convolution, when statistics are not constant or make no finite factor, or in training
+mode.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.affine import absorb, batchnorm, feeding_convolution
 from npuconv.model import query
-
-if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
+from npuconv.model.core import Model
+from npuconv.model.types import Node
 
 
 @model_pass(Phase.CANONICALIZE, after=("write-default-attributes",))
 def fuse_batchnorm(model: Model, ctx: PassContext) -> int:
-    """Fold a BatchNormalization into the convolution that alone feeds it.
-
-    ``y = (x - mean) * scale / sqrt(var + epsilon) + bias`` is one factor and one offset
-    per channel, which move into weights and bias. Not when something else reads the
-    convolution, when statistics are not constant or make no finite factor, or in training
-    mode.
-    """
     return sum(_fuse(model, ctx, node) for node in model.nodes("BatchNormalization"))
 
 

@@ -1,25 +1,20 @@
-"""Put the branch that a constant condition takes in the place of an If."""
+"""Put the branch that a constant condition takes in the place of an If.
+
+The condition is an initializer, or was computed from constants. The nodes of the branch
+become nodes of the model, where convolutions are converted; the other branch goes.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
-
-if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Graph, Node
+from npuconv.model.core import Model, with_inner
+from npuconv.model.types import Graph, Node
 
 
 @model_pass(Phase.CANONICALIZE, after=("fold-constants",), infers=True)
 def inline_constant_if(model: Model, ctx: PassContext) -> int:
-    """Put the branch that a constant condition takes in the place of an If.
-
-    The condition is an initializer, or was computed from constants. The nodes of the branch
-    become nodes of the model, where convolutions are converted; the other branch goes.
-    """
     fired = 0
     for node in model.nodes("If"):
         condition = query.constant_input(node, 0)
@@ -47,8 +42,6 @@ def _inline(model: Model, node: Node, key: str) -> None:
 
 def _rename(model: Model, node: Node, branch: Graph) -> None:
     """Give nodes and tensors of a branch names that nothing else in the model has."""
-    from npuconv.model.core import with_inner
-
     outside = {id(t) for one in model.nodes() for t in (*one.inputs, *one.outputs)}
     outside |= {id(t) for t in model.graph.inputs}
     seen: set[int] = set()

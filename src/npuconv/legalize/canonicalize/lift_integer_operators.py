@@ -1,17 +1,21 @@
-"""Let operators that only move or compare integers work on the float numbers instead."""
+"""Let operators that only move or compare integers work on the float numbers instead.
+
+A MaxPool, Reshape, Transpose, Concat or the like behind a QuantizeLinear changes
+places with it: the same integers come out, and the float graph is whole.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 
 if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
     from npuconv.legalize.tools.quantized import Parameters
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
 
 _MOVING = frozenset(
     {"MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Slice", "Gather"}
@@ -25,11 +29,6 @@ _MOVING = frozenset(
     infers=True,
 )
 def lift_integer_operators(model: Model, ctx: PassContext) -> int:
-    """Let operators that only move or compare integers work on the float numbers instead.
-
-    A MaxPool, Reshape, Transpose, Concat or the like behind a QuantizeLinear changes
-    places with it: the same integers come out, and the float graph is whole.
-    """
     return sum(_lift(model, ctx, node) for node in model.nodes(*sorted(_MOVING)))
 
 

@@ -1,24 +1,19 @@
-"""Call a new model by the older opset it could as well be written in."""
+"""Call a new model by the older opset it could as well be written in.
+
+Where the model is of a newer opset than `--opset` asks for (21 by default), and every
+operator of it reads the same in that one, its number is lowered, so that older runtimes
+load the result. If one does not, it is named and the opset stays.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
-
-if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
+from npuconv.model.core import Model
 
 
 @model_pass(Phase.CANONICALIZE, after=("name-nodes",))
 def lower_opset(model: Model, ctx: PassContext) -> int:
-    """Call a new model by the older opset it could as well be written in.
-
-    Where the model is of a newer opset than `--opset` asks for (21 by default), and every
-    operator of it reads the same in that one, its number is lowered, so that older runtimes
-    load the result. If one does not, it is named and the opset stays.
-    """
     from npuconv.legalize.tools import opset as _opset
 
     wanted = ctx.options.opset

@@ -1,23 +1,18 @@
-"""Give every node a name of its own."""
+"""Give every node a name of its own.
+
+Nodes without a name, and all but the first of those that share one, are called by
+their operator and a number, so that a report can point at them. No number changes.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
-
-if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
+from npuconv.model.core import Model
 
 
 @model_pass(Phase.CANONICALIZE)
 def name_nodes(model: Model, ctx: PassContext) -> int:
-    """Give every node a name of its own.
-
-    Nodes without a name, and all but the first of those that share one, are called by
-    their operator and a number, so that a report can point at them. No number changes.
-    """
     taken: set[str] = set()
     fired = 0
     for node in model.nodes():

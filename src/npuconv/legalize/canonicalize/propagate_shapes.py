@@ -1,37 +1,35 @@
-"""Evaluate shape arithmetic whose result is known before run time."""
+"""Work out shapes that are computed at run time although they are known.
+
+Exporters compute amounts of padding, targets of a Reshape and sizes of a Resize from
+the shape of a tensor, even where only the batch is dynamic. Every element is followed
+by itself: a tensor of which all elements are known becomes a constant.
+
+A Reshape to a shape of which at most one extent is not known gets a constant shape
+too: 0 stands for an extent that the input has in the same place, -1 for the rest. An
+Expand gets 1 for an extent that is not to change.
+
+What is in doubt stays computed. The arithmetic is run on made-up extents as well, and
+must agree.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from npuconv.legalize.context import PassContext
     from npuconv.legalize.tools.shape_values import Facts
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
 
 
 @model_pass(Phase.CANONICALIZE, after=("fold-constants",), infers=True)
 def propagate_shapes(model: Model, ctx: PassContext) -> int:
-    """Work out shapes that are computed at run time although they are known.
-
-    Exporters compute amounts of padding, targets of a Reshape and sizes of a Resize from
-    the shape of a tensor, even where only the batch is dynamic. Every element is followed
-    by itself: a tensor of which all elements are known becomes a constant.
-
-    A Reshape to a shape of which at most one extent is not known gets a constant shape
-    too: 0 stands for an extent that the input has in the same place, -1 for the rest. An
-    Expand gets 1 for an extent that is not to change.
-
-    What is in doubt stays computed. The arithmetic is run on made-up extents as well, and
-    must agree.
-    """
     from npuconv.legalize.tools import shape_values
 
     if not model.nodes(*shape_values.SOURCES):

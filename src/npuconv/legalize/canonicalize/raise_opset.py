@@ -1,27 +1,21 @@
-"""Raise an old model to the opset that int8 operators need."""
+"""Raise an old model to the opset that int8 operators need.
+
+Node by node: one whose operator only gained types and optional attributes stays as
+it is, any other goes through ONNX's version converter alone and is compared with
+what it was. One node that cannot be converted stops the whole, is named, and
+nothing is changed.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from npuconv.config import OLDEST_OPSET
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
-
-if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
+from npuconv.model.core import Model
 
 
 @model_pass(Phase.CANONICALIZE, after=("fold-constants", "replace-experimental-ops"), infers=True)
 def raise_opset(model: Model, ctx: PassContext) -> int:
-    """Raise an old model to the opset that int8 operators need.
-
-    Node by node: one whose operator only gained types and optional attributes stays as
-    it is, any other goes through ONNX's version converter alone and is compared with
-    what it was. One node that cannot be converted stops the whole, is named, and
-    nothing is changed.
-    """
-    from npuconv.config import OLDEST_OPSET
-
     if model.opset >= OLDEST_OPSET:
         return 0
     from npuconv.legalize.tools import opset as _opset

@@ -1,17 +1,25 @@
-"""Take out pairs of QuantizeLinear and DequantizeLinear, and remember their scales."""
+"""Take out pairs of QuantizeLinear and DequantizeLinear, and remember their scales.
+
+What is left computes in float; unless --requantize is given, the tensor is quantized
+with the same scale and zero point again. Where the lowest integer stands for 0 behind
+a convolution, a sum or the like, the pair was a Relu or a Clip as well: a Clip from 0
+to what the highest integer stands for takes its place. A pair around a constant
+becomes the integers it made. Inputs and outputs of integers stay; what converts them
+on the host names the scale of the tensor.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 
 if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
     from npuconv.legalize.tools.quantized import Parameters
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
 
 # A quantizer leaves out the Relu or Clip behind these where int8 saturates at its bounds.
 _FUSING = frozenset(
@@ -23,15 +31,6 @@ _CLIP_WITH_INPUTS = 11  # the opset since which the bounds of a Clip are inputs
 
 @model_pass(Phase.CANONICALIZE, after=("lift-integer-operators",), infers=True)
 def remove_fake_quantization(model: Model, ctx: PassContext) -> int:
-    """Take out pairs of QuantizeLinear and DequantizeLinear, and remember their scales.
-
-    What is left computes in float; unless --requantize is given, the tensor is quantized
-    with the same scale and zero point again. Where the lowest integer stands for 0 behind
-    a convolution, a sum or the like, the pair was a Relu or a Clip as well: a Clip from 0
-    to what the highest integer stands for takes its place. A pair around a constant
-    becomes the integers it made. An input of integers stays one; what dequantizes it on
-    the host names the scale of the tensor.
-    """
     from npuconv.legalize.tools import quantized
 
     fired = 0
@@ -47,14 +46,27 @@ def remove_fake_quantization(model: Model, ctx: PassContext) -> int:
             ctx.refuse(model, node, reason)
         elif not isinstance(own, str):
             fired += _remove(model, ctx, node, own, readers)
-    for tensor in model.graph.inputs:
-        for reader in filter(quantized.is_dequantize, query.consumers(tensor)):
-            found = quantized.parameters(reader)
-            if not isinstance(found, str):
-                _remember(ctx, reader.outputs[0].name, found, None)
+    _remember_ends(model, ctx)
     if fired:
         quantized.drop_unused_domain(model)
     return fired
+
+
+def _remember_ends(model: Model, ctx: PassContext) -> None:
+    """Note the encodings that inputs and outputs of integers have."""
+    from npuconv.legalize.tools import quantized
+
+    readers = [reader for tensor in model.graph.inputs for reader in query.consumers(tensor)]
+    for reader in filter(quantized.is_dequantize, readers):
+        found = quantized.parameters(reader)
+        if not isinstance(found, str):
+            _remember(ctx, reader.outputs[0].name, found, None)
+    for node in map(query.producer, model.graph.outputs):
+        found = quantized.parameters(node) if node and quantized.is_quantize(node) else ""
+        if node is not None and not isinstance(found, str):
+            maker = query.producer(node.inputs[0])
+            label = None if maker is None else model.label(maker)
+            _remember(ctx, node.inputs[0].name, found, label)
 
 
 def _fault(model: Model, own: Parameters, readers: list[Node]) -> str:

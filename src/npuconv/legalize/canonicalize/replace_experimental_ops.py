@@ -1,19 +1,22 @@
-"""Replace the experimental operators of early ONNX by standard ones."""
+"""Replace the experimental operators of early ONNX by standard ones.
+
+ImageScaler (``scale * x + bias[c]``), Affine (``alpha * x + beta``) and Crop were
+never part of a released opset, so no opset can be raised over them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
 
 # Mul and Add broadcast as numpy does from here on.
 _BROADCASTING = 7
@@ -22,11 +25,6 @@ TO_THE_END = 2**63 - 1  # the end of a Slice, whatever the extent
 
 @model_pass(Phase.CANONICALIZE, after=("name-nodes",), infers=True)
 def replace_experimental_ops(model: Model, ctx: PassContext) -> int:
-    """Replace the experimental operators of early ONNX by standard ones.
-
-    ImageScaler (``scale * x + bias[c]``), Affine (``alpha * x + beta``) and Crop were
-    never part of a released opset, so no opset can be raised over them.
-    """
     if model.opset < _BROADCASTING:
         return 0
     fired = 0

@@ -1,17 +1,21 @@
-"""Write the mean over height and width as a GlobalAveragePool."""
+"""Write the mean over height and width as a GlobalAveragePool.
+
+PyTorch exports ``x.mean((2, 3))`` and its adaptive pool as a ReduceMean. Only of rank
+4 and over exactly the last two axes. Without ``keepdims`` a Squeeze follows.
+
+Refuses the mean and the variance of a normalization (a mean that is subtracted from
+what it was taken of, or one of squares): a device would round them to int8, and
+everything behind is divided by them.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.layout import squeeze
 from npuconv.model import edit, query
-
-if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
+from npuconv.model.core import Model
+from npuconv.model.types import Node
 
 RANK, SPATIAL = 4, (2, 3)
 AXES_AS_INPUT = 13  # the opset since which a Squeeze reads its axes
@@ -19,15 +23,6 @@ AXES_AS_INPUT = 13  # the opset since which a Squeeze reads its axes
 
 @model_pass(Phase.CANONICALIZE, after=("raise-opset",), infers=True)
 def replace_reduce_mean(model: Model, ctx: PassContext) -> int:
-    """Write the mean over height and width as a GlobalAveragePool.
-
-    PyTorch exports ``x.mean((2, 3))`` and its adaptive pool as a ReduceMean. Only of rank
-    4 and over exactly the last two axes. Without ``keepdims`` a Squeeze follows.
-
-    Refuses the mean and the variance of a normalization (a mean that is subtracted from
-    what it was taken of, or one of squares): a device would round them to int8, and
-    everything behind is divided by them.
-    """
     return sum(_replace(model, ctx, node) for node in model.nodes("ReduceMean"))
 
 

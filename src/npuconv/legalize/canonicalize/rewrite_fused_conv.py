@@ -1,29 +1,24 @@
-"""Rewrite onnxruntime's fused convolution as standard operators."""
+"""Rewrite onnxruntime's fused convolution as standard operators.
+
+A FusedConv of com.microsoft, which onnxruntime's optimizer writes, becomes the Conv it
+was, the Add of its fourth input where it has one, and the activation it names: Relu,
+Clip, LeakyRelu, Sigmoid, Tanh or HardSigmoid.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.replace import activate
 from npuconv.model import edit, nhwc, query
-
-if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
+from npuconv.model.core import Model
+from npuconv.model.types import Node
 
 _DOMAIN, _SUM = "com.microsoft", 3  # the fourth input is added before the activation
 
 
 @model_pass(Phase.CANONICALIZE, after=("raise-opset",), infers=True)
 def rewrite_fused_conv(model: Model, ctx: PassContext) -> int:
-    """Rewrite onnxruntime's fused convolution as standard operators.
-
-    A FusedConv of com.microsoft, which onnxruntime's optimizer writes, becomes the Conv it
-    was, the Add of its fourth input where it has one, and the activation it names: Relu,
-    Clip, LeakyRelu, Sigmoid, Tanh or HardSigmoid.
-    """
     fired = 0
     for node in model.nodes():
         if node.op != "FusedConv" or node.domain != _DOMAIN:

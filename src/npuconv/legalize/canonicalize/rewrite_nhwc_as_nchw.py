@@ -1,35 +1,31 @@
-"""Rewrite onnxruntime's convolutions and pools with the channels last as standard ones."""
+"""Rewrite onnxruntime's convolutions and pools with the channels last as standard ones.
+
+A Conv, ConvTranspose, MaxPool, AveragePool, GlobalMaxPool or GlobalAveragePool of
+com.ms.internal.nhwc becomes the standard operator between two Transposes, followed by
+the activation it names: Relu, Clip, LeakyRelu, Sigmoid, Tanh or HardSigmoid. Weights
+have the standard order already.
+
+No runtime on a CPU runs that domain, so the result is compared with npuconv's own
+evaluator of it.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.layout import transpose
 from npuconv.legalize.tools.replace import activate
 from npuconv.model import conv, edit, nhwc, query
 from npuconv.model.conv import resolved_pads, window
-
-if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 
 
 @model_pass(Phase.CANONICALIZE, after=("raise-opset",), infers=True)
 def rewrite_nhwc_as_nchw(model: Model, ctx: PassContext) -> int:
-    """Rewrite onnxruntime's convolutions and pools with the channels last as standard ones.
-
-    A Conv, ConvTranspose, MaxPool, AveragePool, GlobalMaxPool or GlobalAveragePool of
-    com.ms.internal.nhwc becomes the standard operator between two Transposes, followed by
-    the activation it names: Relu, Clip, LeakyRelu, Sigmoid, Tanh or HardSigmoid. Weights
-    have the standard order already.
-
-    No runtime on a CPU runs that domain, so the result is compared with npuconv's own
-    evaluator of it.
-    """
     nodes = [node for node in model.nodes() if nhwc.is_nhwc(node)]
     reasons = [(node, _rewrite(model, ctx, node)) for node in nodes]
     left = [(node, reason) for node, reason in reasons if reason]

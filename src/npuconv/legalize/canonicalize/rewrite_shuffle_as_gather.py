@@ -1,20 +1,30 @@
-"""Write a shuffle of channels as one Gather."""
+"""Write a shuffle of channels as one Gather.
+
+ShuffleNets mix groups of channels by Reshape, Transpose and Reshape, some with a Gather
+behind that takes one half. All it does is to put channels in another order, or to choose
+some: a Gather along the channels. It is one node instead of three, and every channel can
+keep a scale of its own through it, where a Reshape across channels gives all one.
+
+The values are followed one by one through the shuffle, so whatever moves whole channels
+is found. Only where all shapes are known but for a batch in front, where nothing else
+reads what lies between, and not where the target lists one of the operators, but no
+Gather.
+"""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING
 
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
 
     Places = NDArray[np.int64]  # for each value of a tensor, where it was before the shuffle
 
@@ -26,18 +36,6 @@ _MOVING = _SHAPING | {"Transpose", "Gather"}
 
 @model_pass(Phase.CANONICALIZE, after=("eliminate-reshape",))
 def rewrite_shuffle_as_gather(model: Model, ctx: PassContext) -> int:
-    """Write a shuffle of channels as one Gather.
-
-    ShuffleNets mix groups of channels by Reshape, Transpose and Reshape, some with a Gather
-    behind that takes one half. All it does is to put channels in another order, or to choose
-    some: a Gather along the channels. It is one node instead of three, and every channel can
-    keep a scale of its own through it, where a Reshape across channels gives all one.
-
-    The values are followed one by one through the shuffle, so whatever moves whole channels
-    is found. Only where all shapes are known but for a batch in front, where nothing else
-    reads what lies between, and not where the target lists one of the operators, but no
-    Gather.
-    """
     starts = model.nodes("Reshape", "Unsqueeze")
     return sum(_rewrite(model, ctx, node) for node in starts if len(node.outputs))
 

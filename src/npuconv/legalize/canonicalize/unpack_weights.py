@@ -1,19 +1,24 @@
-"""Turn integer weights into float ones, and remember their scales."""
+"""Turn integer weights into float ones, and remember their scales.
+
+A DequantizeLinear of a constant is computed. Unless --requantize is given, the layer
+that reads it gets the same integers again; weights with a zero point become symmetric.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.source import WeightScales
 from npuconv.model import edit, query
+from npuconv.model.core import Model
+from npuconv.model.types import Node
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from npuconv.legalize.context import PassContext
     from npuconv.legalize.tools.quantized import Parameters
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
 
 _WEIGHT = 1  # the input of a convolution or product that holds its weights
 _LAYERS = ("Conv", "ConvTranspose", "MatMul", "Gemm")
@@ -21,11 +26,6 @@ _LAYERS = ("Conv", "ConvTranspose", "MatMul", "Gemm")
 
 @model_pass(Phase.CANONICALIZE, after=("remove-fake-quantization",), infers=True)
 def unpack_weights(model: Model, ctx: PassContext) -> int:
-    """Turn integer weights into float ones, and remember their scales.
-
-    A DequantizeLinear of a constant is computed. Unless --requantize is given, the layer
-    that reads it gets the same integers again; weights with a zero point become symmetric.
-    """
     from npuconv.legalize.tools import quantized
 
     fired = 0
@@ -56,8 +56,6 @@ def _unpack(
 def _remember(
     model: Model, ctx: PassContext, layer: Node, own: Parameters, values: np.ndarray
 ) -> None:
-    from npuconv.legalize.source import WeightScales
-
     label, outputs = model.label(layer), _output_axis(layer, values.ndim)
     if own.axis is not None and own.axis != outputs:
         text = f"its weights have scales along axis {own.axis}, not along their outputs"

@@ -1,18 +1,21 @@
-"""Compute half and double precision convolutions in float32."""
+"""Compute half and double precision convolutions in float32.
+
+The device takes int8 only, and what is quantized is calibrated in float32. Of a model
+in half precision or bfloat16 the other operators are computed in float32 as well, or
+the Casts would stand between a convolution and what fuses with it. Casts stand at the
+borders; inputs and outputs of the model keep their types, but for bfloat16: no samples
+could be given or seen in it, so they are float32.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
+from npuconv.model.core import Model, subgraphs
+from npuconv.model.types import Node, Tensor
 
-if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
-
-    Wide = dict[int, Tensor]  # what stands for a tensor in float32, by its id
+Wide = dict[int, Tensor]  # what stands for a tensor in float32, by its id
 
 _HALVES = frozenset({"float16", "bfloat16"})
 _ONNX = {"float16": "FLOAT16", "bfloat16": "BFLOAT16", "float64": "DOUBLE"}
@@ -22,14 +25,6 @@ _OTHER_VALUES = ("Optional", "Sequence", "SplitToSequence", "ConcatFromSequence"
 
 @model_pass(Phase.CANONICALIZE, after=("raise-opset",))
 def widen_convolutions(model: Model, ctx: PassContext) -> int:
-    """Compute half and double precision convolutions in float32.
-
-    The device takes int8 only, and what is quantized is calibrated in float32. Of a model
-    in half precision or bfloat16 the other operators are computed in float32 as well, or
-    the Casts would stand between a convolution and what fuses with it. Casts stand at the
-    borders; inputs and outputs of the model keep their types, but for bfloat16: no samples
-    could be given or seen in it, so they are float32.
-    """
     convolutions = [n for n in model.nodes(*query.CONVOLUTIONS) if _is_narrow(n)]
     halves = _HALVES & {query.dtype_name(n.inputs[0]) for n in convolutions}
     chosen = {id(n): query.dtype_name(n.inputs[0]) for n in convolutions}
@@ -53,8 +48,6 @@ def _is_narrow(node: Node) -> bool:
 
 def _half(node: Node) -> str:
     """Return the half precision that a node computes in, or ''."""
-    from npuconv.model.core import subgraphs
-
     if not query.is_standard(node) or any(subgraphs(node)) or _TYPED & set(node.attrs):
         return ""
     kinds = [query.dtype_name(t) for t in (*node.inputs, *node.outputs) if t.name]

@@ -1,26 +1,23 @@
-"""Write out the attributes that ONNX lets a node leave to their defaults."""
+"""Write out the attributes that ONNX lets a node leave to their defaults.
+
+kernel_shape, strides, dilations, pads and group of convolutions and pools: a device
+compiler then needs no knowledge of ONNX's defaults. An ``auto_pad`` keeps its say
+over ``pads`` until it is resolved.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import query
 from npuconv.model.conv import Window, flat_pads, window
-
-if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
+from npuconv.model.core import Model
 
 
 @model_pass(Phase.CANONICALIZE, after=("raise-opset",), rewires=False)
 def write_default_attributes(model: Model, ctx: PassContext) -> int:
-    """Write out the attributes that ONNX lets a node leave to their defaults.
-
-    kernel_shape, strides, dilations, pads and group of convolutions and pools: a device
-    compiler then needs no knowledge of ONNX's defaults. An ``auto_pad`` keeps its say
-    over ``pads`` until it is resolved.
-    """
     fired = 0
     for node in model.nodes(*query.CONVOLUTIONS, *query.POOLS):
         win = window(node)

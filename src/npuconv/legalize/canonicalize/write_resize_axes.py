@@ -1,28 +1,23 @@
-"""Let a Resize that names some axes name all of them."""
+"""Let a Resize that names some axes name all of them.
+
+Since opset 18 `axes` says what `scales` or `sizes` are about. Without it they are about
+every axis in its order, which is what devices and layout changes understand: an axis that
+is not resized has scale 1, or its own extent for size.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
-
-if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
+from npuconv.model.core import Model
+from npuconv.model.types import Node
 
 _SCALES, _SIZES = 2, 3  # inputs
 
 
 @model_pass(Phase.CANONICALIZE, after=("fold-constants",))
 def write_resize_axes(model: Model, ctx: PassContext) -> int:
-    """Let a Resize that names some axes name all of them.
-
-    Since opset 18 `axes` says what `scales` or `sizes` are about. Without it they are about
-    every axis in its order, which is what devices and layout changes understand: an axis that
-    is not resized has scale 1, or its own extent for size.
-    """
     return sum(_write(model, ctx, node) for node in model.nodes("Resize"))
 
 

@@ -6,12 +6,14 @@ tiles of an image share one initializer, and all parts of a tile one Slice.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from npuconv.legalize.fitting.fragments import Fragment, Whole
 from npuconv.legalize.fitting.layer import Layer
 from npuconv.model import edit, query
 from npuconv.model.conv import flat_pads
@@ -32,6 +34,7 @@ class Piece:
     source: Tensor
     weight: Tensor
     bias: Tensor | None
+    first: bool = True  # whether it adds the bias: of parts that are added the first alone does
 
     def array(self) -> np.ndarray:
         """The weights, O x I/group x kernel."""
@@ -50,7 +53,10 @@ class Builder:
 
     model: Model
     node: Node
+    whole: Whole
     count: int = 0  # convolutions written
+    fragments: dict[str, Fragment] = field(default_factory=dict)  # by the name of the node
+    _places: dict[int, np.ndarray | None] = field(default_factory=dict)  # from 1; 0: a zero
     _made: dict[Hashable, tuple[Any, Any]] = field(default_factory=dict)
     _padded: dict[int, tuple[Tensor, dict[int, tuple[int, int]], Tensor]] = field(
         default_factory=dict
@@ -126,8 +132,18 @@ class Builder:
         turned = self._transpose(apart, perm)
         return self._reshape(turned, [0, each, *[int(w or 0) for w in whole]], shape)
 
-    def weights(self, piece: Piece, key: Hashable, make: Callable[[], np.ndarray]) -> Tensor:
-        """A piece of the weights of a layer, made once for each key."""
+    def weights(
+        self, piece: Piece, key: Hashable, move: Callable[[np.ndarray], np.ndarray]
+    ) -> Tensor:
+        """The weights of a layer cut, moved, or with zeros between, once for each key."""
+        made = self.constant(piece, key, lambda: move(piece.array()))
+        if id(made) not in self._places:
+            before = self._places_of(piece.weight)
+            self._places[id(made)] = None if before is None else move(before)
+        return made
+
+    def constant(self, piece: Piece, key: Hashable, make: Callable[[], np.ndarray]) -> Tensor:
+        """Weights that stand in the place of those of a layer, made once for each key."""
         name = f"{self.node.name}/weight"
         return self._once(
             ("weights", id(piece.weight), key),
@@ -156,16 +172,33 @@ class Builder:
         self.count += 1
         inputs = [piece.source, piece.weight]
         inputs += [] if piece.bias is None else [piece.bias]
-        return self._insert(
+        result = self._insert(
             "Conv", inputs, layer.output,
             auto_pad="NOTSET", dilations=list(layer.dilations), group=layer.group,
             kernel_shape=list(layer.kernel), pads=flat_pads(layer.pads),
             strides=list(layer.strides),
         )  # fmt: skip
+        self._record(result, piece)
+        return result
+
+    def _record(self, result: Tensor, piece: Piece) -> None:
+        """Note which weights of the whole a convolution has."""
+        places, maker = self._places_of(piece.weight), query.producer(result)
+        if places is not None and maker is not None:
+            self.fragments[maker.name] = Fragment(self.whole, places - 1, biased=piece.first)
+
+    def _places_of(self, weight: Tensor) -> np.ndarray | None:
+        """Return where each weight is in those of the whole, from 1; None where it is in none."""
+        if weight is self.node.inputs[1] and id(weight) not in self._places:
+            size = math.prod(self.whole.layer.weight)
+            self._places[id(weight)] = 1 + np.arange(size).reshape(self.whole.layer.weight)
+        return self._places.get(id(weight))
 
     def dims(self, tensor: Tensor) -> tuple[int | None, ...]:
         """The shape, None for what is not known."""
-        found = query.shape(tensor) or ()
+        found = query.shape(tensor)
+        if found is None:  # nothing has inferred it, so it is no result of this class
+            return self.whole.layer.source
         return tuple(d if isinstance(d, int) else None for d in found)
 
     def _once(self, key: Hashable, owner: Any, make: Callable[[], Tensor]) -> Tensor:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.fitting.builder import Builder, Piece
+from npuconv.legalize.fitting.fragments import Whole
 from npuconv.legalize.fitting.layer import Layer
 from npuconv.legalize.fitting.limits import Demand
 from npuconv.legalize.fitting.settings import DEFAULT, FitSettings
@@ -241,9 +242,9 @@ def _size(weight: tuple[int, ...]) -> int:
     return total
 
 
-def write(model: Model, node: Node, plan: Plan, source: Tensor) -> tuple[Tensor, int]:
-    """Write a plan for a node of the graph; the result, and how many convolutions it took."""
-    builder = Builder(model, node)
+def write(model: Model, node: Node, plan: Plan) -> tuple[Tensor, Builder]:
+    """Write a plan for a node of the graph; the result, and what has written it."""
+    source, weight = node.inputs[0], node.inputs[1]
+    builder = Builder(model, node, Whole(node.name, source.name, plan.layer))
     bias = node.inputs[2] if plan.layer.bias else None
-    piece = Piece(plan.layer, source, node.inputs[1], bias)
-    return plan.build(builder, piece), builder.count
+    return plan.build(builder, Piece(plan.layer, source, weight, bias)), builder

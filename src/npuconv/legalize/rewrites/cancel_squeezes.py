@@ -1,9 +1,13 @@
-"""Take out Squeezes and Unsqueezes that undo each other, also past what lies between them."""
+"""Take out Squeezes and Unsqueezes that undo each other, also past what lies between them.
+
+A Squeeze moves behind elementwise operators, BatchNormalization and Concat where that
+lets it meet an Unsqueeze of the same axes, or puts an activation right behind its
+convolution. Other inputs of such an operator get the axes put in.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.region import identity
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.layout import (
@@ -19,11 +23,8 @@ from npuconv.legalize.tools.layout import (
     widened,
 )
 from npuconv.model import edit, query
-
-if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 
 MAX_SEARCHED = 64  # nodes behind a Squeeze among which an Unsqueeze is looked for: bounds time
 _OPPOSITE = {"Squeeze": "Unsqueeze", "Unsqueeze": "Squeeze"}
@@ -32,12 +33,6 @@ _FUSED = ("Relu", "Clip")  # the device applies them to the output of a convolut
 
 @model_pass(Phase.LEGALIZE, after=("rewrite-1d-as-2d",))
 def cancel_squeezes(model: Model, ctx: PassContext) -> int:
-    """Take out Squeezes and Unsqueezes that undo each other, also past what lies between them.
-
-    A Squeeze moves behind elementwise operators, BatchNormalization and Concat where that
-    lets it meet an Unsqueeze of the same axes, or puts an activation right behind its
-    convolution. Other inputs of such an operator get the axes put in.
-    """
     total = 0
     while model.opset >= 13 and model.nodes("Squeeze"):
         movable = model.nodes("Concat", "BatchNormalization", *UNARY, *BROADCASTING)

@@ -1,20 +1,43 @@
-"""Rewrite convolutions that break a known limit, so that they keep it."""
+"""Rewrite convolutions that break a known limit, so that they keep it.
+
+The cheapest sequence of these rewrites is taken, by the ``costs`` of the target file;
+all are exact in float. An unknown limit triggers none.
+
+- batch: a few images at a time, then Concat.
+- pads: a Pad with zeros in front, or equal pads and a Slice behind.
+- cascade: a depthwise average over many cells as averages of averages.
+- phases: phases of the image as channels, for smaller strides and kernels.
+- stride: a smaller stride, and a Slice that leaves out what is too many.
+- dilation: zeros between the taps, or one convolution for each phase.
+- kernel: parts of the window, whose sums are added.
+- zero taps: a larger kernel with zeros, where the device takes that one.
+- groups, dense: some groups at a time, or zeros between them.
+- inputs: some input channels at a time, whose sums are added.
+- outputs: some output channels at a time, then Concat.
+- zero channels: up to a multiple that the device takes, then a Slice.
+- tiles: parts of the image with their border, of one shape, then Concat.
+- bias: zeros, or an Add behind.
+
+In int8 all of them are exact but those that add sums: each sum is rounded. So they are
+taken only where the others cost more than twice the MACs. ``--no-fit`` refuses such
+convolutions instead.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from npuconv.legalize.context import PassContext
+from npuconv.legalize.fitting.layer import Layer, of_window
 from npuconv.legalize.forms import Form
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.model import query
+from npuconv.model import edit, query
 from npuconv.model.conv import window
+from npuconv.model.core import Model
+from npuconv.model.types import Node
 
 if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
-    from npuconv.legalize.fitting.layer import Layer
     from npuconv.legalize.fitting.planner import Plan, Search
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
 
 _SHOWN = 4  # forms that the report compares
 
@@ -33,30 +56,6 @@ _SHOWN = 4  # forms that the report compares
     infers=True,
 )
 def fit_convolution(model: Model, ctx: PassContext) -> int:
-    """Rewrite convolutions that break a known limit, so that they keep it.
-
-    The cheapest sequence of these rewrites is taken, by the ``costs`` of the target file;
-    all are exact in float. An unknown limit triggers none.
-
-    - batch: a few images at a time, then Concat.
-    - pads: a Pad with zeros in front, or equal pads and a Slice behind.
-    - cascade: a depthwise average over many cells as averages of averages.
-    - phases: phases of the image as channels, for smaller strides and kernels.
-    - stride: a smaller stride, and a Slice that leaves out what is too many.
-    - dilation: zeros between the taps, or one convolution for each phase.
-    - kernel: parts of the window, whose sums are added.
-    - zero taps: a larger kernel with zeros, where the device takes that one.
-    - groups, dense: some groups at a time, or zeros between them.
-    - inputs: some input channels at a time, whose sums are added.
-    - outputs: some output channels at a time, then Concat.
-    - zero channels: up to a multiple that the device takes, then a Slice.
-    - tiles: parts of the image with their border, of one shape, then Concat.
-    - bias: zeros, or an Add behind.
-
-    In int8 all of them are exact but those that add sums: each sum is rounded. So they are
-    taken only where the others cost more than twice the MACs. ``--no-fit`` refuses such
-    convolutions instead.
-    """
     if model.opset < 13 or not ctx.options.fit or ctx.target.operator("Conv") is None:
         return 0
     return sum(_fit(model, ctx, node) for node in model.nodes("Conv"))
@@ -82,8 +81,6 @@ def _fit(model: Model, ctx: PassContext, node: Node) -> int:
 
 def layer_of(node: Node) -> Layer | str:
     """Return the layer of a node, or why it cannot be rewritten."""
-    from npuconv.legalize.fitting.layer import of_window
-
     win, weight = window(node), query.constant_input(node, 1)
     if weight is None:
         return "its weights are not constant"
@@ -108,13 +105,13 @@ def _nothing(ctx: PassContext, layer: Layer, search: Search) -> str:
 
 def _write(model: Model, ctx: PassContext, node: Node, plan: Plan, search: Search) -> None:
     from npuconv.legalize.fitting.planner import write
-    from npuconv.model import edit
 
     with ctx.rewrite(
         model, [node], plan.layer.text(), " + ".join(plan.texts), modulus=None
     ) as record:
-        result, count = write(model, node, plan, node.inputs[0])
-        record.after = f"{count} Conv: {record.after}"
+        result, builder = write(model, node, plan)
+        ctx.fragments |= builder.fragments
+        record.after = f"{builder.count} Conv: {record.after}"
         record.forms = _forms(plan, search)
         record.note = _note(ctx, plan, search)
         edit.hand_over(result, node.outputs[0])

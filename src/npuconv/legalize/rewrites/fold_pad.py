@@ -1,29 +1,25 @@
-"""Fold a Pad with zeros into the convolution or pool that reads it."""
+"""Fold a Pad with zeros into the convolution or pool that reads it.
+
+Only constant 0, only spatial axes, only growing. A Conv takes it, and so does an
+AveragePool that counts padded cells; MaxPool does not, since it pads with minus
+infinity. Every reader that can takes it, the Pad stays for the others.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.layout import added_pads, pad_obstacle, takes_pads
 from npuconv.model import edit, query
 from npuconv.model.conv import Pairs, flat_pads, window
-
-if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
+from npuconv.model.core import Model
+from npuconv.model.types import Node
 
 
 @model_pass(Phase.LEGALIZE, after=("resolve-auto-pad", "split-pad"))
 def fold_pad(model: Model, ctx: PassContext) -> int:
-    """Fold a Pad with zeros into the convolution or pool that reads it.
-
-    Only constant 0, only spatial axes, only growing. A Conv takes it, and so does an
-    AveragePool that counts padded cells; MaxPool does not, since it pads with minus
-    infinity. Every reader that can takes it, the Pad stays for the others.
-    """
     fired = 0
     for node in model.nodes("Pad"):
         amounts = _spatial(model, ctx, node)

@@ -1,4 +1,10 @@
-"""Write an activation that is spelled out as the operator that the target lists."""
+"""Write an activation that is spelled out as the operator that the target lists.
+
+HardSwish and HardSigmoid as Add, Clip, Mul and Div, GELU by an Erf or a Tanh, SiLU as
+Sigmoid and Mul, Mish: whatever their spelling, operators that together are a function
+of one value are compared with these by their values. Only where the target lists the
+whole operator, nothing else reads a value in between, and the opset has it.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +12,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, facts, query
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 
 if TYPE_CHECKING:
     from npuconv.arithmetic.tables import Step
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
 
 _LONGEST = 9  # operators: GELU by a Tanh, its cube as two Mul
 _DIFFERENCE = 1e-5  # of 1 + |x|: what constants rounded to a few digits may make
@@ -42,13 +48,6 @@ _KNOWN = (
 
 @model_pass(Phase.LEGALIZE, after=("write-opset",))
 def fuse_activation(model: Model, ctx: PassContext) -> int:
-    """Write an activation that is spelled out as the operator that the target lists.
-
-    HardSwish and HardSigmoid as Add, Clip, Mul and Div, GELU by an Erf or a Tanh, SiLU as
-    Sigmoid and Mul, Mish: whatever their spelling, operators that together are a function
-    of one value are compared with these by their values. Only where the target lists the
-    whole operator, nothing else reads a value in between, and the opset has it.
-    """
     wanted = [one for one in _KNOWN if ctx.target.operator(one.op) is not None]
     if not wanted:
         return 0

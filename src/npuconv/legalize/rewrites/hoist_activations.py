@@ -1,16 +1,18 @@
-"""Put activations right behind the convolution they belong to."""
+"""Put activations right behind the convolution they belong to.
+
+A rewritten convolution may end in a DepthToSpace, a Slice, a Squeeze or the Concat of
+its groups, which stand between it and its Relu or Clip. The device can apply these
+only to the output of a convolution, so they move before what only moves numbers, one
+for each input of a Concat.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
-
-if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 
 # They only move numbers; the value is the number of data inputs, None: all.
 MOVING: dict[str, int | None] = {
@@ -32,13 +34,6 @@ ACTIVATIONS = ("Relu", "Clip")  # of those the target names, what needs no per-c
     after=("split-grouped-convolution", "rewrite-conv-transpose-as-conv", "cancel-squeezes"),
 )
 def hoist_activations(model: Model, ctx: PassContext) -> int:
-    """Put activations right behind the convolution they belong to.
-
-    A rewritten convolution may end in a DepthToSpace, a Slice, a Squeeze or the Concat of
-    its groups, which stand between it and its Relu or Clip. The device can apply these
-    only to the output of a convolution, so they move before what only moves numbers, one
-    for each input of a Concat.
-    """
     fused = ctx.target.fused_activations
     known = fused.values if fused.known else fused.assume
     names = [name for name in ACTIVATIONS if name in known]

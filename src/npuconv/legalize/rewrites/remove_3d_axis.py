@@ -1,26 +1,28 @@
-"""Take an axis out of convolutions that have three or more."""
+"""Take an axis out of convolutions that have three or more.
+
+An axis goes where the output has one cell along it (its inputs become channels), where
+the kernel has one cell along it and along a neighbour (the two are merged), or where
+the kernel has one cell along it (it becomes a batch; a stride becomes a Slice). Conv
+and ConvTranspose. All other axes are refused, with what keeps them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.conv_forms import refuses_rank
 from npuconv.legalize.tools.layout import inverse, reshape, transpose
 from npuconv.model import edit, query
 from npuconv.model.axis_removal import Removal, obstacles, output_extent, removal
-from npuconv.model.conv import window
+from npuconv.model.conv import Window, window
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy as np
-
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.axis_removal import Removal
-    from npuconv.model.conv import Window
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
 
 MAX_AXES = 2  # spatial axes of a convolution that every target here takes
 _BY_AXIS = ("kernel_shape", "strides", "dilations", "output_padding")
@@ -28,13 +30,6 @@ _BY_AXIS = ("kernel_shape", "strides", "dilations", "output_padding")
 
 @model_pass(Phase.LEGALIZE, after=("resolve-auto-pad", "fold-pad"), infers=True)
 def remove_3d_axis(model: Model, ctx: PassContext) -> int:
-    """Take an axis out of convolutions that have three or more.
-
-    An axis goes where the output has one cell along it (its inputs become channels), where
-    the kernel has one cell along it and along a neighbour (the two are merged), or where
-    the kernel has one cell along it (it becomes a batch; a stride becomes a Slice). Conv
-    and ConvTranspose. All other axes are refused, with what keeps them.
-    """
     if model.opset < 13:
         return 0
     return sum(_remove(model, ctx, node) for node in model.nodes(*query.CONVOLUTIONS))

@@ -1,34 +1,30 @@
-"""Turn auto_pad into explicit pads."""
+"""Turn auto_pad into explicit pads.
+
+For Conv, ConvTranspose, MaxPool, AveragePool and LpPool of every version and any
+number of axes. With ``e = (k - 1) * d + 1``: VALID pads nothing; SAME pads
+``max((ceil(in / s) - 1) * s + e - in, 0)`` in all, the odd cell at the end
+(SAME_UPPER) or at the beginning (SAME_LOWER). With stride 1 that is ``e - 1`` for
+every ``in``, so an unknown extent does not matter.
+
+Refuses ``auto_pad`` together with non-zero ``pads``, which ONNX forbids, and an
+unknown extent where the stride makes it matter.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.region import shorter_output
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import query
 from npuconv.model.conv import SAME, Window, effective_kernel, flat_pads, resolved_pads, window
-
-if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
+from npuconv.model.core import Model
+from npuconv.model.types import Node
 
 
 @model_pass(Phase.LEGALIZE, rewires=False)
 def resolve_auto_pad(model: Model, ctx: PassContext) -> int:
-    """Turn auto_pad into explicit pads.
-
-    For Conv, ConvTranspose, MaxPool, AveragePool and LpPool of every version and any
-    number of axes. With ``e = (k - 1) * d + 1``: VALID pads nothing; SAME pads
-    ``max((ceil(in / s) - 1) * s + e - in, 0)`` in all, the odd cell at the end
-    (SAME_UPPER) or at the beginning (SAME_LOWER). With stride 1 that is ``e - 1`` for
-    every ``in``, so an unknown extent does not matter.
-
-    Refuses ``auto_pad`` together with non-zero ``pads``, which ONNX forbids, and an
-    unknown extent where the stride makes it matter.
-    """
     return sum(_resolve(model, ctx, n) for n in model.nodes(*query.CONVOLUTIONS, *query.POOLS))
 
 

@@ -1,9 +1,14 @@
-"""Turn one-dimensional convolutions and pools into two-dimensional ones."""
+"""Turn one-dimensional convolutions and pools into two-dimensional ones.
+
+``N x C x W`` becomes ``N x C x 1 x W`` by an Unsqueeze before and a Squeeze behind;
+``cancel-squeezes`` takes out those that meet, so that a chain of layers has one at
+each end. Convolutions are rewritten where the target takes no rank 3, and so are
+transposed ones; pools where a neighbour is rewritten.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.conv_forms import refuses_rank
 from npuconv.legalize.tools.layout import (
@@ -16,11 +21,8 @@ from npuconv.legalize.tools.layout import (
 )
 from npuconv.model import edit, query
 from npuconv.model.conv import window
-
-if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
+from npuconv.model.core import Model
+from npuconv.model.types import Node
 
 RANK = 3
 GLOBAL_POOLS = ("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
@@ -30,13 +32,6 @@ _ATTRIBUTES = {"kernel_shape": 1, "strides": 1, "dilations": 1, "output_padding"
 
 @model_pass(Phase.LEGALIZE, after=("resolve-auto-pad",))
 def rewrite_1d_as_2d(model: Model, ctx: PassContext) -> int:
-    """Turn one-dimensional convolutions and pools into two-dimensional ones.
-
-    ``N x C x W`` becomes ``N x C x 1 x W`` by an Unsqueeze before and a Squeeze behind;
-    ``cancel-squeezes`` takes out those that meet, so that a chain of layers has one at
-    each end. Convolutions are rewritten where the target takes no rank 3, and so are
-    transposed ones; pools where a neighbour is rewritten.
-    """
     if model.opset < 13:
         return 0
     convs = [n for n in model.nodes(*query.CONVOLUTIONS) if _is_one_dimensional(n)]

@@ -1,31 +1,26 @@
-"""Turn factors and offsets per channel into a depthwise convolution."""
+"""Turn factors and offsets per channel into a depthwise convolution.
+
+Mul, Div, Add and Sub by a constant that has one value for each of several channels
+are a 1x1 convolution with one weight and one bias per channel. A chain of them that
+nothing else reads becomes one, and takes scalars along. Only where the target does
+not take the operator as it is, and takes that convolution. A scalar alone stays: on the
+device it would be no cheaper, and rounded once more. ``--no-offload`` leaves all alone.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.affine import TWO_SIDED, link_of, rewrite_chain
 from npuconv.model import query
-
-if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
+from npuconv.model.core import Model
+from npuconv.model.types import Node
 
 RANKS = (3, 4)
 
 
 @model_pass(Phase.LEGALIZE, after=("rewrite-batchnorm-as-conv",), infers=True)
 def rewrite_affine_as_conv(model: Model, ctx: PassContext) -> int:
-    """Turn factors and offsets per channel into a depthwise convolution.
-
-    Mul, Div, Add and Sub by a constant that has one value for each of several channels
-    are a 1x1 convolution with one weight and one bias per channel. A chain of them that
-    nothing else reads becomes one, and takes scalars along. Only where the target does
-    not take the operator as it is, and takes that convolution. A scalar alone stays: on the
-    device it would be no cheaper, and rounded once more. ``--no-offload`` leaves all alone.
-    """
     return sum(_rewrite(model, ctx, node) for node in model.nodes(*TWO_SIDED))
 
 

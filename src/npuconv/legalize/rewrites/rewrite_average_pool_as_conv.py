@@ -1,10 +1,20 @@
-"""Turn average pools into depthwise convolutions."""
+"""Turn average pools into depthwise convolutions.
+
+AveragePool and GlobalAveragePool are a convolution whose weights are all one over the
+number of cells, where the target does not take them as they are, and takes that convolution.
+Needed are the number of channels, and for the global one the extents.
+
+Refuses pads that do not count (``count_include_pad=0``): the number that is divided
+by differs at the border. Refuses a window that is larger than its input. Refuses an
+extent that ``ceil_mode`` rounds up, or may round up: its last cell averages what hangs
+over the edge. ``--no-offload`` leaves all alone.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.as_conv import (
     ConvForm,
@@ -14,15 +24,11 @@ from npuconv.legalize.tools.as_conv import (
     obstacle,
 )
 from npuconv.model import edit, query
-from npuconv.model.conv import effective_kernel, window
+from npuconv.model.conv import Window, effective_kernel, window
+from npuconv.model.core import Model
+from npuconv.model.types import Node
 
-if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.conv import Window
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
-
-    Dims = tuple[int | str | None, ...]
+Dims = tuple[int | str | None, ...]
 
 GLOBAL = "GlobalAveragePool"
 _UNKNOWN_CHANNELS = "the number of its channels is not known"
@@ -30,17 +36,6 @@ _UNKNOWN_CHANNELS = "the number of its channels is not known"
 
 @model_pass(Phase.LEGALIZE, after=("fold-pad", "resolve-auto-pad"), infers=True)
 def rewrite_average_pool_as_conv(model: Model, ctx: PassContext) -> int:
-    """Turn average pools into depthwise convolutions.
-
-    AveragePool and GlobalAveragePool are a convolution whose weights are all one over the
-    number of cells, where the target does not take them as they are, and takes that convolution.
-    Needed are the number of channels, and for the global one the extents.
-
-    Refuses pads that do not count (``count_include_pad=0``): the number that is divided
-    by differs at the border. Refuses a window that is larger than its input. Refuses an
-    extent that ``ceil_mode`` rounds up, or may round up: its last cell averages what hangs
-    over the edge. ``--no-offload`` leaves all alone.
-    """
     return sum(_rewrite(model, ctx, node) for node in model.nodes("AveragePool", GLOBAL))
 
 

@@ -1,28 +1,23 @@
-"""Turn a BatchNormalization that follows no convolution into a depthwise convolution."""
+"""Turn a BatchNormalization that follows no convolution into a depthwise convolution.
+
+``y = (x - mean) * scale / sqrt(var + epsilon) + bias`` is a 1x1 convolution with one
+weight and one bias per channel. Mul, Add, Sub and Div by constants right before or
+behind it go into the same weights. Only where the target lists no BatchNormalization
+and takes that convolution; ranks 2 and 3 get axes of extent 1. ``--no-offload`` leaves
+it alone. ``fuse-batchnorm`` has taken those that a convolution feeds.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.affine import link_of, rewrite_chain
-
-if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
+from npuconv.model.core import Model
+from npuconv.model.types import Node
 
 
 @model_pass(Phase.LEGALIZE, infers=True)
 def rewrite_batchnorm_as_conv(model: Model, ctx: PassContext) -> int:
-    """Turn a BatchNormalization that follows no convolution into a depthwise convolution.
-
-    ``y = (x - mean) * scale / sqrt(var + epsilon) + bias`` is a 1x1 convolution with one
-    weight and one bias per channel. Mul, Add, Sub and Div by constants right before or
-    behind it go into the same weights. Only where the target lists no BatchNormalization
-    and takes that convolution; ranks 2 and 3 get axes of extent 1. ``--no-offload`` leaves
-    it alone. ``fuse-batchnorm`` has taken those that a convolution feeds.
-    """
     return sum(_rewrite(model, ctx, node) for node in model.nodes("BatchNormalization"))
 
 

@@ -17,21 +17,19 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.forms import Form, choose, chosen
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.as_conv import attributes
 from npuconv.legalize.tools.conv_forms import constants_obstacle, elements, objections
 from npuconv.legalize.tools.layout import reshape, transpose
 from npuconv.model import edit, query
-from npuconv.model.conv import effective_kernel, window
+from npuconv.model.conv import Window, effective_kernel, window
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.conv import Window
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
 
 AXES = 2
 TO_THE_END = 2**63 - 1  # the end of a Slice, whatever the extent

@@ -1,10 +1,21 @@
-"""Turn products with a constant matrix into 1x1 convolutions."""
+"""Turn products with a constant matrix into 1x1 convolutions.
+
+Gemm and MatMul with one constant operand, also where the target lists them: as a
+convolution they have a scale for each output channel, and the device computes the same
+sums. The rows of a matrix become the batch, those of ``N x T x K`` the width; in front and
+behind stand only operators that move values. alpha, beta and what is added per output
+channel, also by an Add that alone reads the product, go into weights and bias; any
+other addend stays an Add. Where the target does not take so large a batch, the rows
+become the width. ``--no-offload`` leaves all alone. A product of two tensors that
+are computed, as in attention, is none.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.as_conv import (
     ConvForm,
@@ -15,13 +26,11 @@ from npuconv.legalize.tools.as_conv import (
     type_obstacle,
 )
 from npuconv.model import edit, query
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
 
 
 @dataclass(frozen=True)
@@ -38,17 +47,6 @@ class Product:
 
 @model_pass(Phase.LEGALIZE, infers=True)
 def rewrite_matmul_as_conv(model: Model, ctx: PassContext) -> int:
-    """Turn products with a constant matrix into 1x1 convolutions.
-
-    Gemm and MatMul with one constant operand, also where the target lists them: as a
-    convolution they have a scale for each output channel, and the device computes the same
-    sums. The rows of a matrix become the batch, those of ``N x T x K`` the width; in front and
-    behind stand only operators that move values. alpha, beta and what is added per output
-    channel, also by an Add that alone reads the product, go into weights and bias; any
-    other addend stays an Add. Where the target does not take so large a batch, the rows
-    become the width. ``--no-offload`` leaves all alone. A product of two tensors that
-    are computed, as in attention, is none.
-    """
     return sum(_rewrite(model, ctx, node) for node in model.nodes("Gemm", "MatMul"))
 
 

@@ -1,9 +1,21 @@
-"""Turn convolutions of several groups into plain ones."""
+"""Turn convolutions of several groups into plain ones.
+
+Where the target refuses the group (between 1 and the channels, mostly), there are two
+forms, and the cheaper one that it takes is chosen by the ``costs`` of the target file
+(``--prefer split`` or ``dense`` overrides):
+
+- split: one convolution for each group over its slice of the channels, then Concat.
+  The same MACs and weights; the slices and the result are moved.
+- dense: one convolution over all channels, whose weights are zero between groups. It
+  has ``group`` times the MACs and the weights.
+
+A depthwise convolution with several outputs for each channel stays one where the
+target takes it.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.forms import choose, chosen
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.conv_forms import (
@@ -13,13 +25,9 @@ from npuconv.legalize.tools.conv_forms import (
     with_channels,
 )
 from npuconv.model import edit, query
-from npuconv.model.conv import block_diagonal, window
-
-if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.conv import Window
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
+from npuconv.model.conv import Window, block_diagonal, window
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 
 
 @model_pass(
@@ -27,20 +35,6 @@ if TYPE_CHECKING:
     after=("resolve-auto-pad", "rewrite-1d-as-2d", "rewrite-conv-transpose-as-conv"),
 )
 def split_grouped_convolution(model: Model, ctx: PassContext) -> int:
-    """Turn convolutions of several groups into plain ones.
-
-    Where the target refuses the group (between 1 and the channels, mostly), there are two
-    forms, and the cheaper one that it takes is chosen by the ``costs`` of the target file
-    (``--prefer split`` or ``dense`` overrides):
-
-    - split: one convolution for each group over its slice of the channels, then Concat.
-      The same MACs and weights; the slices and the result are moved.
-    - dense: one convolution over all channels, whose weights are zero between groups. It
-      has ``group`` times the MACs and the weights.
-
-    A depthwise convolution with several outputs for each channel stays one where the
-    target takes it.
-    """
     if model.opset < 13:
         return 0
     return sum(_rewrite(model, ctx, node) for node in model.nodes("Conv"))

@@ -1,18 +1,22 @@
-"""Take a Pad apart: what it crops, what it adds to batch or channels, what it adds around."""
+"""Take a Pad apart: what it crops, what it adds to batch or channels, what it adds around.
+
+Negative amounts become a Slice, which passes int8 on; what grows is padded after
+it. Zeros added to batch or channels stay a Pad of their own where what is added around
+the image can then be folded into every convolution or pool that reads it.
+
+ONNX does not say whether reflect, edge and wrap look at cells that the other end of
+the same axis crops, so such a Pad is left alone.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.layout import pad_obstacle, takes_pads
 from npuconv.model import edit, query
 from npuconv.model.conv import Pairs, flat_pads
-
-if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
+from npuconv.model.core import Model
+from npuconv.model.types import Node
 
 OPSET = 11  # the opset since which amounts are an input, as the bounds of a Slice are
 TO_THE_END = 2**63 - 1  # the end of a Slice, whatever the extent
@@ -20,15 +24,6 @@ TO_THE_END = 2**63 - 1  # the end of a Slice, whatever the extent
 
 @model_pass(Phase.LEGALIZE, after=("resolve-auto-pad",), infers=True)
 def split_pad(model: Model, ctx: PassContext) -> int:
-    """Take a Pad apart: what it crops, what it adds to batch or channels, what it adds around.
-
-    Negative amounts become a Slice, which passes int8 on; what grows is padded after
-    it. Zeros added to batch or channels stay a Pad of their own where what is added around
-    the image can then be folded into every convolution or pool that reads it.
-
-    ONNX does not say whether reflect, edge and wrap look at cells that the other end of
-    the same axis crops, so such a Pad is left alone.
-    """
     if model.opset < OPSET:
         return 0
     return sum(_split(model, ctx, node) for node in model.nodes("Pad"))

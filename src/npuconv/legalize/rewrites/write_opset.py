@@ -1,25 +1,20 @@
-"""Raise a legal model to the opset that is asked for."""
+"""Raise a legal model to the opset that is asked for.
+
+That is `--opset`, 21 by default. Other runtimes want a new one: ONNX's reference evaluator
+takes int8 conversions from opset 19 on. Operators are converted as by raise-opset; if one
+cannot be, it is named, the opset stays, and MDL006 says so.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from npuconv.config import OLDEST_OPSET
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
-
-if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
+from npuconv.model.core import Model
 
 
 @model_pass(Phase.LEGALIZE, infers=True)
 def write_opset(model: Model, ctx: PassContext) -> int:
-    """Raise a legal model to the opset that is asked for.
-
-    That is `--opset`, 21 by default. Other runtimes want a new one: ONNX's reference evaluator
-    takes int8 conversions from opset 19 on. Operators are converted as by raise-opset; if one
-    cannot be, it is named, the opset stays, and MDL006 says so.
-    """
-    from npuconv.config import OLDEST_OPSET
     from npuconv.legalize.tools import opset as _opset
 
     if not OLDEST_OPSET <= model.opset < ctx.options.opset:

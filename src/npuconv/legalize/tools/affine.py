@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.tools.as_conv import (
     ConvForm,
     channels_second,
@@ -19,13 +20,11 @@ from npuconv.legalize.tools.as_conv import (
 )
 from npuconv.model import edit, query
 from npuconv.model.conv import window
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
 
     Dims = tuple[int | str | None, ...]
     Affine = tuple[np.ndarray, np.ndarray]  # factor and offset, float64: one or one per channel
@@ -140,13 +139,8 @@ def absorb(
 ) -> int:
     """Let ``conv`` compute ``factor * conv + offset`` and make the result of ``node``.
 
-    Args:
-        model: the model to change.
-        ctx: records and measures.
-        conv: Conv or ConvTranspose with constant weight and bias.
-        node: the node that goes; its other outputs must be unread.
-        factor: one or one per output channel, float64.
-        offset: likewise.
+    Factor and offset are float64, one or one per output channel. Other outputs of ``node``, which
+    goes, must be unread.
     """
     import numpy as np
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.tools.layout import is_identity, squeeze, transpose, unsqueeze, widened
 from npuconv.model import edit
 from npuconv.model.conv import Pairs, Window, conv_output, flat_pads
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
 
     Dims = tuple[int | str | None, ...]
 
@@ -109,12 +108,7 @@ def obstacle(
 ) -> str:
     """Return why this convolution is not possible, or ''.
 
-    Args:
-        model: the model, for its opset.
-        ctx: for the target.
-        layout: how the convolution is reached.
-        win: the convolution.
-        fits: whether it may be one that is itself rewritten to keep the limits.
+    With ``fits`` it may be one that is itself rewritten to keep the limits.
     """
     if layout.axes and model.opset < AXES_AS_INPUT:
         return f"opset {model.opset} has no Unsqueeze that reads its axes"
@@ -131,11 +125,6 @@ def type_obstacle(array: np.ndarray) -> str:
 
 def convolve(model: Model, node: Node, found: ConvForm) -> Tensor:
     """Add the convolution, between the nodes of its layout.
-
-    Args:
-        model: the model to change.
-        node: the node that it stands for.
-        found: the convolution.
 
     Returns:
         Its result, in the layout of the source.

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.forms import Form
 from npuconv.model import query
+from npuconv.model.conv import Window
 from npuconv.model.facts import of_window
+from npuconv.model.types import Node
 from npuconv.partition.costs import Cost
 
-if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.conv import Window
-    from npuconv.model.types import Node
-
-    Dims = tuple[int | str | None, ...]
+Dims = tuple[int | str | None, ...]
 
 MAX_PARTS = 256  # convolutions one is split into at most: more cost more than they save
 

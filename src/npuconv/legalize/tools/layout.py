@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from npuconv.model import edit, query
 from npuconv.model.conv import Pairs, window
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
-
-    Dims = Sequence[int | str | None]
+Dims = Sequence[int | str | None]
 
 # Elementwise with one data input; other inputs are one number, or independent of positions.
 UNARY = frozenset(
@@ -84,12 +81,8 @@ def transpose(
 ) -> Tensor:
     """Insert a Transpose in the place of ``node`` and return its result.
 
-    Args:
-        model: the model to change.
-        node: the node it stands for.
-        source: the tensor.
-        perm: axis of the source for each axis of the result; none is inserted for 0, 1, 2...
-        dims: extents of the source, if those of the result are to be noted.
+    None is inserted for the order 0, 1, 2... With ``dims``, extents of the source, those of the
+    result are noted.
     """
     if is_identity(perm):
         return source

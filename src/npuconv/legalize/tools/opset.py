@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import onnx
 from onnx import defs, helper, version_converter
 
+from npuconv.legalize.context import PassContext
 from npuconv.model import edit, query, skeleton
-from npuconv.model.core import subgraphs
+from npuconv.model.core import Model, subgraphs
 from npuconv.model.proto import node_proto
-from npuconv.model.types import Constant, Graph, Variable
-
-if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
+from npuconv.model.surgeon import Constant, Variable
+from npuconv.model.types import Graph, Node, Tensor
 
 
 def reads_the_same(node: Node, source: int, target: int) -> bool:
@@ -158,11 +155,6 @@ def _attribute(attribute: onnx.AttributeProto) -> Any:
 
 def _convert(node: Node, source: int, target: int) -> onnx.ModelProto:
     """Convert a node alone by ONNX's version converter.
-
-    Args:
-        node: the node, which is not changed.
-        source: its opset.
-        target: the opset it is to have.
 
     Returns:
         A model of the nodes that take its place; its tensors keep their names.

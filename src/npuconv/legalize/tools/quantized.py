@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from npuconv.arithmetic.encoding import SMALLEST_SCALE, Encoding
 from npuconv.model import edit, query
-
-if TYPE_CHECKING:
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 
 CONTRIB = "com.microsoft"
 _UNSIGNED = 128  # offset between uint8 and int8
@@ -71,19 +69,12 @@ def _reshaped(values: NDArray[Any] | None, node: Node) -> NDArray[Any] | None:
 
 @dataclass(frozen=True)
 class Parameters:
-    """Scale, zero point and integer type of a conversion.
+    """Scale, zero point and integer type of a conversion."""
 
-    Attributes:
-        scale: float32 [] or [C].
-        zero: int64 [] or [C].
-        dtype: of the integers.
-        axis: that the scales run along; None where there is one.
-    """
-
-    scale: NDArray[np.float32]
-    zero: NDArray[np.int64]
+    scale: NDArray[np.float32]  # float32 [] or [C]
+    zero: NDArray[np.int64]  # int64 [] or [C]
     dtype: np.dtype[Any]
-    axis: int | None
+    axis: int | None  # that the scales run along; None where there is one
 
     def equals(self, other: Parameters) -> bool:
         """Return whether both conversions are inverse to each other."""
@@ -154,12 +145,8 @@ def read_parameters(
 ) -> Parameters | str:
     """Read one scale and zero point.
 
-    Args:
-        scale: tensor of scales.
-        zero: tensor of zero points, or None.
-        stored: integer tensor that they are of.
-        shaped: a tensor of the same shape.
-        axis: that scales run along, if there are several.
+    ``shaped`` is a tensor of the shape of ``stored``; scales run along ``axis`` if there are
+    several.
 
     Returns:
         The parameters, or a reason for people why they cannot be used.
@@ -228,16 +215,7 @@ def dequantized(
     zero: Tensor | None,
     axis: int | None = None,
 ) -> Tensor:
-    """Add a DequantizeLinear for ``node``; return its float result.
-
-    Args:
-        model: changed.
-        node: origin of the new one.
-        tensor: integers.
-        scale: of them.
-        zero: zero point, or None.
-        axis: of the scales, where there may be several.
-    """
+    """Add a DequantizeLinear for ``node``; return its float result."""
     assert scale is not None, "operators were checked for it"
     result = edit.variable(model, f"{tensor.name}/float", tensor, np.float32)
     inputs = [tensor, scale, *([zero] if zero is not None else [])]

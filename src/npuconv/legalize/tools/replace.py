@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.region import identity
 from npuconv.model import edit, nhwc, query
-
-if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 
 _CLIP_WITH_INPUTS = 11  # the opset since which the bounds of a Clip are inputs
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from onnx import helper
@@ -17,14 +17,11 @@ from onnx import helper
 from npuconv.legalize.tools import shape_elements as scalars
 from npuconv.model import query
 from npuconv.model.skeleton import MAX_SHAPE_VALUES
+from npuconv.model.types import Node
 
-if TYPE_CHECKING:
-    from npuconv.model.types import Node
-
-    Operands = Sequence["Partial | None"]
-    Operator = Callable[[Node, Operands], Iterable["Partial | None"]]
-    # (node, elements of its first operand, operands) -> elements of its result
-    Layout = Callable[[Node, np.ndarray, Operands], Any]
+Operands = Sequence["Partial | None"]
+Operator = Callable[[Node, Operands], Iterable["Partial | None"]]
+Layout = Callable[[Node, np.ndarray, Operands], Any]
 
 
 class UnknownError(Exception):

@@ -11,7 +11,6 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,11 +21,9 @@ from npuconv.legalize.region import capture
 from npuconv.legalize.tools.shape_elements import INT64, Element, Extent, Symbol, multiply
 from npuconv.legalize.tools.shape_operators import OPERATORS, Partial, UnknownError, as_elements
 from npuconv.model import query
+from npuconv.model.core import Model
 from npuconv.model.skeleton import MAX_SHAPE_VALUES
-
-if TYPE_CHECKING:
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
+from npuconv.model.types import Node, Tensor
 
 SOURCES = ("Shape", "Size")
 # Exporters write these for "any extent": two tensors with one of them need not be equal.

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.region import trace
 from npuconv.legalize.tools.layout import (
     Perm,
@@ -21,21 +21,16 @@ from npuconv.legalize.tools.layout import (
     variables,
 )
 from npuconv.model import edit, query
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 
-if TYPE_CHECKING:
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
-
-    Settle = Callable[[Sequence[Tensor]], None]  # takes the tensors with the old outputs' values
+Settle = Callable[[Sequence[Tensor]], None]  # takes the tensors with the old outputs' values
 
 
 def cancel(model: Model, ctx: PassContext | None = None) -> int:
     """Remove every Transpose that can be undone, until there is none.
 
-    Args:
-        model: the model to change.
-        ctx: records and measures each change; None for a model that is compared as a whole.
+    Without ``ctx`` nothing is recorded: the model is compared as a whole.
 
     Returns:
         Number of changes.

@@ -1,46 +1,41 @@
-"""Move an input of the device by part of a step, so that int8 holds its values exactly."""
+"""Move an input of the device by part of a step, so that int8 holds its values exactly.
+
+Pixels that were normalized are whole steps apart, but 0 is often between two of them:
+with ``pixel / 127.5 - 1`` it is half a step from both, and a zero point, which is an
+integer, rounds every second pair of neighbours to the same integer. So the host takes
+the part of a step off before it rounds, and the bias of what reads the tensor makes up
+for it. That is done where calibration samples lie on such a grid, and for convolutions
+that do not pad: a pad is 0, and not 0 less than that.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.model import query
+from npuconv.model import edit, query
 from npuconv.model.conv import window
+from npuconv.model.core import Model
+from npuconv.model.types import Node
+from npuconv.partition import Plan
 from npuconv.partition.crossings import readers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import numpy as np
-
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
-    from npuconv.partition import Plan
 
 
 @model_pass(Phase.HOST_PREP, after=("pad-on-host",))
 def align_input(
     model: Model, ctx: PassContext, plan: Plan, offsets: Mapping[str, np.ndarray]
 ) -> int:
-    """Move an input of the device by part of a step, so that int8 holds its values exactly.
-
-    Pixels that were normalized are whole steps apart, but 0 is often between two of them:
-    with ``pixel / 127.5 - 1`` it is half a step from both, and a zero point, which is an
-    integer, rounds every second pair of neighbours to the same integer. So the host takes
-    the part of a step off before it rounds, and the bias of what reads the tensor makes up
-    for it. That is done where calibration samples lie on such a grid, and for convolutions
-    that do not pad: a pad is 0, and not 0 less than that.
-    """
     found = readers(plan)
     return sum(_align(model, ctx, found[name], by) for name, by in offsets.items())
 
 
 def _align(model: Model, ctx: PassContext, convs: list[Node], offsets: np.ndarray) -> int:
     import numpy as np
-
-    from npuconv.model import edit
 
     weights = [query.constant_input(conv, 1) for conv in convs]
     if any(weight is None or weight.ndim != 4 for weight in weights):

@@ -1,23 +1,28 @@
-"""Let the host pad, so that the device need not fill with its stored 0."""
+"""Let the host pad, so that the device need not fill with its stored 0.
+
+A device that fills with the stored integer 0 asks for zero point 0 of what a padded
+convolution reads, and where values are nearly all positive that leaves half of the
+levels unused. If the host makes such a tensor, it can put the zeros around it before
+they are integers: the convolutions have no pads any more, and any zero point will do.
+What the device makes for itself the host can pad on its way, as integers, where the
+lowest of them stands for 0.
+That is done where calibration samples show that it gains levels, and where all
+convolutions of the device that pad the tensor pad it alike.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.model import query
-from npuconv.model.conv import Pairs, flat_pads, window
+from npuconv.model import edit, query
+from npuconv.model.conv import Pairs, Window, flat_pads, window
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
+from npuconv.partition import Plan
 from npuconv.partition.crossings import readers
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.conv import Window
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
-    from npuconv.partition import Plan
 
 _ZEROS = "the zeros cross to the device, too"
 _ROUND_TRIP = "it crosses to the host, and back with the zeros"
@@ -26,17 +31,6 @@ OPSET = 11  # from here on the amounts of a Pad are an input
 
 @model_pass(Phase.HOST_PREP)
 def pad_on_host(model: Model, ctx: PassContext, plan: Plan, tensors: Collection[str]) -> int:
-    """Let the host pad, so that the device need not fill with its stored 0.
-
-    A device that fills with the stored integer 0 asks for zero point 0 of what a padded
-    convolution reads, and where values are nearly all positive that leaves half of the
-    levels unused. If the host makes such a tensor, it can put the zeros around it before
-    they are integers: the convolutions have no pads any more, and any zero point will do.
-    What the device makes for itself the host can pad on its way, as integers, where the
-    lowest of them stands for 0.
-    That is done where calibration samples show that it gains levels, and where all
-    convolutions of the device that pad the tensor pad it alike.
-    """
     if model.opset < OPSET:
         return 0
     wanted = [convs for name, convs in readers(plan).items() if name in tensors]
@@ -44,8 +38,6 @@ def pad_on_host(model: Model, ctx: PassContext, plan: Plan, tensors: Collection[
 
 
 def _pad(model: Model, ctx: PassContext, plan: Plan, convs: list[Node]) -> int:
-    from npuconv.model import edit
-
     convs = [conv for conv in convs if any(query.attribute(conv, "pads", ()) or ())]
     if not convs:
         return 0

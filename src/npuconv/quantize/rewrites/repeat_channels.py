@@ -1,21 +1,32 @@
-"""Make noisy channels several times, where precision is bought."""
+"""Make noisy channels several times, where precision is bought.
+
+One channel of forty-eight may make most of what a layer's rounding does to the outputs.
+With `--max-extra-macs` or `--min-sqnr` such channels are made two to four times, each
+copy with its own rounding: a share of a step apart, so that together they are as fine
+as steps of half the size or less. It costs a row of what makes the channel and a
+column of what reads it, where `repeat-convolution` costs the whole layer.
+
+A convolution that mixes the channels reads each copy with its share of the weights.
+Where the host makes the channels it adds the shares of a step, and where it reads them
+it takes the mean. In float all of it computes the same.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
+from npuconv.model import edit, query
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
+from npuconv.partition import Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import numpy as np
 
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
-    from npuconv.partition import Plan
     from npuconv.partition.channel_paths import ChannelPath
 
 
@@ -42,18 +53,6 @@ class Duplicated:
 def repeat_channels(
     model: Model, ctx: PassContext, plan: Plan, wanted: Mapping[str, tuple[int, ...]]
 ) -> list[Duplicated]:
-    """Make noisy channels several times, where precision is bought.
-
-    One channel of forty-eight may make most of what a layer's rounding does to the outputs.
-    With `--max-extra-macs` or `--min-sqnr` such channels are made two to four times, each
-    copy with its own rounding: a share of a step apart, so that together they are as fine
-    as steps of half the size or less. It costs a row of what makes the channel and a
-    column of what reads it, where `repeat-convolution` costs the whole layer.
-
-    A convolution that mixes the channels reads each copy with its share of the weights.
-    Where the host makes the channels it adds the shares of a step, and where it reads them
-    it takes the mean. In float all of it computes the same.
-    """
     from npuconv.partition.channel_paths import channel_paths
 
     found = [one for one in channel_paths(model, plan) if one.tensor.name in wanted]
@@ -98,8 +97,6 @@ def _spread(model: Model, made: Duplicated) -> Tensor:
     """Add copies of some channels on the host, and an offset to each channel."""
     import numpy as np
 
-    from npuconv.model import edit, query
-
     source, readers = made.path.tensor, [*made.path.between, *made.path.readers]
     origin = [query.producer(source) or readers[0]]
     stem = f"{source.name}/channels"
@@ -120,8 +117,6 @@ def _spread(model: Model, made: Duplicated) -> Tensor:
 
 def _grown(model: Model, made: Duplicated, node: Node) -> Tensor:
     """Add the copies to the output of a device node; the host, if it reads it, gets the mean."""
-    from npuconv.model import edit
-
     tensor, count = node.outputs[0], len(made.index)
     if not any(end is tensor for end in made.path.outputs):
         tensor.shape = _shape(tensor, count)
@@ -139,8 +134,6 @@ def _grown(model: Model, made: Duplicated, node: Node) -> Tensor:
 
 def _mean(model: Model, made: Duplicated, node: Node, new: Tensor, old: Tensor) -> Tensor:
     """One channel for each that there was: the mean of its copies."""
-    from npuconv.model import edit
-
     parts, shape = [], _shape(old, max(made.index) + 1)
     for number, (places, shares) in enumerate(_copies(made.index)):
         stem = f"{new.name}/{number}"
@@ -179,22 +172,16 @@ def _copies(index: tuple[int, ...]) -> list[tuple[list[int], np.ndarray]]:
 
 
 def _shape(tensor: Tensor, channels: int) -> list[int | str | None] | None:
-    from npuconv.model import query
-
     dims = query.shape(tensor)
     return None if dims is None else [dims[0], channels, *dims[2:]]
 
 
 def _along(values: np.ndarray, tensor: Tensor) -> np.ndarray:
     """One value for each channel of a tensor."""
-    from npuconv.model import query
-
     return values.reshape(1, -1, *[1] * ((query.rank(tensor) or 4) - 2))
 
 
 def _let_read(nodes: list[Node], old: Tensor, new: Tensor) -> None:
-    from npuconv.model import edit
-
     for node in nodes:
         if node.inputs[0] is old:
             edit.set_input(node, 0, new)
@@ -202,7 +189,6 @@ def _let_read(nodes: list[Node], old: Tensor, new: Tensor) -> None:
 
 def _repeat_rows(model: Model, conv: Node, index: Sequence[int]) -> None:
     """Let a convolution make these of its channels: one with many groups reads them, too."""
-    from npuconv.model import query
     from npuconv.partition.channel_paths import parameters
 
     weight, bias = parameters(conv)
@@ -227,8 +213,6 @@ def _share_columns(model: Model, conv: Node, index: Sequence[int]) -> None:
 
 def _write(model: Model, conv: Node, weight: np.ndarray, bias: np.ndarray) -> None:
     import numpy as np
-
-    from npuconv.model import edit, query
 
     stem, dtype = conv.inputs[1].name, conv.inputs[1].dtype
     edit.set_input(conv, 1, edit.constant(model, f"{stem}/again", np.asarray(weight, dtype)))

@@ -1,43 +1,44 @@
-"""Run a convolution several times and take the mean, where precision is bought."""
+"""Run a convolution several times and take the mean, where precision is bought.
+
+The device knows int8 and nothing finer, but it may run a convolution twice. With
+`--max-extra-macs` or `--min-sqnr` the layers where that pays are repeated: every copy
+gets an input that the host has moved by a share of a step, and weights of its own that
+make up for what the others lose in rounding. The host takes the mean, which is as if
+input and weights had been rounded to steps k times as fine, and the output to steps of
+half or less.
+
+In float all copies compute the same. An activation that passes int8 on is repeated
+with its convolution. A tensor that the device itself has made cannot be moved: there
+the copies differ in weights and output only.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.model import query
+from npuconv.model import edit, query
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
+from npuconv.partition import Plan, data_inputs
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from npuconv.legalize.context import PassContext
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
-    from npuconv.partition import Plan
-
-    Moved = dict[tuple[str, int], list[tuple[Tensor, Tensor]]]  # inputs and what is added to them
+Moved = dict[tuple[str, int], list[tuple[Tensor, Tensor]]]  # inputs and what is added to them
 
 
 @dataclass
 class Repeated:
-    """A layer that runs several times.
+    """A layer that runs several times."""
 
-    Attributes:
-        node: name of the convolution it was.
-        source: the tensor it read.
-        output: the tensor that the convolution made.
-        result: the tensor that the layer made, and that the mean makes now.
-        shifts: constants that are added to the inputs of the copies, of value 0 and of the
-            rank of the input; empty where the device makes the input.
-        copies: names of new nodes and of what they make, and whether it is the convolution.
-    """
-
-    node: str
-    source: str
-    output: str
-    result: str
+    node: str  # name of the convolution it was
+    source: str  # the tensor it read
+    output: str  # the tensor that the convolution made
+    result: str  # the tensor that the layer made, and that the mean makes now
+    # Constants that are added to the inputs of the copies, of value 0 and of the rank of the input;
+    # empty where the device makes the input.
     shifts: list[Tensor] = field(default_factory=list)
+    # Names of new nodes and of what they make, and whether it is the convolution.
     copies: list[tuple[str, str, bool]] = field(default_factory=list)
 
 
@@ -45,19 +46,6 @@ class Repeated:
 def repeat_convolution(
     model: Model, ctx: PassContext, plan: Plan, counts: Mapping[str, int]
 ) -> list[Repeated]:
-    """Run a convolution several times and take the mean, where precision is bought.
-
-    The device knows int8 and nothing finer, but it may run a convolution twice. With
-    `--max-extra-macs` or `--min-sqnr` the layers where that pays are repeated: every copy
-    gets an input that the host has moved by a share of a step, and weights of its own that
-    make up for what the others lose in rounding. The host takes the mean, which is as if
-    input and weights had been rounded to steps k times as fine, and the output to steps of
-    half or less.
-
-    In float all copies compute the same. An activation that passes int8 on is repeated
-    with its convolution. A tensor that the device itself has made cannot be moved: there
-    the copies differ in weights and output only.
-    """
     inside = _stays_inside(model, plan, counts)
     moved: Moved = {}
     found = []
@@ -69,8 +57,6 @@ def repeat_convolution(
 
 def _stays_inside(model: Model, plan: Plan, counts: Mapping[str, int]) -> set[str]:
     """Tensors that the device makes and the host does not, once means are taken."""
-    from npuconv.partition import data_inputs
-
     inside: set[str] = set()
     for node in model.nodes():
         if plan.is_operator(node):
@@ -93,8 +79,6 @@ def _belongs_to_repeated(node: Node, plan: Plan, counts: Mapping[str, int]) -> b
 def _repeat(
     model: Model, ctx: PassContext, plan: Plan, conv: Node, count: int, moved: Moved | None
 ) -> Repeated:
-    from npuconv.model import edit
-
     chain, source = _chain(model, plan, conv), conv.inputs[0]
     result = chain[-1].outputs[0]
     found = Repeated(conv.name, source.name, conv.outputs[0].name, result.name)
@@ -128,8 +112,6 @@ def _moved(
     """
     import numpy as np
 
-    from npuconv.model import edit
-
     key = (source.name, count)
     if key not in known:
         pairs = []
@@ -147,8 +129,6 @@ def _moved(
 
 def _copy(model: Model, chain: list[Node], source: Tensor, number: int, found: Repeated) -> Tensor:
     """One copy of the layer; its last result."""
-    from npuconv.model import edit
-
     for node in chain:
         made = edit.variable(model, f"{node.outputs[0].name}/copy_{number}", node.outputs[0])
         new = edit.add_node(
@@ -167,8 +147,6 @@ def _copy(model: Model, chain: list[Node], source: Tensor, number: int, found: R
 
 def _mean(model: Model, conv: Node, parts: list[Tensor]) -> Tensor:
     import numpy as np
-
-    from npuconv.model import edit
 
     share = np.asarray(1 / len(parts), np.float32)
     constant = edit.shared_constant(model, f"npuconv/share/{len(parts)}", share)

@@ -4,37 +4,27 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from npuconv.config import Options
+from npuconv.legalize.legal import LegalModel
 from npuconv.partition.crossings import traffic
+from npuconv.quantize.budget import BudgetResult
+from npuconv.quantize.fake_quant import Error
 from npuconv.quantize.host_prep import padding_option
+from npuconv.quantize.sensitivity import Sensitivity
 from npuconv.quantize.settings import BUDGET
+from npuconv.quantize.state import DeviceGraph, QuantState
 from npuconv.schemas import quality
-
-if TYPE_CHECKING:
-    from npuconv.config import Options
-    from npuconv.legalize.legal import LegalModel
-    from npuconv.quantize.budget import BudgetResult
-    from npuconv.quantize.fake_quant import Error
-    from npuconv.quantize.sensitivity import Sensitivity
-    from npuconv.quantize.state import DeviceGraph, QuantState
 
 
 @dataclass(frozen=True)
 class Crossing:
-    """Traffic between device and host, and the error at the outputs.
+    """Traffic between device and host, and the error at the outputs."""
 
-    Attributes:
-        options: of the conversion.
-        tensors: that are stored in int8.
-        bytes: that cross in one inference; None where that is not known.
-        power: of the error that all roundings add to the outputs; 0 where that is not known.
-    """
-
-    options: Options
-    tensors: frozenset[str]
-    bytes: int | None
-    power: float
+    options: Options  # of the conversion
+    tensors: frozenset[str]  # that are stored in int8
+    bytes: int | None  # that cross in one inference; None where that is not known
+    power: float  # of the error that all roundings add to the outputs; 0 where that is not known
 
     @classmethod
     def of(cls, graph: DeviceGraph, state: QuantState, errors: Sensitivity | None) -> Crossing:
@@ -45,12 +35,7 @@ class Crossing:
 
 
 def budget_report(legal: LegalModel, spent: BudgetResult) -> quality.Budget:
-    """Return the part of the report about a budget, by the user's own names.
-
-    Args:
-        legal: what is converted, planned as before anything was bought.
-        spent: what was bought.
-    """
+    """Return the part of the report about a budget, by the user's own names."""
     options, percent = legal.options, 100 * spent.extra_macs / spent.macs if spent.macs else 0.0
     limit, labels = (
         options.max_extra_macs,
@@ -77,10 +62,6 @@ def budget_report(legal: LegalModel, spent: BudgetResult) -> quality.Budget:
 
 def padding_report(before: Crossing, after: Crossing) -> quality.HostPadding | None:
     """Return what padding by the host between layers costs and brings.
-
-    Args:
-        before: without it.
-        after: with it.
 
     Returns:
         None where nothing may cross for it.

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import numpy as np
 
 from npuconv import emit
+from npuconv.calibration.builtin import BuiltinData
+from npuconv.config import Options
 from npuconv.diagnostics import Finding, Severity
 from npuconv.evaluate.interval import INTERVAL
 from npuconv.legalize.registry import Phase
 from npuconv.legalize.selection import fails, is_blocking, wanted
 from npuconv.model import query
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
+from npuconv.partition import Plan
 from npuconv.quantize.host_prep import padding_option
+from npuconv.rules import Rule
 from npuconv.rules.engine import all_rules
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from npuconv.calibration.builtin import BuiltinData
-    from npuconv.config import Options
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
-    from npuconv.partition import Plan
-    from npuconv.rules import Rule
-    from npuconv.samples import Feed, Samples
-    from npuconv.schemas import quality
+from npuconv.samples import Feed, Samples
+from npuconv.schemas import quality
 
 SAME_SHARE = 1e-3  # of the spread of a sample: samples nearer than these 30 dB are the same
 _MEASURED = "CAL005"  # the rule that --min-sqnr makes an error of
@@ -40,16 +36,7 @@ def about_samples(
     chosen: BuiltinData | None = None,
     same: str = "",
 ) -> tuple[str, ...]:
-    """Return warnings about all that makes the measured numbers less reliable.
-
-    Args:
-        samples: those that were given, or made up.
-        assumed: extents that were assumed for them; may be empty.
-        found: accuracy on the samples.
-        held_out: whether it was measured on samples kept from calibration.
-        chosen: choice of samples where there is no data.
-        same: ``sameness`` of the samples.
-    """
+    """Return warnings about all that makes the measured numbers less reliable."""
     warnings = []
     if chosen is not None and chosen.warning:
         warnings.append(f"{chosen.warning}; give --calibration with a handful of real inputs")
@@ -63,13 +50,7 @@ def about_samples(
 
 
 def unused(form: str, options: Options, *, samples: bool) -> tuple[str, ...]:
-    """Return warnings about options that a form without int8 activations does not use.
-
-    Args:
-        form: its name.
-        options: of the conversion.
-        samples: whether some were given.
-    """
+    """Return warnings about options that a form without int8 activations does not use."""
     goals = {"--min-sqnr": options.min_sqnr, "--max-extra-macs": options.max_extra_macs}
     given = " and ".join(flag for flag, value in goals.items() if value)
     warnings = [f"--format {form} needs no samples: those given are not used"] if samples else []
@@ -80,13 +61,7 @@ def unused(form: str, options: Options, *, samples: bool) -> tuple[str, ...]:
 
 
 def doubt_db(same: str, held_out: bool, chosen: BuiltinData | None) -> float:
-    """Return by how much new samples may be worse for reasons that these do not show.
-
-    Args:
-        same: ``sameness`` of the samples.
-        held_out: whether those measured were kept from calibration.
-        chosen: choice of samples where there is no data.
-    """
+    """Return by how much new samples may be worse for reasons that these do not show."""
     kinds = {
         "given": INTERVAL.inferred_db,
         "inferred": INTERVAL.inferred_db,
@@ -174,12 +149,7 @@ def _named(model: Model, node: Node) -> str:
 
 
 def not_judged(options: Options, crossing: int | None = None) -> tuple[str, ...]:
-    """Name the options that check cannot judge, as it runs one sample and no int8 model.
-
-    Args:
-        options: of a check of a form that calibrates.
-        crossing: bytes that cross in one inference; None where that is not known.
-    """
+    """Name the options that check cannot judge, as it runs one sample and no int8 model."""
     goal = f"--min-sqnr {options.min_sqnr:g}" if options.min_sqnr is not None else ""
     counting = list(_counting(options))
     found = []

@@ -10,36 +10,28 @@ from npuconv import partition
 from npuconv.legalize import keep_float
 from npuconv.legalize.source import form_of, tensors
 from npuconv.model import query
+from npuconv.model.types import Node
 from npuconv.report.builder.rewritten import rewritten_rows
 from npuconv.report.words import total
 from npuconv.schemas import report as schema
 
 if TYPE_CHECKING:
     from npuconv.legalize.legal import LegalModel
-    from npuconv.model.types import Node
 
 
 @dataclass(frozen=True)
 class GraphRows:
-    """Rows of a legal float graph.
+    """Rows of a legal float graph."""
 
-    Attributes:
-        rewritten: one for each source node that became something else.
-        nodes: one for each node.
-        device: subgraphs, traffic, and share of the multiplications.
-    """
-
-    rewritten: tuple[schema.RewriteRow, ...]
-    nodes: tuple[schema.NodeInfo, ...]
-    device: schema.Device
+    rewritten: tuple[schema.RewriteRow, ...]  # one for each source node that became something else
+    nodes: tuple[schema.NodeInfo, ...]  # one for each node
+    device: schema.Device  # subgraphs, traffic, and share of the multiplications
 
 
 def graph_rows(legal: LegalModel, before: GraphRows | None = None) -> GraphRows:
     """Describe the float graph, before quantization changes its nodes.
 
-    Args:
-        legal: the model.
-        before: rows of the graph before steps for accuracy changed it.
+    ``before`` are rows of the graph before steps for accuracy changed it.
     """
     found = partition.subgraphs(legal.model, legal.plan)
     number = {id(node): at for at, one in enumerate(found, 1) for node in one.nodes}

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from npuconv.arithmetic.encoding import HIGHEST, LOWEST
-from npuconv.arithmetic.layer import folded
+from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding
+from npuconv.arithmetic.layer import RoundedWeights, folded
+from npuconv.arithmetic.statistics import Statistics
 from npuconv.model import query
+from npuconv.partition import Plan
 from npuconv.quantize import kept
 from npuconv.schemas import quality
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from npuconv.arithmetic.encoding import Encoding
-    from npuconv.arithmetic.layer import RoundedWeights
-    from npuconv.arithmetic.statistics import Statistics
     from npuconv.evaluate.matching import Layer
-    from npuconv.partition import Plan
     from npuconv.quantize.state import DeviceGraph, QuantState
 
 
@@ -141,12 +136,7 @@ def with_shares(
 ) -> tuple[quality.LayerQuant, ...]:
     """Return layers with what their own rounding costs, and how their weights were rounded.
 
-    Args:
-        rows: of the report.
-        layers: of the float model.
-        shares: error power in the outputs over their own, by node name.
-        roundings: how the weights were rounded, by node name.
-        weights: rows of the report, by node name.
+    Shares are error power in the outputs over their own, by node name.
     """
     nodes, total = {layer.shown: layer.node for layer in layers}, sum(shares.values())
     found = []
@@ -241,12 +231,7 @@ _WHY = {
 
 
 def source_scales(graph: DeviceGraph, state: QuantState) -> quality.SourceScales | None:
-    """Return what is kept of a quantized model; None for a float model.
-
-    Args:
-        graph: the legal float model, before it is lowered.
-        state: how it is quantized.
-    """
+    """Return what is kept of a quantized model; None for a float model."""
     source = graph.source_scales
     if not source:
         return None

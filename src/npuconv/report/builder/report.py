@@ -3,47 +3,39 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from npuconv import emit
+from npuconv.config import Options
 from npuconv.diagnostics import Finding, Severity, Status
 from npuconv.legalize.selection import failing, fails, stale
+from npuconv.report.builder.placed import GraphRows
 from npuconv.report.builder.rewritten import choice
 from npuconv.rules.checks.crossings_dominate import crossings_dominate
 from npuconv.rules.checks.limit_unknown import limit_unknown
 from npuconv.rules.engine import all_rules
 from npuconv.schemas import quality
 from npuconv.schemas import report as schema
+from npuconv.schemas.report import NodeInfo
+from npuconv.timings import Timings
 from npuconv.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from npuconv.config import Options
     from npuconv.legalize.legal import LegalModel
-    from npuconv.report.builder.placed import GraphRows
-    from npuconv.schemas.report import NodeInfo
-    from npuconv.timings import Timings
 
 _PLACES: tuple[schema.Placement, ...] = ("device", "host", "undocumented")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Results of a conversion; a check sets only the first and the last.
+    """Results of a conversion; a check sets only the first and the last."""
 
-    Attributes:
-        calibration: the inputs that are assumed where no data is given.
-        quantization: how the model was quantized.
-        accuracy: how far it is from the float model.
-        not_judged: what only a conversion can tell.
-    """
-
-    calibration: quality.Assumed | None = None
-    quantization: quality.Quantization | None = None
-    accuracy: quality.Accuracy | None = None
-    not_judged: tuple[str, ...] = ()
+    calibration: quality.Assumed | None = None  # the inputs that are assumed where no data is given
+    quantization: quality.Quantization | None = None  # how the model was quantized
+    accuracy: quality.Accuracy | None = None  # how far it is from the float model
+    not_judged: tuple[str, ...] = ()  # what only a conversion can tell
 
 
 NOTHING = Outcome()
@@ -61,14 +53,8 @@ def build_report(
 ) -> schema.Report:
     """Build the report of a check or a conversion.
 
-    Args:
-        legal: the legal model with its findings.
-        rows: of the float graph.
-        verdict: whether something stands against a conversion, and whether there was one.
-        failed: whether the run fails: an accepted error fails a conversion, but no check.
-        warnings: what a reader must know before trusting the result.
-        outcome: of a conversion.
-        timings: seconds of each stage; None: the report does not say them.
+    ``failed`` is whether the run fails: an accepted error fails a conversion, but no check.
+    ``timings`` are seconds of each stage; without them the report says none.
     """
     found = legal.findings
     warnings += stale(found.accepted, found.every)
@@ -252,15 +238,7 @@ def headline(
     left: list[Finding],
     warnings: tuple[str, ...],
 ) -> str:
-    """The verdict in one sentence.
-
-    Args:
-        options: of the run.
-        nodes: rows of the report.
-        verdict: what is to be said.
-        left: findings that no pass has removed.
-        warnings: what a reader must know; the first is part of it.
-    """
+    """The verdict in one sentence."""
     if verdict == "refused":
         return _objection(options, left)
     count = sum(1 for n in nodes if n.placement == "device" and n.op == "Conv")

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from npuconv.legalize.context import RewriteRecord
 from npuconv.legalize.registry import PASSES, Phase
 from npuconv.legalize.source import by_label, describe, operators
 from npuconv.model import query
+from npuconv.model.core import Model
+from npuconv.model.types import Node
 from npuconv.partition import Cost, cost
 from npuconv.schemas import report as schema
 
 if TYPE_CHECKING:
-    from npuconv.legalize.context import RewriteRecord
     from npuconv.legalize.legal import LegalModel
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
 
 
 def rewritten_rows(legal: LegalModel) -> tuple[schema.RewriteRow, ...]:

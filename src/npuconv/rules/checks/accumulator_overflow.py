@@ -1,15 +1,23 @@
-"""The sum of a convolution may overflow the accumulator of the device."""
+"""The sum of a convolution may overflow the accumulator of the device.
+
+What it checks:
+    The largest sum of absolute int8 weights of one output channel against the
+    target's `weight_abs_sum_max`.
+
+Why it matters:
+    Times 128 it is the largest number the accumulator can reach. One that wraps
+    around gives wrong results for bright images only.
+
+How to fix:
+    Split the layer's input channels over two convolutions that are added.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from npuconv.model.types import Node
 from npuconv.rules import Example, Violations, rule
+from npuconv.rules.context import RuleContext
 from npuconv.rules.target_limits import INTEGER_CONVOLUTIONS, written_violations
-
-if TYPE_CHECKING:
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
 
 
 @rule(
@@ -43,17 +51,4 @@ if TYPE_CHECKING:
     ),
 )
 def accumulator_overflow(node: Node, ctx: RuleContext) -> Violations:
-    """The sum of a convolution may overflow the accumulator of the device.
-
-    What it checks:
-        The largest sum of absolute int8 weights of one output channel against the
-        target's `weight_abs_sum_max`.
-
-    Why it matters:
-        Times 128 it is the largest number the accumulator can reach. One that wraps
-        around gives wrong results for bright images only.
-
-    How to fix:
-        Split the layer's input channels over two convolutions that are added.
-    """
     yield from written_violations(node, ctx, "weight_abs_sum_max")

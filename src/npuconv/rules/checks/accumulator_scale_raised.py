@@ -1,18 +1,28 @@
-"""Weights have coarser steps than they could, because the sum would overflow."""
+"""Weights have coarser steps than they could, because the sum would overflow.
+
+What it checks:
+    Channels whose integer bias and largest possible sum of products did not fit into
+    int32 with the scales of input and weights, so that a larger weight scale was needed.
+
+Why it matters:
+    A raised scale means fewer steps for the weights. The cause is a bias that is very
+    large beside weights and input. A constant channel does no harm; many of them are a
+    sign of samples that are not like those of training.
+
+How to fix:
+    Look at the normalization of the calibration samples (CAL001), and at the bias of
+    the layer.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from npuconv.diagnostics import Severity
 from npuconv.model import query
+from npuconv.model.core import Model
+from npuconv.model.types import Node
 from npuconv.rules import Example, Violation, Violations, rule
-
-if TYPE_CHECKING:
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
-    from npuconv.rules.evidence import CalibrationEvidence
+from npuconv.rules.context import RuleContext
+from npuconv.rules.evidence import CalibrationEvidence
 
 
 @rule(
@@ -37,21 +47,6 @@ if TYPE_CHECKING:
     ),
 )
 def accumulator_scale_raised(_model: Model, ctx: RuleContext) -> Violations:
-    """Weights have coarser steps than they could, because the sum would overflow.
-
-    What it checks:
-        Channels whose integer bias and largest possible sum of products did not fit into
-        int32 with the scales of input and weights, so that a larger weight scale was needed.
-
-    Why it matters:
-        A raised scale means fewer steps for the weights. The cause is a bias that is very
-        large beside weights and input. A constant channel does no harm; many of them are a
-        sign of samples that are not like those of training.
-
-    How to fix:
-        Look at the normalization of the calibration samples (CAL001), and at the bias of
-        the layer.
-    """
     if (evidence := ctx.evidence) is None:
         return
     per_tensor = ctx.target.weights.granularity == "tensor"

@@ -1,15 +1,28 @@
-"""The int8 model is too far from the float model."""
+"""The int8 model is too far from the float model.
+
+What it checks:
+    The SQNR of all outputs together, measured on samples that were kept from
+    calibration where there are enough of them. Below what `--min-sqnr` asks for it is
+    an error. Where nothing is asked for, below 15 dB is a warning, and so is an output
+    that is infinite or no number, where that of the float model is finite.
+
+Why it matters:
+    At 15 dB the noise has 3 % of the power of the signal: classes change, and boxes
+    move.
+
+How to fix:
+    Give more calibration samples, and look at CAL001 whether they are normalized as
+    in training. Let the host pad what the device makes (`--pad-on-host all`), let layers
+    run several times (`--max-extra-macs`), or keep those with the largest share of the
+    noise on the host (`--keep-float`).
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from npuconv.diagnostics import Severity
+from npuconv.model.core import Model
 from npuconv.rules import Example, Violation, Violations, rule
-
-if TYPE_CHECKING:
-    from npuconv.model.core import Model
-    from npuconv.rules.context import RuleContext
+from npuconv.rules.context import RuleContext
 
 POOR_DB = 15.0  # SQNR; the noise has 3 % of the power of the signal
 
@@ -34,24 +47,6 @@ POOR_DB = 15.0  # SQNR; the noise has 3 % of the power of the signal
     ),
 )
 def accuracy_too_low(_model: Model, ctx: RuleContext) -> Violations:
-    """The int8 model is too far from the float model.
-
-    What it checks:
-        The SQNR of all outputs together, measured on samples that were kept from
-        calibration where there are enough of them. Below what `--min-sqnr` asks for it is
-        an error. Where nothing is asked for, below 15 dB is a warning, and so is an output
-        that is infinite or no number, where that of the float model is finite.
-
-    Why it matters:
-        At 15 dB the noise has 3 % of the power of the signal: classes change, and boxes
-        move.
-
-    How to fix:
-        Give more calibration samples, and look at CAL001 whether they are normalized as
-        in training. Let the host pad what the device makes (`--pad-on-host all`), let layers
-        run several times (`--max-extra-macs`), or keep those with the largest share of the
-        noise on the host (`--keep-float`).
-    """
     error, goal = ctx.measured, ctx.options.min_sqnr
     if error is None or error.is_exact:
         return

@@ -1,4 +1,16 @@
-"""Part of a tensor's values lies beyond the range that int8 was given."""
+"""Part of a tensor's values lies beyond the range that int8 was given.
+
+What it checks:
+    The share of the values seen in calibration that lie beyond the smallest and largest
+    number that the tensor's scale and zero point can store: at most one in a hundred.
+
+Why it matters:
+    The method that chooses ranges gives rare large values up, so that all others
+    have finer steps. Where they are not rare, an object that makes them may be lost.
+
+How to fix:
+    Take `--method minmax` if such values matter, or calibrate on more samples.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +18,10 @@ from typing import TYPE_CHECKING
 
 from npuconv.diagnostics import Severity
 from npuconv.model import query
+from npuconv.model.core import Model
+from npuconv.model.types import Node
 from npuconv.rules import Example, Violation, Violations, rule
+from npuconv.rules.context import RuleContext
 
 if TYPE_CHECKING:
     import numpy as np
@@ -14,9 +29,6 @@ if TYPE_CHECKING:
 
     from npuconv.arithmetic.encoding import Encoding
     from npuconv.arithmetic.statistics import Statistics
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
 
 MAX_CLIPPED = 0.01  # share of the values of a tensor
 INT8_MIN, INT8_MAX = -128, 127
@@ -50,19 +62,6 @@ INT8_MIN, INT8_MAX = -128, 127
     ),
 )
 def activation_clipped(model: Model, ctx: RuleContext) -> Violations:
-    """Part of a tensor's values lies beyond the range that int8 was given.
-
-    What it checks:
-        The share of the values seen in calibration that lie beyond the smallest and largest
-        number that the tensor's scale and zero point can store: at most one in a hundred.
-
-    Why it matters:
-        The method that chooses ranges gives rare large values up, so that all others
-        have finer steps. Where they are not rare, an object that makes them may be lost.
-
-    How to fix:
-        Take `--method minmax` if such values matter, or calibrate on more samples.
-    """
     if (evidence := ctx.evidence) is None:
         return
     makers = _makers(model)

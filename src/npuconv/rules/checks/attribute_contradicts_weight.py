@@ -1,19 +1,30 @@
-"""An attribute of the convolution contradicts the shape of its weights or input."""
+"""An attribute of the convolution contradicts the shape of its weights or input.
+
+What it checks:
+    `kernel_shape` against the weights, `group` against channels of weights and input,
+    lengths of `strides`, `dilations` and `pads` against the number of spatial axes,
+    their signs, the length of the bias, the name `auto_pad` has, and that the kernel
+    is no larger than the padded input. Of a ConvTranspose, that `output_shape` has a
+    positive value for each spatial axis, and that `pads` leave some output. Of pools,
+    what applies to them.
+
+Why it matters:
+    Such a node has no defined result; tools that read only one of the two sides go on
+    with a wrong one.
+
+How to fix:
+    Repair the model: the message names both sides.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from npuconv.model import query
 from npuconv.model.conv import SAME, effective_kernel, transpose_output, window
+from npuconv.model.types import Node
 from npuconv.rules import CONV, SLIDING, Example, Violation, Violations, rule
-from npuconv.rules.context import contradictions
-
-if TYPE_CHECKING:
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
-
+from npuconv.rules.context import RuleContext, contradictions
 
 _MIN_RANK = 3  # batch, channels and one spatial axis
 
@@ -34,23 +45,6 @@ _MIN_RANK = 3  # batch, channels and one spatial axis
     ),
 )
 def attribute_contradicts_weight(node: Node, _ctx: RuleContext) -> Violations:
-    """An attribute of the convolution contradicts the shape of its weights or input.
-
-    What it checks:
-        `kernel_shape` against the weights, `group` against channels of weights and input,
-        lengths of `strides`, `dilations` and `pads` against the number of spatial axes,
-        their signs, the length of the bias, the name `auto_pad` has, and that the kernel
-        is no larger than the padded input. Of a ConvTranspose, that `output_shape` has a
-        positive value for each spatial axis, and that `pads` leave some output. Of pools,
-        what applies to them.
-
-    Why it matters:
-        Such a node has no defined result; tools that read only one of the two sides go on
-        with a wrong one.
-
-    How to fix:
-        Repair the model: the message names both sides.
-    """
     problems = [*contradictions(node), *_channels(node)]
     for problem in problems or [*_kernel_extent(node), *_cropped(node)]:
         yield Violation({"problem": problem}, source=f"ONNX {node.op}-11")

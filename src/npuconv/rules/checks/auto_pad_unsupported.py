@@ -1,15 +1,24 @@
-"""The convolution leaves its padding to be worked out at run time."""
+"""The convolution leaves its padding to be worked out at run time.
+
+What it checks:
+    The attribute `auto_pad` against the target's.
+
+Why it matters:
+    The device needs numbers: SAME and VALID mean different pads for different input
+    extents, and tools have disagreed about them for years.
+
+How to fix:
+    Nothing where the finding is rewritten: the pads are numbers then. Where it remains,
+    another error keeps them from being written; repair that first, or write `pads` on
+    export. A missing extent is dynamic-dimension, which names the --input-shape to give.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from npuconv.model.types import Node
 from npuconv.rules import SLIDING, Example, Violations, rule
+from npuconv.rules.context import RuleContext
 from npuconv.rules.target_limits import missing_axis
-
-if TYPE_CHECKING:
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
 
 LIMITS = ("auto_pad",)
 
@@ -34,19 +43,5 @@ LIMITS = ("auto_pad",)
     ),
 )
 def auto_pad_unsupported(node: Node, ctx: RuleContext) -> Violations:
-    """The convolution leaves its padding to be worked out at run time.
-
-    What it checks:
-        The attribute `auto_pad` against the target's.
-
-    Why it matters:
-        The device needs numbers: SAME and VALID mean different pads for different input
-        extents, and tools have disagreed about them for years.
-
-    How to fix:
-        Nothing where the finding is rewritten: the pads are numbers then. Where it remains,
-        another error keeps them from being written; repair that first, or write `pads` on
-        export. A missing extent is dynamic-dimension, which names the --input-shape to give.
-    """
     if missing_axis(node, ctx) is None:  # else dynamic-dimension reports it
         yield from ctx.violations(node, *LIMITS)

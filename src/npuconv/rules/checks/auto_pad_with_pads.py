@@ -1,16 +1,23 @@
-"""auto_pad and explicit pads contradict each other."""
+"""auto_pad and explicit pads contradict each other.
+
+What it checks:
+    That no node has both an `auto_pad` other than NOTSET and non-zero `pads`.
+
+Why it matters:
+    ONNX forbids it and runtimes refuse it. Which of the two the exporter meant cannot
+    be known, and a guess would be a silently wrong model. So no option ignores it.
+
+How to fix:
+    Remove one of the two attributes in the exporter.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from npuconv.model import query
 from npuconv.model.conv import flat_pads, window
+from npuconv.model.types import Node
 from npuconv.rules import SLIDING, Example, Violation, Violations, rule
-
-if TYPE_CHECKING:
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
+from npuconv.rules.context import RuleContext
 
 
 @rule(
@@ -33,18 +40,6 @@ if TYPE_CHECKING:
     ),
 )
 def auto_pad_with_pads(node: Node, _ctx: RuleContext) -> Violations:
-    """auto_pad and explicit pads contradict each other.
-
-    What it checks:
-        That no node has both an `auto_pad` other than NOTSET and non-zero `pads`.
-
-    Why it matters:
-        ONNX forbids it and runtimes refuse it. Which of the two the exporter meant cannot
-        be known, and a guess would be a silently wrong model. So no option ignores it.
-
-    How to fix:
-        Remove one of the two attributes in the exporter.
-    """
     if not query.attribute(node, "auto_pad"):
         return  # nearly all; what follows takes longer
     win = window(node)

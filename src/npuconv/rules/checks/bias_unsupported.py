@@ -1,15 +1,24 @@
-"""The convolution has a bias where the device takes none, or none where it needs one."""
+"""The convolution has a bias where the device takes none, or none where it needs one.
+
+What it checks:
+    The presence of a bias against the target's limit.
+
+Why it matters:
+    Without an adder behind the accumulator a bias cannot be applied; a device that
+    always adds one has to be given its numbers.
+
+How to fix:
+    Where the device takes none, train without bias, or add it on the host. Where it
+    needs one, give the convolution a bias; zeros change no result.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from npuconv.model.types import Node
 from npuconv.rules import CONV, SLIDING, Example, Violations, rule
-
-if TYPE_CHECKING:
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
+from npuconv.rules.context import RuleContext
 
 LIMITS = ("bias",)
 _UNWANTED = "train without bias, or add it on the host"
@@ -34,19 +43,6 @@ _NEEDED = "give the convolution a bias on export; zeros change no result"
     ),
 )
 def bias_unsupported(node: Node, ctx: RuleContext) -> Violations:
-    """The convolution has a bias where the device takes none, or none where it needs one.
-
-    What it checks:
-        The presence of a bias against the target's limit.
-
-    Why it matters:
-        Without an adder behind the accumulator a bias cannot be applied; a device that
-        always adds one has to be given its numbers.
-
-    How to fix:
-        Where the device takes none, train without bias, or add it on the host. Where it
-        needs one, give the convolution a bias; zeros change no result.
-    """
     advice = _NEEDED if ctx.facts(node).get("bias") is False else _UNWANTED
     for violation in ctx.violations(node, *LIMITS):
         yield replace(violation, fix=advice)

@@ -1,4 +1,20 @@
-"""Channels of a convolution never leave one value."""
+"""Channels of a convolution never leave one value.
+
+What it checks:
+    Channels of the output of a convolution, after its activation, that do not change in
+    calibration. A tenth of the channels is a note, half of them a warning.
+
+Why it matters:
+    Such channels cost time and carry no information. Training may have switched them
+    off. If they are many, the samples are probably not like those of training: they are
+    normalized in another way, or too similar. Then their ranges are wrong.
+
+How to fix:
+    Look at CAL001, and calibrate on samples that differ. If the channels are dead on
+    every input, prune them before export. Those that are constant whatever the input
+    need no pruning: other channels are duplicated in their place where that makes these
+    finer.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +22,14 @@ from typing import TYPE_CHECKING
 
 from npuconv.diagnostics import Severity
 from npuconv.model import query
+from npuconv.model.core import Model
+from npuconv.model.types import Node
 from npuconv.rules import Example, Violation, Violations, rule
+from npuconv.rules.context import RuleContext
+from npuconv.rules.evidence import CalibrationEvidence
 
 if TYPE_CHECKING:
     from npuconv.arithmetic.statistics import Statistics
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
-    from npuconv.rules.evidence import CalibrationEvidence
 
 WARNING_SHARE = 0.5  # of the channels; fewer may have been switched off in training
 NOTE_SHARE = 0.1  # of the channels; fewer are common
@@ -43,23 +59,6 @@ NOTE_SHARE = 0.1  # of the channels; fewer are common
     ),
 )
 def channel_dead(_model: Model, ctx: RuleContext) -> Violations:
-    """Channels of a convolution never leave one value.
-
-    What it checks:
-        Channels of the output of a convolution, after its activation, that do not change in
-        calibration. A tenth of the channels is a note, half of them a warning.
-
-    Why it matters:
-        Such channels cost time and carry no information. Training may have switched them
-        off. If they are many, the samples are probably not like those of training: they are
-        normalized in another way, or too similar. Then their ranges are wrong.
-
-    How to fix:
-        Look at CAL001, and calibrate on samples that differ. If the channels are dead on
-        every input, prune them before export. Those that are constant whatever the input
-        need no pruning: other channels are duplicated in their place where that makes these
-        finer.
-    """
     if (evidence := ctx.evidence) is None or evidence.samples < 2:
         return
     for conv in evidence.plan.device:

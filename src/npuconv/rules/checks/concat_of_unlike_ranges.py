@@ -1,18 +1,31 @@
-"""A Concat of int8 tensors whose ranges are unlike, in one scale."""
+"""A Concat of int8 tensors whose ranges are unlike, in one scale.
+
+What it checks:
+    Inputs of a Concat of int8 tensors whose ranges differ by more than a factor of 4. It
+    is only a note where scales per channel keep them apart, so
+    that the smaller has 32 levels or more.
+
+Why it matters:
+    What is stored in one scale has the steps of the widest range. Boxes and scores of
+    a detector are often joined: boxes reach hundreds and scores 1, so that scores are
+    left with a step or two.
+
+How to fix:
+    Join them behind the model: make the inputs of the Concat outputs instead. Or
+    bring the ranges closer, for example by a Sigmoid before the Concat.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from npuconv.diagnostics import Severity
 from npuconv.model import query
+from npuconv.model.types import Node, Tensor
 from npuconv.rules import Example, Violation, Violations, rule
-
-if TYPE_CHECKING:
-    from npuconv.model.types import Node, Tensor
-    from npuconv.rules.context import RuleContext
-    from npuconv.rules.evidence import CalibrationEvidence
+from npuconv.rules.context import RuleContext
+from npuconv.rules.evidence import CalibrationEvidence
 
 MAX_RATIO = 4.0  # of the ranges of two inputs
 ENOUGH_LEVELS = 32  # of 256; a scale of its own keeps the tensor apart
@@ -59,22 +72,6 @@ class Range(NamedTuple):
     ),
 )
 def concat_of_unlike_ranges(node: Node, ctx: RuleContext) -> Violations:
-    """A Concat of int8 tensors whose ranges are unlike, in one scale.
-
-    What it checks:
-        Inputs of a Concat of int8 tensors whose ranges differ by more than a factor of 4. It
-        is only a note where scales per channel keep them apart, so
-        that the smaller has 32 levels or more.
-
-    Why it matters:
-        What is stored in one scale has the steps of the widest range. Boxes and scores of
-        a detector are often joined: boxes reach hundreds and scores 1, so that scores are
-        left with a step or two.
-
-    How to fix:
-        Join them behind the model: make the inputs of the Concat outputs instead. Or
-        bring the ranges closer, for example by a Sigmoid before the Concat.
-    """
     if (evidence := ctx.evidence) is None or not evidence.plan.is_passthrough(node):
         return
     found = {name: item for name, item in _ranges(node, evidence).items() if item.magnitude > 0}

@@ -1,14 +1,21 @@
-"""A convolution lies inside a branch or loop."""
+"""A convolution lies inside a branch or loop.
+
+What it checks:
+    Convolutions in the subgraphs of If, Loop and Scan.
+
+Why it matters:
+    The device runs straight sequences. A branch is taken or not while the model runs, so
+    its layers can neither be calibrated nor placed.
+
+How to fix:
+    Export the model for one case (fixed shapes and modes), so that no branch is left.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from npuconv.model.core import Model
 from npuconv.rules import Example, Violation, Violations, is_convolution, rule
-
-if TYPE_CHECKING:
-    from npuconv.model.core import Model
-    from npuconv.rules.context import RuleContext
+from npuconv.rules.context import RuleContext
 
 
 @rule(
@@ -35,18 +42,6 @@ if TYPE_CHECKING:
     ),
 )
 def convolution_in_subgraph(model: Model, _ctx: RuleContext) -> Violations:
-    """A convolution lies inside a branch or loop.
-
-    What it checks:
-        Convolutions in the subgraphs of If, Loop and Scan.
-
-    Why it matters:
-        The device runs straight sequences. A branch is taken or not while the model runs, so
-        its layers can neither be calibrated nor placed.
-
-    How to fix:
-        Export the model for one case (fixed shapes and modes), so that no branch is left.
-    """
     for node, path in model.walk():
         if path and is_convolution(node):
             where = path.rstrip("/")

@@ -1,17 +1,27 @@
-"""A kind of convolution that is not quantized."""
+"""A kind of convolution that is not quantized.
+
+What it checks:
+    Every convolution that the target does not list, or that is not ONNX's Conv:
+    ConvTranspose, DeformConv, and Conv of another operator domain.
+
+Why it matters:
+    The device is made for convolutions. One that cannot run there is not left to the
+    host silently, where it would dominate the run time.
+
+How to fix:
+    A ConvTranspose is rewritten where its weights are constant and the target takes
+    what it becomes; the message names the obstacle. --ignore OPS004 leaves the
+    node to the host, in float.
+"""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from npuconv.model import nhwc, query
 from npuconv.model.axis_removal import obstacles
 from npuconv.model.conv import window
+from npuconv.model.types import Node
 from npuconv.rules import CONV, Example, Violation, Violations, is_convolution, rule
-
-if TYPE_CHECKING:
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
+from npuconv.rules.context import RuleContext
 
 _DEVICE_AXES = 2  # of an accelerator for images
 
@@ -30,21 +40,6 @@ _DEVICE_AXES = 2  # of an accelerator for images
     ),
 )
 def convolution_unsupported(node: Node, ctx: RuleContext) -> Violations:
-    """A kind of convolution that is not quantized.
-
-    What it checks:
-        Every convolution that the target does not list, or that is not ONNX's Conv:
-        ConvTranspose, DeformConv, and Conv of another operator domain.
-
-    Why it matters:
-        The device is made for convolutions. One that cannot run there is not left to the
-        host silently, where it would dominate the run time.
-
-    How to fix:
-        A ConvTranspose is rewritten where its weights are constant and the target takes
-        what it becomes; the message names the obstacle. --ignore OPS004 leaves the
-        node to the host, in float.
-    """
     listed = ctx.operator(node) is not None
     if not is_convolution(node) or node.op in _INTEGER_CONVOLUTIONS or (listed and _is_plain(node)):
         return

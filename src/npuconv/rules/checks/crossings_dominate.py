@@ -1,15 +1,26 @@
-"""Most of what crosses between device and host does so in the middle of the model."""
+"""Most of what crosses between device and host does so in the middle of the model.
+
+What it checks:
+    The tensors that cross because operators of the host stand between those of the device:
+    ten at least, and more than half of all bytes that cross.
+
+Why it matters:
+    For each of them the device stops, hands over, and is started again. That can take
+    longer than the convolutions between them.
+
+How to fix:
+    If the chip has these operators, list them in the target file; they then run on the
+    device in int8. Otherwise train the model with others, such as Relu instead of HardSwish.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from npuconv.diagnostics import Severity
+from npuconv.model.core import Model
+from npuconv.partition import crossings, detours
 from npuconv.rules import CONV, Example, Violation, Violations, rule
-
-if TYPE_CHECKING:
-    from npuconv.model.core import Model
-    from npuconv.rules.context import RuleContext
+from npuconv.rules.context import RuleContext
+from npuconv.target import Target, builtin_names
 
 _FEWEST_TENSORS = 10  # fewer cost little beside the convolutions
 _SHARE = 0.5  # of the bytes that cross, or of the tensors where these are not known
@@ -39,22 +50,6 @@ _SHOWN = 4  # operators
     ),
 )
 def crossings_dominate(model: Model, ctx: RuleContext) -> Violations:
-    """Most of what crosses between device and host does so in the middle of the model.
-
-    What it checks:
-        The tensors that cross because operators of the host stand between those of the device:
-        ten at least, and more than half of all bytes that cross.
-
-    Why it matters:
-        For each of them the device stops, hands over, and is started again. That can take
-        longer than the convolutions between them.
-
-    How to fix:
-        If the chip has these operators, list them in the target file; they then run on the
-        device in int8. Otherwise train the model with others, such as Relu instead of HardSwish.
-    """
-    from npuconv.partition import crossings, detours
-
     if ctx.plan is None:
         return
     found, every = detours(model, ctx.plan), crossings(model, ctx.plan)
@@ -76,8 +71,6 @@ def crossings_dominate(model: Model, ctx: RuleContext) -> Violations:
 
 def _listing(ops: list[str], own: str) -> str:
     """Return which other targets list all these operators, or the first; '' if none does."""
-    from npuconv.target import Target, builtin_names
-
     others = [Target.load(name) for name in builtin_names() if name != own]
     for wanted in (ops, ops[:1]):
         names = [t.name for t in others if all(t.operator(op) is not None for op in wanted)]

@@ -1,11 +1,21 @@
-"""The dilation is one the device does not take."""
+"""The dilation is one the device does not take.
+
+What it checks:
+    `dilations` against the target's limits.
+
+Why it matters:
+    A dilated kernel reads lines that lie further apart than the line buffer may hold.
+
+How to fix:
+    Retrain with another dilation, or write the kernel out with zeros between its cells.
+"""
 
 from __future__ import annotations
 
 from npuconv.rules import Example, limit_rule
 
-
-@limit_rule(
+limit_rule(
+    __name__,
     "SHP008",
     "dilation_h",
     "dilation_w",
@@ -23,15 +33,3 @@ from npuconv.rules import Example, limit_rule
         device="operators: {Conv: {limits: {dilation_h: {max: 2}}}}",
     ),
 )
-def dilation_out_of_range() -> None:
-    """The dilation is one the device does not take.
-
-    What it checks:
-        `dilations` against the target's limits.
-
-    Why it matters:
-        A dilated kernel reads lines that lie further apart than the line buffer may hold.
-
-    How to fix:
-        Retrain with another dilation, or write the kernel out with zeros between its cells.
-    """

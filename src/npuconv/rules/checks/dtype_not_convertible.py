@@ -1,16 +1,21 @@
-"""The convolution computes in a type that cannot be quantized."""
+"""The convolution computes in a type that cannot be quantized.
+
+What it checks:
+    The element type of input and weights: float32, or one that can be widened to it.
+
+Why it matters:
+    Scales are found from real values. An integer convolution has its own already.
+
+How to fix:
+    Convert the float model it was made from.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from npuconv.model import query
+from npuconv.model.types import Node
 from npuconv.rules import CONV, Example, Violation, Violations, rule
-
-if TYPE_CHECKING:
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
-
+from npuconv.rules.context import RuleContext
 
 # float16, bfloat16 and double are computed in float32 before they are quantized.
 _CONVERTIBLE = {"float32", "float16", "bfloat16", "float64", ""}
@@ -31,17 +36,6 @@ _CONVERTIBLE = {"float32", "float16", "bfloat16", "float64", ""}
     ),
 )
 def dtype_not_convertible(node: Node, _ctx: RuleContext) -> Violations:
-    """The convolution computes in a type that cannot be quantized.
-
-    What it checks:
-        The element type of input and weights: float32, or one that can be widened to it.
-
-    Why it matters:
-        Scales are found from real values. An integer convolution has its own already.
-
-    How to fix:
-        Convert the float model it was made from.
-    """
     for index in (0, 1):
         dtype = query.dtype_name(query.input_of(node, index))
         if dtype not in _CONVERTIBLE:

@@ -1,16 +1,22 @@
-"""A convolution on the device has a type that the device does not take."""
+"""A convolution on the device has a type that the device does not take.
+
+What it checks:
+    Element types of activations, weights and bias of every integer convolution that
+    was written, against the target's.
+
+Why it matters:
+    It is the last check before a model is written: the device would refuse it.
+
+How to fix:
+    This is a bug in npuconv unless the target asks for a type it cannot make.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from npuconv.model.types import Node
 from npuconv.rules import Example, Violations, rule
+from npuconv.rules.context import RuleContext
 from npuconv.rules.target_limits import INTEGER_CONVOLUTIONS, written_violations
-
-if TYPE_CHECKING:
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
-
 
 LIMITS = ("dtype", "weight_dtype", "bias_dtype")
 
@@ -45,16 +51,4 @@ LIMITS = ("dtype", "weight_dtype", "bias_dtype")
     ),
 )
 def dtype_unsupported(node: Node, ctx: RuleContext) -> Violations:
-    """A convolution on the device has a type that the device does not take.
-
-    What it checks:
-        Element types of activations, weights and bias of every integer convolution that
-        was written, against the target's.
-
-    Why it matters:
-        It is the last check before a model is written: the device would refuse it.
-
-    How to fix:
-        This is a bug in npuconv unless the target asks for a type it cannot make.
-    """
     yield from written_violations(node, ctx, *LIMITS)

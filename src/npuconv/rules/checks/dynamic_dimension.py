@@ -1,18 +1,26 @@
-"""The padding depends on a dimension that is not known."""
+"""The padding depends on a dimension that is not known.
+
+What it checks:
+    The extents that the pads depend on which `auto_pad` of a convolution asks for, or
+    `output_shape` of a ConvTranspose. By auto_pad with stride 1 the pads are the same for
+    every extent; with a larger stride, and by output_shape, they depend on it.
+
+Why it matters:
+    The device takes numbers. Pads worked out for one extent are silently wrong for
+    another.
+
+How to fix:
+    Give the shape of the input with --input-shape.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from npuconv.model import query
-from npuconv.model.conv import window
+from npuconv.model.conv import Window, window
+from npuconv.model.types import Node
 from npuconv.rules import Example, Violation, Violations, rule
+from npuconv.rules.context import RuleContext
 from npuconv.rules.target_limits import advice_on_shape, missing_axis
-
-if TYPE_CHECKING:
-    from npuconv.model.conv import Window
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
 
 
 @rule(
@@ -33,20 +41,6 @@ if TYPE_CHECKING:
     ),
 )
 def dynamic_dimension(node: Node, ctx: RuleContext) -> Violations:
-    """The padding depends on a dimension that is not known.
-
-    What it checks:
-        The extents that the pads depend on which `auto_pad` of a convolution asks for, or
-        `output_shape` of a ConvTranspose. By auto_pad with stride 1 the pads are the same for
-        every extent; with a larger stride, and by output_shape, they depend on it.
-
-    Why it matters:
-        The device takes numbers. Pads worked out for one extent are silently wrong for
-        another.
-
-    How to fix:
-        Give the shape of the input with --input-shape.
-    """
     axis = missing_axis(node, ctx)
     win = window(node) if axis is not None else None
     if axis is None or win is None:

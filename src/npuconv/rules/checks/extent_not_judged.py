@@ -1,20 +1,28 @@
-"""A known limit is about an extent that the model leaves open."""
+"""A known limit is about an extent that the model leaves open.
+
+What it checks:
+    Batch, height and width of every convolution that the target limits, where the
+    dimension is symbolic. One finding for each limit, with the first such node.
+
+Why it matters:
+    The limit can be neither met nor broken as long as the extent is not a number. The
+    device has to be given numbers in the end, and may then refuse them.
+
+How to fix:
+    Give the extents the model will run with, with --input-shape.
+"""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from npuconv.diagnostics import Severity
 from npuconv.facts import lookup
 from npuconv.model import query
+from npuconv.model.core import Model
+from npuconv.model.types import Node
 from npuconv.rules import CONV, Example, Violation, Violations, rule
+from npuconv.rules.context import RuleContext
 from npuconv.rules.target_limits import EXTENTS, advice_on_shape
-
-if TYPE_CHECKING:
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
-    from npuconv.target.limit import Limit
+from npuconv.target.limit import Limit
 
 
 @rule(
@@ -32,19 +40,6 @@ if TYPE_CHECKING:
     ),
 )
 def extent_not_judged(model: Model, ctx: RuleContext) -> Violations:
-    """A known limit is about an extent that the model leaves open.
-
-    What it checks:
-        Batch, height and width of every convolution that the target limits, where the
-        dimension is symbolic. One finding for each limit, with the first such node.
-
-    Why it matters:
-        The limit can be neither met nor broken as long as the extent is not a number. The
-        device has to be given numbers in the end, and may then refuse them.
-
-    How to fix:
-        Give the extents the model will run with, with --input-shape.
-    """
     for name, (limit, nodes) in _open(model, ctx).items():
         yield Violation(
             {"limit": limit.text(), "fact": name, "nodes": len(nodes)},

@@ -1,4 +1,15 @@
-"""A tensor of the convolution is larger, or of another multiple, than the device takes."""
+"""A tensor of the convolution is larger, or of another multiple, than the device takes.
+
+What it checks:
+    Batch, channels, height and width of input, output and weights, and channels per
+    group, against the target's limits.
+
+Why it matters:
+    Extents are held in registers of fixed width, and channels are processed in blocks.
+
+How to fix:
+    Give a smaller input with --input-shape, split the layer, or pad its channels.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +21,8 @@ LIMITS = (
 )  # fmt: skip
 
 
-@limit_rule(
+limit_rule(
+    __name__,
     "SHP010",
     *LIMITS,
     example=Example(
@@ -23,16 +35,3 @@ LIMITS = (
         device="operators: {Conv: {limits: {in_c: {multiple_of: 4}}}}",
     ),
 )
-def extent_out_of_range() -> None:
-    """A tensor of the convolution is larger, or of another multiple, than the device takes.
-
-    What it checks:
-        Batch, channels, height and width of input, output and weights, and channels per
-        group, against the target's limits.
-
-    Why it matters:
-        Extents are held in registers of fixed width, and channels are processed in blocks.
-
-    How to fix:
-        Give a smaller input with --input-shape, split the layer, or pad its channels.
-    """

@@ -1,11 +1,24 @@
-"""The convolution is split into groups in a way the device does not take."""
+"""The convolution is split into groups in a way the device does not take.
+
+What it checks:
+    `group`, the mode it implies (plain, grouped, depthwise, transposed) and the channel
+    multiplier of a depthwise convolution.
+
+Why it matters:
+    Hardware has a path for plain convolutions and one for depthwise ones; what lies
+    between, 1 < group < C, is neither.
+
+How to fix:
+    Train with group 1 or group = input channels, or split the convolution into one per
+    group over slices of the channels.
+"""
 
 from __future__ import annotations
 
 from npuconv.rules import Example, limit_rule
 
-
-@limit_rule(
+limit_rule(
+    __name__,
     "SHP002",
     "group",
     "mode",
@@ -23,18 +36,3 @@ from npuconv.rules import Example, limit_rule
         """,
     ),
 )
-def group_unsupported() -> None:
-    """The convolution is split into groups in a way the device does not take.
-
-    What it checks:
-        `group`, the mode it implies (plain, grouped, depthwise, transposed) and the channel
-        multiplier of a depthwise convolution.
-
-    Why it matters:
-        Hardware has a path for plain convolutions and one for depthwise ones; what lies
-        between, 1 < group < C, is neither.
-
-    How to fix:
-        Train with group 1 or group = input channels, or split the convolution into one per
-        group over slices of the channels.
-    """

@@ -1,15 +1,27 @@
-"""The kernel covers the whole input, and the limit of the kernel is not known."""
+"""The kernel covers the whole input, and the limit of the kernel is not known.
+
+What it checks:
+    Depthwise convolutions whose kernel is as large as their input and larger than all
+    other kernels of the model, where the target marks the limit of the kernel `?`. A
+    GlobalAveragePool becomes one.
+
+Why it matters:
+    Such a kernel is much larger than those of other layers, and so are its weights.
+    Its MACs count as the device's, but no document says that the device takes it.
+
+How to fix:
+    Ask the vendor for the limit of the kernel, and write it into the target file; beyond
+    it the pool stays on the host. --no-offload or --keep-float leaves it there at once.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from npuconv.diagnostics import Severity, Status
+from npuconv.model.types import Node
 from npuconv.rules import Example, Violation, Violations, rule
-
-if TYPE_CHECKING:
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
+from npuconv.rules.context import RuleContext
 
 _KERNEL = ("kernel_h", "kernel_w")
 
@@ -34,21 +46,6 @@ _KERNEL = ("kernel_h", "kernel_w")
     ),
 )
 def kernel_covers_input(node: Node, ctx: RuleContext) -> Violations:
-    """The kernel covers the whole input, and the limit of the kernel is not known.
-
-    What it checks:
-        Depthwise convolutions whose kernel is as large as their input and larger than all
-        other kernels of the model, where the target marks the limit of the kernel `?`. A
-        GlobalAveragePool becomes one.
-
-    Why it matters:
-        Such a kernel is much larger than those of other layers, and so are its weights.
-        Its MACs count as the device's, but no document says that the device takes it.
-
-    How to fix:
-        Ask the vendor for the limit of the kernel, and write it into the target file; beyond
-        it the pool stays on the host. --no-offload or --keep-float leaves it there at once.
-    """
     facts, limits = ctx.facts(node), ctx.limits(node)
     unknown = [name for name in _KERNEL if name in limits and not limits[name].known]
     if not unknown or not _covers(facts) or facts["kernel_area"] <= _largest_other(ctx):

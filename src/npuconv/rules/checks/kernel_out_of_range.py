@@ -1,4 +1,16 @@
-"""The kernel is larger, or of another form, than the device takes."""
+"""The kernel is larger, or of another form, than the device takes.
+
+What it checks:
+    Height, width, dilated extent, area and volume of the kernel against the target's
+    limits.
+
+Why it matters:
+    The multiply-accumulate array and the line buffer have fixed sizes.
+
+How to fix:
+    Replace the kernel by two smaller ones in sequence (two 3x3 cover a 5x5), or
+    retrain.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +22,8 @@ LIMITS = (
 )  # fmt: skip
 
 
-@limit_rule(
+limit_rule(
+    __name__,
     "SHP006",
     *LIMITS,
     example=Example(
@@ -23,17 +36,3 @@ LIMITS = (
         device="operators: {Conv: {limits: {kernel_h: {max: 3}}}}",
     ),
 )
-def kernel_out_of_range() -> None:
-    """The kernel is larger, or of another form, than the device takes.
-
-    What it checks:
-        Height, width, dilated extent, area and volume of the kernel against the target's
-        limits.
-
-    Why it matters:
-        The multiply-accumulate array and the line buffer have fixed sizes.
-
-    How to fix:
-        Replace the kernel by two smaller ones in sequence (two 3x3 cover a 5x5), or
-        retrain.
-    """

@@ -1,15 +1,23 @@
-"""The convolution's tensors are laid out in an order the device does not take."""
+"""The convolution's tensors are laid out in an order the device does not take.
+
+What it checks:
+    The layout in which the convolution is written, NCHW or NHWC, against the target's.
+    That is --layout, whatever the layout of the model.
+
+Why it matters:
+    The same bytes read in another order are another image.
+
+How to fix:
+    Choose the device's layout with --layout. The model need not be exported anew.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from npuconv.model.types import Node
 from npuconv.rules import CONV, SLIDING, Example, Violations, rule
-
-if TYPE_CHECKING:
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
+from npuconv.rules.context import RuleContext
 
 LIMITS = ("layout",)
 
@@ -28,18 +36,6 @@ LIMITS = ("layout",)
     ),
 )
 def layout_unsupported(node: Node, ctx: RuleContext) -> Violations:
-    """The convolution's tensors are laid out in an order the device does not take.
-
-    What it checks:
-        The layout in which the convolution is written, NCHW or NHWC, against the target's.
-        That is --layout, whatever the layout of the model.
-
-    Why it matters:
-        The same bytes read in another order are another image.
-
-    How to fix:
-        Choose the device's layout with --layout. The model need not be exported anew.
-    """
     for violation in ctx.violations(node, *LIMITS):
         # The layout is asked for by a flag: it is not what the model has.
         yield replace(violation, value=ctx.options.layout, fix=_fix(node, ctx))

@@ -1,16 +1,25 @@
-"""The model depends on limits that are undocumented."""
+"""The model depends on limits that are undocumented.
+
+What it checks:
+    Every limit that the target marks `?`, with the values this model needs of it. The
+    finding names the node with the largest.
+
+Why it matters:
+    The model may or may not run on the device. The list of values is the question to the
+    vendor.
+
+How to fix:
+    Ask the vendor if the values are within the limit, and write the answer into the
+    target file. --unknown fail | pass decides meanwhile.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from npuconv.diagnostics import Severity, Status
+from npuconv.model.core import Model
 from npuconv.rules import CONV, Example, Violation, Violations, rule
+from npuconv.rules.context import RuleContext
 from npuconv.rules.target_limits import needs
-
-if TYPE_CHECKING:
-    from npuconv.model.core import Model
-    from npuconv.rules.context import RuleContext
 
 
 @rule(
@@ -25,20 +34,6 @@ if TYPE_CHECKING:
     ),
 )
 def limit_unknown(_model: Model, ctx: RuleContext) -> Violations:
-    """The model depends on limits that are undocumented.
-
-    What it checks:
-        Every limit that the target marks `?`, with the values this model needs of it. The
-        finding names the node with the largest.
-
-    Why it matters:
-        The model may or may not run on the device. The list of values is the question to the
-        vendor.
-
-    How to fix:
-        Ask the vendor if the values are within the limit, and write the answer into the
-        target file. --unknown fail | pass decides meanwhile.
-    """
     for need in needs(ctx):
         yield Violation(
             {"limit": need.name, "values": need.text, "nodes": need.nodes},

@@ -1,17 +1,30 @@
-"""The model is quantized in a way that cannot be read."""
+"""The model is quantized in a way that cannot be read.
+
+What it checks:
+    Operators that only a quantized model has: QuantizeLinear, QLinearConv,
+    ConvInteger and their like. Most of them become float operators, whose scales,
+    zero points and integer weights are kept (or dropped, with --requantize); the
+    finding stands for those that are left, and says why. A QuantizeLinear that makes
+    an output of the model, with a constant scale, stays.
+
+Why it matters:
+    What is left computes integers that no float operator stands for, so no scale can
+    be found for it.
+
+How to fix:
+    Mend the scale or zero point it names, export as pairs of QuantizeLinear and
+    DequantizeLinear, or convert the float model it was made from.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
 from npuconv.model import query
+from npuconv.model.core import Model
+from npuconv.model.types import Node
 from npuconv.rules import Example, Violation, Violations, rule
-
-if TYPE_CHECKING:
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
+from npuconv.rules.context import RuleContext
 
 
 @rule(
@@ -20,7 +33,7 @@ if TYPE_CHECKING:
     example=Example(
         fires="""
             input x: float[1,3,8,8]
-            weight s: float[] = 0.1
+            input s: float[]
             weight z: int8[] = 0
             y = QuantizeLinear (x, s, z)
         """,
@@ -34,28 +47,20 @@ if TYPE_CHECKING:
     ),
 )
 def model_already_quantized(model: Model, _ctx: RuleContext) -> Violations:
-    """The model is quantized in a way that cannot be read.
-
-    What it checks:
-        Operators that only a quantized model has: QuantizeLinear, QLinearConv,
-        ConvInteger and their like. Most of them become float operators, whose scales,
-        zero points and integer weights are kept (or dropped, with --requantize); the
-        finding stands for those that are left, and says why.
-
-    Why it matters:
-        What is left computes integers that no float operator stands for, so no scale can
-        be found for it.
-
-    How to fix:
-        Mend the scale or zero point it names, export as pairs of QuantizeLinear and
-        DequantizeLinear, or convert the float model it was made from.
-    """
-    found = [n for n, _ in model.walk() if _is_quantized_operator(n)]
+    found = [
+        n for n, _ in model.walk() if _is_quantized_operator(n) and not _makes_output(model, n)
+    ]
     if not found:
         return
     counts = Counter(node.op for node in found)
     text = ", ".join(f"{count} {op}" for op, count in sorted(counts.items()))
     yield Violation({"operators": text}, value=text, limit="a float model", node=found[0])
+
+
+def _makes_output(model: Model, node: Node) -> bool:
+    """Return whether a node quantizes an output of the model, which keeps its type."""
+    constant = all(query.is_constant(t) for t in list(node.inputs)[1:] if t.name)
+    return node.op == "QuantizeLinear" and constant and model.is_output(node.outputs[0])
 
 
 def _is_quantized_operator(node: Node) -> bool:

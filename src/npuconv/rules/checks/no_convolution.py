@@ -1,15 +1,22 @@
-"""The model has no convolution."""
+"""The model has no convolution.
+
+What it checks:
+    That there is a convolution, also inside subgraphs.
+
+Why it matters:
+    The device runs convolutions. A model without one would be written unchanged, and a
+    report that calls it converted would be misleading.
+
+How to fix:
+    Check that this is the model you meant; run it on the host.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from npuconv.model import query
+from npuconv.model.core import Model
 from npuconv.rules import CONV, Example, Violation, Violations, is_convolution, rule
-
-if TYPE_CHECKING:
-    from npuconv.model.core import Model
-    from npuconv.rules.context import RuleContext
+from npuconv.rules.context import RuleContext
 
 
 @rule(
@@ -24,18 +31,6 @@ if TYPE_CHECKING:
     ),
 )
 def no_convolution(model: Model, ctx: RuleContext) -> Violations:
-    """The model has no convolution.
-
-    What it checks:
-        That there is a convolution, also inside subgraphs.
-
-    Why it matters:
-        The device runs convolutions. A model without one would be written unchanged, and a
-        report that calls it converted would be misleading.
-
-    How to fix:
-        Check that this is the model you meant; run it on the host.
-    """
     if any(is_convolution(node) for node, _ in model.walk()):
         return
     if not any(ctx.operator(node) for node in model.nodes()):

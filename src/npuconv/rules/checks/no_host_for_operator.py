@@ -1,14 +1,21 @@
-"""An operator beyond what the device takes, where there is no host to run it."""
+"""An operator beyond what the device takes, where there is no host to run it.
+
+What it checks:
+    As operator-beyond-limits, where the target says `unlisted_operators: error`.
+
+Why it matters:
+    Such a device has no host beside it: an operator that it cannot run cannot be run at all.
+
+How to fix:
+    Change what is named, cut the model before the node, or say `unlisted_operators:
+    host` in the target file if there is a host after all.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from npuconv.model.types import Node
 from npuconv.rules import Example, Violations, rule
-
-if TYPE_CHECKING:
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
+from npuconv.rules.context import RuleContext
 
 
 @rule(
@@ -31,17 +38,5 @@ if TYPE_CHECKING:
     ),
 )
 def no_host_for_operator(node: Node, ctx: RuleContext) -> Violations:
-    """An operator beyond what the device takes, where there is no host to run it.
-
-    What it checks:
-        As operator-beyond-limits, where the target says `unlisted_operators: error`.
-
-    Why it matters:
-        Such a device has no host beside it: an operator that it cannot run cannot be run at all.
-
-    How to fix:
-        Change what is named, cut the model before the node, or say `unlisted_operators:
-        host` in the target file if there is a host after all.
-    """
     if ctx.target.unlisted_operators == "error":
         yield from ctx.beyond_listed(node)

@@ -1,16 +1,28 @@
-"""The error of a small output is hidden by larger numbers beside it."""
+"""The error of a small output is hidden by larger numbers beside it.
+
+What it checks:
+    The SQNR of every output, and of every tensor that a Concat puts an output together
+    from, as boxes and scores of a detector. Below 15 dB, and 10 dB or more below that
+    of all outputs together, is a warning.
+
+Why it matters:
+    Boxes in pixels are a thousand times as large as scores. All together may have 38 dB
+    while the scores have 11: the model finds the right boxes and scores them wrongly.
+
+How to fix:
+    See the layers before this tensor: keep those with the largest share of the noise on
+    the host with `--keep-float`, or let them run several times with
+    `--max-extra-macs`. If the samples show nothing that the model detects, its scores
+    are all near 0: give samples that do.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from npuconv.diagnostics import Severity
+from npuconv.model.core import Model
 from npuconv.rules import Example, Violation, Violations, rule
 from npuconv.rules.checks.accuracy_too_low import POOR_DB
-
-if TYPE_CHECKING:
-    from npuconv.model.core import Model
-    from npuconv.rules.context import RuleContext
+from npuconv.rules.context import RuleContext
 
 _HIDDEN_DB = 10.0  # SQNR below that of all outputs: at most a tenth of its noise shows there
 
@@ -37,23 +49,6 @@ _HIDDEN_DB = 10.0  # SQNR below that of all outputs: at most a tenth of its nois
     ),
 )
 def noise_hidden(_model: Model, ctx: RuleContext) -> Violations:
-    """The error of a small output is hidden by larger numbers beside it.
-
-    What it checks:
-        The SQNR of every output, and of every tensor that a Concat puts an output together
-        from, as boxes and scores of a detector. Below 15 dB, and 10 dB or more below that
-        of all outputs together, is a warning.
-
-    Why it matters:
-        Boxes in pixels are a thousand times as large as scores. All together may have 38 dB
-        while the scores have 11: the model finds the right boxes and scores them wrongly.
-
-    How to fix:
-        See the layers before this tensor: keep those with the largest share of the noise on
-        the host with `--keep-float`, or let them run several times with
-        `--max-extra-macs`. If the samples show nothing that the model detects, its scores
-        are all near 0: give samples that do.
-    """
     error = ctx.measured
     if error is None or error.sqnr_db is None or error.sqnr_db < POOR_DB:
         return  # accuracy-too-low reports it

@@ -1,4 +1,22 @@
-"""The calibration samples are not normalized like those of training."""
+"""The calibration samples are not normalized like those of training.
+
+What it checks:
+    Where a BatchNormalization follows the first convolution, the means and standard
+    deviations of its channels against those of training, which it holds. For
+    images also a few samples in the other usual normalizations: these must not fit the
+    model markedly better. A normalization fits better if channels take both signs more
+    often, their means are nearer to 0, and the first layer's biases are about as large
+    as its output.
+
+Why it matters:
+    Ranges measured on such samples are wrong, and so are the int8 model's results: a
+    wrong mean or standard deviation costs as much accuracy as no calibration data.
+
+How to fix:
+    Feed the samples as in training: for images give `--preprocess` or `--mean` and
+    `--std`, for arrays normalize them before they are saved. If they are right,
+    add `--ignore CAL001`.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +24,13 @@ from typing import TYPE_CHECKING
 
 from npuconv.diagnostics import Severity
 from npuconv.model import query
+from npuconv.model.core import Model
+from npuconv.model.types import Node
 from npuconv.rules import Example, Violation, Violations, rule
+from npuconv.rules.context import RuleContext
+from npuconv.rules.evidence import CalibrationEvidence
 
 if TYPE_CHECKING:
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
-    from npuconv.rules.evidence import CalibrationEvidence
     from npuconv.samples.normalizations import Normalization
 
 MIN_CHANNELS = 8  # of the first layer; statistics of fewer prove too little
@@ -47,25 +65,6 @@ MIN_CHANNELS = 8  # of the first layer; statistics of fewer prove too little
     ),
 )
 def normalization_implausible(_model: Model, ctx: RuleContext) -> Violations:
-    """The calibration samples are not normalized like those of training.
-
-    What it checks:
-        Where a BatchNormalization follows the first convolution, the means and standard
-        deviations of its channels against those of training, which it holds. For
-        images also a few samples in the other usual normalizations: these must not fit the
-        model markedly better. A normalization fits better if channels take both signs more
-        often, their means are nearer to 0, and the first layer's biases are about as large
-        as its output.
-
-    Why it matters:
-        Ranges measured on such samples are wrong, and so are the int8 model's results: a
-        wrong mean or standard deviation costs as much accuracy as no calibration data.
-
-    How to fix:
-        Feed the samples as in training: for images give `--preprocess` or `--mean` and
-        `--std`, for arrays normalize them before they are saved. If they are right,
-        add `--ignore CAL001`.
-    """
     evidence = ctx.evidence
     if evidence is None or evidence.synthetic or evidence.first is None:
         return

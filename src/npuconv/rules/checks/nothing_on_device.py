@@ -1,15 +1,24 @@
-"""No convolution of the model runs on the device."""
+"""No convolution of the model runs on the device.
+
+What it checks:
+    That at least one convolution runs on the device, once it is known where every node
+    runs. Where the model has errors, these are reported instead.
+
+Why it matters:
+    Such a model is converted without an error and stays float: every convolution is kept
+    float, an error was ignored, or there is no convolution.
+
+How to fix:
+    Check that this is the model you meant; take back the --keep-float or --ignore that
+    keeps its convolutions on the host.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from npuconv.diagnostics import Severity
+from npuconv.model.core import Model
 from npuconv.rules import CONV, Example, Violation, Violations, rule
-
-if TYPE_CHECKING:
-    from npuconv.model.core import Model
-    from npuconv.rules.context import RuleContext
+from npuconv.rules.context import RuleContext
 
 
 @rule(
@@ -26,20 +35,6 @@ if TYPE_CHECKING:
     ),
 )
 def nothing_on_device(model: Model, ctx: RuleContext) -> Violations:
-    """No convolution of the model runs on the device.
-
-    What it checks:
-        That at least one convolution runs on the device, once it is known where every node
-        runs. Where the model has errors, these are reported instead.
-
-    Why it matters:
-        Such a model is converted without an error and stays float: every convolution is kept
-        float, an error was ignored, or there is no convolution.
-
-    How to fix:
-        Check that this is the model you meant; take back the --keep-float or --ignore that
-        keeps its convolutions on the host.
-    """
     if ctx.plan is not None and not ctx.plan.device:
         count = len(model.nodes())
         yield Violation({"target": ctx.target.name, "count": count}, value="0", limit="at least 1")

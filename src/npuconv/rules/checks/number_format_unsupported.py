@@ -1,14 +1,24 @@
-"""The target stores numbers in a way that npuconv does not make."""
+"""The target stores numbers in a way that npuconv does not make.
+
+What it checks:
+    Types of activations, weights and bias, zero point and range of the target file
+    against what is written: int8 activations with zero point 0, int8 weights in
+    -127..127, int32 bias.
+
+Why it matters:
+    A model written in other numbers than the device reads would load, run, and be
+    wrong.
+
+How to fix:
+    If the device also takes int8 with zero point 0, say so in the target file. If it
+    does not, it cannot be converted for yet.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from npuconv.model.core import Model
 from npuconv.rules import CONV, Example, Violation, Violations, rule
-
-if TYPE_CHECKING:
-    from npuconv.model.core import Model
-    from npuconv.rules.context import RuleContext
+from npuconv.rules.context import RuleContext
 
 
 @rule(
@@ -22,21 +32,6 @@ if TYPE_CHECKING:
     ),
 )
 def number_format_unsupported(_model: Model, ctx: RuleContext) -> Violations:
-    """The target stores numbers in a way that npuconv does not make.
-
-    What it checks:
-        Types of activations, weights and bias, zero point and range of the target file
-        against what is written: int8 activations with zero point 0, int8 weights in
-        -127..127, int32 bias.
-
-    Why it matters:
-        A model written in other numbers than the device reads would load, run, and be
-        wrong.
-
-    How to fix:
-        If the device also takes int8 with zero point 0, say so in the target file. If it
-        does not, it cannot be converted for yet.
-    """
     target = ctx.target
     activations, weights, bias = target.activations, target.weights, target.bias
     low, high = weights.range

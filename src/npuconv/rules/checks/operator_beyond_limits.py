@@ -1,15 +1,24 @@
-"""An operator that the device has, beyond what it takes."""
+"""An operator that the device has, beyond what it takes.
+
+What it checks:
+    Pools, Pad, Add and every other operator that the target lists and that is no
+    convolution: its limits and its `require` relations.
+
+Why it matters:
+    The device does not run this one, so its tensors travel to the host and back. That
+    costs time, not correctness.
+
+How to fix:
+    Nothing, if the transfer can be afforded. Otherwise change what is named: a smaller
+    kernel, fewer channels, another mode.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from npuconv.diagnostics import Severity
+from npuconv.model.types import Node
 from npuconv.rules import Example, Violations, rule
-
-if TYPE_CHECKING:
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
+from npuconv.rules.context import RuleContext
 
 
 @rule(
@@ -49,19 +58,5 @@ if TYPE_CHECKING:
     ),
 )
 def operator_beyond_limits(node: Node, ctx: RuleContext) -> Violations:
-    """An operator that the device has, beyond what it takes.
-
-    What it checks:
-        Pools, Pad, Add and every other operator that the target lists and that is no
-        convolution: its limits and its `require` relations.
-
-    Why it matters:
-        The device does not run this one, so its tensors travel to the host and back. That
-        costs time, not correctness.
-
-    How to fix:
-        Nothing, if the transfer can be afforded. Otherwise change what is named: a smaller
-        kernel, fewer channels, another mode.
-    """
     if ctx.target.unlisted_operators != "error":  # else no-host-for-operator
         yield from ctx.beyond_listed(node)

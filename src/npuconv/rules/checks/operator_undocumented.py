@@ -1,16 +1,24 @@
-"""The target does not mention an operator."""
+"""The target does not mention an operator.
+
+What it checks:
+    Every node whose operator the target does not list, where the target calls such
+    operators undocumented.
+
+Why it matters:
+    "Not documented" is not "not supported": the node is run in float on the host,
+    which costs time and transfers, and the device may well be able to do it.
+
+How to fix:
+    Ask the vendor, and list the operator in the target file.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from npuconv.diagnostics import Severity
 from npuconv.model import query
+from npuconv.model.types import Node
 from npuconv.rules import HOST_DOMAINS, Example, Violation, Violations, rule
-
-if TYPE_CHECKING:
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
+from npuconv.rules.context import RuleContext
 
 
 @rule(
@@ -34,19 +42,6 @@ if TYPE_CHECKING:
     ),
 )
 def operator_undocumented(node: Node, ctx: RuleContext) -> Violations:
-    """The target does not mention an operator.
-
-    What it checks:
-        Every node whose operator the target does not list, where the target calls such
-        operators undocumented.
-
-    Why it matters:
-        "Not documented" is not "not supported": the node is run in float on the host,
-        which costs time and transfers, and the device may well be able to do it.
-
-    How to fix:
-        Ask the vendor, and list the operator in the target file.
-    """
     if ctx.target.unlisted_operators != "undocumented" or ctx.covers(node):
         return
     if not query.is_standard(node) and node.domain not in HOST_DOMAINS:

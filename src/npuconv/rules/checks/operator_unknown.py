@@ -1,15 +1,23 @@
-"""An operator that neither onnxruntime nor the model defines."""
+"""An operator that neither onnxruntime nor the model defines.
+
+What it checks:
+    The domain of every operator: ONNX's own, those onnxruntime brings along, or one
+    for which the model carries a function of its own.
+
+Why it matters:
+    A model that cannot be run cannot be calibrated or compared, so the accuracy of the
+    result would be unknown.
+
+How to fix:
+    Export the model without custom operators, or cut it before the node.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from npuconv.model import query
+from npuconv.model.types import Node
 from npuconv.rules import HOST_DOMAINS, Example, Violation, Violations, rule
-
-if TYPE_CHECKING:
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
+from npuconv.rules.context import RuleContext
 
 
 @rule(
@@ -32,19 +40,6 @@ if TYPE_CHECKING:
     ),
 )
 def operator_unknown(node: Node, ctx: RuleContext) -> Violations:
-    """An operator that neither onnxruntime nor the model defines.
-
-    What it checks:
-        The domain of every operator: ONNX's own, those onnxruntime brings along, or one
-        for which the model carries a function of its own.
-
-    Why it matters:
-        A model that cannot be run cannot be calibrated or compared, so the accuracy of the
-        result would be unknown.
-
-    How to fix:
-        Export the model without custom operators, or cut it before the node.
-    """
     if query.is_standard(node) or node.domain in HOST_DOMAINS:
         return
     if any((f.domain, f.name) == (node.domain, node.op) for f in ctx.model.graph.functions):

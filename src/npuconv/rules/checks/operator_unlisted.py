@@ -1,15 +1,22 @@
-"""The target forbids operators it does not list."""
+"""The target forbids operators it does not list.
+
+What it checks:
+    Every node whose operator the target does not list, where the target says
+    `unlisted_operators: error`.
+
+Why it matters:
+    Such a device has no host beside it: an operator that it cannot run cannot be run at all.
+
+How to fix:
+    Replace the operator, cut the model before it, or list it in the target file.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from npuconv.model import query
+from npuconv.model.types import Node
 from npuconv.rules import CONV, Example, Violation, Violations, rule
-
-if TYPE_CHECKING:
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
+from npuconv.rules.context import RuleContext
 
 
 @rule(
@@ -31,18 +38,6 @@ if TYPE_CHECKING:
     ),
 )
 def operator_unlisted(node: Node, ctx: RuleContext) -> Violations:
-    """The target forbids operators it does not list.
-
-    What it checks:
-        Every node whose operator the target does not list, where the target says
-        `unlisted_operators: error`.
-
-    Why it matters:
-        Such a device has no host beside it: an operator that it cannot run cannot be run at all.
-
-    How to fix:
-        Replace the operator, cut the model before it, or list it in the target file.
-    """
     if ctx.target.unlisted_operators != "error" or ctx.covers(node):
         return
     yield Violation(

@@ -1,15 +1,24 @@
-"""The written model is of another opset than asked for."""
+"""The written model is of another opset than asked for.
+
+What it checks:
+    That every operator could be converted to the opset of `--opset`, 21 by default, once
+    it is known where every node runs.
+
+Why it matters:
+    A runtime that reads opsets up to a number refuses a newer file. An older one may be
+    refused as well: ONNX's reference evaluator takes int8 conversions from opset 19 on.
+
+How to fix:
+    Give the opset that the model has as `--opset`, if your runtime reads it. Or replace
+    the operator that stands in the way, or export the model with the opset you need.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from npuconv.diagnostics import Severity
+from npuconv.model.core import Model
 from npuconv.rules import Example, Violation, Violations, rule
-
-if TYPE_CHECKING:
-    from npuconv.model.core import Model
-    from npuconv.rules.context import RuleContext
+from npuconv.rules.context import RuleContext
 
 
 @rule(
@@ -35,20 +44,6 @@ if TYPE_CHECKING:
     ),
 )
 def opset_not_reached(model: Model, ctx: RuleContext) -> Violations:
-    """The written model is of another opset than asked for.
-
-    What it checks:
-        That every operator could be converted to the opset of `--opset`, 21 by default, once
-        it is known where every node runs.
-
-    Why it matters:
-        A runtime that reads opsets up to a number refuses a newer file. An older one may be
-        refused as well: ONNX's reference evaluator takes int8 conversions from opset 19 on.
-
-    How to fix:
-        Give the opset that the model has as `--opset`, if your runtime reads it. Or replace
-        the operator that stands in the way, or export the model with the opset you need.
-    """
     wanted = ctx.options.opset
     if model.opset == wanted:
         return

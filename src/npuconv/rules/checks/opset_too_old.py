@@ -1,15 +1,24 @@
-"""The model's operators are older than int8 operators."""
+"""The model's operators are older than int8 operators.
+
+What it checks:
+    That the opset is at least 14, the first in which all operators that are used on int8
+    tensors take them.
+
+Why it matters:
+    One file has one opset. If a single node cannot be raised to it, the int8 operators
+    cannot be written at all.
+
+How to fix:
+    Nothing, if every node can be raised: that is done. If one cannot, export the model
+    with a newer opset, or replace that operator.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from npuconv.config import OLDEST_OPSET
+from npuconv.model.core import Model
 from npuconv.rules import Example, Violation, Violations, rule
-
-if TYPE_CHECKING:
-    from npuconv.model.core import Model
-    from npuconv.rules.context import RuleContext
+from npuconv.rules.context import RuleContext
 
 
 @rule(
@@ -31,20 +40,6 @@ if TYPE_CHECKING:
     ),
 )
 def opset_too_old(model: Model, _ctx: RuleContext) -> Violations:
-    """The model's operators are older than int8 operators.
-
-    What it checks:
-        That the opset is at least 14, the first in which all operators that are used on int8
-        tensors take them.
-
-    Why it matters:
-        One file has one opset. If a single node cannot be raised to it, the int8 operators
-        cannot be written at all.
-
-    How to fix:
-        Nothing, if every node can be raised: that is done. If one cannot, export the model
-        with a newer opset, or replace that operator.
-    """
     if model.opset >= OLDEST_OPSET:
         return
     obstacle = f"; it cannot be raised over {model.obstacle}" if model.obstacle else ""

@@ -1,15 +1,23 @@
-"""A transposed convolution appends more cells than ONNX allows."""
+"""A transposed convolution appends more cells than ONNX allows.
+
+What it checks:
+    That each value of `output_padding` is below the stride or the dilation of its
+    axis, whichever is larger.
+
+Why it matters:
+    The text of ONNX forbids it and onnxruntime refuses it: the cells beyond the last
+    kernel would hold the bias and nothing else.
+
+How to fix:
+    Lower output_padding in the exporter, or append the cells with a Pad.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from npuconv.model.conv import window
+from npuconv.model.types import Node
 from npuconv.rules import Example, Violation, Violations, rule
-
-if TYPE_CHECKING:
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
+from npuconv.rules.context import RuleContext
 
 
 @rule(
@@ -33,19 +41,6 @@ if TYPE_CHECKING:
     ),
 )
 def output_padding_too_large(node: Node, ctx: RuleContext) -> Violations:
-    """A transposed convolution appends more cells than ONNX allows.
-
-    What it checks:
-        That each value of `output_padding` is below the stride or the dilation of its
-        axis, whichever is larger.
-
-    Why it matters:
-        The text of ONNX forbids it and onnxruntime refuses it: the cells beyond the last
-        kernel would hold the bias and nothing else.
-
-    How to fix:
-        Lower output_padding in the exporter, or append the cells with a Pad.
-    """
     win = window(node)
     if win is None or not ctx.facts(node):
         return  # other rules report attributes of wrong lengths

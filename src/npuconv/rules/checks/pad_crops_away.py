@@ -1,15 +1,23 @@
-"""A Pad with negative amounts leaves nothing of an axis."""
+"""A Pad with negative amounts leaves nothing of an axis.
+
+What it checks:
+    The constant amounts of every Pad against the extents of its input, where those
+    are known.
+
+Why it matters:
+    An axis of no cells has no values to calibrate, and onnxruntime ends the whole
+    process on one of fewer than none.
+
+How to fix:
+    Repair the amounts, or give the input's real shape with --input-shape.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from npuconv.model import query
+from npuconv.model.types import Node
 from npuconv.rules import Example, Violation, Violations, rule
-
-if TYPE_CHECKING:
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
+from npuconv.rules.context import RuleContext
 
 
 @rule(
@@ -35,19 +43,6 @@ if TYPE_CHECKING:
     ),
 )
 def pad_crops_away(node: Node, _ctx: RuleContext) -> Violations:
-    """A Pad with negative amounts leaves nothing of an axis.
-
-    What it checks:
-        The constant amounts of every Pad against the extents of its input, where those
-        are known.
-
-    Why it matters:
-        An axis of no cells has no values to calibrate, and onnxruntime ends the whole
-        process on one of fewer than none.
-
-    How to fix:
-        Repair the amounts, or give the input's real shape with --input-shape.
-    """
     amounts, dims = query.pad_amounts(node), query.shape(node.inputs[0])
     for axis, (pair, extent) in enumerate(zip(amounts or (), dims or (), strict=False)):
         if isinstance(extent, int) and extent + sum(pair) <= 0:

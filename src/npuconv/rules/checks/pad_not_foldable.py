@@ -1,18 +1,29 @@
-"""A Pad in front of a convolution that the convolution cannot do itself."""
+"""A Pad in front of a convolution that the convolution cannot do itself.
+
+What it checks:
+    Every Pad whose result a convolution of the device reads: it must add zeros,
+    only around the image, in amounts that are known.
+
+Why it matters:
+    Zeros around the image cost nothing, because the convolution adds them itself. Any
+    other padding is done by the host: the tensor leaves the device and comes back,
+    larger, in every inference.
+
+How to fix:
+    Nothing, if the transfer can be afforded: the host pads exactly. Otherwise train
+    with zero padding.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from npuconv.diagnostics import Severity
 from npuconv.model import query
+from npuconv.model.conv import Pairs
+from npuconv.model.types import Node
 from npuconv.rules import Example, Violation, Violations, rule
-
-if TYPE_CHECKING:
-    from npuconv.model.conv import Pairs
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
+from npuconv.rules.context import RuleContext
 
 _FILLS = {
     "reflect": "mirror what is inside (mode=reflect)",
@@ -50,21 +61,6 @@ _AT_RUN_TIME = (
     ),
 )
 def pad_not_foldable(node: Node, ctx: RuleContext) -> Violations:
-    """A Pad in front of a convolution that the convolution cannot do itself.
-
-    What it checks:
-        Every Pad whose result a convolution of the device reads: it must add zeros,
-        only around the image, in amounts that are known.
-
-    Why it matters:
-        Zeros around the image cost nothing, because the convolution adds them itself. Any
-        other padding is done by the host: the tensor leaves the device and comes back,
-        larger, in every inference.
-
-    How to fix:
-        Nothing, if the transfer can be afforded: the host pads exactly. Otherwise train
-        with zero padding.
-    """
     reader = _reader(node, ctx)
     amounts = query.pad_amounts(node)
     if reader is None or ctx.operator(node) is not None or _is_foldable(node, amounts):

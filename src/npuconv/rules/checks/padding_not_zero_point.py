@@ -1,16 +1,25 @@
-"""The device would pad with another number than the model does."""
+"""The device would pad with another number than the model does.
+
+What it checks:
+    That the input of every padded integer convolution has the zero point which the
+    device fills in.
+
+Why it matters:
+    The device fills with a stored integer, onnxruntime with the zero point. If they
+    differ, borders are wrong on the device and right in every test on a computer.
+
+How to fix:
+    Quantize that tensor with the zero point the target names.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from npuconv.model.types import Node
 from npuconv.rules import Example, Violations, rule
+from npuconv.rules.context import RuleContext
 from npuconv.rules.target_limits import INTEGER_CONVOLUTIONS, written_violations
-
-if TYPE_CHECKING:
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
 
 
 @rule(
@@ -43,19 +52,6 @@ if TYPE_CHECKING:
     ),
 )
 def padding_not_zero_point(node: Node, ctx: RuleContext) -> Violations:
-    """The device would pad with another number than the model does.
-
-    What it checks:
-        That the input of every padded integer convolution has the zero point which the
-        device fills in.
-
-    Why it matters:
-        The device fills with a stored integer, onnxruntime with the zero point. If they
-        differ, borders are wrong on the device and right in every test on a computer.
-
-    How to fix:
-        Quantize that tensor with the zero point the target names.
-    """
     if any(node.attrs.get("pads", ())):
         for violation in written_violations(node, ctx, "pad_value"):
             yield replace(violation, value=f"zero point {violation.value}")

@@ -1,4 +1,15 @@
-"""The convolution pads more than the device does."""
+"""The convolution pads more than the device does.
+
+What it checks:
+    Each of the four pads, the largest of them and the output padding against the
+    target's limits.
+
+Why it matters:
+    Padding is done by hardware that counts to a fixed number.
+
+How to fix:
+    Pad on the host before the convolution, or choose smaller pads.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +21,8 @@ LIMITS = (
 )  # fmt: skip
 
 
-@limit_rule(
+limit_rule(
+    __name__,
     "SHP009",
     *LIMITS,
     example=Example(
@@ -27,16 +39,3 @@ LIMITS = (
         device="operators: {Conv: {limits: {pad_top: {max: 1}}}}",
     ),
 )
-def padding_out_of_range() -> None:
-    """The convolution pads more than the device does.
-
-    What it checks:
-        Each of the four pads, the largest of them and the output padding against the
-        target's limits.
-
-    Why it matters:
-        Padding is done by hardware that counts to a fixed number.
-
-    How to fix:
-        Pad on the host before the convolution, or choose smaller pads.
-    """

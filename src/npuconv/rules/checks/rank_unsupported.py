@@ -1,17 +1,29 @@
-"""The convolution has a number of dimensions the device does not take."""
+"""The convolution has a number of dimensions the device does not take.
+
+What it checks:
+    The rank of the input of every convolution against the target's `rank`. Of three
+    spatial axes those are removed along which the kernel or the output has one cell;
+    the message names the obstacle of the others.
+
+Why it matters:
+    An accelerator for images computes Conv2D only: a 1D or 3D convolution has no
+    instruction.
+
+How to fix:
+    Use a model whose layers are 2D, or whose third axis has kernel 1, or kernel and
+    extent that leave one cell. A 1D convolution is rewritten; if it is still here, the
+    report says under "not rewritten" why.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from npuconv.model.axis_removal import obstacles
 from npuconv.model.conv import window
+from npuconv.model.types import Node
 from npuconv.rules import CONV, SLIDING, Example, Violations, rule
-
-if TYPE_CHECKING:
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
+from npuconv.rules.context import RuleContext
 
 LIMITS = ("rank",)
 _DEVICE_AXES = 2  # of an accelerator for images
@@ -33,22 +45,6 @@ _DEVICE_AXES = 2  # of an accelerator for images
     ),
 )
 def rank_unsupported(node: Node, ctx: RuleContext) -> Violations:
-    """The convolution has a number of dimensions the device does not take.
-
-    What it checks:
-        The rank of the input of every convolution against the target's `rank`. Of three
-        spatial axes those are removed along which the kernel or the output has one cell;
-        the message names the obstacle of the others.
-
-    Why it matters:
-        An accelerator for images computes Conv2D only: a 1D or 3D convolution has no
-        instruction.
-
-    How to fix:
-        Use a model whose layers are 2D, or whose third axis has kernel 1, or kernel and
-        extent that leave one cell. A 1D convolution is rewritten; if it is still here, the
-        report says under "not rewritten" why.
-    """
     for violation in ctx.violations(node, *LIMITS):
         limit = f"{violation.values['limit']}{_fixed_axes(node)}"
         yield replace(violation, values={**violation.values, "limit": limit})

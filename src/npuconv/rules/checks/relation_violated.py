@@ -1,15 +1,23 @@
-"""A relation between attributes that the device demands does not hold."""
+"""A relation between attributes that the device demands does not hold.
+
+What it checks:
+    The `require` relations of the target, such as "if the dilation is above 1 the
+    stride must be 1". One that needs an unknown fact is not judged.
+
+Why it matters:
+    Chips limit combinations, not only single numbers; a table of single limits accepts
+    what the compiler refuses.
+
+How to fix:
+    Change one of the attributes named, or the target file if the chip can do it.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from npuconv.model import query
+from npuconv.model.types import Node
 from npuconv.rules import Example, Violations, rule
-
-if TYPE_CHECKING:
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
+from npuconv.rules.context import RuleContext
 
 
 @rule(
@@ -36,17 +44,4 @@ if TYPE_CHECKING:
     ),
 )
 def relation_violated(node: Node, ctx: RuleContext) -> Violations:
-    """A relation between attributes that the device demands does not hold.
-
-    What it checks:
-        The `require` relations of the target, such as "if the dilation is above 1 the
-        stride must be 1". One that needs an unknown fact is not judged.
-
-    Why it matters:
-        Chips limit combinations, not only single numbers; a table of single limits accepts
-        what the compiler refuses.
-
-    How to fix:
-        Change one of the attributes named, or the target file if the chip can do it.
-    """
     yield from ctx.broken_relations(node)

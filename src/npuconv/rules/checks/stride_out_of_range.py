@@ -1,11 +1,21 @@
-"""The stride is one the device does not take."""
+"""The stride is one the device does not take.
+
+What it checks:
+    `strides` against the target's limits.
+
+Why it matters:
+    Address generators step by a few fixed distances only.
+
+How to fix:
+    Use a smaller stride followed by a pool, or stride 1 and a slice.
+"""
 
 from __future__ import annotations
 
 from npuconv.rules import Example, limit_rule
 
-
-@limit_rule(
+limit_rule(
+    __name__,
     "SHP007",
     "stride_h",
     "stride_w",
@@ -23,15 +33,3 @@ from npuconv.rules import Example, limit_rule
         device="operators: {Conv: {limits: {stride_h: {max: 2}}}}",
     ),
 )
-def stride_out_of_range() -> None:
-    """The stride is one the device does not take.
-
-    What it checks:
-        `strides` against the target's limits.
-
-    Why it matters:
-        Address generators step by a few fixed distances only.
-
-    How to fix:
-        Use a smaller stride followed by a pool, or stride 1 and a slice.
-    """

@@ -1,15 +1,24 @@
-"""The weights of the convolution are computed while the model runs."""
+"""The weights of the convolution are computed while the model runs.
+
+What it checks:
+    That weights and bias are constant, after everything that depends on constants only
+    has been computed.
+
+Why it matters:
+    Weights are quantized once, per channel, and loaded into the device. Those that come
+    from the input cannot be quantized.
+
+How to fix:
+    Freeze the model on export, so that the weights are initializers. Weights that do
+    depend on constants only have to be computed on export: npuconv could not.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from npuconv.model import query
+from npuconv.model.types import Node
 from npuconv.rules import CONV, Example, Violation, Violations, rule
-
-if TYPE_CHECKING:
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
+from npuconv.rules.context import RuleContext
 
 _FREEZE = "freeze the model on export, so that the weights are initializers"
 _COMPUTE = "it reads constants only but cannot be computed here: export its result as initializer"
@@ -30,20 +39,6 @@ _COMPUTE = "it reads constants only but cannot be computed here: export its resu
     ),
 )
 def weights_not_constant(node: Node, ctx: RuleContext) -> Violations:
-    """The weights of the convolution are computed while the model runs.
-
-    What it checks:
-        That weights and bias are constant, after everything that depends on constants only
-        has been computed.
-
-    Why it matters:
-        Weights are quantized once, per channel, and loaded into the device. Those that come
-        from the input cannot be quantized.
-
-    How to fix:
-        Freeze the model on export, so that the weights are initializers. Weights that do
-        depend on constants only have to be computed on export: npuconv could not.
-    """
     limit = ctx.limits(node).get("weight_constant")
     for index, what in ((1, "weights"), (2, "bias")):
         tensor = query.input_of(node, index)

@@ -1,15 +1,23 @@
-"""The weights of the convolution hold NaN or an infinity."""
+"""The weights of the convolution hold NaN or an infinity.
+
+What it checks:
+    Every number of the weights, where they are constant.
+
+Why it matters:
+    A scale is made from the largest weight of a channel. One that is not a
+    number makes the whole channel useless.
+
+How to fix:
+    Look for the training step that diverged, and export an earlier
+    checkpoint.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from npuconv.model import query
+from npuconv.model.types import Node
 from npuconv.rules import CONV, Example, Violation, Violations, rule
-
-if TYPE_CHECKING:
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
+from npuconv.rules.context import RuleContext
 
 
 @rule(
@@ -26,19 +34,6 @@ if TYPE_CHECKING:
     ),
 )
 def weights_not_finite(node: Node, _ctx: RuleContext) -> Violations:
-    """The weights of the convolution hold NaN or an infinity.
-
-    What it checks:
-        Every number of the weights, where they are constant.
-
-    Why it matters:
-        A scale is made from the largest weight of a channel. One that is not a
-        number makes the whole channel useless.
-
-    How to fix:
-        Look for the training step that diverged, and export an earlier
-        checkpoint.
-    """
     import numpy as np
 
     weight = query.constant_input(node, 1)

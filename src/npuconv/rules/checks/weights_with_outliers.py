@@ -1,4 +1,18 @@
-"""A few large weights leave too few steps for all others of their channel."""
+"""A few large weights leave too few steps for all others of their channel.
+
+What it checks:
+    Output channels of which 99 of 100 weights round to -3..3 when the largest becomes
+    127, with an SQNR below 36 dB. The whole layer counts as one channel where the target
+    has one scale for it.
+
+Why it matters:
+    A scale is made from the largest weight. Beside one that is far larger than the
+    rest, the rest is rounded to a handful of numbers, and the channel is noise.
+
+How to fix:
+    Fold batch normalization before export, fine-tune with weight decay, or clip
+    the outliers and measure the float model again.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +22,13 @@ from typing import TYPE_CHECKING
 
 from npuconv.diagnostics import Severity
 from npuconv.model import query
+from npuconv.model.types import Node
 from npuconv.rules import Example, Violation, Violations, rule
+from npuconv.rules.context import RuleContext
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    from npuconv.model.types import Node
-    from npuconv.rules.context import RuleContext
 
 STEPS = 3  # 99 of 100 weights within -3..3: 7 of 255 levels
 POOR_DB = 36.0  # SQNR; rounding leaves 40 and more where there are no outliers
@@ -25,17 +38,11 @@ _INT8_MAX = 127
 
 @dataclass(frozen=True)
 class Outliers:
-    """Outliers in the weights of one layer.
+    """Outliers in the weights of one layer."""
 
-    Attributes:
-        rows: output channels with outliers.
-        ratio: largest magnitude over rms, in the worst of them.
-        sqnr_db: of the weights after rounding, in the worst of them.
-    """
-
-    rows: int
-    ratio: float
-    sqnr_db: float
+    rows: int  # output channels with outliers
+    ratio: float  # largest magnitude over rms, in the worst of them
+    sqnr_db: float  # of the weights after rounding, in the worst of them
 
 
 @rule(
@@ -58,21 +65,6 @@ class Outliers:
     ),
 )
 def weights_with_outliers(node: Node, ctx: RuleContext) -> Violations:
-    """A few large weights leave too few steps for all others of their channel.
-
-    What it checks:
-        Output channels of which 99 of 100 weights round to -3..3 when the largest becomes
-        127, with an SQNR below 36 dB. The whole layer counts as one channel where the target
-        has one scale for it.
-
-    Why it matters:
-        A scale is made from the largest weight. Beside one that is far larger than the
-        rest, the rest is rounded to a handful of numbers, and the channel is noise.
-
-    How to fix:
-        Fold batch normalization before export, fine-tune with weight decay, or clip
-        the outliers and measure the float model again.
-    """
     weight = query.constant_input(node, 1)
     if weight is None or weight.dtype.kind != "f" or not weight.size:
         return

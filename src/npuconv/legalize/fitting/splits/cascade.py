@@ -92,7 +92,7 @@ def _build(builder: Builder, piece: Piece, emit: Emit, *, steps: _Steps) -> Tens
     first, second = _layers(layer, steps)
     share = int(np.prod([a for a, _ in steps]))
     array = piece.array()
-    mean = builder.weights(
+    mean = builder.constant(
         piece, ("blocks", steps), lambda: np.full(first.weight, 1 / share, array.dtype)
     )
     grown = {
@@ -102,7 +102,7 @@ def _build(builder: Builder, piece: Piece, emit: Emit, *, steps: _Steps) -> Tens
     blocks = emit(replace(
         piece, layer=first, source=builder.pad(piece.source, grown), weight=mean, bias=None
     ))  # fmt: skip
-    rest = builder.weights(
+    rest = builder.constant(
         piece,
         ("rest", steps),
         lambda: np.full(second.weight, array.reshape(-1)[0] * share, array.dtype),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.fitting import limits
@@ -37,5 +38,5 @@ def densified(layer: Layer) -> Layer:
 
 def _build(builder: Builder, piece: Piece, emit: Emit) -> Tensor:
     group = piece.layer.group
-    weight = builder.weights(piece, ("dense", group), lambda: block_diagonal(piece.array(), group))
+    weight = builder.weights(piece, ("dense", group), partial(block_diagonal, group=group))
     return emit(replace(piece, layer=densified(piece.layer), weight=weight))

@@ -60,9 +60,8 @@ def _dense(layer: Layer) -> Layer:
 
 
 def _zeros(builder: Builder, piece: Piece, emit: Emit, *, form: Layer) -> Tensor:
-    def spread() -> np.ndarray:
+    def spread(array: np.ndarray) -> np.ndarray:
         """Place the taps a dilation apart."""
-        array = piece.array()
         result = np.zeros(form.weight, array.dtype)
         apart = tuple(slice(None, None, d) for d in piece.layer.dilations)
         result[(slice(None), slice(None), *apart)] = array

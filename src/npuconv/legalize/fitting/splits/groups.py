@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.fitting import limits
@@ -58,7 +59,7 @@ def _build(builder: Builder, piece: Piece, emit: Emit, *, size: int) -> Tensor:
     for start, stop in chunks(layer.group, size):
         rows = slice(start * outputs, stop * outputs)
         key = ("rows", rows.start, rows.stop)
-        weight = builder.weights(piece, key, lambda rows=rows: piece.array()[rows])  # type: ignore[misc]
+        weight = builder.weights(piece, key, itemgetter(rows))
         bias = piece.bias
         if bias is not None:
             values = builder.bias_values(piece)

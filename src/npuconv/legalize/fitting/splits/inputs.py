@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.fitting import limits
@@ -49,10 +50,10 @@ def _build(builder: Builder, piece: Piece, emit: Emit, *, size: int) -> Tensor:
     made = []
     for number, (start, stop) in enumerate(chunks(piece.layer.in_channels, size)):
         form = _form(piece.layer, number, stop - start)
-        columns = slice(start, stop)
-        key = ("columns", start, stop)
-        weight = builder.weights(piece, key, lambda cut=columns: piece.array()[:, cut])  # type: ignore[misc]
+        columns = (slice(None), slice(start, stop))
+        weight = builder.weights(piece, ("columns", start, stop), itemgetter(columns))
         source = builder.slice(piece.source, [(1, start, stop, 1)])
         bias = piece.bias if form.bias else None
-        made.append(emit(replace(piece, layer=form, source=source, weight=weight, bias=bias)))
+        part = replace(piece, layer=form, source=source, weight=weight, bias=bias)
+        made.append(emit(replace(part, first=piece.first and number == 0)))
     return builder.add(made)

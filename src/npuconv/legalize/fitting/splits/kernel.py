@@ -157,10 +157,11 @@ def _build(
         form = _with_bias(_part(layer, taps, sliced), layer, number)
         bounds = [_bound(layer, form, axis, taps[axis], sliced[axis]) for axis in layer.axes]
         cut = tuple(slice(first, first + count * step, step) for first, count, step in taps)
-        weight = builder.weights(piece, ("taps", taps), lambda cut=cut: piece.array()[(..., *cut)])  # type: ignore[misc]
+        weight = builder.weights(piece, ("taps", taps), itemgetter((..., *cut)))
         source = builder.slice(piece.source, bounds)
         bias = piece.bias if form.bias else None
-        made.append(emit(replace(piece, layer=form, source=source, weight=weight, bias=bias)))
+        part = replace(piece, layer=form, source=source, weight=weight, bias=bias)
+        made.append(emit(replace(part, first=piece.first and number == 0)))
     return builder.add(made)
 
 

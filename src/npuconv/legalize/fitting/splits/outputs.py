@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.fitting import limits
@@ -43,7 +44,7 @@ def _build(builder: Builder, piece: Piece, emit: Emit, *, size: int) -> Tensor:
     made = []
     for start, stop in chunks(piece.layer.out_channels, size):
         rows, key = slice(start, stop), ("rows", start, stop)
-        weight = builder.weights(piece, key, lambda rows=rows: piece.array()[rows])  # type: ignore[misc]
+        weight = builder.weights(piece, key, itemgetter(rows))
         bias = piece.bias
         if bias is not None:
             values = builder.bias_values(piece)

@@ -79,7 +79,7 @@ def _build(builder: Builder, piece: Piece, emit: Emit, *, shares: Factors) -> Te
     form = _form(layer, shares)
     wanted = [cells * f for cells, f in zip(form.extents, factors, strict=True)]  # type: ignore[operator]
     source = fitted(builder, piece.source, wanted)
-    weight = builder.weights(piece, ("phases", shares), lambda: _weights(piece, form, shares))
+    weight = builder.weights(piece, ("phases", shares), partial(_weights, layer, form, shares))
     bias = piece.bias
     if bias is not None:
         repeat = int(np.prod(shares))
@@ -100,9 +100,8 @@ def fitted(builder: Builder, source: Tensor, wanted: list[int]) -> Tensor:
     return builder.slice(source, [(axis, 0, w, 1) for axis, (_, w) in pairs])
 
 
-def _weights(piece: Piece, form: Layer, shares: Factors) -> np.ndarray:
+def _weights(layer: Layer, form: Layer, shares: Factors, array: np.ndarray) -> np.ndarray:
     """The taps where they lie in phases; (phases, O) x (phases, I) x kernel."""
-    layer, array = piece.layer, piece.array()
     factors = _factors(layer, shares)
     outputs, inputs = layer.out_channels, layer.in_channels
     result = np.zeros((*shares, outputs, *factors, inputs, *form.kernel), array.dtype)

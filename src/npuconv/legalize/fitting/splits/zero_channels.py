@@ -73,7 +73,7 @@ def _build(builder: Builder, piece: Piece, emit: Emit, *, form: Layer) -> Tensor
     layer = piece.layer
     grown = [(0, b - a) for a, b in zip(layer.weight, form.weight, strict=True)]
     key = ("channels", form.weight, form.group)
-    weight = builder.weights(piece, key, lambda: np.pad(piece.array(), grown))
+    weight = builder.weights(piece, key, partial(np.pad, pad_width=grown))
     bias = piece.bias
     if bias is not None:
         values, last = builder.bias_values(piece), grown[0]

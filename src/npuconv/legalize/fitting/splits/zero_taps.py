@@ -76,7 +76,6 @@ def _build(builder: Builder, piece: Piece, emit: Emit, *, form: Layer) -> Tensor
         more = _grown(piece.layer, form)
         source = builder.pad(source, {axis + 2: (0, m) for axis, m in enumerate(more)})
     taps = [(0, n - k) for k, n in zip(piece.layer.kernel, form.kernel, strict=True)]
-    weight = builder.weights(
-        piece, ("zero taps", form.kernel), lambda: np.pad(piece.array(), [(0, 0), (0, 0), *taps])
-    )
+    grown = [(0, 0), (0, 0), *taps]
+    weight = builder.weights(piece, ("zero taps", form.kernel), partial(np.pad, pad_width=grown))
     return emit(replace(piece, layer=form, source=source, weight=weight))

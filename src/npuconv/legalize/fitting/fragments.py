@@ -1,0 +1,32 @@
+"""Convolutions that have weights of one that was fitted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from npuconv.legalize.fitting.layer import Layer
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A convolution before it was fitted."""
+
+    name: str  # of its node, which is gone
+    source: str  # name of the tensor it read
+    layer: Layer
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """A convolution that has weights of another one."""
+
+    whole: Whole
+    # In the shape of its own weights: where each of them is among those of the whole, counted
+    # through all axes; -1 where there is a zero.
+    places: NDArray[np.int64]
+    biased: bool  # whether it adds the bias of the whole to the outputs that it makes

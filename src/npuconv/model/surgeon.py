@@ -1,0 +1,11 @@
+"""Classes of graph-surgeon, for what makes a graph, a node or a tensor."""
+
+from __future__ import annotations
+
+from onnx_graphsurgeon import Constant, Graph, Node, Tensor, Variable
+from onnx_graphsurgeon.logger import G_LOGGER
+
+__all__ = ["Constant", "Graph", "Node", "Tensor", "Variable"]
+
+# Its logger prints to stdout, where results go; what matters we raise ourselves.
+G_LOGGER.severity = G_LOGGER.CRITICAL + 1

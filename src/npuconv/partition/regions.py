@@ -1,0 +1,190 @@
+"""Regions of the device: which of the operators that it lists it computes, so that least crosses.
+
+Weighed alone, a chain of operators between two of the host crosses less with every operator that
+leaves it, and an operator whose neighbours would follow it does not go. All together they are a
+minimum cut of the graph between device and host: the least sum of what crosses, over all sets of
+operators (H. S. Stone, "Multiprocessor Scheduling with the Aid of Network Flow Algorithms", IEEE
+TSE 1977).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from npuconv.model import facts, query
+from npuconv.partition.costs import size
+from npuconv.partition.passthrough import data_inputs, passes_int8
+
+if TYPE_CHECKING:
+    from npuconv.model.core import Model
+    from npuconv.model.types import Node, Tensor
+    from npuconv.target import Target
+
+DEVICE, HOST = 0, 1
+_NEVER = 2**200  # an edge that no cut may take: more than all crossings of a model
+
+
+@dataclass
+class Cut:
+    """A directed graph whose vertices are divided between device and host.
+
+    Attributes:
+        ends: of every edge, the vertex that it leads to; edge ``k ^ 1`` is the way back.
+        room: of every edge, what may still flow.
+        leaving: of every vertex, the edges that leave it.
+    """
+
+    ends: list[int] = field(default_factory=list)
+    room: list[int] = field(default_factory=list)
+    leaving: list[list[int]] = field(default_factory=lambda: [[], []])
+
+    def vertex(self) -> int:
+        """Add a vertex; the first two are the device and the host."""
+        self.leaving.append([])
+        return len(self.leaving) - 1
+
+    def edge(self, start: int, end: int, cost: int = _NEVER) -> None:
+        """Add what it costs that the start is on the device and the end is not."""
+        if start in (end, HOST) or end == DEVICE:
+            return
+        for tail, head, room in ((start, end, cost), (end, start, 0)):
+            self.leaving[tail].append(len(self.ends))
+            self.ends.append(head)
+            self.room.append(room)
+
+    def device(self) -> set[int]:
+        """Return the vertices on the side of the device, as few as cost least.
+
+        Largest flow by shortest paths, all of one length at once (E. A. Dinic, 1970).
+        """
+        while True:
+            levels = self._levels()
+            if HOST not in levels:
+                return set(levels)
+            untried = [list(edges) for edges in self.leaving]
+            while path := self._path(levels, untried):
+                least = min(self.room[edge] for edge in path)
+                for edge in path:
+                    self.room[edge] -= least
+                    self.room[edge ^ 1] += least
+
+    def _levels(self) -> dict[int, int]:
+        """Return the distance from the device of every vertex that something can flow to."""
+        levels, reached = {DEVICE: 0}, [DEVICE]
+        for vertex in reached:
+            for edge in self.leaving[vertex]:
+                if self.room[edge] and self.ends[edge] not in levels:
+                    levels[self.ends[edge]] = levels[vertex] + 1
+                    reached.append(self.ends[edge])
+        return levels
+
+    def _path(self, levels: dict[int, int], untried: list[list[int]]) -> list[int]:
+        """Return the edges of a shortest path to the host; none if no such path is left."""
+        path: list[int] = []
+        at = DEVICE
+        while at != HOST:
+            if not untried[at]:
+                if not path:
+                    return []
+                at = self.ends[path.pop() ^ 1]
+                untried[at].pop()
+                continue
+            edge = untried[at][-1]
+            if self.room[edge] and levels.get(self.ends[edge]) == levels[at] + 1:
+                path.append(edge)
+                at = self.ends[edge]
+            else:
+                untried[at].pop()
+        return path
+
+
+def worth_crossing(
+    model: Model,
+    target: Target,
+    convolutions: Collection[int],
+    found: Iterable[Node],
+    off: Collection[str],
+    apart: Collection[str],
+) -> list[Node]:
+    """Return the operators that the device computes, so that crossings cost least.
+
+    A crossing costs its bytes in int8. Among equals each is as late as possible, but for what the
+    user reads: there the host does the last operator, which saves a rounding.
+
+    Args:
+        model: a legalized model.
+        target: the device.
+        convolutions: ids of the nodes that run there anyway.
+        found: operators that it could compute.
+        off: names of nodes that stay on the host, even if they pass integers on.
+        apart: names of nodes that pass no integers on.
+    """
+    cut, listed = Cut(), list(found)
+    chosen = {id(node) for node in listed}
+    places: dict[int, int] = {}
+    int8: dict[int, int] = {}  # of tensors: the vertex on whose side they are int8
+    for node in model.nodes():
+        if id(node) in convolutions:
+            makes = places[id(node)] = DEVICE
+        elif id(node) in chosen:
+            makes = places[id(node)] = cut.vertex()
+        elif node.name not in apart and passes_int8(node, int8):
+            makes = _passed(cut, [int8[id(t)] for t in data_inputs(node)])
+            away = node.name in off or not _takes(node, target, convolutions)
+            places[id(node)] = HOST if away else makes
+        else:
+            continue
+        int8.update((id(t), makes) for t in node.outputs)
+    _add_crossings(model, cut, places)
+    device = cut.device()
+    return [node for node in listed if places[id(node)] in device]
+
+
+def _passed(cut: Cut, sources: list[int]) -> int:
+    """Return the vertex of what is int8 if all these are."""
+    if len(set(sources)) == 1:
+        return sources[0]
+    vertex = cut.vertex()
+    for source in sources:
+        cut.edge(vertex, source)
+    return vertex
+
+
+def _takes(node: Node, target: Target, convolutions: Collection[int]) -> bool:
+    """Return whether the device runs an operator that passes integers on."""
+    fused = target.fused_activations
+    maker = query.producer(node.inputs[0])
+    if node.op in (fused.values if fused.known else fused.assume) and id(maker) in convolutions:
+        return True
+    operator = target.operator(node.op, node.domain or "")
+    return operator is not None and not operator.objections(facts.settled(node))
+
+
+def _add_crossings(model: Model, cut: Cut, places: dict[int, int]) -> None:
+    """Add the cost of every tensor that crosses, once for each direction."""
+    nodes = model.nodes()
+    made = [(t, places.get(id(n), HOST)) for n in nodes for t in n.outputs]
+    tensors = [*((t, HOST) for t in model.graph.inputs), *made]
+    unit = 2 * len(tensors) ** 2 + 1  # more than all preferences among equals
+    for number, (tensor, maker) in enumerate(tensors):
+        ends = model.is_output(tensor)
+        readers = {places.get(id(node), HOST) for node in query.consumers(tensor)}
+        readers |= {HOST} if ends else set()
+        if readers <= {maker}:
+            continue
+        late = len(tensors) * (2 if ends else 1) - number
+        cost = _bytes(tensor) * unit + late
+        given, left = cut.vertex(), cut.vertex()
+        cut.edge(given, maker, cost)
+        cut.edge(maker, left, cost)
+        for reader in sorted(readers):
+            cut.edge(reader, given)
+            cut.edge(left, reader)
+
+
+def _bytes(tensor: Tensor) -> int:
+    """Return the bytes of a tensor in int8; 1 where they are not known."""
+    dims = query.shape(tensor)
+    return (size(dims) if dims is not None else None) or 1

@@ -1,0 +1,202 @@
+"""Convolutions that were fitted in fragments are rounded as the whole that they were.
+
+So an exact rewrite has the integers of the layer that it stands for: one Hessian, one choice of
+rounding, one scale for each row, one correction of the bias; and tiles share their weights.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from npuconv.arithmetic.encoding import Encoding
+from npuconv.arithmetic.layer import RoundedWeights, per_weight
+from npuconv.model import query
+from npuconv.quantize.hessian import Windows, windows_of
+from npuconv.quantize.settings import HESSIAN
+
+if TYPE_CHECKING:
+    from npuconv.legalize.fitting.fragments import Fragment, Whole
+    from npuconv.legalize.fitting.layer import Layer
+    from npuconv.model.types import Node
+    from npuconv.quantize.state import DeviceGraph
+
+Places = NDArray[np.int64]
+_Member = tuple["Node", "Fragment"]
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """A convolution, and the convolutions of the device that have all of its weights."""
+
+    whole: Whole
+    fragments: tuple[_Member, ...]
+
+    @property
+    def name(self) -> str:
+        """Name of its Hessian."""
+        return self.whole.name
+
+    @property
+    def convs(self) -> frozenset[str]:
+        """Names of the convolutions."""
+        return frozenset(conv.name for conv, _ in self.fragments)
+
+    def windows(self, tensors: Iterable[str]) -> Windows | None:
+        """Return the windows of the whole, if what it read is among the tensors of the graph."""
+        layer, own = self.whole.layer, [windows_of(conv) for conv, _ in self.fragments]
+        if math.prod(layer.kernel) > HESSIAN.largest_kernel or self._is_mean():
+            return None
+        if own[0] is not None and _geometry(own[0]) == _geometry(layer):
+            one = replace(own[0], name=self.name)
+            if all(each and replace(each, name=self.name) == one for each in own):
+                return one  # of a tensor that the host may have prepared
+        if self.whole.source not in tensors:
+            return None
+        cells = [layer.cells(axis) for axis in layer.axes]
+        known = tuple(n for n in cells if n is not None)
+        begins, ends = zip(*layer.pads, strict=True)
+        return Windows(
+            self.name, self.whole.source, layer.in_channels, layer.group, layer.kernel,
+            layer.strides, layer.dilations, (*begins, *ends),
+            known if len(known) == len(cells) else None,
+        )  # fmt: skip
+
+    def _is_mean(self) -> bool:
+        layer = self.whole.layer
+        return layer.uniform and layer.weight[1] == 1 and math.prod(layer.kernel) > 1
+
+    def parameters(self) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
+        """Return weights and bias of the whole; no bias where no fragment has one."""
+        weight = np.zeros(math.prod(self.whole.layer.weight), np.float32)
+        bias = np.zeros(self.whole.layer.weight[0], np.float32)
+        has_bias = False
+        for conv, fragment in self.fragments:
+            own, added = query.constant_input(conv, 1), query.constant_input(conv, 2)
+            assert own is not None  # assemblies have constant weights
+            used = fragment.places >= 0
+            weight[fragment.places[used]] = own[used]
+            if fragment.biased and added is not None:
+                rows = self._rows(fragment)
+                bias[rows[rows >= 0]], has_bias = added[rows >= 0], True
+        return weight.reshape(self.whole.layer.weight), bias if has_bias else None
+
+    def clusters(self, encodings: Mapping[str, Encoding]) -> Iterator[Cluster]:
+        """Yield fragments whose inputs are encoded alike, with the input of the whole.
+
+        Where the host makes the input, tiles of it may have scales of their own. What no
+        fragment of a cluster reads is encoded as another one reads it.
+        """
+        waiting, known = list(self.fragments), np.full((2, self.whole.layer.in_channels), np.nan)
+        while waiting:
+            own, taken, left = np.full_like(known, np.nan), list[_Member](), list[_Member]()
+            for each in waiting:
+                read = self._read(each, encodings)
+                alike = read is not None and bool(np.all((own == read) | np.isnan(own + read)))
+                if alike and read is not None:
+                    own = np.where(np.isnan(own), read, own)
+                (taken if alike else left).append(each)
+            if not taken:
+                return
+            known = np.where(np.isnan(known), own, known)
+            scales, zeros = np.where(np.isnan(own), known, own)
+            waiting, first = left, encodings[taken[0][0].inputs[0].name]
+            if not np.isnan(scales).any():
+                source = replace(
+                    first, scales=scales.astype(np.float32), zeros=zeros.astype(np.int32), axis=1
+                )
+                yield Cluster(self, source, tuple(taken))
+
+    def _read(self, each: _Member, encodings: Mapping[str, Encoding]) -> NDArray[np.float64] | None:
+        """Return scales and zero points [2,C] of channels that a fragment reads, else NaN.
+
+        None where it reads one of them in two ways.
+        """
+        conv, fragment = each
+        own, group = encodings[conv.inputs[0].name], int(query.attribute(conv, "group", 1))
+        used, found = fragment.places >= 0, np.full((2, self.whole.layer.in_channels), np.nan)
+        channels = self._channels(fragment.places[used])
+        for row, values in zip(found, (own.scales, own.zeros), strict=True):
+            laid = np.broadcast_to(
+                per_weight(values, fragment.places.shape, group), fragment.places.shape
+            )[used]
+            row[channels] = laid
+            if not np.array_equal(row[channels], laid):
+                return None
+        return found
+
+    def _channels(self, places: Places) -> Places:
+        """Return the input channels of the whole that some of its weights read."""
+        layer = self.whole.layer
+        taps = math.prod(layer.kernel)
+        rows, column = np.divmod(places // taps, layer.weight[1])
+        return rows // (layer.weight[0] // layer.group) * layer.weight[1] + column
+
+    def _rows(self, fragment: Fragment) -> Places:
+        """Return the row of the whole that each row of a fragment is of; -1 where it is zeros."""
+        last = fragment.places.reshape(len(fragment.places), -1).max(axis=1)
+        return np.where(last < 0, -1, last // math.prod(self.whole.layer.weight[1:]))
+
+    def fragment_weights(self, fragment: Fragment, found: RoundedWeights) -> RoundedWeights:
+        """Return what a fragment has of the rounded weights of the whole."""
+        weight = np.where(fragment.places < 0, 0, found.weight.reshape(-1)[fragment.places])
+        rows = self._rows(fragment)
+        scales = np.where(rows < 0, found.scales.max(), found.scales[rows])
+        bias = np.where((rows < 0) | (not fragment.biased), 0, found.bias[rows])
+        return RoundedWeights(
+            weight.astype(np.int8), scales.astype(np.float32), bias.astype(np.float32)
+        )
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Fragments of a convolution that read what is encoded alike."""
+
+    assembly: Assembly
+    source: Encoding  # of what the whole would read
+    fragments: tuple[_Member, ...]
+
+    @property
+    def convs(self) -> frozenset[str]:
+        """Names of the convolutions."""
+        return frozenset(conv.name for conv, _ in self.fragments)
+
+    def shares(
+        self, found: RoundedWeights, encodings: Mapping[str, Encoding]
+    ) -> Iterator[tuple[str, RoundedWeights]]:
+        """Yield the name of each convolution, and what it has of the rounded weights."""
+        for conv, fragment in self.fragments:
+            own = self.assembly.fragment_weights(fragment, found)
+            unit = self.source.nominal / encodings[conv.inputs[0].name].nominal
+            yield conv.name, replace(own, scales=own.scales * np.float32(unit))
+
+
+def assemblies(graph: DeviceGraph) -> list[Assembly]:
+    """Return the convolutions that were fitted, of which the device has all fragments."""
+    found: dict[str, list[_Member]] = {}
+    for conv in graph.plan.device:
+        fragment, shape = graph.ctx.fragments.get(conv.name), query.shape(conv.inputs[1])
+        if fragment is not None and tuple(shape or ()) == fragment.places.shape:
+            found.setdefault(fragment.whole.name, []).append((conv, fragment))
+    every = (Assembly(parts[0][1].whole, tuple(parts)) for parts in found.values())
+    return [one for one in every if _is_complete(one.whole, one.fragments)]
+
+
+def _geometry(one: Windows | Layer) -> tuple[object, ...]:
+    channels = one.channels if isinstance(one, Windows) else one.in_channels
+    return channels, one.group, one.kernel, one.strides, one.dilations
+
+
+def _is_complete(whole: Whole, fragments: Sequence[_Member]) -> bool:
+    """Return whether fragments with constant weights have all weights of a convolution."""
+    covered = np.zeros(math.prod(whole.layer.weight), bool)
+    for conv, fragment in fragments:
+        if query.constant_input(conv, 1) is None:
+            return False
+        covered[fragment.places[fragment.places >= 0]] = True
+    return bool(covered.all())
