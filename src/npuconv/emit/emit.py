@@ -71,7 +71,7 @@ def _metadata(legal: LegalModel, form: Format) -> dict[str, str]:
     how = legal.target.activations.requantize.kind
     if how == "gemmlowp":  # the simulator rounds as the device does
         scales["npuconv.requantize"] = how
-    if how == "gemmlowp" or form.name == "tflite":
+    if how == "gemmlowp" or legal.plan.operators:
         scales[int8_operators.KEY] = "\n".join(node.name for node in legal.plan.operators)
     return {
         "npuconv.version": __version__,
