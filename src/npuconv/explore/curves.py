@@ -61,7 +61,7 @@ class Curve:
 
     @property
     def needs(self) -> str:
-        """What the models need, as text: ``up to 13``, ``true``."""
+        """Largest value that the models need, as text: ``up to 13``, ``true``."""
         most = self.needed[-1]
         return value_text(most) if isinstance(most, bool) else f"up to {most}"
 
