@@ -71,7 +71,7 @@ def _metadata(legal: LegalModel, form: Format) -> dict[str, str]:
     how = legal.target.activations.requantize
     if how.kind != "float":  # the simulator rounds as the device does
         scales["npuconv.requantize"] = how.words()
-    if how.kind != "float" or form.name == "tflite":
+    if how.kind == "gemmlowp" or legal.plan.operators:
         scales[int8_operators.KEY] = "\n".join(node.name for node in legal.plan.operators)
     return {
         "npuconv.version": __version__,
