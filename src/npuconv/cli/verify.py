@@ -131,7 +131,9 @@ def _print(found: VerifyReport, console: Console, verbose: bool) -> None:
     outputs = sorted(found.outputs, key=lambda one: one.rank)
     shown_outputs = outputs if verbose else outputs[:_MAX_ROWS]
     rows = [row for one in shown_outputs for row in _rows(one)]
-    head = ("output", "SQNR", "cosine", "max error", "top-1")
+    head: tuple[str, ...] = ("output", "SQNR", "cosine", "max error", "top-1")
+    if all(one.top1_agreement is None for one in outputs):
+        head, rows = head[:-1], [row[:-1] for row in rows]
     title = "outputs"
     if len(shown_outputs) < len(outputs):
         title += f", worst first ({len(shown_outputs)} of {len(outputs)})"

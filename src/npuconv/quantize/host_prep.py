@@ -148,7 +148,7 @@ def _may_cross(graph: DeviceGraph, padded: Sequence[Node]) -> bool:
     """Return whether a padded tensor may cross while other nodes read it without pads."""
     if padding_option(graph.options) in ("auto", "all"):
         return True
-    if _pads_itself(graph, padded[0].inputs[0].name):
+    if _pads_itself(graph, padded[0].inputs[0]):
         return True
     known, placement = {id(conv) for conv in padded}, graph.plan.placement
     reading = query.consumers(padded[0].inputs[0])
@@ -168,11 +168,15 @@ def _is_internal(graph: DeviceGraph, reader: Node) -> bool:
     maker = query.producer(reader.inputs[0])
     if maker is None or graph.plan.placement[id(maker)] != "device":
         return False
-    return not _pads_itself(graph, reader.inputs[0].name)
+    return not _pads_itself(graph, reader.inputs[0])
 
 
-def _pads_itself(graph: DeviceGraph, tensor: str) -> bool:
-    return graph.target.operator("Pad", "") is not None and _has_one_zero(graph, tensor)
+def _pads_itself(graph: DeviceGraph, tensor: Tensor) -> bool:
+    """Return whether the device has a Pad, and the tensor is int8 with one zero point before it."""
+    made = any(output is tensor for node in graph.plan.int8_nodes for output in node.outputs)
+    return (
+        made and graph.target.operator("Pad", "") is not None and _has_one_zero(graph, tensor.name)
+    )
 
 
 def padding_option(options: Options) -> str:
