@@ -16,6 +16,7 @@ from npuconv.cli.options import chosen_config, collect_samples, sample_options
 from npuconv.errors import UsageError
 from npuconv.report.escape import visible
 from npuconv.report.json import dumps
+from npuconv.report.terminal import hang
 from npuconv.report.words import count, percent
 from npuconv.schemas.verify import Errors, VerifiedOutput, VerifyReport
 
@@ -147,7 +148,7 @@ def _print(found: VerifyReport, console: Console, verbose: bool) -> None:
         layers_head = ("layer", "SQNR", "cosine", "max error")
         screen.print_rows(console, layers_head, cells, title, numbers=True)
     if found.unmatched:
-        console.print(f"\n{_unmatched(found, verbose)}")
+        console.print("\n".join(["", *hang(_unmatched(found, verbose), console.width)]))
     if not found.passed:
         console.print(f"\nmissed: less than {found.min_sqnr_db:g} dB")
 
