@@ -43,25 +43,29 @@ from npuconv.quantize.sensitivity import Sensitivity
 from npuconv.quantize.settings import HOST_PADDING, PROBE
 from npuconv.quantize.state import DeviceGraph, QuantState
 from npuconv.samples import Feed, Samples
+from npuconv.timings import Step
 
 Array = NDArray[Any]
 Doubles = NDArray[np.float64]
 
 
 def prepare_host(
-    graph: DeviceGraph, samples: Samples, without: Collection[str] = ()
+    graph: DeviceGraph,
+    samples: Samples,
+    without: Collection[str] = (),
+    step: Step = lambda _done, _total: None,
 ) -> tuple[DeviceGraph, dict[str, Grid]]:
     """Let the host pad and offset tensors where that makes steps smaller.
 
     The graph is changed in place. Steps of ``without`` are left out: ``host-padding``, ``input-
-    grid``.
+    grid``. ``step`` is called after each sample.
 
     Returns:
         The graph planned anew, and the grids of tensors that the device reads.
     """
     feeds = list(samples[: PROBE.samples])
     grids = {} if "input-grid" in without else _grids(graph, feeds)
-    wanted = set[str]() if "host-padding" in without else _to_pad(graph, feeds, grids)
+    wanted = set[str]() if "host-padding" in without else _to_pad(graph, feeds, grids, step)
     if wanted and manager.apply(graph.model, pad_on_host, graph.ctx, graph.plan, wanted):
         graph = graph.replanned()
     free = {
@@ -84,7 +88,9 @@ def pads(conv: Node) -> tuple[int, ...]:
     return amounts if any(amounts) else ()
 
 
-def _to_pad(graph: DeviceGraph, feeds: Sequence[Feed], grids: Mapping[str, Grid]) -> set[str]:
+def _to_pad(
+    graph: DeviceGraph, feeds: Sequence[Feed], grids: Mapping[str, Grid], step: Step
+) -> set[str]:
     """Return the tensors of the host whose padding by the host makes steps smaller."""
     found = padded_tensors(graph, internal=False)
     brought = kept.match_groups(graph.model, graph.plan, graph.source_scales).groups
@@ -96,7 +102,7 @@ def _to_pad(graph: DeviceGraph, feeds: Sequence[Feed], grids: Mapping[str, Grid]
     }
     tied = {name for name in found if _has_one_zero(graph, name)}
     made = {t.name for node in graph.plan.int8_nodes for t in node.outputs} - tied
-    probed = _probe(graph.proto(), found, feeds) if found else {}
+    probed = _probe(graph.proto(), found, feeds, step) if found else {}
     return {
         name
         for name, (lows, highs, shape) in probed.items()
@@ -194,7 +200,7 @@ def growth(shape: Sequence[int | str | None], conv: Node) -> float:
 
 
 def _probe(
-    proto: onnx.ModelProto, names: Iterable[str], feeds: Iterable[Feed]
+    proto: onnx.ModelProto, names: Iterable[str], feeds: Sequence[Feed], step: Step
 ) -> dict[str, tuple[Doubles, Doubles, tuple[int, ...]]]:
     """Run samples; return the extremes of every channel, 0 among them, and the last shape.
 
@@ -205,7 +211,7 @@ def _probe(
     inner = [name for name in names if name not in given]
     session = executor.Session(executor.with_outputs(proto, inner)) if inner else None
     found: dict[str, tuple[Doubles, Doubles, tuple[int, ...]]] = {}
-    for feed in feeds:
+    for number, feed in enumerate(feeds, 1):
         try:
             made = {**feed, **(session.run(feed, inner) if session else {})}
         except executor.RuntimeRefusedError:
@@ -218,6 +224,7 @@ def _probe(
             if name in found:
                 lows, highs = np.minimum(lows, found[name][0]), np.maximum(highs, found[name][1])
             found[name] = lows, highs, values.shape
+        step(number, len(feeds))
     return found
 
 
