@@ -30,7 +30,8 @@ _MIN_NAME_WIDTH = 20  # columns of the name of a model, however many targets the
 _SUMMARY_HEAD = ("limit", "needed", "knee", "cost", "tightest", "cost", "refused")
 _SUMMARY_LEGEND = (
     "knee: the tightest value that adds at most a tenth of the cost and refuses no model. "
-    "refused: models that the tightest value refuses. -v shows every value, --report FILE.html draws them."
+    "refused: models that the tightest value refuses. -v shows every value, "
+    "--report FILE.html draws them."
 )
 _STYLES = {"takes": "green", "open": "yellow", "refuses": "red"}
 

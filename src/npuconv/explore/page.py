@@ -41,7 +41,8 @@ def render(found: Exploration) -> str:
         f"<p>{count(len(found.models), 'model')}, {count(found.convolutions, 'convolution')}, "
         f"{found.macs / 1e9:.2f} G MACs. Each plot: the added cost of all models as one limit "
         "tightens, the others left open. Orange: the knee, the tightest value that is still "
-        f'cheap. Red: models are refused.</p>\n<div class="plots">\n{plots}\n</div>\n{out}\n</main></html>\n'
+        f'cheap. Red: models are refused.</p>\n<div class="plots">\n{plots}\n</div>'
+        f"\n{out}\n</main></html>\n"
     )
 
 
