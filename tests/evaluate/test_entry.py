@@ -87,6 +87,14 @@ def test_made_up_samples():
     assert any("made up" in text for text in found.warnings)
 
 
+def test_pictures_without_normalization():
+    """Their warning asks for the normalization, which says more than other samples."""
+    model = Net(x=(1, 3, 32, 32)).conv("x", (4, 3, 3, 3)).model()
+    warning, *_ = npuconv.verify(model, model).warnings
+    assert "not normalized as in training" in warning
+    assert "--preprocess" in warning
+
+
 def truth(x: np.ndarray) -> np.ndarray:
     """Return the classes that the float model gives."""
     session = npuconv.executor.Session(float_model())
