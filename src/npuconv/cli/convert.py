@@ -50,7 +50,7 @@ def convert(
 
     Targets whose compiler reads TFLite get that: see --format. A path -o that ends in .onnx
     gets ONNX all the same.
-    Without --calibration, models of images are calibrated on builtin photographs, others on
+    Without --calibration, models of images are calibrated on built-in photographs, others on
     made-up numbers: accuracy is then unproven.
     Exit code 0: done; 1: findings stand against it, no model is written.
     """

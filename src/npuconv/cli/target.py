@@ -29,8 +29,9 @@ _CELL_WIDTH = 7  # columns of "refuses" and "100.0 %"
 _MIN_NAME_WIDTH = 20  # columns of the name of a model, however many targets there are
 _SUMMARY_HEAD = ("limit", "needed", "knee", "cost", "tightest", "cost", "refused")
 _SUMMARY_LEGEND = (
-    "knee: the tightest value that adds at most a tenth of the cost. refused: models that the "
-    "tightest value refuses. -v shows every value, --report FILE.html draws them."
+    "knee: the tightest value that adds at most a tenth of the cost and refuses no model. "
+    "refused: models that the tightest value refuses. -v shows every value, "
+    "--report FILE.html draws them."
 )
 _STYLES = {"takes": "green", "open": "yellow", "refuses": "red"}
 

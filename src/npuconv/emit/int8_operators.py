@@ -124,6 +124,11 @@ class Int8Operators:
     inside: frozenset[str]  # names of float tensors that only they make or read
 
 
+def _is_integer(node: onnx.NodeProto) -> bool:
+    """Return whether a node computes on integers, and is no convolution."""
+    return node.op_type.startswith(_PREFIX) and node.op_type != f"{_PREFIX}Conv"
+
+
 def int8_operators(
     model: onnx.ModelProto, wanted: Callable[[Int8Operator], bool] = lambda _: True
 ) -> Int8Operators:
@@ -135,7 +140,9 @@ def int8_operators(
     """
     noted = {entry.key: entry.value for entry in model.metadata_props}
     names, graph = set(noted.get(KEY, "").splitlines()), Int8Graph(model)
-    found = [graph.read(node) for node in model.graph.node if node.name in names]
+    # Integer operators are the device's; what stands between conversions may be the host's.
+    there = [n for n in model.graph.node if n.name in names or _is_integer(n)]
+    found = [graph.read(node) for node in there]
     chosen = [one for one in found if one is not None and wanted(one)]
     nodes = {id(one.node) for one in chosen}
     kept = {info.name for info in model.graph.output}

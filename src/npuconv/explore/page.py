@@ -17,7 +17,7 @@ _SMALLEST = 0.1  # share of cost that fills the axis at least, or noise would lo
 _STYLE = """
 :root{color-scheme:light dark;--line:#2563eb;--knee:#d97706;--bad:#dc2626;--faint:#8888}
 body{font:14px/1.4 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem}
-main{display:grid;grid-template-columns:repeat(auto-fill,minmax(270px,1fr));gap:1.5rem}
+.plots{display:grid;grid-template-columns:repeat(auto-fill,minmax(270px,1fr));gap:1.5rem}
 h2{font-size:1rem;margin:0}p{margin:.2rem 0}h1+p{margin-bottom:1.5rem}small{color:var(--faint)}
 svg{width:100%;height:auto}text{font:10px system-ui;fill:currentColor}
 .axis{stroke:var(--faint);fill:none}.line{stroke:var(--line);fill:none;stroke-width:2}
@@ -37,11 +37,12 @@ def render(found: Exploration) -> str:
         '<!doctype html>\n<html lang="en"><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width">'
         f"<title>Undocumented limits of {escape(found.target)}</title><style>{_STYLE}</style>\n"
-        f"<h1>Undocumented limits of {escape(found.target)}</h1>\n"
+        f"<main>\n<h1>Undocumented limits of {escape(found.target)}</h1>\n"
         f"<p>{count(len(found.models), 'model')}, {count(found.convolutions, 'convolution')}, "
         f"{found.macs / 1e9:.2f} G MACs. Each plot: the added cost of all models as one limit "
         "tightens, the others left open. Orange: the knee, the tightest value that is still "
-        f"cheap. Red: models are refused.</p>\n<main>\n{plots}\n</main>\n{out}</html>\n"
+        f'cheap. Red: models are refused.</p>\n<div class="plots">\n{plots}\n</div>'
+        f"\n{out}\n</main></html>\n"
     )
 
 

@@ -111,7 +111,7 @@ def convert(
         model: a path, or a ModelProto, which is not changed.
         target: name of a built-in target, or path of a target file.
         calibration: a path, a dict of arrays whose first axis counts samples, or an
-            iterable of dicts of complete inputs; None for builtin pictures or numbers.
+            iterable of dicts of complete inputs; None for built-in pictures or numbers.
         progress: called with a stage ("calibrate 3/24"), how much of the whole conversion is
             done, and of how much (0: not known yet); where there is no data once before with
             "assumed: " and what is taken instead.

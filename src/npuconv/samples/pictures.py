@@ -251,7 +251,7 @@ def open_synthetic(
     description, has_photographs = f"synthetic, seed {seed}", False
     if reads_images(inputs):
         has_photographs = are_photographs()
-        source = "builtin photographs" if has_photographs else "made-up pictures"
+        source = "built-in photographs" if has_photographs else "made-up pictures"
         description = f"{source}, {pixels.name if pixels else 'normalization unknown'}"
     is_made_up = pixels is None or not has_photographs
     indices = tuple(range(number))
