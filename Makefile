@@ -148,6 +148,6 @@ build: $(STAMP) ## a wheel and a source archive
 	$(BIN)/python -m build
 
 clean: ## remove what the other targets made
-	rm -rf $(VENV) $(OLDEST) .venv-newest build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
+	rm -rf $(VENV) $(OLDEST) $(VELA_VENV) .venv-newest build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 
 .PHONY: help install demo test unit sweep lint format type layers check cov docs reference site docs-check samples bench ablation kills size hostile runtimes fuzz verdicts test-oldest test-newest audit vela build clean

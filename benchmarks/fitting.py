@@ -14,8 +14,10 @@ import argparse
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import onnx
+from recipes.models import recipes
 
 import npuconv
 
@@ -70,6 +72,12 @@ def size_of(model: onnx.ModelProto) -> Size:
     return total
 
 
+def shapes_of(path: str) -> dict[str, tuple[int, ...]]:
+    """Return the shapes that a shared model leaves open, as its recipe has them."""
+    known = {recipe.model: recipe.shapes for recipe in recipes().values()}
+    return known.get(Path(path).parent.name, {})
+
+
 @dataclass
 class Row:
     """One device: how many models it takes, and what that adds."""
@@ -82,7 +90,7 @@ class Row:
 
     def take(self, path: str, base: Size, target: str, assume: Sequence[str]) -> None:
         """Convert a model, check the file, and add what it costs."""
-        options = {"verify": False, "assume": list(assume)}
+        options = {"verify": False, "assume": list(assume), "input_shape": shapes_of(path)}
         try:
             made = npuconv.convert(path, target, format="float", **options).model
         except npuconv.UnsupportedModelError as error:
@@ -112,7 +120,8 @@ def open_sizes(paths: Sequence[str]) -> dict[str, Size]:
     found = {}
     for path in paths:
         try:
-            made = npuconv.convert(path, format="float", verify=False).model
+            shapes = shapes_of(path)
+            made = npuconv.convert(path, format="float", verify=False, input_shape=shapes).model
         except npuconv.NpuconvError as error:
             print(f"  left out: {path}: {error}", flush=True)
             continue

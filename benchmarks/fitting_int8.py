@@ -61,11 +61,15 @@ def limits_of(largest: dict[str, int]) -> dict[str, tuple[str, ...]]:
     return halves | FIXED
 
 
-def score(sets: Sets, recipe: Recipe, reference: Reference, assume: tuple[str, ...]) -> str:
+def score(
+    sets: Sets, recipe: Recipe, reference: Reference, assume: tuple[str, ...], padding: str
+) -> str:
     """Convert, and return the SQNR of the outputs with the number of convolutions."""
-    options = {"assume": list(assume), "input_shape": recipe.shapes, "verify": False}
+    options = {"assume": list(assume), "input_shape": recipe.shapes, "pad_on_host": padding}
     try:
-        made = npuconv.convert(sets.model, calibration=str(sets.calib), **options).model
+        made = npuconv.convert(
+            sets.model, calibration=str(sets.calib), verify=False, **options
+        ).model
     except npuconv.UnsupportedModelError:
         return "refused"
     with tempfile.TemporaryDirectory() as folder:
@@ -81,6 +85,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", nargs="+", default=MODELS)
     parser.add_argument("--only", nargs="+", default=[*HALVES, *FIXED])
+    parser.add_argument("--pad-on-host", default="host", help="never: zero points stay alike")
     parser.add_argument("--shared", type=Path, default=ROOT.parent / "shared")
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "accuracy")
     given = parser.parse_args()
@@ -92,8 +97,8 @@ def main() -> None:
         reference = Reference(sets.model, sets.score, None, None)
         options = {"input_shape": recipe.shapes, "format": "float", "verify": False}
         limits = limits_of(needs(npuconv.convert(sets.model, **options).model))
-        row = [score(sets, recipe, reference, ())]
-        row += [score(sets, recipe, reference, limits[kind]) for kind in given.only]
+        every = [(), *(limits[kind] for kind in given.only)]
+        row = [score(sets, recipe, reference, one, given.pad_on_host) for one in every]
         print(f"| {name} | {' | '.join(row)} |", flush=True)
 
 

@@ -5,7 +5,7 @@
 
 For every model that reads photographs: what its package does, what ``convert`` alone would
 assume, whether it calls that clear, and why. With ``--db`` each model is converted three times,
-calibrated on its own data, on builtin pictures in the right normalization, and on builtin
+calibrated on its own data, on built-in pictures in the right normalization, and on builtin
 pictures in the inferred one; printed is the mean over samples of the SQNR on other data of its
 own, before a final Softmax or Sigmoid. ``--folder`` adds models that lie there, each with a
 ``meta.json`` (mean, std, color, layout, size, input); they have no data of their own.
@@ -103,7 +103,7 @@ def is_near(pixels: Pixels, found: BuiltinData) -> bool:
 
 
 def measure(bench: Bench, source: Path, case: Case) -> list[float | None]:
-    """Return dB with own data, builtin pictures in the right normalization, and alone."""
+    """Return dB with own data, built-in pictures in the right normalization, and alone."""
     assert case.entry is not None
     command = (sys.executable,)
     variants = (

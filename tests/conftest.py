@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np  # noqa: F401 brings the BLAS that is limited here
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from threadpoolctl import threadpool_limits
 
-# A time limit for each example fails beside another load, and finds nothing. Where CI is set,
-# hypothesis has a profile that neither looks at the clock nor at chance.
-settings.register_profile("desk", deadline=None)
-settings.register_profile("sweep", deadline=None, max_examples=1000)  # make sweep
+# A time limit for each example, or for drawing it, fails beside another load, and finds nothing.
+# Where CI is set, hypothesis has a profile that neither looks at the clock nor at chance.
+DESK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("desk", DESK)
+settings.register_profile("sweep", DESK, max_examples=1000)  # make sweep
 if settings.get_current_profile_name() != "ci":
     settings.load_profile("desk")
+
+# What somebody's shell says of its screen; processes of the tests inherit it, too.
+for name in ("NO_COLOR", "COLUMNS", "NPUCONV_TRACEBACK"):
+    os.environ.pop(name, None)
 
 # As a conversion does. Threads of BLAS that wait take the core of the other test process, and the
 # last bit of a product depends on how many there are.

@@ -15,6 +15,7 @@ from npuconv.diagnostics import fingerprint
 from npuconv.errors import ConfigError
 
 TARGET = "npu-int8"
+UNCHECKED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 
 
 def one(model="m.onnx", code="SHP001", node="n", why=""):
@@ -31,7 +32,7 @@ def test_a_fingerprint_tells_findings_apart():
     assert one().fingerprint == fingerprint("m.onnx", TARGET, "SHP001", "n")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=UNCHECKED)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), max_size=4))
 def test_what_is_written_is_read(tmp_path, names):
     """Whatever a node is called; a finding is a line, and no character is hidden."""

@@ -158,7 +158,7 @@ def test_other_faults(tmp_path, text, words):
 
 def test_no_such_file(tmp_path):
     """A missing file is named."""
-    assert "gone.yaml: cannot read" in str(wrong(tmp_path / "gone.yaml"))
+    assert "gone.yaml: no such file" in str(wrong(tmp_path / "gone.yaml"))
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -101, 201])

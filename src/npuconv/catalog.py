@@ -26,20 +26,21 @@ _CHECKED = {
 }
 
 
-def explain(code_or_name: str, form: str = "text") -> str:
+def explain(code_or_name: str, form: str = "text", width: int | None = None) -> str:
     """Return one rule or pass, or all that begin so.
 
     Args:
         code_or_name: ``SHP002``, ``group-unsupported`` or ``fuse-batchnorm``; ``SHP`` and
             ``fuse-`` stand for several.
         form: text, json or markdown.
+        width: columns that a line of a list may have; None for whole lines.
 
     Raises:
         UsageError: there is none of that name; suggests the nearest.
     """
     entry = _named(code_or_name)
     if entry is None:
-        return _several(_beginning(code_or_name), form)
+        return _several(_beginning(code_or_name), form, width)
     if form == "json":
         return json.dumps(entry, indent=2) + "\n"
     return _markdown(entry) if form == "markdown" else _text(entry)
@@ -74,12 +75,12 @@ def _lines(entries: Iterable[dict[str, Any]], width: int | None = None) -> str:
     return "\n".join([*lines, "", "npuconv explain CODE tells more.", ""])
 
 
-def _several(entries: list[dict[str, Any]], form: str) -> str:
+def _several(entries: list[dict[str, Any]], form: str, width: int | None = None) -> str:
     if form == "json":
         kinds = {"rules": "rule", "passes": "pass"}
         found = {key: [e for e in entries if e["kind"] == kind] for key, kind in kinds.items()}
         return json.dumps(found, indent=2) + "\n"
-    return "\n".join(map(_markdown, entries)) if form == "markdown" else _lines(entries)
+    return "\n".join(map(_markdown, entries)) if form == "markdown" else _lines(entries, width)
 
 
 def rules() -> list[dict[str, Any]]:

@@ -58,7 +58,7 @@ class Cell:
         """The added multiply-accumulates as a share of what there would be without."""
         if self.extra_macs is None or self.total_macs is None:
             return "?"
-        return f"{self.extra_macs / max(self.total_macs - self.extra_macs, 1):+.1%}"
+        return f"{100 * self.extra_macs / max(self.total_macs - self.extra_macs, 1):+.1f} %"
 
 
 @dataclass(frozen=True)

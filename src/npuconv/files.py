@@ -38,6 +38,7 @@ except ImportError:  # not on Windows: there the system refuses to remove what i
 _PART = re.compile(r"\..*\.(\d+)\.part", re.DOTALL)
 MAX_NAME_BYTES = 180  # of a file name, so that a process number and .part can be added
 MAX_MAPPED_BYTES = 64 * 2**20  # read of mapped files until their pages are released
+UNNAMED = "model.onnx"  # a name that says nothing: the folder says it
 _TEMPORARY = "npuconv-weights"
 _numbers = itertools.count()
 _swept: set[Path] = set()  # folders that this process has looked through

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from npuconv.arithmetic.whole import Whole, WholeArray, window_sums
+from npuconv.arithmetic.whole import Whole, WholeArray, shifted_right, window_sums
 
 NUMBERS = np.asarray([-9, -8, -1, 0, 1, 7, 8, 9])
 
@@ -46,3 +50,14 @@ def test_reductions_and_products():
     assert values.between([[1, 1]], np.eye(4)[:, :1]).values.tolist() == [[-8]]
     assert values.product(WholeArray.of(np.ones((4, 1)))).values.tolist() == [[-18], [25]]
     assert values.beside([values], 1).shape == (2, 8)
+
+
+@pytest.mark.parametrize("rounding", ["half_away", "half_up", "half_even"])
+@given(number=st.integers(-(2**60), 2**60), places=st.integers(0, 60))
+def test_a_shift_rounds_as_it_says(rounding, number, places):
+    exact, below = Fraction(number, 2**places), number >> places
+    rest, half = exact - below, Fraction(1, 2)
+    ties = {"half_up": 1, "half_away": int(number > 0), "half_even": below % 2}
+    wanted = below + (ties[rounding] if rest == half else int(rest > half))
+    found = shifted_right(WholeArray.of([number]), [places], rounding).values.tolist()
+    assert found == [wanted]

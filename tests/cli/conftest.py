@@ -45,8 +45,6 @@ Command = Callable[..., Done]
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Change to an empty folder."""
     monkeypatch.chdir(tmp_path)
-    for name in ("NO_COLOR", "NPUCONV_TRACEBACK", "COLUMNS"):
-        monkeypatch.delenv(name, raising=False)
     return tmp_path
 
 

@@ -227,7 +227,7 @@ def test_reports(cli, jobs, folder):
         (["--config", ""], "--config is empty"),
         (["--cache", ""], "--cache is empty"),
         (["--calibration", ""], "--calibration is empty"),
-        (["--config", "gone.yaml"], "gone.yaml: cannot read"),
+        (["--config", "gone.yaml"], "gone.yaml: no such file"),
         (["--select", "XYZ"], "no rule has a code that begins with 'XYZ'"),
     ],
 )

@@ -52,7 +52,7 @@ def test_alone(cli, model, folder):
     assert done.code == 0
     assert listing(folder) == ["model.npu.onnx", *WRITTEN[1:], "model.onnx"]
     lines = done.err.splitlines()
-    assert lines[0].startswith(f"{SYNTHETIC}builtin photographs, assumed pixels in")
+    assert lines[0].startswith(f"{SYNTHETIC}built-in photographs, assumed pixels in")
     following = "npuconv split model.npu.onnx -o model.npu.parts"
     assert lines[1:] == [
         f"npuconv: wrote {', '.join([WRITTEN[0], *WRITTEN[:0:-1]])}",

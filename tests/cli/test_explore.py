@@ -26,12 +26,17 @@ def run(*arguments: str):
 
 
 def test_text(model):
-    """A table for each limit, with the knee."""
-    result = run(str(model))
-    assert result.return_value == 0
-    assert "1 model, 1 convolutions" in result.stdout
-    assert "Conv.kernel_h: the models need up to 5" in result.stdout
-    assert "knee" in result.stdout
+    """A row for each limit: needed, knee with its cost, tightest; -v: a table for each."""
+    brief, full = run(str(model)), run(str(model), "-v")
+    assert (brief.return_value, full.return_value) == (0, 0)
+    assert "1 model, 1 convolution, " in brief.stdout
+    (row,) = [line.split() for line in brief.stdout.splitlines() if "Conv.kernel_h" in line]
+    assert (row[1], row[5], row[-1]) == ("5", "1", "0")
+    title = "Conv.kernel_h: the models need up to 5"
+    values = full.stdout.partition(title)[2].partition("Conv.")[0].splitlines()[2:]
+    assert [line.split()[0] for line in values if line] == ["5", "2", "1"]
+    (knee,) = [line.split() for line in values if line.endswith("knee")]
+    assert (knee[0], " ".join(knee[1:3])) == (row[2], " ".join(row[3:5]))
 
 
 def test_json_and_files(model, tmp_path):

@@ -221,6 +221,15 @@ def test_no_bar(capsys):
     assert capsys.readouterr() == ("", "")
 
 
+def test_a_terminal_gets_lines_that_end_between_words(on_terminal):
+    """An error message is broken at blanks, and paths stay whole."""
+    long = "/".join(["folder"] * 12)
+    _, shown = on_terminal("convert", f"{long}.onnx", "--no-such-flag", stream="stderr")
+    assert "no such option: --no-such-flag" in " ".join(shown.split())
+    _, shown = on_terminal("convert", f"{long}.onnx", stream="stderr")
+    assert f"{long}.onnx: no such file" in " ".join(shown.split())
+
+
 def test_say(capsys):
     """Messages go to stderr, and nowhere with -q."""
     screen.say("hello")

@@ -98,8 +98,8 @@ def test_page_and_table(cli, pair, folder):
     """The suffix picks the page or the table; both have every layer."""
     assert cli(*pair, "-q", "--report", "r.html").code == 0
     assert cli(*pair, "-q", "--report", "r.csv").code == 0
-    assert "<title>SQNR " in (folder / "r.html").read_text()
-    head, *rows = (folder / "r.csv").read_text().splitlines()
+    assert "<title>SQNR " in (folder / "r.html").read_text("utf-8")
+    head, *rows = (folder / "r.csv").read_text("utf-8").splitlines()
     assert head.startswith("kind,name,tensor,sqnr_db,cosine,max_abs_error,float_low,")
     assert [row.split(",")[0] for row in rows] == ["output", "layer"]
 

@@ -23,13 +23,14 @@ BLOCK = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SAVED = re.compile(r"Save (?:this|it) as `([^`]+)`:\s*$")
 MEASURING = re.compile(r"npuconv convert|score")
 NUMBER = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")
-PAGES = ("accuracy", "ci", "report", "robustness", "targets", "tutorial", "verify")
+GUIDES = ("accuracy", "ci", "report", "robustness", "split", "targets", "tutorial", "verify")
+PAGES = ("README.md", *(f"docs/{name}.md" for name in GUIDES))
 UPDATE = "NPUCONV_UPDATE_SNAPSHOTS"  # set: pages get what the commands print now
 
 
 def parts(page: str) -> Iterator[tuple[str, str, str]]:
     """Files to save, and commands with the output that is shown, in their order."""
-    text, end = (ROOT / "docs" / page).read_text("utf-8"), 0
+    text, end = (ROOT / page).read_text("utf-8"), 0
     for found in BLOCK.finditer(text):
         named = SAVED.search(text[end : found.start()])
         end = found.end()
@@ -106,11 +107,10 @@ def same(head: str, shown: str, printed: str) -> bool:
     return blanks(shown) == blanks(printed)
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_shown_output(name: str, folder: Path):
+@pytest.mark.parametrize("page", PAGES)
+def test_shown_output(page: str, folder: Path):
     """Pages show what their commands print."""
-    page = f"{name}.md"
-    wrong, text = [], (ROOT / "docs" / page).read_text("utf-8")
+    wrong, text = [], (ROOT / page).read_text("utf-8")
     for kind, head, body in parts(page):
         if kind == "file":
             (folder / head).write_text(body)
@@ -121,5 +121,5 @@ def test_shown_output(name: str, folder: Path):
         printed = blanks(found) + "\n" if found.strip() else ""
         text = text.replace(f"$ {head}{body}", f"$ {head}{printed}", 1)
     if os.environ.get(UPDATE):
-        (ROOT / "docs" / page).write_text(text, "utf-8")
+        (ROOT / page).write_text(text, "utf-8")
     assert not wrong, f"update with {UPDATE}=1"

@@ -8,7 +8,7 @@ import pytest
 
 import npuconv
 from npuconv.errors import CalibrationError, ModelError, UsageError
-from npuconv.evaluate.entry import LAYER_SAMPLES
+from npuconv.evaluate.entry import LAYER_SAMPLES, UNNORMALIZED
 from support.builders import Net, digits, images
 from support.int8_pairs import explicit_model, float_model, integer_model, samples
 
@@ -85,6 +85,12 @@ def test_made_up_samples():
     found = npuconv.verify(float_model(), integer_model())
     assert found.synthetic
     assert any("made up" in text for text in found.warnings)
+
+
+def test_pictures_without_normalization():
+    """Their warning asks for the normalization, which says more than other samples."""
+    model = Net(x=(1, 3, 32, 32)).conv("x", (4, 3, 3, 3)).model()
+    assert UNNORMALIZED in npuconv.verify(model, model).warnings
 
 
 def truth(x: np.ndarray) -> np.ndarray:

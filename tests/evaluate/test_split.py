@@ -125,6 +125,42 @@ def test_integer_inputs_and_outputs(tmp_path):
     assert output.dtype == np.int8
 
 
+def spelled_out(*, shared: bool) -> onnx.ModelProto:
+    """Two convolutions with a HardSwish between conversions; the host may read what it reads."""
+    net = Net(x=X).conv("x", name="a", to="p").op("HardSwish", "p", to="h")
+    net.conv("h", (2, 4, 1, 1), name="c", to="y").output("y")
+    if shared:
+        net.op("Softsign", "p", to="s").output("s")
+    data = {"x": np.random.default_rng(0).normal(size=(4, *X[1:])).astype(np.float32)}
+    return npuconv.convert(net.model(), "rknn", calibration=data, verify=False).model
+
+
+@needs_exact_runtime
+@pytest.mark.parametrize("shared", [False, True])
+def test_an_operator_between_conversions(tmp_path, shared):
+    """The device takes it with conversions of its own, so no float crosses."""
+    model = spelled_out(shared=shared)
+    manifest = split(model, tmp_path).manifest
+    device = [onnx.load(tmp_path / p.file) for p in manifest.parts if p.side == "device"]
+    (swish,) = [one for one in device if "HardSwish" in {n.op_type for n in one.graph.node}]
+    types = {i.type.tensor_type.elem_type for i in (*swish.graph.input, *swish.graph.output)}
+    assert types == {onnx.TensorProto.INT8}
+    kinds = [n.op_type for n in model.graph.node]
+    parts = [n.op_type for p in manifest.parts for n in onnx.load(tmp_path / p.file).graph.node]
+    assert parts.count("DequantizeLinear") == kinds.count("DequantizeLinear") + shared
+    data = {"x": np.random.default_rng(1).normal(size=(2, *X[1:])).astype(np.float32)}
+    assert not any(run_parts(tmp_path, data, whole=model).differing.values())
+
+
+def test_a_device_without_the_operator(tmp_path):
+    """Another target, which does not list it, leaves it to the host."""
+    model = spelled_out(shared=False)
+    manifest = split(model, tmp_path, target="npu-int8").manifest
+    device = [part for part in manifest.parts if part.side == "device"]
+    nodes = [n for p in device for n in onnx.load(tmp_path / p.file).graph.node]
+    assert {n.op_type for n in nodes} == {"QLinearConv"}
+
+
 def test_open_extents(tmp_path):
     """An extent with a name, or -1 as some exporters write it, is null."""
     for batch in ("N", -1):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from npuconv import executor
@@ -24,7 +24,7 @@ from support.plans import QUANTIZE, largest_step, prepare, random_feeds
 
 LOWER = ("lower-convolutions", "lower-passthrough")
 SEEDS = st.integers(0, 2**31)
-MANY = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+MANY = settings(max_examples=40)
 
 
 @dataclass(frozen=True)

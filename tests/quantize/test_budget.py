@@ -20,6 +20,7 @@ from npuconv.quantize.budget import (
 )
 from npuconv.quantize.fake_quant import Error, OutputError, quant_points
 from npuconv.quantize.oversampling import Repeats
+from npuconv.quantize.settings import BUDGET
 from npuconv.target import Target
 from support.asserts import context, read
 from support.builders import Net
@@ -120,6 +121,21 @@ def test_few_multiplications_buy_the_loud_channel(between: str):
     made = found.oversampled
     points = quant_points(made.graph, made.state)
     assert OutputError(proto, own.feeds).of(points, made.graph.proto()) == found.after
+
+
+@pytest.mark.parametrize(("goal", "checks"), [(None, 1), (60.0, BUDGET.tries)])
+def test_steps_are_counted(goal: float | None, checks: int):
+    """A step for each probe, and as many as probes for each check: all where every one is made."""
+    own = of_loud("HardSwish", max_extra_macs=100, min_sqnr=goal)
+    steps: list[tuple[int, int]] = []
+    spend_budget(
+        own.graph, own.state, own.hessians, own.feeds, own.feeds,
+        lambda done, total: steps.append((done, total)),
+    )  # fmt: skip
+    probes, parts = BUDGET.probes, (1 + checks) * BUDGET.probes
+    assert steps[:probes] == [(number, parts) for number in range(1, probes + 1)]
+    assert [done for done, _ in steps] == sorted(done for done, _ in steps)
+    assert steps[-1][0] in {(1 + n) * probes for n in range(1, checks + 1)}
 
 
 def test_many_multiplications_buy_layers_too():

@@ -11,6 +11,7 @@ import pytest
 import npuconv
 from npuconv import executor
 from npuconv.arithmetic.grid import Grid
+from npuconv.partition import transitions
 from npuconv.quantize.host_prep import gain, prepare_host
 from npuconv.quantize.state import DeviceGraph
 from support.asserts import builtin, context, read, same_numbers
@@ -69,6 +70,20 @@ def net(**shape) -> Net:
     """A padded convolution on the input, and one on what the host makes."""
     built = Net(**(shape or {"x": X})).conv("x", (4, 3, 3, 3), name="a", **PADS)
     return built.op("HardSwish").conv("", (4, 1, 3, 3), group=4, name="b", **PADS)
+
+
+def test_what_an_operator_reads_too_crosses_once():
+    """The device has a Pad, but no integers to pad: the host would give it a second tensor."""
+    built = Net(x=X).op("Softsign", "x", to="h").op("Sigmoid", "h", to="s")
+    built.op("Mul", "h", "s", to="m").conv("m", (3, 3, 1, 1), to="p")
+    built.conv("h", (3, 3, 3, 3), to="q", **PADS).op("Add", "p", "q")
+    model, ctx = read(built.model()), context(pad_on_host="host")
+    ops = ("Conv", "Sigmoid", "Mul", "Add", "Pad")
+    ctx.target = chip("", also={"operators": {op: {} for op in ops}, **HOST})
+    graph = planned(model, ctx)
+    before = transitions(graph.model, graph.plan)
+    graph = prepare_host(graph, [{"x": one[None]} for one in UNIT])[0]
+    assert before == transitions(graph.model, graph.plan) == 2
 
 
 def test_gain():

@@ -154,3 +154,12 @@ def test_it_foretells_the_largest_of_a_new_sample():
     plain, wide = np.mean(beyond, axis=0)
     assert plain == pytest.approx(0.5, abs=0.1)
     assert wide < plain - 0.1
+
+
+def test_partial_sums_of_few_values_reach_further():
+    """Ranges of few values grow by half, those of many as little as others."""
+    few, many = seen([-1], [3], samples=1, each=1), seen([-1], [3], samples=2000, each=10_000)
+    lows, highs = with_margin(few, summed=True)
+    assert -lows[0] == pytest.approx(highs[0] / 3)
+    assert highs[0] == pytest.approx(3 * (1 + MARGIN.sum_growth), rel=0.01)
+    np.testing.assert_allclose(with_margin(many, summed=True), with_margin(many), rtol=1e-3)

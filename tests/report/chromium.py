@@ -71,7 +71,7 @@ class Chromium:
         at: TracebackType | None,
     ) -> None:
         self._process.terminate()
-        self._process.wait(20)
+        self._process.wait()
         self._out.close()
         self._in.close()
         shutil.rmtree(self._profile, ignore_errors=True)

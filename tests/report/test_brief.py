@@ -72,10 +72,15 @@ def test_unknown_bytes_say_what_to_give(report: Report) -> None:
 
 def test_forms_in_float(report: Report, clean: Report) -> None:
     """A form whose activations are float says so of device and accuracy."""
-    rows = dict(brief.rows(clean, "m"))
+    summary = clean.summary.model_copy(update={"activations": "float"})
+    rows = dict(brief.rows(clean.model_copy(update={"summary": summary}), "m"))
     assert rows["accuracy"] == "not measured: all is float"
     assert rows["device"].endswith(", once activations are int8")
-    weights = clean.model_copy(update={"quantization": report.quantization})
+    checked = summary.model_copy(update={"verdict": "convertible"})
+    rows = dict(brief.rows(clean.model_copy(update={"summary": checked}), "m"))
+    assert "accuracy" not in rows
+    assert rows["device"].endswith(", once activations are int8")
+    weights = clean.model_copy(update={"summary": summary, "quantization": report.quantization})
     assert dict(brief.rows(weights, "m"))["accuracy"] == "not measured: activations are float"
     assert "once" not in dict(brief.rows(report, "m"))["device"]
 

@@ -113,7 +113,7 @@ def test_search(browser, show, graph):
     assert 0 < browser.run(HIDDEN) < rows
     assert browser.run(folds) > 0
     assert browser.run("document.querySelectorAll('.box.hit').length") == 1
-    assert text_of(browser, "#hits") == "1 rows, 1 in the graph"
+    assert text_of(browser, "#hits") == "1 row, 1 in the graph"
     type_in(browser, "no such thing")
     assert browser.run(HIDDEN) == 0
     assert browser.run("document.querySelectorAll('section.nothing').length") > 3

@@ -23,6 +23,7 @@ from npuconv.samples import InputSpec, Samples, archive, open_samples
 from npuconv.samples.archive import Archive, Streamed, npz
 
 X = np.random.default_rng(0).normal(size=(24, 3, 4, 4)).astype(np.float32)
+UNCHECKED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 KINDS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
 SPEC = InputSpec("x", np.dtype("float32"), ("N", 3, 4, 4))
 
@@ -90,7 +91,7 @@ def test_the_same_samples_as_from_an_array(tmp_path: Path, kind: int) -> None:
         same(left, right)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@settings(suppress_health_check=UNCHECKED, max_examples=40)
 @given(st.lists(st.integers(0, 23), max_size=12), st.sampled_from(KINDS[:2]))
 def test_in_any_order(tmp_path: Path, order: list[int], kind: int) -> None:
     """The order of reading does not matter."""
@@ -244,7 +245,7 @@ def test_a_file_that_is_cut_while_it_is_used(tmp_path: Path, kind: int) -> None:
         samples[-1]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+@settings(suppress_health_check=UNCHECKED, max_examples=150)
 @given(st.integers(0, 2000), st.integers(1, 255), st.booleans())
 def test_any_damage_is_reported(tmp_path: Path, place: int, change: int, compress: bool) -> None:
     """Any changed byte is an error of the file, or does not change the values."""

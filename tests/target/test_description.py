@@ -365,7 +365,7 @@ def test_file_without_a_suffix(tmp_path):
     [
         ("npu-in8", f"unknown target 'npu-in8'; known: {KNOWN} (did you mean 'npu-int8'?)"),
         ("zzz", f"unknown target 'zzz'; known: {KNOWN} (or give a .yaml file)"),
-        ("zzz.yaml", "zzz.yaml: cannot read: No such file or directory"),
+        ("zzz.yaml", "zzz.yaml: no such file"),
     ],
 )
 def test_unknown_target(name, message):

@@ -174,8 +174,12 @@ def test_load(tmp_path):
 
 def test_unreadable(tmp_path):
     """A missing file, a directory and an impossible name are errors of the file."""
-    for path in (tmp_path / "none.yaml", tmp_path, "a\0b"):
-        with pytest.raises(ConfigError, match="cannot read: "):
+    for path, said in (
+        (tmp_path / "none.yaml", "no such file"),
+        (tmp_path, "cannot read: "),
+        ("a\0b", "cannot read: "),
+    ):
+        with pytest.raises(ConfigError, match=said):
             yamlio.load(path, error=ConfigError)
 
 

@@ -11,18 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from npuconv.arithmetic.whole import Rounding, WholeArray, shifted_right
 from npuconv.errors import ModelError
 
 Array = NDArray[Any]
 Floats = NDArray[np.float32]
 Integers = NDArray[np.int64]
 Requantize = Callable[[NDArray[np.int32]], Array]
-Rounding = Literal["half_away", "half_up", "half_even"]
 
 _FACTOR = "a factor of a layer (input scale times weight scale over output scale)"
 MAX_SHIFT = 62  # an int32 times a multiplier of 31 bits has no more
@@ -234,22 +234,7 @@ def by_shift(
     sums = np.asarray(total).astype(np.int64)
     product = sums * column(np.asarray(multiplier, np.int64), sums.ndim)
     places = column(np.asarray(shift, np.int64), sums.ndim)
-    return saturated(shifted_right(product, places, rounding), zero)
-
-
-def shifted_right(product: Integers, places: Integers, rounding: Rounding) -> Integers:
-    """Return ``product / 2**places`` as integers; the places broadcast to the product."""
-    below = product >> places
-    rest = product - (below << places)
-    twice = 2 * rest
-    up, tie = twice > np.int64(1) << places, twice == np.int64(1) << places
-    if rounding == "half_up":
-        up |= tie
-    elif rounding == "half_away":
-        up |= tie & (product > 0)
-    else:
-        up |= tie & (below % 2 == 1)
-    return below + up
+    return saturated(shifted_right(WholeArray(product), places, rounding).values, zero)
 
 
 def saturated(whole: NDArray[Any], zero: ArrayLike) -> NDArray[Any]:

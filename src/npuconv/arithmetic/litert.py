@@ -22,8 +22,7 @@ from npuconv.arithmetic.gemmlowp import (
     scaled,
 )
 from npuconv.arithmetic.operators import TensorScale
-from npuconv.arithmetic.whole import Integers, W, Whole, WholeArray, window_sums
-from npuconv.errors import ModelError
+from npuconv.arithmetic.whole import Integers, W, WholeArray, resized, spatial, window_sums
 
 Attributes = Mapping[str, Any]
 Scales = Sequence[TensorScale]  # of what is read, then of what is made
@@ -136,24 +135,12 @@ def _matmul(_: Attributes, values: Sequence[W], scales: Scales) -> W:
     return _stored(scaled(total, _by(factor)), y_at)
 
 
-def _extents(x: Whole, op: str) -> tuple[int, int]:
-    """Return height and width.
-
-    Raises:
-        ModelError: one is not known.
-    """
-    high, wide = x.shape[2:4]
-    if high is None or wide is None:
-        raise ModelError(f"{op}: height or width is not known")
-    return high, wide
-
-
 def _average_pool(attributes: Attributes, values: Sequence[W], scales: Scales) -> W:
     """Mean of what is stored, half a step away from zero; padding that counts is the number 0."""
     (x,), zero = values, scales[0].zero
     kernel, strides = attributes["kernel_shape"], attributes.get("strides", (1, 1))
     pads = attributes.get("pads", (0, 0, 0, 0))
-    ones = np.ones((1, 1, *_extents(x, "AveragePool")), np.int64)
+    ones = np.ones((1, 1, *spatial(x, "AveragePool")), np.int64)
     counted = int(bool(attributes.get("count_include_pad", 0)))
     cells = window_sums(ones, kernel, strides, pads, counted)
     total = x.plus(-zero).windows(kernel, strides, pads).plus(cells * zero)
@@ -163,7 +150,7 @@ def _average_pool(attributes: Attributes, values: Sequence[W], scales: Scales) -
 def _mean(attributes: Attributes, values: Sequence[W], scales: Scales) -> W:
     """Sum of what is stored, by a multiplier that the number of values divides."""
     (x,), (x_at, y_at) = values, scales
-    high, wide = _extents(x, "ReduceMean")
+    high, wide = spatial(x, "ReduceMean")
     total = x.plus(-x_at.zero).total((2, 3), keep=bool(attributes.get("keepdims", 1)))
     factor = _by(_product(x_at.scale, y_at.scale))
     exponent = int(factor.exponent)
@@ -185,18 +172,9 @@ def _resize(attributes: Attributes, values: Sequence[W], _: Scales) -> W:
     mode = str(attributes.get("coordinate_transformation_mode", "half_pixel"))
     rows, columns = (
         _weights(before, after, mode)
-        for before, after in zip(_extents(x, "Resize"), _size(x, attributes), strict=True)
+        for before, after in zip(spatial(x, "Resize"), resized(x, attributes), strict=True)
     )
     return divided(x.between(rows, columns.T), 2 * _RESIZE_BITS).clipped(LOWEST, HIGHEST)
-
-
-def _size(x: Whole, attributes: Attributes) -> tuple[int, int]:
-    """Return height and width of the result of a Resize."""
-    if sizes := attributes.get("sizes"):
-        return int(sizes[2]), int(sizes[3])
-    high, wide = _extents(x, "Resize")
-    _, _, by_high, by_wide = attributes["scales"]
-    return int(high * by_high), int(wide * by_wide)
 
 
 def _weights(before: int, after: int, mode: str) -> Integers:

@@ -15,8 +15,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from npuconv.arithmetic.device import MAX_SHIFT, Rounding, saturated, shifted_right, shifts
-from npuconv.arithmetic.whole import window_sums
+from npuconv.arithmetic.device import MAX_SHIFT, saturated, shifts
+from npuconv.arithmetic.whole import Rounding, W, WholeArray, shifted_right, window_sums
 from npuconv.errors import ModelError
 
 Stored = NDArray[np.int8]
@@ -24,8 +24,8 @@ Integers = NDArray[np.int64]
 Doubles = NDArray[np.float64]
 Term = tuple[ArrayLike, ArrayLike]  # whole numbers, and the factor that they are multiplied by
 
-_TABLE_STEPS = 2**24  # of 1, in the exponentials of a Softmax without float
-_WEIGHT_STEPS = 2**11  # of 1, in the weights of an interpolation without float
+TABLE_STEPS = 2**24  # of 1, in the exponentials of a Softmax without float
+WEIGHT_STEPS = 2**11  # of 1, in the weights of an interpolation without float
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,20 @@ def rescale(terms: Sequence[Term], zero: int = 0, how: Rescaling = FLOAT) -> Sto
     if how.kind == "float":
         parts = [w.astype(np.float32) * f for w, f in zip(wholes, factors, strict=True)]
         return saturated(np.rint(_total(parts)), zero)
+    found = shifted([(WholeArray(w), f) for w, f in zip(wholes, factors, strict=True)], how)
+    return saturated(found.values, zero)
+
+
+def shifted(terms: Sequence[tuple[W, ArrayLike]], how: Rescaling) -> W:
+    """Return ``round(sum(whole * factor))`` by integer multipliers and a shift to the right.
+
+    All terms share one shift, that of the largest factor; the numbers of a single term have a
+    shift each.
+
+    Raises:
+        ModelError: a factor is too large or too small for an integer multiplier.
+    """
+    factors = [np.asarray(factor, np.float32) for _, factor in terms]
     places = [shifts(f, bits=how.bits, max_shift=how.max_shift).shift for f in factors]
     if len(terms) > 1:
         places = [np.asarray(min(int(p.min()) for p in places))] * len(terms)
@@ -77,8 +91,10 @@ def rescale(terms: Sequence[Term], zero: int = 0, how: Rescaling = FLOAT) -> Sto
         np.rint(np.ldexp(f.astype(np.float64), p)).astype(np.int64)
         for f, p in zip(factors, places, strict=True)
     ]
-    total = _total([w * m for w, m in zip(wholes, multipliers, strict=True)])
-    return saturated(shifted_right(total, places[0], how.rounding), zero)
+    total, *others = (w.times(m) for (w, _), m in zip(terms, multipliers, strict=True))
+    for other in others:
+        total = total.plus(other)
+    return shifted_right(total, places[0], how.rounding)
 
 
 def _total(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
@@ -88,7 +104,7 @@ def _total(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return total
 
 
-def _ratio(*scales: float, over: float) -> np.float32:
+def ratio(*scales: float, over: float) -> np.float32:
     """Return a product of scales over another scale, float32."""
     product = np.float32(1.0)
     for scale in scales:
@@ -100,7 +116,7 @@ def requantize(x: Stored, x_at: TensorScale, y_at: TensorScale, how: Rescaling =
     """Return a tensor under another scale: ``round((x - x_zero) * x_scale / y_scale) + y_zero``."""
     if x_at == y_at:
         return x
-    return rescale([(x_at.centred(x), _ratio(x_at.scale, over=y_at.scale))], y_at.zero, how)
+    return rescale([(x_at.centred(x), ratio(x_at.scale, over=y_at.scale))], y_at.zero, how)
 
 
 def add(a: Stored, b: Stored, at: Scales, how: Rescaling = FLOAT) -> Stored:
@@ -116,8 +132,8 @@ def subtract(a: Stored, b: Stored, at: Scales, how: Rescaling = FLOAT) -> Stored
 def _sum(a: Stored, b: Stored, at: Scales, sign: int, how: Rescaling) -> Stored:
     a_at, b_at, y_at = at
     terms = [
-        (a_at.centred(a), _ratio(a_at.scale, over=y_at.scale)),
-        (sign * b_at.centred(b), _ratio(b_at.scale, over=y_at.scale)),
+        (a_at.centred(a), ratio(a_at.scale, over=y_at.scale)),
+        (sign * b_at.centred(b), ratio(b_at.scale, over=y_at.scale)),
     ]
     return rescale(terms, y_at.zero, how)
 
@@ -125,7 +141,7 @@ def _sum(a: Stored, b: Stored, at: Scales, sign: int, how: Rescaling) -> Stored:
 def multiply(a: Stored, b: Stored, at: Scales, how: Rescaling = FLOAT) -> Stored:
     """Return ``round((a - za) * (b - zb) * sa * sb / sy) + zy``; shapes broadcast."""
     a_at, b_at, y_at = at
-    factor = _ratio(a_at.scale, b_at.scale, over=y_at.scale)
+    factor = ratio(a_at.scale, b_at.scale, over=y_at.scale)
     return rescale([(a_at.centred(a) * b_at.centred(b), factor)], y_at.zero, how)
 
 
@@ -140,7 +156,7 @@ def divide(x: Stored, divisor: ArrayLike, at: Scales, how: Rescaling = FLOAT) ->
     (x_at, y_at), by = at, np.asarray(divisor, np.float64)
     if not (np.isfinite(by) & (by != 0)).all():
         raise ModelError("a constant divisor is 0 or not finite")
-    factors = float(_ratio(x_at.scale, over=y_at.scale)) / np.abs(by)
+    factors = float(ratio(x_at.scale, over=y_at.scale)) / np.abs(by)
     signed = x_at.centred(x) * np.sign(by).astype(np.int64)
     return rescale([(signed, factors)], y_at.zero, how)
 
@@ -167,7 +183,7 @@ def average_pool(x: Stored, window: Window, at: Scales, how: Rescaling = FLOAT) 
     x_at, y_at = at
     cells = np.ones((1, 1, *x.shape[2:]), np.int64)
     count = np.maximum(window.sums(cells, int(window.counts_pads)), 1)
-    factors = _ratio(x_at.scale, over=y_at.scale) / count
+    factors = ratio(x_at.scale, over=y_at.scale) / count
     return rescale([(window.sums(x_at.centred(x)), factors)], y_at.zero, how)
 
 
@@ -178,7 +194,7 @@ def reduce_mean(
     x_at, y_at = at
     count = int(np.prod([x.shape[axis] for axis in axes]))
     sums = x_at.centred(x).sum(axis=tuple(axes), keepdims=keepdims)
-    return rescale([(sums, _ratio(x_at.scale, over=y_at.scale) / count)], y_at.zero, how)
+    return rescale([(sums, ratio(x_at.scale, over=y_at.scale) / count)], y_at.zero, how)
 
 
 def concat(parts: Sequence[Stored], axis: int, at: Scales, how: Rescaling = FLOAT) -> Stored:
@@ -198,14 +214,14 @@ def resize_linear(
     """
     x_at, y_at = at
     high, wide = np.asarray(rows, np.float64), np.asarray(columns, np.float64)
-    factor = float(_ratio(x_at.scale, over=y_at.scale))
+    factor = float(ratio(x_at.scale, over=y_at.scale))
     if how.kind == "float":
         mixed = high @ x_at.centred(x).astype(np.float64) @ wide.T
         return saturated(np.rint(mixed * factor), y_at.zero)
-    whole = [np.rint(weights * _WEIGHT_STEPS).astype(np.int64) for weights in (high, wide)]
+    whole = [np.rint(weights * WEIGHT_STEPS).astype(np.int64) for weights in (high, wide)]
     # Twice the weights' 11 bits and 8 of the values leave 2**32 for a factor below 2**31.
     sums = whole[0] @ x_at.centred(x) @ whole[1].T
-    return rescale([(sums, factor / _WEIGHT_STEPS**2)], y_at.zero, how)
+    return rescale([(sums, factor / WEIGHT_STEPS**2)], y_at.zero, how)
 
 
 def interpolation(length: int, wanted: int, mode: str = "half_pixel") -> Doubles:
@@ -242,7 +258,7 @@ def interpolation(length: int, wanted: int, mode: str = "half_pixel") -> Doubles
 def matmul(a: Stored, b: Stored, at: Scales, how: Rescaling = FLOAT) -> Stored:
     """Return ``round((a - za) @ (b - zb) * sa * sb / sy) + zy`` of two activations."""
     a_at, b_at, y_at = at
-    factor = _ratio(a_at.scale, b_at.scale, over=y_at.scale)
+    factor = ratio(a_at.scale, b_at.scale, over=y_at.scale)
     return rescale([(a_at.centred(a) @ b_at.centred(b), factor)], y_at.zero, how)
 
 
@@ -259,7 +275,7 @@ def softmax(x: Stored, axis: int, at: Scales, how: Rescaling = FLOAT) -> Stored:
     if how.kind == "float":
         shares = table[behind] / table[behind].sum(axis, keepdims=True)
         return saturated(np.rint(shares * inverse), y_at.zero)
-    steps = np.rint(table * _TABLE_STEPS).astype(np.int64)[behind]
+    steps = np.rint(table * TABLE_STEPS).astype(np.int64)[behind]
     whole = steps.sum(axis, keepdims=True) << 8
     product = steps * round(inverse * 256)
     return saturated((2 * product + whole) // (2 * whole), y_at.zero)

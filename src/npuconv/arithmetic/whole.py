@@ -7,15 +7,18 @@ simulator has another subclass, with which they build the graph that computes th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from npuconv.errors import ModelError
+
 Integers = NDArray[np.int64]
 W = TypeVar("W", bound="Whole")
+Rounding = Literal["half_away", "half_up", "half_even"]
 _ROOM = 62  # bits of a number that is shifted, without its sign
 
 
@@ -75,10 +78,11 @@ class Whole(ABC):
     def windows(self: W, kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int]) -> W:
         """Return the sums of the windows of a pool [N, C, H', W']; padding is 0."""
 
-    def shifted(self: W, places: int) -> W:
-        """Return ``self / 2**places``, rounded down."""
-        moved = self.plus(1 << _ROOM).over(1 << places)
-        return moved.plus(-(1 << (_ROOM - places)))
+    def shifted(self: W, places: ArrayLike) -> W:
+        """Return ``self / 2**places``, rounded down; the places broadcast."""
+        by = np.asarray(places, np.int64)
+        moved = self.plus(1 << _ROOM).over(np.int64(1) << by)
+        return moved.plus(-(np.int64(1) << (_ROOM - by)))
 
     def looked_up(self: W, table: ArrayLike) -> W:
         """Return the entry of each int8 in a table of 256; the first is that of -128."""
@@ -114,9 +118,9 @@ class WholeArray(Whole):
         by = _values(divisor)
         return WholeArray(np.asarray(np.sign(self.values) * (np.abs(self.values) // by)))
 
-    def shifted(self, places: int) -> WholeArray:
+    def shifted(self, places: ArrayLike) -> WholeArray:
         """Return ``self / 2**places``, rounded down."""
-        return WholeArray(np.asarray(self.values >> np.int64(places)))
+        return WholeArray(np.asarray(self.values >> np.asarray(places, np.int64)))
 
     def clipped(self, low: int, high: int) -> WholeArray:
         """Return the nearest numbers within bounds."""
@@ -155,6 +159,48 @@ class WholeArray(Whole):
     ) -> WholeArray:
         """Return the sums of the windows of a pool."""
         return WholeArray(window_sums(self.values, kernel, strides, pads))
+
+
+def shifted_right(whole: W, places: ArrayLike, rounding: Rounding) -> W:
+    """Return ``whole / 2**places`` rounded to whole numbers.
+
+    Args:
+        whole: below ``2**62`` with half a step.
+        places: 0..61; they broadcast.
+        rounding: which way exactly half a step goes.
+    """
+    by = np.asarray(places, np.int64)
+    half = (np.int64(1) << by) >> 1
+    if rounding == "half_away":
+        return whole.plus(whole.sign().times(half)).over(np.int64(1) << by)
+    above = whole.plus(half)
+    up = above.shifted(by)
+    if rounding == "half_up":
+        return up
+    off = above.plus(up.times(-(np.int64(1) << by))).sign()  # 0 at half a step
+    odd = up.plus(up.shifted(1).times(-2))
+    return up.plus(odd.times(off.plus(-1)).times(np.asarray(by > 0, np.int64)))
+
+
+def spatial(x: Whole, op: str) -> tuple[int, int]:
+    """Return height and width.
+
+    Raises:
+        ModelError: one is not known.
+    """
+    high, wide = x.shape[2:4]
+    if high is None or wide is None:
+        raise ModelError(f"{op}: height or width is not known")
+    return high, wide
+
+
+def resized(x: Whole, attributes: Mapping[str, Any]) -> tuple[int, int]:
+    """Return height and width of the result of a Resize."""
+    if sizes := attributes.get("sizes"):
+        return int(sizes[2]), int(sizes[3])
+    high, wide = spatial(x, "Resize")
+    _, _, by_high, by_wide = attributes["scales"]
+    return int(high * by_high), int(wide * by_wide)
 
 
 def window_sums(

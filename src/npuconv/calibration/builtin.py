@@ -1,4 +1,4 @@
-"""Calibration of a model without data: on builtin pictures, or on made-up numbers."""
+"""Calibration of a model without data: on built-in pictures, or on made-up numbers."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def choose_builtin(
     if not reads_images(specs):
         return BuiltinData(keys, NUMBERS, _UNPROVEN)
     pictured: Pictures = "photographs" if pictures.are_photographs() else "made-up"
-    kind = "builtin photographs" if pictured == "photographs" else "made-up pictures"
+    kind = "built-in photographs" if pictured == "photographs" else "made-up pictures"
     start, end = f"no calibration data: {kind}", _about_channels(specs[0])
     lacking = "" if pictured == "photographs" else f"{kind} instead of data; {INSTALL}"
     if asked_for(keys) is not None:

@@ -171,6 +171,14 @@ def _fail(text: str, code: int) -> int:
 def _cause(error: BaseException) -> str:
     if not isinstance(error, click.ClickException):
         return guard.cause(error)
-    text = error.format_message()
-    ctx = getattr(error, "ctx", None)
+    ctx, text = getattr(error, "ctx", None), error.format_message().rstrip(".")
+    if isinstance(error, click.NoSuchOption):
+        text = f"no such option: {error.option_name}{_nearest(error.option_name, ctx)}"
     return f"{text} (see '{ctx.command_path} --help')" if ctx else text
+
+
+def _nearest(option: str, ctx: click.Context | None) -> str:
+    """Return a question for the option of the command that is spelled most alike."""
+    options = [] if ctx is None else [o for one in ctx.command.get_params(ctx) for o in one.opts]
+    near = difflib.get_close_matches(option, options, 1)
+    return f"; did you mean {near[0]}?" if near else ""

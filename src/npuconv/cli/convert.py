@@ -50,7 +50,7 @@ def convert(
 
     Targets whose compiler reads TFLite get that: see --format. A path -o that ends in .onnx
     gets ONNX all the same.
-    Without --calibration, models of images are calibrated on builtin photographs, others on
+    Without --calibration, models of images are calibrated on built-in photographs, others on
     made-up numbers: accuracy is then unproven.
     Exit code 0: done; 1: findings stand against it, no model is written.
     """
@@ -61,6 +61,7 @@ def convert(
     options = with_form(collect(config, flags))
     destination, written = _destinations(model, output, reports, options)
     _check(model, destination, written, options, config)
+    told = flags if output is None else {"output": output, **flags}
     try:
         with screen.progress(quiet, no_color=no_color, shares=True) as bar:
             result = convert_with(
@@ -68,7 +69,7 @@ def convert(
             )
     except UnsupportedModelError as error:
         _write(error.report, written)
-        following = after_convert(error.report, model, str(destination), config, flags)
+        following = after_convert(error.report, model, str(destination), config, told)
         _show(error.report, model, following, quiet, verbose, no_color)
         earlier = f"; {destination} is of an earlier run" if destination.exists() else ""
         screen.say(f"wrote {', '.join(written)}, but no model{earlier}", quiet=quiet)
@@ -78,7 +79,7 @@ def convert(
         _write(result.report, written)
     compiling = _compiling(result, destination)
     following = compiling if result.report.calibration is None else ""
-    following = following or after_convert(result.report, model, str(destination), config, flags)
+    following = following or after_convert(result.report, model, str(destination), config, told)
     _show(result.report, model, following, quiet, verbose, no_color)
     screen.say(f"wrote {destination}, {', '.join(written)}", quiet=quiet)
     _say_ends(result, destination, quiet)

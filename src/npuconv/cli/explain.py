@@ -22,7 +22,7 @@ def explain(code: str | None, everything: bool, form: str) -> int:
     from npuconv.cli import screen
 
     if code:
-        click.echo(catalog.explain(code, form), nl=False)
+        click.echo(catalog.explain(code, form, screen.terminal()), nl=False)
     elif everything or form != "text":  # a list to be read by people is no such document
         click.echo(catalog.explain_all(form), nl=False)
     else:

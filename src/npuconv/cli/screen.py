@@ -6,13 +6,12 @@ import contextlib
 import os
 import shutil
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TextIO
-
-import click
 
 from npuconv.report.escape import plain, shortened, visible
 from npuconv.timings import Progress, silent
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _DEFAULT_WIDTH, _MIN_WIDTH, _MAX_WIDTH = 80, 60, 100  # columns; longer lines are hard to read
+_MIN_WRAPPED = 40  # columns; fewer would put every word on a line of its own
 _MAX_MESSAGE = 1500  # characters of a line on stderr
 _MAX_STAGE = 30  # characters of a stage, so that the bar fits 80 columns
 _WHOLE_RUN = 1e6  # seconds, over which the speed of a bar is the mean
@@ -55,10 +55,26 @@ def terminal() -> int | None:
 
 
 def say(text: str, *, quiet: bool = False) -> None:
-    """Print a line on stderr, escaped and shortened: it may hold names of untrusted files."""
-    if not quiet:
-        safe = shortened(plain(" ".join(text.split())), _MAX_MESSAGE)
-        click.echo(f"npuconv: {safe}", err=True)
+    """Print a line on stderr, escaped and shortened: it may hold names of untrusted files.
+
+    A terminal gets it in lines that end between words.
+    """
+    if quiet or sys.stderr is None:
+        return
+    safe = f"npuconv: {shortened(plain(' '.join(text.split())), _MAX_MESSAGE)}"
+    if is_terminal(sys.stderr):
+        safe = broken(safe, shutil.get_terminal_size().columns)
+    sys.stderr.write(f"{safe}\n")  # click.echo would write into a bar, not above it
+
+
+def broken(text: str, columns: int) -> str:
+    """Return a line in lines of at most so many columns, broken between words only."""
+    indent = " " * (len(text) - len(text.lstrip()) + 4)
+    lines = textwrap.wrap(
+        text, max(columns, _MIN_WRAPPED), subsequent_indent=indent, break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip
+    return "\n".join(lines)
 
 
 def fail(text: str) -> None:

@@ -9,17 +9,23 @@ import click
 from npuconv import files
 from npuconv.cli import screen
 from npuconv.cli.guard import guarded, limited
+from npuconv.cli.help import GroupedCommand
 from npuconv.cli.options import collect_samples, sample_options
 from npuconv.errors import UsageError
 from npuconv.report.escape import visible
+from npuconv.report.terminal import elide
 from npuconv.report.words import count
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from npuconv.evaluate.run_parts import Ran
     from npuconv.evaluate.split import Emit, Split
 
+_LONGEST = 24  # characters of the name of a tensor on a terminal: two of them fit 80 columns
 
-@click.command()
+
+@click.command(cls=GroupedCommand)
 @click.argument("model", metavar="INT8.onnx")
 @click.option("-o", "--output", metavar="DIR", required=True, help="made if it does not exist")
 @click.option(
@@ -64,16 +70,18 @@ def _print(found: Split) -> None:
         f"in {visible(str(found.directory))}"
     )
     for part in manifest.parts:
-        click.echo(
-            visible(
-                f"  {part.file}  {count(part.nodes, 'node')}: "
-                f"{', '.join(part.inputs)} -> {', '.join(part.outputs)}"
-            )
-        )
+        read, made = (_names(tensors) for tensors in (part.inputs, part.outputs))
+        click.echo(f"  {part.file}  {count(part.nodes, 'node')}: {read} -> {made}")
     click.echo(f"next: npuconv run {visible(str(found.directory))} --data SAMPLES")
 
 
-@click.command()
+def _names(tensors: Sequence[str]) -> str:
+    """Return the names of tensors, long ones without their middle; a terminal is narrow."""
+    longest = _LONGEST if screen.terminal() is not None else len("".join(tensors))
+    return ", ".join(elide(visible(name), max(longest, 5)) for name in tensors)
+
+
+@click.command(cls=GroupedCommand)
 @click.argument("directory", metavar="DIR")
 @sample_options
 @click.option("-o", "--output", metavar="FILE.npz", help="write the outputs, all samples in one")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,8 @@ from npuconv.cli.help import printed_option
 from npuconv.cli.options import parse_shapes
 from npuconv.errors import TargetError
 from npuconv.report.escape import visible
+from npuconv.report.terminal import hang
+from npuconv.report.words import count, size
 from npuconv.target import Target, value_text, view
 
 if TYPE_CHECKING:
@@ -23,10 +24,15 @@ if TYPE_CHECKING:
     from npuconv.coverage import Cell, Coverage, Obstacle
     from npuconv.explore import Curve, Exploration, Point
 
-_MIN_WIDTH = 40  # columns; less would put every word on a line of its own
 _GAP = 2  # columns between the columns of a coverage
 _CELL_WIDTH = 7  # columns of "refuses" and "100.0 %"
 _MIN_NAME_WIDTH = 20  # columns of the name of a model, however many targets there are
+_SUMMARY_HEAD = ("limit", "needed", "knee", "cost", "tightest", "cost", "refused")
+_SUMMARY_LEGEND = (
+    "knee: the tightest value that adds at most a tenth of the cost and refuses no model. "
+    "refused: models that the tightest value refuses. -v shows every value, "
+    "--report FILE.html draws them."
+)
 _STYLES = {"takes": "green", "open": "yellow", "refuses": "red"}
 
 
@@ -59,18 +65,8 @@ def show(name: str, form: str) -> None:
     else:
         text, width = view.as_text(found), screen.terminal()
         if width is not None:
-            lines = (line for row in text.splitlines() for line in _wrapped(row, width))
-            text = "".join(f"{line}\n" for line in lines)
+            text = "".join(f"{screen.broken(row, width)}\n" for row in text.splitlines())
         click.echo(text, nl=False)
-
-
-def _wrapped(row: str, width: int) -> list[str]:
-    """Wrap a line that is wider than the terminal; indent the continuation lines."""
-    indent = " " * (len(row) - len(row.lstrip()) + 4)
-    columns = max(width, _MIN_WIDTH)
-    return textwrap.wrap(
-        row, columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    ) or [""]
 
 
 @target.command()
@@ -156,8 +152,6 @@ def coverage(
 
 
 def _print(found: Coverage, console: Console, *, verbose: bool) -> None:
-    from npuconv.report.terminal import hang
-
     screen.print_table(console, _table(found, console.width))
     lines = ["", *hang(_legend(found), console.width)]
     if found.refusals and not verbose:
@@ -185,26 +179,35 @@ def _table(found: Coverage, width: int) -> Table:
     for head in heads:
         table.add_column(Text(head), overflow="fold")
     for model, name in zip(found.models, short_names(found.models), strict=True):
-        cells = [Text(_shown(cell), _STYLES[cell.verdict]) for cell in found.of(model)]
-        table.add_row(Text(screen.fold_path(visible(name), name_width)), *cells)
+        cells = found.of(model)
+        verdicts = [Text(_verdict(cell), _STYLES[cell.verdict]) for cell in cells]
+        table.add_row(Text(screen.fold_path(visible(name), name_width)), *verdicts)
+        for label, texts in _figures(cells):
+            table.add_row(f"  {label}", *texts)
     return table
 
 
-def _shown(cell: Cell) -> str:
-    count = f" {len(cell.unknown_limits)}" if cell.verdict == "open" else ""
-    fitted = f"\n{cell.fitted} fitted\n{cell.extra_share}" if cell.fitted else ""
-    moved = "?" if cell.crossing_bytes is None else f"{cell.crossing_bytes / 2**20:.1f}"
-    return f"{cell.verdict}{count}\n{cell.device_share}\n{cell.crossings}, {moved}{fitted}"
+def _verdict(cell: Cell) -> str:
+    return f"open {len(cell.unknown_limits)}" if cell.verdict == "open" else cell.verdict
+
+
+def _figures(cells: Sequence[Cell]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the rows below the verdicts on a model: label, and a text for each target."""
+    yield "MACs on device", [cell.device_share for cell in cells]
+    yield "crossings", [str(cell.crossings) for cell in cells]
+    moved = (cell.crossing_bytes for cell in cells)
+    yield "KiB that cross", ["unknown" if one is None else f"{one / 1024:,.1f}" for one in moved]
+    if any(cell.fitted for cell in cells):
+        yield "layers fitted", [str(cell.fitted) if cell.fitted else "" for cell in cells]
+        yield "MACs added", [cell.extra_share if cell.fitted else "" for cell in cells]
 
 
 def _legend(found: Coverage) -> str:
-    text = "The share is that of the MACs that the device does; below it the tensors that cross"
-    text += " between device and host in one inference, and their MiB."
+    text = "crossings: tensors that go between device and host in one inference."
     if any(cell.verdict == "open" for cell in found.cells):
         text += " open: it depends on so many limits that are not known."
     if any(cell.fitted for cell in found.cells):
-        text += " fitted: so many convolutions are rewritten to keep a limit, with so many more"
-        text += " MACs."
+        text += " fitted: convolutions that are rewritten to keep a limit."
     return text
 
 
@@ -225,6 +228,7 @@ def _reason(obstacle: Obstacle) -> str:
 @click.option(
     "--report", "reports", multiple=True, metavar="FILE", help="write .html or .json; repeatable"
 )
+@click.option("-v", "--verbose", is_flag=True, help="every value of every limit")
 @click.option("-q", "--quiet", is_flag=True, help="no progress bar")
 @click.option("--no-color", is_flag=True, help="no colours; NO_COLOR does the same")
 def explore(
@@ -234,16 +238,17 @@ def explore(
     input_shape: tuple[str, ...],
     output_format: str,
     reports: tuple[str, ...],
+    verbose: bool,
     quiet: bool,
     no_color: bool,
 ) -> int:
-    """Show what each undocumented limit would cost these models, the tighter it is.
+    """Show what each undocumented limit would cost these models.
 
     For whoever has to answer a '?': every limit of Conv that nobody has written down is
     tightened by itself, from what the models need down to 1, and the rewrites that keep it
-    are planned. The table has the added multiply-accumulates, bytes and convolutions, and the
-    models that would be refused; the knee is the tightest value that adds at most a tenth of
-    the cost.
+    are planned. The table has what the models need, the knee, which is the tightest value
+    that adds at most a tenth of the cost, and the tightest value of all; with -v every value,
+    with the added multiply-accumulates, bytes and convolutions.
 
     Exit code 0; 2: a file that cannot be read, or a model that the target refuses already;
     the others are shown all the same.
@@ -257,13 +262,13 @@ def explore(
     with screen.progress(quiet) as progress:
         found = run(expand(models), target, progress, assume=assume, input_shape=shapes)
     for path, reason in found.left_out.items():
-        screen.fail(f"{path}: left out: {reason}")
+        screen.fail(reason if reason.startswith(path) else f"{path}: left out: {reason}")
     for path, writer in writers:
         files.write(path, writer(found))
     if output_format == "json":
         click.echo(found.as_json(), nl=False)
     elif found.models:
-        _print_curves(found, screen.console(no_color))
+        _print_curves(found, screen.console(no_color), verbose=verbose)
     return 2 if found.left_out else 0
 
 
@@ -283,23 +288,38 @@ def _writer(path: str) -> Callable[[Exploration], str]:
     raise UsageError(f"--report {path}: unknown suffix", hint="give .html or .json")
 
 
-def _print_curves(found: Exploration, console: Console) -> None:
-    count, macs = len(found.models), found.macs / 1e9
-    models = f"{count} model{'s' * (count != 1)}"
-    click.echo(f"{models}, {found.convolutions} convolutions, {macs:.2f} G MACs")
+def _print_curves(found: Exploration, console: Console, *, verbose: bool) -> None:
+    models = count(len(found.models), "model")
+    click.echo(
+        f"{models}, {count(found.convolutions, 'convolution')}, {found.macs / 1e9:.2f} G MACs"
+    )
+    if not verbose:
+        click.echo("")
+        screen.print_rows(console, _SUMMARY_HEAD, map(_summary, found.curves), numbers=True)
+        click.echo("\n".join(["", *hang(_SUMMARY_LEGEND, console.width)]))
+        return
     head = ("value", "cost", "MACs", "moved", "convolutions", "rewritten", "refused", "")
     for curve in found.curves:
-        needed = value_text(curve.needed[-1])
         rows = [_row(curve, point) for point in curve.points]
-        screen.print_rows(console, head, rows, f"{curve.limit}: the models need up to {needed}")
+        title = f"{curve.limit}: the models need {curve.needs}"
+        screen.print_rows(console, head, rows, title)
+
+
+def _summary(curve: Curve) -> tuple[str, ...]:
+    """Return the row of a limit: what is needed, the knee, and the tightest value."""
+    last = curve.points[-1]
+    knee = next((point for point in curve.points if point.value == curve.knee), None)
+    at_knee = ("none", "") if knee is None else (value_text(knee.value), _percent(knee.cost))
+    tightest = (value_text(last.value), _percent(last.cost), str(last.refused))
+    return (curve.limit, value_text(curve.needed[-1]), *at_knee, *tightest)
 
 
 def _row(curve: Curve, point: Point) -> tuple[str, ...]:
     return (
         value_text(point.value),
-        f"{point.cost:+.1%}",
-        f"{point.share:+.1%}",
-        _bytes(point.moved_bytes),
+        _percent(point.cost),
+        _percent(point.share),
+        size(point.moved_bytes),
         f"{point.convolutions:+d}",
         str(point.rewritten),
         str(point.refused),
@@ -307,5 +327,5 @@ def _row(curve: Curve, point: Point) -> tuple[str, ...]:
     )
 
 
-def _bytes(count: int) -> str:
-    return f"{count / 2**20:.1f} MiB" if count >= 2**20 else f"{count / 1024:.0f} KiB"
+def _percent(share: float) -> str:
+    return f"{100 * share:+.1f} %"

@@ -12,11 +12,10 @@ from typing import Any
 
 import click
 
+from npuconv import files
 from npuconv.cli import screen
 from npuconv.cli.options import SAMPLE_OPTIONS, command_words
 from npuconv.schemas.report import Report
-
-_UNNAMED = "model.onnx"  # a name that says nothing: the folder says it
 
 
 def names_of(paths: Sequence[str], given: Iterable[str]) -> list[str]:
@@ -39,7 +38,7 @@ def _from_argument(path: Path, folders: Sequence[Path]) -> str:
 
 
 def _named_by_folder(path: Path, name: str) -> str:
-    if path.name != _UNNAMED:
+    if path.name != files.UNNAMED:
         return name
     above = Path(name).parent.as_posix()
     return above if above != "." else path.absolute().parent.name or name
@@ -95,7 +94,9 @@ def after_convert(
         return _explain(report)
     if report.calibration is not None:
         words = ["npuconv", "convert", path, *command_words(config, flags)]
-        return f"{shlex.join(words)} --calibration FOLDER"
+        quant = report.quantization
+        made_up = quant is not None and quant.source.startswith("synthetic")
+        return f"{shlex.join(words)} --calibration {'SAMPLES.npz' if made_up else 'FOLDER'}"
     if report.quantization is None or not report.quantization.samples:
         return ""
     samples = {name: value for name, value in flags.items() if _is_of_samples(name)}

@@ -16,6 +16,7 @@ from npuconv.cli.options import chosen_config, collect_samples, sample_options
 from npuconv.errors import UsageError
 from npuconv.report.escape import visible
 from npuconv.report.json import dumps
+from npuconv.report.terminal import hang
 from npuconv.report.words import count, percent
 from npuconv.schemas.verify import Errors, VerifiedOutput, VerifyReport
 
@@ -131,7 +132,9 @@ def _print(found: VerifyReport, console: Console, verbose: bool) -> None:
     outputs = sorted(found.outputs, key=lambda one: one.rank)
     shown_outputs = outputs if verbose else outputs[:_MAX_ROWS]
     rows = [row for one in shown_outputs for row in _rows(one)]
-    head = ("output", "SQNR", "cosine", "max error", "top-1")
+    head: tuple[str, ...] = ("output", "SQNR", "cosine", "max error", "top-1")
+    if all(one.top1_agreement is None for one in outputs):
+        head, rows = head[:-1], [row[:-1] for row in rows]
     title = "outputs"
     if len(shown_outputs) < len(outputs):
         title += f", worst first ({len(shown_outputs)} of {len(outputs)})"
@@ -145,7 +148,7 @@ def _print(found: VerifyReport, console: Console, verbose: bool) -> None:
         layers_head = ("layer", "SQNR", "cosine", "max error")
         screen.print_rows(console, layers_head, cells, title, numbers=True)
     if found.unmatched:
-        console.print(f"\n{_unmatched(found, verbose)}")
+        console.print("\n".join(["", *hang(_unmatched(found, verbose), console.width)]))
     if not found.passed:
         console.print(f"\nmissed: less than {found.min_sqnr_db:g} dB")
 

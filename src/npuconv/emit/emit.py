@@ -64,10 +64,10 @@ def _metadata(legal: LegalModel, form: Format) -> dict[str, str]:
     """Return entries of the file that say where it comes from."""
     # Nothing else in the file says the scales of int8 inputs and outputs.
     scales = {f"npuconv.scale.{name}": repr(s) for name, s in legal.model.scales.items()}
-    how = legal.target.activations.requantize.kind
-    if how == "gemmlowp":  # the simulator rounds as the device does
-        scales["npuconv.requantize"] = how
-    if how == "gemmlowp" or form.name == "tflite":
+    how = legal.target.activations.requantize
+    if how.kind != "float":  # the simulator rounds as the device does
+        scales["npuconv.requantize"] = how.words()
+    if how.kind == "gemmlowp" or legal.plan.operators:
         scales[int8_operators.KEY] = "\n".join(node.name for node in legal.plan.operators)
     return {
         "npuconv.version": __version__,

@@ -7,7 +7,7 @@ name those of the device.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -124,12 +124,26 @@ class Int8Operators:
     inside: frozenset[str]  # names of float tensors that only they make or read
 
 
-def int8_operators(model: onnx.ModelProto) -> Int8Operators:
-    """Return the operators of a model that its metadata say the device computes in int8."""
+def _is_integer(node: onnx.NodeProto) -> bool:
+    """Return whether a node computes on integers, and is no convolution."""
+    return node.op_type.startswith(_PREFIX) and node.op_type != f"{_PREFIX}Conv"
+
+
+def int8_operators(
+    model: onnx.ModelProto, wanted: Callable[[Int8Operator], bool] = lambda _: True
+) -> Int8Operators:
+    """Return the operators of a model that its metadata say the device computes in int8.
+
+    Args:
+        model: read, not changed.
+        wanted: whether one of them is.
+    """
     noted = {entry.key: entry.value for entry in model.metadata_props}
     names, graph = set(noted.get(KEY, "").splitlines()), Int8Graph(model)
-    found = [graph.read(node) for node in model.graph.node if node.name in names]
-    chosen = [one for one in found if one is not None]
+    # Integer operators are the device's; what stands between conversions may be the host's.
+    there = [n for n in model.graph.node if n.name in names or _is_integer(n)]
+    found = [graph.read(node) for node in there]
+    chosen = [one for one in found if one is not None and wanted(one)]
     nodes = {id(one.node) for one in chosen}
     kept = {info.name for info in model.graph.output}
     readers: dict[str, set[int]] = {}

@@ -30,6 +30,7 @@ from npuconv.evaluate.pairs import (
 )
 from npuconv.keywords import SampleKeywords
 from npuconv.samples import Feed, Samples, Source
+from npuconv.samples.pictures import UNKNOWN_NORMALIZATION
 from npuconv.schemas import verify as schema
 from npuconv.schemas.report import Tool
 from npuconv.version import __version__
@@ -37,6 +38,10 @@ from npuconv.version import __version__
 Progress = Callable[[str, int, int], None]  # stage, done, total
 LAYER_SAMPLES = 8  # on which layers are compared
 SYNTHETIC = "the samples are made up, so these numbers prove little: give --data with real inputs"
+UNNORMALIZED = (
+    "the samples are not normalized as in training, so these numbers prove little: give the "
+    "--preprocess that convert has used or assumed, or --data with real inputs"
+)
 
 
 def verify(
@@ -210,7 +215,8 @@ def _labelled(score: Score, before: Opened) -> schema.Labelled:
 
 
 def _warnings(samples: Samples, assumed: str, measured: Measured) -> tuple[str, ...]:
-    found = [SYNTHETIC] if samples.synthetic else []
+    unnormalized = samples.description.endswith(UNKNOWN_NORMALIZATION)
+    found = [UNNORMALIZED if unnormalized else SYNTHETIC] if samples.synthetic else []
     found += [assumed] if assumed else []
     if measured.total.cosine is None:
         found.append("an output is all zeros or not finite")

@@ -51,7 +51,7 @@ class IntervalSettings:
     unknown_db: float = 8.0  # spread where one sample shows none
     calibrated_db: float = 6.0  # less on new samples where those measured also calibrated the model
     alike_db: float = 8.0  # the same where the samples are nearly the same
-    # The same for builtin pictures in the normalization that is given or clear.
+    # The same for built-in pictures in the normalization that is given or clear.
     inferred_db: float = 3.0
     guessed_db: float = 15.0  # the same in a normalization that is a guess
     made_up_db: float = 25.0  # the same for made-up numbers, or pictures in no known normalization

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +18,14 @@ from npuconv.errors import ModelError
 from npuconv.evaluate import packed
 from npuconv.evaluate.matching import scales as boundary_scales
 from npuconv.evaluate.pairs import Opened, open_model
-from npuconv.evaluate.subgraphs import EIGHT_BITS, Part, cut, element_types, reads
+from npuconv.evaluate.subgraphs import (
+    EIGHT_BITS,
+    Part,
+    cut,
+    element_types,
+    reads,
+    with_own_conversions,
+)
 from npuconv.evaluate.vectors import DeviceLayer, device_layers, target_of
 from npuconv.model import save
 from npuconv.schemas import split as schema
@@ -61,6 +68,7 @@ def split(
     """
     opened = open_model(model)
     chip = target_of(opened, target)
+    opened = replace(opened, proto=with_own_conversions(opened.proto, chip))
     proto, how = opened.proto, chip.activations.requantize
     layers = _layers(opened)
     parts, types = cut(proto, chip), element_types(proto)

@@ -1,10 +1,12 @@
 """Parts of an int8 model: what the device runs at once, and what the host does in between.
 
 A node is of the device where all that it reads and makes, besides constants, is 8-bit, and the
-target lists its operator or fuses it with the convolution before it. Each node has a level: how
-often the longest path to it has changed sides. Nodes of the host with one level are one part;
-those of the device are one part for each connected piece. An edge never leads to a lower level,
-so the parts can run one after the other.
+target lists its operator or fuses it with the convolution before it. So is an operator that the
+device computes in int8, but that the file spells out: with the conversions around it, it is a
+*region*, from DequantizeLinear to QuantizeLinear. Each node has a level: how often the longest path
+to it has changed sides. Nodes of the host with one level are one part; those of the device are one
+part for each connected piece. An edge never leads to a lower level, so the parts can run one after
+the other.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import Literal
 import onnx
 from onnx import TensorProto
 
+from npuconv.emit.int8_operators import KEY
 from npuconv.model import facts, load
 from npuconv.model.proto import inner_graphs
 from npuconv.partition.placement import DisjointSets
@@ -26,6 +29,8 @@ EIGHT_BITS = (TensorProto.INT8, TensorProto.UINT8)
 _CONVOLUTION = "QLinearConv"
 _INTEGER_PREFIX = "QLinear"  # of the integer forms of operators
 _ACTIVATIONS = ("Relu", "Clip")
+_OPENS, _CLOSES = "DequantizeLinear", "QuantizeLinear"
+_LONGEST = 64  # nodes of a region, beyond which none is looked for
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,82 @@ def cut(model: onnx.ModelProto, target: Target) -> list[Part]:
     return found + ([Part("host", (), (), loose)] if loose else [])
 
 
+def with_own_conversions(model: onnx.ModelProto, target: Target) -> onnx.ModelProto:
+    """Return the model with a DequantizeLinear for each region that reads one with others."""
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    nodes, readers = list(made.graph.node), _readers(made.graph)
+    own: dict[int, list[onnx.NodeProto]] = {}
+    for region in _regions(made, target):
+        for number in region:
+            shared = nodes[number]
+            if shared.op_type != _OPENS or readers[shared.output[0]] <= set(region):
+                continue
+            inner = [nodes[k] for k in readers[shared.output[0]] & set(region)]
+            own.setdefault(number, []).append(_own(shared, inner, nodes[region[-1]]))
+    read = {name for node in nodes for name in reads(node)} | {o.name for o in made.graph.output}
+    every = [one for number, node in enumerate(nodes) for one in (node, *own.get(number, []))]
+    kept = [one for one in every if one.op_type != _OPENS or one.output[0] in read]
+    if own:
+        del made.graph.node[:]
+        made.graph.node.extend(kept)
+    return made if own else model
+
+
+def _own(
+    shared: onnx.NodeProto, readers: Sequence[onnx.NodeProto], last: onnx.NodeProto
+) -> onnx.NodeProto:
+    """Return a copy of a DequantizeLinear, which readers that end in ``last`` read from now on."""
+    made = onnx.NodeProto()
+    made.CopyFrom(shared)
+    made.name, made.output[0] = f"{shared.name}/{last.name}", f"{shared.output[0]}/{last.output[0]}"
+    for reader in readers:
+        names = [made.output[0] if name == shared.output[0] else name for name in reader.input]
+        reader.input[:] = names
+    return made
+
+
+def _regions(model: onnx.ModelProto, target: Target) -> list[list[int]]:
+    """Return the nodes of each region whose operator the metadata name, and the target lists.
+
+    They are in the order of the model; the last is the QuantizeLinear.
+    """
+    graph = model.graph
+    noted = next((e.value for e in model.metadata_props if e.key == KEY), "")
+    names, outputs = set(noted.splitlines()), {o.name for o in graph.output}
+    makers, readers = _makers(graph), _readers(graph)
+    found = []
+    for number, node in enumerate(graph.node):
+        if not names or node.op_type != _CLOSES:
+            continue
+        region = [*_before(graph, makers, number), number]
+        inner = [graph.node[k] for k in region[:-1] if graph.node[k].op_type != _OPENS]
+        listed = [target.operator(one.op_type) is not None for one in inner if one.name in names]
+        made = {name for one in inner for name in one.output}
+        leaves = any(readers.get(name, set()) - set(region) for name in made) or made & outputs
+        if listed and all(listed) and not leaves:
+            found.append(region)
+    return found
+
+
+def _before(graph: onnx.GraphProto, makers: Mapping[str, int], last: int) -> list[int]:
+    """Return what makes the input of a node from dequantized tensors; nothing if floats do."""
+    constants = {t.name for t in graph.initializer}
+    found: set[int] = set()
+    waiting = [graph.node[last].input[0]]
+    while waiting:
+        name = waiting.pop()
+        number = makers.get(name)
+        if name in constants or number in found:
+            continue
+        if number is None or len(found) == _LONGEST:
+            return []
+        found.add(number)
+        if graph.node[number].op_type != _OPENS:
+            waiting += reads(graph.node[number])
+    return sorted(found)
+
+
 def element_types(model: onnx.ModelProto) -> dict[str, onnx.TypeProto.Tensor]:
     """Return type and shape of every tensor of the model, as far as they are known."""
     try:
@@ -96,10 +177,12 @@ def _sides(model: onnx.ModelProto, target: Target) -> list[Side]:
     listed = _listed(model, target)
     convolutions: set[str] = set()  # outputs of convolutions of the device
     sides: list[Side] = []
-    for node in model.graph.node:
+    spelled_out = {number for region in _regions(model, target) for number in region}
+    for number, node in enumerate(model.graph.node):
         integer = node.op_type == _CONVOLUTION or _is_integer(node, types, constants)
         fused = node.op_type in _fused(target) and node.input[0] in convolutions
         ours = integer and (node.op_type == _CONVOLUTION or fused or node.output[0] in listed)
+        ours = ours or number in spelled_out
         if node.op_type == _CONVOLUTION:
             convolutions.add(node.output[0])
         sides.append("device" if ours else "host")

@@ -18,7 +18,7 @@ from npuconv.legalize.fitting.settings import DEFAULT
 from npuconv.legalize.legal import LegalModel, legalize
 from npuconv.legalize.rewrites.fit_convolution import layer_of
 from npuconv.model.facts import of_window
-from npuconv.target import Target
+from npuconv.target import Target, value_text
 
 SCHEMA_VERSION = 1
 
@@ -58,6 +58,12 @@ class Curve:
     needed: tuple[int | bool, ...]
     points: tuple[Point, ...]
     knee: int | bool | None  # the tightest value that is cheap; None where none is
+
+    @property
+    def needs(self) -> str:
+        """Largest value that the models need, as text: ``up to 13``, ``true``."""
+        most = self.needed[-1]
+        return value_text(most) if isinstance(most, bool) else f"up to {most}"
 
 
 @dataclass(frozen=True)

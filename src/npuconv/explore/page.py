@@ -7,6 +7,7 @@ from html import escape
 from pathlib import Path
 
 from npuconv.explore.curves import Curve, Exploration, Point
+from npuconv.report.words import count
 from npuconv.target import value_text
 
 _WIDTH, _HEIGHT = 260, 120  # of a plot, in pixels
@@ -16,8 +17,8 @@ _SMALLEST = 0.1  # share of cost that fills the axis at least, or noise would lo
 _STYLE = """
 :root{color-scheme:light dark;--line:#2563eb;--knee:#d97706;--bad:#dc2626;--faint:#8888}
 body{font:14px/1.4 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem}
-main{display:grid;grid-template-columns:repeat(auto-fill,minmax(270px,1fr));gap:1.5rem}
-h2{font-size:1rem;margin:0}p{margin:.2rem 0}small{color:var(--faint)}
+.plots{display:grid;grid-template-columns:repeat(auto-fill,minmax(270px,1fr));gap:1.5rem}
+h2{font-size:1rem;margin:0}p{margin:.2rem 0}h1+p{margin-bottom:1.5rem}small{color:var(--faint)}
 svg{width:100%;height:auto}text{font:10px system-ui;fill:currentColor}
 .axis{stroke:var(--faint);fill:none}.line{stroke:var(--line);fill:none;stroke-width:2}
 .dot{fill:var(--line)}.knee{fill:var(--knee)}.refused{fill:var(--bad)}
@@ -36,11 +37,12 @@ def render(found: Exploration) -> str:
         '<!doctype html>\n<html lang="en"><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width">'
         f"<title>Undocumented limits of {escape(found.target)}</title><style>{_STYLE}</style>\n"
-        f"<h1>Undocumented limits of {escape(found.target)}</h1>\n"
-        f"<p>{len(found.models)} models, {found.convolutions} convolutions, "
+        f"<main>\n<h1>Undocumented limits of {escape(found.target)}</h1>\n"
+        f"<p>{count(len(found.models), 'model')}, {count(found.convolutions, 'convolution')}, "
         f"{found.macs / 1e9:.2f} G MACs. Each plot: the added cost of all models as one limit "
         "tightens, the others left open. Orange: the knee, the tightest value that is still "
-        f"cheap. Red: models are refused.</p>\n<main>\n{plots}\n</main>\n{out}</html>\n"
+        f'cheap. Red: models are refused.</p>\n<div class="plots">\n{plots}\n</div>'
+        f"\n{out}\n</main></html>\n"
     )
 
 
@@ -48,7 +50,7 @@ def _section(curve: Curve) -> str:
     knee = "no value is cheap" if curve.knee is None else f"knee at {value_text(curve.knee)}"
     return (
         f"<section><h2>{escape(curve.limit)}</h2>"
-        f"<p>needed up to {value_text(curve.needed[-1])}; {knee}</p>{_plot(curve)}</section>"
+        f"<p>needed: {curve.needs}; {knee}</p>{_plot(curve)}</section>"
     )
 
 
@@ -64,7 +66,7 @@ def _plot(curve: Curve) -> str:
     return (
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(curve.limit)}">'
         f'<path class="axis" d="M{_LEFT} {_TOP}V{bottom}H{_WIDTH - _RIGHT}"/>'
-        f'<text x="{_LEFT - 4}" y="{_TOP + 6}" text-anchor="end">{top:+.0%}</text>'
+        f'<text x="{_LEFT - 4}" y="{_TOP + 6}" text-anchor="end">{100 * top:+.0f} %</text>'
         f'<text x="{_LEFT - 4}" y="{bottom}" text-anchor="end">0 %</text>'
         f'<polyline class="line" points="{line}"/>{dots}{_ticks(places, curve.points)}</svg>'
     )
@@ -78,7 +80,8 @@ def _place(index: int, count: int, height: float) -> tuple[float, float]:
 def _dot(x: float, y: float, point: Point, curve: Curve) -> str:
     kind = "refused" if point.refused else "knee" if point.value == curve.knee else "dot"
     text = (
-        f"{curve.fact} {value_text(point.value)}: cost {point.cost:+.1%}, MACs {point.share:+.1%}, "
+        f"{curve.fact} {value_text(point.value)}: cost {100 * point.cost:+.1f} %, "
+        f"MACs {100 * point.share:+.1f} %, "
         f"{point.convolutions:+d} convolutions, {point.moved_bytes} bytes moved, "
         f"{point.rewritten} models rewritten, {point.refused} refused"
     )

@@ -78,9 +78,14 @@ def _digest(proto: onnx.ModelProto, name: str) -> str:
 
 
 def display_name(path: str | Path) -> str:
-    """Return the path as reports show it: as given if relative, else without its folders."""
+    """Return the path as reports show it: as given if relative, else without its folders.
+
+    Of an absolute path the last folder stays where the name of the file says nothing.
+    """
     given = Path(path)
-    return given.name if given.is_absolute() else given.as_posix()
+    if given.is_absolute():
+        given = Path(*given.parts[-2:] if given.name == files.UNNAMED else given.parts[-1:])
+    return given.as_posix()
 
 
 def from_proto(
@@ -120,7 +125,9 @@ def read_bytes(path: Path) -> bytes:
     except FileNotFoundError:
         raise ModelError(f"{path}: no such file") from None
     except IsADirectoryError:
-        hint = "give a model in it; npuconv check takes directories, npuconv batch converts many"
+        inside = path / "model.onnx"
+        given = f"give {inside}" if inside.is_file() else "give a model in it"
+        hint = f"{given}; npuconv check takes directories, npuconv batch converts many"
         raise ModelError(f"{path}: is a directory, not a model", hint=hint) from None
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {error.strerror}") from None

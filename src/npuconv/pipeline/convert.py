@@ -111,7 +111,7 @@ def convert(
         model: a path, or a ModelProto, which is not changed.
         target: name of a built-in target, or path of a target file.
         calibration: a path, a dict of arrays whose first axis counts samples, or an
-            iterable of dicts of complete inputs; None for builtin pictures or numbers.
+            iterable of dicts of complete inputs; None for built-in pictures or numbers.
         progress: called with a stage ("calibrate 3/24"), how much of the whole conversion is
             done, and of how much (0: not known yet); where there is no data once before with
             "assumed: " and what is taken instead.
@@ -296,7 +296,7 @@ def _run_steps(legal: LegalModel, data: prepare.CalibrationData, clock: Timings)
     without = (*legal.options.without, *(("input-grid",) if off_grid else ()))
     used = data.used
     with clock.measured("host preparation"):
-        graph, grids = prepare_host(DeviceGraph.of(legal), used, without)
+        graph, grids = prepare_host(DeviceGraph.of(legal), used, without, clock.step)
     with clock.measured("calibrate"):
         seen = calibrate(graph, graph.proto(), used, clock.step)
     with clock.measured("choose ranges"):
@@ -337,7 +337,9 @@ def _spend(
     if legal.options.min_sqnr is None and not legal.options.max_extra_macs:
         return legal, Oversampled(graph, state), None
     with clock.measured("budget"):
-        spent = spend_budget(graph, state, steps.seen.hessians, data.used, data.evaluation())
+        spent = spend_budget(
+            graph, state, steps.seen.hessians, data.used, data.evaluation(), clock.step
+        )
     made, budget = spent.oversampled, budget_report(legal, spent)
     return legal.with_plan(made.graph.plan, more_channels=True), made, budget
 

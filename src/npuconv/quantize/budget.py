@@ -27,6 +27,7 @@ from npuconv.quantize.oversampling import Oversampled, Repeats, oversample
 from npuconv.quantize.settings import BUDGET
 from npuconv.quantize.state import DeviceGraph, QuantState
 from npuconv.samples import Feed, Samples
+from npuconv.timings import Step
 
 
 @dataclass(frozen=True)
@@ -55,31 +56,44 @@ def spend_budget(
     hessians: Mapping[str, Hessian],
     used: Samples,
     evaluation: Sequence[Feed],
+    step: Step = lambda _done, _total: None,
 ) -> BudgetResult:
     """Repeat layers for ``max_extra_macs`` percent of multiplications, or until ``min_sqnr``.
 
     The graph is changed in place if something is repeated. Sensitivity is measured on the samples
-    ``used``, the choice is checked on those of ``evaluation``.
+    ``used``, the choice is checked on those of ``evaluation``. ``step`` is called after each probe
+    of the sensitivity and after each check, which counts as many.
 
     Raises:
         CalibrationError: the model does not run on the samples.
     """
     goal, percent = graph.options.min_sqnr, graph.options.max_extra_macs
+    checked, parts = 0, BUDGET.probes * (1 + _tries(goal))
     proto = graph.proto()
     sizes = layer_macs(graph, proto, used)
     limit = sum(sizes.values()) * (BUDGET.unbounded_percent if percent is None else percent) / 100
     points, unsaturated = quant_points(graph, state), logits(proto)
     error = OutputError(unsaturated if goal is None else proto, evaluation)
     before = error.of(points)
-    terms = _terms(graph, points, state, unsaturated, used)
+    # Copies differ by a part of a step, which their biases add.
+    terms = []
+    if not graph.biasless:
+        probed = sensitivity.measure(
+            unsaturated, points, state, used, BUDGET.probes, lambda done, _: step(done, parts)
+        )
+        terms = [] if probed is None else _terms(graph, points, probed)
     free = {name: count for name, count in sizes.items() if name in hessians}
     sets = channel_sets(graph, points, free) if terms else []
 
     def simulate(candidate: Repeats) -> tuple[QuantState, Error]:
+        nonlocal checked
         found = oversample(_copied(graph), state, hessians, candidate, used)
         model = found.graph.proto()
         compared = model if error.is_of_outputs(model) else logits(model)
-        return found.state, error.of(quant_points(found.graph, found.state), compared)
+        after = error.of(quant_points(found.graph, found.state), compared)
+        checked += 1
+        step(BUDGET.probes * (1 + checked), parts)
+        return found.state, after
 
     def allocator() -> Allocator:
         return Allocator(terms, free, sets, _limits(graph), graph.has_host)
@@ -112,7 +126,7 @@ def _search(
     """Return the best repeats of some tries, with their error and state; None where none help."""
     chosen, after, known = Repeats(), before, None
     allowed = share = _allowed(before, goal)
-    for _ in range(BUDGET.tries if goal is not None else 1):
+    for _ in range(_tries(goal)):
         if share >= 1:
             break
         fresh = allocator()
@@ -129,6 +143,11 @@ def _search(
     return chosen, after, known
 
 
+def _tries(goal: float | None) -> int:
+    """Return the number of purchases that are checked at most."""
+    return 1 if goal is None else BUDGET.tries
+
+
 def _allowed(before: Error, goal: float | None) -> float:
     """Return the share of the error that a goal in dB leaves; 0 without one."""
     if goal is None:
@@ -140,14 +159,9 @@ def _allowed(before: Error, goal: float | None) -> float:
 def _terms(
     graph: DeviceGraph,
     points: Sequence[QuantPoint],
-    state: QuantState,
-    model: onnx.ModelProto,
-    used: Samples,
+    found: sensitivity.Sensitivity,
 ) -> list[NoiseTerm]:
-    """Return the error of every rounding, with the layers that reduce it; none if unknown."""
-    found = sensitivity.measure(model, points, state, used, BUDGET.probes)
-    if found is None:
-        return []
+    """Return the error of every rounding, with the layers that reduce it."""
     tensors = {t.name: t for node in graph.model.nodes() for t in (*node.inputs, *node.outputs)}
     terms = []
     for point, power in zip(points, found.channels, strict=True):

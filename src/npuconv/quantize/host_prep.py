@@ -43,31 +43,36 @@ from npuconv.quantize.sensitivity import Sensitivity
 from npuconv.quantize.settings import HOST_PADDING, PROBE
 from npuconv.quantize.state import DeviceGraph, QuantState
 from npuconv.samples import Feed, Samples
+from npuconv.timings import Step
 
 Array = NDArray[Any]
 Doubles = NDArray[np.float64]
 
 
 def prepare_host(
-    graph: DeviceGraph, samples: Samples, without: Collection[str] = ()
+    graph: DeviceGraph,
+    samples: Samples,
+    without: Collection[str] = (),
+    step: Step = lambda _done, _total: None,
 ) -> tuple[DeviceGraph, dict[str, Grid]]:
     """Let the host pad and offset tensors where that makes steps smaller.
 
     The graph is changed in place. Steps of ``without`` are left out: ``host-padding``, ``input-
-    grid``.
+    grid``. ``step`` is called after each sample.
 
     Returns:
         The graph planned anew, and the grids of tensors that the device reads.
     """
     feeds = list(samples[: PROBE.samples])
     grids = {} if "input-grid" in without else _grids(graph, feeds)
-    wanted = set[str]() if "host-padding" in without else _to_pad(graph, feeds, grids)
+    wanted = set[str]() if "host-padding" in without else _to_pad(graph, feeds, grids, step)
     if wanted and manager.apply(graph.model, pad_on_host, graph.ctx, graph.plan, wanted):
         graph = graph.replanned()
     free = {
         name: convs
         for name, convs in readers(graph.plan).items()
-        if convs[0].name in grids and not any(pads(conv) for conv in convs)
+        if convs[0].name in grids
+        and not any(pads(conv) or conv.name in graph.biasless for conv in convs)
     }
     offsets = {name: grids[convs[0].name].offsets for name, convs in free.items()}
     moved = {n: by for n, by in offsets.items() if not grids[free[n][0].name].is_aligned}
@@ -83,7 +88,9 @@ def pads(conv: Node) -> tuple[int, ...]:
     return amounts if any(amounts) else ()
 
 
-def _to_pad(graph: DeviceGraph, feeds: Sequence[Feed], grids: Mapping[str, Grid]) -> set[str]:
+def _to_pad(
+    graph: DeviceGraph, feeds: Sequence[Feed], grids: Mapping[str, Grid], step: Step
+) -> set[str]:
     """Return the tensors of the host whose padding by the host makes steps smaller."""
     found = padded_tensors(graph, internal=False)
     brought = kept.match_groups(graph.model, graph.plan, graph.source_scales).groups
@@ -95,7 +102,7 @@ def _to_pad(graph: DeviceGraph, feeds: Sequence[Feed], grids: Mapping[str, Grid]
     }
     tied = {name for name in found if _has_one_zero(graph, name)}
     made = {t.name for node in graph.plan.int8_nodes for t in node.outputs} - tied
-    probed = _probe(graph.proto(), found, feeds) if found else {}
+    probed = _probe(graph.proto(), found, feeds, step) if found else {}
     return {
         name
         for name, (lows, highs, shape) in probed.items()
@@ -147,7 +154,7 @@ def _may_cross(graph: DeviceGraph, padded: Sequence[Node]) -> bool:
     """Return whether a padded tensor may cross while other nodes read it without pads."""
     if padding_option(graph.options) in ("auto", "all"):
         return True
-    if _pads_itself(graph, padded[0].inputs[0].name):
+    if _pads_itself(graph, padded[0].inputs[0]):
         return True
     known, placement = {id(conv) for conv in padded}, graph.plan.placement
     reading = query.consumers(padded[0].inputs[0])
@@ -167,11 +174,15 @@ def _is_internal(graph: DeviceGraph, reader: Node) -> bool:
     maker = query.producer(reader.inputs[0])
     if maker is None or graph.plan.placement[id(maker)] != "device":
         return False
-    return not _pads_itself(graph, reader.inputs[0].name)
+    return not _pads_itself(graph, reader.inputs[0])
 
 
-def _pads_itself(graph: DeviceGraph, tensor: str) -> bool:
-    return graph.target.operator("Pad", "") is not None and _has_one_zero(graph, tensor)
+def _pads_itself(graph: DeviceGraph, tensor: Tensor) -> bool:
+    """Return whether the device has a Pad, and the tensor is int8 with one zero point before it."""
+    made = any(output is tensor for node in graph.plan.int8_nodes for output in node.outputs)
+    return (
+        made and graph.target.operator("Pad", "") is not None and _has_one_zero(graph, tensor.name)
+    )
 
 
 def padding_option(options: Options) -> str:
@@ -189,7 +200,7 @@ def growth(shape: Sequence[int | str | None], conv: Node) -> float:
 
 
 def _probe(
-    proto: onnx.ModelProto, names: Iterable[str], feeds: Iterable[Feed]
+    proto: onnx.ModelProto, names: Iterable[str], feeds: Sequence[Feed], step: Step
 ) -> dict[str, tuple[Doubles, Doubles, tuple[int, ...]]]:
     """Run samples; return the extremes of every channel, 0 among them, and the last shape.
 
@@ -200,7 +211,7 @@ def _probe(
     inner = [name for name in names if name not in given]
     session = executor.Session(executor.with_outputs(proto, inner)) if inner else None
     found: dict[str, tuple[Doubles, Doubles, tuple[int, ...]]] = {}
-    for feed in feeds:
+    for number, feed in enumerate(feeds, 1):
         try:
             made = {**feed, **(session.run(feed, inner) if session else {})}
         except executor.RuntimeRefusedError:
@@ -213,6 +224,7 @@ def _probe(
             if name in found:
                 lows, highs = np.minimum(lows, found[name][0]), np.maximum(highs, found[name][1])
             found[name] = lows, highs, values.shape
+        step(number, len(feeds))
     return found
 
 

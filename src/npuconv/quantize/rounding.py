@@ -53,6 +53,8 @@ def round_weights(
         graph.model, convs, state.encodings, graph.source_scales, per_tensor=graph.is_per_tensor
     )
     layers = [] if graph.is_per_tensor else _layers(graph, hessians, state, brought, convs)
+    if graph.biasless:
+        without = {*without, "bias-correction"}
     work = partial(_solve_layer, state.encodings, hessians, graph.model.store, without)
     found = dict[str, tuple[RoundedWeights | None, str]]()
     for number, each in enumerate(in_order(work, layers), 1):

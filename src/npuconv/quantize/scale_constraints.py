@@ -82,12 +82,16 @@ class ConstraintsOf:
         bounds = {t.name: upper_bound(node) for node in cutting for t in node.outputs}
         # With one scale a Clip has integers for bounds, and need not end where int8 ends.
         self._cutting = {name: bound for name, bound in bounds.items() if name not in centred}
+        known = graph.ctx.fragments
+        parts = (c for c in plan.device if c.name in known and known[c.name].summed)
+        self._sums = {conv.outputs[0].name for conv in parts}
         self._made = {t.name for node in plan.int8_nodes for t in node.outputs}
         self._functions = functions_of(graph.model, plan) if plan.operators else {}
 
     def __call__(self, group: Group) -> ScaleConstraints:
         """Return the constraints of one group of the plan."""
-        margins = (self._has_margins, group.tensors[0] in self._made)
+        summed = not self._sums.isdisjoint(group.tensors)
+        margins = (self._has_margins, group.tensors[0] in self._made, summed)
         found = _observed(group, self.channels, self._stats, *margins)
         functions = self._functions.get(group.outputs[0]) if len(group.outputs) == 1 else None
         if functions and len(found.slots) == 1:
@@ -123,11 +127,17 @@ def _filled(plan: Plan) -> set[str]:
 
 
 def _observed(
-    group: Group, channels: Channels, stats: Mapping[str, Statistics], margin: bool, tails: bool
+    group: Group,
+    channels: Channels,
+    stats: Mapping[str, Statistics],
+    margin: bool,
+    tails: bool,
+    summed: bool,
 ) -> ScaleConstraints:
     """Return the extremes and values of a group, without constraints.
 
-    With ``margin`` its ranges get one, with ``tails`` one that includes the tails of its values.
+    With ``margin`` its ranges get one, with ``tails`` one that includes the tails of its values,
+    with ``summed`` that of partial sums.
     """
     members: dict[int, list[tuple[Statistics, int]]] = {}
     for name in group.tensors:
@@ -139,7 +149,9 @@ def _observed(
     slots = sorted(members)
     rows, count = [members[s] for s in slots], len(members)
     wide = {
-        name: _extremes(stats[name], channels.families(name), margin, tails)
+        name: with_margin(stats[name], channels.families(name), tails=tails, summed=summed)
+        if margin
+        else (stats[name].lows.astype(np.float64), stats[name].highs.astype(np.float64))
         for name in group.outputs
     }
     lows = [min((float(wide[s.name][0][c]) for s, c in row), default=0.0) for row in rows]
@@ -148,12 +160,6 @@ def _observed(
     ties = np.asarray([channels.tie_of(slot) for slot in slots], np.int64)
     free = np.zeros(count, bool), np.full(count, np.inf)
     return ScaleConstraints(group.name, slots, *found, *free, ties, _samples(rows))
-
-
-def _extremes(stats: Statistics, families: Sequence[int], margin: bool, tails: bool) -> Extremes:
-    if margin:
-        return with_margin(stats, families, tails=tails)
-    return stats.lows.astype(np.float64), stats.highs.astype(np.float64)
 
 
 def _values(rows: list[list[tuple[Statistics, int]]]) -> NDArray[np.float32]:
@@ -246,7 +252,7 @@ def _exact(
 
 
 def with_margin(
-    stats: Statistics, families: Sequence[int] = (), *, tails: bool = True
+    stats: Statistics, families: Sequence[int] = (), *, tails: bool = True, summed: bool = False
 ) -> tuple[Doubles, Doubles]:
     """Return extremes with a margin where a channel has few active values.
 
@@ -259,6 +265,7 @@ def with_margin(
             of one family where they are not given.
         tails: whether the two largest samples predict a new one. Not for tensors of the host,
             which are often bounded or on a grid.
+        summed: whether the values are added to others, and these then activated.
 
     Returns:
         float64 lows and highs [C]; an extreme of 0 stays, because an activation cuts it off.
@@ -268,6 +275,9 @@ def with_margin(
         lows *= _tail_ratio(lows, -stats.second_lows.astype(np.float64))
         highs *= _tail_ratio(highs, stats.second_highs.astype(np.float64))
     weight = weight_of_family(stats)
+    if summed:
+        growth = 1 + MARGIN.sum_growth * np.square(weight)
+        lows, highs = lows * growth, highs * growth
     if weight.max(initial=0.0) < MARGIN.smallest_weight or stats.channels == 1:
         return -lows, highs
     which = np.unique(families or np.zeros(stats.channels), return_inverse=True)[1]

@@ -15,8 +15,9 @@ from npuconv.arithmetic.layer import RoundedWeights
 from npuconv.legalize.context import PassContext
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.source import SourceScales
-from npuconv.model import save
+from npuconv.model import query, save
 from npuconv.model.core import Model
+from npuconv.model.facts import settled
 from npuconv.partition.channels import Channels, trace, uniform
 from npuconv.quantize import kept
 
@@ -83,14 +84,26 @@ class DeviceGraph(LegalModel):
     def centred_tensors(self) -> list[str]:
         """Tensors whose zero point is 0: those of one scale, and what operators read and make.
 
+        And those around a convolution without a bias, which is where zero points go.
+
         Not the inputs of a TFLite model: there the file says the zero point of a tensor. And
         not tensors of operators where the device takes every zero point.
         """
         made = [] if self._has_zero_points else [t.name for t in self.plan.operator_tensors]
+        bare = [conv for conv in self.plan.device if conv.name in self.biasless]
+        made += [t.name for conv in bare for t in (conv.inputs[0], conv.outputs[0])]
         if self.options.io == "int8" or self.options.format != "tflite":
             return [*self.uniform_tensors, *made]
         inputs = {tensor.name for tensor in self.model.graph.inputs} - set(uniform(self.plan))
         return [*(name for name in self.uniform_tensors if name not in inputs), *made]
+
+    @cached_property
+    def biasless(self) -> frozenset[str]:
+        """Names of convolutions to which the device can add no bias."""
+        operator = self.target.operator("Conv")
+        bare = [conv for conv in self.plan.device if query.input_of(conv, 2) is None]
+        found = (c for c in bare if operator and operator.objections({**settled(c), "bias": True}))
+        return frozenset(conv.name for conv in found)
 
     @cached_property
     def channels(self) -> Channels:

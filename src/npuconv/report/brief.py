@@ -151,7 +151,7 @@ def _verdict(report: Report, view: View, name: str = "") -> Block:
     if not report.ok:
         text += f": {report.summary.headline}"
     elif found:
-        warned = count(len(found), found[0].label)
+        warned = count(sum(one.more + 1 for one in found), found[0].label)
         text += f", {warned}: {_in_brief(found[0])}"
     lines = view.hang(text, "", "  ")[: _MAX_LINES["verdict"]]
     return [view.paint(line, "bold", style(report)) for line in lines]
@@ -205,13 +205,8 @@ def _device(report: Report) -> str:
     macs = "" if there.macs is None else f", {there.mac_share} of the MACs"
     number = len(report.device.subgraphs) if report.device else 0
     within = f", in {count(number, 'subgraph')}" if number else ""
-    later = ", once activations are int8" if _is_float(report) else ""
+    later = ", once activations are int8" if report.summary.activations == "float" else ""
     return f"{there.nodes} of {count(nodes, 'node')}{macs}{within}{later}"
-
-
-def _is_float(report: Report) -> bool:
-    """Return whether the written model computes in float; the device runs it once it does not."""
-    return report.accuracy is None and report.summary.verdict == "converted"
 
 
 def _float_parts(report: Report) -> str:
@@ -222,7 +217,8 @@ def _accuracy(report: Report) -> str:
     """Return the SQNR with its interval, and the worst of several outputs."""
     found = report.accuracy
     if found is None:
-        return f"not measured: {_float_parts(report)}" if _is_float(report) else ""
+        converted = report.summary.verdict == "converted"
+        return f"not measured: {_float_parts(report)}" if converted else ""
     text = f"SQNR {words.sqnr(found.sqnr_db, found.cosine)}"
     if found.interval_db is not None:
         text += f" ({words.interval(found.interval_db)} expected on new samples)"
@@ -270,8 +266,8 @@ def _samples(report: Report) -> str:
 
 
 def _limits(report: Report) -> str:
-    needed = [one for one in report.unknown_limits if one.values]  # others are assumptions
-    return f"{count(len(needed), 'limit')} undocumented: -v" if needed else ""
+    needed = groups.undocumented(report)
+    return f"{count(needed, 'limit')} undocumented: -v" if needed else ""
 
 
 def _left_out(report: Report) -> str:

@@ -30,7 +30,7 @@ from npuconv.schemas.report import Alternative, FindingInfo, Placement, Report, 
 OVERVIEW_HEAD = ("model", "target", "verdict", "error", "warn", "limits", "device")
 BATCH_HEAD = ("job", "target", "result", "error", "warn", "limits", "SQNR")
 PASS_HEAD = ("pass", "changes", "largest difference", "measured against")
-PLACE_HEAD = ("runs on", "nodes", "share", "MACs", "share")
+PLACE_HEAD = ("runs on", "nodes", "of nodes", "MACs", "of MACs")
 PLACEMENTS: tuple[Placement, ...] = ("device", "host", "undocumented")
 
 _Item = TypeVar("_Item")
@@ -342,16 +342,21 @@ def places(report: Report) -> tuple[Place, ...]:
     )
 
 
+def undocumented(report: Report) -> int:
+    """Return the number of undocumented limits that the model depends on."""
+    return sum(bool(one.values) for one in report.unknown_limits)  # others are assumptions
+
+
 def overview_row(report: Report) -> tuple[str, ...]:
     """Return the row of one report in the table of several, under ``OVERVIEW_HEAD``."""
     names = (report.model.path, report.target.name, verdict_label(report))
-    return (*names, *_open(tally(report)), device_share(report))
+    return (*names, *_open(report), device_share(report))
 
 
 def batch_row(job: BatchJob) -> tuple[str, ...]:
     """Return the row of one job of a batch, under ``BATCH_HEAD``."""
     if job.report is not None:
-        counts = _open(tally(job.report))
+        counts = _open(job.report)
     elif job.by_severity is None:
         counts = ("-", "-", "-")
     else:
@@ -365,8 +370,9 @@ def batch_row(job: BatchJob) -> tuple[str, ...]:
     return (job.name, job.target, job.status, *counts, accuracy)
 
 
-def _open(number: Tally) -> tuple[str, str, str]:
-    return str(number.error), str(number.warning), str(number.unknown)
+def _open(report: Report) -> tuple[str, str, str]:
+    number = tally(report)
+    return str(number.error), str(number.warning), str(undocumented(report))
 
 
 def shows_paths(batch: BatchReport) -> bool:

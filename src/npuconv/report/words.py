@@ -224,8 +224,9 @@ def calibrated_on(quantization: Quantization) -> str:
     """Return the samples that the ranges come from."""
     if not quantization.samples:
         return "no samples needed"
-    kind = "synthetic sample" if quantization.source.startswith("synthetic") else "sample"
-    return f"{count(quantization.samples, kind)} ({quantization.source})"
+    source = quantization.source
+    kind = "made-up sample" if source.startswith("synthetic") else "sample"
+    return f"{count(quantization.samples, kind)} ({source.removeprefix('synthetic, ')})"
 
 
 def extra_macs(budget: Budget) -> str:

@@ -213,7 +213,8 @@ def _reasons(
         balanced = other.sign_entropy >= BOUNDS.entropy_drop * given.sign_entropy
         fits = low <= other.bias <= high and balanced
         if given.bias < BOUNDS.small_bias and fits:
-            yield f"the biases of the first layer are only {given.bias:.1%} of what it puts out"
+            share = f"{100 * given.bias:.1f} %"
+            yield f"the biases of the first layer are only {share} of what it puts out"
     elif trials.given in _UNITS and name in _PIXELS:
         balanced = other.sign_entropy >= BOUNDS.entropy_gain * given.sign_entropy
         fits = other.bias <= high and balanced

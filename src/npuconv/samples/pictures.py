@@ -222,6 +222,7 @@ def _color(rng: np.random.Generator, *, dark: bool) -> tuple[int, ...]:
 
 SAMPLES = 32
 MIN_SIDE = 8  # pixels of an image
+UNKNOWN_NORMALIZATION = "normalization unknown"  # end of a description
 MIN_GREY_SIDE = 16  # of a grey one that is not square: a narrow one is rather a spectrum
 
 
@@ -251,8 +252,8 @@ def open_synthetic(
     description, has_photographs = f"synthetic, seed {seed}", False
     if reads_images(inputs):
         has_photographs = are_photographs()
-        source = "builtin photographs" if has_photographs else "made-up pictures"
-        description = f"{source}, {pixels.name if pixels else 'normalization unknown'}"
+        source = "built-in photographs" if has_photographs else "made-up pictures"
+        description = f"{source}, {pixels.name if pixels else UNKNOWN_NORMALIZATION}"
     is_made_up = pixels is None or not has_photographs
     indices = tuple(range(number))
     return Samples(load, indices, description, synthetic=is_made_up, builtin=True)

@@ -73,6 +73,9 @@ class Summary(Part):
     not_judged: tuple[str, ...] = Field(
         (), description="of a check: options that only a conversion can judge"
     )
+    activations: Literal["int8", "float"] = Field(
+        "int8", description="of the written model, or of that which convert would write"
+    )
     exit_code: int
     by_severity: dict[Severity, int]
     by_status: dict[Status, int]

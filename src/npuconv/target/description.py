@@ -71,6 +71,12 @@ class Requantize(Strict):
             return self.kind
         return f"shift, {self.multiplier_bits} bits, at most {self.max_shift}, {self.rounding}"
 
+    def words(self) -> str:
+        """Return what the metadata of a model say, for the simulator."""
+        if self.kind != "shift":
+            return self.kind
+        return f"shift {self.multiplier_bits} {self.max_shift} {self.rounding}"
+
 
 def _kind(value: Any) -> Any:
     """``requantize: shift`` is short for ``{kind: shift}``."""

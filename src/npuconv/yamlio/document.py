@@ -96,8 +96,7 @@ def load(path: str | Path, *, error: type[LocatedError]) -> Document:
         with Path(path).open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as cause:
-        reason = getattr(cause, "strerror", None) or str(cause)
-        raise error(f"cannot read: {reason}", file=name) from None
+        raise error(_unreadable(cause), file=name) from None
     try:
         return loads(raw.decode("utf-8"), name=name, error=error)
     except UnicodeDecodeError as cause:
@@ -112,6 +111,12 @@ def load(path: str | Path, *, error: type[LocatedError]) -> Document:
         ) from None  # fmt: skip
 
 
+def _unreadable(cause: Exception) -> str:
+    if isinstance(cause, FileNotFoundError):
+        return "no such file"
+    return f"cannot read: {getattr(cause, 'strerror', None) or cause}"
+
+
 def load_table(path: str | Path, table: tuple[str, ...], *, error: type[LocatedError]) -> Document:
     """Read one table of a TOML file; it has the place of its heading for all keys.
 
@@ -123,8 +128,7 @@ def load_table(path: str | Path, table: tuple[str, ...], *, error: type[LocatedE
         text = Path(path).read_text("utf-8")
         data: Any = tomllib.loads(text)
     except (OSError, ValueError) as cause:
-        reason = getattr(cause, "strerror", None) or str(cause)
-        raise error(f"cannot read: {reason}", file=name) from None
+        raise error(_unreadable(cause), file=name) from None
     for key in table:
         data = data.get(key) if isinstance(data, dict) else None
     if not isinstance(data, dict):

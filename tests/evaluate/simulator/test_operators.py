@@ -7,12 +7,15 @@ import onnx
 import pytest
 from onnx import helper
 
-from npuconv.arithmetic import litert
+from npuconv.arithmetic import litert, shifting
+from npuconv.arithmetic.operators import Rescaling
 from npuconv.arithmetic.whole import WholeArray
 from npuconv.emit.int8_operators import int8_operators
+from npuconv.evaluate.device_operators import device_operators
 from npuconv.evaluate.simulator import as_float
 from npuconv.executor import Session
 from support.int8_operators import CASES
+from support.target_files import chip
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -61,3 +64,35 @@ def test_extents_that_are_not_known_keep_the_float_operator():
     made = as_float(model)
     assert "GlobalAveragePool" in [node.op_type for node in made.graph.node]
     Session(made).run(CASES["global-average-pool"].feeds())
+
+
+SHIFTING = [name for name in CASES if CASES[name].op in shifting.OPERATORS]
+ROUNDINGS = ("half_away", "half_up", "half_even")
+
+
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+@pytest.mark.parametrize("name", SHIFTING)
+def test_a_device_that_shifts(name, rounding):
+    """The graph computes what arrays do, a step from the float operator at most."""
+    case = CASES[name]
+    model, feeds = case.model(f"shift 12 40 {rounding}"), case.feeds()
+    one = int8_operators(model).made["y"]
+    values = [WholeArray.of({**feeds, **one.constants}[source]) for source in one.sources]
+    how = Rescaling("shift", 12, 40, rounding)
+    wanted = shifting.compute(one.op, one.attributes, values, one.scales, how).values
+    made = as_float(model)
+    assert "op" not in {node.name for node in made.graph.node}
+    found = Session(made).run(feeds)["y"]
+    np.testing.assert_array_equal(found, wanted)
+    theirs = Session(case.model("float")).run(feeds)["y"].astype(int)
+    assert np.abs(found - theirs).max() <= 1
+    (vector,) = device_operators(model, chip("", also={"operators": {"Conv": {}, case.op: {}}}))
+    stored = [one.values.astype(np.int8) for one in values]
+    np.testing.assert_array_equal(vector.run(stored, how), wanted)
+
+
+@pytest.mark.parametrize("words", ["shift", "shift 12 40 up", "shift x 40 half_up", "shift 99 1 0"])
+def test_words_that_say_no_requantization_are_float(words):
+    """A file of a stranger may say anything."""
+    made = as_float(CASES["softmax"].model(words))
+    assert "Softmax" in [node.op_type for node in made.graph.node]

@@ -8,7 +8,15 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from npuconv import executor
-from npuconv.arithmetic.device import IntegerConv, accumulate, by_float, convolve, float_factors
+from npuconv.arithmetic.device import (
+    IntegerConv,
+    accumulate,
+    by_float,
+    by_shift,
+    convolve,
+    float_factors,
+    shifts,
+)
 from npuconv.arithmetic.gemmlowp import by_gemmlowp, multipliers
 from npuconv.evaluate.simulator import as_float
 from support.builders import Net, images
@@ -82,6 +90,24 @@ def test_gemmlowp(wide_scales):
             np.testing.assert_array_equal(found, wanted, str(seed))
         differing += int((wanted != device(case)).sum())
     assert wide_scales or differing, "the two ways of rounding differ somewhere"
+
+
+@pytest.mark.parametrize("rounding", ["half_away", "half_up", "half_even"])
+def test_shifts(rounding):
+    """Models that say so multiply by integers of so many bits, and round as the device does."""
+    for seed in range(20):
+        case = random_case(seed, y_zero=seed % 5 - 2)
+        model = case.model()
+        model.metadata_props.add(key="npuconv.requantize", value=f"shift 8 40 {rounding}")
+        factors = float_factors(case.x_scale, case.w_scales, case.y_scale)
+        by = shifts(factors, bits=8, max_shift=40)
+        wanted = convolve(
+            case.layer,
+            case.x,
+            lambda total, b=by, z=case.y_zero: by_shift(total, b.multiplier, b.shift, z, rounding),
+            int(case.x_zero),
+        )
+        np.testing.assert_array_equal(run(as_float(model), case.x), wanted, str(seed))
 
 
 @needs_exact_runtime

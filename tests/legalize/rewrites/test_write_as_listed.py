@@ -32,7 +32,14 @@ def total(count):
     return Net(**dict.fromkeys(names, (1, 4, 3, 2))).op("Sum", *names).model()
 
 
+def divided(by):
+    net = Net(x=(1, 4, 3, 2))
+    return net.op("Div", "x", net.constant(by)).model()
+
+
 FIRES = [
+    (lambda: divided(6.0), builtin("ethos-u55")),  # lists Mul
+    (lambda: divided([[[0.5]], [[-2.0]], [[3.0]], [[1e3]]]), builtin("ethos-u55")),
     (lambda: total(2), RKNN),
     (squeeze, RKNN),
     (unsqueeze, RKNN),
@@ -41,6 +48,8 @@ FIRES = [
     (lambda: flatten(("n", 4, 3, 2)), RKNN),
 ]
 SILENT = [
+    (lambda: divided(0.0), builtin("ethos-u55")),
+    (lambda: Net(x=(1, 4), y=(1, 4)).op("Div", "x", "y").model(), builtin("ethos-u55")),
     (lambda: total(2), builtin("horizon-x3")),  # lists Sum itself
     (lambda: total(3), RKNN),  # would be rounded in between
     squeeze,  # the target lists neither

@@ -49,7 +49,7 @@ def test_both_ranges_are_named():
     found = findings(clipping(), CODE)[0]
     assert "values of 't2' are clipped: they lie in [0, 8.5" in found.message
     assert 0.5 < float(found.message.split("and int8 holds [0, ")[1].rstrip("]")) < 1.5
-    assert found.limit == "at most 1% clipped"
+    assert found.limit == "at most 1 % clipped"
     assert found.value.endswith("%")
 
 

@@ -39,7 +39,7 @@ SILENT = [
 def test_they_are_counted_behind_the_activation():
     """Channels that a Relu cuts off are dead."""
     found = finding(FIRES[0](), CODE)
-    assert found.message == ("2 of 3 channels (67%) have one and the same value in all 6 samples")
+    assert found.message == ("2 of 3 channels (67 %) have one and the same value in all 6 samples")
     assert (found.node, found.value) == ("conv", "2 of 3")
 
 

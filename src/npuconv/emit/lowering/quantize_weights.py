@@ -49,7 +49,8 @@ def _quantize(model: Model, ctx: EmitContext, conv: Node) -> int:
         text = f"weight scale of {count} {several} raised: int32 would overflow"
         ctx.notes[model.label(conv)] = text
     _dequantize(model, conv, 1, layer.weight, layer.weight_scales)
-    if layer.bias is not None and ends:
+    had_one = query.input_of(conv, 2) is not None
+    if ends and layer.bias is not None and (had_one or layer.bias.any()):
         _dequantize(model, conv, 2, layer.bias, bias_scales(ends[0].nominal, layer.weight_scales))
     return 1
 

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper
 
 from npuconv.arithmetic import gemmlowp
 from npuconv.arithmetic.device import float_factors
+from npuconv.arithmetic.operators import shifted
 from npuconv.evaluate.simulator.conversions import clip, store
 from npuconv.evaluate.simulator.float_carriers import EIGHT_BITS, Array, FloatCarriers, stored_as
 from npuconv.evaluate.simulator.operators import WholeNode
@@ -81,7 +82,15 @@ def _by_gemmlowp(carriers: FloatCarriers, layer: _Layer, total: str, result: str
     return carriers.step("Cast", [last], f"{result}/rounded", to=TensorProto.FLOAT)
 
 
-_REQUANTIZE = {"float": _by_float, "gemmlowp": _by_gemmlowp}
+def _by_shift(carriers: FloatCarriers, layer: _Layer, total: str, result: str) -> str:
+    """Multiply by an integer, shift right."""
+    whole = carriers.step("Cast", [total], f"{result}/int64", to=TensorProto.INT64)
+    factor = layer.factors.reshape(layer.column)
+    last = shifted([(WholeNode(carriers, whole, result), factor)], carriers.rescaling).name
+    return carriers.step("Cast", [last], f"{result}/rounded", to=TensorProto.FLOAT)
+
+
+_REQUANTIZE = {"float": _by_float, "gemmlowp": _by_gemmlowp, "shift": _by_shift}
 
 
 def _read(carriers: FloatCarriers, node: onnx.NodeProto) -> _Layer | None:

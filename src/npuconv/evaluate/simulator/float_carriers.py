@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast, get_args
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
+from npuconv.arithmetic.device import MAX_SHIFT
+from npuconv.arithmetic.operators import FLOAT, Rescaling
+from npuconv.arithmetic.whole import Rounding
 from npuconv.model.proto import all_names, reads
 
 Array = NDArray[Any]
 REQUANTIZE_KEY = "npuconv.requantize"  # of the model's metadata; ``emit`` writes it
+LARGEST_BITS = 31  # of a multiplier
 EIGHT_BITS: dict[int, tuple[int, int]] = {
     TensorProto.INT8: (-128, 127),
     TensorProto.UINT8: (0, 255),
@@ -33,6 +37,16 @@ class Stored:
 def stored_as(dtype: int) -> Stored:
     """Return the range of all integers of an 8-bit type."""
     return Stored(dtype, *EIGHT_BITS[dtype])
+
+
+def _requantization(words: str) -> tuple[str, Rescaling]:
+    """Return the kind of requantization of a device, and how it shifts; float for other words."""
+    kind, *parts = words.split() or ["float"]
+    if kind == "shift" and len(parts) == 3 and parts[2] in get_args(Rounding):
+        bits, places = (int(part) if part.isdecimal() else -1 for part in parts[:2])
+        if 2 <= bits <= LARGEST_BITS and 0 <= places <= MAX_SHIFT:
+            return kind, Rescaling("shift", bits, places, cast("Rounding", parts[2]))
+    return ("gemmlowp" if kind == "gemmlowp" else "float"), FLOAT
 
 
 class FloatCarriers:
@@ -57,6 +71,8 @@ class FloatCarriers:
         self._made = {v.name for v in graph.input} | set(self._initializers)
         self._made |= {t.values.name for t in graph.sparse_initializer}
         self._names = set(all_names(graph))
+        noted = {entry.key: entry.value for entry in model.metadata_props}
+        self.requantize, self.rescaling = _requantization(noted.get(REQUANTIZE_KEY, ""))
         for tensor in graph.initializer:
             self._declare(tensor.name, tensor.data_type)
         for info in graph.input:
@@ -68,12 +84,6 @@ class FloatCarriers:
         domains = ("", "ai.onnx")
         every = self._source.opset_import
         return max((o.version for o in every if o.domain in domains), default=1)
-
-    @property
-    def requantize(self) -> str:
-        """Requantization of the device, by the metadata: ``gemmlowp``, else ``float``."""
-        noted = {entry.key: entry.value for entry in self._source.metadata_props}
-        return noted.get(REQUANTIZE_KEY, "float")
 
     def constant(self, name: str) -> Array | None:
         """Return the value of an initializer or of a Constant node; None for any other tensor."""

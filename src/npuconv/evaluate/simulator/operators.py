@@ -1,4 +1,4 @@
-"""Operators beside the convolution with TFLite's integers, as operators on int64."""
+"""Operators beside the convolution with integers of TFLite or of shifts, as operators on int64."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ import onnx
 from numpy.typing import ArrayLike
 from onnx import TensorProto
 
-from npuconv.arithmetic import litert
+from npuconv.arithmetic import litert, shifting
 from npuconv.arithmetic.whole import Whole
 from npuconv.emit.int8_operators import Int8Operator, int8_operators
 from npuconv.evaluate.simulator.float_carriers import FloatCarriers, stored_as
 
 _AXES_ARE_INPUT = 13  # opset from which ReduceSum has its axes as an input
 _MAX_AXES_ARE_INPUT = 18  # the same of ReduceMax
+# By requantization, operators that have integers of their own; tables are the same in float.
+_COMPUTED = {"gemmlowp": litert.OPERATORS, "shift": shifting.OPERATORS}
 _NEEDS_EXTENTS = ("AveragePool", "GlobalAveragePool", "ReduceMean", "Resize")
 
 
@@ -118,21 +120,21 @@ class WholeNode(Whole):
 
 
 class Operators:
-    """The int8 operators of a model whose device has TFLite's integers."""
+    """The int8 operators of a model whose device requantizes by integers."""
 
     def __init__(
         self, carriers: FloatCarriers, model: onnx.ModelProto, watch: Collection[str] = ()
     ) -> None:
         self._carriers = carriers
         self._made, self._inside = dict[str, Int8Operator](), frozenset[str]()
-        if carriers.requantize != "gemmlowp":
+        self._how = carriers.rescaling
+        if carriers.requantize not in _COMPUTED:
             return
-        found = int8_operators(model)
-        if all(self._is_known(one) for one in found.made.values()):
-            self._made, self._inside = dict(found.made), found.inside - set(watch)
+        found = int8_operators(model, self._is_known)
+        self._made, self._inside = dict(found.made), found.inside - set(watch)
 
     def _is_known(self, one: Int8Operator) -> bool:
-        if one.op not in litert.OPERATORS:
+        if one.op not in _COMPUTED[self._carriers.requantize]:
             return False
         return one.op not in _NEEDS_EXTENTS or None not in self._extents(one.sources[0])[2:]
 
@@ -147,7 +149,10 @@ class Operators:
         if one is None:
             return False
         values = [self._whole(name) for name in one.sources]
-        made = litert.compute(one.op, one.attributes, values, one.scales)
+        if self._carriers.requantize == "gemmlowp":
+            made = litert.compute(one.op, one.attributes, values, one.scales)
+        else:
+            made = shifting.compute(one.op, one.attributes, values, one.scales, self._how)
         self._store(made, one.result)
         return True
 

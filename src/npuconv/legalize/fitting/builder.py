@@ -35,6 +35,7 @@ class Piece:
     weight: Tensor
     bias: Tensor | None
     first: bool = True  # whether it adds the bias: of parts that are added the first alone does
+    summed: bool = False  # whether it is such a part
 
     def array(self) -> np.ndarray:
         """The weights, O x I/group x kernel."""
@@ -185,7 +186,9 @@ class Builder:
         """Note which weights of the whole a convolution has."""
         places, maker = self._places_of(piece.weight), query.producer(result)
         if places is not None and maker is not None:
-            self.fragments[maker.name] = Fragment(self.whole, places - 1, biased=piece.first)
+            self.fragments[maker.name] = Fragment(
+                self.whole, places - 1, biased=piece.first, summed=piece.summed
+            )
 
     def _places_of(self, weight: Tensor) -> np.ndarray | None:
         """Return where each weight is in those of the whole, from 1; None where it is in none."""
@@ -196,7 +199,9 @@ class Builder:
 
     def dims(self, tensor: Tensor) -> tuple[int | None, ...]:
         """The shape, None for what is not known."""
-        found = query.shape(tensor) or ()
+        found = query.shape(tensor)
+        if found is None:  # nothing has inferred it, so it is no result of this class
+            return self.whole.layer.source
         return tuple(d if isinstance(d, int) else None for d in found)
 
     def _once(self, key: Hashable, owner: Any, make: Callable[[], Tensor]) -> Tensor:

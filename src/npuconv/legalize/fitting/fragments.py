@@ -30,3 +30,4 @@ class Fragment:
     # through all axes; -1 where there is a zero.
     places: NDArray[np.int64]
     biased: bool  # whether it adds the bias of the whole to the outputs that it makes
+    summed: bool = False  # whether its outputs are added to those of others

@@ -1,8 +1,9 @@
 """Write an operator as another of the same meaning, which the target lists.
 
-Squeeze, Unsqueeze and Flatten as Reshape, and the Sum of two tensors as Add: only where
-the target does not list the operator itself, which would run on the host. A Reshape
-needs all extents; the batch may be open where it stays in front.
+Squeeze, Unsqueeze and Flatten as Reshape, the Sum of two tensors as Add, and a Div by
+constants as Mul: only where the target does not list the operator itself, which would
+run on the host. A Reshape needs all extents; the batch may be open where it stays in
+front.
 """
 
 from __future__ import annotations
@@ -12,10 +13,14 @@ from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.layout import reshape
 from npuconv.model import edit, query
 from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model.types import Node, Tensor
 
 _SAME = 0  # what a Reshape takes for an extent that stays where it is
-_OTHERS = {"Squeeze": "Reshape", "Unsqueeze": "Reshape", "Flatten": "Reshape", "Sum": "Add"}
+_OTHERS = {
+    **dict.fromkeys(("Squeeze", "Unsqueeze", "Flatten"), "Reshape"),
+    "Sum": "Add",
+    "Div": "Mul",
+}
 
 
 @model_pass(Phase.LEGALIZE, after=("cancel-squeezes", "fit-convolution", "hoist-activations"))
@@ -36,15 +41,32 @@ def _write(model: Model, ctx: PassContext, node: Node, other: str) -> int:
         return 0
     if query.is_constant(node.inputs[0]) or (node.op == "Sum" and len(node.inputs) != 2):
         return 0
+    inputs = _factors(model, node) if node.op == "Div" else list(node.inputs)
+    if not inputs:
+        return 0
     with ctx.rewrite(model, [node], node.op, other, modulus=None):
         if other == "Reshape":
             result = reshape(model, node, node.inputs[0], shape)
         else:
             dims = query.shape(node.outputs[0])
-            result = edit.insert(model, other, list(node.inputs), origin=[node], shape=dims)
+            result = edit.insert(model, other, inputs, origin=[node], shape=dims)
         edit.hand_over(result, node.outputs[0])
         edit.disconnect(node)
     return 1
+
+
+def _factors(model: Model, node: Node) -> list[Tensor]:
+    """Return what a Mul reads in place of a Div; nothing where the divisor has no reciprocal."""
+    import numpy as np
+
+    divisor = query.constant_input(node, 1)
+    if divisor is None or divisor.dtype.kind != "f":
+        return []
+    with np.errstate(divide="ignore", over="ignore"):
+        factor = np.asarray(1 / divisor.astype(np.float64), divisor.dtype)
+    if not np.isfinite(factor).all() or not np.isfinite(divisor).all():
+        return []
+    return [node.inputs[0], edit.constant(model, f"{node.inputs[1].name}/reciprocal", factor)]
 
 
 def _shape(node: Node) -> list[int] | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from npuconv import emit
 from npuconv.config import Options
 from npuconv.diagnostics import Finding, Severity, Status
 from npuconv.legalize.selection import failing, fails, stale
@@ -117,6 +118,7 @@ def _summary(
     return schema.Summary(
         verdict=verdict,
         headline=headline(legal.options, rows.nodes, verdict, left, warnings),
+        activations="int8" if emit.get(legal.options.format).calibrates else "float",
         warnings=warnings,
         not_judged=not_judged,
         exit_code=int(failed),

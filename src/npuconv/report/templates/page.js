@@ -303,7 +303,7 @@ function search() {
     section.classList.toggle("nothing", Boolean(words.length && none));
   });
   var nodes = graphs.reduce(function (sum, graph) { return sum + graph.find(words); }, 0);
-  output.textContent = words.length ? count + " rows, " + nodes + " in the graph" : "";
+  output.textContent = words.length ? count + (count === 1 ? " row, " : " rows, ") + nodes + " in the graph" : "";
 }
 var waiting = 0;
 input.addEventListener("input", function () {

@@ -72,14 +72,14 @@ def activation_clipped(model: Model, ctx: RuleContext) -> Violations:
             continue
         least, most = stored_range(encoding)
         values = {
-            "share": f"{share:.1%}",
+            "share": f"{100 * share:.1f} %",
             "tensor": name,
             "low": f"{stats.lows.min():.4g}",
             "high": f"{stats.highs.max():.4g}",
             "least": f"{least.min():.4g}",
             "most": f"{most.max():.4g}",
         }
-        limit = f"at most {MAX_CLIPPED:.0%} clipped"
+        limit = f"at most {100 * MAX_CLIPPED:.0f} % clipped"
         yield Violation(values, value=values["share"], limit=limit, node=makers.get(name))
 
 

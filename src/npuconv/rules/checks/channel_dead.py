@@ -71,7 +71,7 @@ def channel_dead(_model: Model, ctx: RuleContext) -> Violations:
             {
                 "count": count,
                 "channels": stats.channels,
-                "share": f"{share:.0%}",
+                "share": f"{100 * share:.0f} %",
                 "samples": evidence.samples,
             },
             value=f"{count} of {stats.channels}",

@@ -60,13 +60,13 @@ def crossings_dominate(model: Model, ctx: RuleContext) -> Violations:
     if found.tensors < _FEWEST_TENSORS or share <= _SHARE:
         return
     size = f", {(found.bytes or 0) / 2**20:.1f} MiB" if whole else ""
-    amount = f"{found.tensors} crossings{size}"
+    amount = f"{found.tensors} of {len(ports)} crossings{size}"
     shown = found.causes[:_SHOWN]
     causes = ", ".join(f"{op} ({count})" for op, count in shown)
     more = ", ..." if len(found.causes) > _SHOWN else ""
     listed = _listing([op for op, _ in shown], ctx.target.name)
     values = {"amount": amount, "causes": causes + more, "listed": listed}
-    yield Violation(values, value=amount, limit=f"less than half of {len(ports)} crossings")
+    yield Violation(values, value=amount, limit="less than half of them")
 
 
 def _listing(ops: list[str], own: str) -> str:

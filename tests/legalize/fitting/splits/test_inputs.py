@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from npuconv.legalize.fitting.splits.inputs import split_inputs
 from support.builders import Net
 from support.fits import fit, layer, proposals
@@ -25,3 +27,12 @@ def test_parts_are_multiples():
 def test_groups_are_left_alone():
     """Groups have a rewrite of their own."""
     assert proposals(split_inputs, layer((8, 1, 3, 3), group=8), in_c={"max": 3}) == []
+
+
+def test_an_input_without_a_shape():
+    """The weights say how many channels it has."""
+    then, other = (Net(prefix=name).op(op, "x") for name, op in (("a", "Identity"), ("b", "Abs")))
+    other.op("Unsqueeze", other.last, other.constant(np.asarray([0], np.int64)))
+    built = Net(x=(1, 8, 6, 6)).op("Abs", "x").branch(then, other)
+    found = fit(built.conv("", (4, 8, 3, 3)), in_c={"max": 4})
+    assert found.ops["Conv"] == 2

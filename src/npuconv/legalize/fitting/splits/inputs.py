@@ -55,5 +55,5 @@ def _build(builder: Builder, piece: Piece, emit: Emit, *, size: int) -> Tensor:
         source = builder.slice(piece.source, [(1, start, stop, 1)])
         bias = piece.bias if form.bias else None
         part = replace(piece, layer=form, source=source, weight=weight, bias=bias)
-        made.append(emit(replace(part, first=piece.first and number == 0)))
+        made.append(emit(replace(part, first=piece.first and number == 0, summed=True)))
     return builder.add(made)

@@ -161,7 +161,8 @@ def _build(
         source = builder.slice(piece.source, bounds)
         bias = piece.bias if form.bias else None
         part = replace(piece, layer=form, source=source, weight=weight, bias=bias)
-        made.append(emit(replace(part, first=piece.first and number == 0)))
+        summed = piece.summed or math.prod(map(len, plan)) > 1
+        made.append(emit(replace(part, first=piece.first and number == 0, summed=summed)))
     return builder.add(made)
 
 

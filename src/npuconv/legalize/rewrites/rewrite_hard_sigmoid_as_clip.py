@@ -1,0 +1,65 @@
+"""Turn a HardSigmoid behind a convolution into a Clip from 0 to 1.
+
+Its slope and offset go into weights and bias. Only where the target does not list
+HardSigmoid, fuses or lists Clip, and lists what reads the result: a gate that the host
+applies is finer there, as the channels of the convolution have their own steps.
+Nothing else may read the convolution. ``--no-offload`` leaves it alone.
+"""
+
+from __future__ import annotations
+
+from npuconv.legalize.context import PassContext
+from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.tools.affine import feeding_convolution, fuse_two_sided
+from npuconv.model import edit, query
+from npuconv.model.core import Model
+from npuconv.model.facts import settled
+from npuconv.model.types import Node, Tensor
+
+_CLIP_WITH_INPUTS = 11  # the opset since which the bounds of a Clip are inputs
+
+
+@model_pass(Phase.LEGALIZE, after=("fuse-activation", "rewrite-matmul-as-conv"))
+def rewrite_hard_sigmoid_as_clip(model: Model, ctx: PassContext) -> int:
+    fused = ctx.target.fused_activations
+    clips = "Clip" in (fused.values if fused.known else fused.assume)
+    if ctx.target.operator("HardSigmoid") or not (clips or ctx.target.operator("Clip")):
+        return 0
+    return sum(_rewrite(model, ctx, node) for node in model.nodes("HardSigmoid"))
+
+
+def _rewrite(model: Model, ctx: PassContext, node: Node) -> int:
+    readers = query.consumers(node.outputs[0])
+    if not readers or any(ctx.target.operator(one.op) is None for one in readers):
+        return 0
+    if not ctx.offloads(node) or feeding_convolution(model, ctx, node, node.inputs[0]) is None:
+        return 0
+    facts = settled(node)
+    affine = [("Mul", facts["alpha"]), ("Add", facts["beta"])]
+    with ctx.rewrite(model, [node], node.op, "Mul, Add, Clip"):
+        tensor, made = node.inputs[0], list[Node | None]()
+        for op, value in affine:
+            tensor = _insert(model, node, op, [tensor, _number(model, node, op, value)])
+            made.append(query.producer(tensor))
+        if model.opset < _CLIP_WITH_INPUTS:
+            result = _insert(model, node, "Clip", [tensor], min=0.0, max=1.0)
+        else:
+            bounds = [_number(model, node, key, value) for key, value in (("min", 0), ("max", 1))]
+            result = _insert(model, node, "Clip", [tensor, *bounds])
+        edit.hand_over(result, node.outputs[0])
+        edit.disconnect(node)
+    for each in made:
+        if each is not None:
+            fuse_two_sided(model, ctx, each)
+    return 1
+
+
+def _insert(model: Model, node: Node, op: str, inputs: list[Tensor], **attrs: float) -> Tensor:
+    shape = query.shape(node.outputs[0])
+    return edit.insert(model, op, inputs, origin=[node], shape=shape, attrs=dict(attrs))
+
+
+def _number(model: Model, node: Node, name: str, value: object) -> Tensor:
+    import numpy as np
+
+    return edit.constant(model, f"{node.name}/{name}", np.asarray(value, np.float32))
