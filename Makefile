@@ -141,7 +141,10 @@ runtimes: $(STAMP) ## other runtimes compute each layer: make runtimes MODELS='m
 
 CASES ?= 2000
 verdicts: $(STAMP) ## odd models and options through check and convert: make verdicts CASES=2000
-	$(BIN)/python tools/same_verdicts.py --cases $(CASES)
+	$(BIN)/python tools/odd_cases.py models --cases $(CASES)
+
+networks: $(STAMP) ## random networks for random devices, what is made of them judged
+	$(BIN)/python tools/odd_cases.py networks --cases $(CASES)
 
 build: $(STAMP) ## a wheel and a source archive
 	$(BIN)/pip install --quiet build
@@ -150,4 +153,4 @@ build: $(STAMP) ## a wheel and a source archive
 clean: ## remove what the other targets made
 	rm -rf $(VENV) $(OLDEST) $(VELA_VENV) .venv-newest build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
 
-.PHONY: help install demo test unit sweep lint format type layers check cov docs reference site docs-check samples bench ablation kills size hostile runtimes fuzz verdicts test-oldest test-newest audit vela build clean
+.PHONY: help install demo test unit sweep lint format type layers check cov docs reference site docs-check samples bench ablation kills size hostile runtimes fuzz verdicts networks test-oldest test-newest audit vela build clean

@@ -1,4 +1,4 @@
-"""check and convert are one engine: a few of the cases of ``tools/same_verdicts.py``."""
+"""check and convert are one engine: a few of the cases of ``tools/odd_cases.py models``."""
 
 from __future__ import annotations
 

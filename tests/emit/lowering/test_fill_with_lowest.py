@@ -79,3 +79,13 @@ def test_it_fills_with_another_integer_that_is_0_in_every_channel():
     ctx.encodings[pad.outputs[0].name] = replace(own, zeros=np.full_like(own.zeros, -7))
     assert run_pass(NAME, model, ctx) == 1
     assert query.scalar_input(pad, 2) == -7 * own.nominal
+
+
+def test_a_zero_point_that_the_device_is_told_is_no_lowest():
+    """The fill stays 0, and becomes that zero point with the rest of the tensor."""
+    model, ctx = prepared(padded("Relu").model())
+    (pad,) = model.nodes("Pad")
+    own = ctx.encodings[pad.outputs[0].name]
+    ctx.encodings[pad.outputs[0].name] = own.told()
+    assert run_pass(NAME, model, ctx) == 0
+    assert query.scalar_input(pad, 2) == 0

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import onnx
 import pytest
+from onnx import numpy_helper
 
+import npuconv
 from npuconv.model import query, save
 from support.asserts import run, run_pass
-from support.builders import Net
+from support.builders import Net, images
 from support.plans import converted, largest_step
 from support.plans import quantize as prepare  # noqa: F401  (what the contracts call)
+from support.target_files import WEIGHTS
 
 NAME = "lower-passthrough"
 LOWER = ("lower-convolutions", NAME)
@@ -95,6 +100,27 @@ def test_the_fill_of_a_pad_becomes_an_integer():
     model, _, _ = converted(FIRES[2](), *LOWER)
     fill = model.nodes("Pad")[0].inputs[2].values
     assert (fill.dtype, int(fill)) == (np.int8, 0)
+
+
+@pytest.mark.parametrize("fill", [None, 0.0])
+def test_a_zero_point_that_the_device_is_told_is_the_fill(fill, tmp_path):
+    """A Pad that is given no fill needs one: the integer 0 is another number there."""
+    target = tmp_path / "t.yaml"
+    target.write_text(json.dumps({
+        "schema": 1, "name": "t", "weights": WEIGHTS,
+        "activations": {"dtype": "int8", "zero_point": {"range": [-128, 127]}},
+        "operators": {"Conv": {}, "MaxPool": {}, "Pad": {}, "Sigmoid": {}},
+    }))  # fmt: skip
+    net = Net(x=(1, 3, 8, 8)).conv("x", to="a").op("Sigmoid", to="s")
+    net.pad([0, 0, 1, 1, 0, 0, 1, 1], fill).op("MaxPool", **POOL)
+    proto = net.conv(weight=(4, 4, 3, 3)).model()
+    samples = {"x": 3 * images(4, 3, 8, 8)}
+    made = npuconv.convert(proto, target=target, calibration=samples, pad_on_host="never").model
+    (pad,) = [node for node in made.graph.node if node.op_type == "Pad"]
+    constants = {t.name: numpy_helper.to_array(t) for t in made.graph.initializer}
+    assert constants[pad.input[2]] == -128
+    (old,), (new,) = run(proto), run(made)
+    assert np.abs(old - new).max() < 0.03 * np.abs(old).max()
 
 
 def test_a_reader_on_the_host():

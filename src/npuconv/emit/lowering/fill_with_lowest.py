@@ -1,7 +1,8 @@
 """Let a Pad fill with the integer that stands for 0.
 
 Where one integer stands for 0 in every channel, as the lowest does behind a Relu, a Pad
-between int8 tensors fills with that. What reads the result knows it by the bias.
+between int8 tensors fills with that. What reads the result knows it by the bias. Where the
+device is told that zero point, a fill of 0 is rounded to it.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ def _fill(model: Model, ctx: EmitContext, node: Node) -> int:
 
     encoding = ctx.encodings.get(node.outputs[0].name)
     zeros = {0} if encoding is None else set(encoding.zeros.tolist())
-    if encoding is None or len(zeros) > 1 or zeros == {0}:
+    if encoding is None or len(zeros) > 1 or zeros == {encoding.nominal_zero}:
         return 0
-    value = np.asarray(zeros.pop() * encoding.nominal, np.float32)
+    value = np.asarray((zeros.pop() - encoding.nominal_zero) * encoding.nominal, np.float32)
     if query.scalar_input(node, 2) == value:
         return 0
     edit.set_input(node, 2, edit.constant(model, f"{node.name}/lowest", value))

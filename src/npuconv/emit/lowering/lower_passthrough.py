@@ -65,6 +65,8 @@ def _keep_apart(model: Model, node: Node) -> None:
 
 def _round_constants(model: Model, node: Node, source: Node | None) -> None:
     """Bounds of Clip and the fill of Pad become int8."""
+    import numpy as np
+
     from npuconv.arithmetic.encoding import quantize
 
     wanted = {"Clip": (1, 2), "Pad": (2,)}.get(node.op, ())
@@ -72,7 +74,9 @@ def _round_constants(model: Model, node: Node, source: Node | None) -> None:
     scale, zero = query.constant_input(source, 1), query.constant_input(source, 2)
     for index in wanted:
         value = query.constant_input(node, index)
+        if value is None and node.op == "Pad" and zero is not None and zero.any():
+            value = np.zeros((), np.float32)  # what it fills with unless told; int8 0 is no 0 here
         if value is not None and scale is not None and zero is not None:
             rounded = quantize(value, scale, zero)
             tensor = edit.constant(model, f"{node.name}/{node.op}/{index}", rounded)
-            node.inputs[index] = tensor
+            edit.set_input(node, index, tensor)
