@@ -119,3 +119,13 @@ def test_a_part_on_the_host_leaves_none():
     graph = planned(read(built.model()), context())
     graph.ctx.fragments["one"] = one.fragments[0][1]
     assert assemblies(graph) == []
+
+
+def test_the_host_pads_one_half():
+    """The other half alone is cut into int8: only its channels have scales."""
+    built = Net(x=SAMPLES[0]["x"].shape).conv("x", (6, 6, 3, 3), pads=[1] * 4, to="a")
+    built.op("Softplus", "x", to="b").op("Concat", "a", "b", axis=1)
+    model = built.conv("", (8, 12, 3, 3), pads=[1] * 4).model()
+    (_, wanted), (number, found) = made(model), made(model, "in_c=6")
+    assert number == 3
+    assert np.abs(np.subtract(wanted, found)).max() < 0.1 * np.abs(wanted).max()

@@ -50,7 +50,8 @@ def faults(case: OddNetwork, folder: Path) -> tuple[str, list[str]]:
 def _computes_as_litert(case: OddNetwork) -> bool:
     target = case.options["target"]
     arithmetic = target["activations"].get("requantize") if isinstance(target, dict) else ""
-    return case.options["format"] == "tflite" and arithmetic == "gemmlowp"
+    same = case.options["format"] == "tflite" and arithmetic == "gemmlowp"
+    return same and case.options.get("io") != "int8"
 
 
 def _of_outputs(case: OddNetwork, made: onnx.ModelProto, folder: Path) -> list[str]:

@@ -145,7 +145,8 @@ def _observed(
             members.setdefault(slot, [])
     for name in group.outputs:
         for channel, slot in enumerate(channels.slots(name)):
-            members[slot].append((stats[name], channel))
+            if slot in members:  # not all channels of what the host cuts need be read as int8
+                members[slot].append((stats[name], channel))
     slots = sorted(members)
     rows, count = [members[s] for s in slots], len(members)
     wide = {
