@@ -95,6 +95,7 @@ def test_what_is_wrong_is_seen(
     convert, made = npuconv.convert, []
 
     def damaged(*args: object, **given: object) -> object:
+        """Convert, and damage the second result."""
         result = convert(*args, **given)  # type: ignore[arg-type]
         made.append(result)
         if len(made) == 2:  # the first tells whether check agrees, the third is to compare with

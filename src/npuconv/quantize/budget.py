@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 
 import onnx
 
@@ -75,13 +76,7 @@ def spend_budget(
     points, unsaturated = quant_points(graph, state), logits(proto)
     error = OutputError(unsaturated if goal is None else proto, evaluation)
     before = error.of(points)
-    # Copies differ by a part of a step, which their biases add.
-    terms = []
-    if not graph.biasless:
-        probed = sensitivity.measure(
-            unsaturated, points, state, used, BUDGET.probes, lambda done, _: step(done, parts)
-        )
-        terms = [] if probed is None else _terms(graph, points, probed)
+    terms = _probed(graph, state, unsaturated, points, used, lambda done, _: step(done, parts))
     free = {name: count for name, count in sizes.items() if name in hessians}
     sets = channel_sets(graph, points, free) if terms else []
 
@@ -95,20 +90,32 @@ def spend_budget(
         step(BUDGET.probes * (1 + checked), parts)
         return found.state, after
 
-    def allocator() -> Allocator:
-        return Allocator(terms, free, sets, _limits(graph), graph.has_host)
-
+    allocator = partial(Allocator, terms, free, sets, _limits(graph), graph.has_host)
     repeats, after, known = Repeats(), before, None
     if terms:
         repeats, after, known = _search(allocator, simulate, limit, before, goal)
     made = Oversampled(graph, state)
     if known is not None:
         made = oversample(graph, state, hessians, repeats, used, known=known)
-    by_layer, by_channel = _extra_macs(free, sets, repeats)
     return BudgetResult(
-        made, repeats, by_layer, by_channel, {one.tensor: one for one in sets},
+        made, repeats, *_extra_macs(free, sets, repeats), {one.tensor: one for one in sets},
         sum(sizes.values()), before, after, not error.is_of_outputs(proto),
     )  # fmt: skip
+
+
+def _probed(
+    graph: DeviceGraph,
+    state: QuantState,
+    proto: onnx.ModelProto,
+    points: Sequence[QuantPoint],
+    used: Samples,
+    step: Step,
+) -> list[NoiseTerm]:
+    """Return what every layer and channel costs in error; nothing where copies gain nothing."""
+    if graph.biasless:  # copies differ by a part of a step, which their biases add
+        return []
+    probed = sensitivity.measure(proto, points, state, used, BUDGET.probes, step)
+    return [] if probed is None else _terms(graph, points, probed)
 
 
 def _copied(graph: DeviceGraph) -> DeviceGraph:

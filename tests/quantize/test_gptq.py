@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from npuconv.errors import InternalError
 from npuconv.quantize import rounding
-from npuconv.quantize.rounding import Factor, damping, factorize, gptq, gptq_with_best_steps
+from npuconv.quantize.gptq import Factor, damping, factorize, gptq, gptq_with_best_steps
 from npuconv.quantize.settings import ROUNDING
 
 

@@ -1,0 +1,175 @@
+"""GPTQ rounding: errors of weights are compensated by the weights that are rounded after them.
+
+As far as their inputs are correlated: E. Frantar et al., "GPTQ", ICLR 2023.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from npuconv.errors import InternalError
+from npuconv.quantize.settings import ROUNDING
+
+Doubles = NDArray[np.float64]
+_UNCERTAINTY = 1e-6  # of the largest product, by float32
+
+
+def damping(length: int, count: int) -> float:
+    """Return the share of the mean square to add, larger for few windows.
+
+    Args:
+        length: values of a window.
+        count: number of windows.
+    """
+    return min(max(0.25 * length / max(count, 1), ROUNDING.damping), 1.0)
+
+
+@dataclass(frozen=True)
+class Factor:
+    """Factor that passes the error of one weight on to those that are rounded after it."""
+
+    order: NDArray[np.int64]  # [G,K], the inputs in the order of rounding
+    upper: Doubles  # [G,K,K], upper triangular, ``U' U`` the inverse of the products in that order
+
+
+def factorize(products: Doubles, damp: float) -> Factor:
+    """Factorize the mean products of the inputs, those with the largest squares first.
+
+    Args:
+        products: [G,K,K], symmetric, not negative definite; finite.
+        damp: share of the mean of the diagonal that is added to it.
+    """
+    diagonal = np.diagonal(products, axis1=1, axis2=2)
+    order = np.argsort(-diagonal, axis=1, kind="stable")
+    ordered = np.take_along_axis(products, order[:, :, None], axis=1)
+    ordered = np.take_along_axis(ordered, order[:, None, :], axis=2)
+    # In units of their own mean square; constant inputs of 0 have none, and pass nothing on.
+    mean = diagonal.mean(axis=1)
+    unit = np.where(mean > 0, mean, 1.0)[:, None, None]
+    # H = V V' with V upper triangular is a Cholesky decomposition in reverse order; U is 1/V.
+    turned = _cholesky(ordered[:, ::-1, ::-1] / unit, np.full(len(unit), damp))
+    upper = np.triu(np.linalg.inv(turned[:, ::-1, ::-1]))
+    return Factor(order, upper / np.sqrt(unit))
+
+
+def _cholesky(products: Doubles, extra: Doubles) -> Doubles:
+    """Decompose the products with at least ``extra`` [G] on the diagonal.
+
+    Raises:
+        InternalError: the products are not finite, so that no ``extra`` is enough.
+    """
+    if not np.isfinite(products).all():
+        raise InternalError("the products of inputs are not finite", where="rounding")
+    index, more = np.arange(products.shape[1]), np.abs(products).max(axis=(1, 2)) * _UNCERTAINTY
+    while True:
+        damped = products.copy()
+        damped[:, index, index] += extra[:, None]
+        try:
+            return np.asarray(np.linalg.cholesky(damped), np.float64)
+        except np.linalg.LinAlgError:
+            # Six rounds exceed any product; products of 0 need a start of their own.
+            extra = np.maximum(10 * np.abs(extra), np.where(more > 0, more, _UNCERTAINTY))
+
+
+def gptq(weight: Doubles, scales: Doubles, by: Factor) -> tuple[Doubles, Doubles]:
+    """Round weights to integers -127..127, each error passed on to the weights that follow.
+
+    Args:
+        weight: [G,M,K], M outputs of each of G groups.
+        scales: [G,M], the size of a step.
+        by: of the inputs.
+
+    Returns:
+        [G,M,K], whole numbers; and [G,M], the mean squared error of each output, with what was
+        added to the products.
+    """
+    order = by.order[:, :, None]
+    laid = np.ascontiguousarray((weight / scales[:, :, None]).transpose(0, 2, 1))
+    rows = np.take_along_axis(laid, order, axis=1)
+    steps, lost = np.empty_like(rows), np.zeros(scales.shape)
+    for start in range(0, rows.shape[1], ROUNDING.panel):
+        stop = min(start + ROUNDING.panel, rows.shape[1])
+        lost += _panel(rows, steps, by.upper, start, stop)
+    result = np.empty_like(steps)
+    np.put_along_axis(result, np.broadcast_to(order, steps.shape), steps, axis=1)
+    return result.transpose(0, 2, 1), lost * np.square(scales)
+
+
+def _panel(rows: Doubles, steps: Doubles, upper: Doubles, start: int, stop: int) -> Doubles:
+    """Round the inputs [G,K,M] of a panel one by one, then update the rest at once.
+
+    Returns:
+        [G,M], squares of the errors that were not compensated, in steps.
+    """
+    errors = np.empty((len(rows), stop - start, rows.shape[2]))
+    for k in range(start, stop):
+        here = rows[:, k]
+        np.rint(here, out=steps[:, k]).clip(-127, 127, out=steps[:, k])
+        error = np.divide(here - steps[:, k], upper[:, k, k, None], out=errors[:, k - start])
+        rows[:, k + 1 : stop] -= upper[:, k, k + 1 : stop, None] * error[:, None, :]
+    if stop < rows.shape[1]:
+        rows[:, stop:] -= upper[:, start:stop, stop:].transpose(0, 2, 1) @ errors
+    return np.einsum("gkm,gkm->gm", errors, errors)
+
+
+def gptq_with_best_steps(
+    weight: Doubles, smallest: Doubles, blocks: Sequence[slice], by: Sequence[Factor]
+) -> tuple[Doubles, Doubles]:
+    """Round weights with the step size, for every row, that gives the least error.
+
+    The smallest step that reaches the largest weight is seldom the best for the other weights.
+    Of few weights, as in depthwise convolutions, a step some percent larger often leaves a
+    fraction of the error; rows of many weights are rounded with one size.
+
+    Args:
+        weight: [G,M,K], M outputs of each of G groups.
+        smallest: [G,M], the size of a step that reaches the largest weight.
+        blocks: ranges of the K inputs within which products are known.
+        by: of the inputs of each block.
+
+    Returns:
+        Scales [G,M], and whole numbers -127..127 [G,M,K].
+    """
+    scales, steps = smallest, np.zeros_like(weight)
+    lowest = np.full(smallest.shape, np.inf)
+    for sizes in _step_sizes(weight):
+        candidates = smallest[None] * sizes[:, None, None]
+        found, lost = _gptq_with(weight, candidates, blocks, by)
+        best = lost.argmin(axis=0)[None]
+        wins = np.take_along_axis(lost, best, axis=0)[0] < lowest
+        scales = np.where(wins, np.take_along_axis(candidates, best, axis=0)[0], scales)
+        chosen = np.take_along_axis(found, best[..., None], axis=0)[0]
+        steps = np.where(wins[..., None], chosen, steps)
+        lowest = np.minimum(lost.min(axis=0), lowest)
+    return scales, steps
+
+
+def _step_sizes(weight: Doubles) -> Iterator[Doubles]:
+    """Yield the relative step sizes, some at once to bound the working memory."""
+    sizes = np.asarray(ROUNDING.steps)
+    sizes = sizes if weight.shape[2] <= ROUNDING.few_weights else sizes[:1]
+    step = max(1, ROUNDING.weights_at_once // max(weight.size, 1))
+    for start in range(0, len(sizes), step):
+        yield sizes[start : start + step]
+
+
+def _gptq_with(
+    weight: Doubles, scales: Doubles, blocks: Sequence[slice], by: Sequence[Factor]
+) -> tuple[Doubles, Doubles]:
+    """Return integers [F,G,M,K] and errors [F,G,M] for F step sizes [F,G,M]."""
+    tries, groups, outputs = scales.shape
+    laid = scales.transpose(1, 0, 2).reshape(groups, -1)  # as if there were F times M outputs
+    parts = [
+        gptq(np.tile(weight[:, :, block], (1, tries, 1)), laid, one)
+        for block, one in zip(blocks, by, strict=True)
+    ]
+    steps = np.concatenate([found for found, _ in parts], axis=2)
+    lost = np.sum([lost for _, lost in parts], axis=0)
+    return (
+        steps.reshape(groups, tries, outputs, -1).transpose(1, 0, 2, 3),
+        lost.reshape(groups, tries, outputs).transpose(1, 0, 2),
+    )
