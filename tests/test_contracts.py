@@ -395,3 +395,16 @@ def test_no_tests_draw_from_one_generator():
     shared = re.compile(r"^\w+ = np\.random\.default_rng\(\d*\)$", re.MULTILINE)
     found = {str(path): shared.findall(text) for path, text in sources("tests").items()}
     assert {path: names for path, names in found.items() if names} == {}
+
+
+def test_only_rules_and_passes_are_described_by_their_module():
+    """Every other public function says itself what it does."""
+    found = []
+    for path, text in sources("src").items():
+        for node in ast.parse(text).body:
+            public = isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+            if public and ast.get_docstring(node) is None:
+                made_by = {ast.unparse(one).split("(")[0] for one in node.decorator_list}
+                if made_by.isdisjoint({"rule", "model_pass"}):
+                    found.append(f"{path.relative_to(ROOT)}: {node.name}")
+    assert found == []
