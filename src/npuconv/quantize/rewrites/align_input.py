@@ -64,8 +64,9 @@ def _align(model: Model, ctx: PassContext, convs: list[Node], offsets: np.ndarra
 
 def _objections(ctx: PassContext, conv: Node) -> list[str]:
     """Return the objections of the target to adding a bias, if the convolution has none."""
-    win = window(conv)
-    return [] if win is None or query.input_of(conv, 2) is not None else ctx.objections(win)
+    if query.input_of(conv, 2) is not None:
+        return []
+    return [text for win in ctx.windows(conv) for text in ctx.objections(win)]
 
 
 def _groups(conv: Node) -> int:
