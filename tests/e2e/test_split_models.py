@@ -27,7 +27,7 @@ def test_the_parts_are_the_whole(path, tmp_path, conversions):
 @needs_exact_runtime
 @pytest.mark.parametrize("path", each(*SAMPLES, *EXPLICIT), ids=name_of)
 def test_explicit_conversions(path, tmp_path, conversions):
-    """So in the form ``qdq``, whose layers become parts of the device as well."""
+    """Layers in the form ``qdq`` become parts of the device as well."""
     model = conversions.of(path, "qdq").model
     _compare(path, model, tmp_path)
     assert any(part.side == "device" for part in read_manifest(tmp_path).parts)

@@ -75,7 +75,7 @@ def one_layer(
     ],
 )
 def test_the_integers(model, expected):
-    """Those of the explicit conversions, but for sums on a tie."""
+    """Integers are those of the explicit conversions, but for sums on a tie."""
     found = in_integers(open_model(model)).proto
     onnx.checker.check_model(found, full_check=True)
     assert ops(found) == {"QuantizeLinear": 1, "DequantizeLinear": 1, **expected}
@@ -88,7 +88,7 @@ def test_the_integers(model, expected):
 
 
 def test_a_pool_between_conversions():
-    """What only compares integers runs on them."""
+    """A pool, which only compares integers, runs on them."""
     found = ops(in_integers(open_model(one_layer(pooled=True))).proto)
     assert found == {"QuantizeLinear": 1, "QLinearConv": 1, "MaxPool": 1, "DequantizeLinear": 1}
 
