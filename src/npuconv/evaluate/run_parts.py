@@ -21,6 +21,7 @@ from npuconv.arithmetic.encoding import quantize
 from npuconv.config import make_options
 from npuconv.errors import CalibrationError, ModelError
 from npuconv.evaluate import preparation
+from npuconv.evaluate.integer_form import in_integers
 from npuconv.evaluate.pairs import Opened, choose_samples, open_model
 from npuconv.evaluate.simulator import as_float
 from npuconv.samples import Feed, Source
@@ -171,7 +172,8 @@ def _whole(source: str | Path | onnx.ModelProto, manifest: Manifest) -> executor
             f"({manifest.model.name})",
             hint="give that one, or split this one",
         )
-    return _session(opened.proto, opened.name, optimize=False)
+    whole = in_integers(opened)
+    return _session(whole.proto, opened.name, optimize=False)
 
 
 def _face(manifest: Manifest) -> Opened:

@@ -24,7 +24,7 @@ from npuconv.target import Target
 if TYPE_CHECKING:
     import numpy as np
 
-    from npuconv.legalize.fitting.fragments import Fragment
+    from npuconv.legalize.fitting.layer import Fragment
     from npuconv.legalize.fitting.planner import Planner
 
     Expected = tuple[np.ndarray, np.ndarray]  # mean and standard deviation of every channel
