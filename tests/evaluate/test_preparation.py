@@ -68,14 +68,14 @@ def converted(photos):
     ],
 )
 def test_there_and_back(keys):
-    """What is kept is what was given, by its name where it has one."""
+    """The preparation read is the one recorded, by its name where it has one."""
     given = Preprocess(**keys)
     found = preparation.read(carrying(preparation.record(given, "given")), "m.onnx")
     assert found == preparation.Preparation(given, "given to convert, kept in m.onnx", False)
 
 
 def test_nothing_to_keep():
-    """Without a normalization there is nothing to keep, and nothing is found."""
+    """A model without a normalization has no entry, and none is found."""
     assert preparation.record(Preprocess(preset="none"), "given") == ""
     assert preparation.read(carrying(""), "m") is None
 
@@ -92,7 +92,7 @@ def test_images_are_kept(converted):
 
 
 def test_arrays_are_as_they_are():
-    """Nothing is known of arrays, so nothing is kept."""
+    """Arrays are used as they are, so no entry is written."""
     data = {"x": np.zeros((2, *X[1:]), np.float32)}
     assert kept(npuconv.convert(model(), calibration=data, preprocess="unit").model) == {}
 
@@ -148,18 +148,18 @@ def test_verify_reads_it(converted, photos):
 
 
 def test_flags_win(converted, photos):
-    """What is given counts as a whole, whatever the model says."""
+    """Options that are given count as a whole, whatever the model says."""
     found = npuconv.verify(model(), converted, photos, preprocess="unit")
     assert found.source == "photos, unit"
 
 
 def test_builtin_pictures_follow_it(converted):
-    """Without data the pictures are normalized as in the conversion."""
+    """Built-in pictures are normalized as in the conversion."""
     assert "imagenet, color bgr (given" in npuconv.verify(model(), converted).source
 
 
 def test_a_guess_is_said():
-    """What convert has guessed stays a guess."""
+    """A guess of convert stays a guess."""
     text = preparation.record(Preprocess(preset="unit"), "guessed")
     found = npuconv.verify(model(), carrying(text))
     assert found.synthetic
@@ -169,7 +169,7 @@ def test_a_guess_is_said():
 
 @pytest.mark.parametrize("text", ["hello", "{}", '{"mean":[0],"std":[0]}', "[" * 9999])
 def test_a_damaged_entry(text, photos):
-    """It is refused where it is needed, and nowhere else."""
+    """A damaged entry is refused where it is needed, and nowhere else."""
     wrong = carrying(text)
     with pytest.raises(ModelError, match=r"npuconv\.preprocess = .*no preprocessing"):
         npuconv.verify(model(), wrong, photos)
@@ -178,7 +178,7 @@ def test_a_damaged_entry(text, photos):
 
 
 def test_vectors_and_run_read_it(converted, photos, tmp_path):
-    """So do the other two commands that run an integer model on samples."""
+    """The other two commands that run an integer model on samples read it, too."""
     onnx.save(converted, tmp_path / "m.onnx")
     wanted = "photos, imagenet, color bgr (given to convert, kept in m.onnx)"
     made = vectors(tmp_path / "m.onnx", tmp_path / "v", photos)
