@@ -40,9 +40,16 @@ from npuconv.quantize.sensitivity import Sensitivity, measure
 from npuconv.quantize.settings import SENSITIVITY
 from npuconv.quantize.state import DeviceGraph, QuantState
 from npuconv.report.builder import notices
-from npuconv.report.builder.budget_rows import Crossing, budget_report, padding_report
 from npuconv.report.builder.placed import GraphRows, graph_rows
-from npuconv.report.builder.quantized import source_scales, tensor_rows, weight_rows, with_shares
+from npuconv.report.builder.quantized import (
+    Crossing,
+    budget_report,
+    padding_report,
+    source_scales,
+    tensor_rows,
+    weight_rows,
+    with_shares,
+)
 from npuconv.report.builder.report import Outcome, build_report
 from npuconv.samples import Samples, Source
 from npuconv.schemas import quality
