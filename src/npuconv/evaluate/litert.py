@@ -74,9 +74,9 @@ class TfliteSession:
         held = _stored(metadata.get(STORED, "[]"), self._interpreter.get_tensor_details())
         taken = {end.name for end in ends}
         self._outputs += [one for one in held if one.name not in taken]
-        names = [[one.name for one in some] for some in (self._inputs, self._outputs)]
+        reads, makes = ([one.name for one in some] for some in (self._inputs, self._outputs))
         given, made = ([end.info() for end in some] for some in (ends[:count], ends[count:]))
-        whole = helper.make_node("TFLite", *names, domain="npuconv")
+        whole = helper.make_node("TFLite", reads, makes, domain="npuconv")
         self.proto = helper.make_model(helper.make_graph([whole], name, given, made))
         helper.set_model_props(self.proto, metadata)
 

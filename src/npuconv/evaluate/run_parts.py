@@ -20,6 +20,7 @@ from npuconv import executor, yamlio
 from npuconv.arithmetic.encoding import quantize
 from npuconv.config import make_options
 from npuconv.errors import CalibrationError, ModelError
+from npuconv.evaluate import preparation
 from npuconv.evaluate.integer_form import in_integers
 from npuconv.evaluate.pairs import Opened, choose_samples, open_model
 from npuconv.evaluate.simulator import as_float
@@ -190,6 +191,8 @@ def _face(manifest: Manifest) -> Opened:
     nodes = [helper.make_node("Identity", [n], [f"{n}/given"]) for n in manifest.inputs]
     graph = helper.make_graph(nodes, "inputs", infos, outputs)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    if manifest.preprocess is not None:
+        helper.set_model_props(model, {preparation.KEY: json.dumps(manifest.preprocess)})
     return Opened(model, manifest.model.name, manifest.model.sha256)
 
 

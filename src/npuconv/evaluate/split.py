@@ -15,7 +15,7 @@ from onnx import helper, numpy_helper
 
 from npuconv import files
 from npuconv.errors import ModelError
-from npuconv.evaluate import packed
+from npuconv.evaluate import packed, preparation
 from npuconv.evaluate.integer_form import in_integers
 from npuconv.evaluate.matching import scales as boundary_scales
 from npuconv.evaluate.pairs import Opened, open_model
@@ -86,6 +86,7 @@ def split(
             target=schema.SplitSource(name=chip.name, sha256=chip.sha256),
             requantize=str(how),
             padding=_PADDING,
+            preprocess=preparation.plain(proto, opened.name),
             inputs=tuple(opened.inputs),
             outputs=tuple(opened.outputs),
             parts=tuple(entries),

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 from npuconv.config import Options
 from npuconv.legalize import region as _region
 from npuconv.legalize.fitting.layer import of_window as layer_of
-from npuconv.legalize.forms import Form
 from npuconv.legalize.source import SourceScales
 from npuconv.model import query
 from npuconv.model.conv import Window
 from npuconv.model.core import Model
 from npuconv.model.facts import of_window, settled
 from npuconv.model.types import Node, Tensor
-from npuconv.partition.costs import Cost, cost
+from npuconv.partition.costs import Cost, Form, cost
 from npuconv.target import Target
 
 if TYPE_CHECKING:
