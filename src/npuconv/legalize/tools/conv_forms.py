@@ -6,12 +6,11 @@ import math
 from dataclasses import replace
 
 from npuconv.legalize.context import PassContext
-from npuconv.legalize.forms import Form
 from npuconv.model import query
 from npuconv.model.conv import Window
 from npuconv.model.facts import of_window
 from npuconv.model.types import Node
-from npuconv.partition.costs import Cost
+from npuconv.partition.costs import Cost, Form
 
 Dims = tuple[int | str | None, ...]
 
