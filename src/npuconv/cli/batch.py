@@ -212,8 +212,9 @@ def _show(
     if output_format != "text":
         click.echo(render_batch(found, output_format), nl=False)
     elif not quiet:
-        color = screen.wants_color(no_color)
-        click.echo(text.render_batch(found, color=color, verbose=verbose), nl=False)
+        color, width = screen.wants_color(no_color), screen.width()
+        shown = text.render_batch(found, color=color, verbose=verbose, width=width)
+        click.echo(shown, nl=False)
 
 
 def _show_plan(work: Batch, output_format: str, quiet: bool) -> int:

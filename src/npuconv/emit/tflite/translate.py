@@ -62,6 +62,8 @@ HANDLERS: dict[str, Handler] = {
 }
 _STANDARD = ("", "ai.onnx")
 ENDS = "npuconv.ends"  # of the metadata: names and orders of axes of inputs, then outputs
+LAYERS = "npuconv.layers"  # of the metadata: tensors of the layers, by their names in ONNX
+STORED = "npuconv.stored"  # of the metadata: names, orders and numbers of these tensors
 _LETTERS = "NCHW"
 _PREFIX = "npuconv."  # of the metadata that go into the file
 _SAID_AT_MOST = 8  # operators that an error names
@@ -311,10 +313,11 @@ def write(model: onnx.ModelProto) -> TfliteFile:
     """
     made = translate(model)
     metadata = {e.key: e.value for e in model.metadata_props if e.key.startswith(_PREFIX)}
-    for key in ("npuconv.layers", KEY):  # names of the ONNX model
-        metadata.pop(key, None)
+    metadata.pop(KEY, None)  # names of nodes of the ONNX model
     ends = [[end.name, list(end.order)] for end in (*made.inputs, *made.outputs)]
     metadata[ENDS] = json.dumps(ends, separators=(",", ":"))
+    if LAYERS in metadata:
+        metadata[STORED] = json.dumps(_stored(made, metadata[LAYERS]), separators=(",", ":"))
     data = to_bytes(made.graph, f"npuconv {__version__}", dict(sorted(metadata.items())))
     counts = Counter(operator.code for operator in made.graph.operators)
     return TfliteFile(
@@ -323,6 +326,13 @@ def write(model: onnx.ModelProto) -> TfliteFile:
         tuple(map(_line, made.outputs)),
         dict(sorted(counts.items())),
     )
+
+
+def _stored(made: Translation, layers: str) -> list[tuple[str, list[int], int]]:
+    """Return name, order and number of each tensor that a layer ends with, where it is stored."""
+    names = dict.fromkeys(entry["stored"] for entry in json.loads(layers))
+    views = {name: made.tensors[name] for name in names if name in made.tensors}
+    return [(name, list(view.order), view.index) for name, view in views.items()]
 
 
 def _line(end: End) -> str:
