@@ -13,8 +13,7 @@ import click
 from npuconv import files
 from npuconv.batch.job import suffix_of
 from npuconv.cli import screen
-from npuconv.cli.destinations import check_destinations, input_files
-from npuconv.cli.guard import guarded
+from npuconv.cli.guard import check_destinations, guarded, input_files
 from npuconv.cli.help import GroupedCommand
 from npuconv.cli.options import chosen_config, collect, output_options, shared_options
 from npuconv.cli.verdict import after_convert, names_of, show
