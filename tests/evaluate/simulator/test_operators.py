@@ -102,7 +102,7 @@ def test_words_that_say_no_requantization_are_float(words):
 
 @pytest.mark.parametrize("divisor", [[6.0], [2.0, 0.0, 1.0]])
 def test_a_division_that_no_factor_stands_for_stays_float(divisor):
-    """By one number it is a table, which is rounded once on all devices; 0 is of a stranger."""
+    """A division by one number is a table, rounded once on all devices; 0 is of a stranger."""
     by = np.asarray(divisor, np.float32).reshape(-1, 1, 1)
     made = as_float(Case("Div", (WIDE, MADE), rest=[by]).model("shift 12 40 half_up"))
     assert "op" in {node.name for node in made.graph.node}
