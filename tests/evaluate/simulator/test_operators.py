@@ -16,7 +16,7 @@ from npuconv.evaluate.simulator import as_float
 from npuconv.executor import Session
 from support.builders import Net, images
 from support.int8_layers import integers, ops, same
-from support.int8_operators import CASES
+from support.int8_operators import CASES, MADE, WIDE, Case
 from support.target_files import chip
 
 
@@ -68,7 +68,9 @@ def test_extents_that_are_not_known_keep_the_float_operator():
     Session(made).run(CASES["global-average-pool"].feeds())
 
 
-SHIFTING = [name for name in CASES if CASES[name].op in shifting.OPERATORS]
+DIVISORS = np.asarray([[[0.5]], [[-3.0]], [[6.0]]], np.float32)
+DIVIDED = Case("Div", (WIDE, MADE), rest=[DIVISORS])  # TFLite has none in int8
+SHIFTING = {n: one for n, one in CASES.items() if one.op in shifting.OPERATORS} | {"div": DIVIDED}
 ROUNDINGS = ("half_away", "half_up", "half_even")
 
 
@@ -76,7 +78,7 @@ ROUNDINGS = ("half_away", "half_up", "half_even")
 @pytest.mark.parametrize("name", SHIFTING)
 def test_a_device_that_shifts(name, rounding):
     """The graph computes what arrays do, a step from the float operator at most."""
-    case = CASES[name]
+    case = SHIFTING[name]
     model, feeds = case.model(f"shift 12 40 {rounding}"), case.feeds()
     one = int8_operators(model).made["y"]
     values = [WholeArray.of({**feeds, **one.constants}[source]) for source in one.sources]
@@ -98,6 +100,14 @@ def test_words_that_say_no_requantization_are_float(words):
     """A file of a stranger may say anything."""
     made = as_float(CASES["softmax"].model(words))
     assert "Softmax" in [node.op_type for node in made.graph.node]
+
+
+@pytest.mark.parametrize("divisor", [[6.0], [2.0, 0.0, 1.0]])
+def test_a_division_that_no_factor_stands_for_stays_float(divisor):
+    """A division by one number is a table, rounded once on all devices; 0 is of a stranger."""
+    by = np.asarray(divisor, np.float32).reshape(-1, 1, 1)
+    made = as_float(Case("Div", (WIDE, MADE), rest=[by]).model("shift 12 40 half_up"))
+    assert "op" in {node.name for node in made.graph.node}
 
 
 PASSTHROUGH = {

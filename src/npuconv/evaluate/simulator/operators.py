@@ -147,6 +147,9 @@ class Operators:
     def _is_known(self, one: Int8Operator) -> bool:
         if one.op not in _COMPUTED[self._carriers.requantize]:
             return False
+        if one.op == "Div":  # by one number it is a table
+            divisor = one.attributes["divisor"]
+            return bool(divisor.size > 1 and np.all(np.isfinite(divisor) & (divisor != 0)))
         return one.op not in _NEEDS_EXTENTS or None not in self._extents(one.sources[0])[2:]
 
     def _extents(self, name: str) -> tuple[int | None, ...]:
