@@ -11,7 +11,7 @@ import pytest
 
 import npuconv
 from npuconv.emit.tflite.flatbuffer import read_metadata
-from npuconv.emit.tflite.write import ENDS, STORED, write
+from npuconv.emit.tflite.translate import ENDS, STORED, write
 from npuconv.errors import ModelError, UsageError
 from npuconv.evaluate.litert import TfliteSession
 from npuconv.executor import Session

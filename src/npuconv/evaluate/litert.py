@@ -14,7 +14,7 @@ from onnx import helper
 from pydantic import Field, TypeAdapter, ValidationError
 
 from npuconv.emit.tflite import flatbuffer
-from npuconv.emit.tflite.write import ENDS, STORED
+from npuconv.emit.tflite.translate import ENDS, STORED
 from npuconv.errors import ModelError, UsageError
 
 _MAX_RANK = 8  # of a tensor of TFLite
