@@ -9,7 +9,7 @@ of the float model on these samples and more of their kind, with the SQNR on all
 those of the whole process, by those of a process that runs the float model on the 32 samples.
 The peers see the same samples in the same run. They are no dependencies of this project:
 
-    python -m venv DIR && DIR/bin/pip install onnxruntime sympy nncf
+    python -m venv DIR && DIR/bin/pip install onnx onnxruntime sympy nncf
     python benchmarks/accuracy.py --peers --peers-python DIR/bin/python
 
 An S marks data made up for want of better; models that end in _photos are those that read,

@@ -11,7 +11,7 @@ from pathlib import Path
 from recipes.sets import Sets
 
 OURS, MORE = "ours", "ours, more"
-INSTALL = "python -m venv DIR && DIR/bin/pip install onnxruntime sympy nncf"
+INSTALL = "python -m venv DIR && DIR/bin/pip install onnx onnxruntime sympy nncf"
 
 
 @dataclass(frozen=True)

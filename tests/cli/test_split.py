@@ -53,7 +53,7 @@ def test_run(cli, model, folder):
     ("arguments", "message"),
     [
         (["split", "q.onnx"], "Missing option '-o'"),
-        (["split", "f.onnx", "-o", "v"], "f.onnx: has no QLinearConv"),
+        (["split", "f.onnx", "-o", "v"], "f.onnx: has no int8 convolution"),
         (["split", "q.onnx", "-o", "v", "--target", "x"], "unknown target 'x'"),
         (["split", "q.onnx", "-o", "x.npz"], "x.npz"),
         (["run", "nowhere"], "nowhere: has no manifest.json"),

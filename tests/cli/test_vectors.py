@@ -56,7 +56,7 @@ def test_differences_are_reported(cli, model, folder):
     [
         (["q.onnx"], "Missing option '-o'"),
         (["q.onnx", "-o", "v", "--layers", "x"], "no layer is called 'x'"),
-        (["f.onnx", "-o", "v"], "f.onnx: has no QLinearConv"),
+        (["f.onnx", "-o", "v"], "f.onnx: has no int8 convolution"),
         (["q.onnx", "-o", "v", "--target", "x"], "unknown target 'x'"),
         (["q.onnx", "-o", "x.npz"], "x.npz: cannot be made"),
     ],

@@ -7,6 +7,7 @@ import io
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,9 +22,11 @@ pytestmark = pytest.mark.e2e
 ROOT = Path(__file__).resolve().parent.parent.parent
 BLOCK = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SAVED = re.compile(r"Save (?:this|it) as `([^`]+)`:\s*$")
-MEASURING = re.compile(r"npuconv convert|score")
+MEASURING = re.compile(r"npuconv (convert|batch)|score")
 NUMBER = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")
-GUIDES = ("accuracy", "ci", "report", "robustness", "split", "targets", "tutorial", "verify")
+GUIDES = (
+    "accuracy", "batch", "ci", "report", "robustness", "split", "targets", "tutorial", "verify",
+)  # fmt: skip
 PAGES = ("README.md", *(f"docs/{name}.md" for name in GUIDES))
 UPDATE = "NPUCONV_UPDATE_SNAPSHOTS"  # set: pages get what the commands print now
 
@@ -82,8 +85,8 @@ def shell(command: str, given: str = "") -> str:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Make the files that the commands name, in a folder where they harm nothing; change to it."""
-    for name in ("samples", "configs"):
-        (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / "samples").symlink_to(ROOT / "samples")
+    shutil.copytree(ROOT / "configs", tmp_path / "configs")  # results lie beside them
     (tmp_path / "build").mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")

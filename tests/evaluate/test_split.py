@@ -11,6 +11,8 @@ import pytest
 
 import npuconv
 from npuconv.errors import ModelError, UsageError
+from npuconv.evaluate.integer_form import in_integers
+from npuconv.evaluate.pairs import open_model
 from npuconv.evaluate.run_parts import run_parts
 from npuconv.evaluate.split import split
 from npuconv.evaluate.subgraphs import cut, reads
@@ -30,13 +32,14 @@ def folder(tmp_path):
     return tmp_path / "d"
 
 
-def branches() -> onnx.ModelProto:
+def branches(form: str) -> onnx.ModelProto:
     """Two convolutions beside each other, a float operator between them and a third."""
     net = Net(x=X).conv("x", name="a", to="p")
     net.conv("x", name="b", to="q").op("Add", "p", "q", to="sum").op("Sigmoid", to="s")
     net.conv("s", (2, 4, 1, 1), name="c", to="y")
     data = {"x": np.random.default_rng(0).normal(size=(4, *X[1:])).astype(np.float32)}
-    return npuconv.convert(net.output("y").model(), calibration=data, verify=False).model
+    net.output("y")
+    return npuconv.convert(net.model(), calibration=data, format=form, verify=False).model
 
 
 def test_the_files(folder):
@@ -93,17 +96,19 @@ def test_the_run_is_the_whole_model(folder):
 
 
 @needs_exact_runtime
-def test_branches_and_levels(tmp_path):
+@pytest.mark.parametrize("form", ["qoperator", "qdq"])
+def test_branches_and_levels(tmp_path, form):
     """Independent convolutions are parts of their own; no part reads what comes later."""
-    model = branches()
-    parts = cut(model, Target.load("npu-int8"))
+    model = branches(form)
+    whole = in_integers(open_model(model)).proto
+    parts = cut(whole, Target.load("npu-int8"))
     there = {"x"}
     for part in parts:
         assert set(part.inputs) <= there
         there |= set(part.outputs)
     device = [p for p in parts if p.side == "device"]
     assert len(device) == 3
-    assert sorted(k for p in parts for k in p.nodes) == list(range(len(model.graph.node)))
+    assert sorted(k for p in parts for k in p.nodes) == list(range(len(whole.graph.node)))
     split(model, tmp_path)
     data = {"x": np.random.default_rng(1).normal(size=(2, *X[1:])).astype(np.float32)}
     assert run_parts(tmp_path, data, whole=model).differing == {"y": 0}
@@ -125,27 +130,29 @@ def test_integer_inputs_and_outputs(tmp_path):
     assert output.dtype == np.int8
 
 
-def spelled_out(*, shared: bool) -> onnx.ModelProto:
+def spelled_out(form: str, *, shared: bool) -> onnx.ModelProto:
     """Two convolutions with a HardSwish between conversions; the host may read what it reads."""
     net = Net(x=X).conv("x", name="a", to="p").op("HardSwish", "p", to="h")
     net.conv("h", (2, 4, 1, 1), name="c", to="y").output("y")
     if shared:
         net.op("Softsign", "p", to="s").output("s")
     data = {"x": np.random.default_rng(0).normal(size=(4, *X[1:])).astype(np.float32)}
-    return npuconv.convert(net.model(), "rknn", calibration=data, verify=False).model
+    made = npuconv.convert(net.model(), "rknn", calibration=data, format=form, verify=False)
+    return made.model
 
 
 @needs_exact_runtime
 @pytest.mark.parametrize("shared", [False, True])
-def test_an_operator_between_conversions(tmp_path, shared):
+@pytest.mark.parametrize("form", ["qoperator", "qdq"])
+def test_an_operator_between_conversions(tmp_path, form, shared):
     """The device takes it with conversions of its own, so no float crosses."""
-    model = spelled_out(shared=shared)
+    model = spelled_out(form, shared=shared)
     manifest = split(model, tmp_path).manifest
     device = [onnx.load(tmp_path / p.file) for p in manifest.parts if p.side == "device"]
     (swish,) = [one for one in device if "HardSwish" in {n.op_type for n in one.graph.node}]
     types = {i.type.tensor_type.elem_type for i in (*swish.graph.input, *swish.graph.output)}
     assert types == {onnx.TensorProto.INT8}
-    kinds = [n.op_type for n in model.graph.node]
+    kinds = [n.op_type for n in in_integers(open_model(model)).proto.graph.node]
     parts = [n.op_type for p in manifest.parts for n in onnx.load(tmp_path / p.file).graph.node]
     assert parts.count("DequantizeLinear") == kinds.count("DequantizeLinear") + shared
     data = {"x": np.random.default_rng(1).normal(size=(2, *X[1:])).astype(np.float32)}
@@ -154,7 +161,7 @@ def test_an_operator_between_conversions(tmp_path, shared):
 
 def test_a_device_without_the_operator(tmp_path):
     """Another target, which does not list it, leaves it to the host."""
-    model = spelled_out(shared=False)
+    model = spelled_out("qoperator", shared=False)
     manifest = split(model, tmp_path, target="npu-int8").manifest
     device = [part for part in manifest.parts if part.side == "device"]
     nodes = [n for p in device for n in onnx.load(tmp_path / p.file).graph.node]
@@ -229,7 +236,7 @@ def test_another_model(folder):
 
 def test_a_float_model(tmp_path):
     """Such a model has no part for the device."""
-    with pytest.raises(ModelError, match="has no QLinearConv"):
+    with pytest.raises(ModelError, match="has no int8 convolution"):
         split(float_model(), tmp_path / "d")
     assert not (tmp_path / "d").exists()
 

@@ -232,7 +232,7 @@ def test_channels_last(tmp_path):
 def test_models_without_integer_convolutions(tmp_path):
     """The error says how to get a model with QLinearConv."""
     onnx.save(float_model(), tmp_path / "f.onnx")
-    with pytest.raises(ModelError, match=r"f\.onnx: has no QLinearConv.*--format qoperator"):
+    with pytest.raises(ModelError, match=r"f\.onnx: has no int8 convolution.*--format qoperator"):
         vectors(tmp_path / "f.onnx", tmp_path / "v", DATA)
 
 

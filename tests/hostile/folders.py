@@ -61,6 +61,8 @@ _CHANGES: dict[str, Callable[[dict[str, Any]], None]] = {
     "type-int8-of-float": _set("tensors", 0, "dtype", to="int8"),
     "scale-nan": _set("tensors", 1, "scale", to=float("nan")),
     "scale-on-input": _set("tensors", 0, "scale", to=0.0),
+    "preprocess-text": _set("preprocess", to={"mean": "\x1b[31mnone"}),
+    "preprocess-empty": _set("preprocess", to={}),
     "side": _set("parts", 0, "side", to="device"),
 }
 

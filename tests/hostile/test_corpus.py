@@ -56,7 +56,7 @@ def test_there_are_enough():
     assert len(cases) >= 400
     assert {case.family for case in cases} == {
         "protobuf", "tensor", "bomb", "graph", "external", "weights", "attribute", "name", "yaml",
-        "array", "picture", "labels", "folder", "quantized", "tflite",
+        "array", "picture", "preparation", "labels", "folder", "quantized", "tflite",
     }  # fmt: skip
 
 

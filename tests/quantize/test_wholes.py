@@ -10,8 +10,7 @@ import npuconv
 from npuconv import executor
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import RoundedWeights
-from npuconv.legalize.fitting.fragments import Fragment, Whole
-from npuconv.legalize.fitting.layer import Layer
+from npuconv.legalize.fitting.layer import Fragment, Layer, Whole
 from npuconv.model import query
 from npuconv.quantize.wholes import Assembly, assemblies
 from support.asserts import context, read

@@ -71,11 +71,11 @@ def mixed():
 def test_text(good, mixed):
     """The text has a verdict, a line for each job, and the causes of failure."""
     text = render_batch(good, "text")
-    assert text.startswith("DONE  jobs.yaml: 1 jobs\n")
-    assert re.search(r"npu-int8/face +npu-int8 +converted +0 +\d+ +\d+ +31\.2 dB", text)
+    assert text.startswith("DONE  jobs.yaml for npu-int8: 1 jobs\n")
+    assert re.search(r"\n  face +converted +0 +\d+ +\d+ +31\.2 dB", text)
     assert "Not converted" not in text
     text = render_batch(mixed, "text")
-    assert text.startswith("NOT ALL DONE  jobs.yaml: 4 jobs\n")
+    assert text.startswith("NOT ALL DONE  jobs.yaml for npu-int8: 4 jobs\n")
     assert "  crash: crashed: its process died of SIGABRT\n" in text
     assert text.index("my-chip/face: refused: 2 errors") < text.index("slow: timeout")
     assert max(map(len, text.splitlines())) <= 80
@@ -128,7 +128,39 @@ def test_markdown(mixed):
     assert "- `slow`: **timeout**: took more than 5 s and was ended" in text
 
 
-@pytest.mark.parametrize("form", ["text", "html", "markdown"])
+def among(*rows):
+    """Return the first columns of the table of jobs with these models, targets and forms."""
+    keys = ("model", "target", "format")
+    jobs = [job(f"j{n}").model_copy(update=dict(zip(keys, row, strict=True)))
+            for n, row in enumerate(rows)]  # fmt: skip
+    lines = render_batch(make(*jobs), "text").splitlines()[2:]
+    return [re.split(r" +converted| +result", line)[0].split() for line in lines]
+
+
+def test_a_line_for_each_job():
+    """A line has the model, and target and form only where they differ."""
+    a, b = "../nets/a/model.onnx", "../nets/b.onnx"
+    assert among((a, "t", "qdq")) == [["model"], ["a"]]
+    assert among((a, "t", "qdq"), (b, "t", "qdq")) == [["model"], ["a"], ["b"]]
+    assert among((a, "t", "qdq"), (a, "u", "qdq"), (b, "u", "float")) == [
+        ["model", "target", "form"],
+        ["a", "t", "qdq"],
+        ["a", "u", "qdq"],
+        ["b", "u", "float"],
+    ]
+    assert among((a, "t", "qdq"), (a, "t", "qdq")) == [["job"], ["j0"], ["j1"]]
+
+
+def test_long_names_take_one_line():
+    """Long names lose their middle, so that 80 columns hold a job in one line."""
+    jobs = [job(f"{k}" * 40 + "/" + "deep_" * 12).model_copy(update={"target": f"t{k}" * 6})
+            for k in range(3)]  # fmt: skip
+    lines = render_batch(make(*jobs), "text").splitlines()
+    assert len(lines) == 2 + 1 + len(jobs)
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize("form", ["html", "markdown"])
 def test_paths_of_models(form):
     """Paths of models are shown unless the names of the jobs contain them."""
     vague, clear = job("npu-int8/model"), job("npu-int8/nets/face")

@@ -14,8 +14,7 @@ from npuconv.config import Options
 from npuconv.legalize.context import PassContext, RewriteRecord
 from npuconv.legalize.fitting.layer import Layer
 from npuconv.legalize.fitting.limits import Demand
-from npuconv.legalize.fitting.proposal import Proposal
-from npuconv.legalize.fitting.settings import DEFAULT
+from npuconv.legalize.fitting.proposal import DEFAULT, Proposal
 from npuconv.model.conv import window
 from npuconv.model.core import Model
 from support.asserts import read, run_pass, same_numbers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Literal
 
 import numpy as np
@@ -44,6 +45,16 @@ class BuiltinData:
             known = self.pictures != "none" and asked_for(self.preprocess) is not None
             return "given" if known else "unknown"
         return "inferred" if self.inferred.is_clear else "guessed"
+
+    def for_images(self, specs: Sequence[InputSpec]) -> Preprocess:
+        """Return the options by which image files become inputs as the built-in pictures did."""
+        (spec,) = specs
+        layout = image_layout(spec) or self.preprocess.layout
+        changes: dict[str, object] = {"layout": layout}
+        own = asked_for(self.preprocess)
+        if own is not None and spec.lengths[1 if layout == "nchw" else 3] == 1:
+            changes |= {"color": "gray", "mean": (fmean(own.mean),), "std": (fmean(own.std),)}
+        return self.preprocess.model_copy(update=changes)
 
     @property
     def row(self) -> quality.Assumed:
@@ -90,8 +101,11 @@ def choose_builtin(
         text = "accuracy is unproven, the normalization is unknown: give --preprocess"
         return BuiltinData(keys, f"{start}; {text}{end}", _joined(text, lacking), None, pictured)
     found = infer(model, specs[0], expected)
-    own = found.normalization
-    used = keys.model_copy(update={"mean": own.mean, "std": own.std, "preset": None})
+    order = -1 if keys.color == "bgr" else 1  # options are in the order of the input
+    mean, std = (
+        numbers[::order] for numbers in (found.normalization.mean, found.normalization.std)
+    )
+    used = keys.model_copy(update={"mean": mean, "std": std, "preset": None})
     unproven = f"accuracy is unproven, the normalization is a guess: {found.phrase}"
     warning = _joined("" if found.is_clear else unproven, lacking)
     return BuiltinData(used, f"{start}, {found.phrase}{end}", warning, found, pictured)

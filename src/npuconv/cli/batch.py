@@ -15,12 +15,10 @@ import click
 
 from npuconv import files
 from npuconv.batch.entry import Batch
-from npuconv.batch.job import Job, Outcome
+from npuconv.batch.job import LIMIT_PARSERS, Job, Outcome, make_settings
 from npuconv.batch.local import Watcher
-from npuconv.batch.settings import LIMIT_PARSERS, make_settings
 from npuconv.cli import screen
-from npuconv.cli.destinations import Input, check_destinations
-from npuconv.cli.guard import Terminated, signal_exit_code
+from npuconv.cli.guard import Input, Terminated, check_destinations, signal_exit_code
 from npuconv.cli.help import BriefOption, GroupedCommand
 from npuconv.cli.options import chosen_config, given, refuse_empty, shared_options
 from npuconv.errors import UsageError
@@ -214,8 +212,9 @@ def _show(
     if output_format != "text":
         click.echo(render_batch(found, output_format), nl=False)
     elif not quiet:
-        color = screen.wants_color(no_color)
-        click.echo(text.render_batch(found, color=color, verbose=verbose), nl=False)
+        color, width = screen.wants_color(no_color), screen.width()
+        shown = text.render_batch(found, color=color, verbose=verbose, width=width)
+        click.echo(shown, nl=False)
 
 
 def _show_plan(work: Batch, output_format: str, quiet: bool) -> int:

@@ -13,8 +13,7 @@ import click
 from npuconv import files
 from npuconv.batch.job import SUFFIX
 from npuconv.cli import screen
-from npuconv.cli.destinations import check_destinations, input_files
-from npuconv.cli.guard import guarded
+from npuconv.cli.guard import check_destinations, guarded, input_files
 from npuconv.cli.help import BriefOption, GroupedCommand
 from npuconv.cli.options import chosen_config, collect, output_options, shared_options
 from npuconv.cli.verdict import after_check, names_of, show, show_many

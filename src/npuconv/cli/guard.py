@@ -1,4 +1,4 @@
-"""Limits on the memory and time of a command, and the exit codes of one that a signal ended."""
+"""Limits on the memory and time of a command, files it must not replace, and its exit codes."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from npuconv.batch.settings import parse_size
+from npuconv import files
+from npuconv.batch.job import parse_size
 from npuconv.cli.help import help_all
+from npuconv.config import Options
+from npuconv.errors import UsageError
 from npuconv.limits import DEFAULT, NAMES, applied, flag, present
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -151,3 +154,46 @@ def _time_limit(seconds: int) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
         last.cancel()
+
+
+Input = tuple[Path, str]  # a file that is read, and its role
+
+
+def check_destinations(destinations: Iterable[str | Path], inputs: Iterable[Input]) -> None:
+    """Refuse to write where nothing can be written, or over a file that is read.
+
+    Raises:
+        UsageError: one is the other, by whatever name.
+        OutputError: a folder does not exist or is not writable, or it is a directory.
+    """
+    paths = [Path(destination) for destination in destinations]
+    given = list(inputs) if any(map(os.path.exists, paths)) else []
+    for destination in paths:
+        for path, role in given:
+            if _is_same(destination, path):
+                hint = "give another name"
+                raise UsageError(f"{destination}: would overwrite {role}", hint=hint)
+        files.check_writable(destination)
+
+
+def input_files(models: Iterable[str], options: Options, config: str | None) -> Iterator[Input]:
+    """Yield the files that a command reads."""
+    from npuconv.model import external_data
+
+    for model in models:
+        yield Path(model), "the model"
+        yield from ((path, "weights of the model") for path in external_data.files(Path(model)))
+    others = {
+        "the calibration samples": options.calibration,
+        "the target": options.target,
+        "the baseline": options.baseline,
+        "the configuration": config,
+    }
+    yield from ((Path(path), role) for role, path in others.items() if isinstance(path, str))
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    try:
+        return one.exists() and other.is_file() and one.samefile(other)
+    except OSError:  # a name too long, a folder that may not be entered: opening it reports that
+        return False

@@ -45,10 +45,10 @@ _LONGEST = 24  # characters of the name of a tensor on a terminal: two of them f
 def split(model: str, output: str, emit: tuple[Emit, ...], target: str | None, quiet: bool) -> int:
     """Write the parts of the device and of the host as files of their own.
 
-    INT8.onnx is what convert writes by default (--format qoperator). Each part is an ONNX
-    model; those of the device have int8 inputs and outputs only. manifest.json has the order,
-    the tensors between them with shape, scale and bytes, and the layers; weights.bin their
-    integers. npuconv run runs the folder again. The same input gives the same bytes.
+    INT8.onnx is what convert writes with --format qoperator, the default, or qdq. Each part is
+    an ONNX model; those of the device have int8 inputs and outputs only. manifest.json has the
+    order, the tensors between them with shape, scale and bytes, and the layers; weights.bin
+    their integers. npuconv run runs the folder again. The same input gives the same bytes.
 
     Exit code 0: done; 2: files that cannot be used.
     """

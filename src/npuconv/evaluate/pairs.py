@@ -13,16 +13,20 @@ import onnx
 from npuconv.calibration.inputs import sample_inputs
 from npuconv.config import Options
 from npuconv.errors import CalibrationError, ModelError, UsageError
+from npuconv.evaluate import preparation
 from npuconv.evaluate.labels import Labels
 from npuconv.evaluate.litert import TfliteSession
 from npuconv.evaluate.matching import scales
+from npuconv.evaluate.preparation import Preparation
 from npuconv.model import external_data, load, query, shapes
-from npuconv.samples import Samples, Source, open_samples
+from npuconv.samples import Samples, Source, open_samples, takes_images
 from npuconv.samples.feeds import spread
+from npuconv.samples.pictures import reads_images
 
 TFLITE = ".tflite"
 SAMPLES = 64  # unless more are asked for, or there are labels
 _NO_LIMIT = 2**31
+GUESSED = "how pixels become inputs is a guess of convert: give --preprocess if you know it"
 _INTEGER = query.ALREADY_QUANTIZED | {"DequantizeLinear", "DynamicQuantizeLinear"}
 
 
@@ -130,11 +134,13 @@ def choose_samples(
 ) -> tuple[Samples, str]:
     """Return samples for both models, and the extents assumed for them.
 
-    The float model of the pair comes first: its inputs are float, and the other may fix extents.
+    The float model of the pair comes first: its inputs are float, and the other may fix extents,
+    and say how images become inputs: then they do so, unless the options say anything of it.
     Without data the samples are made up; with ``labels`` all of them are taken.
 
     Raises:
         CalibrationError: samples that do not fit the models, or not as many as labels.
+        ModelError: what the other model says of images is damaged.
     """
     before, after = pair
     model = load.load(before.proto)
@@ -146,16 +152,30 @@ def choose_samples(
     shapes.fix_inputs(model, {**fixed, **options.input_shape})
     specs, assumed = sample_inputs(model, before.proto, data)
     wanted = _NO_LIMIT if data is not None else (limit or SAMPLES)
+    silent = not options.preprocess.said
+    kept = preparation.read(after.proto, after.name) if silent and takes_images(data) else None
     found = open_samples(
-        data, specs, options.preprocess, limit=wanted, seed=options.seed,
+        data, specs, kept.keys if kept else options.preprocess, limit=wanted, seed=options.seed,
         key=options.calibration_key,
     )  # fmt: skip
+    if kept is not None and (found.prepared or reads_images(specs)):
+        found = _as_kept(found, kept)
     usual = SAMPLES
     if labels is not None:
         _check_count(found, labels, specs[0].batch)
         usual = len(found)
     places = spread(len(found), usual if limit is None else limit)
     return replace(found, indices=tuple(found.indices[k] for k in places)), assumed
+
+
+def _as_kept(samples: Samples, kept: Preparation) -> Samples:
+    """Return samples that say whose preparation they had; built-in ones are as good as that."""
+    return replace(
+        samples,
+        description=f"{samples.description} ({kept.origin})",
+        synthetic=samples.synthetic or (samples.builtin and kept.is_guess),
+        notes=(*samples.notes, *([GUESSED] if kept.is_guess else [])),
+    )
 
 
 def rows(samples: Samples, number: int, batch: int) -> Sequence[int]:

@@ -20,6 +20,8 @@ from npuconv import executor, yamlio
 from npuconv.arithmetic.encoding import quantize
 from npuconv.config import make_options
 from npuconv.errors import CalibrationError, ModelError
+from npuconv.evaluate import preparation
+from npuconv.evaluate.integer_form import in_integers
 from npuconv.evaluate.pairs import Opened, choose_samples, open_model
 from npuconv.evaluate.simulator import as_float
 from npuconv.samples import Feed, Source
@@ -170,7 +172,8 @@ def _whole(source: str | Path | onnx.ModelProto, manifest: Manifest) -> executor
             f"({manifest.model.name})",
             hint="give that one, or split this one",
         )
-    return _session(opened.proto, opened.name, optimize=False)
+    whole = in_integers(opened)
+    return _session(whole.proto, opened.name, optimize=False)
 
 
 def _face(manifest: Manifest) -> Opened:
@@ -188,6 +191,8 @@ def _face(manifest: Manifest) -> Opened:
     nodes = [helper.make_node("Identity", [n], [f"{n}/given"]) for n in manifest.inputs]
     graph = helper.make_graph(nodes, "inputs", infos, outputs)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    if manifest.preprocess is not None:
+        helper.set_model_props(model, {preparation.KEY: json.dumps(manifest.preprocess)})
     return Opened(model, manifest.model.name, manifest.model.sha256)
 
 

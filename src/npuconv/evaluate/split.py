@@ -15,7 +15,8 @@ from onnx import helper, numpy_helper
 
 from npuconv import files
 from npuconv.errors import ModelError
-from npuconv.evaluate import packed
+from npuconv.evaluate import packed, preparation
+from npuconv.evaluate.integer_form import in_integers
 from npuconv.evaluate.matching import scales as boundary_scales
 from npuconv.evaluate.pairs import Opened, open_model
 from npuconv.evaluate.subgraphs import (
@@ -58,7 +59,7 @@ def split(
     """Write the parts of the device and of the host as models of their own, and a manifest.
 
     Args:
-        model: in integer operators, as ``convert`` writes it by default.
+        model: in the form ``qoperator`` or ``qdq``; the parts are in integer operators.
         directory: destination; made if it does not exist.
         target: the device; by default the one that the model was converted for.
         emit: ``c``: a C header of the layers as well.
@@ -66,7 +67,7 @@ def split(
     Raises:
         NpuconvError: a model, target or destination that cannot be used.
     """
-    opened = open_model(model)
+    opened = in_integers(open_model(model))
     chip = target_of(opened, target)
     opened = replace(opened, proto=with_own_conversions(opened.proto, chip))
     proto, how = opened.proto, chip.activations.requantize
@@ -85,6 +86,7 @@ def split(
             target=schema.SplitSource(name=chip.name, sha256=chip.sha256),
             requantize=str(how),
             padding=_PADDING,
+            preprocess=preparation.plain(proto, opened.name),
             inputs=tuple(opened.inputs),
             outputs=tuple(opened.outputs),
             parts=tuple(entries),
@@ -102,8 +104,8 @@ def _layers(opened: Opened) -> list[DeviceLayer]:
     if layers := list(device_layers(opened.proto)):
         return layers
     raise ModelError(
-        f"{opened.name}: has no QLinearConv with constant scales, so no part for the device",
-        hint="npuconv convert writes one with --format qoperator",
+        f"{opened.name}: has no int8 convolution with constant scales, so no part for the device",
+        hint="npuconv convert writes one with --format qoperator or qdq",
     )
 
 

@@ -28,6 +28,7 @@ from npuconv.evaluate.device_operators import (
     device_operators,
     rescaling,
 )
+from npuconv.evaluate.integer_form import in_integers
 from npuconv.evaluate.matching import scales as boundary_scales
 from npuconv.evaluate.pairs import Opened, choose_samples, open_model
 from npuconv.executor import with_outputs
@@ -69,12 +70,12 @@ def vectors(
     progress: Progress = lambda _stage, _done, _total: None,
     **options: Any,
 ) -> Vectors:
-    """Write integer input and output of every QLinearConv, as the device computes it.
+    """Write integer input and output of every int8 convolution, as the device computes it.
 
     So for other integer operators, and functions between conversions, that the target lists.
 
     Args:
-        model: an integer model, as ``convert`` writes it.
+        model: in the form ``qoperator`` or ``qdq``.
         directory: destination; made if it does not exist.
         data: samples, as ``convert`` takes them.
         layers: a pattern of names, ``*`` and ``?`` allowed.
@@ -86,7 +87,7 @@ def vectors(
     Raises:
         NpuconvError: a model, target, sample or destination that cannot be used.
     """
-    opened = open_model(model)
+    opened = in_integers(open_model(model))
     chip = target_of(opened, target)
     chosen, others = _chosen(opened, chip, layers)
     found, _ = choose_samples((opened, opened), data, make_options(options), samples, None)
@@ -116,8 +117,8 @@ def _chosen(
     there = list(device_layers(opened.proto))
     if not there:
         raise ModelError(
-            f"{opened.name}: has no QLinearConv with constant scales",
-            hint="npuconv convert writes one with --format qoperator",
+            f"{opened.name}: has no int8 convolution with constant scales",
+            hint="npuconv convert writes one with --format qoperator or qdq",
         )
     found = [layer for layer in there if matches(layer.name, pattern)]
     # What TFLite's kernels add and multiply is another arithmetic.

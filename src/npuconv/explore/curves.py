@@ -14,7 +14,7 @@ from npuconv.errors import ModelError
 from npuconv.facts import FACTS, lookup
 from npuconv.legalize.fitting.layer import Layer
 from npuconv.legalize.fitting.planner import Plan, Planner, Price
-from npuconv.legalize.fitting.settings import DEFAULT
+from npuconv.legalize.fitting.proposal import DEFAULT
 from npuconv.legalize.legal import LegalModel, legalize
 from npuconv.legalize.rewrites.fit_convolution import layer_of
 from npuconv.model.facts import of_window

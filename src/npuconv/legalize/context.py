@@ -11,20 +11,19 @@ from typing import TYPE_CHECKING
 from npuconv.config import Options
 from npuconv.legalize import region as _region
 from npuconv.legalize.fitting.layer import of_window as layer_of
-from npuconv.legalize.forms import Form
 from npuconv.legalize.source import SourceScales
 from npuconv.model import query
 from npuconv.model.conv import Window
 from npuconv.model.core import Model
 from npuconv.model.facts import of_window, settled
 from npuconv.model.types import Node, Tensor
-from npuconv.partition.costs import Cost, cost
+from npuconv.partition.costs import Cost, Form, cost
 from npuconv.target import Target
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from npuconv.legalize.fitting.fragments import Fragment
+    from npuconv.legalize.fitting.layer import Fragment
     from npuconv.legalize.fitting.planner import Planner
 
     Expected = tuple[np.ndarray, np.ndarray]  # mean and standard deviation of every channel

@@ -1,19 +1,22 @@
 """Costs of nodes and models: multiply-accumulates, parameters, bytes of weights and tensors.
 
 A symbolic batch counts as one sample. A tensor lives from the node that makes it to the last one
-that reads it; nodes run in the order of the file, and none works in place.
+that reads it; nodes run in the order of the file, and none works in place. What a target pays for
+them decides between the legal forms of one convolution.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from npuconv.config import Options
 from npuconv.model import query
 from npuconv.model.conv import window
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
+from npuconv.target import Target
 
 MULTIPLYING = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 RECURRENT = ("RNN", "GRU", "LSTM")
@@ -152,3 +155,40 @@ def _bytes(tensor: Tensor) -> tuple[int, int] | None:
     if stored.kind == "O":  # strings
         return None
     return count * stored.itemsize, count * (1 if "float" in dtype else stored.itemsize)
+
+
+@dataclass(frozen=True)
+class Form:
+    """One form a convolution could take."""
+
+    name: str  # as --prefer calls it
+    cost: Cost
+    moved_bytes: int = 0  # sliced, concatenated or reordered, per inference
+    obstacle: str = ""  # why it cannot be taken
+    chosen: bool = False
+
+    def total(self, target: Target) -> float | None:
+        """Return its cost on the target; None where a dimension is not known."""
+        if self.cost.macs is None:
+            return None
+        parts = (self.cost.macs, self.cost.weight_bytes, self.cost.convolutions)
+        return target.costs.of(*parts, self.moved_bytes)
+
+
+def choose(target: Target, options: Options, forms: Sequence[Form]) -> tuple[Form, ...]:
+    """Return the forms with the best one marked: the preferred, else the cheapest legal.
+
+    Where costs are unknown or equal, the first legal one is taken.
+    """
+    legal = [form for form in forms if not form.obstacle]
+    wanted = [form for form in legal if form.name in options.prefer]
+    candidates = wanted or legal
+    if not candidates:
+        return tuple(forms)
+    best = min(candidates, key=lambda form: form.total(target) or 0.0)
+    return tuple(replace(form, chosen=form is best) for form in forms)
+
+
+def chosen(forms: Sequence[Form]) -> Form | None:
+    """Return the form that is marked; None where none is legal."""
+    return next((form for form in forms if form.chosen), None)

@@ -17,8 +17,7 @@ from typing import Generic, Literal, TypeVar
 from npuconv.model import facts, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
-from npuconv.partition.fused_tables import fuse
-from npuconv.partition.operators import candidates, is_defined, is_held, values_of
+from npuconv.partition.operators import candidates, is_defined, is_held, is_table, values_of
 from npuconv.partition.passthrough import data_inputs, passes_int8
 from npuconv.partition.regions import worth_crossing
 from npuconv.target import Target
@@ -30,6 +29,8 @@ IMAGE = 4  # rank of what has channels along axis 1, whatever makes it
 PIECES = ("Slice", "SpaceToDepth")
 CUTS = ("Pad", *PIECES)
 SINGLE_OPERATORS = ("tflite",)  # forms whose operators are no tables that hold a chain of them
+_CUTTING = ("Clip", "Relu")
+_ARITHMETIC = ("Add", "Sub", "Mul", "Div")
 Member = TypeVar("Member", int, str)
 
 
@@ -346,3 +347,52 @@ def _why_float(node: Node, form: str) -> str:
 def _follows_device(node: Node, plan: Plan) -> bool:
     maker = query.producer(node.inputs[0])
     return maker is not None and plan.on_device(maker)
+
+
+def fuse(model: Model, target: Target, chosen: Collection[int]) -> tuple[set[int], set[str]]:
+    """Find the chains of functions of one value that are one table each, rounded once.
+
+    HardSwish as exporters spell it, ``x * clip(x + 3, 0, 6) / 6``, is four operators and one table
+    of 256 entries. The tensors within are never stored: they have no scale and are not rounded.
+
+    Args:
+        model: a legalized model.
+        target: the device; a Relu or Clip within a region must be listed, too.
+        chosen: ids of the operators that it computes.
+
+    Returns:
+        The chosen nodes with every Relu and Clip that ends or continues a region, and the names
+        of the tensors within regions.
+    """
+    root: dict[int, int] = {}  # of what a region makes: the tensor that the region reads
+    inside: set[int] = set()
+    for node in model.nodes():
+        if not (id(node) in chosen and _is_pointwise(node)) and not _continues(node, target, root):
+            continue
+        roots = {root.get(id(t), id(t)) for t in values_of(node)}
+        if len(roots) == 1:
+            inside.add(id(node))
+            root[id(node.outputs[0])] = roots.pop()
+    names = {
+        tensor.name
+        for node in model.nodes()
+        if id(node) in inside and not model.is_output(tensor := node.outputs[0])
+        if tensor.outputs and all(id(reader) in inside for reader in tensor.outputs)
+    }
+    return {*chosen, *inside}, names
+
+
+def _is_pointwise(node: Node) -> bool:
+    """Return whether every value of the result follows from one value of each input."""
+    if is_table(node):
+        return True
+    constants = [query.value(t) for t in node.inputs if query.is_constant(t)]
+    return node.op in _ARITHMETIC and all(c is not None and c.size == 1 for c in constants)
+
+
+def _continues(node: Node, target: Target, root: dict[int, int]) -> bool:
+    """Return whether a Relu or Clip with constant bounds reads what a region makes."""
+    if node.op not in _CUTTING or target.operator(node.op, node.domain or "") is None:
+        return False
+    given = values_of(node)
+    return len(given) == 1 and id(given[0]) in root and query.is_standard(node)

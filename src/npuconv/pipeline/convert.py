@@ -15,10 +15,10 @@ from npuconv.calibration.workers import one_thread_each
 from npuconv.config import Options, make_options
 from npuconv.emit import Format
 from npuconv.emit.emit import emit as emit_model
-from npuconv.emit.tflite.write import TfliteFile
-from npuconv.emit.tflite.write import write as write_tflite
+from npuconv.emit.tflite.translate import TfliteFile
+from npuconv.emit.tflite.translate import write as write_tflite
 from npuconv.errors import InternalError, ModelError, UnsupportedModelError
-from npuconv.evaluate import matching, vela
+from npuconv.evaluate import matching, preparation, vela
 from npuconv.evaluate.comparison import Comparison, summed_up
 from npuconv.evaluate.matching import layer_pairs, layers_of
 from npuconv.executor import RuntimeRefusedError
@@ -40,9 +40,16 @@ from npuconv.quantize.sensitivity import Sensitivity, measure
 from npuconv.quantize.settings import SENSITIVITY
 from npuconv.quantize.state import DeviceGraph, QuantState
 from npuconv.report.builder import notices
-from npuconv.report.builder.budget_rows import Crossing, budget_report, padding_report
 from npuconv.report.builder.placed import GraphRows, graph_rows
-from npuconv.report.builder.quantized import source_scales, tensor_rows, weight_rows, with_shares
+from npuconv.report.builder.quantized import (
+    Crossing,
+    budget_report,
+    padding_report,
+    source_scales,
+    tensor_rows,
+    weight_rows,
+    with_shares,
+)
 from npuconv.report.builder.report import Outcome, build_report
 from npuconv.samples import Samples, Source
 from npuconv.schemas import quality
@@ -245,7 +252,7 @@ def _quantize(
     with clock.measured("compare"):
         accuracy, layer_rows, broken = _measure(legal, float_model, model, data, same, ends, clock)
     legal = replace(legal, findings=legal.findings.add(findings.of_result(legal, accuracy, broken)))
-    model.metadata_props.add(key=matching.KEY, value=matching.record(ends))
+    _note(model, {matching.KEY: matching.record(ends), preparation.KEY: data.preparation})
     quantization = quality.Quantization(
         format=form.name,
         method=legal.options.method,
@@ -262,6 +269,12 @@ def _quantize(
     every = (*warnings, *notices.still_float(legal.model, legal.options), *steps.seen.notes)
     tflite = write_tflite(model) if form.name == "tflite" else None
     return Emitted(model, legal, rows, Outcome(data.row, quantization, accuracy), every, tflite)
+
+
+def _note(model: onnx.ModelProto, notes: Mapping[str, str]) -> None:
+    """Add entries to the metadata, in place of those that the source has; empty ones are none."""
+    there = {entry.key: entry.value for entry in model.metadata_props}
+    onnx.helper.set_model_props(model, there | {key: text for key, text in notes.items() if text})
 
 
 def _open_data(legal: LegalModel, source: Source, progress: Progress) -> prepare.CalibrationData:

@@ -21,7 +21,7 @@ from npuconv.model.types import Node
 from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.state import QuantState
 from npuconv.rules import engine
-from npuconv.rules.evidence import CalibrationEvidence, MeasuredError, OutputSqnr
+from npuconv.rules.context import CalibrationEvidence, MeasuredError, OutputSqnr
 from npuconv.rules.normalization import (
     CANDIDATES,
     ActivationProfile,

@@ -16,6 +16,7 @@ from npuconv.calibration.builtin import BuiltinData, choose_builtin, open_builti
 from npuconv.calibration.inputs import check_types, sample_inputs
 from npuconv.config import Options
 from npuconv.errors import InternalError, ModelError, UsageError
+from npuconv.evaluate import preparation
 from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.source import SourceScales
 from npuconv.model.core import Model
@@ -47,6 +48,7 @@ class CalibrationData:
     samples: Samples  # opened, and checked against the inputs
     assumed: str  # extents that were assumed for made-up samples; may be empty
     chosen: BuiltinData | None  # what is taken instead of data; None where data is given
+    preparation: str  # how images become inputs, for the metadata; empty where none do
 
     @property
     def row(self) -> quality.Assumed | None:
@@ -174,7 +176,9 @@ def open_calibration(
         brought = legal.ctx.source_scales if options.keep_scales else SourceScales()
         if kept.is_complete(legal.model, legal.plan, brought):
             chosen = replace(chosen, sentence=_KEPT, warning="")
-        return CalibrationData(open_builtin(options, chosen, specs), assumed, chosen)
+        known = chosen.certainty != "unknown"
+        said = preparation.record(chosen.for_images(specs), chosen.certainty) if known else ""
+        return CalibrationData(open_builtin(options, chosen, specs), assumed, chosen, said)
     samples = open_samples(
         source,
         specs,
@@ -184,7 +188,8 @@ def open_calibration(
         cache=cache,
         key=options.calibration_key,
     )
-    return CalibrationData(samples, assumed, None)
+    said = preparation.record(options.preprocess, "given") if samples.prepared else ""
+    return CalibrationData(samples, assumed, None, said)
 
 
 def expected_costs(options: Options, samples: int, measured_on: int) -> dict[str, float]:

@@ -6,8 +6,10 @@ that it reads well in a terminal and in a CI log.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Iterable, Sequence
 
+from npuconv import files
 from npuconv.diagnostics import Status
 from npuconv.report import Unreadable, groups, words
 from npuconv.report.groups import Entry, Group, PlanGroup
@@ -76,7 +78,9 @@ def render_batch(
     del base
     view = View(color, width)
     label, style = ("DONE  ", "green") if batch.ok else ("NOT ALL DONE  ", "red")
-    lines = view.hang(f"{batch.jobs_file}: {batch.summary.headline}", label, " " * len(label))
+    targets = {job.target for job in batch.jobs}
+    of = f"{batch.jobs_file} for {targets.pop()}" if len(targets) == 1 else batch.jobs_file
+    lines = view.hang(f"{of}: {batch.summary.headline}", label, " " * len(label))
     verdict = [view.paint(line, "bold", style) for line in lines]
     blocks = [verdict, _jobs(batch, view), _causes(batch, view)]
     if verbose:
@@ -93,11 +97,37 @@ def _join(blocks: Sequence[Block]) -> str:
 
 
 def _jobs(batch: BatchReport, view: View) -> Block:
-    rows = map(groups.batch_row, batch.jobs)
-    lines = view.table(groups.BATCH_HEAD, rows, right=(3, 4, 5, 6), whole=range(1, 7))
-    if not groups.shows_paths(batch):
-        return lines
-    return [*lines, "", *view.table(("job", "model"), [(j.name, j.model) for j in batch.jobs])]
+    """Return a table with one line for each job."""
+    titles, names = _batch_names(batch)
+    head = (*titles, *groups.BATCH_HEAD[2:])
+    results = (groups.batch_row(job)[2:] for job in batch.jobs)
+    rows = [(*name, *result) for name, result in zip(names, results, strict=True)]
+    numbers = range(len(titles) + 1, len(head))
+    return view.table(head, rows, right=numbers, whole=range(1, len(head)))
+
+
+def _batch_names(batch: BatchReport) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return what tells the jobs from each other, and the titles of these columns.
+
+    That is the model, by its folder where it is called ``model.onnx`` and without the folders that
+    all share; target and form where they differ. If that does not tell, the job's own name.
+    """
+    stems = [
+        job.model.removesuffix(f"/{files.UNNAMED}").removesuffix(".onnx") for job in batch.jobs
+    ]
+    folders = [stem.rpartition("/")[0] for stem in stems]
+    try:
+        shared = posixpath.commonpath(folders)
+    except ValueError:  # some are absolute, others not; or there are none
+        shared = ""
+    columns = {"model": [stem.removeprefix(shared).removeprefix("/") for stem in stems]}
+    columns["target"] = [job.target for job in batch.jobs]
+    columns["form"] = [job.format for job in batch.jobs]
+    shown = {k: v for k, v in columns.items() if k == "model" or len(set(v)) > 1}
+    rows = list(zip(*shown.values(), strict=True))
+    if len(set(rows)) < len(rows):
+        return ("job",), [(job.name,) for job in batch.jobs]
+    return tuple(shown), rows
 
 
 def _causes(batch: BatchReport, view: View) -> Block:

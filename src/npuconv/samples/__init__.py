@@ -18,7 +18,7 @@ from npuconv.samples.images import open_images
 from npuconv.samples.pictures import open_synthetic
 from npuconv.samples.reading import ARRAYS, IMAGES, list_directory, open_arrays, read_list
 
-__all__ = ["Feed", "InputSpec", "Samples", "open_samples"]
+__all__ = ["Feed", "InputSpec", "Samples", "open_samples", "takes_images"]
 
 MAX_SHOWN = 200  # characters of a path that cannot be read
 Source = str | Path | Mapping[str, Any] | Iterable[Any] | None
@@ -74,6 +74,18 @@ def open_samples(
     if isinstance(source, (bytes, bytearray)) or not isinstance(source, Iterable):
         raise CalibrationError(f"calibration: {type(source).__name__} is no source of samples")
     return open_feeds(source, inputs, limit, _unused(preprocess))
+
+
+def takes_images(source: Source) -> bool:
+    """Return whether samples are images of a path, or made where there is no source."""
+    if not isinstance(source, (str, Path)):
+        return source is None
+    path = Path(source)
+    try:
+        path = list_directory(path)[0][0] if path.is_dir() else path
+    except (OSError, CalibrationError):  # which open_samples says
+        return False
+    return path.suffix.lower() in (*IMAGES, ".txt")
 
 
 def _taking(key: str, inputs: Sequence[InputSpec]) -> Sequence[InputSpec]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -107,6 +107,9 @@ class Manifest(Entry):
     target: SplitSource
     requantize: str = Field(description="of the accumulator to an output: float or shift, ...")
     padding: str
+    preprocess: dict[str, Any] | None = Field(
+        None, description="how images become inputs, as convert did it; null: it read none"
+    )
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     parts: tuple[PartEntry, ...]

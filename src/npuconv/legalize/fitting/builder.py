@@ -9,18 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from npuconv.legalize.fitting.fragments import Fragment, Whole
-from npuconv.legalize.fitting.layer import Layer
+from npuconv.legalize.fitting.layer import Fragment, Layer, Whole
 from npuconv.model import edit, query
 from npuconv.model.conv import flat_pads
-
-if TYPE_CHECKING:
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 
 FOREVER = 2**63 - 1  # as the end of a Slice: to the end, whatever the extent
 Bound = tuple[int, int, int, int]  # axis, start, stop (below 0: from the end), step

@@ -6,18 +6,13 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from npuconv.facts import FACTS, lookup
+from npuconv.facts import FACTS, Facts, lookup
+from npuconv.legalize.fitting.layer import Layer
 from npuconv.model.facts import of_window
-from npuconv.target import value_text
-from npuconv.target.limit import Limit
-
-if TYPE_CHECKING:
-    from npuconv.facts import Facts
-    from npuconv.legalize.fitting.layer import Layer
-    from npuconv.target import Operator
-    from npuconv.target.limit import Relation
+from npuconv.target import Operator, value_text
+from npuconv.target.limit import Limit, Relation
 
 BATCH, PADS, STRIDE, DILATION, KERNEL = "batch", "pads", "stride", "dilation", "kernel"
 GROUP, INPUTS, OUTPUTS, EXTENT, BIAS = "group", "inputs", "outputs", "extent", "bias"

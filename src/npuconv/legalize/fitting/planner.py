@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from npuconv.legalize.fitting.builder import Builder, Piece
-from npuconv.legalize.fitting.fragments import Whole
-from npuconv.legalize.fitting.layer import Layer
+from npuconv.legalize.fitting.layer import Layer, Whole
 from npuconv.legalize.fitting.limits import Demand
-from npuconv.legalize.fitting.settings import DEFAULT, FitSettings
+from npuconv.legalize.fitting.proposal import DEFAULT, FitSettings, Proposal
 from npuconv.legalize.fitting.splits import SPLITS
 from npuconv.legalize.fitting.splits.cascade import cascade_average
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
 from npuconv.partition.costs import Cost
-
-if TYPE_CHECKING:
-    from npuconv.legalize.fitting.proposal import Proposal
-    from npuconv.model.core import Model
-    from npuconv.model.types import Node, Tensor
-    from npuconv.target import Target
+from npuconv.target import Target
 
 # A second average may still be too large; all other rewrites are applied once.
 _AGAIN = frozenset({SPLITS.index(cascade_average)})

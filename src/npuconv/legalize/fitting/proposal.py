@@ -1,22 +1,18 @@
-"""One exact form of a layer, as a rewrite proposes it."""
+"""Exact forms of a layer, as rewrites propose them, and numbers in parts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
-if TYPE_CHECKING:
-    from npuconv.legalize.fitting.builder import Builder, Piece
-    from npuconv.legalize.fitting.layer import Layer
-    from npuconv.legalize.fitting.limits import Demand
-    from npuconv.legalize.fitting.settings import FitSettings
-    from npuconv.model.types import Tensor
+from npuconv.legalize.fitting.builder import Builder, Piece
+from npuconv.legalize.fitting.layer import Layer
+from npuconv.legalize.fitting.limits import Demand
+from npuconv.model.types import Tensor
 
-    Emit = Callable[[Piece], Tensor]
-    Build = Callable[[Builder, Piece, Emit], Tensor]
-    # A rewrite: proposes forms of a layer that breaks limits, the most promising first.
-    Split = Callable[[Layer, Demand, FitSettings], Iterator["Proposal"]]
+Emit = Callable[[Piece], Tensor]
+Build = Callable[[Builder, Piece, Emit], Tensor]
 
 
 @dataclass(frozen=True)
@@ -47,3 +43,84 @@ class Proposal:
     build: Build
     moved: int = 0
     summed: int = 0
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """Bounds of the search, and what a target that gives no costs is taken to pay.
+
+    Attributes:
+        most_layers: different layers that are looked at for one convolution.
+        most_convolutions: that one convolution may become.
+        choices: sizes that one rewrite proposes for one layer.
+        convolution: of starting one, in multiply-accumulates; more than 0, so that of two
+            forms with the same MACs the one with fewer convolutions is taken.
+        moved_element: of an element that is sliced, padded or concatenated, in MACs.
+        sum_share: of partial sums, as a share of the MACs of the layer. Each is rounded to
+            int8, which costs 1 to 1.5 dB: an exact form may take twice the MACs.
+        sum_part: the same, for every part beyond the first.
+    """
+
+    most_layers: int = 4000
+    most_convolutions: int = 1024
+    choices: int = 3
+    convolution: float = 1000.0
+    moved_element: float = 1.0
+    sum_share: float = 1.0
+    sum_part: float = 0.05
+
+
+DEFAULT = FitSettings()
+# A rewrite: proposes forms of a layer that breaks limits, the most promising first.
+Split = Callable[[Layer, Demand, FitSettings], Iterator[Proposal]]
+
+
+def chunks(total: int, size: int) -> list[tuple[int, int]]:
+    """Start and stop of each part; the last may be smaller."""
+    return [(start, min(start + size, total)) for start in range(0, total, size)]
+
+
+def even(total: int, parts: int) -> list[tuple[int, int]]:
+    """Start and stop of so many parts, none more than one larger than another."""
+    edges = [total * i // parts for i in range(parts + 1)]
+    return list(itertools.pairwise(edges))
+
+
+def sizes(total: int, multiple: int = 1) -> Iterator[int]:
+    """Sizes of parts, from the whole down to one: of each number of parts the smallest.
+
+    With ``multiple`` they are rounded up to one of it.
+    """
+    last = 0
+    for parts in range(1, total + 1):
+        size = -(-total // parts)
+        size = min(-(-size // multiple) * multiple, total)
+        if size != last:
+            last = size
+            yield size
+
+
+def cut(
+    total: int, size: int, form: Callable[[int], Layer], *, shared: bool = False
+) -> tuple[Part, ...]:
+    """The parts of a proposal that cuts channels, groups or images.
+
+    Args:
+        total: how many there are.
+        size: how many of them a part takes; the last may have fewer.
+        form: makes the layer of so many.
+        shared: whether all parts of one size read the same weights.
+    """
+    whole, rest = divmod(total, size)
+    parts = [Part(form(size), whole, 1 if shared else whole)] if whole else []
+    return (*parts, *([Part(form(rest))] if rest else []))
+
+
+def with_bias_once(parts: Sequence[Part], *, bias: bool) -> tuple[Part, ...]:
+    """The parts of a sum: a bias, if there is one, is added by the first alone."""
+    first, *rest = [replace(p, layer=replace(p.layer, bias=False)) for p in parts]
+    if not bias:
+        return (first, *rest)
+    biased = Part(replace(first.layer, bias=True))
+    fewer = (replace(first, count=first.count - 1, weights=first.weights - 1),)
+    return (biased, *(fewer if first.count > 1 else ()), *rest)

@@ -29,12 +29,12 @@ from typing import TYPE_CHECKING
 
 from npuconv.legalize.context import PassContext
 from npuconv.legalize.fitting.layer import Layer, of_window
-from npuconv.legalize.forms import Form
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.conv import window
 from npuconv.model.core import Model
 from npuconv.model.types import Node
+from npuconv.partition.costs import Form
 
 if TYPE_CHECKING:
     from npuconv.legalize.fitting.planner import Plan, Search

@@ -18,15 +18,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.context import PassContext
-from npuconv.legalize.forms import Form, choose, chosen
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.tools.as_conv import attributes
-from npuconv.legalize.tools.conv_forms import constants_obstacle, elements, objections
+from npuconv.legalize.tools.conv_forms import attributes, constants_obstacle, elements, objections
 from npuconv.legalize.tools.layout import reshape, transpose
 from npuconv.model import edit, query
 from npuconv.model.conv import Window, effective_kernel, window
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
+from npuconv.partition.costs import Form, choose, chosen
 
 if TYPE_CHECKING:
     import numpy as np

@@ -16,7 +16,6 @@ target takes it.
 from __future__ import annotations
 
 from npuconv.legalize.context import PassContext
-from npuconv.legalize.forms import choose, chosen
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.conv_forms import (
     constants_obstacle,
@@ -28,6 +27,7 @@ from npuconv.model import edit, query
 from npuconv.model.conv import Window, block_diagonal, window
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
+from npuconv.partition.costs import choose, chosen
 
 
 @model_pass(

@@ -11,8 +11,7 @@ from npuconv import emit
 from npuconv.config import Options
 from npuconv.diagnostics import Finding, Severity, Status
 from npuconv.legalize.selection import failing, fails, stale
-from npuconv.report.builder.placed import GraphRows
-from npuconv.report.builder.rewritten import choice
+from npuconv.report.builder.placed import GraphRows, choice
 from npuconv.report.words import total
 from npuconv.rules.checks.crossings_dominate import crossings_dominate
 from npuconv.rules.checks.limit_unknown import limit_unknown

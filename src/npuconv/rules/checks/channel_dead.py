@@ -25,8 +25,7 @@ from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
 from npuconv.rules import Example, Violation, Violations, rule
-from npuconv.rules.context import RuleContext
-from npuconv.rules.evidence import CalibrationEvidence
+from npuconv.rules.context import CalibrationEvidence, RuleContext
 
 if TYPE_CHECKING:
     from npuconv.arithmetic.statistics import Statistics

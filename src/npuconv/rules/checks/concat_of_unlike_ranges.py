@@ -24,8 +24,7 @@ from npuconv.diagnostics import Severity
 from npuconv.model import query
 from npuconv.model.types import Node, Tensor
 from npuconv.rules import Example, Violation, Violations, rule
-from npuconv.rules.context import RuleContext
-from npuconv.rules.evidence import CalibrationEvidence
+from npuconv.rules.context import CalibrationEvidence, RuleContext
 
 MAX_RATIO = 4.0  # of the ranges of two inputs
 ENOUGH_LEVELS = 32  # of 256; a scale of its own keeps the tensor apart

@@ -27,8 +27,7 @@ from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node
 from npuconv.rules import Example, Violation, Violations, rule
-from npuconv.rules.context import RuleContext
-from npuconv.rules.evidence import CalibrationEvidence
+from npuconv.rules.context import CalibrationEvidence, RuleContext
 
 if TYPE_CHECKING:
     from npuconv.samples.normalizations import Normalization

@@ -1,10 +1,10 @@
-"""Tests of tiles."""
+"""Tests of tiles and of batches."""
 
 from __future__ import annotations
 
 import pytest
 
-from npuconv.legalize.fitting.splits.tiles import split_image
+from npuconv.legalize.fitting.splits.tiles import split_batch, split_image
 from support.builders import Net
 from support.fits import fit, layer, proposals
 
@@ -41,3 +41,21 @@ def test_a_product_of_extents():
 def test_unknown_extents_are_left_alone():
     """No limit is broken by what is not known."""
     assert proposals(split_image, layer(source=(1, 8, None, None)), in_h={"max": 4}) == []
+
+
+def test_one_image_at_a_time():
+    """All read the same weights."""
+    found = fit(Net(x=(3, 4, 6, 6)).conv("x", (2, 4, 3, 3)), in_n={"equals": 1})
+    assert found.ops == {"Slice": 3, "Conv": 3, "Concat": 1}
+    assert len(found.weights) == 1
+
+
+def test_as_many_as_fit():
+    """The last may be fewer."""
+    found = fit(Net(x=(5, 4, 6, 6)).conv("x", (2, 4, 3, 3)), in_n={"max": 2})
+    assert [n.inputs[0].shape[0] for n in found.model.nodes("Conv")] == [2, 2, 1]
+
+
+def test_an_unknown_batch_is_left_alone():
+    """An unknown batch breaks no limit."""
+    assert proposals(split_batch, layer(source=(None, 8, 9, 9)), in_n={"max": 1}) == []

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from npuconv.legalize.fitting import limits
-from npuconv.legalize.fitting.layer import elements
-from npuconv.legalize.fitting.proposal import Part, Proposal
-
-if TYPE_CHECKING:
-    from npuconv.legalize.fitting.builder import Builder, Piece
-    from npuconv.legalize.fitting.layer import Layer
-    from npuconv.legalize.fitting.limits import Demand
-    from npuconv.legalize.fitting.proposal import Emit
-    from npuconv.legalize.fitting.settings import FitSettings
-    from npuconv.model.types import Tensor
+from npuconv.legalize.fitting.builder import Builder, Piece
+from npuconv.legalize.fitting.layer import Layer, elements
+from npuconv.legalize.fitting.limits import Demand
+from npuconv.legalize.fitting.proposal import Emit, FitSettings, Part, Proposal
+from npuconv.model.types import Tensor
 
 
 def change_bias(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:

@@ -7,22 +7,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from npuconv.legalize.fitting import limits
-from npuconv.legalize.fitting.layer import elements, times
-from npuconv.legalize.fitting.proposal import Part, Proposal
-
-if TYPE_CHECKING:
-    from npuconv.legalize.fitting.builder import Builder, Piece
-    from npuconv.legalize.fitting.layer import Layer
-    from npuconv.legalize.fitting.limits import Demand
-    from npuconv.legalize.fitting.proposal import Emit
-    from npuconv.legalize.fitting.settings import FitSettings
-    from npuconv.model.types import Tensor
-
+from npuconv.legalize.fitting.builder import Builder, Piece
+from npuconv.legalize.fitting.layer import Layer, elements, times
+from npuconv.legalize.fitting.limits import Demand
+from npuconv.legalize.fitting.proposal import Emit, FitSettings, Part, Proposal
+from npuconv.model.types import Tensor
 
 _ABOUT = (limits.KERNEL,)
 _Steps = tuple[tuple[int, int], ...]  # per axis: cells of the first average, and of the second

@@ -1,4 +1,4 @@
-"""The window in parts, whose sums are added."""
+"""The window of a convolution: in parts, larger, or without dilation."""
 
 from __future__ import annotations
 
@@ -9,26 +9,29 @@ from dataclasses import replace
 from functools import partial
 from itertools import product
 from operator import itemgetter
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from npuconv.legalize.fitting import limits
-from npuconv.legalize.fitting.builder import FOREVER
-from npuconv.legalize.fitting.chunks import even, sizes, with_bias_once
-from npuconv.legalize.fitting.layer import elements, times
-from npuconv.legalize.fitting.proposal import Part, Proposal
-
-if TYPE_CHECKING:
-    from npuconv.legalize.fitting.builder import Builder, Piece
-    from npuconv.legalize.fitting.layer import Layer
-    from npuconv.legalize.fitting.limits import Demand
-    from npuconv.legalize.fitting.proposal import Emit
-    from npuconv.legalize.fitting.settings import FitSettings
-    from npuconv.model.types import Tensor
-
+from npuconv.legalize.fitting.builder import FOREVER, Builder, Piece
+from npuconv.legalize.fitting.layer import Layer, elements, times
+from npuconv.legalize.fitting.limits import Demand
+from npuconv.legalize.fitting.proposal import (
+    Emit,
+    FitSettings,
+    Part,
+    Proposal,
+    even,
+    sizes,
+    with_bias_once,
+)
+from npuconv.legalize.fitting.splits.stride import fitted
+from npuconv.model.types import Tensor
 
 Taps = tuple[int, int, int]  # of one axis: first, how many, and how far apart
 Cuts = tuple[tuple[Taps, ...], ...]  # the parts of each axis
 _ABOUT = (limits.KERNEL, limits.DILATION, limits.STRIDE)
+_LONGEST = 32  # taps along an axis that a kernel is enlarged to
 
 
 def split_kernel(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator[Proposal]:
@@ -179,3 +182,122 @@ def _bound(
     last = (first + (count - 1) * apart) * layer.dilations[axis]
     left = layer.reach(axis) - 1 - last
     return axis + 2, start, -left if left else FOREVER, step
+
+
+def enlarge_kernel(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
+    """Add taps with zeros where the device takes larger kernels, or square ones; exact.
+
+    The cells that they meet are zeros as well: pads of the convolution or, where these are
+    limited, a Pad in front.
+    """
+    if not demand.breaks(layer, limits.KERNEL):
+        return
+    sides = {len(layer.kernel) - 2: "h", len(layer.kernel) - 1: "w"}
+    if any(demand.exceeds(f"kernel_{sides.get(a, '?')}", layer.kernel[a]) for a in layer.axes):
+        return
+    options = [range(k, max(min(2 * k + 1, _LONGEST), k) + 1) for k in layer.kernel]
+    options = [range(o.start, max(o[-1] for o in options) + 1) for o in options]
+    for kernel in sorted(product(*options), key=lambda k: (int(np.prod(k)), max(k))):
+        form = _enlarged(layer, kernel)
+        if kernel == layer.kernel or demand.breaks(form, limits.KERNEL):
+            continue
+        text = f"kernel {times(kernel)} with zeros"
+        if not demand.breaks(form, limits.PADS):
+            yield Proposal("zero taps", text, (Part(form),), partial(_build_enlarged, form=form))
+        outside = _outside(layer, form)
+        moved = elements(outside.source)
+        build = partial(_build_enlarged, form=outside)
+        yield Proposal("zero taps", f"{text}, Pad in front", (Part(outside),), build, moved)
+        return
+
+
+def _grown(layer: Layer, form: Layer) -> list[int]:
+    return [form.reach(axis) - layer.reach(axis) for axis in layer.axes]
+
+
+def _enlarged(layer: Layer, kernel: tuple[int, ...]) -> Layer:
+    form = replace(layer.with_kernel(kernel), uniform=False)
+    more = _grown(layer, form)
+    pads = tuple((b, e + m) for (b, e), m in zip(layer.pads, more, strict=True))
+    return replace(form, pads=pads)
+
+
+def _outside(layer: Layer, form: Layer) -> Layer:
+    more = _grown(layer, form)
+    extents = [None if e is None else e + m for e, m in zip(layer.extents, more, strict=True)]
+    return replace(form.with_extents(extents), pads=layer.pads)
+
+
+def _build_enlarged(builder: Builder, piece: Piece, emit: Emit, *, form: Layer) -> Tensor:
+    source = piece.source
+    if form.pads == piece.layer.pads:
+        more = _grown(piece.layer, form)
+        source = builder.pad(source, {axis + 2: (0, m) for axis, m in enumerate(more)})
+    taps = [(0, n - k) for k, n in zip(piece.layer.kernel, form.kernel, strict=True)]
+    grown = [(0, 0), (0, 0), *taps]
+    weight = builder.weights(piece, ("zero taps", form.kernel), partial(np.pad, pad_width=grown))
+    return emit(replace(piece, layer=form, source=source, weight=weight))
+
+
+def undo_dilation(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
+    """Write zeros between the taps, or convolve every ``d``-th cell by itself; exact.
+
+    The dense kernel has ``d * d`` times the MACs. Where the stride is 1, the ``d`` phases
+    of the image do not meet: each is convolved without dilation, and the results are put
+    back in between each other.
+    """
+    if not demand.breaks(layer, limits.DILATION):
+        return
+    dense = _dense(layer)
+    if dense != layer:
+        text = f"kernel {times(dense.kernel)} with zeros between the taps"
+        yield Proposal("dilation", text, (Part(dense),), partial(_zeros, form=dense))
+    factors = tuple(
+        d if s == 1 and k > 1 else 1
+        for d, s, k in zip(layer.dilations, layer.strides, layer.kernel, strict=True)
+    )
+    if max(factors) > 1 and layer.sized and not layer.padded:
+        parts = (Part(_phase(layer, factors), math.prod(factors)),)
+        moved = 2 * elements(layer.source) + 2 * elements(layer.output)
+        text = f"{times(factors)} phases without dilation"
+        yield Proposal("dilation", text, parts, partial(_phases, factors=factors), moved)
+
+
+def _dense(layer: Layer) -> Layer:
+    kernel = [layer.reach(axis) for axis in layer.axes]
+    same = layer.uniform and kernel == list(layer.kernel)
+    return replace(layer.with_kernel(kernel), dilations=(1,) * len(kernel), uniform=same)
+
+
+def _zeros(builder: Builder, piece: Piece, emit: Emit, *, form: Layer) -> Tensor:
+    def spread(array: np.ndarray) -> np.ndarray:
+        """Place the taps a dilation apart."""
+        result = np.zeros(form.weight, array.dtype)
+        apart = tuple(slice(None, None, d) for d in piece.layer.dilations)
+        result[(slice(None), slice(None), *apart)] = array
+        return result
+
+    weight = builder.weights(piece, ("spread", piece.layer.dilations), spread)
+    return emit(replace(piece, layer=form, weight=weight))
+
+
+def _phase(layer: Layer, factors: tuple[int, ...]) -> Layer:
+    """The convolution of one phase, all of them of one shape."""
+    dilations = tuple(d // f for d, f in zip(layer.dilations, factors, strict=True))
+    inner = replace(layer, dilations=dilations)
+    cells = [-(-(layer.cells(a) or 1) // f) for a, f in enumerate(factors)]
+    needed = [(c - 1) * layer.strides[a] + inner.reach(a) for a, c in enumerate(cells)]
+    return inner.with_extents(needed)
+
+
+def _phases(builder: Builder, piece: Piece, emit: Emit, *, factors: tuple[int, ...]) -> Tensor:
+    layer = piece.layer
+    form = _phase(layer, factors)
+    wanted = [(e or 1) * f for e, f in zip(form.extents, factors, strict=True)]
+    source = fitted(builder, piece.source, wanted)
+    made = []
+    for phase in product(*map(range, factors)):
+        bounds = [(a + 2, phase[a], FOREVER, f) for a, f in enumerate(factors)]
+        made.append(emit(piece.with_layer(form, builder.slice(source, bounds))))
+    result = builder.from_channels(builder.concat(made, 1), factors)
+    return builder.slice(result, [(a + 2, 0, layer.cells(a) or 1, 1) for a in layer.axes])

@@ -5,21 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from npuconv.legalize.fitting import limits
-from npuconv.legalize.fitting.builder import FOREVER
-from npuconv.legalize.fitting.layer import elements, times
-from npuconv.legalize.fitting.proposal import Part, Proposal
-
-if TYPE_CHECKING:
-    from npuconv.legalize.fitting.builder import Builder, Piece
-    from npuconv.legalize.fitting.layer import Layer
-    from npuconv.legalize.fitting.limits import Demand
-    from npuconv.legalize.fitting.proposal import Emit
-    from npuconv.legalize.fitting.settings import FitSettings
-    from npuconv.model.types import Tensor
-
+from npuconv.legalize.fitting.builder import FOREVER, Builder, Piece
+from npuconv.legalize.fitting.layer import Layer, elements, times
+from npuconv.legalize.fitting.limits import Demand
+from npuconv.legalize.fitting.proposal import Emit, FitSettings, Part, Proposal
+from npuconv.model.types import Tensor
 
 # What is rewritten on an input that has been padded.
 _NEED_NO_PADS = (limits.PADS, limits.STRIDE, limits.DILATION, limits.KERNEL, limits.EXTENT)

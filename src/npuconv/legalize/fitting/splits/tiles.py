@@ -1,24 +1,18 @@
-"""The image in tiles with their halo, put together again."""
+"""An image in tiles with their halo, a batch in images, put together again."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from npuconv.legalize.fitting import limits
-from npuconv.legalize.fitting.layer import elements, times
-from npuconv.legalize.fitting.proposal import Part, Proposal
-from npuconv.legalize.fitting.splits.phases import fitted
-
-if TYPE_CHECKING:
-    from npuconv.legalize.fitting.builder import Builder, Piece
-    from npuconv.legalize.fitting.layer import Layer
-    from npuconv.legalize.fitting.limits import Demand
-    from npuconv.legalize.fitting.proposal import Emit
-    from npuconv.legalize.fitting.settings import FitSettings
-    from npuconv.model.types import Tensor
-
+from npuconv.legalize.fitting.builder import Builder, Piece
+from npuconv.legalize.fitting.layer import Layer, elements, times
+from npuconv.legalize.fitting.limits import Demand
+from npuconv.legalize.fitting.proposal import Emit, FitSettings, Part, Proposal, chunks, cut, sizes
+from npuconv.legalize.fitting.splits.stride import fitted
+from npuconv.model.types import Tensor
 
 _ABOUT = (limits.EXTENT,)
 _EXTENTS = frozenset({"in_h", "in_w", "out_h", "out_w"})
@@ -125,3 +119,30 @@ def _build(builder: Builder, piece: Piece, emit: Emit, *, tile: Layer, counts: l
 
     whole = row(0, [])
     return builder.slice(whole, [(a + 2, 0, layer.cells(a) or 1, 1) for a in layer.axes])
+
+
+def split_batch(layer: Layer, demand: Demand, _settings: FitSettings) -> Iterator[Proposal]:
+    """Convolve the images of a batch one by one, or a few at a time; exact."""
+    batch = layer.source[0]
+    if batch is None or batch < 2 or not demand.breaks(layer, limits.BATCH):
+        return
+    for size in sizes(batch):
+        if size < batch and not demand.breaks(_images(layer, size), limits.BATCH):
+            moved = elements(layer.source) + elements(layer.output)
+            parts = cut(batch, size, partial(_images, layer), shared=True)
+            text = f"{size} of {batch} images at a time"
+            yield Proposal("batch", text, parts, partial(_one_by_one, size=size), moved)
+            return
+
+
+def _images(layer: Layer, size: int) -> Layer:
+    return replace(layer, source=(size, *layer.source[1:]))
+
+
+def _one_by_one(builder: Builder, piece: Piece, emit: Emit, *, size: int) -> Tensor:
+    """Slice, convolve, put together."""
+    made = []
+    for start, stop in chunks(piece.layer.source[0] or 0, size):
+        source = builder.slice(piece.source, [(0, start, stop, 1)])
+        made.append(emit(piece.with_layer(_images(piece.layer, stop - start), source)))
+    return builder.concat(made, 0)

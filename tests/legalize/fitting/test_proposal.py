@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
-from npuconv.legalize.fitting.chunks import chunks, cut, even, sizes, with_bias_once
 from npuconv.legalize.fitting.layer import Layer
+from npuconv.legalize.fitting.proposal import chunks, cut, even, sizes, with_bias_once
 from support.fits import layer
 
 

@@ -1,0 +1,115 @@
+"""Models in the ``qdq`` form, read as integer operators: what a device makes of the conversions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from npuconv.config import Options
+from npuconv.emit.context import EmitContext, dequantizer, quantizer
+from npuconv.emit.lowering.lower_convolutions import lower_convolutions
+from npuconv.emit.lowering.lower_passthrough import lower_passthrough
+from npuconv.evaluate.pairs import Opened
+from npuconv.legalize import manager
+from npuconv.model import edit, load, query, save
+from npuconv.model.conv import SAME
+from npuconv.model.core import Model
+from npuconv.model.types import Node
+from npuconv.partition import EXACT_ON_INT8, Plan, data_inputs
+from npuconv.partition.passthrough import passes_int8
+from npuconv.target import Target
+
+_TYPES = ("int8", "int8", "int32")  # of input, weights and bias of a QLinearConv
+_ACTIVATIONS = ("Relu", "Clip")
+
+
+def in_integers(opened: Opened) -> Opened:
+    """Return the model with QLinearConv for each Conv between conversions of int8.
+
+    What moves or compares integers of one scale runs on int8, too. These are the integers of
+    ``--format qoperator``; onnxruntime, too, fuses the conversions so. Other operators stay between
+    theirs, and a model without such a Conv stays as it is.
+    """
+    ops = {node.op_type for node in opened.proto.graph.node}
+    if not {"Conv", "QuantizeLinear"} <= ops:
+        return opened
+    model = load.load(opened.proto)
+    for conv in model.nodes("Conv"):
+        _round_before_activation(model, conv)
+    plan = Plan(device=[conv for conv in model.nodes("Conv") if _is_integer(model, conv)])
+    if not plan.device:
+        return opened
+    plan.passthrough = [node for node in model.nodes(*EXACT_ON_INT8) if _only_moves(node)]
+    options = Options()  # nothing of them, or of the target, is asked for
+    ctx = EmitContext(Target.load(options.target), options, verify=False, plan=plan)
+    for item in (lower_convolutions, lower_passthrough):
+        manager.run_pass(model, item, ctx)
+    return replace(opened, proto=save.to_proto(model))
+
+
+def _round_before_activation(model: Model, conv: Node) -> None:
+    """Convert in front of a Relu or Clip, too, where one stands between a Conv and its conversion.
+
+    Rounding keeps the order of numbers, so the integers are the same.
+    """
+    activation = query.sole_consumer(model, conv.outputs[0])
+    if activation is None or activation.op not in _ACTIVATIONS:
+        return
+    reader = quantizer(model, activation.outputs[0])
+    if reader is None or not _has_one_scale(reader, "int8"):
+        return
+    result, parts = conv.outputs[0], list(reader.inputs)[1:3]
+    if activation.op == "Relu" and query.scalar_input(reader, 2):  # 0 is another integer
+        activation.op = "Clip"
+        edit.set_input(
+            activation, 1, edit.constant(model, f"{activation.name}/0", np.zeros((), np.float32))
+        )
+    stored = edit.variable(model, f"{result.name}/int8", result, np.int8)
+    edit.add_node(model, "QuantizeLinear", [result, *parts], [stored], origin=[conv])
+    opened = edit.variable(model, f"{result.name}/dequantized", result)
+    edit.add_node(model, "DequantizeLinear", [stored, *parts], [opened], origin=[conv])
+    edit.set_input(activation, 0, opened)
+
+
+def _is_integer(model: Model, conv: Node) -> bool:
+    """Return whether a Conv reads and makes int8, with a bias of the scale of its products."""
+    makers = [dequantizer(tensor) for tensor in conv.inputs if tensor.name]
+    ends = [*makers[:1], quantizer(model, conv.outputs[0])]
+    if not all(end is not None and _has_one_scale(end, "int8") for end in ends):
+        return False
+    known = [one for one in makers if one is not None and len(one.inputs) == 3]
+    dtypes = [query.dtype_name(one.inputs[2]) for one in known]
+    if dtypes != [*_TYPES[: len(makers)]] or query.attribute(conv, "auto_pad", "") in SAME:
+        return False
+    values = [query.constant_input(one, 0) for one in known[1:]]
+    return all(value is not None for value in values) and _bias_fits(known)
+
+
+def _bias_fits(makers: list[Node]) -> bool:
+    """Return whether scales of weights are along their first axis, and those of a bias theirs."""
+    scales = [query.constant_input(one, 1) for one in makers]
+    axes = [query.attribute(one, "axis", 1) for one in makers[1:]]
+    if any(s is None or (s.size > 1 and axis) for s, axis in zip(scales[1:], axes, strict=True)):
+        return False
+    if len(makers) < len(_TYPES):
+        return True
+    x, w, bias = (np.asarray(scale, np.float64) for scale in scales)
+    zeros = query.constant_input(makers[2], 2)
+    return zeros is not None and not zeros.any() and bool(np.allclose(bias, x * w, rtol=1e-5))
+
+
+def _only_moves(node: Node) -> bool:
+    """Return whether a node passes on int8 of one scale, were it not for the conversions."""
+    sources = [dequantizer(tensor) for tensor in data_inputs(node)]
+    scaled = all(one is not None and _has_one_scale(one, "int8") for one in sources)
+    centred = scaled and (node.op != "Relu" or not query.scalar_input(sources[0], 2))
+    return centred and passes_int8(node, {id(tensor) for tensor in data_inputs(node)})
+
+
+def _has_one_scale(conversion: Node, dtype: str) -> bool:
+    """Return whether a conversion has a constant scale and zero point, one for all channels."""
+    values = [query.constant_input(conversion, index) for index in (1, 2)]
+    return all(v is not None and v.size == 1 for v in values) and dtype == query.dtype_name(
+        conversion.inputs[2]
+    )

@@ -1,0 +1,118 @@
+"""Preparation of images as ``convert`` did it, kept in the metadata of an integer model."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import onnx
+from pydantic import Field, ValidationError
+
+from npuconv.config import Preprocess, Strict
+from npuconv.errors import ModelError
+from npuconv.samples.normalizations import PRESETS, asked_for
+
+KEY = "npuconv.preprocess"  # of the metadata of a model
+_WORDS = {
+    "given": "given to convert",
+    "inferred": "inferred by convert",
+    "guessed": "guessed by convert",
+}
+_MAX_SHOWN = 60  # characters of a record that cannot be read
+_MAX_SIDE = 2**13  # pixels of an image: a file of strangers may ask for more than memory holds
+# Far beyond any pixel, and far enough from the ends of float32 that their quotient is finite.
+_Mean = Annotated[float, Field(ge=-1e15, le=1e15)]
+_Std = Annotated[float, Field(ge=1e-15, le=1e15)]
+_Side = Annotated[int, Field(ge=1, le=_MAX_SIDE)]
+
+
+class _Record(Strict):
+    """The entry of the metadata, as JSON."""
+
+    certainty: Literal["given", "inferred", "guessed"]
+    mean: tuple[_Mean, ...] = Field(min_length=1, max_length=4)
+    std: tuple[_Std, ...] = Field(min_length=1, max_length=4)
+    resize: tuple[_Side, ...] | None = Field(None, max_length=2)
+    crop: tuple[_Side, _Side] | None = None
+    color: Literal["rgb", "bgr", "gray"]
+    layout: Literal["nchw", "nhwc"]
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """Conversion of images to inputs, as a model says it of itself."""
+
+    keys: Preprocess
+    origin: str  # where it comes from, in one phrase for people
+    is_guess: bool  # true where nobody has confirmed the normalization
+
+
+def record(keys: Preprocess, certainty: str) -> str:
+    """Write the preparation of images for the metadata; empty where no normalization is said.
+
+    ``certainty`` is given, inferred or guessed.
+
+    Mean and std are in pixels of 0..255, in the order of the channels of the input.
+    """
+    pixels = asked_for(keys)
+    if pixels is None:
+        return ""
+    sizes = {"resize": keys.resize, "crop": keys.crop}
+    plain = {
+        "certainty": certainty,
+        "mean": pixels.mean,
+        "std": pixels.std,
+        "color": keys.color,
+        "layout": keys.layout,
+        **{key: value for key, value in sizes.items() if value is not None},
+    }
+    return json.dumps(plain, sort_keys=True, separators=(",", ":"))
+
+
+def read(model: onnx.ModelProto, name: str) -> Preparation | None:
+    """Return the preparation that a model says; None where it says none.
+
+    Raises:
+        ModelError: the entry of its metadata is damaged.
+    """
+    found = _entry(model, name)
+    if found is None:
+        return None
+    keys = Preprocess.model_validate(found.model_dump(exclude={"certainty"}))
+    origin = f"{_WORDS[found.certainty]}, kept in {name}"
+    return Preparation(_by_preset(keys), origin, found.certainty == "guessed")
+
+
+def _entry(model: onnx.ModelProto, name: str) -> _Record | None:
+    text = next((e.value for e in model.metadata_props if e.key == KEY), "")
+    if not text:
+        return None
+    try:
+        return _Record.model_validate_json(text)
+    except ValidationError:
+        shown = text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
+        raise ModelError(
+            f"{name}: its metadata says {KEY} = {shown!r}, which is no preprocessing",
+            hint="somebody has changed it: give --preprocess, or convert the model again",
+        ) from None
+
+
+def plain(model: onnx.ModelProto, name: str) -> dict[str, Any] | None:
+    """Return the entry of the metadata as plain values; None where there is none.
+
+    Raises:
+        ModelError: it is damaged.
+    """
+    found = _entry(model, name)
+    return None if found is None else found.model_dump(mode="json", exclude_none=True)
+
+
+def _by_preset(keys: Preprocess) -> Preprocess:
+    """Return the same with the name of a preset instead of its numbers."""
+    for preset in PRESETS:
+        named = keys.model_copy(update={"preset": preset, "mean": None, "std": None})
+        usual = asked_for(named)
+        if usual is not None and (usual.mean, usual.std) == (keys.mean, keys.std):
+            return named
+    return keys
