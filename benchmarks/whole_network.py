@@ -38,18 +38,21 @@ COMPUTED = (
 )  # fmt: skip
 
 
-def write_target(path: Path, operators: tuple[str, ...]) -> Path:
+def write_target(path: Path, operators: tuple[str, ...], requantize: str = "float") -> Path:
     """Write a target that lists these operators without limits, beside convolutions."""
     every = {"range": [-128, 127]}
     text = {
         "schema": 1,
         "name": path.stem,
         "operators": {op: {} for op in ("Conv", *operators)},
-        "activations": {"dtype": "int8", "zero_point": every, "granularity": "tensor"},
+        "activations": {
+            "dtype": "int8", "zero_point": every, "granularity": "tensor",
+            "requantize": requantize,
+        },
         "weights": {"dtype": "int8", "symmetric": True, "granularity": "channel"},
         "fused_activations": {"one_of": ["Relu", "Clip"]},
         "unlisted_operators": "host",
-    }
+    }  # fmt: skip
     path.write_text(yaml.safe_dump(text, sort_keys=False), "utf-8")
     return path
 

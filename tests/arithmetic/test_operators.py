@@ -180,7 +180,9 @@ def test_concat_of_the_same_scale_moves_integers():
 @BOTH
 @FEW
 @given(x_at=SCALES, y_at=SCALES, seed=SEEDS, size=st.tuples(st.integers(1, 9), st.integers(1, 9)))
-@pytest.mark.parametrize("mode", ["half_pixel", "pytorch_half_pixel", "asymmetric"])
+@pytest.mark.parametrize(
+    "mode", ["half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners"]
+)
 def test_linear_resize_is_float_rounded_once(how, mode, x_at, y_at, seed, size):
     """The reference is onnx's float operator of the runtime."""
     x = stored(seed, 1, 2, 4, 5)

@@ -12,8 +12,7 @@ import onnx
 import psutil
 import pytest
 
-from npuconv.batch.job import Job, Place
-from npuconv.batch.settings import JobLimits
+from npuconv.batch.job import Job, JobLimits, Place
 from npuconv.config import Options
 from support.builders import Net
 from support.jobs import in_process  # noqa: F401 a fixture

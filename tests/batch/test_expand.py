@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from npuconv.batch.expand import expand, match
-from npuconv.batch.job import Job, from_json, to_json
-from npuconv.batch.settings import JobLimits
+from npuconv.batch.job import Job, JobLimits, from_json, to_json
 from npuconv.errors import ConfigError
 
 MY_CHIP = Path(__file__).resolve().parents[2] / "configs" / "targets" / "my_chip.yaml"

@@ -12,8 +12,8 @@ import pytest
 
 from batch.conftest import has_ended, job, place, wait_for
 from npuconv.batch import local
+from npuconv.batch.job import JobLimits
 from npuconv.batch.local import Child, Watcher
-from npuconv.batch.settings import JobLimits
 
 pytestmark = pytest.mark.e2e
 

@@ -12,9 +12,8 @@ import pytest
 import npuconv
 from batch.conftest import has_ended, job, place, tree, wait_for
 from npuconv.batch.cluster import Splitter
-from npuconv.batch.job import Job, Place, from_json, to_json
+from npuconv.batch.job import Job, Place, Settings, from_json, to_json
 from npuconv.batch.local import Watcher
-from npuconv.batch.settings import Settings
 from support.builders import digits, images
 from support.jobs import run_in_process
 

@@ -9,9 +9,13 @@ import numpy as np
 import onnx
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import npuconv
-from npuconv.evaluate.device_operators import device_operators
+from npuconv.arithmetic.encoding import quantize
+from npuconv.arithmetic.operators import FLOAT, TensorScale
+from npuconv.evaluate.device_operators import DeviceOperator, device_operators
 from npuconv.evaluate.vectors import vectors
 from npuconv.target import Target
 from support.builders import Net
@@ -87,6 +91,26 @@ def test_vectors_of_every_operator(files, tmp_path, kind):
             assert arrays["y"].dtype == np.int8
             assert len(arrays.files) == len(row["inputs"]) + 1
             assert row["mismatches"] <= 0.25 * arrays["y"].size, row["op"]
+
+
+STEPS = st.sampled_from([0.5, 0.25, 0.125])  # products and ratios of such numbers are exact
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    scales=st.tuples(STEPS, STEPS),
+    zeros=st.tuples(*[st.integers(-128, 127)] * 2),
+    slopes=st.lists(st.integers(-16, 16).map(lambda k: k / 8), min_size=3, max_size=3),
+)
+def test_slopes_of_channels_are_float_rounded_once(scales, zeros, slopes):
+    """Each channel is a table of its own, so every integer is exact."""
+    x_at, y_at = (TensorScale(s, z) for s, z in zip(scales, zeros, strict=True))
+    x = np.broadcast_to(np.arange(-128, 128), (1, 3, 256)).astype(np.int8)
+    alpha = np.asarray(slopes, np.float32)[:, None]
+    one = DeviceOperator("p", "PRelu", ("x",), "y", (x_at, y_at), {}, given={1: alpha})
+    real = (x.astype(np.float32) - x_at.zero) * np.float32(x_at.scale)
+    wanted = quantize(np.where(real < 0, alpha * real, real), y_at.scale, y_at.zero)
+    np.testing.assert_array_equal(one.run([x], FLOAT), wanted)
 
 
 def test_a_target_that_lists_convolutions_has_layers_only(files, tmp_path):

@@ -11,7 +11,7 @@ import pytest
 
 import npuconv
 from npuconv.emit.tflite.flatbuffer import read_metadata
-from npuconv.emit.tflite.write import ENDS, write
+from npuconv.emit.tflite.translate import ENDS, STORED, write
 from npuconv.errors import ModelError, UsageError
 from npuconv.evaluate.litert import TfliteSession
 from npuconv.executor import Session
@@ -56,11 +56,14 @@ def test_axes_are_those_of_onnx():
 
 @needs_litert
 def test_verify(converted):
-    """The error is that of the ONNX model with the same integers; there are no layers."""
+    """Errors, those of layers as well, are of the ONNX model with the same integers."""
     float_model, int8_model, path, x = converted
     found = npuconv.verify(float_model, path, x)
     other = npuconv.verify(float_model, int8_model, x)
-    assert (found.int8_model.path, found.samples, found.layers) == ("m.tflite", 16, ())
+    assert (found.int8_model.path, found.samples, found.layer_samples) == ("m.tflite", 16, 8)
+    layers = [{one.name: one.sqnr_db for one in report.layers} for report in (found, other)]
+    assert len(layers[0]) == 3
+    assert layers[0] == pytest.approx(layers[1], abs=0.5)
     assert found.total.sqnr_db == pytest.approx(other.total.sqnr_db, abs=0.3)
     assert found.model_dump_json() == npuconv.verify(float_model, path, x).model_dump_json()
 
@@ -92,6 +95,18 @@ def test_files_of_others(tmp_path):
     (tmp_path / "m.tflite").write_bytes(b"hello")
     with pytest.raises(ModelError, match=r"m\.tflite: LiteRT does not load it"):
         npuconv.verify(pooled(), tmp_path / "m.tflite")
+
+
+@needs_litert
+@pytest.mark.parametrize("stored", ['[["t2",[0,1],1]]', '[["t2",[0,1,2,3],9999]]', "[1]"])
+def test_a_record_of_layers_that_does_not_fit(stored):
+    """The file is run without its layers."""
+    from npuconv.emit.tflite.flatbuffer import to_bytes
+    from npuconv.emit.tflite.translate import translate
+
+    record = {ENDS: '[["x",[0,2,3,1]],["y",[0,2,3,1]]]', STORED: stored}
+    session = TfliteSession(to_bytes(translate(pooled()).graph, "", record), "m.tflite")
+    assert [list(node.output) for node in session.proto.graph.node] == [["y"]]
 
 
 def test_without_litert(monkeypatch, tmp_path):

@@ -17,10 +17,8 @@ import onnx
 import npuconv
 from hostile.arrays import SHAPE, npy, zipped
 from hostile.case import Case, Cases, good
-from npuconv.emit.tflite.flatbuffer import to_bytes
-from npuconv.emit.tflite.graph import Graph
-from npuconv.emit.tflite.translate import translate
-from npuconv.emit.tflite.write import ENDS
+from npuconv.emit.tflite.flatbuffer import Graph, to_bytes
+from npuconv.emit.tflite.translate import ENDS, translate
 from support.builders import digits
 
 _NAME = "int8.tflite"

@@ -11,8 +11,7 @@ import pytest
 import tflite
 
 from npuconv.emit.tflite.draft import View
-from npuconv.emit.tflite.flatbuffer import to_bytes
-from npuconv.emit.tflite.graph import Graph, Operator
+from npuconv.emit.tflite.flatbuffer import Graph, Operator, to_bytes
 from npuconv.emit.tflite.translate import End, Translation, translate
 from npuconv.evaluate.simulator import as_float
 from npuconv.executor import Session

@@ -35,7 +35,8 @@ def compute(
 
     Args:
         op: ONNX's name, one of ``OPERATORS``.
-        attributes: of the node; of a Resize with ``sizes`` or ``scales`` of all axes.
+        attributes: of the node; of a Resize with ``sizes`` or ``scales`` of all axes, of a Div
+            with its ``divisor``, none of whose values is 0.
         values: int8 values that it reads.
         scales: of these, and of the result.
         how: the requantization of the device.
@@ -66,6 +67,12 @@ def _multiply(_: Attributes, values: Sequence[W], scales: Scales, how: Rescaling
     return shifted([(a.times(b), _product(scales))], how)
 
 
+def _divide(attributes: Attributes, values: Sequence[W], scales: Scales, how: Rescaling) -> W:
+    (x,), by = _centred(values, scales), np.asarray(attributes["divisor"], np.float64)
+    signs = np.sign(by).astype(np.int64)
+    return shifted([(x.times(signs), float(_over(scales)) / np.abs(by))], how)
+
+
 def _matmul(_: Attributes, values: Sequence[W], scales: Scales, how: Rescaling) -> W:
     a, b = _centred(values, scales)
     return shifted([(a.product(b), _product(scales))], how)
@@ -82,17 +89,17 @@ def _average_pool(attributes: Attributes, values: Sequence[W], scales: Scales, h
     pads = attributes.get("pads", (0, 0, 0, 0))
     ones = np.ones((1, 1, *spatial(values[0], "AveragePool")), np.int64)
     cells = window_sums(ones, *window, pads, int(bool(attributes.get("count_include_pad", 0))))
-    return shifted([(x.windows(*window, pads), _mean_of(scales) / np.maximum(cells, 1))], how)
+    return shifted([(x.windows(*window, pads), _over(scales) / np.maximum(cells, 1))], how)
 
 
 def _mean(attributes: Attributes, values: Sequence[W], scales: Scales, how: Rescaling) -> W:
     (x,) = _centred(values, scales)
     high, wide = spatial(values[0], "ReduceMean")
     total = x.total((2, 3), keep=bool(attributes.get("keepdims", 1)))
-    return shifted([(total, _mean_of(scales) / (high * wide))], how)
+    return shifted([(total, _over(scales) / (high * wide))], how)
 
 
-def _mean_of(scales: Scales) -> np.float32:
+def _over(scales: Scales) -> np.float32:
     return ratio(scales[0].scale, over=scales[-1].scale)
 
 
@@ -112,7 +119,7 @@ def _resize(attributes: Attributes, values: Sequence[W], scales: Scales, how: Re
     rows, columns = (
         np.rint(interpolation(n, size, mode) * WEIGHT_STEPS).astype(np.int64) for n, size in ends
     )
-    return shifted([(x.between(rows, columns.T), float(_mean_of(scales)) / WEIGHT_STEPS**2)], how)
+    return shifted([(x.between(rows, columns.T), float(_over(scales)) / WEIGHT_STEPS**2)], how)
 
 
 def _softmax(attributes: Attributes, values: Sequence[W], scales: Scales, _: Rescaling) -> W:
@@ -129,6 +136,7 @@ _RUN: dict[str, Kernel] = {
     "Add": _add,
     "AveragePool": _average_pool,
     "Concat": _concat,
+    "Div": _divide,
     "GlobalAveragePool": _mean,
     "MatMul": _matmul,
     "Mul": _multiply,

@@ -2,12 +2,10 @@
 
 ``jobsfile``  schema of the jobs file, and options given beside it
 ``expand``    jobs of globs and lists; conflicts are found before anything runs
-``job``       a job, its place and its outcome
-``settings``  settings of a run, sizes and durations
+``job``       a job, its place and its outcome; settings of a run, sizes and durations
 ``lock``      digests of the inputs of a job, to tell whether it is up to date
-``journal``   outcomes of a run, and the lock of the folder of results
 ``worker``    process of one job
 ``local``     jobs on this machine, each in a process of its own
 ``cluster``   jobs on Dask; ``remote`` is the part that runs on a worker
-``entry``     all of it, for Python and for the command line
+``entry``     all of it, for Python and for the command line; outcomes, lock of the folder
 """

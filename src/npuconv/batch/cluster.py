@@ -17,10 +17,9 @@ from typing import Any
 
 from npuconv import files
 from npuconv.batch import remote
-from npuconv.batch.job import Job, Outcome, Place, to_json
+from npuconv.batch.job import Job, Outcome, Place, Settings, to_json
 from npuconv.batch.local import Watcher
 from npuconv.batch.lock import tools
-from npuconv.batch.settings import Settings
 from npuconv.errors import UsageError
 
 _CONNECT_TIMEOUT = "30 s"

@@ -16,8 +16,7 @@ from typing import Any
 
 from npuconv import yamlio
 from npuconv.batch import jobsfile
-from npuconv.batch.job import SUFFIX, TFLITE_SUFFIX, Job, suffix_of
-from npuconv.batch.settings import JobLimits
+from npuconv.batch.job import SUFFIX, TFLITE_SUFFIX, Job, JobLimits, suffix_of
 from npuconv.config import Options, make_options, merge
 from npuconv.config_files import raise_together
 from npuconv.errors import ConfigError, NpuconvError, TargetError

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, create_model
 
 from npuconv import baseline, yamlio
-from npuconv.batch.settings import parse_seconds, parse_size
+from npuconv.batch.job import parse_seconds, parse_size
 from npuconv.config import Format, Options, make_options
 from npuconv.config_files import open_config, raise_together, relative_to
 from npuconv.errors import ConfigError, NpuconvError, UsageError

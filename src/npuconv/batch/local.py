@@ -22,8 +22,7 @@ from typing import IO
 
 import psutil
 
-from npuconv.batch.job import Job, Outcome, Place, Status, to_json
-from npuconv.batch.settings import format_size
+from npuconv.batch.job import Job, Outcome, Place, Status, format_size, to_json
 from npuconv.batch.worker import ABANDONED
 
 Stage = Callable[[str, int, int], None]

@@ -15,9 +15,8 @@ import click
 
 from npuconv import files
 from npuconv.batch.entry import Batch
-from npuconv.batch.job import Job, Outcome
+from npuconv.batch.job import LIMIT_PARSERS, Job, Outcome, make_settings
 from npuconv.batch.local import Watcher
-from npuconv.batch.settings import LIMIT_PARSERS, make_settings
 from npuconv.cli import screen
 from npuconv.cli.guard import Input, Terminated, check_destinations, signal_exit_code
 from npuconv.cli.help import BriefOption, GroupedCommand

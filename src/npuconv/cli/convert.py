@@ -58,8 +58,7 @@ def convert(
 
     config = chosen_config(config, quiet=quiet)
     options = with_form(collect(config, flags))
-    destination, written = _destinations(model, output, reports, options)
-    _check(model, destination, written, options, config)
+    destination, written = _destinations(model, output, reports, options, config)
     told = flags if output is None else {"output": output, **flags}
     try:
         with screen.progress(quiet, no_color=no_color, shares=True) as bar:
@@ -133,13 +132,15 @@ def _announcing(
 
 
 def _destinations(
-    model: str, output: str | None, reports: tuple[str, ...], options: Options
+    model: str, output: str | None, reports: tuple[str, ...], options: Options, config: str | None
 ) -> tuple[Path, tuple[str, ...]]:
-    """Return the paths of the result and of its reports."""
+    """Return the paths of the result and of its reports, which can be written."""
     suffix = suffix_of(options.format)
     place = Path(output) if output is not None else _beside(Path(model), suffix)
     beside = (str(_beside(place, f".report.{kind}")) for kind in ("json", "html"))
-    return place, reports or tuple(beside)
+    written = reports or tuple(beside)
+    _check(model, place, written, options, config)
+    return place, written
 
 
 def _beside(path: Path, suffix: str) -> Path:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import click
 
 from npuconv import files
-from npuconv.batch.settings import parse_size
+from npuconv.batch.job import parse_size
 from npuconv.cli.help import help_all
 from npuconv.config import Options
 from npuconv.errors import UsageError

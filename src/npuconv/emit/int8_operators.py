@@ -20,7 +20,12 @@ from npuconv.arithmetic.operators import TensorScale
 
 KEY = "npuconv.operators"  # of the metadata: names, a line each
 _PREFIX = "QLinear"
-_LISTS = {"Resize": {2: "scales", 3: "sizes"}, "ReduceMean": {1: "axes"}, "PRelu": {1: "alpha"}}
+# Inputs that are no int8 values, by place, and the attributes that they become.
+_LISTS = {
+    "Div": {1: "divisor"}, "PRelu": {1: "alpha"}, "ReduceMean": {1: "axes"},
+    "Resize": {2: "scales", 3: "sizes"},
+}  # fmt: skip
+_SHAPED = ("Div", "PRelu")  # whose shape says which axis they are of
 
 
 @dataclass(frozen=True)
@@ -94,8 +99,8 @@ class Int8Graph:
             if not name or (values is not None and (key is not None or not values.size)):
                 found.inputs.append(name)
                 if key is not None and values is not None and values.size:
-                    slopes = node.op_type == "PRelu"  # their shape says which axis they are of
-                    attributes[key] = values if slopes else values.reshape(-1).tolist()
+                    shaped = node.op_type in _SHAPED
+                    attributes[key] = values if shaped else values.reshape(-1).tolist()
             elif maker is None or maker.op_type != "DequantizeLinear":
                 return None
             else:

@@ -14,18 +14,19 @@ from onnx import helper
 from pydantic import Field, TypeAdapter, ValidationError
 
 from npuconv.emit.tflite import flatbuffer
-from npuconv.emit.tflite.write import ENDS
+from npuconv.emit.tflite.translate import ENDS, STORED
 from npuconv.errors import ModelError, UsageError
 
 _MAX_RANK = 8  # of a tensor of TFLite
 _Order = Annotated[list[Annotated[int, Field(ge=0)]], Field(max_length=_MAX_RANK)]
 _RECORD = TypeAdapter(list[tuple[str, _Order]])
+_STORED = TypeAdapter(list[tuple[str, _Order, Annotated[int, Field(ge=0)]]])
 _PURPOSE = "verify of a TFLite file"
 
 
 @dataclass(frozen=True)
-class _End:
-    """An input or output."""
+class _Held:
+    """A tensor of the file that the ONNX model has as well."""
 
     name: str  # in the ONNX model
     number: int  # of its tensor in the file
@@ -43,7 +44,8 @@ class _End:
 class TfliteSession:
     """A TFLite file that npuconv wrote, loaded into LiteRT.
 
-    ``proto`` has inputs, outputs and metadata of the file as an ONNX model without nodes.
+    ``proto`` has inputs, outputs and metadata of the file as an ONNX model, whose one node stands
+    for all operators and makes the tensors of the layers, too.
 
     Raises:
         UsageError: LiteRT, or the package ``tflite``, is not installed.
@@ -58,6 +60,7 @@ class TfliteSession:
             self._interpreter = runtime.Interpreter(
                 model_content=data,
                 num_threads=1,
+                experimental_preserve_all_tensors=True,  # those of layers are read
                 experimental_op_resolver_type=runtime.OpResolverType.BUILTIN_REF,
             )
             self._interpreter.allocate_tensors()
@@ -68,8 +71,13 @@ class TfliteSession:
         ends = _ends(metadata.get(ENDS, ""), details, name)
         count = len(self._interpreter.get_input_details())
         self._inputs, self._outputs = ends[:count], ends[count:]
-        given, made = ([end.info() for end in some] for some in (self._inputs, self._outputs))
-        self.proto = helper.make_model(helper.make_graph([], name, given, made))
+        held = _stored(metadata.get(STORED, "[]"), self._interpreter.get_tensor_details())
+        taken = {end.name for end in ends}
+        self._outputs += [one for one in held if one.name not in taken]
+        reads, makes = ([one.name for one in some] for some in (self._inputs, self._outputs))
+        given, made = ([end.info() for end in some] for some in (ends[:count], ends[count:]))
+        whole = helper.make_node("TFLite", reads, makes, domain="npuconv")
+        self.proto = helper.make_model(helper.make_graph([whole], name, given, made))
         helper.set_model_props(self.proto, metadata)
 
     def run(self, feeds: Mapping[str, np.ndarray], outputs: Sequence[str]) -> dict[str, np.ndarray]:
@@ -104,7 +112,7 @@ def _runtime() -> Any:
         ) from None
 
 
-def _ends(record: str, details: Sequence[Mapping[str, Any]], name: str) -> list[_End]:
+def _ends(record: str, details: Sequence[Mapping[str, Any]], name: str) -> list[_Held]:
     """Return inputs and outputs with the names and orders that are recorded.
 
     Raises:
@@ -121,8 +129,27 @@ def _ends(record: str, details: Sequence[Mapping[str, Any]], name: str) -> list[
             hint="npuconv writes that into its files: convert the model again",
         )
     return [
-        _End(label, one["index"], one["dtype"], tuple(map(int, one["shape"])), tuple(order))
+        _Held(label, one["index"], one["dtype"], tuple(map(int, one["shape"])), tuple(order))
         for (label, order), one in zip(entries, details, strict=True)
+    ]
+
+
+def _stored(record: str, details: Sequence[Mapping[str, Any]]) -> list[_Held]:
+    """Return the tensors of layers that are recorded; none where the record does not fit."""
+    known = {one["index"]: one for one in details}
+    try:
+        entries = _STORED.validate_json(record)
+    except ValidationError:
+        return []
+    if any(
+        number not in known or sorted(order) != [*range(len(known[number]["shape"]))]
+        for _, order, number in entries
+    ):
+        return []
+    return [
+        _Held(label, number, one["dtype"], tuple(map(int, one["shape"])), tuple(order))
+        for label, order, number in entries
+        for one in [known[number]]
     ]
 
 

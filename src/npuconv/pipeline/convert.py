@@ -15,8 +15,8 @@ from npuconv.calibration.workers import one_thread_each
 from npuconv.config import Options, make_options
 from npuconv.emit import Format
 from npuconv.emit.emit import emit as emit_model
-from npuconv.emit.tflite.write import TfliteFile
-from npuconv.emit.tflite.write import write as write_tflite
+from npuconv.emit.tflite.translate import TfliteFile
+from npuconv.emit.tflite.translate import write as write_tflite
 from npuconv.errors import InternalError, ModelError, UnsupportedModelError
 from npuconv.evaluate import matching, preparation, vela
 from npuconv.evaluate.comparison import Comparison, summed_up

@@ -24,15 +24,17 @@ from numpy.typing import NDArray
 from npuconv.arithmetic import grid
 from npuconv.arithmetic.grid import Grid
 from npuconv.arithmetic.statistics import Statistics
+from npuconv.arithmetic.tables import ARITHMETIC, FUNCTIONS, SOURCE, Step, evaluate
 from npuconv.model import query
+from npuconv.model.core import Model
+from npuconv.model.types import Node
 from npuconv.partition import Group, Plan
 from npuconv.partition.channels import CUTTING, UNTIED, Channels, upper_bound
+from npuconv.partition.operators import values_of
 from npuconv.quantize.settings import MARGIN, RANGES
-from npuconv.quantize.table_ranges import functions_of, within_tables
 
 if TYPE_CHECKING:
     from npuconv.quantize.state import DeviceGraph
-
 
 Doubles = NDArray[np.float64]
 Extremes = tuple[Doubles, Doubles]
@@ -328,3 +330,67 @@ def _largest_of_family(own: Doubles, which: NDArray[np.intp]) -> Doubles:
     largest = np.zeros(int(which.max()) + 1)
     np.maximum.at(largest, which, own)
     return np.asarray(largest[which], np.float64)
+
+
+Functions = Mapping[str, Sequence[Sequence[Step]]]
+
+
+def functions_of(model: Model, plan: Plan) -> Functions:
+    """Return the functions of every tensor that nothing but tables read, by tensor."""
+    steps: dict[str, list[Step]] = {}
+    root: dict[str, str] = {}  # of what a table makes: what it is a function of
+    read: dict[str, set[int]] = {}
+    for node in plan.operators:
+        sources = {root.get(t.name, t.name) for t in values_of(node)}
+        if len(sources) != 1 or (step := _step(node, *sources)) is None:
+            continue
+        (source,) = sources
+        steps.setdefault(source, []).append(step)
+        read.setdefault(source, set()).update(id(node) for t in values_of(node) if t.name == source)
+        if node.outputs[0].name in plan.fused:
+            root[node.outputs[0].name] = source
+    tensors = {t.name: t for node in plan.operators for t in values_of(node)}
+    return {
+        source: [own[: k + 1] for k, step in enumerate(own) if step.output not in plan.fused]
+        for source, own in steps.items()
+        if not model.is_output(tensors[source])
+        and read[source] == {id(reader) for reader in query.consumers(tensors[source])}
+    }
+
+
+def _step(node: Node, source: str) -> Step | None:
+    """Return the operator as a step of a function; None where it has other operands."""
+    constants = [query.value(t) for t in node.inputs if query.is_constant(t)]
+    if any(c is None or c.size != 1 for c in constants):
+        return None
+    if node.op not in {*FUNCTIONS, *ARITHMETIC}:
+        return None
+    given: list[str | float] = []
+    for tensor in node.inputs:
+        value = query.value(tensor) if query.is_constant(tensor) else None
+        name = SOURCE if tensor.name == source else str(tensor.name)
+        given.append(name if value is None else float(value.reshape(-1)[0]))
+    attributes = dict(node.attrs)
+    if node.op == "PRelu":
+        given, attributes = given[:1], {"slope": given[1]}
+    return Step(node.op, tuple(given), str(node.outputs[0].name), attributes)
+
+
+def within_tables(
+    functions: Sequence[Sequence[Step]], low: float, high: float
+) -> tuple[float, float]:
+    """Return the part of a range outside of which no function changes by much of its own step.
+
+    HardSwish is 0 for all numbers below -3. What saturates there loses nothing, and the step is
+    that of a smaller range.
+    """
+    values = np.linspace(low, high, RANGES.table_values)
+    first, last = len(values) - 1, 0
+    for steps in functions:
+        made = evaluate(steps, values)
+        if not np.isfinite(made).all():
+            return low, high
+        allowed = RANGES.table_share * (max(made.max(), 0.0) - min(made.min(), 0.0)) / 255
+        first = min(first, int(np.argmax(np.abs(made - made[0]) > allowed)) - 1)
+        last = max(last, len(made) - int(np.argmax(np.abs(made - made[-1])[::-1] > allowed)))
+    return float(values[max(first, 0)]), float(values[min(last, len(values) - 1)])

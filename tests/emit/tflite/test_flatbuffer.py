@@ -7,8 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from npuconv.emit.tflite.flatbuffer import require, to_bytes
-from npuconv.emit.tflite.graph import Graph, Operator, Quantization, Tensor
+from npuconv.emit.tflite.flatbuffer import Graph, Operator, Quantization, Tensor, require, to_bytes
 from npuconv.errors import UsageError
 from support.tflite_files import read
 

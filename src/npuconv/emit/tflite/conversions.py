@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 
 from npuconv.emit.tflite.draft import CHANNELS_LAST, Draft, Order, attributes, same
-from npuconv.emit.tflite.graph import Array, Quantization
+from npuconv.emit.tflite.flatbuffer import Array, Quantization
 from npuconv.emit.tflite.windows import ends_of
 from npuconv.emit.tflite.windows import pad as append_pad
 

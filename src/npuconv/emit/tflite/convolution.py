@@ -9,8 +9,7 @@ import numpy as np
 import onnx
 
 from npuconv.emit.tflite.draft import CHANNELS_LAST, Draft, attributes
-from npuconv.emit.tflite.flatbuffer import enumerator
-from npuconv.emit.tflite.graph import Array, Quantization
+from npuconv.emit.tflite.flatbuffer import Array, Quantization, enumerator
 from npuconv.emit.tflite.windows import padded, pads_of
 from npuconv.errors import InternalError, ModelError
 

@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from npuconv.emit.tflite.graph import Array, Graph, Operator, Quantization, Tensor
+from npuconv.emit.tflite.flatbuffer import Array, Graph, Operator, Quantization, Tensor
 from npuconv.errors import ModelError
 
 Order = tuple[int, ...]

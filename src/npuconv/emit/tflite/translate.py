@@ -1,28 +1,29 @@
-"""Translation of an integer ONNX model into a TFLite file, node by node."""
+"""Translation of an integer ONNX model into a TFLite file, node by node.
+
+An int8 operator that TFLite gives a scale of its own is followed by a QUANTIZE where another is
+wanted.
+"""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 import onnx
+from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
-from npuconv.emit.int8_operators import int8_operators
-from npuconv.emit.tflite import (
-    conversions,
-    convolution,
-    flatbuffer,
-    floats,
-    integers,
-    movement,
-    resize,
-)
+from npuconv.arithmetic import litert
+from npuconv.arithmetic.operators import TensorScale
+from npuconv.emit.int8_operators import KEY, Int8Operator, int8_operators
+from npuconv.emit.tflite import conversions, convolution, flatbuffer, floats, movement
 from npuconv.emit.tflite.draft import CHANNELS_LAST, Draft, Order, View, same
-from npuconv.emit.tflite.graph import Graph, Tensor
+from npuconv.emit.tflite.flatbuffer import Graph, Quantization, Tensor, to_bytes
 from npuconv.errors import ModelError
+from npuconv.version import __version__
 
 Handler = Callable[[Draft, onnx.NodeProto], None]
 HANDLERS: dict[str, Handler] = {
@@ -42,7 +43,7 @@ HANDLERS: dict[str, Handler] = {
     "Split": movement.split,
     "DepthToSpace": movement.depth_to_space,
     "SpaceToDepth": movement.space_to_depth,
-    "Resize": resize.resize,
+    "Resize": movement.resize,
     **dict.fromkeys(floats.BINARY, floats.binary),
     **dict.fromkeys(floats.UNARY, floats.unary),
     **dict.fromkeys(floats.REDUCTIONS, floats.reduction),
@@ -60,6 +61,11 @@ HANDLERS: dict[str, Handler] = {
     "Expand": floats.expand,
 }
 _STANDARD = ("", "ai.onnx")
+ENDS = "npuconv.ends"  # of the metadata: names and orders of axes of inputs, then outputs
+LAYERS = "npuconv.layers"  # of the metadata: tensors of the layers, by their names in ONNX
+STORED = "npuconv.stored"  # of the metadata: names, orders and numbers of these tensors
+_LETTERS = "NCHW"
+_PREFIX = "npuconv."  # of the metadata that go into the file
 _SAID_AT_MOST = 8  # operators that an error names
 
 
@@ -98,14 +104,14 @@ def translate(model: onnx.ModelProto) -> Translation:
     draft, found = Draft(_with_shapes(model)), int8_operators(model)
     nodes = _folded(draft, model)
     _check_operators(nodes)
-    integers.declare(draft, found.made.values())
+    _declare(draft, found.made.values())
     inputs = [_input(draft, info.name) for info in _given(model)]
     for node in nodes:
         one = found.made.get(node.output[0])
         if one is not None:
-            whole = integers.alone(draft, one)
+            whole = _alone(draft, one)
             HANDLERS[whole.op_type](draft, whole)
-            integers.finish(draft, one, whole)
+            _finish(draft, one, whole)
         elif node.output[0] not in draft.fused | found.inside:
             HANDLERS[node.op_type](draft, node)
     graph, outputs = draft.graph, list[tuple[str, View]]()
@@ -225,3 +231,115 @@ def _output(draft: Draft, name: str, taken: list[int]) -> tuple[str, View]:
     last = view is not None and rank == 4 and view.order == CHANNELS_LAST
     order = CHANNELS_LAST if last else same(rank)
     return name, View(draft.as_output(name, order, taken), order)
+
+
+def _declare(draft: Draft, operators: Iterable[Int8Operator]) -> None:
+    """Set the scales of all int8 tensors that operators read or make."""
+    for one in operators:
+        for name, at in zip((*one.sources, one.result), one.scales, strict=True):
+            draft.scales[name] = _of(at)
+
+
+def _alone(draft: Draft, one: Int8Operator) -> onnx.NodeProto:
+    """Return the operator between int8 tensors, as the translation of float operators takes it.
+
+    What it reads has one scale where TFLite demands that; what it makes has TFLite's.
+    """
+    made_at = litert.made_at(one.op, one.scales)
+    made = one.result
+    if made_at != one.scales[-1]:
+        made = draft.sibling(one.result, "own", _of(made_at))
+    inputs = list(one.inputs)
+    if one.op == "Concat":
+        pairs = zip(inputs, one.scales[:-1], strict=True)
+        inputs = [_moved(draft, name, at, made_at) for name, at in pairs]
+    attributes = {a.name: helper.get_attribute_value(a) for a in one.node.attribute}
+    op = one.op
+    if op == "PRelu" and litert.is_leaky(one.attributes["alpha"]):
+        op, inputs, attributes = "LeakyRelu", inputs[:1], {"alpha": one.attributes["alpha"].item()}
+    elif op == "PRelu":
+        stored, scale = litert.slopes(one.attributes["alpha"])
+        draft.fold(inputs[1], stored)
+        draft.scales[inputs[1]] = Quantization.of(scale, 0)
+    return helper.make_node(op, inputs, [made], one.name, **attributes)
+
+
+def _finish(draft: Draft, one: Int8Operator, whole: onnx.NodeProto) -> None:
+    """Append the QUANTIZE to the scale that is wanted, where it is another."""
+    if whole.output[0] != one.result:
+        _requantize(draft, whole.output[0], one.result)
+
+
+def _moved(draft: Draft, name: str, at: TensorScale, wanted: TensorScale) -> str:
+    if at == wanted:
+        return name
+    made = draft.sibling(name, "moved", _of(wanted))
+    if draft.view(made) is None:
+        _requantize(draft, name, made)
+    return made
+
+
+def _requantize(draft: Draft, name: str, made: str) -> None:
+    order = draft.order([name], len(draft.shape(name)))
+    source = draft.read(name, order)
+    draft.emit("QUANTIZE", [source], [draft.store(made, order)], "QuantizeOptions")
+
+
+def _of(at: TensorScale) -> Quantization:
+    return Quantization.of(at.scale, at.zero)
+
+
+@dataclass(frozen=True)
+class TfliteFile:
+    """A TFLite file."""
+
+    data: bytes
+    # One line for each: name, type, shape, order of axes, scale and zero point.
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]  # likewise
+    operators: dict[str, int]  # how many there are of each
+
+
+def write(model: onnx.ModelProto) -> TfliteFile:
+    """Write an integer model as TFLite; the same model gives the same bytes.
+
+    Args:
+        model: as ``--format qoperator`` writes it; not changed.
+
+    Raises:
+        UsageError: the package ``tflite`` is missing.
+        ModelError: an operator that TFLite does not have, a shape that is not known, or more
+            than 2 GB.
+    """
+    made = translate(model)
+    metadata = {e.key: e.value for e in model.metadata_props if e.key.startswith(_PREFIX)}
+    metadata.pop(KEY, None)  # names of nodes of the ONNX model
+    ends = [[end.name, list(end.order)] for end in (*made.inputs, *made.outputs)]
+    metadata[ENDS] = json.dumps(ends, separators=(",", ":"))
+    if LAYERS in metadata:
+        metadata[STORED] = json.dumps(_stored(made, metadata[LAYERS]), separators=(",", ":"))
+    data = to_bytes(made.graph, f"npuconv {__version__}", dict(sorted(metadata.items())))
+    counts = Counter(operator.code for operator in made.graph.operators)
+    return TfliteFile(
+        data,
+        tuple(map(_line, made.inputs)),
+        tuple(map(_line, made.outputs)),
+        dict(sorted(counts.items())),
+    )
+
+
+def _stored(made: Translation, layers: str) -> list[tuple[str, list[int], int]]:
+    """Return name, order and number of each tensor that a layer ends with, where it is stored."""
+    names = dict.fromkeys(entry["stored"] for entry in json.loads(layers))
+    views = {name: made.tensors[name] for name in names if name in made.tensors}
+    return [(name, list(view.order), view.index) for name, view in views.items()]
+
+
+def _line(end: End) -> str:
+    """Return ``x: float32 [1, 224, 224, 3] (NHWC)``."""
+    tensor = end.tensor
+    order = "".join(_LETTERS[k] for k in end.order) if len(end.order) == len(_LETTERS) else ""
+    text = f"{end.name}: {tensor.dtype.name} {list(tensor.shape)}"
+    text += f" ({order})" if order not in ("", _LETTERS) else ""
+    own = tensor.quantization
+    return text if own is None else f"{text}, scale {own.scale:.9g}, zero point {own.zero}"

@@ -9,8 +9,7 @@ import numpy as np
 import onnx
 
 from npuconv.emit.tflite.draft import Draft
-from npuconv.emit.tflite.flatbuffer import enumerator
-from npuconv.emit.tflite.graph import Array
+from npuconv.emit.tflite.flatbuffer import Array, enumerator
 from npuconv.errors import ModelError
 
 

@@ -8,9 +8,8 @@ operators are defined. Where a sum could be larger, the input channels are taken
 
 ``float_carriers``  every 8-bit tensor and the float tensor that holds the same integers
 ``convolution``     QLinearConv
-``conversions``     QuantizeLinear and DequantizeLinear
-``operators``       other operators with TFLite's integers, where the device has these
-``passthrough``     operators that only move or compare integers
+``operators``       QuantizeLinear and DequantizeLinear; operators that only move or compare
+                    integers; others with TFLite's integers, where the device has these
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from collections.abc import Callable, Iterable
 
 import onnx
 
-from npuconv.evaluate.simulator import conversions, convolution, passthrough
+from npuconv.evaluate.simulator import convolution, operators
 from npuconv.evaluate.simulator.float_carriers import FloatCarriers
 from npuconv.evaluate.simulator.operators import Operators
 
@@ -33,10 +32,10 @@ Handler = Callable[[FloatCarriers, onnx.NodeProto], bool]
 _HANDLERS: dict[tuple[str, str], Handler] = {
     ("", "QLinearConv"): convolution.rewrite,
     ("com.microsoft", "QLinearConv"): convolution.rewrite,
-    ("", "QuantizeLinear"): conversions.quantize,
-    ("", "DequantizeLinear"): conversions.dequantize,
-    ("com.microsoft", "NhwcMaxPool"): passthrough.pool_channels_last,
-    **{("", op): passthrough.rewrite for op in passthrough.DATA_INPUTS},
+    ("", "QuantizeLinear"): operators.quantize,
+    ("", "DequantizeLinear"): operators.dequantize,
+    ("com.microsoft", "NhwcMaxPool"): operators.pool_channels_last,
+    **{("", op): operators.pass_on for op in operators.DATA_INPUTS},
 }
 
 
@@ -53,9 +52,9 @@ def as_float(model: onnx.ModelProto, watch: Iterable[str] = ()) -> onnx.ModelPro
     """
     carriers, watch = FloatCarriers(model), list(watch)
     handlers = _HANDLERS if carriers.opset >= _OLDEST else {}
-    operators = Operators(carriers, model, watch)
+    integers = Operators(carriers, model, watch)
     for node in model.graph.node:
-        if operators.rewrite(node):
+        if integers.rewrite(node):
             continue
         domain = "" if node.domain in _STANDARD else node.domain
         handler = handlers.get((domain, node.op_type))

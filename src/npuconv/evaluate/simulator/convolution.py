@@ -13,10 +13,8 @@ from onnx import TensorProto, helper
 from npuconv.arithmetic import gemmlowp
 from npuconv.arithmetic.device import float_factors
 from npuconv.arithmetic.operators import shifted
-from npuconv.evaluate.simulator.conversions import clip, store
 from npuconv.evaluate.simulator.float_carriers import EIGHT_BITS, Array, FloatCarriers, stored_as
-from npuconv.evaluate.simulator.operators import WholeNode
-from npuconv.evaluate.simulator.passthrough import TO_FIRST, TO_LAST
+from npuconv.evaluate.simulator.operators import TO_FIRST, TO_LAST, WholeNode, clip, store
 
 MAX_EXACT = 2**24  # float32 holds every integer up to this
 _CONSTANTS = range(1, 8)  # of QLinearConv's inputs: all but the data and the bias

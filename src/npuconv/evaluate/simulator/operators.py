@@ -1,4 +1,8 @@
-"""Operators beside the convolution with integers of TFLite or of shifts, as operators on int64."""
+"""Operators beside the convolution: with integers of TFLite or of shifts, on int64; as they are.
+
+Operators that only move or compare integers are the same on float carriers. Between them stand
+QuantizeLinear and DequantizeLinear, step by step.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,19 @@ from typing import Any
 import numpy as np
 import onnx
 from numpy.typing import ArrayLike
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 from npuconv.arithmetic import litert, shifting
+from npuconv.arithmetic.encoding import dequantize as real_numbers
 from npuconv.arithmetic.whole import Whole
 from npuconv.emit.int8_operators import Int8Operator, int8_operators
-from npuconv.evaluate.simulator.float_carriers import FloatCarriers, stored_as
+from npuconv.evaluate.simulator.float_carriers import (
+    EIGHT_BITS,
+    Array,
+    FloatCarriers,
+    Stored,
+    stored_as,
+)
 
 _AXES_ARE_INPUT = 13  # opset from which ReduceSum has its axes as an input
 _MAX_AXES_ARE_INPUT = 18  # the same of ReduceMax
@@ -136,6 +147,9 @@ class Operators:
     def _is_known(self, one: Int8Operator) -> bool:
         if one.op not in _COMPUTED[self._carriers.requantize]:
             return False
+        if one.op == "Div":  # by one number it is a table
+            divisor = one.attributes["divisor"]
+            return bool(divisor.size > 1 and np.all(np.isfinite(divisor) & (divisor != 0)))
         return one.op not in _NEEDS_EXTENTS or None not in self._extents(one.sources[0])[2:]
 
     def _extents(self, name: str) -> tuple[int | None, ...]:
@@ -164,3 +178,198 @@ class Operators:
     def _store(self, made: WholeNode, result: str) -> None:
         name = self._carriers.new_carrier(result, stored_as(TensorProto.INT8))
         self._carriers.emit("Cast", [made.name], [name], to=TensorProto.FLOAT)
+
+
+# Operator -> its inputs that hold data; None: all.
+DATA_INPUTS: dict[str, tuple[int, ...] | None] = {
+    "Clip": (0, 1, 2),
+    "Concat": None,
+    "DepthToSpace": (0,),
+    "Expand": (0,),
+    "Flatten": (0,),
+    "Gather": (0,),
+    "GatherElements": (0,),
+    "GatherND": (0,),
+    "Identity": (0,),
+    "Max": None,
+    "MaxPool": (0,),
+    "Min": None,
+    "Pad": (0, 2),
+    "ReduceMax": (0,),
+    "ReduceMin": (0,),
+    "Relu": (0,),
+    "Reshape": (0,),
+    "Resize": (0,),
+    "Slice": (0,),
+    "SpaceToDepth": (0,),
+    "Split": (0,),
+    "Squeeze": (0,),
+    "Tile": (0,),
+    "Transpose": (0,),
+    "Unsqueeze": (0,),
+    "Where": (1, 2),
+}
+TO_LAST, TO_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
+
+
+def pass_on(carriers: FloatCarriers, node: onnx.NodeProto) -> bool:
+    """Run the same operator on floats, if it reads 8-bit tensors and means the same there."""
+    places = DATA_INPUTS[node.op_type]
+    data = [i for i, name in enumerate(node.input) if name and (places is None or i in places)]
+    known = [carriers.stored(node.input[i]) for i in data]
+    stored = [one for one in known if one is not None]
+    if not data or len(stored) < len(known) or not _means_the_same(node):
+        return False
+    inputs = [carriers.carrier(name) if i in data else name for i, name in enumerate(node.input)]
+    held = _held(carriers, node, stored)
+    outputs = [carriers.new_carrier(name, held) if name else "" for name in node.output]
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node)
+    copy.input[:], copy.output[:] = inputs, outputs
+    carriers.append(copy)
+    return True
+
+
+def _means_the_same(node: onnx.NodeProto) -> bool:
+    """Return whether the node computes the same on floats: no interpolation, no indices."""
+    if node.op_type == "Resize":
+        return all(a.s == b"nearest" for a in node.attribute if a.name == "mode")
+    return node.op_type != "MaxPool" or sum(map(bool, node.output)) == 1
+
+
+def _held(carriers: FloatCarriers, node: onnx.NodeProto, data: list[Stored]) -> Stored:
+    """Return type and range of the integers that can come out."""
+    dtype = data[0].dtype
+    low, high = min(one.low for one in data), max(one.high for one in data)
+    if node.op_type == "Relu":
+        return Stored(dtype, max(low, 0), max(high, 0))
+    if node.op_type == "Clip":
+        bounds = [carriers.constant(n) if n else None for n in (*node.input[1:], "", "")[:2]]
+        full = stored_as(dtype)
+        ends = [full.low if bounds[0] is None else int(bounds[0].item()),
+                full.high if bounds[1] is None else int(bounds[1].item())]  # fmt: skip
+        return Stored(dtype, *sorted(ends))
+    if node.op_type == "Pad" and len(data) == 1:  # what it fills with is a constant otherwise
+        return Stored(dtype, min(low, 0), max(high, 0))
+    return Stored(dtype, low, high)
+
+
+def pool_channels_last(carriers: FloatCarriers, node: onnx.NodeProto) -> bool:
+    """Replace NhwcMaxPool by MaxPool between two Transposes."""
+    source, result = node.input[0], node.output[0]
+    stored = carriers.stored(source)
+    if stored is None:
+        return False
+    first = carriers.step("Transpose", [carriers.carrier(source)], f"{result}/first", perm=TO_FIRST)
+    attrs = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    last = carriers.step("MaxPool", [first], f"{result}/pooled", **attrs)
+    carriers.emit("Transpose", [last], [carriers.new_carrier(result, stored)], perm=TO_LAST)
+    return True
+
+
+_FOLDABLE = ("int8", "uint8", "int32")
+
+
+def quantize(carriers: FloatCarriers, node: onnx.NodeProto) -> bool:
+    """Divide, round half to even, add the zero point, saturate.
+
+    A multiplication by the reciprocal would differ by an ulp, and so at ties.
+    """
+    scale, zero = _qparams(carriers, node)
+    dtype = _dtype(zero)
+    source, result = node.input[0], node.output[0]
+    is_float = carriers.dtype(source) in (0, TensorProto.FLOAT)
+    shape = _scale_shape(carriers, node, scale)
+    if scale is None or zero is None or dtype not in EIGHT_BITS or not is_float or shape is None:
+        return False
+    divisor = carriers.add(f"{result}/scale", scale.reshape(shape))
+    last = carriers.step("Div", [source, divisor], f"{result}/quotient")
+    last = carriers.step("Round", [last], f"{result}/rounded")
+    store(carriers, last, result, zero.reshape(shape) if zero.ndim else zero, dtype)
+    return True
+
+
+def store(carriers: FloatCarriers, rounded: str, result: str, zero: Array, dtype: int) -> None:
+    """Turn whole numbers into the carrier of an 8-bit tensor: add the zero point, saturate."""
+    stored = stored_as(dtype)
+    if zero.any():
+        point = carriers.add(f"{result}/zero_point", zero.astype(np.float32))
+        rounded = carriers.step("Add", [rounded, point], f"{result}/moved")
+    clip(carriers, rounded, stored.low, stored.high, carriers.new_carrier(result, stored))
+
+
+def clip(carriers: FloatCarriers, source: str, low: int, high: int, result: str) -> None:
+    """Append a Clip."""
+    bounds = [carriers.shared(np.float32(low)), carriers.shared(np.float32(high))]
+    carriers.emit("Clip", [source, *bounds], [result])
+
+
+def dequantize(carriers: FloatCarriers, node: onnx.NodeProto) -> bool:
+    """Subtract the zero point, multiply by the scale; of a constant at once."""
+    scale, zero = _qparams(carriers, node)
+    source, result = node.input[0], node.output[0]
+    if scale is None or zero is None:
+        return False
+    value = carriers.constant(source)
+    if value is not None and value.dtype.name in _FOLDABLE:
+        carriers.fold(result, real_numbers(value, scale, zero, _axis(node) if scale.ndim else None))
+        return True
+    shape = _scale_shape(carriers, node, scale)
+    if _dtype(zero) not in EIGHT_BITS or shape is None:
+        return False
+    last = carriers.carrier(source)
+    if zero.any():
+        point = zero.astype(np.float32)
+        point = point.reshape(shape) if zero.ndim else point
+        last = carriers.step(
+            "Sub", [last, carriers.add(f"{result}/zero_point", point)], f"{result}/0"
+        )
+    factor = carriers.add(f"{result}/scale", scale.reshape(shape))
+    carriers.emit("Mul", [last, factor], [result])
+    return True
+
+
+def _qparams(carriers: FloatCarriers, node: onnx.NodeProto) -> tuple[Array | None, Array | None]:
+    """Return scale and zero point, as scalars where there is one for all; None if not constant."""
+    blocked = any(a.name == "block_size" and a.i for a in node.attribute)
+    scale = carriers.constant(node.input[1])
+    given = len(node.input) > 2 and node.input[2]
+    zero = carriers.constant(node.input[2]) if given else _default_zero(carriers, node)
+    if blocked or scale is None or zero is None or scale.dtype != np.float32:
+        return None, None
+    scale = scale.reshape(()) if scale.size == 1 else scale
+    return scale, zero.reshape(()) if zero.size == 1 else zero
+
+
+def _default_zero(carriers: FloatCarriers, node: onnx.NodeProto) -> Array | None:
+    """Return 0 of the type of the integers; QuantizeLinear makes uint8 by default."""
+    if node.op_type == "DequantizeLinear":
+        value, stored = carriers.constant(node.input[0]), carriers.stored(node.input[0])
+        if value is not None:
+            return np.zeros((), value.dtype)
+        dtype = stored.dtype if stored else 0
+    else:
+        dtype = next((a.i for a in node.attribute if a.name == "output_dtype"), 0)
+        dtype = dtype or TensorProto.UINT8
+    return np.zeros((), helper.tensor_dtype_to_np_dtype(dtype)) if dtype in EIGHT_BITS else None
+
+
+def _dtype(zero: Array | None) -> int:
+    return 0 if zero is None else int(helper.np_dtype_to_tensor_dtype(zero.dtype))
+
+
+def _axis(node: onnx.NodeProto) -> int:
+    return next((int(a.i) for a in node.attribute if a.name == "axis"), 1)
+
+
+def _scale_shape(
+    carriers: FloatCarriers, node: onnx.NodeProto, scale: Array | None
+) -> tuple[int, ...] | None:
+    """Return the shape with the scales along their axis; None if the rank is unknown."""
+    if scale is None or scale.ndim == 0:
+        return ()
+    axis, rank = _axis(node), carriers.rank(node.input[0])
+    if axis >= 0 and rank is None:
+        return None
+    behind = -axis - 1 if axis < 0 else int(rank or 0) - axis - 1
+    return (-1, *[1] * behind)

@@ -16,7 +16,7 @@ import math
 
 from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.tools.as_conv import (
+from npuconv.legalize.tools.conv_forms import (
     ConvForm,
     channels_second,
     considered,

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.tools.as_conv import attributes
-from npuconv.legalize.tools.conv_forms import constants_obstacle, elements, objections
+from npuconv.legalize.tools.conv_forms import attributes, constants_obstacle, elements, objections
 from npuconv.legalize.tools.layout import reshape, transpose
 from npuconv.model import edit, query
 from npuconv.model.conv import Window, effective_kernel, window

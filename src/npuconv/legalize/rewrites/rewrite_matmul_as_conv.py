@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
-from npuconv.legalize.tools.as_conv import (
+from npuconv.legalize.tools.conv_forms import (
     ConvForm,
     Layout,
     considered,

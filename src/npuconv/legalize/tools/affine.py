@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from npuconv.legalize.context import PassContext
-from npuconv.legalize.tools.as_conv import (
+from npuconv.legalize.tools.conv_forms import (
     ConvForm,
     channels_second,
     considered,

@@ -1,19 +1,24 @@
-"""Limits of a target on rank and groups of a convolution, and the forms groups can take."""
+"""Convolutions that rewrites make: limits on rank and groups, forms of groups, other operators."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from npuconv.legalize.context import PassContext
-from npuconv.model import query
-from npuconv.model.conv import Window
+from npuconv.legalize.tools.layout import is_identity, squeeze, transpose, unsqueeze, widened
+from npuconv.model import edit, query
+from npuconv.model.conv import Pairs, Window, conv_output, flat_pads
+from npuconv.model.core import Model
 from npuconv.model.facts import of_window
-from npuconv.model.types import Node
+from npuconv.model.types import Node, Tensor
 from npuconv.partition.costs import Cost, Form
 
-Dims = tuple[int | str | None, ...]
+if TYPE_CHECKING:
+    import numpy as np
 
+Dims = tuple[int | str | None, ...]
 MAX_PARTS = 256  # convolutions one is split into at most: more cost more than they save
 
 
@@ -99,3 +104,146 @@ def elements(dims: Dims | None) -> int:
     """Return the elements of one sample; 0 where an extent is not known."""
     known = [d for d in (dims or ())[1:] if isinstance(d, int)]
     return math.prod(known) if dims is not None and len(known) == len(dims) - 1 else 0
+
+
+AXES_AS_INPUT = 13  # the opset since which Squeeze and Unsqueeze read their axes
+NO_PADS: Pairs = ((0, 0), (0, 0))
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Conversion of a tensor to N x C x H x W for a convolution, and of its result back.
+
+    It only moves values, so it is exact on int8 tensors too.
+    """
+
+    before: tuple[int, ...]  # of a Transpose, which comes first
+    axes: tuple[int, ...]  # then put in, and taken out of the result
+    after: tuple[int, ...]  # of a Transpose, which comes last
+
+    @property
+    def transposes(self) -> int:
+        """Return the number of Transposes it takes."""
+        return sum(not is_identity(perm) for perm in (self.before, self.after))
+
+    def seen(self, dims: Dims) -> Dims:
+        """Return the shape that the convolution sees."""
+        return tuple(widened([dims[axis] for axis in self.before], self.axes))
+
+    def text(self) -> str:
+        """Describe what the layout adds to the convolution."""
+        parts = ["Transpose"] * self.transposes
+        parts += ["Unsqueeze", "Squeeze"] if self.axes else []
+        return f" with {', '.join(dict.fromkeys(parts))}" if parts else ""
+
+
+@dataclass(frozen=True)
+class ConvForm:
+    """A convolution that computes the same as an operator."""
+
+    source: Tensor
+    layout: Layout
+    win: Window
+    weight: np.ndarray  # float32, O x I/group x kH x kW
+    bias: np.ndarray | None = None  # float32, one per output channel
+
+    def text(self) -> str:
+        """Describe the convolution."""
+        kernel = "x".join(map(str, self.win.kernel or ()))
+        inputs, outputs = self.win.in_channels, self.win.out_channels
+        if self.win.group == 1:
+            return f"Conv {kernel}, {inputs} -> {outputs} channels{self.layout.text()}"
+        return f"depthwise Conv {kernel}, {outputs} channels{self.layout.text()}"
+
+
+def channels_second(rank: int) -> Layout | None:
+    """Return the layout of N x C and up to two more axes; None for any other rank."""
+    put_in: dict[int, tuple[int, ...]] = {2: (2, 3), 3: (2,), 4: ()}
+    if rank not in put_in:
+        return None
+    same = tuple(range(rank))
+    return Layout(same, put_in[rank], same)
+
+
+def considered(
+    weight: tuple[int, ...],
+    source: Dims,
+    *,
+    group: int = 1,
+    strides: tuple[int, ...] = (1, 1),
+    dilations: tuple[int, ...] = (1, 1),
+    pads: Pairs = NO_PADS,
+) -> Window:
+    """Return a two-dimensional convolution that does not stand in the graph yet."""
+    kernel = weight[2:]
+    each = zip(source[2:], kernel, strides, dilations, pads, strict=True)
+    output = (source[0], weight[0], *(_extent(*axis) for axis in each))
+    return Window(
+        "Conv", kernel, strides, dilations, pads, "NOTSET", group, weight, source, output,
+        output_padding=(0, 0), output_shape=None,
+    )  # fmt: skip
+
+
+def _extent(
+    dim: int | str | None, kernel: int, stride: int, dilation: int, pads: tuple[int, int]
+) -> int | str | None:
+    if isinstance(dim, int):
+        return conv_output(dim, kernel, stride, dilation, pads)
+    return dim if (kernel, stride, pads) == (1, 1, (0, 0)) else None
+
+
+def obstacle(
+    model: Model, ctx: PassContext, layout: Layout, win: Window, *, fits: bool = False
+) -> str:
+    """Return why this convolution is not possible, or ''.
+
+    With ``fits`` it may be one that is itself rewritten to keep the limits.
+    """
+    if layout.axes and model.opset < AXES_AS_INPUT:
+        return f"opset {model.opset} has no Unsqueeze that reads its axes"
+    found = ctx.objections(win)
+    # A bias that the device does not add would be an Add again, and that a convolution.
+    bias = [text for text in found if text.startswith("bias ")]
+    return next(iter(bias or (ctx.lasting_objections(win) if fits else found)), "")
+
+
+def type_obstacle(array: np.ndarray) -> str:
+    """Return why the type of this constant rules out the device, or ''."""
+    return "" if array.dtype.name == "float32" else f"it computes in {array.dtype.name}"
+
+
+def convolve(model: Model, node: Node, found: ConvForm) -> Tensor:
+    """Add the convolution, between the nodes of its layout.
+
+    Returns:
+        Its result, in the layout of the source.
+    """
+    layout, win = found.layout, found.win
+    source = transpose(model, node, found.source, layout.before, found.source.shape)
+    if layout.axes:
+        source = unsqueeze(model, node, source, layout.axes)
+    stem = model.label(node)
+    inputs = [source, edit.constant(model, f"{stem}/weight", found.weight)]
+    if found.bias is not None:
+        inputs.append(edit.constant(model, f"{stem}/bias", found.bias))
+    result = edit.insert(
+        model, "Conv", inputs, origin=[node], shape=win.output, attrs=attributes(win)
+    )
+    if layout.axes:
+        wide = result
+        result = edit.variable(model, f"{stem}/Squeeze/out", dtype=wide.dtype)
+        result.shape = [dim for axis, dim in enumerate(wide.shape) if axis not in layout.axes]
+        squeeze(model, node, wide, result, layout.axes)
+    return transpose(model, node, result, layout.after, result.shape)
+
+
+def attributes(win: Window) -> dict[str, object]:
+    """Return the attributes of a Conv, all written out."""
+    return {
+        "auto_pad": win.auto_pad,
+        "dilations": list(win.dilations),
+        "group": win.group,
+        "kernel_shape": list(win.kernel or ()),
+        "pads": flat_pads(win.pads),
+        "strides": list(win.strides),
+    }

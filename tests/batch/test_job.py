@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npuconv.batch.settings import format_size, parse_seconds, parse_size
+from npuconv.batch.job import format_size, parse_seconds, parse_size
 
 
 @pytest.mark.parametrize(
