@@ -59,7 +59,10 @@ def sample_options(command: Command) -> Command:
         command = _add_option(command, name)
     text = "YAML file as convert takes it; of its keys those that make samples count"
     command = click.option("--config", metavar="FILE.yaml", help=text)(command)
-    text = "real inputs, best others than those calibrated with: .npz, .npy, images"
+    text = (
+        "real inputs, best others than those calibrated with: .npz, .npy, images; which become "
+        "inputs as in convert, unless a flag says how"
+    )
     return click.option("--data", "--calibration", "calibration", metavar="PATH", help=text)(
         command
     )

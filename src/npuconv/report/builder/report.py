@@ -226,7 +226,9 @@ def headline(
     text = f"{count} convolution{'s' * (count != 1)} on the device"
     unknown = sum(map(_is_limit, left))
     text += f", {unknown} undocumented limit{'s' * (unknown != 1)}" if unknown else ""
-    text += "".join(f", {f.value} in between" for f in left if f.code == crossings_dominate.code)
+    text += "".join(
+        f", {f.value} for host nodes in between" for f in left if f.code == crossings_dominate.code
+    )
     return f"{text}; {warnings[0].partition(':')[0]}" if warnings else text
 
 
