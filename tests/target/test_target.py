@@ -89,6 +89,6 @@ def test_on_the_command_line(tmp_path):
 
 @pytest.mark.parametrize("name", builtin_names())
 def test_listed_operators(name):
-    """Those of the file, found without reading its limits."""
+    """Operators of the file, found without reading its limits."""
     found = Target.load(name)
     assert listed_operators(name) == {op for op in found.operators if found.operator(op)}
