@@ -323,6 +323,7 @@ def budget_report(legal: LegalModel, spent: BudgetResult) -> quality.Budget:
             if name in spent.repeats.layers
         ),
         channels=_channels(spent, labels),
+        biasless=len(DeviceGraph.of(legal).biasless),
     )
 
 
