@@ -39,7 +39,7 @@ _MAX_ROWS = 10  # outputs and layers that are shown unless verbose
     "--samples",
     type=click.IntRange(1),
     metavar="N",
-    help="at most so many  [default: 64; with --labels all]",
+    help="samples at most  [default: 64; with --labels all]",
 )
 @click.option("--min-sqnr", type=float, metavar="DB", help="exit code 1 below this many decibels")
 @click.option("--report", metavar="FILE", help="write the result; .html, .csv, .json or .txt")

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,9 +31,7 @@ from npuconv.partition import Group, Plan
 from npuconv.partition.channels import CUTTING, UNTIED, Channels, upper_bound
 from npuconv.partition.operators import values_of
 from npuconv.quantize.settings import MARGIN, RANGES
-
-if TYPE_CHECKING:
-    from npuconv.quantize.state import DeviceGraph
+from npuconv.quantize.state import DeviceGraph
 
 Doubles = NDArray[np.float64]
 Extremes = tuple[Doubles, Doubles]
