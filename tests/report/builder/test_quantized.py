@@ -183,6 +183,12 @@ def test_nothing_bought():
     assert found.before_db == found.simulated_db
 
 
+def test_a_device_without_biases_repeats_nothing():
+    """Both layers are counted, because no copy of them could differ."""
+    assert rows(Repeats()).biasless == 0
+    assert rows(Repeats(), assume=("bias=false",)).biasless == 2
+
+
 def test_no_noise_is_no_number():
     """Infinitely many dB are not written."""
     assert rows(Repeats(), after=0.0).simulated_db is None
