@@ -23,7 +23,7 @@ Step = Literal[
     "host-padding", "input-grid", "range-margin", "correlated-error", "gptq-rounding",
     "bias-correction",
 ]  # fmt: skip
-Form = Literal["split", "dense", "sub-pixel", "zero-insertion"]
+Form = Literal["split", "dense", "sub-pixel", "zero-insertion", "slices"]
 _FLAGS_ONLY = (
     "config", "output", "output_format", "report", "write_baseline",
     "timings", "quiet", "verbose", "no_color", "max_seconds", "max_memory", "help_all",
@@ -234,7 +234,7 @@ class Options(Strict):
     prefer: tuple[Form, ...] = Field(
         (),
         description="form of a rewrite whatever it costs; split or dense (grouped convolutions), "
-        "sub-pixel or zero-insertion (transposed ones)",
+        "sub-pixel or zero-insertion (transposed ones), slices (those of three axes that all stay)",
     )
     keep_float: tuple[str, ...] = Field(
         (),

@@ -299,8 +299,11 @@ class Crossing:
         return cls(graph.options, frozenset(state.encodings), crossing, power)
 
 
-def budget_report(legal: LegalModel, spent: BudgetResult) -> quality.Budget:
-    """Return the part of the report about a budget, by the user's own names."""
+def budget_report(legal: LegalModel, spent: BudgetResult, biasless: int) -> quality.Budget:
+    """Return the part of the report about a budget, by the user's own names.
+
+    ``biasless`` counts convolutions that take no bias: what is repeated is no longer in the graph.
+    """
     options, percent = legal.options, 100 * spent.extra_macs / spent.macs if spent.macs else 0.0
     limit, labels = (
         options.max_extra_macs,
@@ -322,7 +325,7 @@ def budget_report(legal: LegalModel, spent: BudgetResult) -> quality.Budget:
             if name in spent.repeats.layers
         ),
         channels=_channels(spent, labels),
-        biasless=len(DeviceGraph.of(legal).biasless),
+        biasless=biasless,
     )
 
 
