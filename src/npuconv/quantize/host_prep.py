@@ -282,7 +282,7 @@ def pad_between_layers(
     stats = {new: replace(old_stats[old], name=new) for new, old in padded.items()}
     calibration = replace(calibration, statistics=old_stats | stats)
     groups = [g for g in graph.plan.groups if not set(padded).isdisjoint(g.tensors)]
-    new = choose_encodings(graph, calibration, {}, without, groups)
+    new = choose_encodings(graph, calibration, {}, without, groups, state.shares)
     state = replace(
         state,
         encodings={**state.encodings, **new.encodings},
