@@ -21,7 +21,6 @@ from npuconv.partition.crossings import traffic
 from npuconv.quantize import kept
 from npuconv.quantize.budget import BudgetResult
 from npuconv.quantize.fake_quant import Error
-from npuconv.quantize.host_prep import padding_option
 from npuconv.quantize.sensitivity import Sensitivity
 from npuconv.quantize.settings import BUDGET
 from npuconv.quantize.state import DeviceGraph, QuantState
@@ -336,7 +335,7 @@ def padding_report(before: Crossing, after: Crossing) -> quality.HostPadding | N
     Returns:
         None where nothing may cross for it.
     """
-    if padding_option(before.options) not in ("auto", "all"):
+    if before.options.padding not in ("auto", "all"):
         return None
     unknown = before.bytes is None or after.bytes is None
     extra = None if unknown else (after.bytes or 0) - (before.bytes or 0)
