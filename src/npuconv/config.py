@@ -327,6 +327,11 @@ class Options(Strict):
         return self.model_copy(update={"format": "tflite"})
 
     @property
+    def padding(self) -> str:
+        """``pad_on_host``; a budget of bytes includes tensors of the device."""
+        return "auto" if self.pad_on_host == "host" and self.max_extra_bytes else self.pad_on_host
+
+    @property
     def limits(self) -> Limits:
         """Limits on untrusted files."""
         return Limits(**{name: getattr(self, f"max_{name}") for name in NAMES})

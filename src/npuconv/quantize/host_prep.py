@@ -26,7 +26,6 @@ from npuconv.arithmetic import grid
 from npuconv.arithmetic.encoding import scales_for
 from npuconv.arithmetic.grid import Grid
 from npuconv.calibration.inputs import apply_affine, path_from_input
-from npuconv.config import Options
 from npuconv.legalize import manager
 from npuconv.model import query
 from npuconv.model.conv import flat_pads
@@ -188,7 +187,7 @@ def padded_tensors(graph: DeviceGraph, *, internal: bool) -> dict[str, list[Node
 
 def _may_cross(graph: DeviceGraph, padded: Sequence[Node], readers: Sequence[Node]) -> bool:
     """Return whether a padded tensor may cross while other nodes read it without pads."""
-    if padding_option(graph.options) in ("auto", "all"):
+    if graph.options.padding in ("auto", "all"):
         return True
     source = graph.plan.uncut(padded[0].inputs[0])
     if _pads_itself(graph, source):
@@ -200,7 +199,7 @@ def _may_cross(graph: DeviceGraph, padded: Sequence[Node], readers: Sequence[Nod
 
 def _may_pad(graph: DeviceGraph, reader: Node) -> bool:
     """Return whether the options let the host pad the input of a convolution."""
-    chosen = padding_option(graph.options)
+    chosen = graph.options.padding
     if query.producer(graph.plan.uncut(reader.inputs[0])) is None:
         # Integers that the user gives are not the host's.
         return chosen != "never" and graph.options.io != "int8"
@@ -219,12 +218,6 @@ def _pads_itself(graph: DeviceGraph, tensor: Tensor) -> bool:
     return (
         made and graph.target.operator("Pad", "") is not None and _has_one_zero(graph, tensor.name)
     )
-
-
-def padding_option(options: Options) -> str:
-    """Return ``pad_on_host``; a budget of bytes includes tensors of the device."""
-    wanted = options.pad_on_host
-    return "auto" if wanted == "host" and options.max_extra_bytes else wanted
 
 
 def growth(shape: Sequence[int | str | None], around: Sequence[int]) -> float:
@@ -328,17 +321,17 @@ def _chosen(
     graph: DeviceGraph, calibration: Calibration, state: QuantState, found: Sensitivity | None
 ) -> set[str]:
     could = _candidates(graph, calibration, state)
-    if not could or (found is None and padding_option(graph.options) != "all"):
+    if not could or (found is None and graph.options.padding != "all"):
         return set()
     powers = {} if found is None else found.activations
     total = max(sum(powers.values()), 1e-30)
     shares = {name: powers.get(name, 0.0) / total for name in could}
     wanted = set(could)
-    if padding_option(graph.options) != "all":
+    if graph.options.padding != "all":
         wanted = {name for name in could if shares[name] >= HOST_PADDING.smallest_share}
     chosen = _within_budget(graph, {name: could[name] for name in wanted}, shares)
     # A budget of bytes may be spent for any gain.
-    granted = padding_option(graph.options) == "all" or graph.options.max_extra_bytes is not None
+    granted = graph.options.padding == "all" or graph.options.max_extra_bytes is not None
     return chosen if granted or _gain_enough(sum(shares[n] for n in chosen), total) else set()
 
 

@@ -21,7 +21,6 @@ from npuconv.partition.crossings import traffic
 from npuconv.quantize import kept
 from npuconv.quantize.budget import BudgetResult
 from npuconv.quantize.fake_quant import Error
-from npuconv.quantize.host_prep import padding_option
 from npuconv.quantize.sensitivity import Sensitivity
 from npuconv.quantize.settings import BUDGET
 from npuconv.quantize.state import DeviceGraph, QuantState
@@ -300,8 +299,11 @@ class Crossing:
         return cls(graph.options, frozenset(state.encodings), crossing, power)
 
 
-def budget_report(legal: LegalModel, spent: BudgetResult) -> quality.Budget:
-    """Return the part of the report about a budget, by the user's own names."""
+def budget_report(legal: LegalModel, spent: BudgetResult, biasless: int) -> quality.Budget:
+    """Return the part of the report about a budget, by the user's own names.
+
+    ``biasless`` counts convolutions that take no bias: what is repeated is no longer in the graph.
+    """
     options, percent = legal.options, 100 * spent.extra_macs / spent.macs if spent.macs else 0.0
     limit, labels = (
         options.max_extra_macs,
@@ -323,7 +325,7 @@ def budget_report(legal: LegalModel, spent: BudgetResult) -> quality.Budget:
             if name in spent.repeats.layers
         ),
         channels=_channels(spent, labels),
-        biasless=len(DeviceGraph.of(legal).biasless),
+        biasless=biasless,
     )
 
 
@@ -333,7 +335,7 @@ def padding_report(before: Crossing, after: Crossing) -> quality.HostPadding | N
     Returns:
         None where nothing may cross for it.
     """
-    if padding_option(before.options) not in ("auto", "all"):
+    if before.options.padding not in ("auto", "all"):
         return None
     unknown = before.bytes is None or after.bytes is None
     extra = None if unknown else (after.bytes or 0) - (before.bytes or 0)
