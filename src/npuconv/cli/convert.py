@@ -47,8 +47,8 @@ def convert(
 ) -> int:
     """Convert a float ONNX model into a device-ready int8 model and a report.
 
-    Targets whose compiler reads TFLite get that: see --format. A path -o that ends in .onnx
-    gets ONNX all the same.
+    The target says whether ONNX or TFLite is written, unless --format does, or a path -o
+    that ends in .onnx.
     Without --calibration, models of images are calibrated on built-in photographs, others on
     made-up numbers: accuracy is then unproven.
     Exit code 0: done; 1: findings stand against it, no model is written.

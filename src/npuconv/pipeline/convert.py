@@ -352,11 +352,12 @@ def _spend(
     graph, state = steps.graph, steps.state
     if legal.options.min_sqnr is None and not legal.options.max_extra_macs:
         return legal, Oversampled(graph, state), None
+    biasless = len(graph.biasless)
     with clock.measured("budget"):
         spent = spend_budget(
             graph, state, steps.seen.hessians, data.used, data.evaluation(), clock.step
         )
-    made, budget = spent.oversampled, budget_report(legal, spent)
+    made, budget = spent.oversampled, budget_report(legal, spent, biasless)
     return legal.with_plan(made.graph.plan, more_channels=True), made, budget
 
 

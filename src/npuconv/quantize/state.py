@@ -18,9 +18,12 @@ from npuconv.legalize.source import SourceScales
 from npuconv.model import query, save
 from npuconv.model.core import Model
 from npuconv.model.facts import settled
+from npuconv.model.types import Tensor
 from npuconv.partition.channels import Channels, trace, uniform
 from npuconv.quantize import kept
 
+# With which the host puts together what the fragments of a convolution make.
+_TOGETHER = ("Concat", "Slice", "DepthToSpace", "Reshape", "Transpose")
 Offsets = NDArray[np.float64]  # one for each channel
 
 
@@ -98,6 +101,26 @@ class DeviceGraph(LegalModel):
             return [*self.uniform_tensors, *made]
         inputs = {tensor.name for tensor in self.model.graph.inputs} - set(uniform(self.plan))
         return [*(name for name in self.uniform_tensors if name not in inputs), *made]
+
+    def comes_from_device(self, tensor: Tensor) -> bool:
+        """Return whether the device makes a tensor; in pieces, where a convolution was fitted.
+
+        The host puts those together, but would not have the tensor if there were one.
+        """
+        maker = query.producer(tensor)
+        if maker is None or self.plan.placement[id(maker)] == "device":
+            return maker is not None
+        fused = self.target.fused_activations
+        names = fused.values if fused.known else fused.assume
+        activation = self.plan.is_passthrough(maker) and maker.op in names
+        together = maker.op in _TOGETHER and self._fitted.issuperset(self.model.origin(maker))
+        return (activation or together) and self.comes_from_device(maker.inputs[0])
+
+    @cached_property
+    def _fitted(self) -> frozenset[str]:
+        """Labels of the convolutions that were fitted."""
+        known = (conv for conv in self.plan.device if conv.name in self.ctx.fragments)
+        return frozenset(label for conv in known for label in self.model.origin(conv))
 
     @cached_property
     def biasless(self) -> frozenset[str]:
