@@ -304,21 +304,9 @@ def pad_between_layers(
     graph, freed = _padded(graph, {name: every[name] for name in sorted(chosen)})
     if not freed:
         return graph, calibration, state, found
-<<<<<<< HEAD
-    graph = graph.replanned()
-    now = {conv.inputs[0].name: before[conv.name] for conv in graph.plan.device}
-    padded = {new: old for new, old in now.items() if new != old}
-    # Zeros around a tensor change no extremes, and the windows contain them anyway.
-    old_stats = calibration.statistics
-    stats = {new: replace(old_stats[old], name=new) for new, old in padded.items()}
-    calibration = replace(calibration, statistics=old_stats | stats)
-    groups = [g for g in graph.plan.groups if not set(padded).isdisjoint(g.tensors)]
-    new = choose_encodings(graph, calibration, {}, without, groups, state.shares)
-=======
     padded = {conv.inputs[0].name for conv in freed}
     groups = [g for g in graph.plan.groups if not padded.isdisjoint(g.tensors)]
-    new = choose_encodings(graph, calibration, {}, without, groups)
->>>>>>> main
+    new = choose_encodings(graph, calibration, {}, without, groups, state.shares)
     state = replace(
         state,
         encodings={**state.encodings, **new.encodings},
