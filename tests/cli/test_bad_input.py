@@ -11,6 +11,7 @@ import pytest
 from onnx import helper
 
 from support.builders import Net, digits, images
+from support.programs import as_program
 from support.raw_models import X, build, constant, conv, tensor, weights
 
 # Files that are no valid model: name -> what to write, what is said of it.
@@ -274,3 +275,16 @@ def test_contradiction(cli, folder, kind):
         done = cli("convert", "input.onnx", "--format", form)
         assert (done.code, done.errors) == (checked.code, checked.errors)
     assert not (folder / "input.npu.onnx").exists()
+
+
+@pytest.mark.e2e
+def test_as_a_program(folder):
+    """A program shows one line, too: no warning, no library's log."""
+    kinds = ("text", "cycle", "attribute-of-wrong-type")
+    for kind in kinds:
+        (folder / f"{kind}.onnx").write_bytes(FILES[kind][0]())
+    out, ended = as_program(*(f"check {kind}.onnx" for kind in kinds))
+    assert out == ""
+    for (code, lines), kind in zip(ended, kinds, strict=True):
+        assert (code, len(lines)) == (2, 1)
+        assert lines[0].startswith(f"npuconv: error: {kind}.onnx")

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
 
 from support.builders import Net
+from support.programs import as_program
 from support.raw_models import X, build, constant, conv, tensor, weights
 
 
@@ -246,52 +243,6 @@ def test_strange(cli, folder, kind):
         assert (checked.code, checked.errors) == (wanted, done.errors)
         assert len(done.errors) == (wanted == 2)
         assert (folder / f"{form}.onnx").exists() == (wanted == 0)
-
-
-# Commands one after the other in one process; each ends with a line of its exit code.
-PROGRAM = """
-import sys
-from npuconv.cli import main
-for arguments in sys.argv[1:]:
-    sys.argv = ["npuconv", *arguments.split()]
-    try:
-        main()
-    except SystemExit as end:
-        print("code", end.code, file=sys.stderr, flush=True)
-"""
-
-
-def as_program(*commands: str) -> tuple[str, list[tuple[int, list[str]]]]:
-    """Return stdout of all commands; exit code and lines on stderr of each."""
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *commands],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    found: list[tuple[int, list[str]]] = []
-    lines: list[str] = []
-    for line in done.stderr.splitlines():
-        if line.startswith("code "):
-            found.append((int(line.removeprefix("code ")), lines))
-            lines = []
-        else:
-            lines.append(line)
-    return done.stdout, found
-
-
-@pytest.mark.e2e
-def test_as_a_program(folder):
-    """A program shows one line, too: no warning, no library's log."""
-    kinds = ("text", "cycle", "attribute-of-wrong-type")
-    for kind in kinds:
-        (folder / f"{kind}.onnx").write_bytes(FILES[kind][0]())
-    out, ended = as_program(*(f"check {kind}.onnx" for kind in kinds))
-    assert out == ""
-    for (code, lines), kind in zip(ended, kinds, strict=True):
-        assert (code, len(lines)) == (2, 1)
-        assert lines[0].startswith(f"npuconv: error: {kind}.onnx")
 
 
 @pytest.mark.e2e
