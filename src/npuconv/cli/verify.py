@@ -70,8 +70,8 @@ def verify(
     FLOAT.onnx is the model that was converted, or what convert --format float writes of
     it; INT8.onnx any model with the same inputs and outputs. Both run on the samples;
     layers are compared where both models have them. A .tflite file that convert wrote runs
-    on LiteRT's reference kernels (extra npuconv[litert]), and is compared as a whole. With
-    --labels, how often each model is right.
+    on LiteRT's reference kernels (extra npuconv[litert]). With --labels, how often each
+    model is right.
 
     Exit code 0: done; 1: --min-sqnr is missed; 2: files that cannot be used.
     """

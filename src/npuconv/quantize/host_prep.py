@@ -306,7 +306,7 @@ def pad_between_layers(
         return graph, calibration, state, found
     padded = {conv.inputs[0].name for conv in freed}
     groups = [g for g in graph.plan.groups if not padded.isdisjoint(g.tensors)]
-    new = choose_encodings(graph, calibration, {}, without, groups)
+    new = choose_encodings(graph, calibration, {}, without, groups, state.shares)
     state = replace(
         state,
         encodings={**state.encodings, **new.encodings},

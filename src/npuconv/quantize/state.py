@@ -34,6 +34,7 @@ class QuantState:
     Attributes:
         encodings: scale and zero point of every int8 tensor, by tensor.
         methods: of the choice of ranges, by the name of the group of tensors.
+        shares: of their largest value at which channels of one scale are clipped, by group.
         weights: integer weights and biases by node; the others are rounded to nearest.
         roundings: name of the rounding of the weights, by node.
         lost: reason why a layer does not keep the integer weights of a quantized model, by node.
@@ -44,6 +45,7 @@ class QuantState:
 
     encodings: Mapping[str, Encoding] = field(default_factory=dict)
     methods: Mapping[str, str] = field(default_factory=dict)
+    shares: Mapping[str, float] = field(default_factory=dict)
     weights: Mapping[str, RoundedWeights] = field(default_factory=dict)
     roundings: Mapping[str, str] = field(default_factory=dict)
     lost: Mapping[str, str] = field(default_factory=dict)
