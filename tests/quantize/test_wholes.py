@@ -76,7 +76,7 @@ def test_what_the_device_would_pad_has_zero_point_0(limits, attrs, padding):
 
 
 def test_zeros_behind_tiles_bind_no_zero_point():
-    """What the device makes and does not pad has a zero point for each channel, cut or not."""
+    """A tensor that the device does not pad has a zero point for each channel, cut or not."""
     built = Net(x=SAMPLES[0]["x"].shape).conv("x", (8, 6, 3, 3))
     model = built.conv("", (8, 8, 3, 3)).model()
     wanted, found = (made(model, *m)[1] for m in ([], ["in_h=5"]))
