@@ -80,7 +80,7 @@ def _row(
         many=score.many.sqnr,
         wall=statistics.median(a.seconds / b.seconds for a, b in pairs),
         memory=statistics.median(a.mib / b.mib for a, b in pairs),
-        seconds=statistics.median(a.seconds for a, _ in pairs),
+        cpu=statistics.median(a.cpu for a, _ in pairs),
     )
 
 
@@ -144,6 +144,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         rows = run(arguments, arguments.work or Path(folder))
     print(table.answers(rows))
+    print(table.seconds(rows))
     print(table.summary(rows))
     if arguments.plot:
         print(f"written: {picture.plot(rows, arguments.plot)}")

@@ -22,7 +22,7 @@ class Row:
         many: of the first output over all samples whose answers are compared, in dB.
         wall: wall time by that of the float model on the same samples.
         memory: peak memory by that of the same process.
-        seconds: wall time.
+        cpu: seconds that it computed, on all cores; other work of the machine hardly counts.
         error: why there are no figures.
     """
 
@@ -35,7 +35,7 @@ class Row:
     many: float = math.nan
     wall: float = math.nan
     memory: float = math.nan
-    seconds: float = math.nan
+    cpu: float = math.nan
     error: str = ""
 
 
@@ -66,6 +66,16 @@ def answers(rows: Sequence[Row]) -> str:
 
 def _answer(row: Row) -> str:
     return "-" if row.error else f"{row.many:.1f} dB, {100 * (row.agreement or 0.0):.1f} %"
+
+
+def seconds(rows: Sequence[Row]) -> str:
+    """Seconds that everyone computed, on all cores together."""
+    names = list(dict.fromkeys(row.contender for row in rows))
+    lines = ["", f"| CPU seconds | {' | '.join(names)} |", f"|{'---|' * (len(names) + 1)}"]
+    for recipe in dict.fromkeys(row.recipe for row in rows):
+        cells = ["-" if row.error else f"{row.cpu:.1f}" for row in rows if row.recipe == recipe]
+        lines.append(f"| {recipe} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def summary(rows: Sequence[Row]) -> str:

@@ -20,10 +20,10 @@ Preset = Literal["unit", "signed", "imagenet", "raw", "none"]
 Format = Literal["qoperator", "qdq", "weights", "float", "tflite"]
 Method = Literal["auto", "minmax", "percentile", "entropy", "mse"]
 Step = Literal[
-    "host-padding", "input-grid", "range-margin", "correlated-error", "gptq-rounding",
+    "host-padding", "input-grid", "range-margin", "correlated-error", "clipping", "gptq-rounding",
     "bias-correction",
 ]  # fmt: skip
-Form = Literal["split", "dense", "sub-pixel", "zero-insertion"]
+Form = Literal["split", "dense", "sub-pixel", "zero-insertion", "slices"]
 _FLAGS_ONLY = (
     "config", "output", "output_format", "report", "write_baseline",
     "timings", "quiet", "verbose", "no_color", "max_seconds", "max_memory", "help_all",
@@ -234,7 +234,7 @@ class Options(Strict):
     prefer: tuple[Form, ...] = Field(
         (),
         description="form of a rewrite whatever it costs; split or dense (grouped convolutions), "
-        "sub-pixel or zero-insertion (transposed ones)",
+        "sub-pixel or zero-insertion (transposed ones), slices (those of three axes that all stay)",
     )
     keep_float: tuple[str, ...] = Field(
         (),
@@ -325,6 +325,11 @@ class Options(Strict):
         if container != "tflite" or "format" in self.model_fields_set:
             return self
         return self.model_copy(update={"format": "tflite"})
+
+    @property
+    def padding(self) -> str:
+        """``pad_on_host``; a budget of bytes includes tensors of the device."""
+        return "auto" if self.pad_on_host == "host" and self.max_extra_bytes else self.pad_on_host
 
     @property
     def limits(self) -> Limits:

@@ -13,7 +13,7 @@ from recipes.feeds import open_session, read_feeds, settle
 from recipes.measure import measure
 from recipes.picture import plot
 from recipes.scoring import Reference, Sums, score_files
-from recipes.table import Row, answers, heading, line, summary
+from recipes.table import Row, answers, heading, line, seconds, summary
 
 
 def _scale(path: Path, factor: float) -> Path:
@@ -137,3 +137,9 @@ def test_answers_on_more_samples() -> None:
     ]
     assert answers(rows).splitlines()[-1] == "| a | 21.0 dB, 99.1 % | - |"
     assert answers(rows[2:]) == ""
+
+
+def test_seconds() -> None:
+    """Seconds computed have a line for each model."""
+    rows = [Row("a", "ours", 20.0, cpu=3.04), Row("a", "peer", error="x")]
+    assert seconds(rows).splitlines()[-1] == "| a | 3.0 | - |"

@@ -8,7 +8,8 @@ import shutil
 import pytest
 
 from npuconv.cli.options import command_words
-from npuconv.cli.verdict import names_of
+from npuconv.cli.verdict import after_convert, names_of
+from npuconv.schemas.quality import Quantization
 from report.factory import make_clean
 
 
@@ -71,6 +72,18 @@ def test_next_command_after_data(cli, model, folder):
     shown = " ".join(done.out.partition("next: npuconv ")[2].replace("\\\n", " ").split())
     assert shown.startswith("verify model.onnx model.npu.onnx")
     assert cli(*shown.split()[:5]).code == 0
+
+
+def test_next_command_leaves_preprocessing_to_the_model():
+    """The model keeps it; with a configuration, which may say another, it is repeated."""
+    flags = {"calibration": "photos", "preprocess__preset": "unit"}
+    quantized = Quantization(
+        format="qdq", method="auto", samples=8, source="photos", synthetic=False
+    )
+    report = make_clean().model_copy(update={"quantization": quantized})
+    words = [after_convert(report, "m.onnx", "o.onnx", one, flags) for one in (None, "c.yaml")]
+    assert words[0] == "npuconv verify m.onnx o.onnx --calibration photos"
+    assert words[1].endswith("--config c.yaml --calibration photos --preprocess unit")
 
 
 def test_command_words():

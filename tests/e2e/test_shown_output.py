@@ -126,3 +126,40 @@ def test_shown_output(page: str, folder: Path):
     if os.environ.get(UPDATE):
         (ROOT / page).write_text(text, "utf-8")
     assert not wrong, f"update with {UPDATE}=1"
+
+
+# Pages that show how to add a file: where their first block goes, and which is its test.
+WORKED = {
+    "writing_rules": ("rules/checks/weights_not_finite.py", 2),
+    "writing_passes": ("legalize/canonicalize/merge_transposes.py", 1),
+}
+DOWNLOADED = ("photo_model",)  # its model is not ours
+
+
+def test_every_page_is_run():
+    """A page with commands and what they print is among those above."""
+    shown = {
+        path.stem for path in (ROOT / "docs").glob("*.md") if "\n$ " in path.read_text("utf-8")
+    }
+    assert shown == {*GUIDES, *WORKED, *DOWNLOADED}
+
+
+@pytest.mark.parametrize("name", WORKED)
+def test_worked_example(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The code of a page runs in a copy: its test passes, ``explain`` prints what is shown."""
+    place, test = WORKED[name]
+    text = (ROOT / f"docs/{name}.md").read_text("utf-8")
+    blocks = [body for kind, body in BLOCK.findall(text) if kind == "python"]
+    shutil.copytree(ROOT / "src/npuconv", tmp_path / "src/npuconv")
+    shutil.copytree(ROOT / "tests/support", tmp_path / "tests/support")
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    tested = (tmp_path / "tests" / place).with_name(f"test_{Path(place).name}")
+    tested.parent.mkdir(parents=True)
+    tested.write_text(blocks[test], "utf-8")
+    (tmp_path / "src/npuconv" / place).write_text(blocks[0], "utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "src"))
+    assert "ended 0" in shell(f"pytest -q -p no:cacheprovider {tested}; echo ended $?")
+    found = re.search(r"^\$ (npuconv explain [^\n]*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    assert blanks(shell(found[1].replace("npuconv", "python -m npuconv", 1))) == blanks(found[2])

@@ -20,7 +20,7 @@ from support.int8_pairs import integer_model
 COMPILER = shutil.which("cc")
 
 # A driver's loops: one image [C][H][W] from stdin, one to stdout, by the float factor or by
-# multiplier and shift (half away from zero).
+# multiplier and shift, rounded in one of the ways that a target file can say.
 PROGRAM = r"""
 #include <math.h>
 #include <stdio.h>
@@ -28,6 +28,41 @@ PROGRAM = r"""
 #include "weights.h"
 
 static int8_t saturated(long v) { return (int8_t)(v < -128 ? -128 : v > 127 ? 127 : v); }
+
+#define FLOAT 0
+#define HALF_AWAY 1
+#define HALF_UP 2
+#define HALF_EVEN 3
+#define GEMMLOWP 4
+
+static int64_t away(int64_t v, int places) { /* v / 2**places, half a step away from zero */
+  int64_t power = (int64_t)1 << places, half = power >> 1;
+  return places == 0 ? v : (v + (v < 0 ? -half : half)) / power;
+}
+
+static long scaled(int32_t sum, float factor, int32_t multiplier, int shift) {
+  int64_t product = (int64_t)sum * multiplier, half = shift ? (int64_t)1 << (shift - 1) : 0;
+#if FORM == FLOAT
+  (void)product, (void)half, (void)away;
+  return (long)rintf((float)sum * factor);
+#elif FORM == HALF_AWAY
+  (void)half, (void)factor;
+  return (long)away(product, shift);
+#elif FORM == HALF_UP
+  (void)away, (void)factor;
+  return (long)((product + half) >> shift);
+#elif FORM == HALF_EVEN
+  (void)away, (void)factor;
+  int64_t whole = product >> shift, rest = product - (whole << shift);
+  return (long)(whole + (rest > half || (rest == half && shift && (whole & 1))));
+#else /* TFLite: MultiplyByQuantizedMultiplier */
+  int exponent = 31 - shift;
+  int64_t left = (int64_t)sum << (exponent > 0 ? exponent : 0);
+  left = left < INT32_MIN ? INT32_MIN : left > INT32_MAX ? INT32_MAX : left;
+  (void)product, (void)half, (void)factor;
+  return (long)away((left * multiplier + ((int64_t)1 << 30)) >> 31, exponent < 0 ? -exponent : 0);
+#endif
+}
 
 int main(void) {
   const npuconv_layer *l = &npuconv_layers[LAYER];
@@ -53,12 +88,7 @@ int main(void) {
               int k = ((m * per + c) * l->kernel[0] + a) * l->kernel[1] + b;
               sum += (v - l->input_zero_point) * w[k];
             }
-#if SHIFT
-        int64_t p = (int64_t)sum * l->multiplier[m], half = (int64_t)1 << (l->shift[m] - 1);
-        long whole = (long)(p < 0 ? -((-p + half) >> l->shift[m]) : (p + half) >> l->shift[m]);
-#else
-        long whole = (long)rintf((float)sum * l->factor[m]);
-#endif
+        long whole = scaled(sum, l->factor[m], l->multiplier[m], l->shift[m]);
         putchar(saturated(whole + l->output_zero_point));
       }
   return 0;
@@ -66,11 +96,20 @@ int main(void) {
 """
 
 
-def computed(folder, layer: int, x: np.ndarray, *, shift: bool) -> np.ndarray:
+FORMS = {
+    "FLOAT": "float",
+    "HALF_AWAY": "{kind: shift, multiplier_bits: 24}",
+    "HALF_UP": "{kind: shift, multiplier_bits: 16, rounding: half_up}",
+    "HALF_EVEN": "{kind: shift, multiplier_bits: 12, rounding: half_even}",
+    "GEMMLOWP": "gemmlowp",
+}
+
+
+def computed(folder, layer: int, x: np.ndarray, form: str) -> np.ndarray:
     """Return the compiled program's result for one image."""
     (folder / "main.c").write_text(PROGRAM)
     flags = ["-std=c99", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-unused-const-variable"]
-    defines = [f"-DLAYER={layer}", f"-DSHIFT={int(shift)}"]
+    defines = [f"-DLAYER={layer}", f"-DFORM={form}"]
     command = [COMPILER, *flags, *defines, "main.c", "-o", "main", "-lm"]
     subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=600)
     run = subprocess.run(
@@ -95,28 +134,22 @@ def strided() -> onnx.ModelProto:
 @pytest.mark.e2e
 @pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
 @pytest.mark.parametrize("build", [integer_model, strided])
-@pytest.mark.parametrize("shift", [False, True], ids=["float", "shift"])
-def test_a_layer_in_c(tmp_path, build, shift):
+@pytest.mark.parametrize("form", FORMS)
+def test_a_layer_in_c(tmp_path, build, form):
     """Weights, bias, pads, strides and factors are right: every integer is the device's."""
-    target = None
-    if shift:
-        kind = "{kind: shift, multiplier_bits: 24}"
-        target = str(tmp_path / "chip.yaml")
-        text = Target.load("npu-int8").yaml.replace(
-            "activations:\n", f"activations:\n  requantize: {kind}\n"
-        )
-        (tmp_path / "chip.yaml").write_text(text)
+    target = str(tmp_path / "chip.yaml")
+    text = Target.load("npu-int8").yaml.replace(
+        "activations:\n", f"activations:\n  requantize: {FORMS[form]}\n"
+    )
+    (tmp_path / "chip.yaml").write_text(text)
     model = build()
     folder = split(model, tmp_path / "d", target=target, emit=["c"]).directory
     how = target_of(open_model(model), target).activations.requantize
-    assert (how.kind == "shift") is shift
     for number, layer in enumerate(device_layers(model)):
         shape = sizes(model, layer.source)
         x = np.random.default_rng(number).integers(-128, 128, shape, np.int8)
         expected = layer.run(x, how)
-        np.testing.assert_array_equal(
-            computed(folder, number, x, shift=shift), expected.reshape(-1)
-        )
+        np.testing.assert_array_equal(computed(folder, number, x, form), expected.reshape(-1))
         assert np.unique(expected).size > 10
 
 

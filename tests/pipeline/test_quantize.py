@@ -250,6 +250,13 @@ def test_sizes_come_from_the_samples_where_the_model_has_none():
     assert 0 < report.quantization.budget.extra_macs <= 0.2 * MACS
 
 
+@pytest.mark.parametrize(("assumed", "biasless"), [((), 0), (("bias=false",), 3)])
+def test_a_device_without_biases_repeats_nothing(assumed: tuple[str, ...], biasless: int):
+    """No copy of its layers could differ; layers that are repeated count for themselves."""
+    budget = bought(100, assume=assumed).report.quantization.budget
+    assert (budget.biasless, bool(budget.repeated)) == (biasless, not biasless)
+
+
 def test_what_stays_float_is_not_bought():
     """Nor what the device does not run."""
     budget = bought(100, keep_float=("last",)).report.quantization.budget

@@ -31,11 +31,16 @@ def net(**attrs: object) -> onnx.ModelProto:
     return built.conv("", (8, 8 // int(attrs.get("group", 1)), 3, 3), **attrs).model()
 
 
-def made(model: onnx.ModelProto, *assume: str) -> tuple[int, list[np.ndarray]]:
+def made(
+    model: onnx.ModelProto, *assume: str, samples: list[dict[str, np.ndarray]] = SAMPLES,
+    **options: object,
+) -> tuple[int, list[np.ndarray]]:  # fmt: skip
     """Return the number of convolutions of the int8 model, and its outputs."""
-    result = npuconv.convert(model, calibration=SAMPLES, assume=list(assume), verify=False).model
+    result = npuconv.convert(
+        model, calibration=samples, assume=list(assume), verify=False, **options
+    ).model
     session = executor.Session(result)
-    values = [next(iter(session.run(feed).values())) for feed in SAMPLES]
+    values = [next(iter(session.run(feed).values())) for feed in samples]
     return sum(node.op_type == "QLinearConv" for node in result.graph.node), values
 
 
@@ -52,6 +57,52 @@ def test_exact_rewrites_have_the_same_integers(limits, attrs, count):
     assert number == count
     for a, b in zip(wanted, found, strict=True):  # float convolutions of other shapes differ
         np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+@pytest.mark.parametrize("padding", ["never", "host"])
+@pytest.mark.parametrize(("limits", "attrs"), [
+    (["in_h=7", "in_w=7"], {}),
+    (["pad_left=0"], {}),
+    (["dilation_h=1", "dilation_w=1"], {"dilations": [2, 2]}),
+    (["in_c=6"], {"group": 8}),
+    (["stride_h=1", "stride_w=1"], {"strides": [2, 2]}),
+])  # fmt: skip
+def test_what_the_device_would_pad_has_zero_point_0(limits, attrs, padding):
+    """The host pads what is fitted, and leaves the integers as the device would have them."""
+    model = net(pads=[1, 1, 1, 2], **attrs)
+    wanted, found = (made(model, *m, pad_on_host=padding)[1] for m in ([], limits))
+    for a, b in zip(wanted, found, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def test_zeros_behind_tiles_bind_no_zero_point():
+    """A tensor that the device does not pad has a zero point for each channel, cut or not."""
+    built = Net(x=SAMPLES[0]["x"].shape).conv("x", (8, 6, 3, 3))
+    model = built.conv("", (8, 8, 3, 3)).model()
+    wanted, found = (made(model, *m)[1] for m in ([], ["in_h=5"]))
+    for a, b in zip(wanted, found, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+@pytest.mark.parametrize("pads", [[0] * 4, [1, 1, 1, 2]])
+@pytest.mark.parametrize("limit", ["in_h=7", "weight_n=4", "stride_h=1", "in_n=1"])
+def test_fragments_keep_the_grid_of_pixels(limit, pads):
+    """The host moves and pads the whole image: every part of it is exact."""
+    pixels = np.random.default_rng(2).integers(0, 256, (4, 2, 4, 12, 12)).astype(np.float32)
+    samples = [{"x": one / np.float32(127.5) - np.float32(1)} for one in pixels]
+    model = Net(x=pixels[0].shape).conv("x", (8, 4, 3, 3), pads=pads, strides=[2, 2]).model()
+    wanted, found = (made(model, *m, samples=samples)[1] for m in ([], [limit]))
+    for a, b in zip(wanted, found, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def test_every_part_takes_back_what_its_channels_were_moved_by():
+    """Parts of a sum have an offset each; only the first has the bias."""
+    pixels = np.random.default_rng(2).integers(0, 256, (4, 1, 4, 6, 6)).astype(np.float32)
+    samples = [{"x": one / np.float32(127.5) - np.float32(1)} for one in pixels]
+    model = Net(x=pixels[0].shape).conv("x", (2, 4, 1, 1)).model()
+    wanted, found = (made(model, *m, samples=samples)[1] for m in ([], ["in_c=2"]))
+    assert abs(np.mean(np.subtract(wanted, found))) < 0.002 * np.abs(wanted).max()
 
 
 def halves() -> tuple[Assembly, dict[str, Encoding]]:

@@ -116,3 +116,5 @@ def test_no_extra_macs():
     """A budget that was not spent shows the reason."""
     assert extra_macs(budget(min_sqnr_db=18)) == "no extra MACs: 19.6 dB reach the goal of 18 dB"
     assert extra_macs(budget()) == "no extra MACs: no repetition for 10 % more MACs improves it"
+    text = "the device adds no bias to 1 layer, and copies of a layer differ by their biases"
+    assert extra_macs(budget(biasless=1)) == f"no extra MACs: {text}"

@@ -13,6 +13,8 @@ from onnx import helper, numpy_helper
 
 from npuconv import executor
 from npuconv.arithmetic.device import IntegerConv
+from npuconv.evaluate.simulator import as_float
+from support.builders import Net
 
 
 @dataclass(frozen=True)
@@ -138,3 +140,34 @@ def _runtime_is_exact() -> bool:
 needs_exact_runtime = pytest.mark.skipif(
     not _runtime_is_exact(), reason="onnxruntime's int8 kernels saturate on this processor"
 )
+
+
+def ops(model: onnx.ModelProto) -> set[str]:
+    """Return the operators of a model."""
+    return {node.op_type for node in model.graph.node}
+
+
+def same(
+    model: onnx.ModelProto,
+    feeds: dict[str, np.ndarray],
+    watch: tuple[str, ...] = (),
+    optimized: tuple[bool, ...] = (False, True),
+) -> None:
+    """Assert that outputs and watched tensors are equal, with and without optimization."""
+    watched = onnx.ModelProto()
+    watched.CopyFrom(model)
+    watched.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in watch)
+    wanted = executor.Session(watched, threads=1, optimize=False).run(feeds)
+    for optimize in optimized:
+        made = as_float(model, watch)
+        found = executor.Session(made, threads=1, optimize=optimize).run(feeds)
+        assert list(found) == list(wanted)
+        for name, values in wanted.items():
+            assert found[name].dtype == values.dtype
+            np.testing.assert_array_equal(found[name], values, name)
+
+
+def integers(net: Net, source: str = "x", step: float = 0.02, zero: int = 0) -> str:
+    """Append a QuantizeLinear; return its result."""
+    names = [net.constant(np.float32(step)), net.constant(np.int8(zero))]
+    return net.op("QuantizeLinear", source, *names).last

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import yaml
 
 from npuconv import yamlio
 from npuconv.errors import TargetError
 from npuconv.target import Target
+from npuconv.target.limit import Limit
 
 NUMBERS = {"dtype": "int8", "zero_point": [0], "granularity": "tensor"}
 WEIGHTS = {"dtype": "int8", "symmetric": True, "granularity": "channel", "range": [-127, 127]}
+HEAD = """schema: 1
+name: t
+sources: {notes/group: the notes, manual: the manual}
+activations: {dtype: int8}
+weights: {dtype: int8}
+operators:
+"""  # six lines: what is appended begins on line 7
 
 
 def chip(op: str = "Conv", *, also: dict[str, Any] | None = None, **limits: Any) -> Target:
@@ -33,3 +42,25 @@ def chip(op: str = "Conv", *, also: dict[str, Any] | None = None, **limits: Any)
     }
     document = yamlio.loads(yaml.safe_dump(text, sort_keys=False), name="chip", error=TargetError)
     return Target.from_document(document)
+
+
+def document(text: str) -> yamlio.Document:
+    """Read a target file's text."""
+    return yamlio.loads(text, name="t.yaml", error=TargetError)
+
+
+def described(body: str) -> Target:
+    """Return the target whose operators are these lines of a file."""
+    return Target.from_document(document(HEAD + body))
+
+
+def fails(text: str) -> str:
+    """Return what is said of a target file that is wrong."""
+    with pytest.raises(TargetError) as caught:
+        Target.from_document(document(text))
+    return str(caught.value)
+
+
+def limit(text: str, fact: str = "group") -> Limit:
+    """Return the limit of one fact of Conv."""
+    return described(f"  Conv:\n    limits:\n      {fact}: {text}\n").operators["Conv"].limits[fact]

@@ -1,4 +1,4 @@
-"""Undocumented limits that are answered for one run."""
+"""Built-in targets, and undocumented limits that are answered for one run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from click.testing import CliRunner
 import npuconv
 from npuconv.cli import cli
 from npuconv.errors import UsageError
-from npuconv.target import Target
+from npuconv.target import Target, builtin_names, listed_operators
 from support.builders import Net
 
 
@@ -85,3 +85,10 @@ def test_on_the_command_line(tmp_path):
     flags = ["check", str(path), "--output-format", "json", *answers]
     result = CliRunner().invoke(cli, flags)
     assert "at most 3 (--assume)" in result.output
+
+
+@pytest.mark.parametrize("name", builtin_names())
+def test_listed_operators(name):
+    """Operators of the file, found without reading its limits."""
+    found = Target.load(name)
+    assert listed_operators(name) == {op for op in found.operators if found.operator(op)}

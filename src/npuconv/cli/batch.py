@@ -52,21 +52,27 @@ def _checked(_: click.Context, parameter: click.Parameter, value: str | None) ->
 
 @click.command(cls=GroupedCommand, brief_without=_OF_CONVERT)
 @click.argument("path", metavar="JOBS.yaml")
-@click.option("--jobs", type=click.IntRange(1), metavar="N", help="at once  [default: all cores]")
 @click.option(
-    "--threads", type=click.IntRange(1), default=1, metavar="N", help="of each job  [default: 1]"
+    "--jobs", type=click.IntRange(1), metavar="N", help="jobs at once  [default: all cores]"
+)
+@click.option(
+    "--threads",
+    type=click.IntRange(1),
+    default=1,
+    metavar="N",
+    help="threads of each job  [default: 1]",
 )
 @click.option(
     "--timeout",
     metavar="TIME",
     callback=_checked,
-    help="a job may take: 90, 10m, 2h; jobs may say other",
+    help="that a job may take: 90, 10m, 2h; JOBS.yaml may say otherwise for some",
 )
 @click.option(
     "--memory",
     metavar="SIZE",
     callback=_checked,
-    help="a job may take: 512MiB, 4GiB; jobs may say other",
+    help="that a job may take: 512MiB, 4GiB; JOBS.yaml may say otherwise for some",
 )
 @click.option(
     "--resume/--no-resume", default=True, help="leave what is done and unchanged  [default]"

@@ -47,8 +47,8 @@ def convert(
 ) -> int:
     """Convert a float ONNX model into a device-ready int8 model and a report.
 
-    Targets whose compiler reads TFLite get that: see --format. A path -o that ends in .onnx
-    gets ONNX all the same.
+    The target says whether ONNX or TFLite is written, unless --format does, or a path -o
+    that ends in .onnx.
     Without --calibration, models of images are calibrated on built-in photographs, others on
     made-up numbers: accuracy is then unproven.
     Exit code 0: done; 1: findings stand against it, no model is written.
@@ -58,8 +58,7 @@ def convert(
 
     config = chosen_config(config, quiet=quiet)
     options = with_form(collect(config, flags))
-    destination, written = _destinations(model, output, reports, options)
-    _check(model, destination, written, options, config)
+    destination, written = _destinations(model, output, reports, options, config)
     told = flags if output is None else {"output": output, **flags}
     try:
         with screen.progress(quiet, no_color=no_color, shares=True) as bar:
@@ -133,13 +132,15 @@ def _announcing(
 
 
 def _destinations(
-    model: str, output: str | None, reports: tuple[str, ...], options: Options
+    model: str, output: str | None, reports: tuple[str, ...], options: Options, config: str | None
 ) -> tuple[Path, tuple[str, ...]]:
-    """Return the paths of the result and of its reports."""
+    """Return the paths of the result and of its reports, which can be written."""
     suffix = suffix_of(options.format)
     place = Path(output) if output is not None else _beside(Path(model), suffix)
     beside = (str(_beside(place, f".report.{kind}")) for kind in ("json", "html"))
-    return place, reports or tuple(beside)
+    written = reports or tuple(beside)
+    _check(model, place, written, options, config)
+    return place, written
 
 
 def _beside(path: Path, suffix: str) -> Path:

@@ -46,8 +46,8 @@ def shared_options(command: Command, *, without: Collection[str] = ()) -> Comman
             command = _add_option(command, name)
     text = (
         "file of these options, or none; by default npuconv.yaml, or [tool.npuconv] of "
-        "pyproject.toml, here or in a folder above; not of what is printed or written "
-        "(-o, --report, -q, ...); a flag wins over it"
+        "pyproject.toml, here or in a folder above; a flag wins over it; what is printed or "
+        "written (-o, --report, -q, ...) has no key in it"
     )
     command = help_all(command)
     return click.option("--config", metavar="FILE", help=text, cls=BriefOption)(command)
@@ -57,9 +57,12 @@ def sample_options(command: Command) -> Command:
     """Add ``--data``, ``--config`` and the options for the preparation of samples to a command."""
     for name in (*reversed(SAMPLE_OPTIONS), "preprocess"):
         command = _add_option(command, name)
-    text = "YAML file as convert takes it; of its keys those that make samples count"
+    text = "YAML file of options, as for convert; only what it says of samples is used"
     command = click.option("--config", metavar="FILE.yaml", help=text)(command)
-    text = "real inputs, best others than those calibrated with: .npz, .npy, images"
+    text = (
+        "real inputs, best others than those calibrated with: .npz, .npy, images; which become "
+        "inputs as in convert, unless a flag says how"
+    )
     return click.option("--data", "--calibration", "calibration", metavar="PATH", help=text)(
         command
     )

@@ -88,7 +88,7 @@ def _names(tensors: Sequence[str]) -> str:
 @click.option(
     "--compare", metavar="INT8.onnx", help="the whole model: exit code 1 if one bit differs"
 )
-@click.option("--samples", type=click.IntRange(1), metavar="N", help="at most so many")
+@click.option("--samples", type=click.IntRange(1), metavar="N", help="samples at most")
 @click.option("-q", "--quiet", is_flag=True, help="print nothing but errors")
 @limited
 @guarded

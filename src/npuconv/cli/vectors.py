@@ -20,7 +20,11 @@ from npuconv.report.words import count
 @sample_options
 @click.option("--layers", metavar="PATTERN", default="*", help="names, * and ? allowed")
 @click.option(
-    "--samples", type=click.IntRange(1), default=1, metavar="N", help="how many  [default: 1]"
+    "--samples",
+    type=click.IntRange(1),
+    default=1,
+    metavar="N",
+    help="number of samples  [default: 1]",
 )
 @click.option(
     "--target",

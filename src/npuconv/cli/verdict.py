@@ -99,12 +99,14 @@ def after_convert(
         return f"{shlex.join(words)} --calibration {'SAMPLES.npz' if made_up else 'FOLDER'}"
     if report.quantization is None or not report.quantization.samples:
         return ""
-    samples = {name: value for name, value in flags.items() if _is_of_samples(name)}
+    # The model keeps its preprocessing, which a key of the configuration would replace as a whole.
+    names = ("calibration", *SAMPLE_OPTIONS, *(_preprocessing(flags) if config else ()))
+    samples = {name: value for name, value in flags.items() if name in names}
     return shlex.join(["npuconv", "verify", path, output, *command_words(config, samples)])
 
 
-def _is_of_samples(name: str) -> bool:
-    return name.startswith("preprocess__") or name in ("calibration", *SAMPLE_OPTIONS)
+def _preprocessing(flags: dict[str, Any]) -> list[str]:
+    return [name for name in flags if name.startswith("preprocess__")]
 
 
 def _explain(report: Report) -> str:

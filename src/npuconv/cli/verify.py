@@ -39,7 +39,7 @@ _MAX_ROWS = 10  # outputs and layers that are shown unless verbose
     "--samples",
     type=click.IntRange(1),
     metavar="N",
-    help="at most so many  [default: 64; with --labels all]",
+    help="samples at most  [default: 64; with --labels all]",
 )
 @click.option("--min-sqnr", type=float, metavar="DB", help="exit code 1 below this many decibels")
 @click.option("--report", metavar="FILE", help="write the result; .html, .csv, .json or .txt")
@@ -70,8 +70,8 @@ def verify(
     FLOAT.onnx is the model that was converted, or what convert --format float writes of
     it; INT8.onnx any model with the same inputs and outputs. Both run on the samples;
     layers are compared where both models have them. A .tflite file that convert wrote runs
-    on LiteRT's reference kernels (extra npuconv[litert]), and is compared as a whole. With
-    --labels, how often each model is right.
+    on LiteRT's reference kernels (extra npuconv[litert]). With --labels, how often each
+    model is right.
 
     Exit code 0: done; 1: --min-sqnr is missed; 2: files that cannot be used.
     """
@@ -127,8 +127,11 @@ _WRITERS = {".json": _as_json, ".html": _as_html, ".csv": _as_csv, ".txt": _as_t
 
 
 def _print(found: VerifyReport, console: Console, verbose: bool) -> None:
-    for line in (*_head(found), *(f"warning: {text}" for text in found.warnings)):
-        console.print(visible(line))
+    warnings = (
+        hang(visible(w), console.width, first="warning: ", rest="  ") for w in found.warnings
+    )
+    for line in (*map(visible, _head(found, console.width)), *(one for w in warnings for one in w)):
+        console.print(line)
     outputs = sorted(found.outputs, key=lambda one: one.rank)
     shown_outputs = outputs if verbose else outputs[:_MAX_ROWS]
     rows = [row for one in shown_outputs for row in _rows(one)]
@@ -160,12 +163,17 @@ def _rows(output: VerifiedOutput) -> Iterator[tuple[str, ...]]:
         yield f"  of it {part.name}", *_numbers(part), "-"
 
 
-def _head(found: VerifyReport) -> list[str]:
+def _head(found: VerifyReport, width: int) -> list[str]:
     sqnr, cosine, largest = _numbers(found.total)
     lines = [
         f"float  {found.float_model.path}  (sha256 {found.float_model.sha256[:12]})",
         f"int8   {found.int8_model.path}  (sha256 {found.int8_model.sha256[:12]})",
-        f"on     {found.samples} samples: {found.source}",
+        *hang(
+            f"{count(found.samples, 'sample')}: {found.source}",
+            width,
+            first="on     ",
+            rest="       ",
+        ),
         f"SQNR {sqnr}, cosine {cosine}, largest error {largest}",
     ]
     right = found.labelled

@@ -19,13 +19,19 @@ from onnx import helper, numpy_helper
 from npuconv.arithmetic.operators import TensorScale
 
 KEY = "npuconv.operators"  # of the metadata: names, a line each
-_PREFIX = "QLinear"
+PREFIX = "QLinear"
 # Inputs that are no int8 values, by place, and the attributes that they become.
 _LISTS = {
     "Div": {1: "divisor"}, "PRelu": {1: "alpha"}, "ReduceMean": {1: "axes"},
     "Resize": {2: "scales", 3: "sizes"},
 }  # fmt: skip
 _SHAPED = ("Div", "PRelu")  # whose shape says which axis they are of
+
+
+def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
+    """Return the attributes of a node, texts decoded."""
+    found = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    return {k: v.decode() if isinstance(v, bytes) else v for k, v in found.items()}
 
 
 @dataclass(frozen=True)
@@ -58,9 +64,8 @@ class Int8Graph:
 
     def read(self, node: onnx.NodeProto) -> Int8Operator | None:
         """Return the int8 operator of a node; None if it is none, or has several scales."""
-        op = node.op_type.removeprefix(_PREFIX)
-        attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-        decoded = {k: v.decode() if isinstance(v, bytes) else v for k, v in attributes.items()}
+        op = node.op_type.removeprefix(PREFIX)
+        decoded = attributes_of(node)
         ends = self._integer(node) if op != node.op_type else self._between(node, decoded)
         if ends is None:
             return None
@@ -131,7 +136,7 @@ class Int8Operators:
 
 def _is_integer(node: onnx.NodeProto) -> bool:
     """Return whether a node computes on integers, and is no convolution."""
-    return node.op_type.startswith(_PREFIX) and node.op_type != f"{_PREFIX}Conv"
+    return node.op_type.startswith(PREFIX) and node.op_type != f"{PREFIX}Conv"
 
 
 def int8_operators(

@@ -13,18 +13,18 @@ from typing import Any
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import helper, numpy_helper
+from onnx import numpy_helper
 
 from npuconv.arithmetic import operators as semantics
 from npuconv.arithmetic.operators import Rescaling, TensorScale, Window
 from npuconv.arithmetic.tables import ARITHMETIC, FUNCTIONS, SOURCE, Step, look_up, table
+from npuconv.emit.int8_operators import PREFIX, Int8Graph, Int8Operator, attributes_of
 from npuconv.target import Target
 from npuconv.target.description import Requantize
 
 Stored = NDArray[np.int8]
 Arrays = Mapping[str, NDArray[Any]]
 Run = Callable[["DeviceOperator", Sequence[Stored], Rescaling], Stored]
-_PREFIX = "QLinear"
 
 
 @dataclass(frozen=True)
@@ -155,12 +155,12 @@ def described(one: DeviceOperator, arrays: Mapping[str, NDArray[Any]]) -> dict[s
 
 def device_operators(model: onnx.ModelProto, target: Target) -> Iterator[DeviceOperator]:
     """Yield the operators with constant scales that the target lists, in the order of the model."""
-    graph = _Graph(model)
+    graph, operators = _Graph(model), Int8Graph(model)
     for node in model.graph.node:
         if node.op_type == "QuantizeLinear":
             found = _between(graph, node)
-        elif node.op_type.startswith(_PREFIX) and node.op_type.removeprefix(_PREFIX) in _ALONE:
-            found = _integer(graph, node)
+        elif node.op_type.startswith(PREFIX) and node.op_type.removeprefix(PREFIX) in _ALONE:
+            found = _integer(operators.read(node))
         else:
             continue
         ops = () if found is None else found.op.split(" + ")
@@ -187,18 +187,13 @@ class _Graph:
         return TensorScale(float(known[0].item()), int(known[1].item()))
 
 
-def _integer(graph: _Graph, node: onnx.NodeProto) -> DeviceOperator | None:
-    """Read an integer operator: tensor, scale and zero point of each input, and of the result."""
-    op = node.op_type.removeprefix(_PREFIX)
-    body = list(node.input)
-    ends, each = (body[:2], body[2:]) if op == "Concat" else (body[-2:], body[:-2])
-    triples = [each[k : k + 3] for k in range(0, len(each), 3)]
-    scales = [*(graph.scale(triple[1:]) for triple in triples), graph.scale(ends)]
-    sources = [triple[0] for triple in triples]
-    made = _operator(graph, node, op, sources, node.output[0], scales)
-    if made is None or op not in FUNCTIONS:
-        return made
-    return replace(made, steps=(Step(op, attributes=made.attributes),))
+def _integer(one: Int8Operator | None) -> DeviceOperator | None:
+    """Return an integer operator with what runs it."""
+    if one is None:
+        return None
+    table = (Step(one.op, attributes=one.attributes),) if one.op in FUNCTIONS else ()
+    ends = (one.sources, one.result, one.scales, one.attributes, one.constants)
+    return DeviceOperator(one.name, one.op, *ends, steps=table)
 
 
 def _between(graph: _Graph, quantizer: onnx.NodeProto) -> DeviceOperator | None:
@@ -208,13 +203,16 @@ def _between(graph: _Graph, quantizer: onnx.NodeProto) -> DeviceOperator | None:
         return None
     last = nodes[-1]
     readers = [graph.makers[name] for name in dict.fromkeys(opened)]
-    scales = [*(graph.scale(list(n.input)[1:3]) for n in readers), graph.scale(quantizer.input[1:])]
-    op = " + ".join(node.op_type for node in nodes)
-    sources = [node.input[0] for node in readers]
-    made = _operator(graph, last, op, sources, quantizer.output[0], scales)
-    steps = _steps(graph, nodes, opened) if len(readers) == 1 else None
-    if made is None:
+    found = [*(graph.scale(list(n.input)[1:3]) for n in readers), graph.scale(quantizer.input[1:])]
+    scales = tuple(scale for scale in found if scale is not None)
+    if len(scales) < len(found):
         return None
+    op = " + ".join(node.op_type for node in nodes)
+    sources, result = tuple(node.input[0] for node in readers), quantizer.output[0]
+    ends = (sources, result, scales, attributes_of(last))
+    values = {name: graph.constants[name] for name in sources if name in graph.constants}
+    made = DeviceOperator(last.name or result, op, *ends, values)
+    steps = _steps(graph, nodes, opened) if len(readers) == 1 else None
     if steps is not None:
         return replace(made, steps=tuple(steps))
     given = {k: graph.constants[n] for k, n in enumerate(last.input) if n in graph.constants}
@@ -281,35 +279,8 @@ def _steps(
         if None in inputs or node.op_type not in {*FUNCTIONS, *ARITHMETIC}:
             return None
         given = tuple(one for one in inputs if one is not None)
-        attributes = _attributes(node)
+        attributes = attributes_of(node)
         if node.op_type == "PRelu":
             given, attributes = given[:1], {"slope": given[1]}
         steps.append(Step(node.op_type, given, node.output[0], attributes))
     return steps
-
-
-def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
-    found = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-    return {k: v.decode() if isinstance(v, bytes) else v for k, v in found.items()}
-
-
-def _operator(
-    graph: _Graph,
-    node: onnx.NodeProto,
-    op: str,
-    sources: Sequence[str],
-    result: str,
-    scales: Sequence[TensorScale | None],
-) -> DeviceOperator | None:
-    known = [scale for scale in scales if scale is not None]
-    if len(known) != len(sources) + 1:
-        return None
-    return DeviceOperator(
-        node.name or result,
-        op,
-        tuple(sources),
-        result,
-        tuple(known),
-        _attributes(node),
-        {name: graph.constants[name] for name in sources if name in graph.constants},
-    )

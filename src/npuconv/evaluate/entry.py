@@ -20,7 +20,6 @@ from npuconv.evaluate.comparison import Comparison, Measured, Stats
 from npuconv.evaluate.labels import Score, check_scores, others, read_labels
 from npuconv.evaluate.matching import LayerPair, Matches
 from npuconv.evaluate.pairs import (
-    GUESSED,
     Opened,
     check_interface,
     check_order,
@@ -218,7 +217,6 @@ def _labelled(score: Score, before: Opened) -> schema.Labelled:
 def _warnings(samples: Samples, assumed: str, measured: Measured) -> tuple[str, ...]:
     unnormalized = samples.description.endswith(UNKNOWN_NORMALIZATION)
     found = [UNNORMALIZED if unnormalized else SYNTHETIC] if samples.synthetic else []
-    found = [] if GUESSED in samples.notes else found  # which says why
     found += [assumed] if assumed else []
     if measured.total.cosine is None:
         found.append("an output is all zeros or not finite")

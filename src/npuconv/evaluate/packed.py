@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
+from npuconv.arithmetic import gemmlowp
 from npuconv.arithmetic.device import shifts
 from npuconv.errors import ModelError
 from npuconv.evaluate.vectors import DeviceLayer
@@ -43,13 +44,11 @@ def arrays(layer: DeviceLayer, how: Requantize) -> dict[str, Array]:
     """Return the integers of a layer: weight [M, C/group, kernel], the others [M].
 
     ``factor`` is what an accumulator is multiplied by, float32; ``multiplier / 2**shift`` is
-    the same in integers: exactly what the device does where it shifts, and the nearest of 31
+    the same in integers: exactly those of the device where it has some, and the nearest of 31
     bits where it multiplies in float. A factor that is not positive has multiplier 0.
     """
     weight, factors = layer.layer.weight, layer.factors
-    bits = how.multiplier_bits if how.kind == "shift" else _FLOAT_BITS
-    usable = factors > 0 if how.kind == "float" else np.ones(len(factors), bool)
-    found = shifts(np.where(usable, factors, 1), bits=bits, max_shift=how.max_shift)
+    multiplier, places = _multipliers(layer, how)
     bias = layer.layer.bias
     zero = layer.zeros["w_zero_point"]
     return {
@@ -57,9 +56,21 @@ def arrays(layer: DeviceLayer, how: Requantize) -> dict[str, Array]:
         "weight_zero_point": np.array(np.broadcast_to(zero.reshape(-1), len(weight))),
         "bias": np.zeros(len(weight), np.int32) if bias is None else bias.astype(np.int32),
         "factor": factors,
-        "multiplier": np.where(usable, found.multiplier, 0).astype(np.int32),
-        "shift": found.shift.astype(np.int32),
+        "multiplier": np.array(np.broadcast_to(multiplier, len(weight))).astype(np.int32),
+        "shift": np.array(np.broadcast_to(places, len(weight))).astype(np.int32),
     }
+
+
+def _multipliers(layer: DeviceLayer, how: Requantize) -> tuple[Array, Array]:
+    """Return multipliers and shifts, one or [M] each."""
+    factors = layer.factors
+    if how.kind == "gemmlowp":
+        pair = gemmlowp.multipliers(*layer.scales.values())
+        return pair.multiplier, gemmlowp.MULTIPLIER_BITS - pair.exponent
+    bits = how.multiplier_bits if how.kind == "shift" else _FLOAT_BITS
+    usable = factors > 0 if how.kind == "float" else np.ones(len(factors), bool)
+    found = shifts(np.where(usable, factors, 1), bits=bits, max_shift=how.max_shift)
+    return np.where(usable, found.multiplier, 0), found.shift
 
 
 def decimals(values: Array) -> Any:

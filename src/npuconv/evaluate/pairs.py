@@ -169,11 +169,10 @@ def choose_samples(
 
 
 def _as_kept(samples: Samples, kept: Preparation) -> Samples:
-    """Return samples that say whose preparation they had; built-in ones are as good as that."""
+    """Return samples that say whose preparation they had."""
     return replace(
         samples,
         description=f"{samples.description} ({kept.origin})",
-        synthetic=samples.synthetic or (samples.builtin and kept.is_guess),
         notes=(*samples.notes, *([GUESSED] if kept.is_guess else [])),
     )
 

@@ -2,11 +2,12 @@
 
 If the output has one cell along an axis, its input cells become channels. If the kernel has
 one cell along it, the axis becomes part of the batch, or is merged with a neighbour of the
-same kind.
+same kind. Any axis has one cell along it once the slices that its taps read are channels.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,7 +23,7 @@ class Removal:
     """
 
     axis: int
-    how: Literal["channels", "merge", "batch"]
+    how: Literal["channels", "merge", "batch", "slices"]
     cells: tuple[int, ...] = ()
     taps: tuple[int | None, ...] = ()
 
@@ -38,6 +39,37 @@ def removal(win: Window) -> Removal | None:
     found += [r for axis in reversed(axes) if (r := _merged(win, axis))]
     found += [r for axis in axes if (r := _as_batch(win, axis))]
     return found[0] if found else None
+
+
+def slicing(win: Window) -> Removal | None:
+    """Return the axis with the fewest taps, whose cells the taps read are ``cells``, tap by tap.
+
+    Of a Conv whose extents are all known; cells are counted with the pads. It moves the input
+    once for each tap, so it is no removal that is taken unasked.
+    """
+    axes = range(win.axes or 0)
+    extents = [output_extent(win, axis) for axis in axes]
+    if win.op != "Conv" or win.kernel is None or not all(extents):
+        return None
+    axis = min(axes, key=win.kernel.__getitem__)
+    starts = [tap * win.dilations[axis] for tap in range(win.kernel[axis])]
+    steps = [cell * win.strides[axis] for cell in range(extents[axis] or 0)]
+    return Removal(axis, "slices", tuple(first + step for first in starts for step in steps))
+
+
+def moved_by(win: Window, way: Removal) -> int:
+    """Return the values that the cells of a removal hold; of one sample where the batch is open."""
+    rest = [d for axis, d in enumerate(win.input or ()) if axis != way.axis + 2]
+    return len(way.cells) * math.prod(d for d in rest if isinstance(d, int))
+
+
+def offer(win: Window) -> str:
+    """Return what ``--prefer slices`` would do where no axis can be removed, and what it moves."""
+    way = slicing(win)
+    if way is None or win.kernel is None:
+        return ""
+    taps = f"the {win.kernel[way.axis]} taps of axis {way.axis + 2} channels"
+    return f"; --prefer slices makes {taps} ({moved_by(win, way)} values moved, as many MACs)"
 
 
 def obstacles(win: Window) -> list[str]:

@@ -9,7 +9,7 @@ leaves a subgraph and comes back to it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -123,11 +123,14 @@ def ports(model: Model, nodes: Iterable[Node]) -> tuple[tuple[Port, ...], tuple[
     return tuple(given.values()), tuple(made.values())
 
 
-def readers(plan: Plan) -> dict[str, list[Node]]:
-    """Return the convolutions of the device by the tensor that they read."""
+def readers(plan: Plan, ops: Collection[str] = ()) -> dict[str, list[Node]]:
+    """Return the convolutions of the device by the tensor that they read.
+
+    Or by what that is cut from, with these operators.
+    """
     found: dict[str, list[Node]] = {}
     for conv in plan.device:
-        found.setdefault(conv.inputs[0].name, []).append(conv)
+        found.setdefault(plan.uncut(conv.inputs[0], ops).name, []).append(conv)
     return found
 
 

@@ -24,7 +24,10 @@ from npuconv.target import Target
 
 Placement = Literal["device", "host", "undocumented"]
 IMAGE = 4  # rank of what has channels along axis 1, whatever makes it
-CUTS = ("Slice", "SpaceToDepth")  # with which an image becomes the inputs of several layers
+# With which an image becomes what the convolutions read that one layer has become, or that the host
+# pads it for.
+PIECES = ("Slice", "SpaceToDepth")
+CUTS = ("Pad", *PIECES)
 SINGLE_OPERATORS = ("tflite",)  # forms whose operators are no tables that hold a chain of them
 _CUTTING = ("Clip", "Relu")
 _ARITHMETIC = ("Add", "Sub", "Mul", "Div")
@@ -85,10 +88,6 @@ class Plan:
     placement: dict[int, Placement] = field(default_factory=dict)  # by id of the node
     reason: dict[int, str] = field(default_factory=dict)  # for the placement, by id of the node
 
-    def group_of(self) -> dict[str, Group]:
-        """Return the group of every int8 tensor, by tensor name."""
-        return self._by_tensor
-
     def on_device(self, node: Node) -> bool:
         """Return whether the node is a convolution that runs on the device."""
         return id(node) in self._device
@@ -120,9 +119,17 @@ class Plan:
         """Return whether the node passes int8 values on."""
         return id(node) in self._passthrough
 
-    @cached_property
-    def _by_tensor(self) -> dict[str, Group]:
-        return {name: group for group in self.groups for name in group.tensors}
+    def is_cut(self, node: Node) -> bool:
+        """Return whether the node is one of ``cuts``."""
+        return id(node) in self._cuts
+
+    def uncut(self, tensor: Tensor, ops: Collection[str] = CUTS) -> Tensor:
+        """Return what the tensor is cut from; itself where it is not."""
+        maker = query.producer(tensor)
+        while maker is not None and self.is_cut(maker) and maker.op in ops:
+            tensor = maker.inputs[0]
+            maker = query.producer(tensor)
+        return tensor
 
     @cached_property
     def _device(self) -> frozenset[int]:
@@ -135,6 +142,10 @@ class Plan:
     @cached_property
     def _passthrough(self) -> frozenset[int]:
         return frozenset(id(n) for n in self.passthrough)
+
+    @cached_property
+    def _cuts(self) -> frozenset[int]:
+        return frozenset(id(n) for n in self.cuts)
 
 
 def make_plan(
@@ -185,13 +196,19 @@ def _cuts(model: Model, plan: Plan) -> list[Node]:
     """Return what stands before the convolutions that one layer has become."""
     found: dict[int, Node] = {}
     for conv in plan.device:
-        maker, origin = query.producer(conv.inputs[0]), model.origin(conv)
+        maker, origin = query.producer(conv.inputs[0]), set(model.origin(conv))
         while maker is not None and id(maker) not in found and maker.op in CUTS:
-            if model.origin(maker) != origin or query.rank(maker.inputs[0]) != IMAGE:
+            same = origin <= set(model.origin(maker)) and query.rank(maker.inputs[0]) == IMAGE
+            if not same or (maker.op == "Pad" and not _is_zero_pad(maker)):
                 break
             found[id(maker)] = maker
             maker = query.producer(maker.inputs[0])
     return [node for node in model.nodes() if id(node) in found] if found else []
+
+
+def _is_zero_pad(node: Node) -> bool:
+    zero = query.input_of(node, 2) is None or query.scalar_input(node, 2) == 0
+    return zero and str(query.attribute(node, "mode", "constant")) == "constant"
 
 
 def _keep_scale(form: str) -> Sequence[str]:

@@ -30,6 +30,7 @@ from npuconv.model.store import Store
 from npuconv.pipeline import findings, prepare
 from npuconv.quantize.budget import spend_budget
 from npuconv.quantize.calibrate import Calibration, calibrate
+from npuconv.quantize.clipping import clip_ranges
 from npuconv.quantize.fake_quant import logits, quant_points
 from npuconv.quantize.host_prep import pad_between_layers, prepare_host
 from npuconv.quantize.kept import keep_weights
@@ -231,7 +232,7 @@ def _quantize(
     """Quantize weights and activations, and measure the result."""
     with clock.measured("calibration data"):
         data = _open_data(legal, source, progress)
-    clock.expect(prepare.expected_costs(legal.options, len(data.used), len(data.measured_on())))
+    clock.expect(prepare.expected_costs(legal, len(data.used), len(data.measured_on())))
     steps = _run_steps(legal, data, clock)
     legal = legal.with_plan(steps.graph.plan)
     float_model = save.to_proto(legal.model)
@@ -314,6 +315,8 @@ def _run_steps(legal: LegalModel, data: prepare.CalibrationData, clock: Timings)
         seen = calibrate(graph, graph.proto(), used, clock.step)
     with clock.measured("choose ranges"):
         state = choose_encodings(graph, seen, grids, without)
+    with clock.measured("clip ranges"):
+        state = clip_ranges(graph, seen, grids, state, used, without, clock.step)
     with clock.measured("round weights"):
         state = round_weights(graph, seen.hessians, state, without, step=clock.step)
     with clock.measured("sensitivity"):
@@ -349,11 +352,12 @@ def _spend(
     graph, state = steps.graph, steps.state
     if legal.options.min_sqnr is None and not legal.options.max_extra_macs:
         return legal, Oversampled(graph, state), None
+    biasless = len(graph.biasless)
     with clock.measured("budget"):
         spent = spend_budget(
             graph, state, steps.seen.hessians, data.used, data.evaluation(), clock.step
         )
-    made, budget = spent.oversampled, budget_report(legal, spent)
+    made, budget = spent.oversampled, budget_report(legal, spent, biasless)
     return legal.with_plan(made.graph.plan, more_channels=True), made, budget
 
 

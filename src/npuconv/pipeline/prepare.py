@@ -22,7 +22,7 @@ from npuconv.legalize.source import SourceScales
 from npuconv.model.core import Model
 from npuconv.quantize import kept
 from npuconv.quantize.calibrate import try_sample as calibrate_one
-from npuconv.quantize.settings import BUDGET, HESSIAN, PROBE, SENSITIVITY
+from npuconv.quantize.settings import BUDGET, CLIPPING, HESSIAN, PROBE, SENSITIVITY
 from npuconv.quantize.state import DeviceGraph
 from npuconv.samples import Feed, Samples, Source, open_samples
 from npuconv.samples.feeds import spread
@@ -192,17 +192,19 @@ def open_calibration(
     return CalibrationData(samples, assumed, None, said)
 
 
-def expected_costs(options: Options, samples: int, measured_on: int) -> dict[str, float]:
+def expected_costs(legal: LegalModel, samples: int, measured_on: int) -> dict[str, float]:
     """Return what the stages of a conversion cost, in float passes of one sample.
 
     Medians of six models: detectors, a classifier, text recognition, style transfer. Steps on
     weights depend on the layers instead, and are small where samples take long.
     """
+    options = legal.options
     spends = options.min_sqnr is not None or bool(options.max_extra_macs)
     return {
         "host preparation": 1.4 * min(PROBE.samples, samples),
         "calibrate": samples + min(HESSIAN.samples, samples),
         "choose ranges": 6,
+        "clip ranges": 10 * CLIPPING.probes if legal.plan.operators else 0,
         "round weights": 10,
         "sensitivity": 5 * SENSITIVITY.probes,
         "budget": 60 if spends else 0,

@@ -26,17 +26,19 @@ from npuconv.arithmetic import grid
 from npuconv.arithmetic.encoding import scales_for
 from npuconv.arithmetic.grid import Grid
 from npuconv.calibration.inputs import apply_affine, path_from_input
-from npuconv.config import Options
 from npuconv.legalize import manager
 from npuconv.model import query
+from npuconv.model.conv import flat_pads
 from npuconv.model.types import Node, Tensor
 from npuconv.partition import readers
 from npuconv.partition.channels import CHANNELS, UNTIED
 from npuconv.partition.crossings import int8_bytes, traffic
+from npuconv.partition.passthrough import extent
+from npuconv.partition.placement import CUTS
 from npuconv.quantize import kept
 from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.ranges import choose_encodings
-from npuconv.quantize.rewrites.align_input import align_input
+from npuconv.quantize.rewrites.align_input import align_input, shifted_tensor, shifted_together
 from npuconv.quantize.rewrites.pad_on_host import pad_on_host
 from npuconv.quantize.rounding import round_weights
 from npuconv.quantize.sensitivity import Sensitivity
@@ -65,33 +67,65 @@ def prepare_host(
     """
     feeds = list(samples[: PROBE.samples])
     grids = {} if "input-grid" in without else _grids(graph, feeds)
-    wanted = set[str]() if "host-padding" in without else _to_pad(graph, feeds, grids, step)
-    if wanted and manager.apply(graph.model, pad_on_host, graph.ctx, graph.plan, wanted):
-        graph = graph.replanned()
+    if "host-padding" not in without:
+        graph, _ = _padded(graph, _to_pad(graph, feeds, grids, step))
     free = {
         name: convs
-        for name, convs in readers(graph.plan).items()
+        for name, convs in shifted_together(graph.ctx, graph.plan).items()
         if convs[0].name in grids
-        and not any(pads(conv) or conv.name in graph.biasless for conv in convs)
+        and not any(pads(graph, conv) or conv.name in graph.biasless for conv in convs)
+        # Parts of its channels that the host has padded are not.
+        and _channels(graph, convs[0]) == len(grids[convs[0].name].steps)
     }
     offsets = {name: grids[convs[0].name].offsets for name, convs in free.items()}
     moved = {n: by for n, by in offsets.items() if not grids[free[n][0].name].is_aligned}
     if moved and manager.apply(graph.model, align_input, graph.ctx, graph.plan, moved):
         graph = graph.replanned()
     # Where the pass refused, calibration finds values off the grid.
-    return graph, {convs[0].inputs[0].name: grids[convs[0].name] for convs in free.values()}
+    found = {graph.plan.uncut(cs[0].inputs[0]).name: grids[cs[0].name] for cs in free.values()}
+    return graph, found
 
 
-def pads(conv: Node) -> tuple[int, ...]:
-    """Return the pads of a convolution; () where they are 0 on all sides."""
+def pads(graph: DeviceGraph, conv: Node) -> tuple[int, ...]:
+    """Return the pads of a convolution, or of what it is a fragment of; () where all are 0."""
+    fragment = graph.ctx.fragments.get(conv.name)
+    if fragment is not None and fragment.needs_zero:
+        return tuple(flat_pads(fragment.whole.layer.pads))
+    return _own_pads(conv)
+
+
+def _channels(graph: DeviceGraph, conv: Node) -> int | None:
+    return extent(shifted_tensor(graph.ctx, graph.plan, conv), CHANNELS)
+
+
+def _own_pads(conv: Node) -> tuple[int, ...]:
     amounts = tuple(int(p) for p in query.attribute(conv, "pads", ()) or ())
     return amounts if any(amounts) else ()
 
 
+def _padded(
+    graph: DeviceGraph, wanted: Mapping[str, Sequence[Node]]
+) -> tuple[DeviceGraph, list[Node]]:
+    """Let the host pad what these convolutions read, as a fitted one has it padded already.
+
+    Returns:
+        The graph planned anew, and the convolutions that need no zero point of 0 any more.
+    """
+    every = [conv for convs in wanted.values() for conv in convs]
+    own = {conv.inputs[0].name for conv in every if _own_pads(conv)}
+    if own and manager.apply(graph.model, pad_on_host, graph.ctx, graph.plan, own):
+        graph = graph.replanned()
+    freed = [conv for conv in every if not _own_pads(conv)]
+    for conv in freed:
+        if (fragment := graph.ctx.fragments.get(conv.name)) is not None:
+            graph.ctx.fragments[conv.name] = replace(fragment, host_padded=True)
+    return graph, freed
+
+
 def _to_pad(
     graph: DeviceGraph, feeds: Sequence[Feed], grids: Mapping[str, Grid], step: Step
-) -> set[str]:
-    """Return the tensors of the host whose padding by the host makes steps smaller."""
+) -> dict[str, list[Node]]:
+    """Return tensors that take smaller steps if the host pads them, and who pads them now."""
     found = padded_tensors(graph, internal=False)
     brought = kept.match_groups(graph.model, graph.plan, graph.source_scales).groups
     off_centre = {
@@ -100,17 +134,17 @@ def _to_pad(
         if group.name in brought and brought[group.name].zeros.any()
         for name in group.tensors
     }
-    tied = {name for name in found if _has_one_zero(graph, name)}
+    tied = {name for name, convs in found.items() if _has_one_zero(graph, convs[0].inputs[0].name)}
     made = {t.name for node in graph.plan.int8_nodes for t in node.outputs} - tied
     probed = _probe(graph.proto(), found, feeds, step) if found else {}
     return {
-        name
+        name: found[name]
         for name, (lows, highs, shape) in probed.items()
-        if growth(shape, found[name][0]) <= HOST_PADDING.largest_growth
+        if growth(shape, pads(graph, found[name][0])) <= HOST_PADDING.largest_growth
         and (
             gain(*_common(lows, highs) if name in tied else (lows, highs)) >= HOST_PADDING.gain_db
             or found[name][0].name in grids
-            or name in off_centre
+            or not off_centre.isdisjoint((name, found[name][0].inputs[0].name))
         )
         # Between int8 tensors one integer is put around all channels: 0, or the lowest.
         and not (name in made and lows.min() < 0)
@@ -138,43 +172,44 @@ def gain(lows: Doubles, highs: Doubles) -> float:
 def padded_tensors(graph: DeviceGraph, *, internal: bool) -> dict[str, list[Node]]:
     """Return tensors that the host could pad, and the device convolutions that pad them.
 
-    With ``internal`` those that the device makes and that would have to cross.
+    With ``internal`` those that the device makes and that would have to cross. Fragments of a
+    convolution pad what that has read: all of them or none.
     """
     found = {}
-    for name, convs in readers(graph.plan).items() if graph.has_host else ():
-        padded = [conv for conv in convs if pads(conv)]  # the others read it as it is
-        alike = len({pads(conv) for conv in padded}) == 1
+    for name, convs in readers(graph.plan, CUTS).items() if graph.has_host else ():
+        padded = [conv for conv in convs if pads(graph, conv)]  # the others read it as it is
+        alike = len({pads(graph, conv) for conv in padded}) == 1
         wanted = alike and _is_internal(graph, padded[0]) == internal
-        if wanted and _may_pad(graph, padded[0]) and _may_cross(graph, padded):
+        if wanted and _may_pad(graph, padded[0]) and _may_cross(graph, padded, convs):
             found[name] = padded
     return found
 
 
-def _may_cross(graph: DeviceGraph, padded: Sequence[Node]) -> bool:
+def _may_cross(graph: DeviceGraph, padded: Sequence[Node], readers: Sequence[Node]) -> bool:
     """Return whether a padded tensor may cross while other nodes read it without pads."""
-    if padding_option(graph.options) in ("auto", "all"):
+    if graph.options.padding in ("auto", "all"):
         return True
-    if _pads_itself(graph, padded[0].inputs[0]):
+    source = graph.plan.uncut(padded[0].inputs[0])
+    if _pads_itself(graph, source):
         return True
     known, placement = {id(conv) for conv in padded}, graph.plan.placement
-    reading = query.consumers(padded[0].inputs[0])
+    reading = (*readers, *query.consumers(source))
     return not any(id(n) not in known and placement.get(id(n)) == "device" for n in reading)
 
 
 def _may_pad(graph: DeviceGraph, reader: Node) -> bool:
     """Return whether the options let the host pad the input of a convolution."""
-    chosen = padding_option(graph.options)
-    if query.producer(reader.inputs[0]) is None:  # integers that the user gives are not the host's
+    chosen = graph.options.padding
+    if query.producer(graph.plan.uncut(reader.inputs[0])) is None:
+        # Integers that the user gives are not the host's.
         return chosen != "never" and graph.options.io != "int8"
     return chosen in (("auto", "all") if _is_internal(graph, reader) else ("auto", "host", "all"))
 
 
 def _is_internal(graph: DeviceGraph, reader: Node) -> bool:
     """Return whether the device makes the input of a convolution, and cannot pad it itself."""
-    maker = query.producer(reader.inputs[0])
-    if maker is None or graph.plan.placement[id(maker)] != "device":
-        return False
-    return not _pads_itself(graph, reader.inputs[0])
+    source = graph.plan.uncut(reader.inputs[0])
+    return graph.comes_from_device(source) and not _pads_itself(graph, source)
 
 
 def _pads_itself(graph: DeviceGraph, tensor: Tensor) -> bool:
@@ -185,15 +220,9 @@ def _pads_itself(graph: DeviceGraph, tensor: Tensor) -> bool:
     )
 
 
-def padding_option(options: Options) -> str:
-    """Return ``pad_on_host``; a budget of bytes includes tensors of the device."""
-    wanted = options.pad_on_host
-    return "auto" if wanted == "host" and options.max_extra_bytes else wanted
-
-
-def growth(shape: Sequence[int | str | None], conv: Node) -> float:
-    """Return the factor by which the pads of a convolution enlarge a tensor."""
-    around, half = pads(conv), len(pads(conv)) // 2
+def growth(shape: Sequence[int | str | None], around: Sequence[int]) -> float:
+    """Return the factor by which pads enlarge a tensor."""
+    half = len(around) // 2
     spatial = [(k, n) for k, n in enumerate(shape[2:]) if isinstance(n, int)]
     padded = [n + around[k] + around[k + half] for k, n in spatial]
     return math.prod(padded) / max(math.prod(n for _, n in spatial), 1)
@@ -233,8 +262,8 @@ def _grids(graph: DeviceGraph, feeds: Sequence[Feed]) -> dict[str, Grid]:
     found: dict[str, Grid] = {}
     # Without a host, or with integer inputs, no offset can be added.
     if graph.has_host and graph.options.io != "int8":
-        for convs in readers(graph.plan).values():
-            one = _grid(convs[0].inputs[0], feeds)
+        for convs in shifted_together(graph.ctx, graph.plan).values():
+            one = _grid(shifted_tensor(graph.ctx, graph.plan, convs[0]), feeds)
             if one is not None and one.steps.any():
                 found |= {conv.name: one for conv in convs}
     return found
@@ -271,18 +300,13 @@ def pad_between_layers(
         The graph, statistics, state and sensitivity, with those of the padded tensors.
     """
     chosen = set() if "host-padding" in without else _chosen(graph, calibration, state, found)
-    before = {conv.name: conv.inputs[0].name for conv in graph.plan.device}
-    if not chosen or not manager.apply(graph.model, pad_on_host, graph.ctx, graph.plan, chosen):
+    every = padded_tensors(graph, internal=True) if chosen else {}
+    graph, freed = _padded(graph, {name: every[name] for name in sorted(chosen)})
+    if not freed:
         return graph, calibration, state, found
-    graph = graph.replanned()
-    now = {conv.inputs[0].name: before[conv.name] for conv in graph.plan.device}
-    padded = {new: old for new, old in now.items() if new != old}
-    # Zeros around a tensor change no extremes, and the windows contain them anyway.
-    old_stats = calibration.statistics
-    stats = {new: replace(old_stats[old], name=new) for new, old in padded.items()}
-    calibration = replace(calibration, statistics=old_stats | stats)
-    groups = [g for g in graph.plan.groups if not set(padded).isdisjoint(g.tensors)]
-    new = choose_encodings(graph, calibration, {}, without, groups)
+    padded = {conv.inputs[0].name for conv in freed}
+    groups = [g for g in graph.plan.groups if not padded.isdisjoint(g.tensors)]
+    new = choose_encodings(graph, calibration, {}, without, groups, state.shares)
     state = replace(
         state,
         encodings={**state.encodings, **new.encodings},
@@ -297,17 +321,17 @@ def _chosen(
     graph: DeviceGraph, calibration: Calibration, state: QuantState, found: Sensitivity | None
 ) -> set[str]:
     could = _candidates(graph, calibration, state)
-    if not could or (found is None and padding_option(graph.options) != "all"):
+    if not could or (found is None and graph.options.padding != "all"):
         return set()
     powers = {} if found is None else found.activations
     total = max(sum(powers.values()), 1e-30)
     shares = {name: powers.get(name, 0.0) / total for name in could}
     wanted = set(could)
-    if padding_option(graph.options) != "all":
+    if graph.options.padding != "all":
         wanted = {name for name in could if shares[name] >= HOST_PADDING.smallest_share}
     chosen = _within_budget(graph, {name: could[name] for name in wanted}, shares)
     # A budget of bytes may be spent for any gain.
-    granted = padding_option(graph.options) == "all" or graph.options.max_extra_bytes is not None
+    granted = graph.options.padding == "all" or graph.options.max_extra_bytes is not None
     return chosen if granted or _gain_enough(sum(shares[n] for n in chosen), total) else set()
 
 
@@ -317,14 +341,18 @@ def _candidates(
     """Return tensors whose steps get smaller, and the bytes that would cross for each."""
     stats, could = calibration.statistics, dict[str, int | None]()
     for name, convs in padded_tensors(graph, internal=True).items():
-        own, dims = stats.get(name), query.shape(convs[0].inputs[0])
+        own, dims = stats.get(name), query.shape(graph.plan.uncut(convs[0].inputs[0]))
+        if own is None or dims is None or state.encodings[convs[0].inputs[0].name].zeros.any():
+            continue
         # Between int8 tensors one integer is put around all channels: 0, or the lowest.
-        if own is None or dims is None or own.lows.min() < 0 or state.encodings[name].zeros.any():
+        if own.lows.min() < 0:
             continue
         smaller = gain(own.lows.astype(float), own.highs.astype(float)) >= HOST_PADDING.gain_db
-        larger = growth(dims, convs[0])
+        larger = growth(dims, pads(graph, convs[0]))
         if smaller and larger <= HOST_PADDING.largest_growth:
-            size = int8_bytes(convs[0].inputs[0])  # to the host, and back with the pads
+            size = int8_bytes(
+                graph.plan.uncut(convs[0].inputs[0])
+            )  # to the host, and back with the pads
             could[name] = None if size is None else size + round(size * larger)
     return could
 

@@ -39,10 +39,12 @@ def choose_encodings(
     grids: Mapping[str, Grid],
     without: Collection[str] = (),
     groups: Sequence[Group] | None = None,
+    shares: Mapping[str, float] = {},
 ) -> QuantState:
     """Choose scale and zero point of every int8 tensor.
 
-    A tensor of a model that was quantized before keeps those it has.
+    A tensor of a model that was quantized before keeps those it has. ``shares`` are those of their
+    largest value that the channels of one scale of a group end at, by its name; by default 1.
 
     Groups are those given, with those whose scales depend on theirs, or all of the plan. Steps of
     ``without`` are left out: ``correlated-error`` and those of ``ConstraintsOf``.
@@ -63,7 +65,8 @@ def choose_encodings(
             found.append((group.name, method, dict.fromkeys(group.tensors, own)))
         profile = choose_profile([one for _, one in rest])
         for group, one in rest:
-            choice = _chosen(merged(one, profile), graph.options.method, fit=fit)
+            narrow = _clipped(merged(one, profile), shares.get(group.name, 1.0))
+            choice = _chosen(narrow, graph.options.method, fit=fit)
             laid = dict(_stored(choice, profile, group, one, constraints.channels))
             found.append((group.name, choice.method, laid))
         return found
@@ -76,7 +79,7 @@ def choose_encodings(
     tells = graph.options.format == "tflite"  # the file says the zero point of a tensor
     laid = [_told(done[name][1]) if tells else done[name][1] for name in every]
     encodings = {tensor: own for some in laid for tensor, own in some.items()}
-    return QuantState(encodings, {name: done[name][0] for name in every})
+    return QuantState(encodings, {name: done[name][0] for name in every}, shares=shares)
 
 
 def _told(group: dict[str, Encoding]) -> dict[str, Encoding]:
@@ -99,6 +102,16 @@ def _tied(groups: Sequence[Group], channels: Channels) -> list[list[Group]]:
     for number, group in enumerate(groups):
         found.setdefault(sets.find(number), []).append(group)
     return list(found.values())
+
+
+def _clipped(one: ScaleConstraints, share: float) -> ScaleConstraints:
+    """Return constraints of which the tied slots, the last row, end at a share of their largest."""
+    if share == 1 or one.ties[-1] == UNTIED or one.exact is not None:
+        return one
+    lows, highs = one.lows.copy(), one.highs.copy()
+    end = share * max(-lows[-1], highs[-1])
+    lows[-1], highs[-1] = max(lows[-1], -end), min(highs[-1], end)
+    return replace(one, lows=lows, highs=highs)
 
 
 def _chosen(one: ScaleConstraints, method: str, *, fit: bool) -> Choice:

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,9 +31,7 @@ from npuconv.partition import Group, Plan
 from npuconv.partition.channels import CUTTING, UNTIED, Channels, upper_bound
 from npuconv.partition.operators import values_of
 from npuconv.quantize.settings import MARGIN, RANGES
-
-if TYPE_CHECKING:
-    from npuconv.quantize.state import DeviceGraph
+from npuconv.quantize.state import DeviceGraph
 
 Doubles = NDArray[np.float64]
 Extremes = tuple[Doubles, Doubles]
@@ -79,7 +76,7 @@ class ConstraintsOf:
         zeros = graph.centred_tensors
         self._stats, self._has_margins = stats, "range-margin" not in without
         self._grids = {} if "input-grid" in without else grids
-        self._padded, self._filled = {*zeros, *_padded(plan)}, _filled(plan)
+        self._padded, self._filled = {*zeros, *graph.padded_tensors}, graph.filled_tensors
         cutting = [node for node in plan.passthrough if node.op in CUTTING]
         bounds = {t.name: upper_bound(node) for node in cutting for t in node.outputs}
         # With one scale a Clip has integers for bounds, and need not end where int8 ends.
@@ -115,17 +112,6 @@ class ConstraintsOf:
         bounds = [bound for name, bound in self._cutting.items() if name in names]
         low = bool(bounds) or not names.isdisjoint(self._filled)
         return not names.isdisjoint(self._padded), low, min(bounds, default=np.inf)
-
-
-def _padded(plan: Plan) -> set[str]:
-    """Return the tensors that a convolution pads with stored zeros."""
-    return {c.inputs[0].name for c in plan.device if any(query.attribute(c, "pads", ()) or ())}
-
-
-def _filled(plan: Plan) -> set[str]:
-    """Return the tensors that a passthrough Pad pads with one integer for all channels."""
-    pads = [node for node in plan.passthrough if node.op == "Pad"]
-    return {t.name for node in pads for t in (node.inputs[0], *node.outputs)}
 
 
 def _observed(
@@ -238,13 +224,14 @@ def _exact(
 ) -> Extremes | None:
     """Return ranges under which int8 holds every value on the grid exactly, as those of pixels.
 
-    Only a group of a single tensor with a slot for each channel has them, and only if no value
-    is off the grid.
+    Only a group of a single tensor and what is cut from it, with a slot for each channel, has
+    them, and only if no value is off the grid.
     """
-    own = grids.get(group.name)
-    if own is None or len(group.tensors) > 1 or len(own.steps) != len(found.slots):
+    name = group.outputs[0] if len(group.outputs) == 1 else ""
+    own = grids.get(name)
+    if own is None or len(own.steps) != len(found.slots):
         return None
-    observed, lows, highs, exact = stats[group.name], found.lows.copy(), found.highs.copy(), False
+    observed, lows, highs, exact = stats[name], found.lows.copy(), found.highs.copy(), False
     free = ~found.centred & (found.ties == UNTIED)
     on_grid = grid.keep(observed.values, own.steps, -own.offsets) & free
     for k in np.flatnonzero(on_grid):

@@ -121,6 +121,21 @@ class SensitivitySettings:
 
 
 @dataclass(frozen=True)
+class ClippingSettings:
+    """Clipping of tensors with one scale for all channels."""
+
+    # Of the largest value, at which a tensor may end.
+    shares: tuple[float, ...] = (0.85, 0.7, 0.55, 0.4, 0.3, 0.2)
+    # Shares of the error of a tensor in the outputs, at most, that clipping must leave: the choice
+    # is between the tensors of each.
+    errors_left: tuple[float, ...] = (0.8, 0.5, 0.25)
+    # Share of the error of all roundings, at most, that the choice must leave.
+    sufficient: float = 0.9
+    evaluation_samples: int = 12  # on which that is measured
+    probes: int = 6  # random vectors, each with its own sample
+
+
+@dataclass(frozen=True)
 class BudgetSettings:
     """Extra multiplications for accuracy."""
 
@@ -143,4 +158,5 @@ CORRELATED = CorrelatedSettings()
 HESSIAN = HessianSettings()
 ROUNDING = RoundingSettings()
 SENSITIVITY = SensitivitySettings()
+CLIPPING = ClippingSettings()
 BUDGET = BudgetSettings()

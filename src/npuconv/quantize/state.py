@@ -17,9 +17,12 @@ from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.source import SourceScales
 from npuconv.model import query, save
 from npuconv.model.core import Model
+from npuconv.model.types import Tensor
 from npuconv.partition.channels import Channels, trace, uniform
 from npuconv.quantize import kept
 
+# With which the host puts together what the fragments of a convolution make.
+_TOGETHER = ("Concat", "Slice", "DepthToSpace", "Reshape", "Transpose")
 Offsets = NDArray[np.float64]  # one for each channel
 
 
@@ -30,6 +33,7 @@ class QuantState:
     Attributes:
         encodings: scale and zero point of every int8 tensor, by tensor.
         methods: of the choice of ranges, by the name of the group of tensors.
+        shares: of their largest value at which channels of one scale are clipped, by group.
         weights: integer weights and biases by node; the others are rounded to nearest.
         roundings: name of the rounding of the weights, by node.
         lost: reason why a layer does not keep the integer weights of a quantized model, by node.
@@ -40,6 +44,7 @@ class QuantState:
 
     encodings: Mapping[str, Encoding] = field(default_factory=dict)
     methods: Mapping[str, str] = field(default_factory=dict)
+    shares: Mapping[str, float] = field(default_factory=dict)
     weights: Mapping[str, RoundedWeights] = field(default_factory=dict)
     roundings: Mapping[str, str] = field(default_factory=dict)
     lost: Mapping[str, str] = field(default_factory=dict)
@@ -95,6 +100,55 @@ class DeviceGraph(LegalModel):
             return [*self.uniform_tensors, *made]
         inputs = {tensor.name for tensor in self.model.graph.inputs} - set(uniform(self.plan))
         return [*(name for name in self.uniform_tensors if name not in inputs), *made]
+
+    @property
+    def padded_tensors(self) -> set[str]:
+        """Tensors that a convolution pads with stored zeros, or one that was fitted."""
+        found, known = set[str](), self.ctx.fragments
+        for conv in self.plan.device:
+            own = any(query.attribute(conv, "pads", ()) or ())
+            if own or (conv.name in known and known[conv.name].needs_zero):
+                found.add(conv.inputs[0].name)
+        return found
+
+    @property
+    def filled_tensors(self) -> set[str]:
+        """Tensors that a passthrough Pad pads with one integer for all channels.
+
+        Not where it fills up the tiles or phases of a convolution without pads: weights of zero
+        read that, or outputs that are cut off.
+        """
+        counts = dict[int, bool]()
+        for conv in self.plan.device:
+            fragment = self.ctx.fragments.get(conv.name)
+            padded = fragment is None or fragment.whole.layer.padded
+            maker = query.producer(conv.inputs[0])
+            while maker is not None and self.plan.is_cut(maker):
+                counts[id(maker)] = padded or counts.get(id(maker), False)
+                maker = query.producer(maker.inputs[0])
+        every = (node for node in self.plan.passthrough if node.op == "Pad")
+        pads = [node for node in every if counts.get(id(node), True)]
+        return {t.name for node in pads for t in (node.inputs[0], *node.outputs)}
+
+    def comes_from_device(self, tensor: Tensor) -> bool:
+        """Return whether the device makes a tensor; in pieces, where a convolution was fitted.
+
+        The host puts those together, but would not have the tensor if there were one.
+        """
+        maker = query.producer(tensor)
+        if maker is None or self.plan.placement[id(maker)] == "device":
+            return maker is not None
+        fused = self.target.fused_activations
+        names = fused.values if fused.known else fused.assume
+        activation = self.plan.is_passthrough(maker) and maker.op in names
+        together = maker.op in _TOGETHER and self._fitted.issuperset(self.model.origin(maker))
+        return (activation or together) and self.comes_from_device(maker.inputs[0])
+
+    @cached_property
+    def _fitted(self) -> frozenset[str]:
+        """Labels of the convolutions that were fitted."""
+        known = (conv for conv in self.plan.device if conv.name in self.ctx.fragments)
+        return frozenset(label for conv in known for label in self.model.origin(conv))
 
     @cached_property
     def biasless(self) -> frozenset[str]:

@@ -32,6 +32,7 @@ class Assembly:
 
     whole: Whole
     fragments: tuple[_Member, ...]
+    moved: str = ""  # name of what the host has made of its input, padded, to suit int8 better
 
     @property
     def name(self) -> str:
@@ -52,13 +53,15 @@ class Assembly:
             one = replace(own[0], name=self.name)
             if all(each and replace(each, name=self.name) == one for each in own):
                 return one  # of a tensor that the host may have prepared
-        if self.whole.source not in tensors:
+        source = self.moved or self.whole.source
+        if source not in tensors:
             return None
         cells = [layer.cells(axis) for axis in layer.axes]
         known = tuple(n for n in cells if n is not None)
-        begins, ends = zip(*layer.pads, strict=True)
+        pads = [(0, 0)] * len(cells) if self.moved else layer.pads
+        begins, ends = zip(*pads, strict=True)
         return Windows(
-            self.name, self.whole.source, layer.in_channels, layer.group, layer.kernel,
+            self.name, source, layer.in_channels, layer.group, layer.kernel,
             layer.strides, layer.dilations, (*begins, *ends),
             known if len(known) == len(cells) else None,
         )  # fmt: skip
@@ -116,7 +119,7 @@ class Assembly:
         conv, fragment = each
         own, group = encodings[conv.inputs[0].name], int(query.attribute(conv, "group", 1))
         used, found = fragment.places >= 0, np.full((2, self.whole.layer.in_channels), np.nan)
-        channels = self._channels(fragment.places[used])
+        channels = fragment.channels()[used]
         for row, values in zip(found, (own.scales, own.zeros), strict=True):
             laid = np.broadcast_to(
                 per_weight(values, fragment.places.shape, group), fragment.places.shape
@@ -125,13 +128,6 @@ class Assembly:
             if not np.array_equal(row[channels], laid):
                 return None
         return found
-
-    def _channels(self, places: Places) -> Places:
-        """Return the input channels of the whole that some of its weights read."""
-        layer = self.whole.layer
-        taps = math.prod(layer.kernel)
-        rows, column = np.divmod(places // taps, layer.weight[1])
-        return rows // (layer.weight[0] // layer.group) * layer.weight[1] + column
 
     def _rows(self, fragment: Fragment) -> Places:
         """Return the row of the whole that each row of a fragment is of; -1 where it is zeros."""
@@ -168,6 +164,9 @@ class Cluster:
         """Yield the name of each convolution, and what it has of the rounded weights."""
         for conv, fragment in self.fragments:
             own = self.assembly.fragment_weights(fragment, found)
+            offsets = query.constant_input(conv, 2)  # of its inputs, where it does not add the bias
+            if not fragment.biased and offsets is not None:
+                own = replace(own, bias=offsets.astype(np.float32))
             unit = self.source.nominal / encodings[conv.inputs[0].name].nominal
             yield conv.name, replace(own, scales=own.scales * np.float32(unit))
 
@@ -179,8 +178,21 @@ def assemblies(graph: DeviceGraph) -> list[Assembly]:
         fragment, shape = graph.ctx.fragments.get(conv.name), query.shape(conv.inputs[1])
         if fragment is not None and tuple(shape or ()) == fragment.places.shape:
             found.setdefault(fragment.whole.name, []).append((conv, fragment))
-    every = (Assembly(parts[0][1].whole, tuple(parts)) for parts in found.values())
+    every = (
+        Assembly(parts[0][1].whole, tuple(parts), _moved(graph, parts)) for parts in found.values()
+    )
     return [one for one in every if _is_complete(one.whole, one.fragments)]
+
+
+def _moved(graph: DeviceGraph, parts: Sequence[_Member]) -> str:
+    """Return the name of what a Sub of the host has made for all fragments; else nothing."""
+    (name, tensor), *others = {
+        (source := graph.plan.uncut(conv.inputs[0])).name: source for conv, _ in parts
+    }.items()
+    maker, origin = query.producer(tensor), set(graph.model.origin(parts[0][0]))
+    if others or maker is None or maker.op != "Sub":
+        return ""
+    return name if origin <= set(graph.model.origin(maker)) else ""  # it is none of the model
 
 
 def _geometry(one: Windows | Layer) -> tuple[object, ...]:

@@ -24,7 +24,7 @@ _DOUBTS = {"CAL001", "CAL005", "CAL006"}  # the samples are wrong, or the result
 _SHORT = 60  # columns of a message that the verdict takes as it is
 _LABEL = 11  # columns of the labels of rows
 _VERDICT_STYLE = {"refused": "red", "convertible": "green", "converted": "green"}
-_OVERVIEW_HEAD = ("model", "verdict", "error", "warn", "SQNR", "crossings", "device")
+_OVERVIEW_HEAD = ("model", "verdict", "error", "warn", "crossings", "device")
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def render(report: Report, name: str, *, color: bool = False, width: int = 80) -
 def render_many(
     reports: Sequence[Report], names: Sequence[str], *, color: bool = False, width: int = 80
 ) -> str:
-    """Render a table of several models, then the details of those that fail.
+    """Render a table of several checked models, then the details of those that fail.
 
     Args:
         reports: in the order in which they are shown.
@@ -322,7 +322,5 @@ def _clipped(lines: Block, limit: int, view: View) -> Block:
 
 def _overview_row(report: Report, name: str) -> tuple[str, ...]:
     number = groups.tally(report)
-    measured = report.accuracy
-    accuracy = "-" if measured is None else words.sqnr(measured.sqnr_db, measured.cosine)
     row = (name, words.verdict_label(report), str(number.error), str(number.warning))
-    return (*row, accuracy, str(report.summary.transitions), words.device_share(report))
+    return (*row, str(report.summary.transitions), words.device_share(report))

@@ -247,6 +247,9 @@ def _why_nothing(budget: Budget) -> str:
     goal, before = budget.min_sqnr_db, budget.before_db
     if goal is not None and before is not None and before >= goal:
         return f"{before:.1f} dB reach the goal of {goal:g} dB"
+    if budget.biasless:
+        layers = count(budget.biasless, "layer")
+        return f"the device adds no bias to {layers}, and copies of a layer differ by their biases"
     return f"no repetition for {budget.max_extra_percent:g} % more MACs improves it"
 
 

@@ -43,6 +43,11 @@ class Budget(Part):
     )
     repeated: tuple[Repeated, ...] = ()
     channels: tuple[Channels, ...] = ()
+    biasless: int = Field(
+        0,
+        description="layers that the device adds no bias to; where there are any nothing is "
+        "repeated, because copies differ by their biases",
+    )
 
 
 class HostPadding(Part):

@@ -26,7 +26,7 @@ from npuconv.target.limit import Limit, Place
 from npuconv.target.semantics import semantic_problems
 from npuconv.yamlio import KeyPath, dotted
 
-__all__ = ["Operator", "Target", "builtin_names", "read", "value_text"]
+__all__ = ["Operator", "Target", "builtin_names", "listed_operators", "read", "value_text"]
 
 
 class Target(Description):
@@ -108,6 +108,17 @@ def builtin_names() -> tuple[str, ...]:
     return tuple(sorted(f.name.removesuffix(".yaml") for f in files if f.name.endswith(".yaml")))
 
 
+@cache
+def listed_operators(name: str) -> frozenset[str]:
+    """Return the operators that a built-in target lists; its limits, which take long, are not read.
+
+    In a file of ours every operator begins a line, indented by two.
+    """
+    _, _, rest = _text_of(name).partition("\noperators:\n")
+    section = re.split(r"^(?=\w)", rest, maxsplit=1, flags=re.MULTILINE)[0]
+    return frozenset(re.findall(r"^  (\w+):", section, re.MULTILINE))
+
+
 def read(name_or_path: str | Path) -> yamlio.Document:
     """Return the YAML of a built-in target by name, or of a file; its meaning is not checked.
 
@@ -116,12 +127,15 @@ def read(name_or_path: str | Path) -> yamlio.Document:
     """
     name = str(name_or_path)
     if name in builtin_names():
-        text = resources.files("npuconv.targets").joinpath(f"{name}.yaml").read_text("utf-8")
-        return yamlio.loads(text, name=name, error=TargetError)
+        return yamlio.loads(_text_of(name), name=name, error=TargetError)
     if Path(name).suffix not in (".yaml", ".yml") and not Path(name).is_file():
         hint = yamlio.suggest(name, builtin_names()) or "or give a .yaml file"
         raise TargetError(f"unknown target {name!r}; known: {_known()}", hint=hint)
     return yamlio.load(name, error=TargetError)
+
+
+def _text_of(name: str) -> str:
+    return resources.files("npuconv.targets").joinpath(f"{name}.yaml").read_text("utf-8")
 
 
 def _known() -> str:

@@ -1,11 +1,11 @@
-"""Operators in the simulator: the integers of ``arithmetic.litert``, near those of float."""
+"""Operators in the simulator: integers of TFLite and of shifts, and operators that pass on."""
 
 from __future__ import annotations
 
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper, numpy_helper
 
 from npuconv.arithmetic import litert, shifting
 from npuconv.arithmetic.operators import Rescaling
@@ -14,6 +14,8 @@ from npuconv.emit.int8_operators import int8_operators
 from npuconv.evaluate.device_operators import device_operators
 from npuconv.evaluate.simulator import as_float
 from npuconv.executor import Session
+from support.builders import Net, images
+from support.int8_layers import integers, ops, same
 from support.int8_operators import CASES, MADE, WIDE, Case
 from support.target_files import chip
 
@@ -106,3 +108,142 @@ def test_a_division_that_no_factor_stands_for_stays_float(divisor):
     by = np.asarray(divisor, np.float32).reshape(-1, 1, 1)
     made = as_float(Case("Div", (WIDE, MADE), rest=[by]).model("shift 12 40 half_up"))
     assert "op" in {node.name for node in made.graph.node}
+
+
+PASSTHROUGH = {
+    "Relu": ({}, ()),
+    "Clip": ({}, (np.int8(-5), np.int8(90))),
+    "MaxPool": ({"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [2, 2]}, ()),
+    "Transpose": ({"perm": [0, 2, 3, 1]}, ()),
+    "Reshape": ({}, (np.asarray([1, -1]),)),
+    "Flatten": ({}, ()),
+    "Pad": ({}, (np.asarray([0, 0, 1, 2, 0, 0, 0, 1]), np.int8(-7))),
+    "Slice": ({}, (np.asarray([1]), np.asarray([3]), np.asarray([2]))),
+    "DepthToSpace": ({"blocksize": 2}, ()),
+    "SpaceToDepth": ({"blocksize": 2}, ()),
+    "Gather": ({"axis": 1}, (np.asarray([2, 0]),)),
+    "Tile": ({}, (np.asarray([1, 1, 2, 1]),)),
+    "Expand": ({}, (np.asarray([2, 4, 6, 6]),)),
+    "Identity": ({}, ()),
+    "Resize": ({"mode": "nearest"}, ("", np.asarray([1, 1, 2, 2], np.float32))),
+    "Squeeze": ({}, (np.asarray([0]),)),
+    "Unsqueeze": ({}, (np.asarray([0]),)),
+    "ReduceMax": ({"axes": [2]}, ()),
+}
+
+
+@pytest.mark.parametrize("op", PASSTHROUGH)
+def test_passthrough(op):
+    """Operators that move or compare integers do the same to their float carriers."""
+    attrs, others = PASSTHROUGH[op]
+    net = Net(x=(1, 4, 6, 6))
+    net.op("Neg", "x", to="n")
+    q = integers(net, "n")
+    names = ["" if isinstance(o, str) else net.constant(o) for o in others]
+    net.op(op, q, *names, to="y", **attrs)
+    made = as_float(net.output("y").model())
+    assert "QuantizeLinear" not in ops(made)
+    assert [n.op_type for n in made.graph.node].count("Cast") == 1  # of the output
+    same(net.model(), {"x": images(1, 4, 6, 6) * 3})
+
+
+def test_several_inputs_and_outputs():
+    """Concat, Max, Where and Split are supported."""
+    pytest.importorskip("onnxruntime", "1.31", reason="no Where on int8 before")
+    net = Net(x=(1, 4, 6, 6))
+    a, b = integers(net), integers(net, "x", 0.05)
+    net.op("Concat", a, b, axis=1, to="c").op("Max", a, b, to="m")
+    net.op("Greater", "x", net.constant(0.0), to="g").op("Where", "g", a, b, to="w")
+    net.op("Split", "c", net.constant(np.asarray([3, 5])), outputs=2, axis=1, to="s")
+    model = net.output("c", "m", "w", "s", "s_1").model()
+    assert ops(as_float(model)) & {"QuantizeLinear"} == set()
+    same(model, {"x": images(1, 4, 6, 6)})
+
+
+@pytest.mark.parametrize("axis", [1, -1, None])
+@pytest.mark.parametrize("kind", [np.int8, np.uint8])
+def test_conversions(axis, kind):
+    """Division and ties, saturation, a scale and zero point for each channel, and back."""
+    net = Net(x=(2, 4, 5, 4))
+    scales = np.asarray([0.5, 0.1, 0.3, 0.007] if axis is not None else 0.1, np.float32)
+    zeros = np.asarray([0, 3, 100, 1] if axis is not None else 5, kind)
+    names, attrs = (
+        [net.constant(scales), net.constant(zeros)],
+        {} if axis is None else {"axis": axis},
+    )
+    net.op("QuantizeLinear", "x", *names, to="q", **attrs)
+    net.op("DequantizeLinear", "q", *names, to="y", **attrs)
+    x = images(2, 4, 5, 4) * 40
+    x[0] = np.rint(x[0]) * np.float32(0.05)
+    x[1, :, 0] = [3e38, -3e38, np.inf, -np.inf]
+    same(net.output("q", "y").model(), {"x": x})
+
+
+def test_conversions_without_a_zero_point():
+    """A conversion that has no zero point is uint8, as ONNX defines."""
+    net = Net(x=(2, 4))
+    scale = net.constant(np.float32(0.01))
+    net.op("QuantizeLinear", "x", scale, to="q").op("DequantizeLinear", "q", scale, to="y")
+    same(net.output("q", "y").model(), {"x": images(2, 4)})
+
+
+def test_constants_are_converted_at_once():
+    """Constants behind a DequantizeLinear are folded."""
+    net = Net(x=(1, 3, 4, 4))
+    weight = net.constant(np.arange(-6, 6, dtype=np.int8).reshape(4, 3, 1, 1))
+    bias = net.constant(np.arange(4, dtype=np.int32))
+    scales = net.constant(np.asarray([1, 2, 3, 4], np.float32) / 10)
+    points = net.constant(np.zeros(4, np.int8))
+    net.op("DequantizeLinear", weight, scales, points, axis=0, to="w")
+    net.op("DequantizeLinear", bias, scales, axis=0, to="b")
+    net.op("Conv", "x", "w", "b")
+    model = net.model()
+    assert ops(as_float(model)) == {"Conv"}
+    same(model, {"x": images(1, 3, 4, 4)}, optimized=(False,))  # a float sum has no one order
+
+
+def test_nhwc_pool():
+    """NhwcMaxPool becomes a MaxPool between two Transposes."""
+    net = Net(x=(1, 6, 6, 4))
+    q = integers(net)
+    net.op("NhwcMaxPool", q, domain="com.microsoft", kernel_shape=[2, 2], strides=[2, 2], to="y")
+    model = net.output("y").model()
+    model.graph.output[0].type.tensor_type.elem_type = TensorProto.INT8
+    same(model, {"x": images(1, 6, 6, 4)})
+
+
+def test_scales_that_are_not_constant():
+    """Nodes with variable scales stay."""
+    net = Net(x=(1, 4, 6, 6), s=())
+    net.op("QuantizeLinear", "x", "s", net.constant(np.int8(0)), to="q")
+    net.op("DequantizeLinear", "q", "s", "c0", to="y")
+    model = net.output("y").model()
+    assert {"QuantizeLinear", "DequantizeLinear"} <= ops(as_float(model))
+    same(model, {"x": images(1, 4, 6, 6), "s": np.asarray(0.1, np.float32)})
+
+
+def test_constants_from_nodes():
+    """Constant nodes count as initializers, int8 data of a Concat included."""
+    net = Net(x=(1, 4, 6, 6))
+    values = {"s": np.float32(0.02), "z": np.int8(0), "k": np.ones((1, 1, 6, 6), np.int8)}
+    for name, value in values.items():
+        net.op("Constant", to=name, value=numpy_helper.from_array(np.asarray(value)))
+        del net.nodes[-1].input[:]
+    net.op("QuantizeLinear", "x", "s", "z", to="q").op("Concat", "q", "k", axis=1, to="c")
+    model = net.op("DequantizeLinear", "c", "s", "z", to="y").model()
+    assert "QuantizeLinear" not in ops(as_float(model))
+    same(model, {"x": images(1, 4, 6, 6)})
+
+
+def test_blocks_and_other_types_stay():
+    """Scales by block, 16-bit integers and other output types stay."""
+    net = Net(opset=21, ir_version=10, x=(2, 4))
+    blocks = net.constant(np.full((2, 2), 0.1, np.float32))
+    net.op("QuantizeLinear", "x", blocks, net.constant(np.zeros((2, 2), np.int8)), block_size=2,
+           axis=1, to="b")  # fmt: skip
+    net.op("QuantizeLinear", "x", net.constant(np.float32(0.1)), net.constant(np.int16(0)), to="w")
+    net.op("QuantizeLinear", "x", "c2", output_dtype=TensorProto.INT8, to="q")
+    net.op("DequantizeLinear", "q", "c2", to="y")
+    model = net.output("b", "w", "y").model()
+    assert [n.op_type for n in as_float(model).graph.node].count("QuantizeLinear") == 2
+    same(model, {"x": images(2, 4)})

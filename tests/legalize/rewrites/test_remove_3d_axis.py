@@ -125,8 +125,32 @@ def test_the_refusal_names_every_axis():
     assert refusal.reason == (
         "no axis can go: axis 2 (kernel 3, stride 1, pads 1 and 1, extent 5); "
         "axis 3 (kernel 3, stride 1, pads 1 and 1, extent 6); "
-        "axis 4 (kernel 3, stride 1, pads 1 and 1, extent 7)"
+        "axis 4 (kernel 3, stride 1, pads 1 and 1, extent 7); "
+        "--prefer slices makes the 3 taps of axis 2 channels (2520 values moved, as many MACs)"
     )
+
+
+@pytest.mark.parametrize("net", [
+    volume(x=("N", 4, 5, 6, 7), pads=[1] * 6, dilations=[1, 2, 1]),
+    volume(x=(2, 4, 6, 6, 7), weight=(6, 4, 4, 2, 3), strides=[1, 2, 1], pads=[0, 1, 0, 0, 2, 0]),
+    volume(x=(1, 4, 6, 6, 7), weight=(4, 2, 3, 3, 2), group=2, bias=False),
+])  # fmt: skip
+def test_slices_if_preferred(net):
+    """The cells of the fewest taps become channels, group by group, and the axis a batch."""
+    proto = net.model()
+    model, ctx = read(proto), context(prefer=("slices",))
+    assert run_pass(NAME, model, ctx) == 1
+    assert {window(n).axes for n in model.nodes("Conv")} == {2}
+    assert ctx.rewrites[0].note.endswith(" values moved, as many MACs")
+    same_numbers(proto, model)
+
+
+def test_slices_are_not_needed_where_an_axis_goes():
+    """The cheaper ways come first; extents that are not known leave none."""
+    for net, ways in ((volume(), 1), (volume(x=(1, 4, "D", 6, 7)), 0)):
+        ctx = context(prefer=("slices",))
+        assert run_pass(NAME, read(net.model()), ctx) == ways
+        assert not any("taps" in record.after for record in ctx.rewrites)
 
 
 def test_a_chain_of_flat_volumes_has_one_squeeze():

@@ -154,9 +154,8 @@ def rows(repeats: Repeats, after: float = 0.5, **options: object):
     noise = Error((1.0,), (100.0,)), Error((after,), (100.0,))
     own = {one.tensor: one for one in sets}
     made = Oversampled(None, None)
-    return budget_report(
-        legal, BudgetResult(made, repeats, layers, channels, own, 2000, *noise, True)
-    )
+    spent = BudgetResult(made, repeats, layers, channels, own, 2000, *noise, True)
+    return budget_report(legal, spent, biasless=0)
 
 
 def test_what_was_bought_by_the_users_names():

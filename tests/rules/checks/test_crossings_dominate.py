@@ -56,6 +56,6 @@ def test_the_first_cause_is_named_where_no_target_lists_all():
 def test_the_headline_says_it():
     """After the convolutions and the unknown limits."""
     report = npuconv.check(chain(6), verify=False)
-    assert ", 12 of 14 crossings, 0.0 MiB in between" in report.summary.headline
+    assert ", 12 of 14 crossings, 0.0 MiB for host nodes in between" in report.summary.headline
     assert "crossings" not in npuconv.check(chain(1), verify=False).summary.headline
     assert not findings(chain(1), CODE)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from npuconv.emit.tflite.draft import CHANNELS_LAST, Draft, Order, attributes, same
+from npuconv.emit.int8_operators import attributes_of
+from npuconv.emit.tflite.draft import CHANNELS_LAST, Draft, Order, same
 from npuconv.emit.tflite.flatbuffer import Array, Quantization
 from npuconv.emit.tflite.windows import ends_of
 from npuconv.emit.tflite.windows import pad as append_pad
@@ -55,7 +56,7 @@ def pads_zeros(draft: Draft, node: onnx.NodeProto) -> bool:
     """Return whether a Pad inserts zeros around what is constant."""
     value = draft.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else np.zeros(())
     pads = draft.constant(node.input[1])
-    constant = attributes(node).get("mode", "constant") == "constant"
+    constant = attributes_of(node).get("mode", "constant") == "constant"
     known = value is not None and pads is not None and not value.any() and (pads >= 0).all()
     return bool(constant and known)
 
@@ -133,7 +134,7 @@ def _along(node: onnx.NodeProto, values: Array, order: Order) -> Array:
     """Return numbers of the channels shaped to meet a stored tensor."""
     if values.size == 1:
         return values.reshape(())
-    axis, rank = int(attributes(node).get("axis", 1)) % len(order), len(order)
+    axis, rank = int(attributes_of(node).get("axis", 1)) % len(order), len(order)
     place = order.index(axis) if order != same(rank) else axis
     return values.reshape([-1 if k == place else 1 for k in range(rank)])
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import onnx
 
-from npuconv.emit.tflite.draft import CHANNELS_LAST, Draft, attributes
+from npuconv.emit.int8_operators import attributes_of
+from npuconv.emit.tflite.draft import CHANNELS_LAST, Draft
 from npuconv.emit.tflite.flatbuffer import Array, Quantization, enumerator
 from npuconv.emit.tflite.windows import padded, pads_of
 from npuconv.errors import InternalError, ModelError
@@ -37,7 +38,7 @@ def convolve(draft: Draft, node: onnx.NodeProto) -> None:
     The bias takes up what the declared zero point of the input differs from that of the node:
     a tensor that the host quantizes has its own.
     """
-    layer, attrs = _read(draft, node), attributes(node)
+    layer, attrs = _read(draft, node), attributes_of(node)
     source = draft.read(node.input[0], CHANNELS_LAST)
     own = draft.quantization(source)
     if own is None or own.scale != layer.x_scale:
@@ -75,7 +76,7 @@ def _slid(
     draft: Draft, node: onnx.NodeProto, source: int, weight: Array, activation: str
 ) -> tuple[int, str, dict[str, int]]:
     """Return what a convolution slides over, padded if need be, its operator and its options."""
-    attrs = attributes(node)
+    attrs = attributes_of(node)
     strides, dilations = attrs.get("strides", (1, 1)), attrs.get("dilations", (1, 1))
     window = [(k - 1) * d + 1 for k, d in zip(weight.shape[2:], dilations, strict=True)]
     source, padding = padded(draft, source, window, strides, pads_of(attrs))

@@ -8,7 +8,7 @@ not there, a TRANSPOSE makes it, or a RESHAPE where only axes of one element cha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -290,9 +290,3 @@ def is_flat(shape: Sequence[int], order: Order) -> bool:
     """Return whether only axes of one element change places."""
     moved = [axis for axis in order if shape[axis] != 1]
     return moved == sorted(moved)
-
-
-def attributes(node: onnx.NodeProto) -> Mapping[str, Any]:
-    """Return the attributes of a node; text as str."""
-    found = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-    return {k: v.decode() if isinstance(v, bytes) else v for k, v in found.items()}

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import onnx
 
-from npuconv.emit.tflite.draft import CHANNELS_LAST, Draft, Order, View, attributes, same
+from npuconv.emit.int8_operators import attributes_of
+from npuconv.emit.tflite.draft import CHANNELS_LAST, Draft, Order, View, same
 from npuconv.emit.tflite.flatbuffer import enumerator
 from npuconv.emit.tflite.movement import pool_options
 from npuconv.emit.tflite.windows import named_padding, pads_of
@@ -66,7 +67,7 @@ def reciprocal(draft: Draft, node: onnx.NodeProto) -> None:
 
 def hard_sigmoid(draft: Draft, node: onnx.NodeProto) -> None:
     """Append ``min(max(alpha * x + beta, 0), 1)``, which TFLite has no operator for."""
-    attrs = attributes(node)
+    attrs = attributes_of(node)
     order = draft.order([node.input[0]], len(draft.shape(node.input[0])))
     last = draft.read(node.input[0], order)
     alpha, beta = attrs.get("alpha", 0.2), attrs.get("beta", 0.5)
@@ -81,7 +82,7 @@ def leaky_relu(draft: Draft, node: onnx.NodeProto) -> None:
     """Append a LEAKY_RELU."""
     order = draft.order([node.input[0]], len(draft.shape(node.input[0])))
     source = draft.read(node.input[0], order)
-    alpha = float(attributes(node).get("alpha", 0.01))
+    alpha = float(attributes_of(node).get("alpha", 0.01))
     made = draft.store(node.output[0], order)
     draft.emit("LEAKY_RELU", [source], [made], "LeakyReluOptions", Alpha=alpha)
 
@@ -102,7 +103,7 @@ def prelu(draft: Draft, node: onnx.NodeProto) -> None:
 def softmax(draft: Draft, node: onnx.NodeProto) -> None:
     """Append a SOFTMAX or LOG_SOFTMAX, which run along the last axis that is stored."""
     rank = len(draft.shape(node.input[0]))
-    axis = int(attributes(node).get("axis", -1)) % rank
+    axis = int(attributes_of(node).get("axis", -1)) % rank
     order = draft.order([node.input[0]], rank)
     if order[-1] != axis:
         order = (*(k for k in order if k != axis), axis)
@@ -120,7 +121,7 @@ def average_pool(draft: Draft, node: onnx.NodeProto) -> None:
     Padding that TFLite has no name for is padded before with 0 and counted; where ONNX does not
     count it, a MUL makes up for it.
     """
-    attrs = attributes(node)
+    attrs = attributes_of(node)
     source = draft.read(node.input[0], CHANNELS_LAST)
     kernel, strides = attrs["kernel_shape"], attrs.get("strides", (1, 1))
     pads, counted = pads_of(attrs), bool(attrs.get("count_include_pad", 0))
@@ -186,7 +187,7 @@ def instance_normalization(draft: Draft, node: onnx.NodeProto) -> None:
 
     moved = draft.step("SUB", [source, mean(source)], source, table="SubOptions")
     power = mean(draft.step("MUL", [moved, moved], moved, table="MulOptions"))
-    least = draft.number("epsilon", np.float32(attributes(node).get("epsilon", 1e-5)))
+    least = draft.number("epsilon", np.float32(attributes_of(node).get("epsilon", 1e-5)))
     root = draft.step(
         "RSQRT", [draft.step("ADD", [power, least], power, table="AddOptions")], power
     )
@@ -204,7 +205,7 @@ def global_pool(draft: Draft, node: onnx.NodeProto) -> None:
 
 def reduction(draft: Draft, node: onnx.NodeProto) -> None:
     """Append a reduction over constant axes."""
-    attrs, rank = attributes(node), len(draft.shape(node.input[0]))
+    attrs, rank = attributes_of(node), len(draft.shape(node.input[0]))
     given: Any = attrs.get("axes")
     if given is None and len(node.input) > 1 and node.input[1]:
         given = draft.constant(node.input[1])
@@ -230,7 +231,7 @@ def _reduce(
 
 def gemm(draft: Draft, node: onnx.NodeProto) -> None:
     """Append a FULLY_CONNECTED of constant weights [N, K]."""
-    attrs = attributes(node)
+    attrs = attributes_of(node)
     weight = draft.constant(node.input[1])
     bias = draft.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else None
     if weight is None or attrs.get("transA", 0) or (len(node.input) > 2 and bias is None):

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import onnx
 
+from npuconv.emit.int8_operators import attributes_of
 from npuconv.emit.tflite import conversions
 from npuconv.emit.tflite.convolution import bounds
-from npuconv.emit.tflite.draft import CHANNELS_LAST, Draft, View, attributes, same
+from npuconv.emit.tflite.draft import CHANNELS_LAST, Draft, View, same
 from npuconv.emit.tflite.flatbuffer import Array, enumerator
 from npuconv.emit.tflite.windows import ends_of, padded, pads_of
 from npuconv.emit.tflite.windows import pad as append_pad
@@ -24,7 +25,7 @@ def transpose(draft: Draft, node: onnx.NodeProto) -> None:
     """Let the result be another view of what is stored."""
     name, result = node.input[0], node.output[0]
     rank = len(draft.shape(name))
-    perm = list(attributes(node).get("perm", reversed(range(rank))))
+    perm = list(attributes_of(node).get("perm", reversed(range(rank))))
     draft.read(name, draft.order([name], rank))
     view = draft.view(name)
     own = View(draft.read(name), same(rank)) if view is None else view
@@ -56,7 +57,7 @@ def concat(draft: Draft, node: onnx.NodeProto) -> None:
     order = draft.order(node.input, rank)
     sources = [draft.read(name, order) for name in node.input]
     made = draft.store(result, order, draft.quantization(sources[0]))
-    axis = order.index(int(attributes(node)["axis"]) % rank)
+    axis = order.index(int(attributes_of(node)["axis"]) % rank)
     none = enumerator("ActivationFunctionType", "NONE")
     options = {"Axis": axis, "FusedActivationFunction": none}
     draft.emit("CONCATENATION", sources, [made], "ConcatenationOptions", **options)
@@ -64,7 +65,7 @@ def concat(draft: Draft, node: onnx.NodeProto) -> None:
 
 def max_pool(draft: Draft, node: onnx.NodeProto) -> None:
     """Append a MAX_POOL_2D, whose padding is never the largest."""
-    attrs = attributes(node)
+    attrs = attributes_of(node)
     source = draft.read(node.input[0], CHANNELS_LAST)
     stored = draft.graph.tensors[source]
     if any(d != 1 for d in attrs.get("dilations", (1, 1))):
@@ -101,7 +102,7 @@ def pad(draft: Draft, node: onnx.NodeProto) -> None:
     source = draft.read(node.input[0], order)
     ends = ends_of(draft, node, rank)[list(order)].astype(np.int32)
     made = draft.store(result, order, draft.quantization(source))
-    mode = attributes(node).get("mode", "constant")
+    mode = attributes_of(node).get("mode", "constant")
     if mode == "reflect":
         kind = enumerator("MirrorPadMode", "REFLECT")
         places = draft.number("paddings", ends)
@@ -157,7 +158,7 @@ def gather(draft: Draft, node: onnx.NodeProto) -> None:
     indices, shape = draft.constant(node.input[1]), draft.shape(name)
     if indices is None:
         raise ModelError(f"{node.name!r}: indices are not constant")
-    axis = int(attributes(node).get("axis", 0)) % len(shape)
+    axis = int(attributes_of(node).get("axis", 0)) % len(shape)
     rank = len(draft.shape(result))
     order = draft.order([name], len(shape)) if rank == len(shape) else same(len(shape))
     source = draft.read(name, order)
@@ -212,7 +213,7 @@ def split(draft: Draft, node: onnx.NodeProto) -> None:
     """Append a SLICE for every output."""
     name = node.input[0]
     shape = draft.shape(name)
-    axis = int(attributes(node).get("axis", 0)) % len(shape)
+    axis = int(attributes_of(node).get("axis", 0)) % len(shape)
     order = draft.order([name], len(shape))
     source, start = draft.read(name, order), 0
     for result in node.output:
@@ -226,7 +227,7 @@ def split(draft: Draft, node: onnx.NodeProto) -> None:
 
 def depth_to_space(draft: Draft, node: onnx.NodeProto) -> None:
     """Append a DEPTH_TO_SPACE; for the mode CRD after a GATHER of channels into the order DCR."""
-    attrs = attributes(node)
+    attrs = attributes_of(node)
     block = int(attrs["blocksize"])
     source = draft.read(node.input[0], CHANNELS_LAST)
     own = draft.quantization(source)
@@ -245,7 +246,7 @@ def space_to_depth(draft: Draft, node: onnx.NodeProto) -> None:
     """Append a SPACE_TO_DEPTH, whose order of channels is that of ONNX."""
     source = draft.read(node.input[0], CHANNELS_LAST)
     made = draft.store(node.output[0], CHANNELS_LAST, draft.quantization(source))
-    block = int(attributes(node)["blocksize"])
+    block = int(attributes_of(node)["blocksize"])
     draft.emit("SPACE_TO_DEPTH", [source], [made], "SpaceToDepthOptions", BlockSize=block)
 
 
@@ -255,7 +256,7 @@ def resize(draft: Draft, node: onnx.NodeProto) -> None:
     Raises:
         ModelError: a mode that TFLite does not have.
     """
-    attrs = attributes(node)
+    attrs = attributes_of(node)
     before, after = draft.shape(node.input[0]), draft.shape(node.output[0])
     if len(before) != 4 or before[:2] != after[:2]:
         raise ModelError(f"{node.name!r}: TFLite resizes height and width only")
@@ -285,7 +286,7 @@ def _to_size(draft: Draft, code: str, table: str, source: int, made: int, **opti
 
 
 def _bilinear(draft: Draft, node: onnx.NodeProto, source: int, made: int) -> None:
-    mode = attributes(node).get("coordinate_transformation_mode", "half_pixel")
+    mode = attributes_of(node).get("coordinate_transformation_mode", "half_pixel")
     if mode not in (*_SYMMETRIC, "align_corners", "asymmetric"):
         raise ModelError(f"{node.name!r}: TFLite has no bilinear Resize with {mode!r}")
     corners, half = mode == "align_corners", mode in _SYMMETRIC
@@ -295,7 +296,7 @@ def _bilinear(draft: Draft, node: onnx.NodeProto, source: int, made: int) -> Non
 
 def _places(draft: Draft, node: onnx.NodeProto, before: int, after: int, axis: int) -> Array:
     """Return the places that nearest values come from, int64 [after], by ONNX's formulas."""
-    attrs = attributes(node)
+    attrs = attributes_of(node)
     out, scale = np.arange(after, dtype=np.float64), _scale(draft, node, before, after, axis)
     mode = attrs.get("coordinate_transformation_mode", "half_pixel")
     if mode == "asymmetric":
@@ -319,7 +320,7 @@ def _places(draft: Draft, node: onnx.NodeProto, before: int, after: int, axis: i
 def _scale(draft: Draft, node: onnx.NodeProto, before: int, after: int, axis: int) -> float:
     """Return the factor of an axis: what the node says, or that of the extents."""
     scales = draft.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else None
-    listed = list(attributes(node).get("axes", range(4)))
+    listed = list(attributes_of(node).get("axes", range(4)))
     if scales is None or not scales.size:
         return after / before
     return float(scales[listed.index(axis)]) if axis in listed else 1.0

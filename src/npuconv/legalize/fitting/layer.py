@@ -181,3 +181,17 @@ class Fragment:
     places: NDArray[np.int64]
     biased: bool  # whether it adds the bias of the whole to the outputs that it makes
     summed: bool = False  # whether its outputs are added to those of others
+    host_padded: bool = False  # whether the host pads what it reads, so that any zero point will do
+
+    @property
+    def needs_zero(self) -> bool:
+        """Return whether it stands for a convolution that pads with stored zeros."""
+        return self.whole.layer.padded and not self.host_padded
+
+    def channels(self) -> NDArray[np.int64]:
+        """Return the input channel of the whole that each weight reads; -1 for zeros between."""
+        layer = self.whole.layer
+        rows, inner = np.divmod(self.places, math.prod(layer.weight[1:]))
+        column = inner // math.prod(layer.kernel)
+        found = rows // (layer.weight[0] // layer.group) * layer.weight[1] + column
+        return np.where(self.places < 0, -1, found)

@@ -3,7 +3,9 @@
 An axis goes where the output has one cell along it (its inputs become channels), where
 the kernel has one cell along it and along a neighbour (the two are merged), or where
 the kernel has one cell along it (it becomes a batch; a stride becomes a Slice). Conv
-and ConvTranspose. All other axes are refused, with what keeps them.
+and ConvTranspose. All other axes are refused, with what keeps them; but with ``--prefer
+slices`` what the taps of a Conv read along an axis become channels, and the rest of it a
+batch: as many MACs, and as many values moved as the input has for each tap. Exact in int8.
 """
 
 from __future__ import annotations
@@ -16,7 +18,15 @@ from npuconv.legalize.registry import Phase, model_pass
 from npuconv.legalize.tools.conv_forms import refuses_rank
 from npuconv.legalize.tools.layout import inverse, reshape, transpose
 from npuconv.model import edit, query
-from npuconv.model.axis_removal import Removal, obstacles, output_extent, removal
+from npuconv.model.axis_removal import (
+    Removal,
+    moved_by,
+    obstacles,
+    offer,
+    output_extent,
+    removal,
+    slicing,
+)
 from npuconv.model.conv import Window, window
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
@@ -42,17 +52,20 @@ def _remove(model: Model, ctx: PassContext, node: Node) -> int:
     win = window(node)
     if win is None or win.axes is None or win.axes <= MAX_AXES or not refuses_rank(ctx, win):
         return 0
-    way = removal(win)
+    slices = slicing(win)
+    way = removal(win) or (slices if "slices" in ctx.options.prefer else None)
     if way is None or query.constant_input(node, 1) is None:
         reason = "its weights are not constant"
         if way is None:
-            reason = "no axis can go: " + "; ".join(obstacles(win))
+            reason = "no axis can go: " + "; ".join(obstacles(win)) + offer(win)
         ctx.refuse(model, node, reason)
         return 0
     remove, text = _WAYS[way.how]
     before = f"{node.op} of {win.axes} axes, kernel {'x'.join(map(str, win.kernel or ()))}"
     after = f"{node.op} of {win.axes - 1} axes: axis {way.axis + 2} goes, {text}"
-    with ctx.rewrite(model, [node], before, after, exact=_exact(win, way)):
+    with ctx.rewrite(model, [node], before, after, exact=_exact(win, way)) as record:
+        if way.how == "slices":
+            record.note = f"{moved_by(win, way)} values moved, as many MACs"
         result = remove(model, node, win, way)
         edit.hand_over(result, node.outputs[0])
         edit.disconnect(node)
@@ -125,23 +138,43 @@ def _merge(model: Model, node: Node, win: Window, way: Removal) -> Tensor:
 
 
 def _to_batch(model: Model, node: Node, win: Window, way: Removal) -> Tensor:
-    """Turn the cells along the axis into samples."""
+    """Turn the cells along the axis into samples, and its taps into channels."""
+    import numpy as np
+
     _pad_before(model, node, (way.axis,))
     axis, dims, out = way.axis + 2, _dims(node, win), _output_dims(win)
     rest = [a for a in range(1, len(dims)) if a != axis]
-    order = [0, axis, *rest]
-    source = transpose(model, node, _strided(model, node, axis), order)
-    source = reshape(model, node, source, [-1, *(dims[a] for a in rest)])
-    result = _convolve(model, node, source, way.axis, _weight(node).squeeze(axis))
+    order, weight = [0, axis, *rest], np.moveaxis(_weight(node), axis, 2)
+    if way.how == "slices":
+        source = _taps_apart(model, node, way, axis, rest[1:])
+    else:
+        source = transpose(model, node, _strided(model, node, axis), order)
+    channels = dims[1] * weight.shape[2]
+    source = reshape(model, node, source, [-1, channels, *(dims[a] for a in rest[1:])])
+    weight = weight.reshape(len(weight), -1, *weight.shape[3:])
+    result = _convolve(model, node, source, way.axis, weight)
     apart = [dims[0], -1] if dims[0] else [-1, out[axis]]
     result = reshape(model, node, result, [*apart, *(out[a] for a in rest)])
     return transpose(model, node, result, inverse(tuple(order)))
+
+
+def _taps_apart(model: Model, node: Node, way: Removal, axis: int, others: Sequence[int]) -> Tensor:
+    """Insert N, C, D, ... -> N, cells of the result, C, taps, ..."""
+    import numpy as np
+
+    taps = _weight(node).shape[axis]
+    table = np.asarray(way.cells, np.int64).reshape(taps, -1)
+    cells = edit.constant(model, f"{node.name}/cells", table)
+    read = [node.inputs[0], cells]
+    source = edit.insert(model, "Gather", read, origin=[node], attrs={"axis": axis})
+    return transpose(model, node, source, [0, axis + 1, 1, axis, *(a + (a > axis) for a in others)])
 
 
 _WAYS = {
     "channels": (_to_channels, "its cells are channels"),
     "merge": (_merge, "merged with the axis before"),
     "batch": (_to_batch, "its cells are a batch"),
+    "slices": (_to_batch, "its cells are a batch, what its taps read are channels"),
 }
 
 

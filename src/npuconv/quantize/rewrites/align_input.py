@@ -18,9 +18,9 @@ from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.conv import window
 from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model.types import Node, Tensor
 from npuconv.partition import Plan
-from npuconv.partition.crossings import readers
+from npuconv.partition.placement import CUTS, PIECES
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,11 +30,29 @@ if TYPE_CHECKING:
 def align_input(
     model: Model, ctx: PassContext, plan: Plan, offsets: Mapping[str, np.ndarray]
 ) -> int:
-    found = readers(plan)
-    return sum(_align(model, ctx, found[name], by) for name, by in offsets.items())
+    found = shifted_together(ctx, plan)
+    pairs = ((found[name], by) for name, by in offsets.items())
+    return sum(_align(model, ctx, plan, convs, by) for convs, by in pairs)
 
 
-def _align(model: Model, ctx: PassContext, convs: list[Node], offsets: np.ndarray) -> int:
+def shifted_together(ctx: PassContext, plan: Plan) -> dict[str, list[Node]]:
+    """Return the convolutions of the device by the tensor that is moved for them."""
+    found: dict[str, list[Node]] = {}
+    for conv in plan.device:
+        found.setdefault(shifted_tensor(ctx, plan, conv).name, []).append(conv)
+    return found
+
+
+def shifted_tensor(ctx: PassContext, plan: Plan, conv: Node) -> Tensor:
+    """Return what a convolution reads, or what that is cut from behind any pads that count."""
+    fragment = ctx.fragments.get(conv.name)
+    counts = fragment is None or fragment.whole.layer.padded
+    return plan.uncut(conv.inputs[0], PIECES if counts else CUTS)
+
+
+def _align(
+    model: Model, ctx: PassContext, plan: Plan, convs: list[Node], offsets: np.ndarray
+) -> int:
     import numpy as np
 
     weights = [query.constant_input(conv, 1) for conv in convs]
@@ -43,7 +61,8 @@ def _align(model: Model, ctx: PassContext, convs: list[Node], offsets: np.ndarra
     if said := [text for conv in convs for text in _objections(ctx, conv)]:
         ctx.refuse(model, convs[0], said[0])
         return 0
-    source = convs[0].inputs[0]
+    source = shifted_tensor(ctx, plan, convs[0])
+    reading = {id(node): node for node in (*convs, *plan.cuts) if node.inputs[0] is source}
     after = f"Sub of {_numbers(offsets)} on the host + Conv with another bias"
     with ctx.rewrite(model, convs, "Conv", after) as record:
         values = np.asarray(offsets, weights[0].dtype).reshape(1, -1, 1, 1)  # type: ignore[union-attr]
@@ -54,10 +73,11 @@ def _align(model: Model, ctx: PassContext, convs: list[Node], offsets: np.ndarra
         for conv, weight in zip(convs, weights, strict=True):
             assert weight is not None
             bias = query.constant_input(conv, 2)
-            made = _added(weight, offsets, _groups(conv)) + (0.0 if bias is None else bias)
-            edit.set_input(conv, 0, moved)
+            made = _added(ctx, conv, weight, offsets) + (0.0 if bias is None else bias)
             label = f"{model.label(conv)}/bias"
             edit.set_input(conv, 2, edit.constant(model, label, made.astype(weight.dtype)))
+        for node in reading.values():
+            edit.set_input(node, 0, moved)
         record.note = "int8 holds the values that samples showed exactly"
     return 1
 
@@ -69,16 +89,15 @@ def _objections(ctx: PassContext, conv: Node) -> list[str]:
     return [text for win in ctx.windows(conv) for text in ctx.objections(win)]
 
 
-def _groups(conv: Node) -> int:
-    win = window(conv)
-    return 1 if win is None else win.group
-
-
-def _added(weight: np.ndarray, offsets: np.ndarray, groups: int) -> np.ndarray:
+def _added(ctx: PassContext, conv: Node, weight: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """Return what the offsets of the input add to every output channel, float64 [M]."""
     from npuconv.arithmetic.layer import per_weight
 
-    each = weight * per_weight(offsets, weight.shape, groups)
+    fragment = ctx.fragments.get(conv.name)
+    if fragment is not None and len(offsets) == fragment.whole.layer.in_channels:
+        each = weight * offsets[fragment.channels()]  # where it has zeros, any offset will do
+    else:
+        each = weight * per_weight(offsets, weight.shape, int(query.attribute(conv, "group", 1)))
     return each.reshape(len(weight), -1).sum(axis=1)
 
 

@@ -33,15 +33,30 @@ OPSET = 11  # from here on the amounts of a Pad are an input
 def pad_on_host(model: Model, ctx: PassContext, plan: Plan, tensors: Collection[str]) -> int:
     if model.opset < OPSET:
         return 0
-    wanted = [convs for name, convs in readers(plan).items() if name in tensors]
-    return sum(_pad(model, ctx, plan, convs) for convs in wanted)
+    wanted: dict[str, list[Node]] = {}
+    for name, convs in readers(plan).items():
+        if name in tensors:
+            wanted.setdefault(_uncut(plan, convs[0].inputs[0]).name, []).extend(convs)
+    return sum(_pad(model, ctx, plan, convs) for convs in wanted.values())
+
+
+def _uncut(plan: Plan, tensor: Tensor) -> Tensor:
+    """Return what the images or channels of a tensor are cut from, which is padded once."""
+    maker = query.producer(tensor)
+    while maker is not None and plan.is_cut(maker) and maker.op == "Slice":
+        before, after = query.shape(maker.inputs[0]), query.shape(tensor)
+        if before is None or after is None or before[2:] != after[2:]:
+            return tensor
+        tensor = maker.inputs[0]
+        maker = query.producer(tensor)
+    return tensor
 
 
 def _pad(model: Model, ctx: PassContext, plan: Plan, convs: list[Node]) -> int:
     convs = [conv for conv in convs if any(query.attribute(conv, "pads", ()) or ())]
     if not convs:
         return 0
-    source, win = convs[0].inputs[0], window(convs[0])
+    source, win = _uncut(plan, convs[0].inputs[0]), window(convs[0])
     alike = {tuple(query.attribute(conv, "pads", ()) or ()) for conv in convs}
     if win is None or len(alike) > 1:
         return 0
@@ -54,13 +69,24 @@ def _pad(model: Model, ctx: PassContext, plan: Plan, convs: list[Node]) -> int:
     after = f"Pad {flat_pads(win.pads)} on the host + Conv without pads"
     with ctx.rewrite(model, convs, before, after) as record:
         inputs = [source, edit.integers(model, f"{source.name}/pads", flat_pads(amounts))]
-        shape = None if win.input is None else _padded(win.input, win.pads)
+        dims = query.shape(source)
+        shape = None if dims is None else _padded(dims, win.pads)
         padded = edit.insert(model, "Pad", inputs, origin=convs, shape=shape)
         for conv in convs:
-            edit.set_input(conv, 0, padded)
+            _read(conv, source, padded, win.pads)
             conv.attrs["pads"] = list(none)
         record.note = _more(win, plan, source)
     return 1
+
+
+def _read(node: Node, source: Tensor, padded: Tensor, pads: Pairs) -> None:
+    """Let a node read what has been padded, or let what it reads be cut from that."""
+    if node.inputs[0] is source:
+        edit.set_input(node, 0, padded)
+    elif (maker := query.producer(node.inputs[0])) is not None and maker.inputs[0] is not padded:
+        _read(maker, source, padded, pads)
+        cut = maker.outputs[0]
+        cut.shape = list(_padded(query.shape(cut) or (), pads))
 
 
 def _objections(ctx: PassContext, conv: Node) -> list[str]:

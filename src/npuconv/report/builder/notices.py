@@ -17,7 +17,6 @@ from npuconv.model import query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 from npuconv.partition import Plan
-from npuconv.quantize.host_prep import padding_option
 from npuconv.rules import Rule
 from npuconv.rules.engine import all_rules
 from npuconv.samples import Feed, Samples
@@ -158,7 +157,7 @@ def not_judged(options: Options, crossing: int | None = None) -> tuple[str, ...]
     codes = ", ".join(rule.code for rule in counting if not goal or rule.code != _MEASURED)
     if codes:
         found.append(f"{codes}, which count by your options: only convert runs all samples")
-    if padding_option(options) in ("auto", "all"):
+    if options.padding in ("auto", "all"):
         found.append(f"{_crossings(options, crossing)}: only convert decides what crosses for it")
     return tuple(found)
 

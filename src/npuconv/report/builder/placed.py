@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from npuconv import partition
 from npuconv.legalize import keep_float
 from npuconv.legalize.context import RewriteRecord
+from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.registry import PASSES, Phase
 from npuconv.legalize.source import by_label, describe, form_of, operators, tensors
 from npuconv.model import query
@@ -17,9 +17,6 @@ from npuconv.model.types import Node
 from npuconv.partition import Cost, cost
 from npuconv.report.words import total
 from npuconv.schemas import report as schema
-
-if TYPE_CHECKING:
-    from npuconv.legalize.legal import LegalModel
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +13,7 @@ from npuconv.arithmetic.encoding import HIGHEST, LOWEST, Encoding
 from npuconv.arithmetic.layer import RoundedWeights, folded
 from npuconv.arithmetic.statistics import Statistics
 from npuconv.config import Options
+from npuconv.evaluate.matching import Layer
 from npuconv.legalize.legal import LegalModel
 from npuconv.model import query
 from npuconv.partition import Plan
@@ -21,14 +21,10 @@ from npuconv.partition.crossings import traffic
 from npuconv.quantize import kept
 from npuconv.quantize.budget import BudgetResult
 from npuconv.quantize.fake_quant import Error
-from npuconv.quantize.host_prep import padding_option
 from npuconv.quantize.sensitivity import Sensitivity
 from npuconv.quantize.settings import BUDGET
 from npuconv.quantize.state import DeviceGraph, QuantState
 from npuconv.schemas import quality
-
-if TYPE_CHECKING:
-    from npuconv.evaluate.matching import Layer
 
 
 def tensor_rows(
@@ -303,8 +299,11 @@ class Crossing:
         return cls(graph.options, frozenset(state.encodings), crossing, power)
 
 
-def budget_report(legal: LegalModel, spent: BudgetResult) -> quality.Budget:
-    """Return the part of the report about a budget, by the user's own names."""
+def budget_report(legal: LegalModel, spent: BudgetResult, biasless: int) -> quality.Budget:
+    """Return the part of the report about a budget, by the user's own names.
+
+    ``biasless`` counts convolutions that take no bias: what is repeated is no longer in the graph.
+    """
     options, percent = legal.options, 100 * spent.extra_macs / spent.macs if spent.macs else 0.0
     limit, labels = (
         options.max_extra_macs,
@@ -326,6 +325,7 @@ def budget_report(legal: LegalModel, spent: BudgetResult) -> quality.Budget:
             if name in spent.repeats.layers
         ),
         channels=_channels(spent, labels),
+        biasless=biasless,
     )
 
 
@@ -335,7 +335,7 @@ def padding_report(before: Crossing, after: Crossing) -> quality.HostPadding | N
     Returns:
         None where nothing may cross for it.
     """
-    if padding_option(before.options) not in ("auto", "all"):
+    if before.options.padding not in ("auto", "all"):
         return None
     unknown = before.bytes is None or after.bytes is None
     extra = None if unknown else (after.bytes or 0) - (before.bytes or 0)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from npuconv import emit
 from npuconv.config import Options
 from npuconv.diagnostics import Finding, Severity, Status
+from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.selection import failing, fails, stale
 from npuconv.report.builder.placed import GraphRows, choice
 from npuconv.report.words import total
@@ -21,9 +22,6 @@ from npuconv.schemas import report as schema
 from npuconv.schemas.report import NodeInfo
 from npuconv.timings import Timings
 from npuconv.version import __version__
-
-if TYPE_CHECKING:
-    from npuconv.legalize.legal import LegalModel
 
 _PLACES: tuple[schema.Placement, ...] = ("device", "host", "undocumented")
 
@@ -226,7 +224,9 @@ def headline(
     text = f"{count} convolution{'s' * (count != 1)} on the device"
     unknown = sum(map(_is_limit, left))
     text += f", {unknown} undocumented limit{'s' * (unknown != 1)}" if unknown else ""
-    text += "".join(f", {f.value} in between" for f in left if f.code == crossings_dominate.code)
+    text += "".join(
+        f", {f.value} for host nodes in between" for f in left if f.code == crossings_dominate.code
+    )
     return f"{text}; {warnings[0].partition(':')[0]}" if warnings else text
 
 

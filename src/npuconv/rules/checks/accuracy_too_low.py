@@ -11,10 +11,10 @@ Why it matters:
     move.
 
 How to fix:
-    Give more calibration samples, and look at CAL001 whether they are normalized as
-    in training. Let the host pad what the device makes (`--pad-on-host all`), let layers
-    run several times (`--max-extra-macs`), or keep those with the largest share of the
-    noise on the host (`--keep-float`).
+    Give more calibration samples, normalized as in training (CAL001). Let the host pad
+    what the device makes (`--pad-on-host all`), let layers run several times
+    (`--max-extra-macs`), or keep those with the largest share of the noise on the host
+    (`--keep-float`).
 """
 
 from __future__ import annotations

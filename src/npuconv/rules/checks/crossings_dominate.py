@@ -20,7 +20,7 @@ from npuconv.model.core import Model
 from npuconv.partition import crossings, detours
 from npuconv.rules import CONV, Example, Violation, Violations, rule
 from npuconv.rules.context import RuleContext
-from npuconv.target import Target, builtin_names
+from npuconv.target import builtin_names, listed_operators
 
 _FEWEST_TENSORS = 10  # fewer cost little beside the convolutions
 _SHARE = 0.5  # of the bytes that cross, or of the tensors where these are not known
@@ -71,9 +71,9 @@ def crossings_dominate(model: Model, ctx: RuleContext) -> Violations:
 
 def _listing(ops: list[str], own: str) -> str:
     """Return which other targets list all these operators, or the first; '' if none does."""
-    others = [Target.load(name) for name in builtin_names() if name != own]
+    others = [name for name in builtin_names() if name != own]
     for wanted in (ops, ops[:1]):
-        names = [t.name for t in others if all(t.operator(op) is not None for op in wanted)]
+        names = [name for name in others if listed_operators(name).issuperset(wanted)]
         if names:
             what = "" if wanted == ops else f"{wanted[0]} is "
             return f"; {what}listed by: {', '.join(names)}"

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from npuconv.model.axis_removal import obstacles
+from npuconv.model.axis_removal import obstacles, offer
 from npuconv.model.conv import window
 from npuconv.model.types import Node
 from npuconv.rules import CONV, SLIDING, Example, Violations, conv, rule
@@ -52,4 +52,4 @@ def _fixed_axes(node: Node) -> str:
     if win is None or (win.axes or 0) <= _DEVICE_AXES:
         return ""
     kept = obstacles(win)
-    return f", and no axis can be removed: {'; '.join(kept)}" if kept else ""
+    return f", and no axis can be removed: {'; '.join(kept)}{offer(win)}" if kept else ""

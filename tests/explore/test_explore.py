@@ -8,8 +8,7 @@ import onnx
 import pytest
 
 from npuconv.errors import UsageError
-from npuconv.explore import ExploreSettings, explore, page
-from npuconv.explore.curves import _thinned, _transposed
+from npuconv.explore import ExploreSettings, _thinned, _transposed, explore, page
 from support.builders import Net
 from support.fits import layer
 

@@ -1,0 +1,126 @@
+"""Clipping of tensors that operators read or make, by the error that it leaves in the outputs.
+
+Such a tensor has one scale, and a few large values of one channel make the step of all. Each range
+is tried at several shares of its largest value. The error of each, rounding and clipping together,
+goes through the Jacobian of the outputs: see ``sensitivity``. So a large value that the outputs
+hang on stays, and one that they do not may saturate.
+
+Errors of clipping have a sign, and those of several tensors add up. So a choice for all tensors is
+checked with everything rounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from npuconv import executor
+from npuconv.arithmetic.grid import Grid
+from npuconv.partition import Group
+from npuconv.quantize.calibrate import Calibration
+from npuconv.quantize.fake_quant import OutputError, logits, quant_points
+from npuconv.quantize.ranges import choose_encodings
+from npuconv.quantize.sensitivity import measure
+from npuconv.quantize.settings import CLIPPING
+from npuconv.quantize.state import DeviceGraph, QuantState
+from npuconv.samples import Samples
+from npuconv.samples.feeds import spread
+from npuconv.timings import Step
+
+Shares = Mapping[str, float]  # of the largest value of a group, by its name
+
+
+def clip_ranges(
+    graph: DeviceGraph,
+    calibration: Calibration,
+    grids: Mapping[str, Grid],
+    state: QuantState,
+    used: Samples,
+    without: Collection[str] = (),
+    step: Step = lambda _done, _total: None,
+) -> QuantState:
+    """Clip tensors of operators where that leaves less error in the outputs.
+
+    Args:
+        graph: with its plan.
+        calibration: statistics of the float pass.
+        grids: of values, by tensor.
+        state: with the ranges that calibration has seen.
+        used: samples, some of which are run.
+        without: steps that are left out, such as ``clipping``.
+        step: called after each random vector.
+
+    Returns:
+        The state with other encodings; as it is for another method than ``auto``, and where the
+        graph cannot be differentiated.
+    """
+    told = {tensor.name for tensor in graph.plan.operator_tensors}
+    if not told or graph.options.method != "auto" or "clipping" in without:
+        return state
+    groups = [group for group in graph.plan.groups if not told.isdisjoint(group.tensors)]
+
+    def clipped(shares: Shares) -> QuantState:
+        found = choose_encodings(graph, calibration, grids, without, groups, shares)
+        return replace(
+            state,
+            encodings={**state.encodings, **found.encodings},
+            methods={**state.methods, **found.methods},
+            shares=shares,
+        )
+
+    choices = _choices(graph, state, groups, clipped, used, step)
+    return _checked(graph, state, map(clipped, choices), used) if choices else state
+
+
+def _choices(
+    graph: DeviceGraph,
+    state: QuantState,
+    groups: Sequence[Group],
+    clipped: Callable[[Shares], QuantState],
+    used: Samples,
+    step: Step,
+) -> list[Shares]:
+    """Return the shares of the groups that err less if they are clipped: by much, or by little.
+
+    Returns:
+        None that is empty, and none twice.
+    """
+    ends = {name: number for number, group in enumerate(groups) for name in group.tensors}
+    points = [p for p in quant_points(graph, state) if p.encoding and p.tensor in ends]
+    tried = [clipped(dict.fromkeys((g.name for g in groups), share)) for share in CLIPPING.shares]
+    rows = (replace(p, encoding=one.encodings[p.tensor]) for one in tried for p in points)
+    model = logits(graph.proto())
+    found = measure(model, [*points, *rows], state, used, CLIPPING.probes, step)
+    if found is None:
+        return []
+    errors = np.zeros((len(tried) + 1, len(groups)))  # without clipping, then at each share
+    places = [ends[point.tensor] for point in points]
+    np.add.at(errors.T, places, found.powers.reshape(len(errors), -1).T)
+    best, least = errors.argmin(axis=0), errors.min(axis=0)
+    choices: list[Shares] = []
+    for left in CLIPPING.errors_left:
+        better = np.flatnonzero((best > 0) & (least < left * errors[0])).tolist()
+        shares = {groups[k].name: CLIPPING.shares[best[k] - 1] for k in better}
+        if shares and shares not in choices:
+            choices.append(shares)
+    return choices
+
+
+def _checked(
+    graph: DeviceGraph, state: QuantState, choices: Iterable[QuantState], used: Samples
+) -> QuantState:
+    """Return the state under which all roundings together err least, if that is by enough."""
+    feeds = [used[k] for k in spread(len(used), CLIPPING.evaluation_samples)]
+    best, least = state, CLIPPING.sufficient
+    try:
+        error = OutputError(logits(graph.proto()), feeds)
+        before = error.of(quant_points(graph, state))
+        for one in choices:
+            ratio = error.of(quant_points(graph, one)).ratio(before)
+            if ratio < least:
+                best, least = one, ratio
+    except executor.RuntimeRefusedError:  # an estimate must not cost a conversion
+        return state
+    return best
