@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
-from npuconv.model.conv import window
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 from npuconv.partition import Plan
