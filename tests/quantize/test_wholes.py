@@ -75,6 +75,15 @@ def test_what_the_device_would_pad_has_zero_point_0(limits, attrs, padding):
         np.testing.assert_allclose(a, b, rtol=1e-6)
 
 
+def test_zeros_behind_tiles_bind_no_zero_point():
+    """A tensor that the device does not pad has a zero point for each channel, cut or not."""
+    built = Net(x=SAMPLES[0]["x"].shape).conv("x", (8, 6, 3, 3))
+    model = built.conv("", (8, 8, 3, 3)).model()
+    wanted, found = (made(model, *m)[1] for m in ([], ["in_h=5"]))
+    for a, b in zip(wanted, found, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
 @pytest.mark.parametrize("pads", [[0] * 4, [1, 1, 1, 2]])
 @pytest.mark.parametrize("limit", ["in_h=7", "weight_n=4", "stride_h=1", "in_n=1"])
 def test_fragments_keep_the_grid_of_pixels(limit, pads):

@@ -39,7 +39,7 @@ _STYLES = {"takes": "green", "open": "yellow", "refuses": "red"}
 # Its own, and not only those of the command above it: click keeps what it first sees.
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def target() -> None:
-    """List, show, lint and compare the descriptions of NPUs."""
+    """List, show, compare and check descriptions of devices."""
 
 
 @target.command("list")

@@ -120,10 +120,10 @@ class PassContext:
             self._broken[key] = bool(operator.objections(facts))
         return self._broken[key]
 
-    def lasting_objections(self, win: Window, *, bias: bool = True) -> list[str]:
+    def lasting_objections(self, win: Window) -> list[str]:
         """Return the objections to a Conv that no rewrite of it removes."""
         found = self.objections(win)
-        layer = layer_of(win, bias=bias) if found and self.options.fit else None
+        layer = layer_of(win, bias=True) if found and self.options.fit else None
         return found if layer is None else self.planner.objections(layer)
 
     def fitted(self, win: Window) -> Form:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import onnx
@@ -169,6 +170,7 @@ def gather(
         CalibrationError: the model does not run on a sample.
     """
     found = {layer.name: Hessian(layer.group, layer.length) for layer in layers}
+    cells = [_cells(layer, samples) for layer in layers]
     try:
         session = executor.Session(
             _tapped(model, layers, samples), threads=1, eager=True, fuse_int8=False
@@ -176,7 +178,7 @@ def gather(
         for number, values in enumerate(in_order(session.run, feeds)):
             held_out = number % HESSIAN.held_out_every == HESSIAN.held_out_every - 1
             for index, layer in enumerate(layers):
-                columns = values[f"{_PREFIX}/{index}"]  # [N,C*kH*kW,...]
+                columns = values[f"{_PREFIX}/{index}"][cells[index]]  # [N,C*kH*kW,...]
                 windows = np.moveaxis(columns, 1, 0).reshape(layer.group, layer.length, -1)
                 wanted = _wanted(layer, samples) * len(columns)
                 found[layer.name].add(_some(windows, wanted), held_out=held_out)
@@ -239,6 +241,12 @@ def _grid(layer: Windows, samples: int) -> tuple[int, ...]:
         if math.prod(left) <= 1.5 * wanted:
             return tuple(steps)
         steps[left.index(max(left))] += 2
+
+
+def _cells(layer: Windows, samples: int) -> tuple[Any, ...]:
+    """Return the part of the windows that the layer has: an image may be filled up behind."""
+    grid = _grid(layer, samples)
+    return (..., *(slice(-(-n // g)) for n, g in zip(layer.output or (), grid, strict=False)))
 
 
 def _some(windows: NDArray[np.float32], wanted: int) -> NDArray[np.float32]:

@@ -76,7 +76,7 @@ class ConstraintsOf:
         zeros = graph.centred_tensors
         self._stats, self._has_margins = stats, "range-margin" not in without
         self._grids = {} if "input-grid" in without else grids
-        self._padded, self._filled = {*zeros, *_padded(graph)}, _filled(plan)
+        self._padded, self._filled = {*zeros, *graph.padded_tensors}, graph.filled_tensors
         cutting = [node for node in plan.passthrough if node.op in CUTTING]
         bounds = {t.name: upper_bound(node) for node in cutting for t in node.outputs}
         # With one scale a Clip has integers for bounds, and need not end where int8 ends.
@@ -112,22 +112,6 @@ class ConstraintsOf:
         bounds = [bound for name, bound in self._cutting.items() if name in names]
         low = bool(bounds) or not names.isdisjoint(self._filled)
         return not names.isdisjoint(self._padded), low, min(bounds, default=np.inf)
-
-
-def _padded(graph: DeviceGraph) -> set[str]:
-    """Return the tensors that a convolution pads with stored zeros, or one that was fitted."""
-    found, known = set[str](), graph.ctx.fragments
-    for conv in graph.plan.device:
-        own = any(query.attribute(conv, "pads", ()) or ())
-        if own or (conv.name in known and known[conv.name].needs_zero):
-            found.add(conv.inputs[0].name)
-    return found
-
-
-def _filled(plan: Plan) -> set[str]:
-    """Return the tensors that a passthrough Pad pads with one integer for all channels."""
-    pads = [node for node in plan.passthrough if node.op == "Pad"]
-    return {t.name for node in pads for t in (node.inputs[0], *node.outputs)}
 
 
 def _observed(

@@ -102,6 +102,35 @@ class DeviceGraph(LegalModel):
         inputs = {tensor.name for tensor in self.model.graph.inputs} - set(uniform(self.plan))
         return [*(name for name in self.uniform_tensors if name not in inputs), *made]
 
+    @property
+    def padded_tensors(self) -> set[str]:
+        """Tensors that a convolution pads with stored zeros, or one that was fitted."""
+        found, known = set[str](), self.ctx.fragments
+        for conv in self.plan.device:
+            own = any(query.attribute(conv, "pads", ()) or ())
+            if own or (conv.name in known and known[conv.name].needs_zero):
+                found.add(conv.inputs[0].name)
+        return found
+
+    @property
+    def filled_tensors(self) -> set[str]:
+        """Tensors that a passthrough Pad pads with one integer for all channels.
+
+        Not where it fills up the tiles or phases of a convolution without pads: weights of zero
+        read that, or outputs that are cut off.
+        """
+        counts = dict[int, bool]()
+        for conv in self.plan.device:
+            fragment = self.ctx.fragments.get(conv.name)
+            padded = fragment is None or fragment.whole.layer.padded
+            maker = query.producer(conv.inputs[0])
+            while maker is not None and self.plan.is_cut(maker):
+                counts[id(maker)] = padded or counts.get(id(maker), False)
+                maker = query.producer(maker.inputs[0])
+        every = (node for node in self.plan.passthrough if node.op == "Pad")
+        pads = [node for node in every if counts.get(id(node), True)]
+        return {t.name for node in pads for t in (node.inputs[0], *node.outputs)}
+
     def comes_from_device(self, tensor: Tensor) -> bool:
         """Return whether the device makes a tensor; in pieces, where a convolution was fitted.
 

@@ -1,0 +1,147 @@
+"""Findings of a model while passes rewrite it, and what of them is left."""
+
+from __future__ import annotations
+
+import pytest
+
+from npuconv.config import Options
+from npuconv.diagnostics import Status
+from npuconv.legalize import manager as _manager
+from npuconv.legalize.context import RewriteRecord
+from npuconv.legalize.legal import LIMIT_UNKNOWN, SWEEP, LegalModel, Tracker, legalize
+from npuconv.legalize.registry import Phase
+from npuconv.rules import RULES, engine
+from npuconv.rules.context import RuleContext
+from support.asserts import apply_pass, builtin, context, read
+from support.builders import Net
+from support.loud_nets import CHANNELS, loud
+from support.zoo import ZOO
+
+X = (1, 4, 8, 8)
+AGAIN = (*range(CHANNELS), 5, 5)
+
+
+def before_and_after(options: Options | None = None) -> tuple[LegalModel, LegalModel]:
+    """A model before and after some of its channels are duplicated."""
+    legal = legalize(loud("Relu"), options or Options())
+    assert apply_pass("repeat-channels", legal.model, legal.ctx, legal.plan, {"made": AGAIN})
+    return legal, legal.with_plan(legal.make_plan(), more_channels=True)
+
+
+def needed(legal: LegalModel, name: str) -> tuple[int, ...]:
+    return next(need.values for need in legal.needs if need.name == name)
+
+
+def test_needs_follow_the_number_of_channels():
+    """List and findings agree; nothing else is lost or there twice."""
+    before, after = before_and_after()
+    assert needed(before, "Conv.in_c") == (3, 32)
+    assert needed(after, "Conv.in_c") == (3, 34)
+    assert [(f.code, f.status) for f in after.findings.selected] == [
+        (f.code, f.status) for f in before.findings.selected
+    ]
+    every = after.findings.every
+    texts = [f.value for f in every if f.code == LIMIT_UNKNOWN and "Conv.in_c" in f.message]
+    assert texts == ["3, 34"]
+
+
+@pytest.mark.parametrize("unknown", ["pass", "fail"])
+def test_renewed_limits_keep_the_severity_of_the_options(unknown: str):
+    """Unknown limits that pass are not mentioned, and those that fail are errors, as before."""
+    before, after = before_and_after(Options(unknown=unknown))
+    assert [(f.code, f.severity) for f in after.findings.selected] == [
+        (f.code, f.severity) for f in before.findings.selected
+    ]
+
+
+def test_the_code_of_unknown_limits_is_that_of_the_rule():
+    """All findings of that code have the status unknown."""
+    assert next(rule.name for rule in RULES if rule.code == LIMIT_UNKNOWN) == "limit-unknown"
+    every = legalize(loud("Relu"), Options()).findings.every
+    found = [f for f in every if f.code == LIMIT_UNKNOWN]
+    assert found
+    assert all(f.status == Status.UNKNOWN for f in found)
+
+
+def rules(model):
+    return RuleContext(model, builtin(), Options())
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_asking_about_findings_is_as_good_as_asking_about_everything(name):
+    """After every pass, for every finding of the source."""
+    model, ctx = read(ZOO[name]()), context()
+    before = engine.lint(rules(model))
+    asked = []
+
+    def after_pass(item, seconds):
+        del item, seconds
+        everything = engine.marks(engine.lint(rules(model)))
+        assert engine.marks_left(rules(model), before) & engine.marks(before) == (
+            everything & engine.marks(before)
+        )
+        asked.append(len(everything))
+
+    for phase in (Phase.CANONICALIZE, Phase.LEGALIZE):
+        _manager.run_phase(model, phase, ctx, after_pass)
+    assert asked
+
+
+def test_only_nodes_that_a_finding_is_about_are_asked():
+    """A rule costs as much as it has open."""
+    net = Net(x=X).conv("x", (4, 4, 3, 3), auto_pad="VALID", name="one")
+    model = read(net.conv("", (4, 4, 3, 3), auto_pad="VALID", name="two").model())
+    found = engine.lint(rules(model), only=["SHP003"])
+    (one,) = [f for f in found if f.node == "one"]
+    assert engine.marks_left(rules(model), [one]) == {("SHP003", "one")}
+    assert engine.marks_left(rules(model), []) == set()
+
+
+def gone(before, records, pass_name):
+    """Return the findings that the report says this pass has removed."""
+    model = read(Net(x=X).op("Relu", name="other").model())
+    tracker = Tracker(before)
+    tracker.step(pass_name, rules(model))
+    return tracker.merge([], records)
+
+
+def finding(name):
+    model = read(Net(x=X).conv("x", (4, 4, 3, 3), auto_pad="VALID", name=name).model())
+    (found,) = engine.lint(rules(model), only=["SHP003"])
+    return found
+
+
+def test_the_last_result_counts():
+    """The last result of the pass counts, for a node of the finding."""
+    records = [
+        RewriteRecord("a-pass", ("one",), "was", "first"),
+        RewriteRecord("a-pass", ("zero", "one"), "was", "second"),
+        RewriteRecord("a-pass", ("two",), "was", "of another node"),
+        RewriteRecord("b-pass", ("one",), "was", "by another pass"),
+    ]
+    (found,) = gone([finding("one")], records, "a-pass")
+    assert (found.status, found.rewritten_by) == (Status.REWRITTEN, "a-pass")
+    assert found.rewritten_into == "second"
+    (found,) = gone([finding("three")], records, "a-pass")
+    assert found.rewritten_into == ""
+
+
+def test_what_nothing_reads():
+    """The sweep rewrites nothing, so it has no results."""
+    (found,) = gone([finding("one")], [], SWEEP)
+    assert found.rewritten_into == "nothing reads it any more"
+
+
+def test_findings_about_the_model():
+    """Any result of the pass is theirs."""
+    model = read(Net(opset=7, x=X).op("Relu", name="r").model())
+    ctx = rules(model)
+    before = [f for f in engine.lint(ctx) if not f.origin]
+    assert before
+    tracker = Tracker(before)
+    raised = context()
+    for phase in (Phase.CANONICALIZE,):
+        _manager.run_phase(model, phase, raised, lambda item, _: tracker.step(item.name, ctx))
+    records = [RewriteRecord("x", ("r",), "", "no"), *raised.rewrites]
+    merged = [f for f in tracker.merge([], records) if f.status == Status.REWRITTEN]
+    assert [f.rewritten_by for f in merged] == ["raise-opset"] * len(merged)
