@@ -1,4 +1,4 @@
-"""What fitting to limits costs in int8: SQNR of a model that is split, beside the same unsplit.
+"""Costs of fitting to limits in int8: SQNR of a model that is split, beside the same unsplit.
 
     python benchmarks/fitting_int8.py [--models NAME...] [--only "output channels" ...]
 

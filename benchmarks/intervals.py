@@ -1,4 +1,4 @@
-"""How often the interval of the report holds the SQNR on samples that decided nothing.
+"""Share of intervals of the report that hold the SQNR on samples that decided nothing.
 
     python benchmarks/collect_models.py --sets DIR          # once: models and samples
     python benchmarks/intervals.py --sets DIR [--models NAME...] [--blind] [-- OPTIONS...]
@@ -51,7 +51,7 @@ class Row:
 
     @property
     def width(self) -> float:
-        """Of the interval, dB."""
+        """Width of the interval, dB."""
         return self.interval[1] - self.interval[0]
 
     def holds(self, role: str) -> bool | None:
