@@ -1,4 +1,4 @@
-"""What every step of quantization is worth, on many models.
+"""Worth of every step of quantization, on many models.
 
     python benchmarks/collect_models.py --sets DIR          # once: models and samples
     python benchmarks/ablation.py --sets DIR [--steps STEP...] [--models NAME...] [--json F]

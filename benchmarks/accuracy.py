@@ -115,7 +115,7 @@ def _plain(value: object) -> object:
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
-    """What is asked for."""
+    """Read the arguments of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     names = list(recipes())
     parser.add_argument("--models", nargs="+", choices=names, metavar="NAME", help=", ".join(names))

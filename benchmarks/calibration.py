@@ -1,4 +1,4 @@
-"""What calibration costs: how memory and time of npuconv convert grow with the samples.
+"""Costs of calibration: how memory and time of npuconv convert grow with the samples.
 
     python benchmarks/calibration.py [--models NAME...] [--runs 3]
 

@@ -1,4 +1,4 @@
-"""What `npuconv check` of many models costs beside the work on each of them.
+"""Costs of `npuconv check` of many models, beside the work on each of them.
 
     python benchmarks/check_many.py MODEL_OR_FOLDER ... [--runs 3]
 

@@ -1,4 +1,4 @@
-"""How the time of `npuconv check` grows with the number of nodes.
+"""Time of `npuconv check` by the number of nodes.
 
     python benchmarks/check_scaling.py [--nodes 1000 3000 10000] [--runs 3]
 
@@ -136,7 +136,7 @@ def seconds(arguments: list[str]) -> float:
 
 
 def median(arguments: list[str], runs: int) -> float:
-    """Of so many runs, after one that does not count."""
+    """Measure so many runs, after one that does not count."""
     return statistics.median([seconds(arguments) for _ in range(runs + 1)][1:])
 
 

@@ -38,7 +38,7 @@ def best(model: onnx.ModelProto, feed: dict[str, np.ndarray]) -> float:
 
 
 def same(model: onnx.ModelProto, feed: dict[str, np.ndarray]) -> bool:
-    """Whether all outputs are equal bit by bit, nothing optimized."""
+    """Return whether all outputs are equal bit by bit, nothing optimized."""
     pair = (model, as_float(model))
     ours, theirs = (Session(one, threads=1, optimize=False).run(feed) for one in pair)
     return all(np.array_equal(ours[name], theirs[name]) for name in ours)

@@ -1,4 +1,4 @@
-"""What it costs to fit models to chips and to sets of limits, read off the emitted files.
+"""Costs of fitting models to chips and to sets of limits, read off the emitted files.
 
     python benchmarks/fitting.py ../shared/models/*/model.onnx [--only "kernel 3" rknn]
 

@@ -1,4 +1,4 @@
-"""What fitting to limits costs in int8: SQNR of a model that is split, beside the same unsplit.
+"""Costs of fitting to limits in int8: SQNR of a model that is split, beside the same unsplit.
 
     python benchmarks/fitting_int8.py [--models NAME...] [--only "output channels" ...]
 
@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 
 import onnx
+import yaml
 from recipes.models import Recipe, recipes
 from recipes.scoring import Reference
 from recipes.sets import Sets, prepare
@@ -20,6 +21,7 @@ from recipes.sets import Sets, prepare
 import npuconv
 
 ROOT = Path(__file__).resolve().parent.parent
+CHIP = ROOT / "src" / "npuconv" / "targets" / "npu-int8.yaml"
 MODELS = (
     "mlperf_tiny_kws_dscnn", "mlperf_tiny_ic_resnet8", "winml_imgclassifier", "superres_connxr",
     "yunet_n_320", "ultraface_rfb320",
@@ -62,18 +64,22 @@ def limits_of(largest: dict[str, int]) -> dict[str, tuple[str, ...]]:
 
 
 def score(
-    sets: Sets, recipe: Recipe, reference: Reference, assume: tuple[str, ...], padding: str
-) -> str:
+    sets: Sets, recipe: Recipe, reference: Reference, assume: tuple[str, ...], padding: str,
+    numbers: dict[str, str],
+) -> str:  # fmt: skip
     """Convert, and return the SQNR of the outputs with the number of convolutions."""
     options = {"assume": list(assume), "input_shape": recipe.shapes, "pad_on_host": padding}
-    try:
-        made = npuconv.convert(
-            sets.model, calibration=str(sets.calib), verify=False, **options
-        ).model
-    except npuconv.UnsupportedModelError:
-        return "refused"
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "int8.onnx"
+        chip, path = Path(folder) / "chip.yaml", Path(folder) / "int8.onnx"
+        described = yaml.safe_load(CHIP.read_text("utf-8"))
+        described["activations"] |= numbers
+        chip.write_text(yaml.safe_dump(described, sort_keys=False), "utf-8")
+        try:
+            made = npuconv.convert(
+                sets.model, str(chip), calibration=str(sets.calib), verify=False, **options
+            ).model
+        except npuconv.UnsupportedModelError:
+            return "refused"
         onnx.save(made, path)
         whole = reference.score(path).whole
     count = sum("Conv" in node.op_type for node in made.graph.node)
@@ -86,6 +92,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=MODELS)
     parser.add_argument("--only", nargs="+", default=[*HALVES, *FIXED])
     parser.add_argument("--pad-on-host", default="host", help="never: zero points stay alike")
+    parser.add_argument("--accumulate", action="store_true", help="the device adds in int32")
     parser.add_argument("--shared", type=Path, default=ROOT.parent / "shared")
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "accuracy")
     given = parser.parse_args()
@@ -98,7 +105,8 @@ def main() -> None:
         options = {"input_shape": recipe.shapes, "format": "float", "verify": False}
         limits = limits_of(needs(npuconv.convert(sets.model, **options).model))
         every = [(), *(limits[kind] for kind in given.only)]
-        row = [score(sets, recipe, reference, one, given.pad_on_host) for one in every]
+        numbers = {"accumulate": "int32"} if given.accumulate else {}
+        row = [score(sets, recipe, reference, one, given.pad_on_host, numbers) for one in every]
         print(f"| {name} | {' | '.join(row)} |", flush=True)
 
 

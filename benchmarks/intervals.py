@@ -1,12 +1,17 @@
-"""How often the interval of the report holds the SQNR on samples that decided nothing.
+"""Share of intervals of the report that hold the SQNR on samples that decided nothing.
 
     python benchmarks/collect_models.py --sets DIR          # once: models and samples
     python benchmarks/intervals.py --sets DIR [--models NAME...] [--blind] [-- OPTIONS...]
+                                   [--divisions N]
 
 Every model is converted with its calibration samples, or with ``--blind`` without any; printed
 is the SQNR of the report with its interval, and what ``npuconv verify`` measures on other data
 of the same kind and on photographs of another collection. Options behind ``--`` are those of
 ``npuconv convert``.
+
+Which samples the tool holds out depends on their order. With ``--divisions 4`` every model is
+converted four times, its samples rotated by one place each time: of 32 samples every one is held
+out once. A single division is right or wrong on many models at once, as they share photographs.
 """
 
 from __future__ import annotations
@@ -21,7 +26,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from recipes.zoo import Entry, read_entries
+import numpy as np
+from recipes.zoo import SAMPLES, Entry, read_entries
 
 ROOT = Path(__file__).resolve().parent.parent
 ROLES = ("score", "foreign")
@@ -45,7 +51,7 @@ class Row:
 
     @property
     def width(self) -> float:
-        """Of the interval, dB."""
+        """Width of the interval, dB."""
         return self.interval[1] - self.interval[0]
 
     def holds(self, role: str) -> bool | None:
@@ -55,10 +61,12 @@ class Row:
         return self.interval[0] <= self.found[role] <= self.interval[1]
 
 
-def measure(entry: Entry, options: list[str], *, blind: bool, folder: Path) -> Row | None:
+def measure(
+    entry: Entry, options: list[str], *, blind: bool, folder: Path, division: int = 0
+) -> Row | None:
     """Convert one model and verify it on others' samples; None where that gives no figure."""
     model, report = folder / "int8.onnx", folder / "report.json"
-    data = [] if blind else ["--calibration", str(entry.calib)]
+    data = [] if blind else ["--calibration", str(rotated(entry.calib, division, folder))]
     line = ["convert", str(entry.model), "-o", str(model), "--report", str(report), "-q"]
     if not _run([*line, *entry.arguments, *data, *options]):
         return None
@@ -76,6 +84,17 @@ def measure(entry: Entry, options: list[str], *, blind: bool, folder: Path) -> R
     return Row(entry.name, accuracy["sqnr_db"], tuple(accuracy["interval_db"]), found)
 
 
+def rotated(path: Path, places: int, folder: Path) -> Path:
+    """Return a file of the same samples, the first ``places`` of them put last."""
+    if not places:
+        return path
+    with np.load(path) as arrays:
+        turned = {name: np.roll(a, -places * (len(a) // SAMPLES), 0) for name, a in arrays.items()}
+    target = folder / path.name
+    np.savez(target, **turned)
+    return target
+
+
 def _values(arguments: list[str], flag: str) -> list[str]:
     """Return a flag with its value, as often as it is given."""
     pairs = itertools.pairwise(arguments)
@@ -91,22 +110,31 @@ def _run(arguments: list[str]) -> bool:
 
 
 def show(rows: list[Row]) -> None:
-    """Print the table and what it comes to."""
+    """Print the table, a line for each model, and what it comes to."""
     heads = ("model", "report", "expected", "new samples", "other photographs")
     print(f"| {' | '.join(heads)} |\n|---{'|--:' * (len(heads) - 1)}|")
-    for row in rows:
-        low, high = row.interval
-        cells = [row.name, f"{row.figure:.1f}", f"{low:.0f} to {high:.0f}"]
-        for role in ROLES:
-            mark = {True: "", False: " (no)", None: ""}[row.holds(role)]
-            cells.append(f"{row.found[role]:.1f}{mark}" if role in row.found else "")
-        print(f"| {' | '.join(cells)} |")
+    for name, every in itertools.groupby(rows, lambda row: row.name):
+        print(_line(name, list(every)))
     for role in ROLES:
-        known = [row.holds(role) for row in rows if row.holds(role) is not None]
+        known = [row for row in rows if row.holds(role) is not None]
         if known:
-            share = 100 * sum(map(bool, known)) / len(known)
-            print(f"\n{role}: the interval is right on {share:.0f} % of {len(known)} models")
+            share = 100 * sum(bool(row.holds(role)) for row in known) / len(known)
+            models = len({row.name for row in known})
+            print(f"\n{role}: right in {share:.0f} % of {len(known)} conversions, {models} models")
     print(f"\nmedian width {statistics.median(row.width for row in rows):.1f} dB")
+
+
+def _line(name: str, rows: list[Row]) -> str:
+    """Return a line of the table: medians, and how often the interval is wrong."""
+    median = statistics.median
+    low, high = (median(row.interval[end] for row in rows) for end in (0, 1))
+    cells = [name, f"{median(row.figure for row in rows):.1f}", f"{low:.0f} to {high:.0f}"]
+    for role in ROLES:
+        known = [row for row in rows if role in row.found]
+        wrong = sum(not row.holds(role) for row in known)
+        mark = "" if not wrong else " (no)" if len(rows) == 1 else f" ({wrong} of {len(known)} no)"
+        cells.append(f"{median(row.found[role] for row in known):.1f}{mark}" if known else "")
+    return f"| {' | '.join(cells)} |"
 
 
 def main() -> None:
@@ -115,17 +143,22 @@ def main() -> None:
     parser.add_argument("--sets", type=Path, default=ROOT / "build" / "zoo" / "sets")
     parser.add_argument("--models", nargs="+")
     parser.add_argument("--blind", action="store_true", help="without calibration data")
+    parser.add_argument("--divisions", type=int, default=1, help="ways to hold samples out")
     parser.add_argument("options", nargs="*", help="of npuconv convert, behind --")
     given = parser.parse_args()
     rows = []
     for entry in read_entries(given.sets):
         if given.models and entry.name not in given.models:
             continue
-        with tempfile.TemporaryDirectory() as folder:
-            row = measure(entry, given.options, blind=given.blind, folder=Path(folder))
-        if row is not None:
-            rows.append(row)
-            print(row, file=sys.stderr, flush=True)
+        for division in range(given.divisions):
+            with tempfile.TemporaryDirectory() as folder:
+                place = Path(folder)
+                row = measure(
+                    entry, given.options, blind=given.blind, folder=place, division=division
+                )
+            if row is not None:
+                rows.append(row)
+                print(row, file=sys.stderr, flush=True)
     show(rows)
 
 

@@ -1,4 +1,4 @@
-"""What a second process brings: the same batch with `--jobs 2` and with `--jobs 1`.
+"""Gain of a second process: the same batch with `--jobs 2` and with `--jobs 1`.
 
     python benchmarks/jobs_at_once.py [--model MODEL --calibration DATA] [--jobs 2] [--runs 3]
 

@@ -86,7 +86,7 @@ def state(path: Path) -> str:
 
 
 def undisturbed(place: Place) -> tuple[dict[str, set[str]], dict[str, float]]:
-    """What may be in every file, and how long each kind of command takes."""
+    """Contents that every file may have, and how long each kind of command takes."""
     allowed: dict[str, set[str]] = {}
     seconds = {}
     for kind in ("convert", "batch"):

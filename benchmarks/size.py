@@ -30,7 +30,7 @@ LIMITS = {"check": 0.3, "float": 1.5, "int8": 1.5}
 
 
 class Peak(NamedTuple):
-    """Of one run: bytes held, bytes resident, seconds, exit code."""
+    """Measures of one run: bytes held, bytes resident, seconds, exit code."""
 
     held: int
     resident: int
@@ -154,7 +154,7 @@ def main() -> int:
 
 
 def commands(job: str, model: Path) -> list[str]:
-    """What to run."""
+    """Return the arguments of the command to measure."""
     if job == "check":
         return ["check", str(model)]
     output = model.with_name(f"{job}.npu.onnx")

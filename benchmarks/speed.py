@@ -71,7 +71,7 @@ def compare(figure: Figure, runs: int) -> str:
 
 
 def starting() -> list[Figure]:
-    """How long it takes to start, against an interpreter that does nothing."""
+    """Measure the time to start, against an interpreter that does nothing."""
     nothing = [sys.executable, "-c", "pass"]
     commands = (["--help"], ["explain", "SHP002"], ["schema", "report"])
     return [Figure(f"`{' '.join(c)}` / empty process", npuconv(*c), nothing) for c in commands]

@@ -1,6 +1,6 @@
 """Lint: a docstring opens with a noun phrase or an imperative.
 
-    python tools/docstrings.py src tests
+    python tools/docstrings.py src tests benchmarks tools
 
 Prints every docstring of a module, class or function that opens with a relative clause or a
 fragment ("What is left", "Whether it runs", "For what comes later"), and exits with 1.

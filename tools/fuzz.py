@@ -59,7 +59,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _fuzz(name: str, engine: str, seconds: int) -> tuple[str, bool]:
-    """How many inputs, and whether one of them was a finding."""
+    """Return the number of inputs, and whether one of them was a finding."""
     home = FOUND / name
     home.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, str(Path(__file__).resolve()), name, "--inside"]

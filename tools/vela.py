@@ -37,7 +37,7 @@ _CONVERSIONS = ("QUANTIZE", "DEQUANTIZE")
 
 @dataclass(frozen=True)
 class Compiled:
-    """What Vela made of a file.
+    """Result of Vela on a file.
 
     Attributes:
         made: its figures.

@@ -1,1 +1,1 @@
-"""Which samples a model is calibrated on and which it is scored on, for every shared model."""
+"""Samples to calibrate on and samples to score on, for every shared model."""

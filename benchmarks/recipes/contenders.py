@@ -1,4 +1,4 @@
-"""Who is measured: this project and, beside it in the same run, its peers."""
+"""Contenders: this project and, beside it in the same run, its peers."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _PHOTOS = "*.jpg"
 
 @dataclass(frozen=True)
 class Pixels:
-    """How pixels become numbers; the defaults give 0..1, RGB, channels first.
+    """Conversion of pixels to numbers; the defaults give 0..1, RGB, channels first.
 
     Attributes:
         mean: subtracted, in units of 0..255, in the order of the input's channels.
@@ -70,12 +70,12 @@ def use_fold(number: int) -> None:
 
 
 def fold() -> int:
-    """Which it is, from 0."""
+    """Number of the part, from 0."""
     return _fold
 
 
 def third() -> int:
-    """Which third is scored on, 0..2."""
+    """Number of the third that is scored on, 0..2."""
     return _fold % THIRDS
 
 

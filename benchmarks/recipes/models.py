@@ -31,7 +31,7 @@ Batch = Callable[[Path, Role, int], Array]
 
 @dataclass(frozen=True)
 class Recipe:
-    """How one model is fed and scored.
+    """Feeding and scoring of one model.
 
     Attributes:
         model: folder of the model; several recipes may share one.

@@ -22,7 +22,7 @@ _PASSED = frozenset(
 
 @dataclass(frozen=True)
 class Logits:
-    """Where to score a model before saturation.
+    """Tensors to score a model on before saturation.
 
     Attributes:
         tensors: names, in the order of the outputs.
@@ -34,7 +34,7 @@ class Logits:
 
     @property
     def any(self) -> bool:
-        """Whether anything saturates."""
+        """Return whether anything saturates."""
         return any(self.kinds)
 
 

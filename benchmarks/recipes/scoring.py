@@ -1,4 +1,4 @@
-"""How far int8 models are from the float one; all are run by onnxruntime as it comes.
+"""Distance of int8 models from the float one; all are run by onnxruntime as it comes.
 
 Run as a script it scores files one after the other and prints a line of JSON each, so that
 a model that takes the runtime down takes nothing else with it.
@@ -23,7 +23,7 @@ from recipes.measure import environment
 
 @dataclass
 class Sums:
-    """What SQNR and cosine need, added up sample by sample in float64."""
+    """Sums that SQNR and cosine need, added up sample by sample in float64."""
 
     signal: float = 0.0
     noise: float = 0.0
@@ -47,7 +47,7 @@ class Sums:
 
     @property
     def cosine(self) -> float:
-        """Of the two vectors; 1 is the same direction."""
+        """Cosine of the two vectors; 1 is the same direction."""
         length = math.sqrt(self.signal * self.other)
         return self.dot / length if length else math.nan
 

@@ -76,7 +76,7 @@ def write(path: Path, feeds: Feeds) -> None:
 
 
 def _stamp(folder: Path) -> bool:
-    """Whether what lies in the folder was made by the recipes as they are."""
+    """Return whether what lies in the folder was made by the recipes as they are."""
     folder.mkdir(parents=True, exist_ok=True)
     stamp = folder / "recipes.sha256"
     return stamp.exists() and stamp.read_text() == _digest()

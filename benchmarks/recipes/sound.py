@@ -27,7 +27,7 @@ def _seed(kind: str, role: Role) -> np.random.Generator:
 
 
 def speak(role: Role, seconds: int) -> Array:
-    """Something with the spectrum and rhythm of speech, in noise: values within -1..1.
+    """Make a sound with the spectrum and rhythm of speech, in noise: values within -1..1.
 
     Syllables of harmonics under three moving formants, hissed ones, and silence.
     """
@@ -148,7 +148,7 @@ def file_bytes(folder: Path, role: Role, count: int) -> Array:
 
 
 def _ends(content: bytes) -> list[int]:
-    """What the model was trained on: 256 stands where there is no byte."""
+    """Bytes as the model was trained on: 256 stands where there is no byte."""
     first, last = list(content.strip()[:1024]), list(content.strip()[-1024:])
     return first + [256] * (2048 - len(first) - len(last)) + last
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Row:
-    """What one contender made of one model.
+    """Result of one contender on one model.
 
     Attributes:
         recipe: name of the recipe; made-up data is marked by an S.

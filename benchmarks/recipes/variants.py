@@ -1,4 +1,4 @@
-"""What is compared: the converter as it is, without a step, of another version, and peers.
+"""Variants to compare: the converter as it is, without a step, of another version, and peers.
 
 Results are kept in a folder by a hash of source, options and samples: a second run only does
 what is new. Sources are copied before the first conversion, so that changing them meanwhile
@@ -69,7 +69,7 @@ class Variant:
 
 @dataclass
 class Result:
-    """What a variant made of a model.
+    """Result of a variant on a model.
 
     Attributes:
         seconds: wall time of the conversion.
@@ -88,7 +88,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Bench:
-    """Where results are kept and how conversions are run.
+    """Folder of results, and how conversions are run.
 
     Attributes:
         work: folder of results, float outputs and copies of sources.

@@ -45,13 +45,13 @@ def open_config(path: str | Path) -> yamlio.Document:
     return document
 
 
-def find_config(folder: Path | None = None) -> Path | None:
-    """Return the configuration of a folder, or of the nearest one above it that has one.
+def find_config() -> Path | None:
+    """Return the configuration of the current folder, or of the nearest one above that has one.
 
     In one folder, ``npuconv.yaml`` wins over ``pyproject.toml`` with a table ``tool.npuconv``.
     The search ends at the root of a repository.
     """
-    start = (folder or Path()).resolve()
+    start = Path().resolve()
     for one in (start, *start.parents):
         for name in (OWN_FILE, PYPROJECT):
             if (path := one / name).is_file() and (name == OWN_FILE or _has_table(path)):

@@ -47,7 +47,7 @@ def test_more_samples_make_it_narrower():
 @pytest.mark.parametrize("count", [8, 16])
 def test_by_spread_alone_it_is_right_as_often_as_it_says(monkeypatch, count):
     """Four in five new sets of as many samples of the same kind are inside."""
-    bare = interval.IntervalSettings(below=0.9, above=0.9, down_db=0.0, up_db=0.0, tail_db=0.0)
+    bare = interval.IntervalSettings(spread=0.9, down_db=0.0, up_db=0.0, tail_db=0.0)
     monkeypatch.setattr(interval, "INTERVAL", bare)
     inside = 0
     for seed in range(400):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 
-from hostile.case import Case, Cases, model
+from hostile.case import Case, Cases, Write, model
 from support.quantized_nets import Quantized, integer_operators, operators, trained
 
 _SCALES: dict[str, Any] = {
@@ -28,6 +29,21 @@ _ZEROS: dict[str, Any] = {
     "several": np.asarray([1, 2, 3], np.int8),
     "empty": np.asarray([], np.int8),
 }
+# Starts, stops, axes and steps of what the second part reads; attributes of both.
+_SUMS: dict[str, tuple[list[list[int]], dict[str, Any]]] = {
+    "step-zero": ([[2], [4], [1], [0]], {}),
+    "step-back": ([[3], [1], [1], [-1]], {}),
+    "step-huge": ([[2], [4], [1], [2**62]], {}),
+    "axis-outside": ([[2], [4], [9], [1]], {}),
+    "axis-twice": ([[2, 2], [4, 4], [1, 1], [1, 1]], {}),
+    "lengths": ([[2, 2], [4], [1], [1]], {}),
+    "stride-zero": ([[2], [4], [1], [1]], {"strides": [0, 0]}),
+    "strides-one": ([[2], [4], [1], [1]], {"strides": [1]}),
+    "dilation-huge": ([[2], [4], [1], [1]], {"dilations": [2**40, 1]}),
+    "pads-negative": ([[2], [4], [1], [1]], {"pads": [-1, -1, -1, -1]}),
+    "group": ([[2], [4], [1], [1]], {"group": 2}),
+    "far-apart": ([[0, 7], [4, 8], [1, 3], [1, 1]], {}),
+}
 
 
 def cases() -> Cases:
@@ -46,10 +62,41 @@ def cases() -> Cases:
     yield _case("product-inputs-missing", _cut(operators(), "QLinearMatMul", 1))
     yield _case("integer-inputs-missing", _cut(integer_operators(), "ConvInteger", 1))
     yield _case("pair-inputs-missing", _cut(trained(), "DequantizeLinear", 1))
+    for name, (bounds, attrs) in _SUMS.items():
+        write = model(_sum(bounds, **attrs))
+        samples = {"calibration": "samples.npy"}
+        yield Case(f"quantized/sum-{name}", "parts of a convolution", _with_samples(write),
+                   options=samples, commands=("check", "verify"))  # fmt: skip
 
 
 def _case(name: str, proto: onnx.ModelProto) -> Case:
     return Case(f"quantized/{name}", "scales of the source", model(proto))
+
+
+def _with_samples(write: Write) -> Write:
+    """The model, and a sample of its input."""
+
+    def both(folder: Path) -> None:
+        write(folder)
+        np.save(folder / "samples.npy", np.ones((1, 4, 8, 8), np.float32))
+
+    return both
+
+
+def _sum(bounds: list[list[int]], **attrs: Any) -> onnx.ModelProto:
+    """A convolution in two parts, added in int32, as ``convert`` writes it."""
+    net = Quantized(x=(1, 4, 8, 8)).quantize(0.03)
+    source, zero = net.last, net.constant(np.int8(0))
+    first = [[0], [2], [1], [1]]
+    totals = []
+    for cut in (first, bounds):
+        lists = [net.constant(np.asarray(values, np.int64)) for values in cut]
+        read = net.op("Slice", source, *lists).last
+        totals.append(net.op("ConvInteger", read, net.integers(3, 2, 1, 1), zero, **attrs).last)
+    net.op("Cast", net.op("Add", *totals).last)
+    net.nodes[-1].attribute.append(onnx.helper.make_attribute("to", onnx.TensorProto.FLOAT))
+    net.op("Mul", net.last, net.constant(np.full((3, 1, 1), 0.01, np.float32)))
+    return net.quantize(1.0).dequantize(0.1).model()
 
 
 def _with(scale: Any = 0.1, zero: Any = None) -> onnx.ModelProto:

@@ -6,10 +6,11 @@ Where LiteRT is not installed all of them are refused for that.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import onnx
@@ -18,7 +19,7 @@ import npuconv
 from hostile.arrays import SHAPE, npy, zipped
 from hostile.case import Case, Cases, good
 from npuconv.emit.tflite.flatbuffer import Graph, to_bytes
-from npuconv.emit.tflite.translate import ENDS, translate
+from npuconv.emit.tflite.translate import ENDS, LAYERS, STORED, translate
 from support.builders import digits
 
 _NAME = "int8.tflite"
@@ -32,6 +33,17 @@ _RECORDS = {
     "rank": '[["x",[0,1]],["y",[0,1]]]',
     "huge": f'[["x",[{"9" * 5000}]],["y",[0,1]]]',
     "forged": '[["\\u001b[31m::error::",[0,2,3,1]],["y",[0,1]]]',
+}
+_LAYER = '[{"name":"conv0","tensor":"t2","stored":"t","scale":0.1,"zero_point":0}]'
+_STORED = {
+    "null": "null",
+    "nested": "[" * 100_000,
+    "outside": '[["t",[0,2,3,1],1000000]]',
+    "huge": f'[["t",[0,2,3,1],{"9" * 5000}]]',
+    "rank": '[["t",[0,1],0]]',
+    "input": '[["t",[0,2,3,1],0]]',
+    "many": "[" + ",".join(['["t",[0,2,3,1],0]'] * 10_000) + "]",
+    "forged": '[["\\u001b[31m::error::",[0,2,3,1],0]]',
 }
 _CHANGES: dict[str, Callable[[Graph], object]] = {
     "tensor-outside": lambda graph: _first(graph, inputs=(0, 10**6)),
@@ -53,17 +65,23 @@ def cases() -> Cases:
         yield _case(f"bytes-{seed}", _mutated(whole, seed))
     for name, record in _RECORDS.items():
         yield _case(f"record-{name}", _file(record=record))
+    for name, stored in _STORED.items():
+        yield _case(f"layers-{name}", _file(more={LAYERS: _LAYER, STORED: stored}))
     for name, change in _CHANGES.items():
         yield _case(f"graph-{name}", _file(change))
     yield _case("text", b"hello")
     yield _case("pipe", None)
 
 
-def _file(change: Callable[[Graph], object] = lambda _: None, record: str | None = None) -> bytes:
+def _file(
+    change: Callable[[Graph], object] = lambda _: None,
+    record: str | None = None,
+    more: Mapping[str, str] = MappingProxyType({}),
+) -> bytes:
     made = translate(_model())
     ends = ",".join(f'["{e.name}",{list(e.order)}]' for e in (*made.inputs, *made.outputs))
     change(made.graph)
-    return to_bytes(made.graph, "", {ENDS: f"[{ends}]" if record is None else record})
+    return to_bytes(made.graph, "", {ENDS: f"[{ends}]" if record is None else record, **more})
 
 
 @cache

@@ -121,6 +121,13 @@ def _targets() -> Cases:
         "forged-source": '{max: 3, source: "\\n::error::forged \\e[31m"}',
     }.items():
         yield _with_target(f"limit-{name}", _target(limit))
+    for name, keys in {
+        "accumulate-list": "accumulate: [int32]",
+        "accumulate-huge": "accumulate: 9" + "9" * 5000,
+        "accumulate-gemmlowp": "accumulate: int32, requantize: gemmlowp",
+    }.items():
+        text = _target().replace("granularity: tensor}", f"granularity: tensor, {keys}}}")
+        yield _with_target(name, text)
     for name in ("../../../etc/passwd", "/dev/zero", "/etc/passwd", "target", "a\0b", "."):
         words = "".join(c if c.isalnum() else "-" for c in name)
         yield Case(f"yaml/target-at-{words}", "target", good, options={"target": name})

@@ -11,7 +11,7 @@ from npuconv.partition import Plan, make_plan
 from npuconv.partition.channels import Channels, trace, upper_bound
 from support.asserts import builtin, read
 from support.builders import Net
-from support.plans import planned
+from support.plans import groups_of, planned
 
 
 def traced(proto: onnx.ModelProto, whole: tuple[str, ...] = ()) -> tuple[Channels, Plan, Model]:
@@ -267,7 +267,7 @@ def test_a_tensor_that_must_have_one_scale():
     """The group of such a tensor has one scale: the device knows one nominal scale of it."""
     net = two().op("Relu", "a", to="r").op("Concat", "r", "b", axis=1, to="y")
     found, plan, _ = traced(net.conv("y", (2, 6, 1, 1), to="z").model(), ("r", "elsewhere"))
-    group = plan.group_of()["r"]
+    group = groups_of(plan)["r"]
     assert len({slot for name in group.tensors for slot in found.slots(name)}) == 1
     assert {found.axis(name) for name in group.tensors} == {None}
     assert (found.axis("x"), found.axis("z")) == (1, 1)

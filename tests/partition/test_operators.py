@@ -11,6 +11,7 @@ from npuconv.partition.operators import TABLES, is_defined
 from npuconv.target import Target
 from support.asserts import builtin, read
 from support.builders import Net
+from support.plans import groups_of
 from support.target_files import chip
 
 X = (1, 4, 8, 8)
@@ -139,9 +140,9 @@ def test_a_concat_of_unlike_scales():
     built = net().conv("x", (4, 4, 1, 1), to="b").op("Concat", "a", "b", axis=1, to="c")
     built.conv("", (4, 8, 1, 1))
     _, plan = planned(built, listing("Concat"))
-    assert plan.group_of()["a"] is plan.group_of()["b"]
+    assert groups_of(plan)["a"] is groups_of(plan)["b"]
     _, plan = planned(built, listing("Concat", requantizes=True))
-    assert plan.group_of()["a"] is not plan.group_of()["b"]
+    assert groups_of(plan)["a"] is not groups_of(plan)["b"]
     assert [n.op for n in plan.operators] == ["Concat"]
 
 
@@ -287,5 +288,5 @@ def test_a_pool_of_tflite_shares_the_scale_that_it_reads():
     model = read(between("AveragePool", kernel_shape=[2, 2]).model())
     made = model.nodes("AveragePool")[0].outputs[0].name
     for form, wanted in (("", {made}), ("tflite", {"a", made})):
-        group = make_plan(model, listing("AveragePool"), form=form).group_of()[made]
+        group = groups_of(make_plan(model, listing("AveragePool"), form=form))[made]
         assert set(group.tensors) == wanted

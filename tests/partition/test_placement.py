@@ -9,6 +9,7 @@ from npuconv.partition import make_plan
 from npuconv.target import Target
 from support.asserts import builtin, read
 from support.builders import Net, digits
+from support.plans import groups_of
 from support.target_files import chip
 
 NPU = Target.load("npu-int8")
@@ -105,7 +106,7 @@ def test_groups():
         "x": (["x"], ["x"]), "t0": (["t0", "t2", "t1"], ["t2"]), "t3": (["t3"], ["t3"]),
     }  # fmt: skip
     _, plan = planned(built)
-    assert plan.group_of()["t1"] is plan.group_of()["t2"]
+    assert groups_of(plan)["t1"] is groups_of(plan)["t2"]
 
 
 def test_a_tensor_that_the_host_reads_too():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from npuconv.executor import RuntimeRefusedError
 from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.clipping import clip_ranges
 from npuconv.quantize.ranges import choose_encodings
@@ -88,5 +89,16 @@ def test_a_graph_that_has_no_gradient(monkeypatch):
 def test_what_all_together_make_worse(monkeypatch):
     """The choice is dropped where the outputs err more than the estimate says."""
     monkeypatch.setattr("npuconv.quantize.fake_quant.Error.ratio", lambda *_: 0.95)
+    before, after = states(graph(0.0))
+    assert after is before
+
+
+def test_a_model_that_the_runtime_refuses(monkeypatch):
+    """An estimate does not cost the conversion."""
+
+    def refuse(*_: object) -> None:
+        raise RuntimeRefusedError("too many axes")
+
+    monkeypatch.setattr("npuconv.quantize.clipping.OutputError", refuse)
     before, after = states(graph(0.0))
     assert after is before

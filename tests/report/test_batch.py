@@ -142,6 +142,11 @@ def test_a_line_for_each_job():
     a, b = "../nets/a/model.onnx", "../nets/b.onnx"
     assert among((a, "t", "qdq")) == [["model"], ["a"]]
     assert among((a, "t", "qdq"), (b, "t", "qdq")) == [["model"], ["a"], ["b"]]
+    assert among((a, "t", "qdq"), (b, "u", "tflite")) == [
+        ["model", "target"],
+        ["a", "t"],
+        ["b", "u"],
+    ]
     assert among((a, "t", "qdq"), (a, "u", "qdq"), (b, "u", "float")) == [
         ["model", "target", "form"],
         ["a", "t", "qdq"],
@@ -149,6 +154,15 @@ def test_a_line_for_each_job():
         ["b", "u", "float"],
     ]
     assert among((a, "t", "qdq"), (a, "t", "qdq")) == [["job"], ["j0"], ["j1"]]
+
+
+def test_models_of_absolute_paths():
+    """No report has their folders: the name of the job tells, without target and form."""
+    pairs = [(target, name) for target in ("t", "u") for name in ("a", "b")]
+    jobs = [job(f"{t}/{n}/model").model_copy(update={"model": "model.onnx", "target": t})
+            for t, n in pairs]  # fmt: skip
+    lines = render_batch(make(*jobs), "text").splitlines()[3:]
+    assert [line.split()[:2] for line in lines] == [["a", "t"], ["b", "t"], ["a", "u"], ["b", "u"]]
 
 
 def test_long_names_take_one_line():

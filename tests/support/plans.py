@@ -18,6 +18,7 @@ from npuconv.legalize.selection import Findings
 from npuconv.legalize.source import SourceModel
 from npuconv.model import save
 from npuconv.model.core import Model
+from npuconv.partition import Group, Plan
 from npuconv.quantize import hessian as hessians_of
 from npuconv.quantize.calibrate import Calibration, watched
 from npuconv.quantize.fake_quant import QuantPoint, quant_points
@@ -154,3 +155,8 @@ def converted(
 def largest_step(ctx: EmitContext) -> float:
     """The largest scale of any channel of any tensor."""
     return max(float(encoding.scales.max()) for encoding in ctx.encodings.values())
+
+
+def groups_of(plan: Plan) -> dict[str, Group]:
+    """Return the group of every int8 tensor, by tensor name."""
+    return {name: group for group in plan.groups for name in group.tensors}

@@ -30,6 +30,17 @@ def test_gemmlowp():
         with_key({"kind": "gemmlowp", "max_shift": 3})
 
 
+def test_accumulate():
+    """Int8 unless the file says so; not with the kernels of TFLite, which add no accumulators."""
+    assert chip("Conv").activations.accumulate == "int8"
+    adds = {**NUMBERS, "accumulate": "int32"}
+    assert chip("Conv", also={"activations": adds}).activations.accumulate == "int32"
+    with pytest.raises(TargetError, match="accumulate: int32 needs requantize: float or shift"):
+        chip("Conv", also={"activations": {**adds, "requantize": "gemmlowp"}})
+    with pytest.raises(TargetError, match="accumulate"):
+        chip("Conv", also={"activations": {**NUMBERS, "accumulate": "int64"}})
+
+
 def test_shift():
     """Shift is given in short, or with all keys."""
     short = with_key("shift").activations.requantize

@@ -1,1 +1,1 @@
-"""What ``make_samples.py`` is made of: a small numpy trainer and an ONNX exporter."""
+"""Parts of ``make_samples.py``: a small numpy trainer and an ONNX exporter."""

@@ -35,11 +35,11 @@ class Window:
 
     @property
     def span(self) -> int:
-        """How many pixels the window covers in one direction."""
+        """Number of pixels that the window covers in one direction."""
         return (self.kernel - 1) * self.dilation + 1
 
     def count(self, size: int) -> int:
-        """How many positions fit into ``size`` pixels."""
+        """Return the number of positions that fit into ``size`` pixels."""
         return (size - self.span) // self.stride + 1
 
     def same_pads(self, size: int, *, lower: bool) -> Pads:

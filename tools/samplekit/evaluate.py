@@ -32,7 +32,7 @@ def nearest(images: Array) -> Array:
 
 
 def score(sample: Sample, inputs: Array, output: Array, labels: NDArray[Any]) -> tuple[float, str]:
-    """What ``sample.floor`` limits, and a text for people."""
+    """Return the figure that ``sample.floor`` limits, and a text for people."""
     if sample.task == "classify":
         accuracy = float((output.argmax(axis=1) == labels).mean())
         return accuracy, f"accuracy {accuracy:.4f} on {len(labels)} images"

@@ -33,7 +33,7 @@ PRODUCER = "npuconv-samples"
 
 @dataclass(frozen=True)
 class Interface:
-    """How a model looks from outside.
+    """Inputs and outputs of a model.
 
     Args:
         graph: the name of the graph.

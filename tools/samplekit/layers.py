@@ -146,7 +146,7 @@ class GlobalAveragePool(Layer):
 
 @dataclass(eq=False)
 class Flatten(Layer):
-    """Everything but the batch in one axis."""
+    """Layer that puts everything but the batch into one axis."""
 
     _shape: tuple[int, ...] = field(init=False, repr=False)
 

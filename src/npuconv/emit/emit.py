@@ -43,7 +43,9 @@ def emit(
         InternalError: a bug in a pass, or a result that breaks a limit of the target.
     """
     # int8 is compared as a whole: it is not meant to be equal.
-    ctx = EmitContext(legal.target, legal.options, verify=False, kept=legal.ctx.kept)
+    ctx = EmitContext(
+        legal.target, legal.options, verify=False, kept=legal.ctx.kept, parts=legal.ctx.parts
+    )
     ctx.use(legal.plan, encodings, weights)
     for phase in form.phases:
         manager.run_phase(legal.model, Phase(phase), ctx)

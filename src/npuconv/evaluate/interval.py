@@ -37,14 +37,17 @@ class Powers(NamedTuple):
 
 @dataclass(frozen=True)
 class IntervalSettings:
-    """Width of the interval (``python benchmarks/intervals.py`` counts how often it is right)."""
+    """Width of the interval.
 
-    below: float = 0.8  # probability that the figure is no lower than by spread alone
-    above: float = 0.85  # probability that it is no higher
+    ``python benchmarks/intervals.py --divisions 4`` counts how often it is right.
+    """
+
+    # Probability that the figure is no lower than by spread alone, and as much no higher.
+    spread: float = 0.8
     # By which new samples are usually worse than those between the calibrated ones.
     down_db: float = 4.0
     tail_db: float = 8.0  # by which errors of samples that were missed lower the figure, at most
-    up_db: float = 1.0  # by which they may be better for no known reason
+    up_db: float = 2.0  # by which they may be better for no known reason
     # Between the outputs and what they are before saturation, from which on the interval reaches
     # from one to the other.
     hidden_db: float = 9.0
@@ -83,10 +86,10 @@ def expected(
     figure = pooled_db(powers)
     if figure is None:
         return None
-    error = _standard_error(powers)
-    low = figure - math.hypot(_quantile(INTERVAL.below, len(powers)) * error, INTERVAL.down_db)
+    reach = _quantile(INTERVAL.spread, len(powers)) * _standard_error(powers)
+    low = figure - math.hypot(reach, INTERVAL.down_db)
     low = min(low, max(_of_many(powers), figure - INTERVAL.tail_db) - INTERVAL.down_db)
-    high = figure + math.hypot(_quantile(INTERVAL.above, len(powers)) * error, INTERVAL.up_db)
+    high = figure + math.hypot(reach, INTERVAL.up_db)
     inner = pooled_db(unsaturated) if unsaturated else None
     if inner is not None and abs(inner - figure) > INTERVAL.hidden_db:
         low, high = min(low, inner - INTERVAL.down_db), max(high, inner + INTERVAL.up_db)

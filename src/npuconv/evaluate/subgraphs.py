@@ -18,6 +18,7 @@ from typing import Literal
 import onnx
 from onnx import TensorProto
 
+from npuconv.emit import accumulated
 from npuconv.emit.int8_operators import KEY
 from npuconv.model import facts, load
 from npuconv.model.proto import inner_graphs
@@ -178,12 +179,13 @@ def _sides(model: onnx.ModelProto, target: Target) -> list[Side]:
     convolutions: set[str] = set()  # outputs of convolutions of the device
     sides: list[Side] = []
     spelled_out = {number for region in _regions(model, target) for number in region}
+    in_parts = accumulated.parts(model)
     for number, node in enumerate(model.graph.node):
         integer = node.op_type == _CONVOLUTION or _is_integer(node, types, constants)
         fused = node.op_type in _fused(target) and node.input[0] in convolutions
         ours = integer and (node.op_type == _CONVOLUTION or fused or node.output[0] in listed)
-        ours = ours or number in spelled_out
-        if node.op_type == _CONVOLUTION:
+        ours = ours or number in spelled_out or node.output[0] in in_parts
+        if node.op_type == _CONVOLUTION or (node.op_type == _CLOSES and ours):
             convolutions.add(node.output[0])
         sides.append("device" if ours else "host")
     return sides

@@ -21,6 +21,7 @@ from npuconv.arithmetic import gemmlowp
 from npuconv.arithmetic.device import IntegerConv, convolve
 from npuconv.arithmetic.encoding import quantize
 from npuconv.config import make_options
+from npuconv.emit.accumulated import with_layers
 from npuconv.errors import CalibrationError, ModelError, TargetError, UsageError
 from npuconv.evaluate.device_operators import (
     DeviceOperator,
@@ -340,9 +341,12 @@ def shifts(layer: DeviceLayer, how: Requantize) -> requantize.Shifts:
 def device_layers(model: onnx.ModelProto) -> Iterator[DeviceLayer]:
     """Yield every QLinearConv with constant parameters, in the order of the model.
 
+    A convolution in parts that are added in int32 is one, too.
+
     Raises:
         ModelError: one that is padded as no model of ``convert`` is.
     """
+    model = with_layers(model)
     constants = {t.name: t for t in model.graph.initializer}
     for number, node in enumerate(model.graph.node):
         named = node.op_type == "QLinearConv"

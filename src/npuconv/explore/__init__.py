@@ -159,7 +159,9 @@ class _Base:
         if key not in self._planners:
             answer = f"Conv.{fact}={str(value).lower()}"
             small = replace(DEFAULT, most_layers=self.settings.layers)
-            self._planners[key] = Planner(self.chip.assuming([answer]), settings=small)
+            exact = self.chip.activations.accumulate == "int32"
+            chip = self.chip.assuming([answer])
+            self._planners[key] = Planner(chip, settings=small, exact_sums=exact)
         return self._planners[key]
 
 

@@ -13,7 +13,7 @@ from npuconv.legalize import region as _region
 from npuconv.legalize.fitting.layer import of_window as layer_of
 from npuconv.legalize.source import SourceScales
 from npuconv.model import query
-from npuconv.model.conv import Window
+from npuconv.model.conv import Window, window
 from npuconv.model.core import Model
 from npuconv.model.facts import of_window, settled
 from npuconv.model.types import Node, Tensor
@@ -23,8 +23,9 @@ from npuconv.target import Target
 if TYPE_CHECKING:
     import numpy as np
 
-    from npuconv.legalize.fitting.layer import Fragment
+    from npuconv.legalize.fitting.builder import Fragment
     from npuconv.legalize.fitting.planner import Planner
+    from npuconv.model.partial_sums import Part
 
     Expected = tuple[np.ndarray, np.ndarray]  # mean and standard deviation of every channel
 
@@ -81,6 +82,8 @@ class PassContext:
     source_scales: SourceScales = field(default_factory=SourceScales)
     # Convolutions that have weights of one that was fitted, by node.
     fragments: dict[str, Fragment] = field(default_factory=dict)
+    # Parts in which the device runs a convolution, adding them in int32, by node.
+    parts: dict[str, tuple[Part, ...]] = field(default_factory=dict)
     # In the order in which they were made.
     rewrites: list[RewriteRecord] = field(default_factory=list)
     refusals: dict[RefusalRecord, None] = field(default_factory=dict)  # in order, each once
@@ -91,7 +94,20 @@ class PassContext:
         """Plans of convolutions that break a known limit."""
         from npuconv.legalize.fitting.planner import Planner
 
-        return Planner(self.target, self.options.layout)
+        return Planner(self.target, self.options.layout, exact_sums=self.accumulates)
+
+    @property
+    def accumulates(self) -> bool:
+        """Return whether the device adds partial sums in int32, and the form can say so."""
+        said = self.target.activations.accumulate == "int32"
+        return said and self.options.format != "tflite" and self.options.layout == "nchw"
+
+    def windows(self, conv: Node) -> list[Window]:
+        """Return what the device runs for a Conv: its window, or those of its parts."""
+        win, parts = window(conv), self.parts.get(conv.name, ())
+        if win is None:
+            return []
+        return [part.window(win) for part in parts] or [win]
 
     def refuse(self, model: Model, node: Node, reason: str) -> None:
         """Say why a pass that nearly fired did not; the report shows it."""
@@ -120,10 +136,10 @@ class PassContext:
             self._broken[key] = bool(operator.objections(facts))
         return self._broken[key]
 
-    def lasting_objections(self, win: Window, *, bias: bool = True) -> list[str]:
+    def lasting_objections(self, win: Window) -> list[str]:
         """Return the objections to a Conv that no rewrite of it removes."""
         found = self.objections(win)
-        layer = layer_of(win, bias=bias) if found and self.options.fit else None
+        layer = layer_of(win, bias=True) if found and self.options.fit else None
         return found if layer is None else self.planner.objections(layer)
 
     def fitted(self, win: Window) -> Form:

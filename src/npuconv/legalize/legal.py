@@ -28,6 +28,7 @@ from npuconv.target import Target
 from npuconv.timings import Timings
 
 LIMIT_UNKNOWN = "OPS005"
+_JOINED = ("qoperator", "qdq")  # forms in which partial sums need no rounding
 
 
 @dataclass(frozen=True)
@@ -144,6 +145,8 @@ def _conclude(
     """Partition the graph, and add up the findings."""
     model = legal.model
     legal = replace(legal, blocked=_blocked(model, after), needs=tuple(needs(rules)))
+    if legal.ctx.accumulates and legal.options.format in _JOINED:
+        manager.run_phase(model, Phase.ACCUMULATE, legal.ctx)  # after all limits are judged
     plan = legal.make_plan()
     legal = replace(legal, plan=plan, operators=frozenset(n.name for n in plan.operators))
     every = explained(tracker.merge(after, legal.ctx.rewrites), legal.ctx.refusals)

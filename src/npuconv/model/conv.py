@@ -111,21 +111,23 @@ class Window:
         return self.parameters() * batch * math.prod(int(d or 0) for d in cells[2:])
 
 
-def window(node: Node) -> Window | None:
+def window(node: Node, op: str = "") -> Window | None:
     """Return the node as a Window, or None for other operators and an unknown rank.
 
-    Extents are channels first also if the operator has its channels last.
+    Extents are channels first also if the operator has its channels last. ``op`` is the operator
+    that it is read as, where that is not its own.
     """
-    if node.op not in _SLIDING:
+    op = op or node.op
+    if op not in _SLIDING:
         return None
     if not (query.is_standard(node) or nhwc.is_nhwc(node)):
         return None  # an operator of an unknown domain
     given, inputs, outputs = node.attrs.get, node.inputs, node.outputs
     attrs = tuple([tuple(v) if type(v) is list else v for v in map(given, _ATTRIBUTES)])
-    weight = _dims(query.input_of(node, 1)) if node.op in query.CONVOLUTIONS else None
+    weight = _dims(query.input_of(node, 1)) if op in query.CONVOLUTIONS else None
     source = _dims(inputs[0]) if len(inputs) else None
     result = _dims(outputs[0]) if len(outputs) else None
-    return _window(node.op, nhwc.is_nhwc(node), attrs, weight, source, result)
+    return _window(op, nhwc.is_nhwc(node), attrs, weight, source, result)
 
 
 def _dims(tensor: Tensor | None) -> tuple[Any, ...] | None:

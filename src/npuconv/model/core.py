@@ -53,7 +53,6 @@ class Model:
     header: Header
     name: str = "model.onnx"
     sha256: str = ""
-    opset_source: int = 0
     obstacle: str = ""  # to a higher opset
     scales: dict[str, float] = field(default_factory=dict)  # of int8 inputs and outputs
     store: Store | None = None  # of large weights
@@ -150,10 +149,6 @@ class Model:
             members = frozenset(map(id, outputs))
             self._outputs = (outputs, len(outputs), members)
         return id(tensor) in members
-
-    def is_input(self, tensor: Tensor) -> bool:
-        """Return whether the tensor is an input of the model."""
-        return any(tensor is inp for inp in self.graph.inputs)
 
     def fresh_name(self, stem: str) -> str:
         """Return an unused name of a tensor or node, starting with ``stem``."""

@@ -88,7 +88,7 @@ def add_node(  # noqa: PLR0913 - a node has that many parts
     return node
 
 
-def insert(  # noqa: PLR0913 - a node has that many parts
+def insert(
     model: Model,
     op: str,
     inputs: Sequence[Tensor],
@@ -97,7 +97,6 @@ def insert(  # noqa: PLR0913 - a node has that many parts
     shape: Sequence[int | str | None] | None = None,
     attrs: dict[str, Any] | None = None,
     name: str = "",
-    domain: str | None = None,
 ) -> Tensor:
     """Add a node with one result of the type of its first input.
 
@@ -109,7 +108,7 @@ def insert(  # noqa: PLR0913 - a node has that many parts
     stem = name or f"{model.label(origin[0])}/{op}"
     result = variable(model, f"{stem}/out", dtype=inputs[0].dtype)
     result.shape = None if shape is None else list(shape)
-    add_node(model, op, inputs, [result], origin=origin, attrs=attrs, name=stem, domain=domain)
+    add_node(model, op, inputs, [result], origin=origin, attrs=attrs, name=stem)
     return result
 
 

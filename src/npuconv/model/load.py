@@ -107,7 +107,7 @@ def from_proto(
         raise ModelError(f"{name}: cannot be read as a graph: {_first_line(error)}") from None
     # IR 1 and 2 had no opset_import; their operators are those of opset 1.
     graph.opset = _standard_opset(proto) or 1
-    model = Model(graph, _header(proto), name, sha256, opset_source=graph.opset, store=kept)
+    model = Model(graph, _header(proto), name, sha256, store=kept)
     if kept is not None:
         _map(graph, kept)
     _register(model, graph, list(proto.graph.node), {})

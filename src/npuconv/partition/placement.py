@@ -88,10 +88,6 @@ class Plan:
     placement: dict[int, Placement] = field(default_factory=dict)  # by id of the node
     reason: dict[int, str] = field(default_factory=dict)  # for the placement, by id of the node
 
-    def group_of(self) -> dict[str, Group]:
-        """Return the group of every int8 tensor, by tensor name."""
-        return self._by_tensor
-
     def on_device(self, node: Node) -> bool:
         """Return whether the node is a convolution that runs on the device."""
         return id(node) in self._device
@@ -134,10 +130,6 @@ class Plan:
             tensor = maker.inputs[0]
             maker = query.producer(tensor)
         return tensor
-
-    @cached_property
-    def _by_tensor(self) -> dict[str, Group]:
-        return {name: group for group in self.groups for name in group.tensors}
 
     @cached_property
     def _device(self) -> frozenset[int]:

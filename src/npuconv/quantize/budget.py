@@ -77,7 +77,9 @@ def spend_budget(
     error = OutputError(unsaturated if goal is None else proto, evaluation)
     before = error.of(points)
     terms = _probed(graph, state, unsaturated, points, used, lambda done, _: step(done, parts))
-    free = {name: count for name, count in sizes.items() if name in hessians}
+    # One that runs in parts is as large as the device takes it, and its copies would be whole.
+    alone = hessians.keys() - graph.ctx.parts.keys()
+    free = {name: count for name, count in sizes.items() if name in alone}
     sets = channel_sets(graph, points, free) if terms else []
 
     def simulate(candidate: Repeats) -> tuple[QuantState, Error]:

@@ -16,6 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from npuconv import executor
 from npuconv.arithmetic.grid import Grid
 from npuconv.partition import Group
 from npuconv.quantize.calibrate import Calibration
@@ -112,11 +113,14 @@ def _checked(
 ) -> QuantState:
     """Return the state under which all roundings together err least, if that is by enough."""
     feeds = [used[k] for k in spread(len(used), CLIPPING.evaluation_samples)]
-    error = OutputError(logits(graph.proto()), feeds)
-    before = error.of(quant_points(graph, state))
     best, least = state, CLIPPING.sufficient
-    for one in choices:
-        ratio = error.of(quant_points(graph, one)).ratio(before)
-        if ratio < least:
-            best, least = one, ratio
+    try:
+        error = OutputError(logits(graph.proto()), feeds)
+        before = error.of(quant_points(graph, state))
+        for one in choices:
+            ratio = error.of(quant_points(graph, one)).ratio(before)
+            if ratio < least:
+                best, least = one, ratio
+    except executor.RuntimeRefusedError:  # an estimate must not cost a conversion
+        return state
     return best

@@ -17,7 +17,6 @@ from npuconv.legalize.legal import LegalModel
 from npuconv.legalize.source import SourceScales
 from npuconv.model import query, save
 from npuconv.model.core import Model
-from npuconv.model.facts import settled
 from npuconv.model.types import Tensor
 from npuconv.partition.channels import Channels, trace, uniform
 from npuconv.quantize import kept
@@ -154,9 +153,8 @@ class DeviceGraph(LegalModel):
     @cached_property
     def biasless(self) -> frozenset[str]:
         """Names of convolutions to which the device can add no bias."""
-        operator = self.target.operator("Conv")
         bare = [conv for conv in self.plan.device if query.input_of(conv, 2) is None]
-        found = (c for c in bare if operator and operator.objections({**settled(c), "bias": True}))
+        found = (c for c in bare if any(map(self.ctx.objections, self.ctx.windows(c))))
         return frozenset(conv.name for conv in found)
 
     @cached_property

@@ -97,7 +97,6 @@ def _join(blocks: Sequence[Block]) -> str:
 
 
 def _jobs(batch: BatchReport, view: View) -> Block:
-    """Return a table with one line for each job."""
     titles, names = _batch_names(batch)
     head = (*titles, *groups.BATCH_HEAD[2:])
     results = (groups.batch_row(job)[2:] for job in batch.jobs)
@@ -110,24 +109,35 @@ def _batch_names(batch: BatchReport) -> tuple[tuple[str, ...], list[tuple[str, .
     """Return what tells the jobs from each other, and the titles of these columns.
 
     That is the model, by its folder where it is called ``model.onnx`` and without the folders that
-    all share; target and form where they differ. If that does not tell, the job's own name.
+    all share; target, and form, where they differ. Where models are not told apart, as those of
+    absolute paths, which no report has, it is what the names of the jobs say besides.
     """
-    stems = [
-        job.model.removesuffix(f"/{files.UNNAMED}").removesuffix(".onnx") for job in batch.jobs
-    ]
-    folders = [stem.rpartition("/")[0] for stem in stems]
+    pairs = [(job.target, job.format) for job in batch.jobs]
+    targets, forms = [target for target, _ in pairs], [form for _, form in pairs]
+    shown = {"target": targets} if len(set(targets)) > 1 else {}
+    shown |= {"form": forms} if len(set(pairs)) > len(set(targets)) else {}
+    for title, names in (("model", _models(batch)), ("job", [_besides(job) for job in batch.jobs])):
+        rows = list(zip(names, *shown.values(), strict=True))
+        if len(set(rows)) == len(rows):
+            return (title, *shown), rows
+    return ("job",), [(job.name,) for job in batch.jobs]
+
+
+def _models(batch: BatchReport) -> list[str]:
+    """Return the paths of the models without the folders that all share."""
+    unnamed = f"/{files.UNNAMED}"
+    stems = [job.model.removesuffix(unnamed).removesuffix(".onnx") for job in batch.jobs]
     try:
-        shared = posixpath.commonpath(folders)
+        shared = posixpath.commonpath([stem.rpartition("/")[0] for stem in stems])
     except ValueError:  # some are absolute, others not; or there are none
         shared = ""
-    columns = {"model": [stem.removeprefix(shared).removeprefix("/") for stem in stems]}
-    columns["target"] = [job.target for job in batch.jobs]
-    columns["form"] = [job.format for job in batch.jobs]
-    shown = {k: v for k, v in columns.items() if k == "model" or len(set(v)) > 1}
-    rows = list(zip(*shown.values(), strict=True))
-    if len(set(rows)) < len(rows):
-        return ("job",), [(job.name,) for job in batch.jobs]
-    return tuple(shown), rows
+    return [stem.removeprefix(shared).removeprefix("/") for stem in stems]
+
+
+def _besides(job: BatchJob) -> str:
+    """Return the name of a job without its target, its form, and ``model`` at the end."""
+    parts = [part for part in job.name.split("/") if part not in (job.target, job.format)]
+    return "/".join(parts).removesuffix(f"/{files.UNNAMED.removesuffix('.onnx')}")
 
 
 def _causes(batch: BatchReport, view: View) -> Block:

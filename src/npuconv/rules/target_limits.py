@@ -25,9 +25,10 @@ ANY = "any"  # the value of an extent that the model leaves open
 MAX_LISTED_VALUES = 6  # more numbers become a range
 
 # That of com.microsoft can have the channels last; weights have one order in both.
-INTEGER_CONVOLUTIONS = {"QLinearConv", "com.microsoft.QLinearConv"}
+INTEGER_CONVOLUTIONS = {"QLinearConv", "com.microsoft.QLinearConv", "ConvInteger"}
 # QLinearConv: x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, B
-_X_ZERO, _WEIGHT, _BIAS = 2, 3, 8
+# ConvInteger: x, w, x_zero_point, w_zero_point; its bias is added behind
+_X_ZERO, _BIAS = 2, 8
 
 
 # Unknown limits
@@ -162,11 +163,11 @@ def written_violations(node: Node, ctx: RuleContext, *names: str) -> Iterator[Vi
 def _written_facts(node: Node) -> dict[str, Any]:
     """Return mode, types, zero point and weight sums by the names of target facts."""
     zero = query.constant_input(node, _X_ZERO)
-    weight = query.constant_input(node, _WEIGHT)
+    weight = query.constant_input(node, _weight(node))
     facts: dict[str, Any] = {
         "mode": _mode(node),
         "dtype": query.dtype_name(node.inputs[0]) or "int8",
-        "weight_dtype": query.dtype_name(query.input_of(node, _WEIGHT)),
+        "weight_dtype": query.dtype_name(query.input_of(node, _weight(node))),
         "bias_dtype": query.dtype_name(query.input_of(node, _BIAS)) or None,
         "pad_value": None if zero is None else int(zero.reshape(-1)[0]),
         "weight_abs_sum_max": None,
@@ -177,8 +178,13 @@ def _written_facts(node: Node) -> dict[str, Any]:
     return facts
 
 
+def _weight(node: Node) -> int:
+    """Return which input has the weights."""
+    return 1 if node.op == "ConvInteger" else 3
+
+
 def _mode(node: Node) -> str:
     if int(query.attribute(node, "group", 1)) == 1:
         return "plain"
-    weight = query.shape(query.input_of(node, _WEIGHT))
+    weight = query.shape(query.input_of(node, _weight(node)))
     return "depthwise" if weight is not None and weight[1] == 1 else "grouped"

@@ -104,6 +104,20 @@ class Activations(Block):
         "{kind: shift, ...}",
         json_schema_extra=_or_short,
     )
+    accumulate: Literal["int8", "int32"] = Field(
+        "int8",
+        description="partial sums of a convolution in parts: int8 tensors, each rounded, or "
+        "int32 where the device adds them in its accumulator",
+    )
+
+    @model_validator(mode="after")
+    def _adds_what_it_rescales(self) -> Activations:
+        if self.accumulate == "int32" and self.requantize.kind == "gemmlowp":
+            raise ValueError(
+                "accumulate: int32 needs requantize: float or shift; the kernels of TFLite add no "
+                "accumulators"
+            )
+        return self
 
     def allows_zero_point(self, value: int) -> bool | None:
         """Return whether a tensor may have this zero point; None if the limit is unknown."""

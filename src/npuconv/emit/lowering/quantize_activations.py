@@ -31,7 +31,10 @@ def quantize_activations(model: Model, ctx: EmitContext) -> int:
     fired = sum(
         _after(model, ctx, node, t) for node in ctx.plan.int8_nodes for t in [*node.outputs]
     )
-    fired += sum(_before(model, ctx, conv, conv.inputs[0]) for conv in ctx.plan.device)
+    device = [
+        conv for conv in ctx.plan.device if len(conv.inputs)
+    ]  # the others are in parts by now
+    fired += sum(_before(model, ctx, conv, conv.inputs[0]) for conv in device)
     for node in ctx.plan.operators:
         fired += sum(_before(model, ctx, node, tensor) for tensor in values_of(node))
         found = constants_of(node, every=ctx.options.format == "tflite")

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 
 import onnx
 
+from npuconv.emit.accumulated import with_layers
 from npuconv.evaluate.simulator import convolution, operators
 from npuconv.evaluate.simulator.float_carriers import FloatCarriers
 from npuconv.evaluate.simulator.operators import Operators
@@ -50,7 +51,8 @@ def as_float(model: onnx.ModelProto, watch: Iterable[str] = ()) -> onnx.ModelPro
     Returns:
         A model with the same inputs and outputs, for running only: it is no smaller.
     """
-    carriers, watch = FloatCarriers(model), list(watch)
+    model, watch = with_layers(model), list(watch)
+    carriers = FloatCarriers(model)
     handlers = _HANDLERS if carriers.opset >= _OLDEST else {}
     integers = Operators(carriers, model, watch)
     for node in model.graph.node:

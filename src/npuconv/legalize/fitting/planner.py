@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from npuconv.legalize.fitting.builder import Builder, Piece
-from npuconv.legalize.fitting.layer import Layer, Whole
+from npuconv.legalize.fitting.builder import Builder, Piece, Whole
+from npuconv.legalize.fitting.layer import Layer
 from npuconv.legalize.fitting.limits import Demand
-from npuconv.legalize.fitting.proposal import DEFAULT, FitSettings, Proposal
-from npuconv.legalize.fitting.splits import SPLITS
+from npuconv.legalize.fitting.proposal import DEFAULT, FitSettings, Proposal, Split
+from npuconv.legalize.fitting.splits import SPLITS, SUMS_LAST
 from npuconv.legalize.fitting.splits.cascade import cascade_average
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
@@ -17,7 +17,7 @@ from npuconv.partition.costs import Cost
 from npuconv.target import Target
 
 # A second average may still be too large; all other rewrites are applied once.
-_AGAIN = frozenset({SPLITS.index(cascade_average)})
+_AGAIN = cascade_average
 
 
 @dataclass(frozen=True)
@@ -105,6 +105,7 @@ class Planner:
     target: Target
     layout: str = "nchw"
     settings: FitSettings = DEFAULT
+    exact_sums: bool = False  # whether the device adds partial sums in int32
     _found: dict[Layer, tuple[Plan | None, Search]] = field(default_factory=dict, init=False)
     _demand: Demand | None = field(default=None, init=False)
 
@@ -134,8 +135,10 @@ class Planner:
         found = Search()
         if self.demand is None:
             return None, found
-        best = _Descent(self, self.demand, found).best(layer, 0)
-        return best, found
+        best = None
+        if self.exact_sums:
+            best = _Descent(self, self.demand, found, SUMS_LAST).best(layer, 0)
+        return best or _Descent(self, self.demand, found).best(layer, 0), found
 
     def leaf(self, layer: Layer) -> Plan:
         """The plan of a layer that fits as it is."""
@@ -159,6 +162,7 @@ class _Descent:
     planner: Planner
     demand: Demand
     search: Search
+    splits: tuple[Split, ...] = SPLITS
     plans: dict[tuple[Layer, int], Plan | None] = field(default_factory=dict)
 
     def best(self, layer: Layer, first: int) -> Plan | None:
@@ -193,9 +197,9 @@ class _Descent:
         return min(found, key=_total)
 
     def _proposals(self, layer: Layer, first: int) -> Iterator[tuple[Proposal, int]]:
-        for at, split in enumerate(SPLITS[first:], first):
+        for at, split in enumerate(self.splits[first:], first):
             for proposal in split(layer, self.demand, self.planner.settings):
-                yield proposal, at if at in _AGAIN else at + 1
+                yield proposal, at if split is _AGAIN else at + 1
 
     def _follow(self, layer: Layer, proposal: Proposal, first: int) -> Plan | None:
         price, parts = Price(moved=proposal.moved), []
@@ -207,6 +211,8 @@ class _Descent:
                 return None
             parts.append(inner)
             price = price.plus(inner.price, part.count, part.weights)
+        if self.splits is SUMS_LAST:
+            proposal = replace(proposal, summed=0)
         if proposal.summed:
             number = sum(part.count for part in proposal.parts)
             price = price.plus(Price(penalty=self._penalty(layer, number)))

@@ -19,8 +19,9 @@ all are exact in float. An unknown limit triggers none.
 - bias: zeros, or an Add behind.
 
 In int8 all of them are exact but those that add sums: each sum is rounded. So they are
-taken only where the others cost more than twice the MACs. ``--no-fit`` refuses such
-convolutions instead.
+taken only where the others cost more than twice the MACs. Where the target says
+``accumulate: int32``, sums are exact too, and are made after everything else. ``--no-fit``
+refuses such convolutions instead.
 """
 
 from __future__ import annotations

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from npuconv.legalize.context import PassContext
 from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
-from npuconv.model.conv import window
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 from npuconv.partition import Plan
@@ -84,8 +83,9 @@ def _align(
 
 def _objections(ctx: PassContext, conv: Node) -> list[str]:
     """Return the objections of the target to adding a bias, if the convolution has none."""
-    win = window(conv)
-    return [] if win is None or query.input_of(conv, 2) is not None else ctx.objections(win)
+    if query.input_of(conv, 2) is not None:
+        return []
+    return [text for win in ctx.windows(conv) for text in ctx.objections(win)]
 
 
 def _added(ctx: PassContext, conv: Node, weight: np.ndarray, offsets: np.ndarray) -> np.ndarray:

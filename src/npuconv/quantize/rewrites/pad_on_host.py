@@ -91,11 +91,12 @@ def _read(node: Node, source: Tensor, padded: Tensor, pads: Pairs) -> None:
 
 def _objections(ctx: PassContext, conv: Node) -> list[str]:
     """Return the objections of the target to the convolution without pads, on a larger input."""
-    win = window(conv)
-    assert win is not None
+    return [text for win in ctx.windows(conv) for text in ctx.objections(_without_pads(win))]
+
+
+def _without_pads(win: Window) -> Window:
     larger = None if win.input is None else _padded(win.input, win.pads)
-    none = tuple((0, 0) for _ in win.pads)
-    return ctx.objections(replace(win, pads=none, input=larger))
+    return replace(win, pads=tuple((0, 0) for _ in win.pads), input=larger)
 
 
 def _padded(dims: tuple[int | str | None, ...], pads: Pairs) -> tuple[int | str | None, ...]:

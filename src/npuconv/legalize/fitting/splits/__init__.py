@@ -38,3 +38,7 @@ SPLITS: tuple[Split, ...] = (
     split_image,
     change_bias,
 )
+_SUMMING = (split_kernel, split_inputs)
+# Sums are of convolutions alone where everything else is done before; all but the first of them
+# may want a bias of zeros.
+SUMS_LAST = (*(split for split in SPLITS if split not in _SUMMING), *_SUMMING, change_bias)

@@ -1,0 +1,63 @@
+"""Tests of convolutions in parts, read back from a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from npuconv.emit.accumulated import parts, with_layers
+from npuconv.evaluate.simulator import as_float
+from npuconv.evaluate.vectors import device_layers
+from support.asserts import run
+from support.partial_sums import ADDS, CASES, SHIFTS, convert, two
+
+
+@pytest.mark.parametrize(("net", "limits"), CASES)
+def test_each_is_the_qlinearconv_that_it_stands_for(tmp_path: Path, net, limits):
+    """The same integers from onnxruntime, for the parts and for the layer; from the simulator."""
+    made = convert(tmp_path, net.model(), ADDS, limits).model
+    layers = with_layers(made)
+    ops = {node.op_type for node in layers.graph.node}
+    assert "QLinearConv" in ops
+    assert not ops & {"ConvInteger", "Cast", "Mul"}
+    for model in (layers, as_float(made)):
+        for expected, found in zip(run(made), run(model), strict=True):
+            assert np.array_equal(expected, found)
+
+
+def test_a_shift_has_the_factor_of_the_layer(tmp_path: Path):
+    """Vectors are made by the arithmetic of the device, which the file only comes near."""
+    shifts = {**ADDS, **SHIFTS}
+    whole = convert(tmp_path, two().model(), shifts, {}, pad_on_host="never").model
+    made = convert(tmp_path, two().model(), shifts, {"in_c": {"max": 4}}, pad_on_host="never").model
+    for a, b in zip(device_layers(whole), device_layers(made), strict=True):
+        assert np.array_equal(a.factors, b.factors)
+        assert np.array_equal(a.layer.weight, b.layer.weight)
+        assert np.array_equal(a.layer.bias, b.layer.bias)
+    for expected, found in zip(run(as_float(whole)), run(as_float(made)), strict=True):
+        assert np.array_equal(expected, found)
+
+
+def test_the_nodes_of_the_device(tmp_path: Path):
+    """All but the conversions at the ends."""
+    made = convert(tmp_path, two().model(), ADDS, {"in_c": {"max": 4}}, pad_on_host="never").model
+    inner = parts(made)
+    outside = [n.op_type for n in made.graph.node if n.output[0] not in inner]
+    assert sorted(outside) == ["DequantizeLinear", "QuantizeLinear"]
+
+
+def test_other_models_stay_as_they_are(tmp_path: Path):
+    """A model without parts, and one whose last scale is not 1."""
+    made = convert(tmp_path, two().model(), ADDS, {})
+    assert with_layers(made.model) is made.model
+    assert parts(made.model) == frozenset()
+    model = convert(tmp_path, two().model(), ADDS, {"in_c": {"max": 4}}).model
+    for tensor in model.graph.initializer:
+        if tensor.name == "npuconv/scale/1.0":
+            tensor.CopyFrom(numpy_helper.from_array(np.asarray(2, np.float32), tensor.name))
+    onnx.checker.check_model(model)
+    assert "ConvInteger" in {node.op_type for node in with_layers(model).graph.node}
