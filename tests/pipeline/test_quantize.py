@@ -45,7 +45,8 @@ def without(*steps: str) -> npuconv.Conversion:
     return npuconv.convert(uneven(), calibration=photos(), without=steps, verify=False)
 
 
-@pytest.mark.parametrize("step", STEPS)
+# Clipping is for tensors of operators beside convolutions: see tests/quantize/test_clipping.py.
+@pytest.mark.parametrize("step", sorted({*STEPS} - {"clipping"}))
 def test_a_step_may_be_left_out(step: str):
     """A missing step gives other integers, and another report."""
     full, bare = without(), without(step)
