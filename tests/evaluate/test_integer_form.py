@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -12,9 +14,11 @@ import npuconv
 from npuconv.evaluate.integer_form import in_integers
 from npuconv.evaluate.pairs import open_model
 from npuconv.executor import Session
+from support.asserts import run
 from support.builders import Net
 from support.int8_layers import needs_exact_runtime
 from support.int8_pairs import integer_model
+from support.partial_sums import ADDS, CASES, convert
 from support.quantized_nets import Quantized
 
 X = (1, 3, 8, 8)
@@ -125,3 +129,18 @@ def test_both_forms_are_one():
     x = {"x": data["x"][:1]}
     both = [list(Session(one, optimize=False).run(x).values()) for one in (made[0], found)]
     np.testing.assert_array_equal(*both)
+
+
+@pytest.mark.parametrize(("net", "limits"), CASES)
+def test_sums_of_parts_are_added_in_int32(tmp_path: Path, net: Net, limits: dict[str, Any]):
+    """Parts of a layer are those of the form qoperator, with its integers."""
+    forms = ("qoperator", "qdq")
+    first, second = (
+        convert(tmp_path, net.model(), ADDS, limits, format=form).model for form in forms
+    )
+    read = in_integers(open_model(second)).proto
+    counts = [ops(m)["ConvInteger"] for m in (first, read)]
+    assert counts[0] == counts[1] > 0
+    assert not ops(read)["Conv"]
+    for expected, found in zip(run(first), run(read), strict=True):
+        assert np.array_equal(expected, found)

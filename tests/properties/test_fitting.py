@@ -19,6 +19,7 @@ import onnxruntime as ort
 import pytest
 
 import npuconv
+from npuconv.evaluate.simulator import as_float
 from support.conv_graphs import OPSETS, Case
 from support.dice import Dice
 from support.graph_text import attributes, evaluate
@@ -52,13 +53,14 @@ def facts_of(model: onnx.ModelProto) -> list[tuple[str, dict[str, Any]]]:
     return [
         (node.name, _facts(node, shapes))
         for node in model.graph.node
-        if node.op_type in ("Conv", "ConvTranspose")
+        if node.op_type in ("Conv", "ConvTranspose", "QLinearConv", "ConvInteger")
     ]
 
 
 def _facts(node: onnx.NodeProto, shapes: dict[str, list[int]]) -> dict[str, Any]:
-    source, weight, attrs = shapes[node.input[0]], shapes[node.input[1]], attributes(node)
-    assert node.op_type == "Conv", node.name
+    place = 3 if node.op_type == "QLinearConv" else 1
+    source, weight, attrs = shapes[node.input[0]], shapes[node.input[place]], attributes(node)
+    assert node.op_type != "ConvTranspose", node.name
     assert len(source) == len(weight) == 4, node.name
     assert attrs.get("auto_pad", "NOTSET") == "NOTSET", node.name
     kernel, group = weight[2:], attrs.get("group", 1)
@@ -121,3 +123,43 @@ def test_random_limits_are_kept(opset: int, tmp_path: Path):
             raise
         seen["converted" if model is not None else f"refused {number}"] += 1
     assert seen["converted"] >= int(LEAST * CASES), seen
+
+
+def in_int8(case: Case, limits: Limits, path: Path) -> onnx.ModelProto | None:
+    """The int8 model for a device that adds parts of a layer in int32; None where it is refused."""
+    described = limits.file()
+    described["activations"] = {**described["activations"], "accumulate": "int32"}
+    path.write_text(json.dumps(described))
+    try:
+        return npuconv.convert(
+            case.model, str(path), calibration=[case.feeds], verify=False,
+            input_shape={"x": case.feeds["x"].shape},
+        ).model  # fmt: skip
+    except npuconv.UnsupportedModelError:
+        return None
+
+
+@pytest.mark.parametrize("opset", sorted(OPSETS)[-2:])
+def test_sums_in_the_accumulator_keep_limits_and_integers(opset: int, tmp_path: Path):
+    """Parts in the file keep every limit, and the simulator has the numbers of onnxruntime."""
+    seen: Counter[str] = Counter()
+    for number in range(CASES):
+        case, limits = Case(opset, number), random_limits(Dice(opset, number, "limits"))
+        # Every device adds a bias somewhere: it holds the zero points.
+        limits.limits.pop("bias", None)
+        try:
+            model = in_int8(case, limits, tmp_path / "drawn.yaml")
+            for name, facts in facts_of(model) if model is not None else ():
+                assert limits.broken_by(facts) == [], name
+            ops = {node.op_type for node in model.graph.node} if model is not None else set()
+            seen["in parts" if "ConvInteger" in ops else "others"] += 1
+            if model is not None:
+                values = session(model).run(None, case.feeds)
+                for mine, theirs in zip(
+                    session(as_float(model)).run(None, case.feeds), values, strict=True
+                ):
+                    assert np.array_equal(mine, theirs)
+        except Exception as error:
+            error.add_note(f"{case.text}\n{limits}")
+            raise
+    assert seen["in parts"] > 0, seen

@@ -10,7 +10,8 @@ import npuconv
 from npuconv import executor
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import RoundedWeights
-from npuconv.legalize.fitting.layer import Fragment, Layer, Whole
+from npuconv.legalize.fitting.builder import Fragment, Whole
+from npuconv.legalize.fitting.layer import Layer
 from npuconv.model import query
 from npuconv.quantize.wholes import Assembly, assemblies
 from support.asserts import context, read

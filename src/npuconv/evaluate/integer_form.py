@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from npuconv.config import Options
-from npuconv.emit.context import EmitContext, dequantizer, quantizer
+from npuconv.emit.context import EmitContext, dequantizer, quantizer, same_scale
 from npuconv.emit.lowering.lower_convolutions import lower_convolutions
 from npuconv.emit.lowering.lower_passthrough import lower_passthrough
+from npuconv.emit.lowering.split_accumulated import split_accumulated
 from npuconv.evaluate.pairs import Opened
 from npuconv.legalize import manager
 from npuconv.model import edit, load, query, save
 from npuconv.model.conv import SAME
-from npuconv.model.core import Model
-from npuconv.model.types import Node
+from npuconv.model.core import Model, sweep
+from npuconv.model.partial_sums import Part, PartialSum, partial_sum
+from npuconv.model.types import Node, Tensor
 from npuconv.partition import EXACT_ON_INT8, Plan, data_inputs
 from npuconv.partition.passthrough import passes_int8
 from npuconv.target import Target
@@ -35,6 +38,7 @@ def in_integers(opened: Opened) -> Opened:
     if not {"Conv", "QuantizeLinear"} <= ops:
         return opened
     model = load.load(opened.proto)
+    parts = _join_sums(model)
     for conv in model.nodes("Conv"):
         _round_before_activation(model, conv)
     plan = Plan(device=[conv for conv in model.nodes("Conv") if _is_integer(model, conv)])
@@ -42,10 +46,60 @@ def in_integers(opened: Opened) -> Opened:
         return opened
     plan.passthrough = [node for node in model.nodes(*EXACT_ON_INT8) if _only_moves(node)]
     options = Options()  # nothing of them, or of the target, is asked for
-    ctx = EmitContext(Target.load(options.target), options, verify=False, plan=plan)
-    for item in (lower_convolutions, lower_passthrough):
+    ctx = EmitContext(Target.load(options.target), options, verify=False, plan=plan, parts=parts)
+    for item in (split_accumulated, lower_convolutions, lower_passthrough):
         manager.run_pass(model, item, ctx)
     return replace(opened, proto=save.to_proto(model))
+
+
+def _join_sums(model: Model) -> dict[str, tuple[Part, ...]]:
+    """Make one Conv of each sum of parts between conversions; return its parts, by its name."""
+    found, gone = dict[str, tuple[Part, ...]](), set[int]()
+    for node in model.nodes("Add")[::-1]:
+        one = partial_sum(model, node.outputs[0]) if id(node) not in gone else None
+        if one is not None and not one.constants:
+            gone |= {id(each) for each in one.nodes(node.outputs[0])}
+            name = _join(model, one, node.outputs[0])
+            found |= {name: one.parts} if name else {}
+    sweep(model)
+    return found
+
+
+def _join(model: Model, found: PartialSum, result: Tensor) -> str:
+    """Write a sum as one Conv; '' where its parts are not converted alike."""
+    makers = [[dequantizer(tensor) for tensor in list(c.inputs)[:2]] for c in found.convs]
+    x, w = makers[0]
+    if x is None or w is None or any(not _alike(own, [x, w]) for own in makers):
+        return ""
+    weights = [query.constant_input(each[1], 0) for each in makers if each[1] is not None]
+    biased = [tensor for c in found.convs if (tensor := query.input_of(c, 2)) is not None]
+    if any(weight is None for weight in weights) or len(biased) > 1:
+        return ""
+    joined = found.joined([weight for weight in weights if weight is not None])
+    stored = edit.constant(model, f"{w.name}/joined", joined)
+    source = found.source
+    inputs = [source if dequantizer(source) else _converted(model, x, source, source.shape)]
+    inputs += [_converted(model, w, stored, joined.shape), *biased]
+    convs, dims = list(found.convs), query.shape(result)
+    made = edit.insert(model, "Conv", inputs, origin=convs, shape=dims, attrs=found.attrs)
+    made.dtype = result.dtype
+    conv = query.producer(made)
+    assert conv is not None, "it has just been made"
+    edit.hand_over(made, result)
+    return str(conv.name)
+
+
+def _alike(own: list[Node | None], first: list[Node]) -> bool:
+    pairs = zip(own, first, strict=True)
+    return all(one is not None and same_scale(one, other) for one, other in pairs)
+
+
+def _converted(model: Model, like: Node, source: Tensor, shape: Sequence[int]) -> Tensor:
+    """Return integers dequantized as others are."""
+    inputs, attrs = [source, *list(like.inputs)[1:]], dict(like.attrs)
+    made = edit.insert(model, "DequantizeLinear", inputs, origin=[like], shape=shape, attrs=attrs)
+    made.dtype = np.dtype(np.float32)
+    return made
 
 
 def _round_before_activation(model: Model, conv: Node) -> None:

@@ -23,7 +23,7 @@ from npuconv.target import Target
 if TYPE_CHECKING:
     import numpy as np
 
-    from npuconv.legalize.fitting.layer import Fragment
+    from npuconv.legalize.fitting.builder import Fragment
     from npuconv.legalize.fitting.planner import Planner
     from npuconv.model.partial_sums import Part
 

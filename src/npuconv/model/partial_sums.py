@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 SUMS = ("Add", "Sum")
+_PASSED = ("Slice", "DequantizeLinear")
 Cells = tuple[range | None, ...]  # of every axis behind the batch; None: all
 
 
@@ -92,7 +93,8 @@ def partial_sum(model: Model, total: Tensor, op: str = "Conv") -> PartialSum | N
     Args:
         model: with the shapes of its tensors.
         total: result of an Add or a Sum.
-        op: Conv or ConvInteger.
+        op: Conv or ConvInteger. Between a Conv and what it reads may be conversions, which are
+            for the caller to compare.
 
     Returns:
         None where something else is added, or where no one convolution has these weights.
@@ -140,9 +142,9 @@ def _collect(
 
 
 def _sources(tensor: Tensor) -> Iterator[Tensor]:
-    """Yield a tensor, what it is sliced of, and so on."""
+    """Yield a tensor, what it is sliced of, or the integers it stands for, and so on."""
     yield tensor
-    while (maker := query.producer(tensor)) is not None and maker.op == "Slice":
+    while (maker := query.producer(tensor)) is not None and maker.op in _PASSED:
         tensor = maker.inputs[0]
         yield tensor
 
@@ -162,7 +164,7 @@ def _cells(tensor: Tensor, source: Tensor) -> Cells | None:
         tensor = slices[-1].inputs[0]
     dims = query.shape(source) or ()
     found: list[range | None] = [None] * len(dims)
-    for node in reversed(slices):
+    for node in (one for one in reversed(slices) if one.op == "Slice"):
         for axis, bounds in _bounds(node, len(dims)):
             extent, own = dims[axis], found[axis]
             if not isinstance(extent, int) or axis == 0 or bounds.step < 1:

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from npuconv.arithmetic.encoding import Encoding
 from npuconv.arithmetic.layer import RoundedWeights, per_weight
-from npuconv.legalize.fitting.layer import Fragment, Layer, Whole
+from npuconv.legalize.fitting.builder import Fragment, Whole
+from npuconv.legalize.fitting.layer import Layer
 from npuconv.model import query
 from npuconv.model.types import Node
 from npuconv.quantize.hessian import Windows, windows_of

@@ -145,6 +145,16 @@ def test_slices_if_preferred(net):
     same_numbers(proto, model)
 
 
+def test_large_volumes_are_not_run():
+    """A scan of 256 cells each way has too many values to compare; the note says so."""
+    for size, measured in ((8, True), (256, False)):
+        model, ctx = read(volume(x=(1, 4, size, size, size)).model()), context(prefer=("slices",))
+        assert run_pass(NAME, model, ctx) == 1
+        (record,) = ctx.rewrites
+        assert record.note.endswith("too large a volume to be measured") != measured
+        assert (record.reference == "nothing to compare") != measured
+
+
 def test_slices_are_not_needed_where_an_axis_goes():
     """The cheaper ways come first; extents that are not known leave none."""
     for net, ways in ((volume(), 1), (volume(x=(1, 4, "D", 6, 7)), 0)):

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from npuconv.legalize.fitting.layer import Fragment, Layer, Whole
+from npuconv.legalize.fitting.layer import Layer
 from npuconv.model import edit, query
 from npuconv.model.conv import flat_pads
 from npuconv.model.core import Model
@@ -21,6 +22,41 @@ from npuconv.model.types import Node, Tensor
 
 FOREVER = 2**63 - 1  # as the end of a Slice: to the end, whatever the extent
 Bound = tuple[int, int, int, int]  # axis, start, stop (below 0: from the end), step
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A convolution before it was fitted."""
+
+    name: str  # of its node, which is gone
+    source: str  # name of the tensor it read
+    layer: Layer
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """A convolution that has weights of another one."""
+
+    whole: Whole
+    # In the shape of its own weights: where each of them is among those of the whole, counted
+    # through all axes; -1 where there is a zero.
+    places: NDArray[np.int64]
+    biased: bool  # whether it adds the bias of the whole to the outputs that it makes
+    summed: bool = False  # whether its outputs are added to those of others
+    host_padded: bool = False  # whether the host pads what it reads, so that any zero point will do
+
+    @property
+    def needs_zero(self) -> bool:
+        """Return whether it stands for a convolution that pads with stored zeros."""
+        return self.whole.layer.padded and not self.host_padded
+
+    def channels(self) -> NDArray[np.int64]:
+        """Return the input channel of the whole that each weight reads; -1 for zeros between."""
+        layer = self.whole.layer
+        rows, inner = np.divmod(self.places, math.prod(layer.weight[1:]))
+        column = inner // math.prod(layer.kernel)
+        found = rows // (layer.weight[0] // layer.group) * layer.weight[1] + column
+        return np.where(self.places < 0, -1, found)
 
 
 @dataclass(frozen=True)

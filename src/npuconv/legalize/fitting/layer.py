@@ -6,9 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-from numpy.typing import NDArray
-
 from npuconv.model.conv import Pairs, Window, conv_output, effective_kernel
 
 Dims = tuple[int | str | None, ...]
@@ -160,38 +157,3 @@ def of_window(win: Window, *, bias: bool, uniform: bool = False) -> Layer | None
         (known[0], win.weight[1] * win.group, *known[2:]), win.weight, win.strides,
         win.dilations, win.pads, win.group, bias, uniform,
     )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Whole:
-    """A convolution before it was fitted."""
-
-    name: str  # of its node, which is gone
-    source: str  # name of the tensor it read
-    layer: Layer
-
-
-@dataclass(frozen=True)
-class Fragment:
-    """A convolution that has weights of another one."""
-
-    whole: Whole
-    # In the shape of its own weights: where each of them is among those of the whole, counted
-    # through all axes; -1 where there is a zero.
-    places: NDArray[np.int64]
-    biased: bool  # whether it adds the bias of the whole to the outputs that it makes
-    summed: bool = False  # whether its outputs are added to those of others
-    host_padded: bool = False  # whether the host pads what it reads, so that any zero point will do
-
-    @property
-    def needs_zero(self) -> bool:
-        """Return whether it stands for a convolution that pads with stored zeros."""
-        return self.whole.layer.padded and not self.host_padded
-
-    def channels(self) -> NDArray[np.int64]:
-        """Return the input channel of the whole that each weight reads; -1 for zeros between."""
-        layer = self.whole.layer
-        rows, inner = np.divmod(self.places, math.prod(layer.weight[1:]))
-        column = inner // math.prod(layer.kernel)
-        found = rows // (layer.weight[0] // layer.group) * layer.weight[1] + column
-        return np.where(self.places < 0, -1, found)

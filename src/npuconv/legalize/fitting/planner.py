@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from npuconv.legalize.fitting.builder import Builder, Piece
-from npuconv.legalize.fitting.layer import Layer, Whole
+from npuconv.legalize.fitting.builder import Builder, Piece, Whole
+from npuconv.legalize.fitting.layer import Layer
 from npuconv.legalize.fitting.limits import Demand
 from npuconv.legalize.fitting.proposal import DEFAULT, FitSettings, Proposal, Split
 from npuconv.legalize.fitting.splits import SPLITS, SUMS_LAST

@@ -80,7 +80,7 @@ def _bias(convs: list[Node]) -> np.ndarray | None:
 
 def _note(ctx: PassContext, joined: Node, found: PartialSum) -> None:
     """Note the parts of a convolution, and which weights of its layer it has."""
-    from npuconv.legalize.fitting.layer import Fragment
+    from npuconv.legalize.fitting.builder import Fragment
 
     own = [ctx.fragments[conv.name] for conv in found.convs]
     places = found.joined([one.places + 1 for one in own]) - 1
