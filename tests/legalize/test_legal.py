@@ -12,6 +12,7 @@ from npuconv.legalize.legal import legalize
 from npuconv.legalize.selection import fails
 from npuconv.model import load
 from support.builders import Net, digits, images
+from support.partial_sums import ADDS, CASES, chip_file
 from support.zoo import ZOO
 
 X = (1, 4, 8, 8)
@@ -321,3 +322,27 @@ def test_a_code_no_rule_has(option):
     """A misspelt code would select or ignore nothing, quietly."""
     with pytest.raises(UsageError, match=r"begins with 'SHP02'.*did you mean SHP0"):
         legalize(digits(), Options(**{option: ("SHP02",)}))
+
+
+@pytest.mark.parametrize(("net", "limits"), CASES)
+def test_what_the_accumulator_adds_needs_no_host(tmp_path, net, limits):
+    """Slices and sums of the parts are no operators; without the key, or in float, they are."""
+    model = net.model()
+    for numbers, form, runs in ((ADDS, "qdq", True), (ADDS, "float", False), ({}, "qdq", False)):
+        path = str(chip_file(tmp_path, numbers, limits, unlisted_operators="error"))
+        findings = legalize(model, Options(target=path, format=form)).findings
+        left = {f.op_type for f in findings.every if f.status == Status.REMAINING} - {"Relu"}
+        assert (left == set()) is runs
+        assert ("Slice" in left) is not runs
+
+
+def test_what_else_a_layer_in_parts_needs_is_refused(tmp_path):
+    """The Pad in front of a window in parts is an operator, which nobody runs."""
+    model = Net(x=(1, 4, 8, 8)).conv("x", (4, 4, 5, 5), pads=[2] * 4).model()
+    limits = {"kernel_w": {"max": 3}}
+    path = str(chip_file(tmp_path, ADDS, limits, unlisted_operators="error"))
+    legal = legalize(model, Options(target=path))
+    left = [f for f in legal.findings.every if f.status == Status.REMAINING]
+    assert [(f.code, f.op_type) for f in left] == [("OPS006", "Pad")]
+    (conv,) = legal.model.nodes("Conv")
+    assert conv.name in legal.blocked

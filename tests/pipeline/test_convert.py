@@ -11,9 +11,8 @@ import pytest
 import npuconv
 from npuconv import executor
 from npuconv.arithmetic.encoding import quantize as to_int8
-from npuconv.errors import CalibrationError, InternalError, ModelError
+from npuconv.errors import InternalError
 from npuconv.evaluate import matching
-from npuconv.evaluate.interval import INTERVAL
 from npuconv.report import render
 from support.builders import Net, digits, images
 from support.zoo import ZOO
@@ -193,71 +192,6 @@ def test_what_stays_float_in_spite_of_int8():
     assert not [w for w in whole.summary.warnings if "stay float" in w]
 
 
-def test_synthetic_calibration_is_warned_of_first():
-    """The first warning says that accuracy is unproven."""
-    report = npuconv.convert(digits()).report
-    assert report.summary.warnings[0].startswith("accuracy is unproven")
-    assert "accuracy is unproven" in report.summary.headline
-    assert report.quantization.synthetic
-    assert not npuconv.convert(digits(), calibration=CAL).report.quantization.synthetic
-
-
-@pytest.mark.parametrize(
-    ("given", "kept"), [(8, 2), (9, 2), (12, 4), (16, 8), (32, 8), (64, 16), (400, 64)]
-)
-def test_samples_are_kept_apart(given, kept):
-    """Samples held out measure the accuracy and calibrate nothing."""
-    data = {"x": images(given, 1, 8, 8)}
-    report = npuconv.convert(digits(), calibration=data, max_samples=given).report
-    assert report.quantization.samples == given - kept
-    assert (report.accuracy.held_out, report.accuracy.samples) == (True, kept)
-
-
-def test_too_few_samples_to_keep_some_apart():
-    """Accuracy is measured on all of them, which is said, and makes the interval wider."""
-    few = npuconv.convert(digits(), calibration={"x": images(7, 1, 8, 8)}).report
-    assert (few.accuracy.held_out, few.quantization.samples) == (False, 7)
-    assert any("too few samples" in w for w in few.summary.warnings)
-    below = few.accuracy.sqnr_db - few.accuracy.interval_db[0]
-    assert below >= INTERVAL.calibrated_db + INTERVAL.down_db
-
-
-def test_the_interval_holds_the_figure_of_new_samples():
-    """The interval holds for new samples of the kind; the worst sample has its number."""
-    data = images(64, 1, 8, 8)
-    done = npuconv.convert(digits(), calibration={"x": data[:32]})
-    low, high = done.report.accuracy.interval_db
-    assert low <= done.report.accuracy.sqnr_db <= high
-    found = npuconv.verify(digits(), done.model, {"x": data[32:40]}).total
-    assert low <= found.sqnr_db <= high
-    worst = done.report.accuracy.worst_sample
-    one = npuconv.verify(digits(), done.model, {"x": data[worst.number][None]}).total
-    assert one.sqnr_db == pytest.approx(worst.sqnr_db, abs=0.02)
-    assert worst.sqnr_db < done.report.accuracy.median_db
-
-
-@pytest.mark.parametrize(("noise", "word"), [(0.0, "the same"), (1e-3, "nearly the same")])
-def test_samples_that_are_nearly_the_same(noise, word):
-    """A video of nothing happening shows one sample; the interval knows."""
-    data = images(1, 1, 8, 8) + noise * np.random.default_rng(0).random((16, 1, 8, 8), np.float32)
-    same, other = (
-        npuconv.convert(digits(), calibration={"x": x}).report for x in (data, images(16, 1, 8, 8))
-    )
-    assert any(f"all 16 samples are {word}" in w for w in same.summary.warnings)
-    assert not any("same" in w for w in other.summary.warnings)
-    assert same.accuracy.sqnr_db - same.accuracy.interval_db[0] > 10
-
-
-def test_sources_of_samples(tmp_path):
-    """A file, a dict and an iterable of complete inputs are the same samples."""
-    np.savez(tmp_path / "c.npz", **CAL)
-    feeds = [{"x": row[None]} for row in CAL["x"]]
-    sources = (tmp_path / "c.npz", CAL, feeds)
-    reports = [npuconv.convert(digits(), calibration=source).report for source in sources]
-    assert len({r.quantization.tensors for r in reports}) == 1
-    assert len({r.accuracy for r in reports}) == 1
-
-
 def test_progress_is_reported():
     """The share of the conversion that is done grows to the whole, through all stages."""
     steps = []
@@ -281,14 +215,6 @@ def test_the_same_bytes_every_time(form):
         return result.model.SerializeToString(deterministic=True), render(result.report, "json")
 
     assert once() == once()
-
-
-def test_the_same_bytes_with_synthetic_samples():
-    """Chance is seeded."""
-    one, two = npuconv.convert(digits()), npuconv.convert(digits())
-    assert one.model == two.model
-    assert one.report == two.report
-    assert npuconv.convert(digits(), seed=1).report.quantization != one.report.quantization
 
 
 def test_no_folder_in_the_report(tmp_path):
@@ -416,54 +342,6 @@ def test_a_concat_of_unlike_ranges_keeps_their_precision():
         assert error < 0.05 * np.abs(old[:, part]).max()
 
 
-def test_accuracy_is_reported():
-    """Whole and per layer, in dB and cosine; nearly exact for a model this small."""
-    report = npuconv.convert(digits(), calibration={"x": images(32, 1, 8, 8)}).report
-    assert report.accuracy.sqnr_db > 20
-    assert report.accuracy.cosine > 0.99
-    assert [o.name for o in report.accuracy.outputs] == ["t9"]
-    assert [row.name for row in report.quantization.layers] == ["conv0", "conv4", "conv6", "gemm9"]
-    assert min(row.sqnr_db for row in report.quantization.layers) > 20
-
-
-def test_poor_accuracy_is_warned_of():
-    """Calibrated on inputs that say nothing of the real ones."""
-    samples = images(16, 1, 8, 8)
-    real = range(1, 16, 2)  # those that are kept apart
-    samples[[k for k in range(16) if k not in real]] *= 1e-3
-    report = npuconv.convert(digits(), calibration={"x": samples}).report
-    assert report.accuracy.sqnr_db < 15
-    assert "CAL005" in {f.code for f in report.findings}
-
-
-def test_an_output_of_zeros():
-    """An output of zeros has no direction, and the report says so."""
-    net = Net(x=X)
-    zero = net.constant(np.zeros((4, 4, 1, 1), np.float32))
-    report = npuconv.convert(net.op("Conv", "x", zero).model()).report
-    assert "an output is all zeros or not finite" in report.summary.warnings
-
-
-def test_samples_that_cannot_be_used():
-    """A missing file and numbers that are not finite are the user's matter."""
-    with pytest.raises(CalibrationError, match="no such file"):
-        npuconv.convert(digits(), calibration="gone.npz")
-    with pytest.raises(CalibrationError, match="NaN or infinity"):
-        npuconv.convert(digits(), calibration={"x": np.full((2, 1, 8, 8), np.nan, np.float32)})
-    with pytest.raises(ModelError):
-        npuconv.convert("gone.onnx")
-
-
-def test_a_model_that_breaks_on_made_up_samples():
-    """Made-up samples may have no finite result, as the logarithm of negative numbers."""
-    net = Net(x=X).op("Log", "x", to="l").conv("l", (4, 4, 1, 1))
-    with pytest.raises(CalibrationError, match="give some with --calibration"):
-        npuconv.convert(net.model())
-    given = {"x": -np.ones((8, *X[1:]), np.float32)}
-    with pytest.raises(CalibrationError, match="normalization of the samples"):
-        npuconv.convert(net.model(), calibration=given)
-
-
 @pytest.mark.parametrize("form", ["qoperator", "qdq", "weights"])
 def test_weights_that_are_not_finite(form):
     """Such weights are an error of the tool, whatever the form."""
@@ -488,78 +366,3 @@ def test_timings():
     steps = {"host preparation", "calibrate", "choose ranges", "round weights", "sensitivity"}
     assert steps | {"load", "quantize", "compare"} <= stages
     assert npuconv.convert(digits(), calibration=CAL).report.timings is None
-
-
-def test_a_model_with_two_inputs_of_other_types():
-    """An integer input stays what it is."""
-    net = Net(x=X).conv("x", (4, 4, 1, 1))
-    net.inputs.append(onnx.helper.make_tensor_value_info("k", onnx.TensorProto.INT64, [2]))
-    result = npuconv.convert(net.op("Gather", "t0", "k", axis=1).model(), io="int8")
-    kinds = {n: kind for n, kind, _ in signature(result.model)}
-    assert kinds["k"] == onnx.TensorProto.INT64
-    assert kinds["x"] == onnx.TensorProto.INT8
-
-
-def test_parts_of_a_layer_are_numbered():
-    """A grouped convolution is several; each has its own accuracy."""
-    net = Net(x=X).conv("x", (4, 2, 3, 3), group=2, name="layer").op("Relu")
-    layers = npuconv.convert(net.model()).report.quantization.layers
-    assert [row.name for row in layers] == ["layer (1 of 2)", "layer (2 of 2)"]
-
-
-def sometimes_empty(channels: int = 4) -> onnx.ModelProto:
-    """Build a detector's head, which convolves an empty tensor if it finds nothing."""
-    net = Net(x=(1, 3, 8, 8)).conv(weight=(channels, 3, 3, 3), pads=[1] * 4).op("Relu", to="seen")
-    net.op("ReduceMax", "x", keepdims=0, axes=[1, 2, 3])
-    net.op("Greater", net.last, net.constant(np.float32(1)), to="found")
-    net.op("Compress", "seen", "found", axis=0)
-    net.conv(weight=(4, channels, 3, 3), pads=[1] * 4, name="head").op("Relu")
-    return net.output(net.last).model()
-
-
-@pytest.mark.parametrize("found", [range(0), range(2), range(5, 16), range(16)])
-@pytest.mark.parametrize("pad", ["auto", "never"])
-def test_tensors_without_values(found, pad):
-    """Samples that leave a tensor empty are no fault, even if all do."""
-    samples = images(16, 3, 8, 8) * np.float32(0.5)
-    for k in found:
-        samples[k, 0, 0, 0] = 2.0
-    result = npuconv.convert(sometimes_empty(), calibration={"x": samples}, pad_on_host=pad)
-    session = executor.Session(result.model, threads=1)
-    for k in range(16):
-        (made,) = session.run({"x": samples[k : k + 1]}).values()
-        assert made.shape == (int(k in found), 4, 8, 8)
-
-
-def test_a_rank_that_nobody_knows():
-    """ONNX infers no shape behind an operator that is not its own; the runtime knows it."""
-    net = Net(x=X).conv(weight=(4, 4, 1, 1)).op("QuickGelu", domain="com.microsoft", alpha=1.7)
-    net.conv(weight=(4, 4, 3, 3)).op("Tanh").conv(weight=(4, 4, 1, 1))
-    model = net.model()
-    result = npuconv.convert(model, calibration={"x": images(8, *X[1:])})
-    samples = images(1, *X[1:])
-    (made,), (exact,) = (run(each, x=samples).values() for each in (result.model, model))
-    assert np.abs(made - exact).max() < 0.02 * np.abs(exact).max()
-
-
-def test_a_relu_behind_a_pool_is_the_layers_own():
-    """Saturation before the pool is no loss of the layer."""
-    net = Net(x=X).conv(weight=(8, 4, 3, 3), name="first").op("MaxPool", kernel_shape=[2, 2])
-    model = net.op("Relu").conv(weight=(4, 8, 1, 1), name="second").model()
-    layers = npuconv.convert(
-        model, calibration={"x": images(16, *X[1:])}
-    ).report.quantization.layers
-    assert [layer.name for layer in layers] == ["first", "second"]
-    assert layers[0].sqnr_db > 40
-
-
-def test_check_counts_the_crossings_of_convert():
-    """The default adds no crossing, whoever reads what the host pads."""
-    side = Net(x=(1, 3, 16, 16)).conv("x", (4, 3, 3, 3), name="a", pads=[1] * 4)
-    side.op("Sigmoid", to="s").conv("s", (4, 4, 3, 3), name="b", pads=[1] * 4, to="y")
-    side.conv("s", (4, 4, 1, 1), name="c", to="z").output("y", "z")
-    data = {"x": images(16, 3, 16, 16)}
-    checked, done = npuconv.check(side.model()), npuconv.convert(side.model(), calibration=data)
-    assert checked.summary.transitions == done.report.summary.transitions
-    free = npuconv.convert(side.model(), calibration=data, pad_on_host="all").report
-    assert free.summary.transitions > checked.summary.transitions

@@ -34,15 +34,23 @@ CASES: list[tuple[Net, dict[str, Any]]] = [
 ]
 
 
+def chip_file(
+    folder: Path, numbers: dict[str, Any], limits: dict[str, Any], **also: object
+) -> Path:
+    """The file of a device with these numbers and limits of Conv."""
+    target = {
+        "schema": 1, "name": "chip", "operators": {"Conv": {"limits": limits}},
+        "weights": WEIGHTS, "activations": {**NUMBERS, **numbers}, **also,
+    }  # fmt: skip
+    path = folder / "chip.yaml"
+    path.write_text(json.dumps(target))
+    return path
+
+
 def convert(
     folder: Path, proto: onnx.ModelProto, numbers: dict[str, Any], limits: dict[str, Any], **options
 ) -> npuconv.Conversion:
     """The model for a device with these numbers and limits of Conv."""
-    target = {
-        "schema": 1, "name": "chip", "operators": {"Conv": {"limits": limits}},
-        "weights": WEIGHTS, "activations": {**NUMBERS, **numbers},
-    }  # fmt: skip
-    path = folder / "chip.yaml"
-    path.write_text(json.dumps(target))
+    path = chip_file(folder, numbers, limits)
     samples = np.random.default_rng(0).standard_normal((6, *X[1:])).astype(np.float32)
     return npuconv.convert(proto, str(path), calibration={"x": samples}, verify=False, **options)

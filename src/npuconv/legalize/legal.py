@@ -144,9 +144,14 @@ def _conclude(
 ) -> LegalModel:
     """Partition the graph, and add up the findings."""
     model = legal.model
-    legal = replace(legal, blocked=_blocked(model, after), needs=tuple(needs(rules)))
-    if legal.ctx.accumulates and legal.options.format in _JOINED:
-        manager.run_phase(model, Phase.ACCUMULATE, legal.ctx)  # after all limits are judged
+    legal = replace(legal, needs=tuple(needs(rules)))
+    joined = legal.ctx.accumulates and legal.options.format in _JOINED
+    if joined and manager.run_phase(model, Phase.ACCUMULATE, legal.ctx):
+        # The device runs the parts of a convolution, but none of what cut and added them.
+        rules = legal.rules()
+        others = [f for f in engine.lint(rules) if f.op_type not in query.CONVOLUTIONS]
+        after = sorted([f for f in after if f.op_type in query.CONVOLUTIONS] + others, key=sort_key)
+    legal = replace(legal, blocked=_blocked(model, after))
     plan = legal.make_plan()
     legal = replace(legal, plan=plan, operators=frozenset(n.name for n in plan.operators))
     every = explained(tracker.merge(after, legal.ctx.rewrites), legal.ctx.refusals)
