@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -62,6 +61,8 @@ def find_config() -> Path | None:
 
 
 def _has_table(path: Path) -> bool:
+    import tomllib  # takes 3 ms, and most folders have no such file
+
     try:
         return "npuconv" in tomllib.loads(path.read_text("utf-8")).get("tool", {})
     except (OSError, ValueError):  # of other tools: what is wrong with it is not for us to say

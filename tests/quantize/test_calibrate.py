@@ -8,6 +8,7 @@ import pytest
 from npuconv.calibration.inputs import first_convolution, sample_inputs
 from npuconv.config import Preprocess
 from npuconv.errors import CalibrationError
+from npuconv.quantize import calibrate as calibration
 from npuconv.quantize.calibrate import Calibration, calibrate, watched
 from npuconv.quantize.settings import HESSIAN
 from npuconv.quantize.state import DeviceGraph
@@ -33,6 +34,21 @@ def found(graph: DeviceGraph, values: np.ndarray | None, **steps: object) -> Cal
     inputs, _ = sample_inputs(graph.model, proto, source)
     samples = open_samples(source, inputs, Preprocess())
     return calibrate(graph, proto, samples, steps.get("step", lambda *_: None))
+
+
+@pytest.mark.parametrize("held", [2**26, 1])
+@pytest.mark.parametrize("sides", [(4, 4), ("h", "w")])
+def test_the_first_sample_is_tried(monkeypatch, sides, held: int):
+    """Statistics are only made where the tensors of a sample are large, open extents or not."""
+    made = []
+    monkeypatch.setattr(calibration, "HELD_VALUES", held)
+    monkeypatch.setattr(calibration, "collect", lambda *given: made.append(given))
+    graph = planned(read(Net(x=(1, 4, *sides)).conv("x", (4, 4, 1, 1)).op("Relu").model()))
+    values = np.ones((1, 4, 4, 4), np.float32)
+    inputs, _ = sample_inputs(graph.model, graph.proto(), {"x": values})
+    tried = open_samples({"x": values}, inputs, Preprocess())
+    calibration.try_sample(graph, graph.proto(), tried)
+    assert bool(made) == (held == 1)
 
 
 def test_ends_of_groups_are_watched():

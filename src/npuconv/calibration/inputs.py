@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -52,9 +53,12 @@ def sample_inputs(
     specs = [InputSpec(t.name, _kind(model, t), _without_batch(d, batches)) for t, d in inputs]
     if source is not None or not any(_open_axes(s) for s in specs):
         return specs, ""
-    for candidate in _candidates(specs):
-        if _runs(proto, candidate):
-            return candidate, _sentence(specs, candidate)
+    with suppress(executor.RuntimeRefusedError):
+        # It runs once for each size: optimizing it takes longer.
+        session = executor.Session(proto, threads=1, optimize=False)
+        for candidate in _candidates(specs):
+            if _runs(session, candidate):
+                return candidate, _sentence(specs, candidate)
     return specs, ""
 
 
@@ -114,9 +118,9 @@ def _filled(spec: InputSpec, extents: tuple[int, ...]) -> InputSpec:
     return InputSpec(spec.name, spec.dtype, tuple(dims))
 
 
-def _runs(proto: onnx.ModelProto, specs: list[InputSpec]) -> bool:
+def _runs(session: executor.Session, specs: list[InputSpec]) -> bool:
     try:
-        executor.Session(proto).run(open_samples(None, specs, Preprocess(), limit=1)[0])
+        session.run(open_samples(None, specs, Preprocess(), limit=1)[0])
     except executor.RuntimeRefusedError:
         return False
     return True

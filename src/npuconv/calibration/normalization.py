@@ -48,7 +48,7 @@ class NormalizationSettings:
     reason_margin: float = 0.7  # odds by which a reason named may speak more for another
     pictures: int = 8  # shown to the first layer
     pixels: int = 2**21  # of all pictures together, roughly; a large one shows as much as several
-    windows: int = 2**14  # of all pictures that the first layer looks at
+    windows: int = 2**12  # of all pictures that the first layer looks at; 2**14 says the same
     max_row: int = 2048  # weights of a row of the first layer; larger rows cost too much
     text_aspect: int = 3  # width by height of a line of text
     text_signed: float = 1.2  # odds of -1..1 for lines of text
@@ -263,11 +263,11 @@ def _first_outputs(first: Node, spec: InputSpec) -> dict[Normalization, Moments]
     return found
 
 
-def _pictures(spec: InputSpec) -> Doubles:
+def _pictures(spec: InputSpec) -> NDArray[np.float32]:
     """Return some pictures of raw pixels, laid out as the input."""
     layout, shape = image_layout(spec), tuple(n or 1 for n in spec.lengths)[1:]
     count = max(2, min(NORMALIZATION.pictures, NORMALIZATION.pixels // math.prod(shape)))
-    return np.stack([draw(shape, layout or "", k) for k in range(count)]).astype(np.float64)
+    return np.stack([draw(shape, layout or "", k) for k in range(count)])
 
 
 def _affine(first: Node, spec: InputSpec, shape: tuple[int, ...]) -> tuple[Doubles, Doubles] | None:
@@ -293,7 +293,7 @@ def _together(item: Normalization, factor: Doubles, offset: Doubles) -> tuple[Do
     return factor * (one - zero), factor * zero + offset
 
 
-def _windows(pictures: Doubles, first: Node) -> Doubles | None:
+def _windows(pictures: NDArray[np.float32], first: Node) -> Doubles | None:
     """Return windows of the first layer, and their mask of pads, float64 [N,2*C*kh*kw]."""
     weight = query.constant_input(first, 1)
     if weight is None or weight.ndim != pictures.ndim or weight.shape[1] != pictures.shape[1]:
@@ -303,7 +303,8 @@ def _windows(pictures: Doubles, first: Node) -> Doubles | None:
     top, left, bottom, right = query.attribute(first, "pads", None) or (0, 0, 0, 0)
     reach = [(k - 1) * d + 1 for k, d in zip(weight.shape[2:], dilations, strict=True)]
     pads = ((0, 0), (0, 0), (top, bottom), (left, right))
-    parts = [np.pad(part, pads) for part in (pictures, np.ones_like(pictures))]
+    # The mask is the same for all pictures.
+    parts = [np.pad(part, pads) for part in (pictures, np.ones_like(pictures[:1]))]
     long = math.prod(weight.shape[1:])
     if long > NORMALIZATION.max_row or min(np.subtract(parts[0].shape[2:], reach)) < 0:
         return None
@@ -313,7 +314,7 @@ def _windows(pictures: Doubles, first: Node) -> Doubles | None:
     rows, columns = (slice(None, None, step * stride) for stride in strides)
     views = [view[:, :, rows, columns, :: dilations[0], :: dilations[1]] for view in views]
     laid = [view.transpose(0, 2, 3, 1, 4, 5).reshape(-1, long) for view in views]
-    return np.concatenate(laid, axis=1)
+    return np.concatenate([laid[0], np.tile(laid[1], (len(pictures), 1))], axis=1, dtype=np.float64)
 
 
 def _training(

@@ -7,7 +7,7 @@ runtime does, and reads SAME of a ConvTranspose in another way than the operator
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import onnx
@@ -80,6 +80,29 @@ def infer(model: Model) -> str:
         forget(model)
         contradiction = _infer_corrected(model, model.nodes())
     return contradiction
+
+
+def for_inputs(
+    model: Model, lengths: Mapping[str, Sequence[int]]
+) -> dict[str, tuple[int | None, ...]]:
+    """Return the extents of inner tensors for inputs of these; None where they stay open.
+
+    The model is not changed. Tensors of unknown rank are left out.
+    """
+    proto = skeleton(model)
+    for given in proto.graph.input:
+        for dim, length in zip(
+            given.type.tensor_type.shape.dim, lengths.get(given.name, ()), strict=False
+        ):
+            dim.dim_value = length
+    inferred, _ = _inferred(proto)
+    graph = (inferred or proto).graph
+    found = {}
+    for info in (*graph.input, *graph.value_info, *graph.output):
+        if info.type.tensor_type.HasField("shape"):
+            dims = info.type.tensor_type.shape.dim
+            found[info.name] = tuple(d.dim_value if d.HasField("dim_value") else None for d in dims)
+    return found
 
 
 def infer_unknown(model: Model) -> None:

@@ -17,7 +17,7 @@ from npuconv.calibration.collect import collect, collect_shared, shared_cache
 from npuconv.calibration.inputs import first_convolution
 from npuconv.calibration.runner import not_finite
 from npuconv.errors import CalibrationError
-from npuconv.model import query
+from npuconv.model import query, shapes
 from npuconv.quantize import hessian as hessians_of
 from npuconv.quantize.fake_quant import stored_output
 from npuconv.quantize.hessian import Hessian, Windows
@@ -110,12 +110,13 @@ def try_sample(graph: DeviceGraph, proto: onnx.ModelProto, samples: Samples) -> 
     Raises:
         CalibrationError: the model does not run on it, or makes values that are not finite.
     """
-    tensors, first = watched(graph), samples[:1]
+    tensors = watched(graph)
     try:
-        if _values(graph, tensors) > HELD_VALUES:
-            collect(proto, tensors, first)
+        feed = samples[0]
+        if _values(graph, tensors, feed) > HELD_VALUES:
+            collect(proto, tensors, [feed])
         else:
-            _look_at(proto, tensors, first[0])
+            _look_at(proto, tensors, feed)
     except executor.RuntimeRefusedError as refused:
         error = CalibrationError(f"the float model does not run on the samples: {refused}")
         raise _named(graph, samples, error) from None
@@ -123,13 +124,19 @@ def try_sample(graph: DeviceGraph, proto: onnx.ModelProto, samples: Samples) -> 
         raise _named(graph, samples, error) from None
 
 
-def _values(graph: DeviceGraph, tensors: Mapping[str, int | None]) -> float:
-    """Values of these tensors for one sample, all together; infinite where extents are open."""
-    shapes = {name: query.shape(tensor) for name, tensor in graph.model.graph.tensors().items()}
+def _values(graph: DeviceGraph, tensors: Mapping[str, int | None], feed: Feed) -> float:
+    """Values of these tensors for a sample, all together; infinite where extents are open."""
+    there = graph.model.graph.tensors()
+    found: dict[str, tuple[int | None, ...] | None] = {
+        name: query.static_shape(there[name]) for name in tensors if name in there
+    }
+    if None in found.values():
+        found |= shapes.for_inputs(graph.model, {name: x.shape for name, x in feed.items()})
     total = 0.0
     for name in tensors:
-        dims = shapes.get(name) or (None,)
-        total += math.prod(d if isinstance(d, int) else math.inf for d in dims)
+        dims = found.get(name)
+        known = dims is not None and None not in dims
+        total += math.prod(d or 0 for d in dims or ()) if known else math.inf
     return total
 
 

@@ -8,4 +8,5 @@ from pydantic import BaseModel, ConfigDict
 class Part(BaseModel):
     """Base class of all parts of a report: immutable, without undeclared fields."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    # Most are only read or made as parts of others, which have validators for them.
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import re
-import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -123,6 +122,8 @@ def load_table(path: str | Path, table: tuple[str, ...], *, error: type[LocatedE
     Raises:
         error: unreadable, not TOML, or without such a table.
     """
+    import tomllib
+
     name = str(path)
     try:
         text = Path(path).read_text("utf-8")
