@@ -1,6 +1,6 @@
 """Costs of fitting to limits in int8: SQNR of a model that is split, beside the same unsplit.
 
-    python benchmarks/fitting_int8.py [--models NAME...] [--only "output channels" ...]
+    python benchmarks/fitting_int8.py [--models NAME...] [--only "output channels" ...] [--fold K]
 
 Each limit is half of what the model needs, so that its largest layers are split in two; or 1,
 or 0. Models are calibrated and scored on the samples of ``accuracy.py``.
@@ -14,6 +14,7 @@ from pathlib import Path
 
 import onnx
 import yaml
+from recipes.data import FOLDS, USUAL, use_fold
 from recipes.models import Recipe, recipes
 from recipes.scoring import Reference
 from recipes.sets import Sets, prepare
@@ -92,10 +93,14 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=MODELS)
     parser.add_argument("--only", nargs="+", default=[*HALVES, *FIXED])
     parser.add_argument("--pad-on-host", default="host", help="never: zero points stay alike")
+    parser.add_argument(
+        "--fold", type=int, choices=range(FOLDS), default=USUAL, help="which third is scored on"
+    )
     parser.add_argument("--accumulate", action="store_true", help="the device adds in int32")
     parser.add_argument("--shared", type=Path, default=ROOT.parent / "shared")
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "accuracy")
     given = parser.parse_args()
+    use_fold(given.fold)
     print(f"| model | unsplit | {' | '.join(given.only)} |", flush=True)
     print("|---" * (2 + len(given.only)) + "|", flush=True)
     for name in given.models:
