@@ -48,7 +48,7 @@ class NormalizationSettings:
     reason_margin: float = 0.7  # odds by which a reason named may speak more for another
     pictures: int = 8  # shown to the first layer
     pixels: int = 2**21  # of all pictures together, roughly; a large one shows as much as several
-    windows: int = 2**12  # of all pictures that the first layer looks at; 2**14 says the same
+    windows: int = 2**12  # of all pictures that the first layer looks at; 2**14 choose the same
     max_row: int = 2048  # weights of a row of the first layer; larger rows cost too much
     text_aspect: int = 3  # width by height of a line of text
     text_signed: float = 1.2  # odds of -1..1 for lines of text
