@@ -78,8 +78,7 @@ def spend_budget(
     before = error.of(points)
     terms = _probed(graph, state, unsaturated, points, used, lambda done, _: step(done, parts))
     # One that runs in parts is as large as the device takes it, and its copies would be whole.
-    alone = hessians.keys() - graph.ctx.parts.keys()
-    free = {name: count for name, count in sizes.items() if name in alone}
+    free = {k: n for k, n in sizes.items() if k in hessians and k not in graph.ctx.parts}
     sets = channel_sets(graph, points, free) if terms else []
 
     def simulate(candidate: Repeats) -> tuple[QuantState, Error]:
@@ -93,9 +92,8 @@ def spend_budget(
         return found.state, after
 
     allocator = partial(Allocator, terms, free, sets, _limits(graph), graph.has_host)
-    repeats, after, known = Repeats(), before, None
-    if terms:
-        repeats, after, known = _search(allocator, simulate, limit, before, goal)
+    found = _search(allocator, simulate, limit, before, goal) if terms else None
+    repeats, after, known = found or (Repeats(), before, None)
     made = Oversampled(graph, state)
     if known is not None:
         made = oversample(graph, state, hessians, repeats, used, known=known)
