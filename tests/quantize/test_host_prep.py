@@ -105,6 +105,17 @@ def test_the_host_pads_what_it_makes():
     same_numbers(before, graph.model)
 
 
+def test_what_parts_of_a_layer_read_is_padded_once():
+    """The host pads in front of what cuts the channels, for all parts."""
+    net = Net(x=X).conv("x", (4, 3, 3, 3), name="conv", **PADS)
+    made = npuconv.convert(net.model(), assume=["in_c=2"], calibration={"x": UNIT})
+    (pad,) = (node for node in made.model.graph.node if node.op_type == "Pad")
+    cuts = [node for node in made.model.graph.node if node.op_type == "Slice"]
+    assert [node.input[0] for node in cuts] == [pad.output[0]] * 2
+    (padding,) = (one for one in made.report.rewrites if one.pass_name == "pad-on-host")
+    assert padding.max_abs_difference == 0
+
+
 def test_padding_may_be_left_out():
     """Padding is a step, and an option of the host."""
     assert padded(net(), without=("host-padding",)) == []

@@ -132,8 +132,11 @@ def odd_network(seed: int) -> OddNetwork:
     if dice.chance(30):
         _head(work, work.made[-1])
     shape = work.first.shape
-    feeds = {"x": images(2 if work.batch == 2 else 1, *shape)}
-    return OddNetwork(work.model(), _options(dice, work), images(16, *shape, seed=1), feeds)
+    feeds, samples = images(2 if work.batch == 2 else 1, *shape), images(16, *shape, seed=1)
+    options = _options(dice, work)
+    if dice.chance(50):  # of one sign, as pixels are: the host pads these
+        feeds, samples = np.abs(feeds), np.abs(samples)
+    return OddNetwork(work.model(), options, samples, {"x": feeds})
 
 
 def _convolution(work: _Growing, image: Image) -> list[Image]:
@@ -328,7 +331,10 @@ def _options(dice: Dice, work: _Growing) -> dict[str, Any]:
     found = {"target": target, "max_samples": 4, "format": form}
     if dice.chance(20):
         found["opset"] = dice.one_of((14, 17, 19, 22, 25))
-    rare = ("standard_ops", True), ("fit", False), ("io", "int8"), ("max_extra_macs", 20)
+    rare = (
+        ("standard_ops", True), ("fit", False), ("io", "int8"), ("max_extra_macs", 20),
+        ("pad_on_host", "all"),
+    )  # fmt: skip
     found |= {option: value for option, value in rare if dice.chance(10)}
     if work.batch == "N" and dice.chance(50):
         found["input_shape"] = {"x": (1, *work.first.shape)}

@@ -40,16 +40,23 @@ def pad_on_host(model: Model, ctx: PassContext, plan: Plan, tensors: Collection[
     return sum(_pad(model, ctx, plan, convs) for convs in wanted.values())
 
 
-def _uncut(plan: Plan, tensor: Tensor) -> Tensor:
-    """Return what the images or channels of a tensor are cut from, which is padded once."""
+def _cuts(plan: Plan, tensor: Tensor) -> list[Node]:
+    """Return what cuts images or channels of a tensor out of another, which is padded once."""
+    found: list[Node] = []
     maker = query.producer(tensor)
     while maker is not None and plan.is_cut(maker) and maker.op == "Slice":
-        before, after = query.shape(maker.inputs[0]), query.shape(tensor)
+        before, after = query.shape(maker.inputs[0]), query.shape(maker.outputs[0])
         if before is None or after is None or before[2:] != after[2:]:
-            return tensor
-        tensor = maker.inputs[0]
-        maker = query.producer(tensor)
-    return tensor
+            break
+        found.insert(0, maker)
+        maker = query.producer(maker.inputs[0])
+    return found
+
+
+def _uncut(plan: Plan, tensor: Tensor) -> Tensor:
+    """Return what the images or channels of a tensor are cut from."""
+    cuts = _cuts(plan, tensor)
+    return cuts[0].inputs[0] if cuts else tensor
 
 
 def _pad(model: Model, ctx: PassContext, plan: Plan, convs: list[Node]) -> int:
@@ -63,11 +70,12 @@ def _pad(model: Model, ctx: PassContext, plan: Plan, convs: list[Node]) -> int:
     if said := [text for conv in convs for text in _objections(ctx, conv)]:
         ctx.refuse(model, convs[0], said[0])
         return 0
+    cuts = {id(cut): cut for conv in convs for cut in _cuts(plan, conv.inputs[0])}
     amounts = ((0, 0), (0, 0), *win.pads)
     none = [0] * len(flat_pads(win.pads))
     before = f"Conv, pads={flat_pads(win.pads)}"
     after = f"Pad {flat_pads(win.pads)} on the host + Conv without pads"
-    with ctx.rewrite(model, convs, before, after) as record:
+    with ctx.rewrite(model, [*cuts.values(), *convs], before, after) as record:
         inputs = [source, edit.integers(model, f"{source.name}/pads", flat_pads(amounts))]
         dims = query.shape(source)
         shape = None if dims is None else _padded(dims, win.pads)
