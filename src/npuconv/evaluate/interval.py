@@ -43,11 +43,11 @@ class IntervalSettings:
     """
 
     # Probability that the figure is no lower than by spread alone, and as much no higher.
-    spread: float = 0.8
+    spread: float = 0.85
     # By which new samples are usually worse than those between the calibrated ones.
-    down_db: float = 4.0
+    down_db: float = 3.5
     tail_db: float = 8.0  # by which errors of samples that were missed lower the figure, at most
-    up_db: float = 2.0  # by which they may be better for no known reason
+    up_db: float = 2.3  # by which they may be better for no known reason
     # Between the outputs and what they are before saturation, from which on the interval reaches
     # from one to the other.
     hidden_db: float = 9.0
