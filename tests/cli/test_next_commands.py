@@ -50,9 +50,7 @@ def test_onnx(cli, model, data, target, form):
     assert pasted(cli, commands) == ["verify", "split", "run"]
 
 
-@pytest.mark.parametrize(
-    ("target", "names"), [("ethos-u55", ["vela"]), ("npu-int8", ["verify"])]
-)
+@pytest.mark.parametrize(("target", "names"), [("ethos-u55", ["vela"]), ("npu-int8", ["verify"])])
 def test_tflite(cli, model, data, target, names):
     """Only ONNX is split."""
     pytest.importorskip("ai_edge_litert", reason="verify of TFLite needs LiteRT")
