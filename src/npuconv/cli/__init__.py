@@ -185,10 +185,10 @@ def _cause(error: BaseException) -> str:
 def _nearest_choice(error: click.BadParameter) -> str:
     """Return a question for the value that is spelled most like the wrong one."""
     given = re.match("'(.*)' is not one of", error.message)
-    if given is None or not isinstance(error.param and error.param.type, click.Choice):
+    kind = error.param.type if error.param else None
+    if given is None or not isinstance(kind, click.Choice):
         return ""
-    choices = [str(one) for one in error.param.type.choices]
-    near = difflib.get_close_matches(given[1], choices, 1)
+    near = difflib.get_close_matches(given[1], list(map(str, kind.choices)), 1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 

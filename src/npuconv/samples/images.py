@@ -92,8 +92,10 @@ def open_images(
     found = list(notes)
     if plan.fits:
         height, width = plan.size
-        found.append(f"images were scaled to cover {height}x{width} and cropped at the centre"
-            "; if training did otherwise, give --resize and --crop")
+        found.append(
+            f"images were scaled to cover {height}x{width} and cropped at the centre"
+            "; if training did otherwise, give --resize and --crop"
+        )
     if plan.spec.array:
         found.append("--calibration-key is for arrays, images have none")
     if len(files) % batch:
