@@ -309,6 +309,13 @@ def test_the_same_findings_with_samples():
     )
 
 
+def test_the_first_of_several_contradictions_is_named():
+    """What follows has no type only because of it."""
+    model = Net(x=(1, 3, 8, 8)).batchnorm(4).op("Relu").conv().model()
+    with pytest.raises(ModelError, match="cannot be run: .*node name: batchnormalization0"):
+        legalize(model, Options())
+
+
 def test_shapes_that_contradict_each_other():
     """A model that no runtime takes is not valid, and the line says what does not fit."""
     net = Net(x=X, y=(1, 5, 8, 8)).conv("x", (4, 4, 1, 1))
