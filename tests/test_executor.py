@@ -39,7 +39,7 @@ def test_bytes_and_protos_are_the_same(optimize):
 
 
 def test_a_layout_that_the_optimizer_spoils():
-    """It moves channels to the end, also through a cubic Resize, which has no kernel for that."""
+    """Channels that move to the end spoil a cubic Resize, which has no kernel for that."""
     proto = integer_conv(np.ones((2, 2, 1, 1), np.int8))
     net = proto.graph.node
     net[-1].output[0] = "wide"

@@ -56,6 +56,7 @@ def converted(model, **options):
         return error.report
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("form", ["float", "weights", "qoperator"])
 @pytest.mark.parametrize("name", MODELS)
 def test_check_and_convert_find_the_same(name, form):
@@ -310,9 +311,9 @@ def test_the_same_findings_with_samples():
 
 
 def test_the_first_of_several_contradictions_is_named():
-    """What follows has no type only because of it."""
+    """Later ones follow from it, as a type that is missing."""
     model = Net(x=(1, 3, 8, 8)).batchnorm(4).op("Relu").conv().model()
-    with pytest.raises(ModelError, match="cannot be run: .*node name: batchnormalization0"):
+    with pytest.raises(ModelError, match=r"cannot be run: .*node name: batchnormalization0"):
         legalize(model, Options())
 
 
