@@ -95,6 +95,7 @@ def test_misspelt(cli, arguments, said):
     assert len(done.err.splitlines()) == 1
 
 
+@pytest.mark.e2e
 def test_starts_without(cli):
     """Commands that only print do not import the large libraries."""
     commands = (
@@ -113,6 +114,7 @@ def test_starts_without(cli):
     assert done.stdout == "".join(cli(*arguments).out for arguments in commands)
 
 
+@pytest.mark.e2e
 def test_as_a_program(shell):
     """``python -m npuconv`` ends with the code, and says one line."""
     done = shell("chek")
@@ -212,6 +214,7 @@ def test_interrupted_after_the_model(cli, model, monkeypatch):
     assert (done.code, done.error) == (130, f"npuconv: error: interrupted; kept: {kept}")
 
 
+@pytest.mark.e2e
 @pytest.mark.skipif(os.name != "posix", reason="pipes of other systems break in other ways")
 def test_reader_goes_away(folder):
     """``npuconv explain --all | head`` is no error."""
