@@ -70,6 +70,7 @@ def test_batch(cli, jobs, folder):
     assert len(cli("batch", jobs, "--no-resume").err.splitlines()) == 2
 
 
+@pytest.mark.e2e
 def test_good_jobs(cli, jobs_file, folder):
     """Return 0; each job runs in a process of its own."""
     (folder / "refused.onnx").unlink()
@@ -334,6 +335,7 @@ def test_a_jobs_file_that_is_wrong(cli, jobs, folder):
     assert cli("batch", "none.yaml").code == 2
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted(jobs_file, folder, number):
     """Ctrl-C and SIGTERM end the running jobs."""

@@ -105,6 +105,7 @@ def test_a_line_for_each_error(cli, folder):
     assert [line[: len(starts[0])] for line in done.err.splitlines()] == starts
 
 
+@pytest.mark.e2e
 def test_starts_without(cli):
     """Commands that only print do not import the large libraries."""
     commands = (
@@ -123,6 +124,7 @@ def test_starts_without(cli):
     assert done.stdout == "".join(cli(*arguments).out for arguments in commands)
 
 
+@pytest.mark.e2e
 def test_as_a_program(shell):
     """``python -m npuconv`` ends with the code, and says one line."""
     done = shell("chek")
@@ -222,6 +224,7 @@ def test_interrupted_after_the_model(cli, model, monkeypatch):
     assert (done.code, done.error) == (130, f"npuconv: error: interrupted; kept: {kept}")
 
 
+@pytest.mark.e2e
 @pytest.mark.skipif(os.name != "posix", reason="pipes of other systems break in other ways")
 def test_reader_goes_away(folder):
     """``npuconv explain --all | head`` is no error."""
