@@ -343,7 +343,8 @@ def _head(work: _Growing, image: Image) -> None:
 
 
 PARTS: dict[str, tuple[int, Callable[[_Growing, Image], list[Image]]]] = {
-    "convolution": (8, _convolution), "dilated": (2, _dilated), "transposed": (1, _transposed), "function": (6, _function), "pair": (4, _pair),
+    "convolution": (8, _convolution), "dilated": (2, _dilated), "transposed": (1, _transposed),
+    "function": (6, _function), "pair": (4, _pair),
     "gate": (4, _gate), "concat": (3, _concat), "pool": (2, _pool), "constant": (2, _constant),
     "hard_swish": (2, _hard_swish), "resize": (1, _resize), "split": (1, _split),
     "slice": (1, _slice), "softmax": (1, _softmax), "pad": (1, _pad),
