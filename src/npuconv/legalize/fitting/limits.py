@@ -74,7 +74,7 @@ class _Check:
 
 @dataclass
 class Demand:
-    """Demands of a target on Conv, for layers that do not stand in a graph."""
+    """Demands of a target on an operator, for layers that do not stand in a graph."""
 
     operator: Operator
     layout: str = "nchw"
@@ -136,7 +136,10 @@ class Demand:
         return found
 
     def _facts(self, layer: Layer) -> dict[str, Any]:
-        return {**of_window(layer.window()), "layout": self.layout, "bias": layer.bias}
+        facts = {**of_window(layer.window()), "layout": self.layout}
+        if layer.op == "Conv":
+            return {**facts, "bias": layer.bias}
+        return {**facts, "ceil_mode": False, "count_include_pad": layer.counted}
 
     def _checks_of(self, mode: str) -> tuple[_Check, ...]:
         if mode not in self._checks:
