@@ -145,7 +145,7 @@ def test_no_fit_leaves_it_alone():
 
 
 def test_tiles_have_the_integers_of_the_pool(tmp_path: Path):
-    """Of a network on a device that runs all of it."""
+    """Compare a network on a device that runs all of it, with limits and without."""
     net = Net(x=(1, 3, 12, 12)).conv("x", (4, 3, 3, 3), pads=[1] * 4)
     net.op("MaxPool", kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
     proto, x, found = net.conv("", (2, 4, 1, 1)).model(), images(4, 3, 12, 12), []

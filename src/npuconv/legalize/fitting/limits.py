@@ -74,10 +74,19 @@ class _Check:
 
 @dataclass
 class Demand:
-    """Demands of a target on an operator, for layers that do not stand in a graph."""
+    """Demands of a target on an operator, for layers that do not stand in a graph.
+
+    Attributes:
+        operator: what the target file says of it.
+        layout: order of the dimensions.
+        adds: whether somebody adds tensors: the device, or a host.
+        joins_constants: whether the device puts constants beside a tensor.
+    """
 
     operator: Operator
     layout: str = "nchw"
+    adds: bool = True
+    joins_constants: bool = False
     _seen: dict[Layer, tuple[_Check, ...]] = field(default_factory=dict)
     _checks: dict[str, tuple[_Check, ...]] = field(default_factory=dict)
 

@@ -14,7 +14,7 @@ from npuconv.legalize.fitting.splits.cascade import cascade_average
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
 from npuconv.partition.costs import Cost
-from npuconv.target import Target
+from npuconv.target import Operator, Target
 
 # A second average may still be too large; all other rewrites are applied once.
 _AGAIN = cascade_average
@@ -106,6 +106,7 @@ class Planner:
     layout: str = "nchw"
     settings: FitSettings = DEFAULT
     exact_sums: bool = False  # whether the device adds partial sums in int32
+    joins_constants: bool = True  # whether the form can say so, where the target lists Concat
     _found: dict[Layer, tuple[Plan | None, Search]] = field(default_factory=dict, init=False)
     _demands: dict[str, Demand | None] = field(default_factory=dict, init=False)
 
@@ -118,8 +119,17 @@ class Planner:
         """Demands of the target on an operator; None where it does not list it."""
         if op not in self._demands:
             operator = self.target.operator(op)
-            self._demands[op] = None if operator is None else Demand(operator, self.layout)
+            self._demands[op] = None if operator is None else self._demand(operator)
         return self._demands[op]
+
+    def _demand(self, operator: Operator) -> Demand:
+        lists, has_host = self.target.operator, self.target.unlisted_operators != "error"
+        return Demand(
+            operator,
+            self.layout,
+            adds=has_host or self.exact_sums or lists("Add") is not None,
+            joins_constants=self.joins_constants and lists("Concat") is not None,
+        )
 
     def plan(self, layer: Layer) -> tuple[Plan | None, Search]:
         """The cheapest plan, None where there is none; and what was weighed."""
@@ -210,6 +220,8 @@ class _Descent:
     def _follow(self, layer: Layer, proposal: Proposal, first: int) -> Plan | None:
         price, parts = Price(moved=proposal.moved), []
         if sum(part.count for part in proposal.parts) > self.planner.settings.most_convolutions:
+            return None
+        if proposal.summed and not self.demand.adds:
             return None
         for part in proposal.parts:
             inner = self.best(part.layer, first)

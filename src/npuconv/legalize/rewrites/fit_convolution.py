@@ -16,10 +16,10 @@ all are exact in float. An unknown limit triggers none.
 - outputs: some output channels at a time, then Concat.
 - zero channels: up to a multiple that the device takes, then a Slice.
 - tiles: parts of the image with their border, of one shape, then Concat.
-- bias: zeros, or an Add behind.
+- bias: zeros, an Add behind, or input channels of a constant.
 
-In int8 all of them are exact but those that add sums: each sum is rounded. So they are
-taken only where the others cost more than twice the MACs. Where the target says
+In int8 all of them are exact but those that add sums or a bias: each sum is rounded. So they
+are taken only where the others cost more than twice the MACs. Where the target says
 ``accumulate: int32``, sums are exact too, and are made after everything else. ``--no-fit``
 refuses such convolutions instead.
 """
