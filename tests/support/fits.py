@@ -56,7 +56,7 @@ def fit(
     """
     proto = net.model()
     target = chip(also={**(also or {}), **({"costs": costs} if costs else {})}, **limits)
-    model, ctx = read(proto), PassContext(target, Options())
+    model, ctx = read(proto), PassContext(target, Options(format="float"))
     fired = run_pass(NAME, model, ctx)
     record = ctx.rewrites[0] if ctx.rewrites else None
     same_numbers(proto, model)

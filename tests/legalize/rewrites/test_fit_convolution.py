@@ -72,7 +72,7 @@ def test_what_cannot_be_fitted_says_what_was_tried():
 
 def test_the_finding_names_the_nearest_form():
     """Beside the limit and the value."""
-    report = npuconv.check(conv().model(), assume=["in_c=4", "kernel_h=99"], verify=False)
+    report = npuconv.check(conv().model(), assume=["in_c=4", "kernel_h=98,99"], verify=False)
     (message, *_) = [f.message for f in report.findings if "in_c is 8" in f.message]
     assert "the device takes at most 4; not rewritten: the nearest form is Conv" in message
 
