@@ -109,7 +109,7 @@ def test_integers_are_recovered_from_float_weights():
 
 @pytest.mark.parametrize("rows", [slice(1, 4), slice(3, 5)])
 def test_a_piece_of_a_layer_finds_its_scales(rows):
-    """Those under which its weights are the integers of the source, not multiples of them."""
+    """Scales under which its weights are the integers of the source, not multiples of them."""
     steps = np.random.default_rng(0).integers(-127, 128, (5, 40))
     scales = np.asarray([0.1, 0.2, 0.3, 0.1, 0.2], np.float32)
     found, how = weights((steps * scales[:, None])[rows], scales)
@@ -118,7 +118,7 @@ def test_a_piece_of_a_layer_finds_its_scales(rows):
 
 
 def test_a_channel_several_times_has_its_scale_each_time():
-    """As a ConvTranspose becomes pieces of its kernel."""
+    """A ConvTranspose becomes pieces of its kernel."""
     steps = np.random.default_rng(0).integers(-127, 128, (6, 40))
     scales = np.asarray([0.1, 0.003, 7.0], np.float32)
     found, how = weights(steps * np.repeat(scales, 2)[:, None], scales)

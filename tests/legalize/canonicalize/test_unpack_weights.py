@@ -78,7 +78,7 @@ def test_scales_run_along_the_outputs():
 
 
 def test_scales_are_followed_through_what_moves_weights():
-    """As exporters of NHWC leave it; unless their axis is gone."""
+    """Exporters of NHWC leave a Transpose; a Reshape may lose the axis."""
     ctx = context()
     run_pass(NAME, read(FIRES[6]()), ctx)
     assert ctx.source_scales.weights["conv"].scales.size == 4
