@@ -204,7 +204,7 @@ def _figures(cells: Sequence[Cell]) -> Iterator[tuple[str, list[str]]]:
 def _legend(found: Coverage) -> str:
     text = "crossings: tensors that go between device and host in one inference."
     if any(cell.verdict == "open" for cell in found.cells):
-        text += " open: it depends on so many limits that are not known."
+        text += " open: the answer depends on so many undocumented limits."
     if any(cell.fitted for cell in found.cells):
         text += " fitted: convolutions that are rewritten to keep a limit."
     return text
