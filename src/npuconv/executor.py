@@ -16,8 +16,9 @@ RUNTIME = f"onnxruntime {ort.__version__}"
 _limit = 0  # threads of an operator where a session does not say
 _FOLDER = "session.model_external_initializers_file_folder_path"
 _LEVELS = ort.GraphOptimizationLevel
-# Above it weights are laid out anew, which takes as much memory once more.
-_FOR_FILES = _LEVELS.ORT_ENABLE_EXTENDED
+# Above it weights are laid out anew, which takes as much memory once more; and channels are moved
+# to the end, also through a cubic Resize to fewer rows, which then has no kernel.
+_SAME_LAYOUT = _LEVELS.ORT_ENABLE_EXTENDED
 _SILENT = 4  # fatal only: a refusal reaches us as an exception, not as a line on stderr
 
 
@@ -46,6 +47,19 @@ def cores() -> int:
     return _limit or available()
 
 
+def _load(data: bytes, options: ort.SessionOptions, disabled: list[str]) -> ort.InferenceSession:
+    """Load a model; without a new layout where that is what is refused."""
+    try:
+        return ort.InferenceSession(
+            data, options, providers=["CPUExecutionProvider"], disabled_optimizers=disabled
+        )
+    except Exception:
+        if options.graph_optimization_level != _LEVELS.ORT_ENABLE_ALL:
+            raise
+        options.graph_optimization_level = _SAME_LAYOUT
+        return _load(data, options, disabled)
+
+
 class Session:
     """A model loaded into onnxruntime on the CPU.
 
@@ -57,9 +71,6 @@ class Session:
             DequantizeLinear in integers, which may differ from the nodes by one step.
         eager: a node runs as soon as it can, in the order of the model, so that a tensor
             that only a statistic reads does not stay until the end.
-        fold: False computes nodes that read nothing but constants, or shapes, in every run.
-            onnxruntime infers an extent too many for a pool with ``ceil_mode`` whose last
-            window begins beyond the input, and makes a constant of it.
 
     Raises:
         RuntimeRefusedError: onnxruntime does not take the model.
@@ -73,7 +84,6 @@ class Session:
         optimize: bool = True,
         eager: bool = False,
         fuse_int8: bool = True,
-        fold: bool = True,
     ) -> None:
         options = ort.SessionOptions()
         options.log_severity_level = _SILENT
@@ -88,18 +98,16 @@ class Session:
             options.add_session_config_entry("session.disable_quant_qdq", "1")
         if not optimize:
             options.graph_optimization_level = _LEVELS.ORT_DISABLE_ALL
-        disabled = [] if fold else ["ConstantFolding"]
+        disabled: list[str] = []
         if isinstance(model, onnx.ModelProto) and store.has_stored(model):
             options.add_session_config_entry(_FOLDER, store.ROOT)
             disabled = ["ConstantFolding"]  # would hold what it makes of weights
             options.enable_cpu_mem_arena = options.enable_mem_pattern = False
             if optimize:
-                options.graph_optimization_level = _FOR_FILES
+                options.graph_optimization_level = _SAME_LAYOUT
         try:
             data = model if isinstance(model, bytes) else model.SerializeToString()
-            self._session = ort.InferenceSession(
-                data, options, providers=["CPUExecutionProvider"], disabled_optimizers=disabled
-            )
+            self._session = _load(data, options, disabled)
         except Exception as error:  # its exceptions have no common base
             raise RuntimeRefusedError(first_line(error)) from None
         self.inputs = [i.name for i in self._session.get_inputs()]
