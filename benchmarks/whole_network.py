@@ -43,8 +43,8 @@ EXACT = (
 # Not Gemm and MatMul: unlisted, those by constants become convolutions.
 COMPUTED = (
     "Add", "AveragePool", "Div", "Elu", "Exp", "Gelu", "GlobalAveragePool", "HardSigmoid",
-    "HardSwish", "LeakyRelu", "Mish", "Mul", "PRelu", "Reciprocal", "ReduceMean",
-    "Sigmoid", "Softmax", "Softplus", "Sqrt", "Sub", "Swish", "Tanh",
+    "HardSwish", "LayerNormalization", "LeakyRelu", "Mish", "Mul", "PRelu", "Reciprocal",
+    "ReduceMean", "Sigmoid", "Softmax", "Softplus", "Sqrt", "Sub", "Swish", "Tanh",
 )  # fmt: skip
 
 

@@ -6,10 +6,11 @@ import numpy as np
 import onnx
 import pytest
 from google.protobuf.message import EncodeError
+from onnx import helper, numpy_helper
 
 from npuconv import executor
 from npuconv.executor import RuntimeRefusedError, Session, first_line, run_reference
-from support.builders import Net, digits, images
+from support.builders import Net, digits, images, integer_conv
 
 
 def negation():
@@ -35,6 +36,18 @@ def test_bytes_and_protos_are_the_same(optimize):
     one = Session(model, threads=1, optimize=optimize).run(x)
     two = Session(model.SerializeToString(), threads=1, optimize=optimize).run(x)
     assert all(np.array_equal(one[name], two[name]) for name in one)
+
+
+def test_a_layout_that_the_optimizer_spoils():
+    """Channels that move to the end spoil a cubic Resize, which has no kernel for that."""
+    proto = integer_conv(np.ones((2, 2, 1, 1), np.int8))
+    net = proto.graph.node
+    net[-1].output[0] = "wide"
+    net.append(helper.make_node("Resize", ["wide", "", "scales"], ["y"], mode="cubic"))
+    scales = numpy_helper.from_array(np.asarray([1, 1, 0.5, 1], np.float32), "scales")
+    proto.graph.initializer.append(scales)
+    proto.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", 1, [1, 2, 4, 8]))
+    assert Session(proto).run({"x": images(1, 2, 8, 8)})["y"].shape == (1, 2, 4, 8)
 
 
 def test_an_eager_session_gives_the_same():

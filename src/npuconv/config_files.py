@@ -73,13 +73,19 @@ def raise_together(errors: Iterable[NpuconvError]) -> None:
     """Raise all errors of a file as one, so that one run shows all of them.
 
     Raises:
-        ConfigError: there are some; each is named with its line and column.
+        ConfigError: there are some; each is named with its line and column, in their order.
     """
-    different = {str(one): one for one in errors}
+    different = {str(one): one for one in sorted(errors, key=_place)}
     if len(different) > 1:
-        raise ConfigError(f"{len(different)} errors: {'; '.join(different)}")
+        found = ConfigError(f"{len(different)} errors: {'; '.join(different)}")
+        found.each = tuple(different)
+        raise found
     for one in different.values():
         raise one
+
+
+def _place(error: NpuconvError) -> tuple[int, int]:
+    return getattr(error, "line", 0), getattr(error, "column", 0)
 
 
 def relative_to(folder: Path, given: Mapping[str, Any]) -> dict[str, Any]:

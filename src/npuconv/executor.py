@@ -16,8 +16,9 @@ RUNTIME = f"onnxruntime {ort.__version__}"
 _limit = 0  # threads of an operator where a session does not say
 _FOLDER = "session.model_external_initializers_file_folder_path"
 _LEVELS = ort.GraphOptimizationLevel
-# Above it weights are laid out anew, which takes as much memory once more.
-_FOR_FILES = _LEVELS.ORT_ENABLE_EXTENDED
+# Above it weights are laid out anew, which takes as much memory once more; and channels are moved
+# to the end, also through a cubic Resize to fewer rows, which then has no kernel.
+_SAME_LAYOUT = _LEVELS.ORT_ENABLE_EXTENDED
 _SILENT = 4  # fatal only: a refusal reaches us as an exception, not as a line on stderr
 
 
@@ -44,6 +45,19 @@ def available() -> int:
 def cores() -> int:
     """Return the number of cores that this process may use at once."""
     return _limit or available()
+
+
+def _load(data: bytes, options: ort.SessionOptions, disabled: list[str]) -> ort.InferenceSession:
+    """Load a model; without a new layout where that is what is refused."""
+    try:
+        return ort.InferenceSession(
+            data, options, providers=["CPUExecutionProvider"], disabled_optimizers=disabled
+        )
+    except Exception:
+        if options.graph_optimization_level != _LEVELS.ORT_ENABLE_ALL:
+            raise
+        options.graph_optimization_level = _SAME_LAYOUT
+        return _load(data, options, disabled)
 
 
 class Session:
@@ -94,12 +108,10 @@ class Session:
             disabled = ["ConstantFolding"]  # would hold what it makes of weights
             options.enable_cpu_mem_arena = options.enable_mem_pattern = False
             if optimize:
-                options.graph_optimization_level = _FOR_FILES
+                options.graph_optimization_level = _SAME_LAYOUT
         try:
             data = model if isinstance(model, bytes) else model.SerializeToString()
-            self._session = ort.InferenceSession(
-                data, options, providers=["CPUExecutionProvider"], disabled_optimizers=disabled
-            )
+            self._session = _load(data, options, disabled)
         except Exception as error:  # its exceptions have no common base
             raise RuntimeRefusedError(first_line(error)) from None
         self.inputs = [i.name for i in self._session.get_inputs()]

@@ -28,6 +28,13 @@ def test_shifts_are_rounded_down(places):
     assert Whole.shifted(values, places).values.tolist() == wanted
 
 
+def test_roots_are_whole_below_2_to_the_52():
+    """A square has its own root, and what is one less that below it."""
+    roots = np.asarray([1, 2, 3, 1000, 2**20 + 1, 2**26 - 1])
+    assert WholeArray.of(roots**2).root().values.tolist() == roots.tolist()
+    assert WholeArray.of(roots**2 - 1).root().values.tolist() == (roots - 1).tolist()
+
+
 def test_tables_of_int8_begin_at_the_lowest():
     found = WholeArray.of([-128, 0, 127]).looked_up(np.arange(256) * 3)
     assert found.values.tolist() == [0, 384, 765]

@@ -297,6 +297,7 @@ def taken() -> bool:
         return True
 
 
+@pytest.mark.e2e
 @pytest.mark.usefixtures("in_process")
 def test_the_second_is_reported(holder, write):
     """The error names the process and a remedy; nothing is run, and the lock is released."""
@@ -314,6 +315,7 @@ def test_the_second_is_reported(holder, write):
     assert LOCK_NAME not in there()
 
 
+@pytest.mark.e2e
 def test_a_dead_one(holder):
     """The lock of a killed process is taken over."""
     assert taken()

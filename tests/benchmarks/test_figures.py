@@ -62,6 +62,7 @@ def test_scores_compare_answers(tmp_path: Path, samples: Path) -> None:
     assert opposite.agreement == 0
 
 
+@pytest.mark.e2e
 def test_a_file_that_fails_leaves_the_others(tmp_path: Path, samples: Path) -> None:
     model = _scale(tmp_path / "float.onnx", 1)
     broken = tmp_path / "broken.onnx"
@@ -87,6 +88,7 @@ def test_settled_models_have_fixed_shapes(tmp_path: Path) -> None:
     assert [dim.dim_value for dim in dims] == [1, 4]
 
 
+@pytest.mark.e2e
 def test_memory_is_the_childs_and_failures_are_said() -> None:
     mine = bytearray(300 * 2**20)
     good = measure([sys.executable, "-c", "pass"])

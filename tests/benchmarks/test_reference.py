@@ -78,6 +78,7 @@ def test_another_name_before_the_softmax_is_found(tmp_path: Path, samples: Path)
     assert scores["logits"] == scores["plain"]
 
 
+@pytest.mark.e2e
 def test_other_shapes_are_an_error(tmp_path: Path, samples: Path) -> None:
     flat = parse("agraph (float[N, 4] x) => (float[M] y) <int64[1] s = {-1}> { y = Reshape(x, s) }")
     for name, proto in (("float", classifier()), ("int8", flat)):

@@ -70,6 +70,7 @@ def test_batch(cli, jobs, folder):
     assert len(cli("batch", jobs, "--no-resume").err.splitlines()) == 2
 
 
+@pytest.mark.e2e
 def test_good_jobs(cli, jobs_file, folder):
     """Return 0; each job runs in a process of its own."""
     (folder / "refused.onnx").unlink()
@@ -216,9 +217,9 @@ def test_reports(cli, jobs, folder):
     ("flags", "said"),
     [
         (["--jobs", 0], "0 is not in the range"),
-        (["--timeout", "soon"], "'--timeout': 'soon' is not a duration"),
-        (["--timeout", "0"], "'--timeout': '0' must be above 0"),
-        (["--memory", "some"], "'--memory': 'some' is not a size"),
+        (["--timeout", "soon"], "--timeout: 'soon' is not a duration"),
+        (["--timeout", "0"], "--timeout: '0' must be above 0"),
+        (["--memory", "some"], "--memory: 'some' is not a size"),
         (["--report", "x.pdf"], "no report format"),
         (["--ship"], "give a scheduler"),
         (["--split-calibration"], "give a scheduler"),
@@ -334,6 +335,7 @@ def test_a_jobs_file_that_is_wrong(cli, jobs, folder):
     assert cli("batch", "none.yaml").code == 2
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted(jobs_file, folder, number):
     """Ctrl-C and SIGTERM end the running jobs."""

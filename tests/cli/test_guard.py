@@ -112,6 +112,7 @@ def test_memory_is_given_back(cli, folder):
     assert click.get_current_context(silent=True) is None
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @pytest.mark.skipif(os.name != "posix", reason="other systems have no such signals")
 def test_exit_code(folder, number, code):

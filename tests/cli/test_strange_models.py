@@ -226,6 +226,7 @@ STRANGE = {
 }
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("kind", STRANGE)
 def test_strange(cli, folder, kind):
     """A strange model is converted, refused by a finding, or refused in one line: check, too."""

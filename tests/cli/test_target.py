@@ -282,6 +282,7 @@ def test_schema():
     assert schema["additionalProperties"] is False
 
 
+@pytest.mark.e2e
 def test_starts_without():
     """The target commands do not import the large libraries."""
     large = {"onnx", "numpy", "onnxruntime", "onnx_graphsurgeon"}

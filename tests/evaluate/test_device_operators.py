@@ -25,6 +25,7 @@ X = (1, 3, 8, 8)
 OPS = (
     "Conv", "Add", "Mul", "Sigmoid", "Tanh", "LeakyRelu", "AveragePool", "GlobalAveragePool",
     "Concat", "Softmax", "MatMul", "Sub", "Div", "Resize", "Clip", "PRelu",
+    "LayerNormalization",
 )  # fmt: skip
 
 
@@ -45,7 +46,9 @@ def network() -> Net:
     net.op("Clip", "moved", net.constant(0.0), net.constant(0.6), to="cut")
     net.op("Mul", "u", "cut", to="v").op("PRelu", "v", net.constant([0.3]), to="w")
     net.conv("w", (4, 4, 1, 1), to="bent").op("PRelu", "bent", net.random(4, 1, 1), to="slopes")
-    net.conv("slopes", (4, 4, 1, 1))
+    net.conv("slopes", (4, 4, 1, 1), to="last")
+    net.op("LayerNormalization", "last", net.random(16), net.random(16), to="normal")
+    net.conv("normal", (4, 4, 1, 1))
     return net
 
 

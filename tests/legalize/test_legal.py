@@ -56,6 +56,7 @@ def converted(model, **options):
         return error.report
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("form", ["float", "weights", "qoperator"])
 @pytest.mark.parametrize("name", MODELS)
 def test_check_and_convert_find_the_same(name, form):
@@ -307,6 +308,13 @@ def test_the_same_findings_with_samples():
         npuconv.convert(digits(), calibration=cal).report.findings
         == npuconv.check(digits()).findings
     )
+
+
+def test_the_first_of_several_contradictions_is_named():
+    """Later ones follow from it, as a type that is missing."""
+    model = Net(x=(1, 3, 8, 8)).batchnorm(4).op("Relu").conv().model()
+    with pytest.raises(ModelError, match=r"cannot be run: .*node name: batchnormalization0"):
+        legalize(model, Options())
 
 
 def test_shapes_that_contradict_each_other():

@@ -84,7 +84,7 @@ def test_converted_to_the_same(path, tmp_path, monkeypatch, form):
 
     With one way of choosing ranges: only models that are held have several.
     """
-    monkeypatch.setattr(executor, "_FOR_FILES", executor._LEVELS.ORT_ENABLE_ALL)
+    monkeypatch.setattr(executor, "_SAME_LAYOUT", executor._LEVELS.ORT_ENABLE_ALL)
     samples = np.random.default_rng(1).random((8, 1, 8, 8), np.float32)
     data = None if form in ("float", "weights") else {digits().graph.input[0].name: samples}
     found = npuconv.convert(path, calibration=data, format=form, method="minmax")

@@ -80,7 +80,7 @@ def test_a_branch_of_an_if_waits_too():
     then = Net(prefix="a").op("Neg", "t0")
     otherwise = Net(prefix="b").op("Abs", "t0")
     built.op("ReduceSum", "x", keepdims=0).op("Greater", built.last, built.constant(0.0))
-    built.op("If", name="if", then_branch=then._body(), else_branch=otherwise._body(), to="i")
+    built.op("If", name="if", then_branch=then.body(), else_branch=otherwise.body(), to="i")
     built.op("Reshape", "i", built.constant(np.asarray(X, np.int64)), to="same")
     built.conv("same", (4, 4, 1, 1), name="b").op("Add", "t0", built.last)
     model, plan = planned(built)

@@ -49,6 +49,22 @@ def test_tables_between_convolutions_run_on_the_device(op):
     assert places(between(op), "Add")["op"] == "host"
 
 
+@pytest.mark.parametrize(
+    ("shape", "bias", "place"),
+    [(X, True, "device"), ((1, 4, "H", 8), True, "device"), (X, False, "host"),
+     ((1, 4, 8, "W"), True, "host")],
+)  # fmt: skip
+def test_a_normalization_by_constants_over_known_extents(shape, bias, place):
+    """Parameters that are computed, or so many values as nobody knows, stay on the host."""
+    built = Net(x=shape).conv("x", (4, 4, 1, 1), name="conv", to="a")
+    given = [built.random(8), built.random(8)]
+    if not bias:  # it is an input of the model
+        built.inputs += Net(b=(8,)).inputs
+        given[1] = "b"
+    built.op("LayerNormalization", "a", *given, name="op").conv("", (4, 4, 1, 1))
+    assert places(built, "LayerNormalization")["op"] == place
+
+
 def test_a_branch_with_add_and_gate_crosses_nowhere():
     """Squeeze and excite, and a residual: nothing but the input and the output crosses."""
     built = net().op("GlobalAveragePool", to="mean").conv("", (4, 4, 1, 1), to="gate")

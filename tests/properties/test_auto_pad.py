@@ -14,6 +14,8 @@ from npuconv.model import conv, save
 from support.asserts import context, read, run, run_pass
 from support.builders import Net
 
+pytestmark = pytest.mark.e2e
+
 LAWS = settings(derandomize=True)
 MODES = st.sampled_from(["SAME_UPPER", "SAME_LOWER", "VALID"])
 

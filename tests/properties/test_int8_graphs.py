@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,6 +22,8 @@ from support.asserts import context, read, run_pass
 from support.builders import Net
 from support.dice import Dice
 from support.plans import QUANTIZE, largest_step, prepare, random_feeds
+
+pytestmark = pytest.mark.e2e
 
 LOWER = ("lower-convolutions", "lower-passthrough")
 SEEDS = st.integers(0, 2**31)

@@ -17,6 +17,8 @@ from support.builders import Net, images
 from support.network_verdicts import faults
 from support.odd_networks import OddNetwork, odd_network
 
+pytestmark = pytest.mark.e2e
+
 CASES = range(8)
 
 

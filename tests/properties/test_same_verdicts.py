@@ -12,6 +12,8 @@ from support.builders import Net, images
 from support.odd_models import OddCase, odd_case
 from support.verdicts import disagreement
 
+pytestmark = pytest.mark.e2e
+
 CASES = 24
 
 

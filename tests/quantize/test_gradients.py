@@ -56,6 +56,16 @@ def cast(net: Net, source: str = "x", to: int = TensorProto.FLOAT) -> Net:
     return net
 
 
+def layer_norm(*extents: int) -> Build:
+    """A LayerNormalization of the last axes."""
+
+    def build(net: Net) -> Net:
+        given = [net.random(*extents, low=0.5, high=1.5), net.random(*extents)]
+        return net.op("LayerNormalization", "x", *given, axis=-len(extents), epsilon=0.1)
+
+    return build
+
+
 def norm(op: str) -> Build:
     """A normalization by given, or by its own, statistics."""
 
@@ -123,6 +133,8 @@ CASES: dict[str, tuple[Build, tuple[int, ...]] | tuple[Build, tuple[int, ...], t
     "Pow, one for each channel": (operator("Pow", np.float32([[[1]], [[2]], [[3]], [[4]]])), IMAGE),
     "Softmax": (operator("Softmax"), IMAGE),
     "Softmax, channels": (operator("Softmax", axis=1), IMAGE),
+    "LayerNormalization": (layer_norm(6), IMAGE),
+    "LayerNormalization, two axes": (layer_norm(6, 6), IMAGE),
     "MatMul": (pair("MatMul"), ROWS, (4, 5)),
     "MatMul, many by one": (pair("MatMul"), (2, 1, 3, 4), (4, 5)),
     "MatMul, many by many": (pair("MatMul"), (2, 1, 3, 4), (3, 4, 2)),

@@ -7,11 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
+import npuconv
 from npuconv.diagnostics import Severity, Status
 from npuconv.report import brief
 from npuconv.report.terminal import cells
 from npuconv.schemas.quality import Accuracy, OutputAccuracy
 from npuconv.schemas.report import FindingInfo, Report, Summary, UnknownLimit
+from support.builders import Net
 
 Make = Callable[..., Report]
 One = Callable[..., FindingInfo]
@@ -124,6 +126,13 @@ def test_limits_are_one_line(clean: Report) -> None:
     shown = brief.render(clean.model_copy(update={"unknown_limits": tuple(limits)}), "m")
     assert "1 limit undocumented: -v\n" in shown
     assert "Conv.in_n" not in shown
+
+
+def test_a_pool_that_became_a_large_kernel_is_named() -> None:
+    """Its MACs count as the device's, although nobody says that the device takes it."""
+    pooled = Net(x=(1, 3, 20, 20)).conv().op("GlobalAveragePool").model()
+    shown = brief.render(npuconv.check(pooled), "m")
+    assert "19 limits undocumented, with kernels of up to 18x18: -v\n" in shown
 
 
 def test_many(report: Report, clean: Report) -> None:

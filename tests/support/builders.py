@@ -103,9 +103,10 @@ class Net:
     def branch(self, then: Net, otherwise: Net) -> Net:
         """Append an If on the last result's sum; branches read tensors of this graph by name."""
         self.op("ReduceSum", keepdims=0).op("Greater", self.last, self.constant(0.0))
-        return self.op("If", name="if", then_branch=then._body(), else_branch=otherwise._body())
+        return self.op("If", name="if", then_branch=then.body(), else_branch=otherwise.body())
 
-    def _body(self) -> onnx.GraphProto:
+    def body(self) -> onnx.GraphProto:
+        """The graph as a branch of an If."""
         result = helper.make_tensor_value_info(self.last, TensorProto.FLOAT, None)
         return helper.make_graph(self.nodes, "branch", [], [result], self.initializers)
 

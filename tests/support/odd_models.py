@@ -23,6 +23,11 @@ ACTIVATIONS = (
     "Relu", "Relu", "Sigmoid", "Tanh", "LeakyRelu", "HardSigmoid", "Elu", "Softplus", "Softmax",
     "Erf", "Exp", "Log", "Sqrt", "Abs", "Neg", "Reciprocal", "Floor", "Sign", "IsNaN", "Not",
 )  # fmt: skip
+ASSUMED = (
+    ("kernel_h=2", "kernel_w=2"), ("stride_h=1", "stride_w=1"), ("in_c=2",), ("weight_n=3",),
+    ("in_h=4", "in_w=6"), ("in_n=1",), ("bias=true",), ("bias=false",), ("pad_top=0", "pad_left=1"),
+    ("dilation_w=1", "kernel_w=1..2"), ("kernal_h=3",), ("in_c=2..4", "out_c=1"),
+)  # fmt: skip
 NAME = "x"
 
 
@@ -196,12 +201,53 @@ def _foreign(work: OddModel) -> None:
     work.net.op(work.dice.one_of(("Gelu", "Mystery")), domain=domain)
 
 
+def _quantized(work: OddModel) -> None:
+    """A pair that a trained or quantized model has, perhaps of a type that is not taken."""
+    net, dice = work.net, work.dice
+    kind = dice.one_of((np.int8, np.uint8, np.uint8, np.int16 if net.opset > 20 else np.int8))
+    scale = dice.one_of((0.05, 0.05, 1e-3, 0.0 if dice.chance(5) else 1.0))
+    read = [net.constant(np.float32(scale)), net.constant(kind(dice.one_of((0, 0, 3))))]
+    net.op("QuantizeLinear", net.last, *read)
+    if dice.chance(90):
+        net.op("DequantizeLinear", net.last, *read)
+
+
+def _condition(work: OddModel) -> None:
+    """An If, whose condition may be a constant."""
+    net, dice, source = work.net, work.dice, work.net.last
+    then, otherwise = Net(prefix="then_"), Net(prefix="else_")
+    if dice.chance(40):
+        then.conv(source, (work.channels, work.channels, *([1] * work.axes)))
+    else:
+        then.op("Relu", source)
+    otherwise.op("Neg", source)
+    if dice.chance(50):
+        net.branch(then, otherwise)
+    else:
+        known = net.constant(np.asarray(dice.chance(50)))
+        bodies = {"then_branch": then.body(), "else_branch": otherwise.body()}
+        net.op("If", known, name="if", **bodies)
+
+
+def _resize(work: OddModel) -> None:
+    net, dice = work.net, work.dice
+    factors = [1.0, 1.0, *(dice.one_of((2.0, 2.0, 0.5, 1.5)) for _ in range(work.axes))]
+    scales = net.constant(np.asarray(factors, np.float32))
+    mode = dice.one_of(("nearest", "linear", "cubic"))
+    net.op("Resize", net.last, net.constant(np.zeros(0, np.float32)), scales, mode=mode)
+
+
+def _normalized(work: OddModel) -> None:
+    work.net.batchnorm(work.channels + (1 if work.dice.chance(4) else 0))
+
+
 Part = Callable[[OddModel], None]
 PARTS: dict[str, tuple[int, Part]] = {
     "convolution": (30, _convolution), "activation": (22, _activation), "cast": (14, _cast),
     "pool": (9, _pool), "pad": (6, _pad), "head": (5, _head), "reorder": (5, _reorder),
     "pick": (3, _pick), "number": (5, _number), "foreign": (1, _foreign),
-    "second": (5, _second),
+    "second": (5, _second), "quantized": (4, _quantized), "condition": (3, _condition),
+    "resize": (4, _resize), "normalized": (5, _normalized),
 }  # fmt: skip
 
 
@@ -210,7 +256,7 @@ def _options(dice: Dice, shape: tuple[int | str, ...]) -> dict[str, Any]:
     codes = [rule.code for rule in all_rules()]
     fixed = [n if isinstance(n, int) else dice.number(1, 9) for n in shape]
     found: dict[str, Any] = {"max_samples": 4, "target": dice.one_of(TARGETS)}
-    found["format"] = dice.weighted(qoperator=50, qdq=15, weights=15, float=20)
+    found["format"] = dice.weighted(qoperator=45, qdq=15, weights=12, float=18, tflite=10)
     choices: dict[str, tuple[int, Callable[[], Any]]] = {
         "ignore": (20, lambda: tuple(dice.one_of(codes) for _ in range(3))),
         "input_shape": (20, lambda: {NAME: tuple(fixed) if dice.chance(80) else (1, 2)}),
@@ -226,7 +272,16 @@ def _options(dice: Dice, shape: tuple[int | str, ...]) -> dict[str, Any]:
         "offload": (6, lambda: False),
         "verify": (6, lambda: False),
         "pad_on_host": (6, lambda: dice.one_of(("auto", "all", "never"))),
-        "prefer": (6, lambda: (dice.one_of(("split", "dense", "zero-insertion")),)),
+        "prefer": (6, lambda: (dice.one_of(("split", "dense", "zero-insertion", "slices")),)),
+        "assume": (20, lambda: dice.one_of(ASSUMED)),
+        "fit": (4, lambda: False),
+        "opset": (8, lambda: dice.one_of((14, 17, 19, 22))),
+        "standard_ops": (6, lambda: True),
+        "method": (8, lambda: dice.one_of(("minmax", "percentile", "entropy", "mse"))),
+        "max_extra_bytes": (6, lambda: dice.one_of((0, 50, 1000))),
+        "keep_scales": (6, lambda: False),
+        "without": (4, lambda: (dice.one_of(("gptq-rounding", "clipping", "nothing")),)),
+        "preprocess": (5, lambda: dice.one_of(("unit", "imagenet", {"mean": [9, 9]}))),
         "calibration": (15, lambda: {NAME: images(4, *(fixed[1:] if dice.chance(80) else [3]))}),
     }
     for name, (percent, make) in choices.items():

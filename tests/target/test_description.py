@@ -179,6 +179,7 @@ def test_unknown_target(name, message):
     assert str(caught.value) == message
 
 
+@pytest.mark.e2e
 def test_operator_table_is_fresh():
     """The committed table is what the tool would write."""
     tool = ROOT / "tools" / "gen_operators.py"

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from npuconv.arithmetic.normalization import Normalization, by_shift
 from npuconv.arithmetic.operators import (
     TABLE_STEPS,
     WEIGHT_STEPS,
@@ -36,7 +37,8 @@ def compute(
     Args:
         op: ONNX's name, one of ``OPERATORS``.
         attributes: of the node; of a Resize with ``sizes`` or ``scales`` of all axes, of a Div
-            with its ``divisor``, none of whose values is 0.
+            with its ``divisor``, none of whose values is 0, of a LayerNormalization with its
+            ``scale`` and, if it has one, its ``bias``.
         values: int8 values that it reads.
         scales: of these, and of the result.
         how: the requantization of the device.
@@ -132,12 +134,17 @@ def _softmax(attributes: Attributes, values: Sequence[W], scales: Scales, _: Res
     return product.times(2).plus(whole).over(whole.times(2))
 
 
+def _normalize(attributes: Attributes, values: Sequence[W], scales: Scales, how: Rescaling) -> W:
+    return by_shift(values[0], Normalization.of(attributes), scales, how)
+
+
 _RUN: dict[str, Kernel] = {
     "Add": _add,
     "AveragePool": _average_pool,
     "Concat": _concat,
     "Div": _divide,
     "GlobalAveragePool": _mean,
+    "LayerNormalization": _normalize,
     "MatMul": _matmul,
     "Mul": _multiply,
     "ReduceMean": _mean,

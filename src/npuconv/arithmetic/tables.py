@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -141,5 +142,7 @@ ARITHMETIC: dict[str, Callable[..., NDArray[Any]]] = {
     "Div": np.divide,
     "Pow": np.power,
     "Relu": lambda x: np.maximum(x, 0),
+    "Max": lambda *values: reduce(np.maximum, values),
+    "Min": lambda *values: reduce(np.minimum, values),
     "Clip": lambda x, low=-np.inf, high=np.inf: np.clip(x, low, high),
 }

@@ -43,6 +43,10 @@ class Whole(ABC):
         """Return the quotient, rounded towards 0."""
 
     @abstractmethod
+    def root(self: W) -> W:
+        """Return the whole part of the square root, of numbers from 0 to ``2**52``."""
+
+    @abstractmethod
     def clipped(self: W, low: int, high: int) -> W:
         """Return the nearest numbers within bounds."""
 
@@ -117,6 +121,10 @@ class WholeArray(Whole):
         """Return the quotient, rounded towards 0."""
         by = _values(divisor)
         return WholeArray(np.asarray(np.sign(self.values) * (np.abs(self.values) // by)))
+
+    def root(self) -> WholeArray:
+        """Return the whole part of the square root."""
+        return WholeArray.of(np.sqrt(self.values.astype(np.float64)))
 
     def shifted(self, places: ArrayLike) -> WholeArray:
         """Return ``self / 2**places``, rounded down."""

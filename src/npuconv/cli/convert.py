@@ -89,9 +89,9 @@ def convert(
 def _say_use(compiling: str, destination: Path, options: Options, quiet: bool) -> None:
     """Print the command that compiles the result, or that splits it for a driver."""
     if compiling:
-        screen.say(f"compile it with: {compiling}", quiet=quiet)
+        screen.say("compile it with:", command=compiling, quiet=quiet)
     elif options.format in ("qoperator", "tflite"):
-        screen.say(f"split it for a driver with: {_splitting(destination)}", quiet=quiet)
+        screen.say("split it for a driver with:", command=_splitting(destination), quiet=quiet)
 
 
 def _splitting(destination: Path) -> str:

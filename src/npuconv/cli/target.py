@@ -14,7 +14,7 @@ from npuconv.cli.options import parse_shapes
 from npuconv.errors import TargetError
 from npuconv.report.escape import visible
 from npuconv.report.terminal import hang
-from npuconv.report.words import count, size
+from npuconv.report.words import count, quantity, size
 from npuconv.target import Target, value_text, view
 
 if TYPE_CHECKING:
@@ -290,9 +290,7 @@ def _writer(path: str) -> Callable[[Exploration], str]:
 
 def _print_curves(found: Exploration, console: Console, *, verbose: bool) -> None:
     models = count(len(found.models), "model")
-    click.echo(
-        f"{models}, {count(found.convolutions, 'convolution')}, {found.macs / 1e9:.2f} G MACs"
-    )
+    click.echo(f"{models}, {count(found.convolutions, 'convolution')}, {quantity(found.macs)} MACs")
     if not verbose:
         click.echo("")
         screen.print_rows(console, _SUMMARY_HEAD, map(_summary, found.curves), numbers=True)

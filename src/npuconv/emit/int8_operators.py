@@ -22,10 +22,11 @@ KEY = "npuconv.operators"  # of the metadata: names, a line each
 PREFIX = "QLinear"
 # Inputs that are no int8 values, by place, and the attributes that they become.
 _LISTS = {
-    "Div": {1: "divisor"}, "PRelu": {1: "alpha"}, "ReduceMean": {1: "axes"},
-    "Resize": {2: "scales", 3: "sizes"},
+    "Div": {1: "divisor"}, "LayerNormalization": {1: "scale", 2: "bias"}, "PRelu": {1: "alpha"},
+    "ReduceMean": {1: "axes"}, "Resize": {2: "scales", 3: "sizes"},
 }  # fmt: skip
-_SHAPED = ("Div", "PRelu")  # whose shape says which axis they are of
+# Whose shape says which axis they are of.
+_SHAPED = ("Div", "LayerNormalization", "PRelu")
 
 
 def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from npuconv.arithmetic import operators as semantics
+from npuconv.arithmetic.normalization import Normalization, layer_normalization
 from npuconv.arithmetic.operators import Rescaling, TensorScale, Window
 from npuconv.arithmetic.tables import ARITHMETIC, FUNCTIONS, SOURCE, Step, look_up, table
 from npuconv.emit.int8_operators import PREFIX, Int8Graph, Int8Operator, attributes_of
@@ -85,6 +86,13 @@ def _divide(one: DeviceOperator, values: Sequence[Stored], how: Rescaling) -> St
     return semantics.divide(values[0], one.given[1], one.scales, how)
 
 
+def _normalize(one: DeviceOperator, values: Sequence[Stored], how: Rescaling) -> Stored:
+    given = {name: one.given[k] for k, name in ((1, "scale"), (2, "bias")) if k in one.given}
+    return layer_normalization(
+        values[0], Normalization.of({**one.attributes, **given}), one.scales, how
+    )
+
+
 def _slopes(one: DeviceOperator, values: Sequence[Stored], how: Rescaling) -> Stored:
     """Look each channel (axis 1) up in the table of its slope."""
     del how
@@ -127,6 +135,7 @@ _RUN: dict[str, Run] = {
     "ReduceMean": _mean,
     "AveragePool": _average_pool,
     "Concat": _concat,
+    "LayerNormalization": _normalize,
     "PRelu": _slopes,
     "Resize": _resize,
     "Softmax": _softmax,
@@ -227,7 +236,7 @@ def _is_defined(one: DeviceOperator, opened: Sequence[str]) -> bool:
     if one.op == "Resize":
         linear = one.attributes.get("mode") == "linear" and "axes" not in one.attributes
         return linear and len({2, 3} & set(one.given)) == 1
-    if one.op in ("Div", "PRelu"):
+    if one.op in ("Div", "LayerNormalization", "PRelu"):
         return 1 in one.given
     return one.op == "ReduceMean" or not one.given  # a float constant among them is the host's
 

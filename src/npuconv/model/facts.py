@@ -63,10 +63,14 @@ def _of_tensors(node: Node) -> Measured:
     return facts | _attributes(node, len(dims)) if query.is_standard(node) else facts
 
 
-def elementwise(tensor: Tensor, attributes: Mapping[str, float | str]) -> Measured:
-    """Return the facts of an activation that is only considered."""
+def considered(tensor: Tensor, attributes: Mapping[str, float | str]) -> Measured:
+    """Return the facts of an operator that is only considered; its result has the same shape."""
     dims = query.shape(tensor)
-    numbers = {name: f"{n:.4g}" for name, n in attributes.items() if isinstance(n, float)}
+    numbers: Measured = {
+        name: value if isinstance(value, int) else f"{value:.4g}"
+        for name, value in attributes.items()
+        if not isinstance(value, str)
+    }
     rank = None if dims is None else len(dims)
     return {"rank": rank, **_named("in", dims), **_named("out", dims), **numbers}
 
@@ -126,7 +130,10 @@ def _along(node: Node, rank: int) -> Measured:
 
 
 # Operators with an axis, and the one they have where none is written.
-_AXIS = {"Softmax": -1, "LogSoftmax": -1, "Split": 0, "Gather": 0, "ArgMax": 0, "ArgMin": 0}
+_AXIS = {
+    "Softmax": -1, "LogSoftmax": -1, "LayerNormalization": -1, "Split": 0, "Gather": 0,
+    "ArgMax": 0, "ArgMin": 0,
+}  # fmt: skip
 _BROADCASTING = ("Add", "Sub", "Mul", "Div", "Max", "Min", "Pow")
 
 

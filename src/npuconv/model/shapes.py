@@ -184,7 +184,7 @@ def _inferred(proto: onnx.ModelProto) -> tuple[onnx.ModelProto | None, str]:
         return onnx.shape_inference.infer_shapes(proto, strict_mode=True, data_prop=True), ""
     except Exception as error:  # InferenceError, and ValueErrors of old versions
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        reason = lines[-1] if lines else type(error).__name__
+        reason = lines[0] if lines else type(error).__name__  # what follows comes of it
         reason = reason.replace("[ShapeInferenceError] ", "").replace("Inference error(s): ", "")
     try:
         return onnx.shape_inference.infer_shapes(proto, data_prop=True), reason

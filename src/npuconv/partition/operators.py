@@ -54,6 +54,13 @@ def _is_spatial_mean(node: Node) -> bool:
     return query.rank(node.inputs[0]) == 4 and query.reduced_axes(node) == (2, 3)
 
 
+def _is_normalization(node: Node) -> bool:
+    """Return whether a LayerNormalization has constant parameters, and axes of known extents."""
+    dims, axis = query.shape(node.inputs[0]), int(query.attribute(node, "axis", -1))
+    constant = all(query.is_constant(t) for t in list(node.inputs)[1:] if t.name)
+    return constant and dims is not None and all(isinstance(n, int) for n in dims[axis:])
+
+
 def _is_linear(node: Node) -> bool:
     return str(query.attribute(node, "mode", "nearest")) == "linear"
 
@@ -74,6 +81,7 @@ _DEFINED: dict[str, Callable[[Node], bool]] = {
     "Resize": _is_linear,
     "MatMul": lambda node: len(values_of(node)) == 2,
     "Softmax": _always,
+    "LayerNormalization": _is_normalization,
     "Concat": lambda node: len(values_of(node)) == len(node.inputs),
 }
 

@@ -161,6 +161,22 @@ def _softmax(tape: Tape, at: Visit) -> Gradients:
     return {0: tape.add("Sub", weighed, tape.add("Mul", at.y, total))}
 
 
+@_adjoint("LayerNormalization")
+def _layer_normalization(tape: Tape, at: Visit) -> Gradients:
+    """Pass what neither moves all values together nor scales them."""
+    rank = len(at.shape())
+    axes = list(range(at.attributes.get("axis", -1) % rank, rank))
+    centred = tape.add("Sub", at.x, tape.reduce("ReduceMean", at.x, axes, keepdims=True))
+    variance = tape.reduce("ReduceMean", tape.add("Mul", centred, centred), axes, keepdims=True)
+    epsilon = tape.constant(at.attributes.get("epsilon", 1e-5))
+    root = tape.add("Sqrt", tape.add("Add", variance, epsilon))
+    normal, gradient = tape.add("Div", centred, root), tape.add("Mul", at.dy, at.inputs[1])
+    mean = tape.reduce("ReduceMean", gradient, axes, keepdims=True)
+    along = tape.reduce("ReduceMean", tape.add("Mul", gradient, normal), axes, keepdims=True)
+    rest = tape.add("Sub", gradient, tape.add("Add", mean, tape.add("Mul", normal, along)))
+    return {0: tape.add("Div", rest, root)}
+
+
 @_adjoint("MatMul")
 def _matmul(tape: Tape, at: Visit) -> Gradients:
     if min(len(at.shape(0)), len(at.shape(1))) < 2:

@@ -77,6 +77,13 @@ def test_operators_that_tflite_does_not_have_are_named():
         check(net([one("Einsum", equation="ij->ji")], (2, 3)))
 
 
+def test_an_attribute_that_tflite_does_not_have_is_found_before_calibration():
+    """The float model has the attributes of the integer one."""
+    padded = net([one("Pad", "pads", mode="edge")], (1, 3, 8, 6), pads=np.ones(8, np.int64))
+    with pytest.raises(ModelError, match="'pad': TFLite has no Pad of mode 'edge'"):
+        check(padded)
+
+
 def test_a_constant_is_computed():
     """Shapes of what is known are no operators."""
     nodes = [

@@ -70,7 +70,11 @@ def test_extents_that_are_not_known_keep_the_float_operator():
 
 DIVISORS = np.asarray([[[0.5]], [[-3.0]], [[6.0]]], np.float32)
 DIVIDED = Case("Div", (WIDE, MADE), rest=[DIVISORS])  # TFLite has none in int8
-SHIFTING = {n: one for n, one in CASES.items() if one.op in shifting.OPERATORS} | {"div": DIVIDED}
+GAIN = np.random.default_rng(3).normal(size=6).astype(np.float32)
+NORMALIZED = Case("LayerNormalization", (WIDE, MADE), {"axis": -1}, [GAIN, GAIN / 2])
+BARE = Case("LayerNormalization", (WIDE, MADE), {"axis": 2}, [np.tile(GAIN, (8, 1))])
+SHIFTING = {n: one for n, one in CASES.items() if one.op in shifting.OPERATORS}
+SHIFTING |= {"div": DIVIDED, "normalization": NORMALIZED, "normalization-no-bias": BARE}
 ROUNDINGS = ("half_away", "half_up", "half_even")
 
 
@@ -100,6 +104,15 @@ def test_words_that_say_no_requantization_are_float(words):
     """A file of a stranger may say anything."""
     made = as_float(CASES["softmax"].model(words))
     assert "Softmax" in [node.op_type for node in made.graph.node]
+
+
+def test_an_extent_that_is_normalized_and_not_known_keeps_the_float_operator():
+    """Values along other axes are not counted."""
+    for shape, there in (([1, 3, 8, "W"], True), ([1, 3, "H", 6], False)):
+        model = NORMALIZED.model("shift 12 40 half_up")
+        model.graph.input[0].CopyFrom(helper.make_tensor_value_info("x0", 3, shape))
+        made = as_float(model)
+        assert ("LayerNormalization" in [node.op_type for node in made.graph.node]) == there
 
 
 @pytest.mark.parametrize("divisor", [[6.0], [2.0, 0.0, 1.0]])

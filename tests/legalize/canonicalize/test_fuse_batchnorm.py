@@ -118,6 +118,17 @@ def test_a_shared_weight_is_copied():
     same_numbers(proto, model)
 
 
+def test_statistics_of_other_channels():
+    """A model that cannot be run is refused as such, after all passes: they leave it alone."""
+    net = convolved(name="conv").batchnorm(3, name="bn")
+    reason = "its statistics are not of the 4 channels that it reads"
+    assert refusals(NAME, net) == [("bn", reason)]
+    net = convolved(name="conv")
+    parts = [net.random(size, low=0.5, high=1.5) for size in (4, 4, 3, 4)]
+    net.op("BatchNormalization", net.last, *parts, name="bn")
+    assert refusals(NAME, net) == [("bn", "its statistics differ in their numbers of channels")]
+
+
 def test_statistics_of_positions():
     """Before opset 9 every position of a channel could have its own; no convolution has that."""
     net = Net(opset=8, x=(1, 3, 6, 6)).conv()

@@ -21,7 +21,7 @@ def choosing(condition: bool, *, times: int = 1) -> Net:
         then.conv(source, (4, 4, 3, 3), name="conv", pads=[1] * 4).op("Relu")
         other.op("Neg", source, name="conv")
         made = net.constant(np.array([condition]))
-        body = {"then_branch": then._body(), "else_branch": other._body()}
+        body = {"then_branch": then.body(), "else_branch": other.body()}
         net.op("If", made, name=f"if{len(net.nodes)}", **body)
     return net.op("Tanh")
 
@@ -31,7 +31,7 @@ def copying() -> Net:
     net = Net(x=(1, 4, 8, 8))
     then, other = Net(prefix="a_"), Net(prefix="b_").op("Abs", "x")
     then.last = then.random(1, 4, 8, 8)
-    body = {"then_branch": then._body(), "else_branch": other._body()}
+    body = {"then_branch": then.body(), "else_branch": other.body()}
     net.op("If", net.constant(np.array(True)), name="if", **body)
     return net.op("Add", "x", net.last)
 

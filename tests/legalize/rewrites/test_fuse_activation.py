@@ -40,6 +40,36 @@ def gelu(*, by="Erf", opset=21):
     return net.op("Mul", "p", net.constant(0.5))
 
 
+def gelu_of_products(*, by="Erf"):
+    """Half of x first, products for the quotient and the cube: other exporters of PyTorch."""
+    net = Net(opset=20, x=X)
+    net.op("Mul", "x", net.constant(0.5), to="h")
+    if by == "Erf":
+        net.op("Mul", "x", net.constant(math.sqrt(0.5)), to="d").op("Erf", "d", to="e")
+    else:
+        net.op("Mul", "x", "x", to="s").op("Mul", "s", "x", to="c")
+        net.op("Mul", "c", net.constant(0.044715), to="m").op("Add", "x", "m", to="a")
+        net.op("Mul", "a", net.constant(math.sqrt(2 / math.pi)), to="d").op("Tanh", "d", to="e")
+    return net.op("Add", "e", net.constant(1.0), to="one").op("Mul", "h", "one")
+
+
+def product_of_gate(opset=14):
+    """HardSwish of PyTorch before opset 14, raised since."""
+    net = Net(opset=opset, x=X).op("HardSigmoid", "x", alpha=1 / 6, beta=0.5, to="g")
+    return net.op("Mul", "x", "g")
+
+
+def keras(op="HardSwish"):
+    """Activations of Keras by tf2onnx: Relu6 as Relu and Min, a slope of 0.2."""
+    net = Net(opset=17, x=X)
+    if op == "HardSigmoid":
+        net.op("Mul", "x", net.constant(0.2), to="m").op("Add", "m", net.constant(0.5), to="a")
+        return net.op("Clip", "a", net.constant(0.0), net.constant(1.0))
+    net.op("Add", "x", net.constant(3.0), to="a").op("Relu", "a", to="r")
+    net.op("Min", "r", net.constant(6.0), to="six").op("Mul", "six", net.constant(1 / 6), to="g")
+    return net.op("Mul", "x", "g")
+
+
 def hard_sigmoid(slope=6.0):
     net = Net(opset=21, x=X)
     net.op("Add", "x", net.constant(3.0), to="moved")
@@ -89,6 +119,12 @@ CASES = [
     (hard_sigmoid(), "HardSigmoid"),
     (gelu(), "Gelu"),
     (gelu(by="Tanh"), "Gelu"),
+    (gelu_of_products(), "Gelu"),
+    (gelu_of_products(by="Tanh"), "Gelu"),
+    (product_of_gate(), "HardSwish"),
+    (keras(), "HardSwish"),
+    (keras("HardSigmoid"), "HardSigmoid"),
+    (silu(opset=24), "Swish"),
     (mish(), "Mish"),
 ]
 FIRES = [(net.model, listing(*EVERY)) for net, _ in CASES]

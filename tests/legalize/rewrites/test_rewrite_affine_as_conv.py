@@ -153,7 +153,7 @@ def test_a_branch_that_is_read_in_a_subgraph():
     then.op("Add", "t0", then.random(C, 1, 1))
     net.op("ReduceSum", "x", keepdims=0).op("Greater", net.last, net.constant(0.0))
     other.op("Neg", "x")
-    net.op("If", name="if", then_branch=then._body(), else_branch=other._body())
+    net.op("If", name="if", then_branch=then.body(), else_branch=other.body())
     proto = net.model()
     model = read(proto)
     assert run_pass(NAME, model) == 1

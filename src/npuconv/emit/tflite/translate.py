@@ -190,11 +190,11 @@ def check(model: onnx.ModelProto) -> None:
 
     Raises:
         UsageError: the package ``tflite`` is missing.
-        ModelError: an operator that TFLite does not have, or an input of unknown extents.
+        ModelError: an operator that TFLite does not have, or has in another form only; an input
+            of unknown extents.
     """
     flatbuffer.require()
-    _check_extents(model)
-    _check_operators([node for node in model.graph.node if node.op_type not in _FOLDED])
+    translate(model)  # its operators have the attributes of the integer form
 
 
 def _check_operators(nodes: Iterable[onnx.NodeProto]) -> None:

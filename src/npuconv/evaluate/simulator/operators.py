@@ -75,6 +75,10 @@ class WholeNode(Whole):
         """Return the quotient, rounded towards 0, as Div of integers is."""
         return self._step("Div", divisor)
 
+    def root(self) -> WholeNode:
+        """Return the whole part of the square root, in float64."""
+        return self._cast(TensorProto.DOUBLE)._step("Sqrt")._cast(TensorProto.INT64)
+
     def clipped(self, low: int, high: int) -> WholeNode:
         """Return the nearest numbers within bounds."""
         return self._step("Clip", low, high)
@@ -150,6 +154,9 @@ class Operators:
         if one.op == "Div":  # by one number it is a table
             divisor = one.attributes["divisor"]
             return bool(divisor.size > 1 and np.all(np.isfinite(divisor) & (divisor != 0)))
+        if one.op == "LayerNormalization":
+            axis = int(one.attributes.get("axis", -1))
+            return None not in self._extents(one.sources[0])[axis:]
         return one.op not in _NEEDS_EXTENTS or None not in self._extents(one.sources[0])[2:]
 
     def _extents(self, name: str) -> tuple[int | None, ...]:

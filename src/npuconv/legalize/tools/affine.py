@@ -45,6 +45,8 @@ def batchnorm(model: Model, node: Node) -> Affine | str:
         return "its statistics are not constant"
     if any(p is not None and p.ndim != 1 for p in parameters):
         return "it has statistics for every position (spatial=0)"
+    if len({p.size for p in parameters if p is not None}) > 1:
+        return "its statistics differ in their numbers of channels"
     read = any(t.outputs or model.is_output(t) for t in node.outputs[1:])
     if query.attribute(node, "training_mode", 0) or read:
         return "it is in training mode"
@@ -150,6 +152,9 @@ def absorb(
     assert win.out_channels is not None
     assert weight is not None
     channels = win.out_channels
+    if not {factor.size, offset.size} <= {1, channels}:
+        ctx.refuse(model, node, f"its statistics are not of the {channels} channels that it reads")
+        return 0
     factor, offset = np.broadcast_to(factor, channels), np.broadcast_to(offset, channels)
     with np.errstate(over="ignore", invalid="ignore"):
         scaled = _scaled(weight, factor, conv.op, win.group)

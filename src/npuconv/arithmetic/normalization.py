@@ -1,0 +1,103 @@
+"""Integer semantics of LayerNormalization: exact sums, normalized once, rounded once.
+
+Over the n values that are normalized together, with x less its zero point,
+``d = n * x - sum(x)`` and ``v = n * sum(x**2) - sum(x)**2 + n**2 * epsilon / sx**2`` are whole
+numbers, up to epsilon, and ``d / sqrt(v)`` is the normalized value, whatever the scale of x.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from npuconv.arithmetic.device import saturated, shifts
+from npuconv.arithmetic.operators import FLOAT, Rescaling, Scales, Stored, TensorScale
+from npuconv.arithmetic.whole import W, WholeArray, shifted_right
+
+STEP_BITS = 12  # a normalized value without float is a multiple of ``2**-STEP_BITS``
+_EXACT_BITS = 52  # of a number whose root float64 tells exactly
+_SPREAD_BITS = 14  # of the largest variance, in squares of steps
+_BIAS_BITS = 54  # of an offset before it is shifted
+
+
+@dataclass(frozen=True)
+class Normalization:
+    """Parameters of a LayerNormalization."""
+
+    axis: int  # the first of those that are normalized together: with all behind it
+    scale: ArrayLike  # broadcasts to the extents of these axes; as the bias
+    bias: ArrayLike = 0.0
+    epsilon: float = 1e-5
+
+    @classmethod
+    def of(cls, attributes: Mapping[str, Any]) -> Normalization:
+        """Return that of a node, whose attributes have its scale and bias as well."""
+        axis, epsilon = attributes.get("axis", -1), attributes.get("epsilon", 1e-5)
+        return cls(int(axis), attributes["scale"], attributes.get("bias", 0.0), float(epsilon))
+
+    def axes(self, rank: int) -> Sequence[int]:
+        """Return the axes that are normalized together."""
+        return range(self.axis % rank, rank)
+
+    def shift(self, x_at: TensorScale, count: int) -> float:
+        """Return epsilon in the unit of v, for so many values."""
+        return self.epsilon / float(np.float32(x_at.scale)) ** 2 * count**2
+
+
+def layer_normalization(
+    x: Stored, wanted: Normalization, at: Scales, how: Rescaling = FLOAT
+) -> Stored:
+    """Return ``round((scale * d / sqrt(v) + bias) / sy) + zy``."""
+    (x_at, y_at), axes = at, tuple(wanted.axes(x.ndim))
+    if how.kind == "shift":
+        return saturated(by_shift(WholeArray.of(x), wanted, at, how).values, y_at.zero)
+    whole, count = x_at.centred(x), int(np.prod([x.shape[axis] for axis in axes]))
+    total = whole.sum(axis=axes, keepdims=True)
+    spread = count * np.square(whole).sum(axis=axes, keepdims=True) - np.square(total)
+    root = np.sqrt(spread + wanted.shift(x_at, count))
+    normal = (count * whole - total) / np.where(root > 0, root, 1)  # 0 where all are alike
+    real = normal * np.asarray(wanted.scale, np.float64) + np.asarray(wanted.bias, np.float64)
+    return saturated(np.rint(real / float(np.float32(y_at.scale))), y_at.zero)
+
+
+def by_shift(x: W, wanted: Normalization, at: Scales, how: Rescaling) -> W:
+    """Return the result of a device that multiplies by integers, less its zero point.
+
+    v has as many bits behind the point as leave its root a whole part that float64 tells
+    exactly, and is not 0. A normalized value is a multiple of ``2**-12``, halves away from 0.
+    It is multiplied by an integer, all of one shift, that of the largest scale, and the bias is
+    added before that shift.
+
+    Args:
+        x: the stored integers, with extents that are known along the axes.
+        wanted: the operator.
+        at: scales of the input and of the result.
+        how: the requantization of the device.
+
+    Raises:
+        ModelError: a scale that no multiplier comes near.
+    """
+    (x_at, y_at), axes = at, list(wanted.axes(len(x.shape)))
+    count = int(np.prod([x.shape[axis] or 1 for axis in axes]))
+    epsilon = wanted.shift(x_at, count)
+    whole = x.plus(-x_at.zero)
+    total = whole.total(axes)
+    spread = whole.times(whole).total(axes).times(count).plus(total.times(total).times(-1))
+    largest_spread = int(epsilon) + (count**2 << _SPREAD_BITS)
+    bits = max(_EXACT_BITS - largest_spread.bit_length(), 0) // 2
+    fine = spread.times(1 << 2 * bits).plus(round(np.ldexp(epsilon, 2 * bits)))
+    root = fine.clipped(1, 1 << _EXACT_BITS).root()
+    apart = whole.times(count).plus(total.times(-1)).times(1 << (STEP_BITS + bits))
+    normal = apart.times(2).plus(apart.sign().times(root)).over(root.times(2))
+    factors = np.asarray(wanted.scale, np.float64) / float(np.float32(y_at.scale)) / 2**STEP_BITS
+    offsets = np.asarray(wanted.bias, np.float64) / float(np.float32(y_at.scale))
+    largest = float(np.abs(factors).max()) or 1.0
+    place = int(shifts(largest, bits=how.bits, max_shift=how.max_shift).shift)
+    place = max(min(place, _BIAS_BITS - int(np.frexp(np.abs(offsets).max())[1])), 0)
+    scaled = normal.times(np.rint(np.ldexp(factors, place)).astype(np.int64))
+    moved = scaled.plus(np.rint(np.ldexp(offsets, place)).astype(np.int64))
+    return shifted_right(moved, place, how.rounding)

@@ -1,0 +1,156 @@
+"""Write a LayerNormalization that is spelled out as the operator that the target lists.
+
+Exporters write two means over the last axes, a difference, a square, a root, and a
+quotient or a product, with factors and offsets in many orders. Whatever the spelling,
+operators that read one tensor are compared with a LayerNormalization by their values;
+factor, offset and epsilon follow from these. Only where the target lists the operator,
+nothing else reads a value in between, the extents of the axes are known, and the opset
+has it (17).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npuconv.legalize.context import PassContext
+from npuconv.legalize.registry import Phase, model_pass
+from npuconv.legalize.tools.regions import Places, Whole, growing, places, values, write
+from npuconv.model import edit, query
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Doubles = NDArray[np.float64]
+
+OP, OPSET = "LayerNormalization", 17
+_ROOTS = ("Sqrt", "Reciprocal")
+_LONGEST = 14  # operators; TensorFlow's has 12
+_DIFFERENCE = 1e-5  # of 1 + |y|: what float32 constants may make
+_LARGE, _SMALL = 1e6, 1e-8  # values beside which epsilon is nothing, and the other way round
+
+
+@model_pass(Phase.LEGALIZE, after=("write-opset",))
+def fuse_layer_normalization(model: Model, ctx: PassContext) -> int:
+    if ctx.target.operator(OP) is None or not any(model.nodes("ReduceMean")):
+        return 0
+    place, seen, count = places(model), set[int](), 0
+    for node in reversed(model.nodes("Add", "Sub", "Mul", "Div")):
+        if id(node) not in seen and _is_member(node):
+            count += _fuse(model, ctx, node, place, seen)
+    return count
+
+
+def _fuse(model: Model, ctx: PassContext, node: Node, place: Places, seen: set[int]) -> int:
+    """Write the normalization that ends in a node; its nodes are ``seen`` then."""
+    for region, source in growing(node, place, _is_member, _LONGEST):
+        ends = _normalized(region, source)
+        found = None if ends is None else _parameters(region, source, ends[1])
+        if ends is None or found is None:
+            continue
+        (axis, shape), (scale, bias, epsilon) = ends, found
+        stem, extents = f"{model.label(node)}/{OP}", shape[axis:]
+        own = [
+            edit.constant(model, f"{stem}/{name}", array.reshape(extents))
+            for name, array in (("scale", scale), ("bias", bias))
+        ]
+        whole = Whole(OP, OPSET, {"axis": axis, "epsilon": epsilon})
+        seen.update(map(id, region))
+        return write(model, ctx, region, [source, *own], whole)
+    return 0
+
+
+def _is_member(node: Node) -> bool:
+    """Return whether a node computes value by value, or a mean that keeps its axes."""
+    from npuconv.arithmetic.tables import ARITHMETIC
+
+    floats = all(query.dtype_name(t) == "float32" for t in (*values(node), *node.outputs))
+    if not floats or not query.is_standard(node) or len(node.outputs) != 1 or not values(node):
+        return False
+    if node.op == "ReduceMean":
+        return query.reduced_axes(node) is not None and bool(query.attribute(node, "keepdims", 1))
+    return node.op in ARITHMETIC or node.op in _ROOTS
+
+
+def _normalized(region: list[Node], source: Tensor) -> tuple[int, list[int]] | None:
+    """Return the first axis that a region normalizes, and a shape with 1 along those before it.
+
+    None without two means over the same last axes, or where their extents are not known.
+    """
+    means = [node for node in region if node.op == "ReduceMean"]
+    axes, dims = {query.reduced_axes(node) for node in means}, query.shape(source)
+    (first, *others) = axes or {None}
+    if len(means) != 2 or first is None or others or dims is None:
+        return None
+    axis = first[0]
+    extents = [extent for extent in dims[axis:] if isinstance(extent, int)]
+    if first != tuple(range(axis, len(dims))) or len(extents) < len(first):
+        return None
+    return axis, [1] * axis + extents
+
+
+def _parameters(
+    region: list[Node], source: Tensor, shape: list[int]
+) -> tuple[Doubles, Doubles, float] | None:
+    """Return scale and bias, float32, and epsilon; None where the region is something else.
+
+    Args:
+        region: nodes in order.
+        source: what they read.
+        shape: of an input, 1 along axes that are not normalized.
+    """
+    import numpy as np
+
+    def made(x: Doubles) -> Doubles:
+        found = _evaluated(region, source, x)
+        return found if found.shape == x.shape else np.full(x.shape, np.nan)
+
+    size, rng = int(np.prod(shape)), np.random.default_rng(0)
+    # None of these is near their mean, so that what it is multiplied by can be told.
+    away = ((-1.0) ** np.arange(size) * (1 + np.arange(size) / size)).reshape(shape)
+    with np.errstate(all="ignore"):
+        above, below = made(away * _LARGE), made(-away * _LARGE)
+        scale = (above - below) / 2 / _normal(away, 0.0)
+        bias, at = (above + below) / 2, scale != 0
+        if not at.any():
+            return None
+        ratios = (scale * (away - away.mean()) * _SMALL)[at] / (made(away * _SMALL) - bias)[at]
+        epsilon = float(np.median(np.square(ratios))) - float((away * _SMALL).var())
+        tried = [rng.normal(3, 1, shape) * by for by in (1e-3, 1e-2, 1.0, 100.0)]
+        pairs = [(made(x), scale * _normal(x, epsilon) + bias) for x in tried]
+        apart = [np.abs(ours - theirs) / (1 + np.abs(theirs)) for ours, theirs in pairs]
+    if not (epsilon > 0 and all((each <= _DIFFERENCE).all() for each in apart)):
+        return None
+    return np.asarray(scale, np.float32), np.asarray(bias, np.float32), epsilon
+
+
+def _normal(x: Doubles, epsilon: float) -> Doubles:
+    import numpy as np
+
+    return np.asarray((x - x.mean()) / np.sqrt(x.var() + epsilon))
+
+
+def _evaluated(region: list[Node], source: Tensor, x: Doubles) -> Doubles:
+    """Return what the region makes of one input, in float64."""
+    import numpy as np
+
+    from npuconv.arithmetic.tables import ARITHMETIC, FUNCTIONS
+
+    known = {id(source): x}
+    for node in region:
+        constants = [query.value(tensor) for tensor in node.inputs]
+        given = [
+            known[id(t)] if c is None else np.asarray(c, np.float64)
+            for t, c in zip(node.inputs, constants, strict=True)
+            if t.name or c is not None
+        ]
+        if node.op == "ReduceMean":
+            made = given[0].mean(axis=query.reduced_axes(node), keepdims=True)
+        elif node.op in FUNCTIONS:
+            made = FUNCTIONS[node.op](given[0], node.attrs)
+        else:
+            made = ARITHMETIC[node.op](*given)
+        known[id(node.outputs[0])] = np.asarray(made, np.float64)
+    return known[id(region[-1].outputs[0])]

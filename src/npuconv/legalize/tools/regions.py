@@ -1,0 +1,103 @@
+"""Regions that read one tensor: operators that together are one operator, spelled out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from npuconv.legalize.context import PassContext
+from npuconv.model import edit, facts, query
+from npuconv.model.core import Model
+from npuconv.model.types import Node, Tensor
+
+Places = Mapping[int, int]  # of a node in the order of the model, by its id
+
+
+@dataclass(frozen=True)
+class Whole:
+    """The operator that a region spells out."""
+
+    op: str
+    opset: int  # that has it
+    attributes: Mapping[str, float | str] = field(default_factory=dict)
+
+
+def places(model: Model) -> Places:
+    """Return the place of every node."""
+    return {id(node): number for number, node in enumerate(model.nodes())}
+
+
+def growing(
+    node: Node, place: Places, is_member: Callable[[Node], bool], longest: int
+) -> Iterator[tuple[list[Node], Tensor]]:
+    """Yield growing regions that end in a node and read one tensor, in order, with that tensor.
+
+    Args:
+        node: the last of the region, a member.
+        place: of every node.
+        is_member: whether a node may be in a region.
+        longest: nodes of a region, at most.
+    """
+    region = [node]
+    for _ in range(longest):
+        made = {id(one.outputs[0]) for one in region}
+        read = {id(t): t for one in region for t in values(one) if id(t) not in made}
+        if len(region) > 1 and len(read) == 1:
+            yield list(region), next(iter(read.values()))
+        makers = [query.producer(tensor) for tensor in read.values()]
+        last = max(makers, key=lambda n: -1 if n is None else place.get(id(n), -1), default=None)
+        if last is None or id(last) not in place or not is_member(last):
+            return
+        region.insert(0, last)
+        region.sort(key=lambda one: place[id(one)])
+
+
+def values(node: Node) -> list[Tensor]:
+    """Return the inputs that are not constant."""
+    return [t for t in node.inputs if t.name and not query.is_constant(t)]
+
+
+def write(
+    model: Model, ctx: PassContext, region: Sequence[Node], inputs: Sequence[Tensor], whole: Whole
+) -> int:
+    """Write a region as the operator that it spells out.
+
+    Args:
+        model: that has the region.
+        ctx: with a target that lists the operator.
+        region: nodes in order, of which the last makes the result.
+        inputs: of the operator.
+        whole: the operator.
+
+    Returns:
+        1, or 0 where an obstacle is in the way, which the report says.
+    """
+    if reason := _obstacle(model, ctx, region, inputs[0], whole):
+        ctx.refuse(model, region[-1], f"it is {whole.op} spelled out{reason}")
+        return 0
+    before, dims = " + ".join(one.op for one in region), query.shape(inputs[0])
+    axis = whole.attributes.get("axis")  # behind it a constant has the extents of the input
+    exact = range(int(axis), len(dims or ())) if axis is not None else ()
+    with ctx.rewrite(model, region, before, whole.op, exact=exact):
+        attrs = dict(whole.attributes)
+        made = edit.insert(model, whole.op, inputs, origin=region, shape=dims, attrs=attrs)
+        edit.hand_over(made, region[-1].outputs[0])
+        for node in region:
+            edit.disconnect(node)
+    return 1
+
+
+def _obstacle(
+    model: Model, ctx: PassContext, region: Sequence[Node], source: Tensor, whole: Whole
+) -> str:
+    """Return why a region cannot become the operator, or ''."""
+    inside, between = {id(node) for node in region}, [node.outputs[0] for node in region[:-1]]
+    readers = [one for tensor in between for one in query.consumers(tensor)]
+    if any(map(model.is_output, between)) or any(id(one) not in inside for one in readers):
+        return ", but a value in between is read elsewhere, too"
+    if model.opset < whole.opset:
+        return f", which opset {model.opset} does not have"
+    operator = ctx.target.operator(whole.op)
+    assert operator is not None, "only what is listed is wanted"
+    objections = operator.objections(facts.considered(source, whole.attributes))
+    return f": {objections[0]}" if objections else ""
