@@ -165,11 +165,11 @@ def show(cases: list[Case]) -> None:
 
 def _count(what: str, cases: list[Case], roles: Iterable[str]) -> None:
     """Print how often intervals are right."""
-    held = {(case.name, k, role): case.holds(role) for k, case in enumerate(cases) for role in roles}
-    known = {key: right for key, right in held.items() if right is not None}
+    held = [(case.name, case.holds(role)) for case in cases for role in roles]
+    known = [(name, right) for name, right in held if right is not None]
     if known:
-        share = 100 * sum(known.values()) / len(known)
-        models = len({name for name, _, _ in known})
+        share = 100 * sum(right for _, right in known) / len(known)
+        models = len({name for name, _ in known})
         print(f"{what}: right in {share:.0f} % of {len(known)} comparisons, {models} models")
 
 

@@ -33,7 +33,7 @@ def test_sqnr_of_samples():
 
 
 def test_samples_that_agree():
-    """Of many samples that agree, the interval lies around what is usual, as wide as others are."""
+    """The interval of many samples that agree is as wide as models differ, around the usual."""
     low, high = expected(drawn(1000, 0.0))
     assert low == pytest.approx(30 - INTERVAL.worse_db - INTERVAL.other_db, abs=0.01)
     assert high == pytest.approx(30 - INTERVAL.worse_db + INTERVAL.other_db, abs=0.01)
