@@ -2,7 +2,7 @@
 
     python benchmarks/collect_models.py --sets DIR          # once: models and samples
     python benchmarks/intervals.py --sets DIR [--models NAME...] [--blind] [--divisions N]
-                                   [--powers DIR]
+                                   [--source shared|package] [--powers DIR]
 
 Every model is converted with its calibration samples, or with ``--blind`` without any; printed
 is the SQNR of the report with its interval, and that on other data of the same kind and on
@@ -42,7 +42,6 @@ from npuconv.pipeline import prepare
 from npuconv.report.builder import notices
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = ("shared", "package")
 ROLES = {"score": "new samples", "foreign": "other photographs"}
 
 
@@ -52,14 +51,12 @@ class Case:
 
     Attributes:
         name: of the model.
-        source: ``shared`` or ``package``.
         doubt_db: of the interval, see ``npuconv.report.builder.notices``.
         powers: of every sample, by role: ``measured`` for those of the report.
         unsaturated: the same before outputs saturate.
     """
 
     name: str
-    source: str
     doubt_db: float
     powers: dict[str, list[Powers]]
     unsaturated: dict[str, list[Powers]]
@@ -112,7 +109,6 @@ def measure(entry: Entry, *, blind: bool, division: int) -> Case:
     found = {role: both.measure(samples) for role, samples in sets.items()}
     return Case(
         entry.name,
-        entry.source,
         notices.doubt_db(same, data.held_out is not None, data.chosen),
         {role: one.powers for role, one in found.items()},
         {role: one.unsaturated for role, one in found.items()},
@@ -157,8 +153,7 @@ def show(cases: list[Case]) -> None:
         print(_line(name, list(every)))
     print()
     for role in ROLES:
-        for source in SOURCES:
-            _count(f"{role}, {source}", [c for c in cases if c.source == source], [role])
+        _count(role, cases, [role])
     _count("all", cases, ROLES)
     print(f"\nmedian width {statistics.median(case.width for case in cases):.1f} dB")
 
@@ -193,12 +188,15 @@ def main() -> None:
     parser.add_argument("--sets", type=Path, default=build / "sets")
     parser.add_argument("--powers", type=Path, default=build / "powers", help="keeps the powers")
     parser.add_argument("--models", nargs="+")
+    parser.add_argument("--source", choices=["shared", "package"], help="of the models")
     parser.add_argument("--blind", action="store_true", help="without calibration data")
     parser.add_argument("--divisions", type=int, default=1, help="ways to hold samples out")
     given = parser.parse_args()
     cases = []
     for entry in read_entries(given.sets):
         if given.models and entry.name not in given.models:
+            continue
+        if given.source and entry.source != given.source:
             continue
         for division in range(given.divisions):
             path = given.powers / f"{entry.name}.{'blind' if given.blind else division}.json"

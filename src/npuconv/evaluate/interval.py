@@ -42,10 +42,11 @@ class IntervalSettings:
     ``python benchmarks/intervals.py --divisions 4`` counts how often it is right.
     """
 
-    spread: float = 0.8  # probability that sampling alone lowers the figure no further, or raises
-    worse_db: float = 1.25  # by which new samples are worse than those between the calibrated ones
-    other_db: float = 2.5  # and by which that differs from model to model
-    alone_db: float = 10.0  # spread of single samples; more than this none may show
+    # Probability that sampling alone lowers the figure no further, and as much raises it.
+    spread: float = 0.75
+    worse_db: float = 1.5  # by which new samples are worse than those between the calibrated ones
+    other_db: float = 2.75  # and by which that differs from model to model
+    alone_db: float = 14.0  # spread of single samples; more than this none may show
     # Between the outputs and what they are before saturation, from which on the interval reaches
     # from one to the other.
     hidden_db: float = 6.0
