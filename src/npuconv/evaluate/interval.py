@@ -8,8 +8,8 @@ not. A second set of as many samples differs from the first by twice the varianc
 
 - Few samples show little of their spread: a typical sample is added to what they show.
 - New samples do worse than those that lie between the calibrated ones, by more or by less.
-- Where outputs saturate, which hides the error on clear samples, the interval reaches to the
-  SQNR before.
+- Outputs that saturate hide the error on clear samples. Where samples err so differently that
+  the figure hangs on a few of them, the interval reaches to the SQNR before.
 """
 
 from __future__ import annotations
@@ -45,11 +45,10 @@ class IntervalSettings:
     # Probability that sampling alone lowers the figure no further, and as much raises it.
     spread: float = 0.75
     worse_db: float = 1.5  # by which new samples are worse than those between the calibrated ones
-    other_db: float = 2.75  # and by which that differs from model to model
-    alone_db: float = 14.0  # spread of single samples; more than this none may show
-    # Between the outputs and what they are before saturation, from which on the interval reaches
-    # from one to the other.
-    hidden_db: float = 6.0
+    other_db: float = 3.0  # and by which that differs from model to model
+    alone_db: float = 12.0  # spread of single samples; more than this none may show
+    # Standard deviation of the figure from sampling, from which on saturation may hide errors.
+    hidden_db: float = 3.5
     calibrated_db: float = 9.0  # less on new samples where those measured also calibrated the model
     alike_db: float = 32.0  # the same where the samples are nearly the same
     # The same for built-in pictures in the normalization that is given or clear.
@@ -100,11 +99,9 @@ def _around(powers: Sequence[Powers]) -> tuple[float, ...] | None:
 
 
 def _hidden_db(powers: Sequence[Powers], unsaturated: Sequence[Powers]) -> float | None:
-    """Return the SQNR before outputs saturate, dB; None where that of the outputs is like it."""
-    figure, inner = pooled_db(powers), pooled_db(unsaturated)
-    if figure is None or inner is None or abs(inner - figure) <= INTERVAL.hidden_db:
-        return None
-    return inner
+    """Return the SQNR before outputs saturate, dB; None where all samples err alike."""
+    inner = pooled_db(unsaturated)
+    return inner if inner is not None and _sampling_error(powers) > INTERVAL.hidden_db else None
 
 
 def _sampling_error(powers: Sequence[Powers]) -> float:
