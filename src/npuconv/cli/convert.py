@@ -47,11 +47,10 @@ def convert(
 ) -> int:
     """Convert a float ONNX model into a device-ready int8 model and a report.
 
-    The target says whether ONNX or TFLite is written, unless --format does, or a path -o
-    that ends in .onnx.
+    Writes ONNX or TFLite, as the target says, unless --format or -o FILE.onnx says otherwise.
     Without --calibration, models of images are calibrated on built-in photographs, others on
     made-up numbers: accuracy is then unproven.
-    Exit code 0: done; 1: findings stand against it, no model is written.
+    Exit code 0: done; 1: findings, no model is written; 2: a file or flag cannot be used.
     """
     from npuconv.pipeline.convert import convert_with
     from npuconv.pipeline.prepare import with_form
