@@ -51,12 +51,14 @@ class Case:
 
     Attributes:
         name: of the model.
+        division: number of places that its samples were rotated by.
         doubt_db: of the interval, see ``npuconv.report.builder.notices``.
         powers: of every sample, by role: ``measured`` for those of the report.
         unsaturated: the same before outputs saturate.
     """
 
     name: str
+    division: int
     doubt_db: float
     powers: dict[str, list[Powers]]
     unsaturated: dict[str, list[Powers]]
@@ -83,10 +85,12 @@ class Case:
         """Return the SQNR on samples of a role, dB; None without such."""
         return pooled_db(self.powers.get(role, []))
 
-    def holds(self, role: str) -> bool | None:
-        """Return whether the interval is right; None without such samples."""
+    def beyond(self, role: str) -> float | None:
+        """Return how far outside it is, dB, negative below; 0 inside, None without samples."""
         found = self.found(role)
-        return None if found is None else self.interval[0] <= found <= self.interval[1]
+        return (
+            None if found is None else found - min(max(found, self.interval[0]), self.interval[1])
+        )
 
 
 def measure(entry: Entry, *, blind: bool, division: int) -> Case:
@@ -109,6 +113,7 @@ def measure(entry: Entry, *, blind: bool, division: int) -> Case:
     found = {role: both.measure(samples) for role, samples in sets.items()}
     return Case(
         entry.name,
+        division,
         notices.doubt_db(same, data.held_out is not None, data.chosen),
         {role: one.powers for role, one in found.items()},
         {role: one.unsaturated for role, one in found.items()},
@@ -154,16 +159,22 @@ def show(cases: list[Case]) -> None:
     print()
     for role in ROLES:
         _count(role, cases, [role])
+    for division in sorted({case.division for case in cases}):
+        _count(f"division {division}", [c for c in cases if c.division == division], ROLES)
     _count("all", cases, ROLES)
+    missed = [far for case in cases for role in ROLES if (far := case.beyond(role))]
+    if missed:
+        below, median = sum(far < 0 for far in missed), statistics.median(map(abs, missed))
+        print(f"{below} below, {len(missed) - below} above; half by less than {median:.1f} dB")
     print(f"\nmedian width {statistics.median(case.width for case in cases):.1f} dB")
 
 
 def _count(what: str, cases: list[Case], roles: Iterable[str]) -> None:
     """Print how often intervals are right."""
-    held = [(case.name, case.holds(role)) for case in cases for role in roles]
-    known = [(name, right) for name, right in held if right is not None]
+    far = [(case.name, case.beyond(role)) for case in cases for role in roles]
+    known = [(name, one) for name, one in far if one is not None]
     if known:
-        share = 100 * sum(right for _, right in known) / len(known)
+        share = 100 * sum(one == 0 for _, one in known) / len(known)
         models = len({name for name, _ in known})
         print(f"{what}: right in {share:.0f} % of {len(known)} comparisons, {models} models")
 
@@ -175,7 +186,7 @@ def _line(name: str, cases: list[Case]) -> str:
     cells = [name, f"{median(case.figure or 0 for case in cases):.1f}", f"{low:.0f} to {high:.0f}"]
     for role in ROLES:
         known = [found for case in cases if (found := case.found(role)) is not None]
-        wrong = sum(case.holds(role) is False for case in cases)
+        wrong = sum(bool(case.beyond(role)) for case in cases)
         mark = "" if not wrong else " (no)" if len(cases) == 1 else f" ({wrong} of {len(known)} no)"
         cells.append(f"{median(known):.1f}{mark}" if known else "")
     return f"| {' | '.join(cells)} |"

@@ -38,7 +38,7 @@ def at(db: float) -> list[Powers]:
 def case(name: str, figure: float, **found: float) -> Case:
     """Return a case by its figures."""
     powers = {role: at(db) for role, db in found.items()}
-    return Case(name, 0.0, {"measured": at(figure), **powers}, {"measured": []})
+    return Case(name, 0, 0.0, {"measured": at(figure), **powers}, {"measured": []})
 
 
 def test_a_line_a_model(capsys):
@@ -54,6 +54,7 @@ def test_a_line_a_model(capsys):
     assert f"| two | 20.0 | {low - 10:.0f} to {high - 10:.0f} | 20.0 | 6.0 (no) |" in text
     assert "score: right in 67 % of 3 comparisons, 2 models" in text
     assert "all: right in 50 % of 4 comparisons, 2 models" in text
+    assert "2 below, 0 above" in text
     assert f"median width {high - low:.1f} dB" in text
 
 

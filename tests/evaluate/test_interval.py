@@ -82,7 +82,7 @@ def test_samples_without_error():
 
 
 def test_outputs_that_saturate():
-    """Where few samples show an error, the interval holds that before saturation; it is said."""
+    """The interval holds the SQNR before saturation if few samples show an error; it is said."""
     outputs, inner = drawn(8, 15.0, mean_db=67.0), drawn(8, 1.0, mean_db=33.0)
     assert expected(outputs, inner) == (expected(inner)[0], expected(outputs)[1])
     (text,) = sentences(outputs, inner)
@@ -91,7 +91,7 @@ def test_outputs_that_saturate():
 
 
 def test_outputs_that_err_alike():
-    """Where all samples err alike, saturation hides nothing, however far it is before."""
+    """Saturation hides nothing if all samples err alike, however far the SQNR before it is."""
     outputs, inner = drawn(8, 1.0, mean_db=67.0), drawn(8, 1.0, mean_db=33.0)
     assert expected(outputs, inner) == expected(outputs)
     assert sentences(outputs, inner) == ()
