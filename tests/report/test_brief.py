@@ -61,6 +61,14 @@ def test_amber_with_warnings(clean: Report) -> None:
     assert shown.startswith("\x1b[1;33mCONVERTED, 1 warning: samples look like 0..255\x1b[0m\n")
 
 
+def test_a_warning_in_the_verdict_ends_before_its_advice(clean: Report) -> None:
+    """Cut at a colon between words; names of tensors keep theirs."""
+    warning = "array 'x' is taken for input 'serving:0': give --calibration-key"
+    summary = clean.summary.model_copy(update={"warnings": (warning,)})
+    said = brief.headline(clean.model_copy(update={"summary": summary}))
+    assert said.endswith("1 warning: array 'x' is taken for input 'serving:0'")
+
+
 def test_unknown_bytes_say_what_to_give(report: Report) -> None:
     """Bytes that are unknown come with the flag to complete."""
     device = report.device

@@ -166,7 +166,7 @@ def _in_brief(issue: Issue) -> str:
             return issue.message
         times = f" x {issue.more + 1}" if issue.more else ""
         return issue.title.partition(" ")[2].replace("-", " ") + times
-    return issue.message.partition(":")[0]
+    return issue.message.partition(": ")[0]  # names of tensors have colons, too
 
 
 def rows(report: Report, name: str) -> list[tuple[str, str]]:
