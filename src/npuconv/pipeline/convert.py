@@ -389,7 +389,7 @@ def _measure(
         prepare.check_runs(legal.model, float_model, samples[0])
         raise InternalError(f"the result does not run: {error}", where="emit") from None
     held_out = data.held_out is not None
-    doubt = notices.doubt_db(same, held_out, data.chosen)
+    doubt = notices.doubt_db(same, held_out, data.chosen, legal.findings.selected)
     return summed_up(found, held_out, samples.indices, doubt), both.layer_rows(found), found.broken
 
 
