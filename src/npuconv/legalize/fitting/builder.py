@@ -60,6 +60,16 @@ class Fragment:
 
 
 @dataclass(frozen=True)
+class BiasChannels:
+    """A convolution whose bias the weights of constant input channels make up."""
+
+    count: int
+    tap: int  # of the kernel, counted through all axes: the one that has these weights
+    weight: NDArray[Any]  # without these channels
+    bias: NDArray[Any]
+
+
+@dataclass(frozen=True)
 class Piece:
     """A layer with the tensors it reads."""
 
@@ -90,6 +100,7 @@ class Builder:
     whole: Whole
     count: int = 0  # convolutions written
     fragments: dict[str, Fragment] = field(default_factory=dict)  # by the name of the node
+    bias_channels: dict[str, BiasChannels] = field(default_factory=dict)  # the same
     _places: dict[int, np.ndarray | None] = field(default_factory=dict)  # from 1; 0: a zero
     _made: dict[Hashable, tuple[Any, Any]] = field(default_factory=dict)
     _padded: dict[int, tuple[Tensor, dict[int, tuple[int, int]], Tensor]] = field(
@@ -227,6 +238,14 @@ class Builder:
         )  # fmt: skip
         self._record(result, piece)
         return result
+
+    def record_bias(self, result: Tensor, piece: Piece, count: int, tap: int) -> None:
+        """Note of a convolution, made of a piece, that channels of a constant have its bias."""
+        maker = query.producer(result)
+        assert maker is not None, "it has just been made"
+        self._record(result, piece)
+        bias = self.bias_values(piece)
+        self.bias_channels[maker.name] = BiasChannels(count, tap, piece.array(), bias)
 
     def _record(self, result: Tensor, piece: Piece) -> None:
         """Note which weights of the whole a convolution has."""

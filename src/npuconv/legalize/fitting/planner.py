@@ -10,6 +10,7 @@ from npuconv.legalize.fitting.layer import Layer
 from npuconv.legalize.fitting.limits import Demand
 from npuconv.legalize.fitting.proposal import DEFAULT, FitSettings, Proposal, Split
 from npuconv.legalize.fitting.splits import POOLS, SPLITS, SUMS_LAST
+from npuconv.legalize.fitting.splits.bias import ADDED
 from npuconv.legalize.fitting.splits.cascade import cascade_average
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
@@ -78,6 +79,12 @@ class Plan:
         own = self.proposal.summed if self.proposal is not None else 0
         counts = [part.count for part in self.proposal.parts] if self.proposal else []
         return own + sum(n * part.sums for n, part in zip(counts, self.parts, strict=True))
+
+    @property
+    def adds_bias(self) -> bool:
+        """Return whether an Add is written for a bias."""
+        own = self.proposal is not None and self.proposal.text == ADDED
+        return own or any(part.adds_bias for part in self.parts)
 
     def build(self, builder: Builder, piece: Piece) -> Tensor:
         """Write it into the graph; the result."""

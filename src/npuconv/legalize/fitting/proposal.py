@@ -70,7 +70,7 @@ class FitSettings:
     moved_element: float = 1.0
     sum_share: float = 1.0
     sum_part: float = 0.05
-    bias_channels: float = 0.125
+    bias_channels: float = 0.25
 
 
 DEFAULT = FitSettings()

@@ -112,6 +112,7 @@ def _write(model: Model, ctx: PassContext, node: Node, plan: Plan, search: Searc
     ) as record:
         result, builder = write(model, node, plan)
         ctx.fragments |= builder.fragments
+        ctx.bias_channels |= builder.bias_channels
         record.after = f"{builder.count} Conv: {record.after}"
         record.forms = _forms(plan, search)
         record.note = _note(ctx, plan, search)

@@ -16,6 +16,7 @@ from npuconv.legalize.fitting.limits import Demand
 from npuconv.legalize.fitting.proposal import Emit, FitSettings, Part, Proposal
 from npuconv.model.types import Tensor
 
+ADDED = "Add behind"  # what this form is called
 _MOST_ADDED = 64  # channels beyond those that are wanted, to reach a multiple
 
 
@@ -32,7 +33,7 @@ def change_bias(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator
         yield Proposal("bias", "bias of zeros", (Part(form),), _zeros)
         return
     outputs = elements(layer.output)
-    yield Proposal("bias", "Add behind", (Part(form),), _add_behind, outputs, outputs)
+    yield Proposal("bias", ADDED, (Part(form),), _add_behind, outputs, outputs)
     if demand.joins_constants and layer.group == 1 and layer.sized and layer.source[0] is not None:
         yield from _constant_channels(layer, demand, settings)
 
@@ -67,7 +68,7 @@ def _constant_channels(layer: Layer, demand: Demand, settings: FitSettings) -> I
     count = form.in_channels - layer.in_channels
     moved = elements(form.source) + (elements(inner.source) if inner.pads != layer.pads else 0)
     text = f"bias as {count} input {'channel' if count == 1 else 'channels'} of a constant"
-    build = partial(_build, form=form, tap=tap)
+    build = partial(_build, form=form, tap=int(np.ravel_multi_index(tap, layer.kernel)))
     yield Proposal("bias", text, (Part(form),), build, moved)
 
 
@@ -99,9 +100,7 @@ def _with_more(layer: Layer, count: int) -> Layer:
     return replace(wide, bias=False, uniform=False)
 
 
-def _build(
-    builder: Builder, piece: Piece, emit: Emit, *, form: Layer, tap: tuple[int, ...]
-) -> Tensor:
+def _build(builder: Builder, piece: Piece, emit: Emit, *, form: Layer, tap: int) -> Tensor:
     layer, source = piece.layer, piece.source
     if form.pads != layer.pads:
         source = builder.pad(source, {a + 2: pair for a, pair in enumerate(layer.pads)})
@@ -110,7 +109,7 @@ def _build(
     def extended() -> np.ndarray:
         """Each channel has its share of the bias, at one tap."""
         more = np.zeros((len(bias), count, math.prod(layer.kernel)), bias.dtype)
-        more[:, :, np.ravel_multi_index(tap, layer.kernel)] = bias[:, None] / count
+        more[:, :, tap] = bias[:, None] / count
         more = more.reshape(len(bias), count, *layer.kernel)
         return np.concatenate([piece.array(), more], axis=1)
 
@@ -119,4 +118,6 @@ def _build(
     shape = (form.source[0] or 1, count, *(e or 1 for e in form.extents))
     ones = builder.constant(piece, ("ones", shape), lambda: np.ones(shape, bias.dtype))
     wide = builder.concat([source, ones], 1)
-    return emit(replace(piece, layer=form, source=wide, weight=weight, bias=None))
+    result = emit(replace(piece, layer=form, source=wide, weight=weight, bias=None))
+    builder.record_bias(result, piece, count, tap)
+    return result
