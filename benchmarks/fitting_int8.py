@@ -3,7 +3,8 @@
     python benchmarks/fitting_int8.py [--models NAME...] [--only "output channels" ...] [--fold K]
 
 Each limit is half of what the model needs, so that its largest layers are split in two; or 1,
-or 0. Models are calibrated and scored on the samples of ``accuracy.py``.
+or 0. With ``--list Pad`` a bias that is not taken becomes channels of a constant. Models are
+calibrated and scored on the samples of ``accuracy.py``.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ HALVES = {
 }
 FIXED = {
     "stride 1": ("stride_h=1", "stride_w=1"),
+    "no bias": ("bias=false",),
     "no pads": ("pad_top=0", "pad_bottom=0", "pad_left=0", "pad_right=0"),
 }
 
@@ -66,7 +68,7 @@ def limits_of(largest: dict[str, int]) -> dict[str, tuple[str, ...]]:
 
 def score(
     sets: Sets, recipe: Recipe, reference: Reference, assume: tuple[str, ...], padding: str,
-    numbers: dict[str, str],
+    numbers: dict[str, str], listed: list[str],
 ) -> str:  # fmt: skip
     """Convert, and return the SQNR of the outputs with the number of convolutions."""
     options = {"assume": list(assume), "input_shape": recipe.shapes, "pad_on_host": padding}
@@ -74,6 +76,7 @@ def score(
         chip, path = Path(folder) / "chip.yaml", Path(folder) / "int8.onnx"
         described = yaml.safe_load(CHIP.read_text("utf-8"))
         described["activations"] |= numbers
+        described["operators"] |= {op: {} for op in listed}
         chip.write_text(yaml.safe_dump(described, sort_keys=False), "utf-8")
         try:
             made = npuconv.convert(
@@ -97,6 +100,7 @@ def main() -> None:
         "--fold", type=int, choices=range(FOLDS), default=USUAL, help="which third is scored on"
     )
     parser.add_argument("--accumulate", action="store_true", help="the device adds in int32")
+    parser.add_argument("--list", nargs="+", default=[], help="operators of the device beside Conv")
     parser.add_argument("--shared", type=Path, default=ROOT.parent / "shared")
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "accuracy")
     given = parser.parse_args()
@@ -111,7 +115,8 @@ def main() -> None:
         limits = limits_of(needs(npuconv.convert(sets.model, **options).model))
         every = [(), *(limits[kind] for kind in given.only)]
         numbers = {"accumulate": "int32"} if given.accumulate else {}
-        row = [score(sets, recipe, reference, one, given.pad_on_host, numbers) for one in every]
+        rest = (given.pad_on_host, numbers, given.list)
+        row = [score(sets, recipe, reference, one, *rest) for one in every]
         print(f"| {name} | {' | '.join(row)} |", flush=True)
 
 

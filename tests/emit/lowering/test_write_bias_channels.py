@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import pytest
 from onnx import numpy_helper
 
 import npuconv
@@ -20,20 +21,22 @@ NAME = "write-bias-channels"
 X = images(8, 3, 9, 9)
 
 
-def net() -> onnx.ModelProto:
+def net(batch: int | str = 1) -> onnx.ModelProto:
     """Padded convolutions, so that zero points are 0 with a bias and without."""
-    built = Net(x=(1, 3, 9, 9)).conv("x", (6, 3, 3, 3), pads=[1] * 4)
+    built = Net(x=(batch, 3, 9, 9)).conv("x", (6, 3, 3, 3), pads=[1] * 4)
     built.op("Relu").conv("", (4, 6, 3, 3), pads=[1] * 4, strides=[2, 2]).op("Relu")
     return built.conv("", (3, 4, 3, 3), pads=[1] * 4).model()
 
 
-def converted(path: Path, *, bias: bool, **options: object) -> npuconv.Conversion:
+def converted(
+    path: Path, *, bias: bool, batch: int | str = 1, **options: object
+) -> npuconv.Conversion:
     """The network for a device that needs a bias, or takes none, and has no host."""
-    listed = {"Conv": {"limits": {"bias": {"equals": bias}}}, "Concat": {}, "Relu": {}}
+    listed = {"Conv": {"limits": {"bias": {"equals": bias}}}, "Concat": {}, "Pad": {}, "Relu": {}}
     described = {"schema": 1, "name": "d", "activations": NUMBERS, "weights": WEIGHTS}
     described |= {"operators": listed, "unlisted_operators": "error"}
     path.write_text(json.dumps(described))
-    return npuconv.convert(net(), str(path), calibration={"x": X}, **options)
+    return npuconv.convert(net(batch), str(path), calibration={"x": X}, **options)
 
 
 def inner(model: onnx.ModelProto) -> list[np.ndarray]:
@@ -44,12 +47,14 @@ def inner(model: onnx.ModelProto) -> list[np.ndarray]:
     return [array for x in X for array in session.run({"x": x[None]}, names).values()]
 
 
-def test_the_same_integers_as_with_a_bias(tmp_path):
+@pytest.mark.parametrize(("batch", "op", "count"), [(1, "Concat", 3), ("N", "Pad", 6)])
+def test_the_same_integers_as_with_a_bias(tmp_path, batch, op, count):
     """No convolution of the file has one, and every number is that of the biased model."""
-    wide, plain = (converted(tmp_path / "d.yaml", bias=bias).model for bias in (False, True))
+    path = tmp_path / "d.yaml"
+    wide, plain = (converted(path, bias=bias, batch=batch).model for bias in (False, True))
     onnx.checker.check_model(wide)
     ops = Counter(node.op_type for node in wide.graph.node)
-    assert ops["Concat"] == ops["QLinearConv"] == 3
+    assert (ops[op], ops["QLinearConv"]) == (count, 3)
     assert {len(n.input) for n in wide.graph.node if n.op_type == "QLinearConv"} == {8}
     for mine, theirs in zip(inner(wide), inner(plain), strict=True):
         assert np.array_equal(mine, theirs)

@@ -1,10 +1,13 @@
 """Write the bias of convolutions as weights of constant input channels.
 
 The device adds no bias to these. A Concat puts constant integers beside those of the input,
-and the weights of one tap make up the int32 bias with them: the sums are the same.
+or a Pad where its batch or extents are open, and the weights of one tap make up the int32 bias
+with them: the sums are the same.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from npuconv.emit.context import EmitContext, dequantizer
 from npuconv.errors import InternalError
@@ -12,6 +15,9 @@ from npuconv.legalize.registry import Phase, model_pass
 from npuconv.model import edit, query
 from npuconv.model.core import Model
 from npuconv.model.types import Node, Tensor
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @model_pass(Phase.QUANTIZE, after=("quantize-weights", "split-accumulated"))
@@ -31,22 +37,15 @@ def _write(model: Model, ctx: EmitContext, conv: Node) -> None:
     own, ends = ctx.bias_channels[conv.name], [dequantizer(tensor) for tensor in conv.inputs]
     x, w, bias = [one for one in ends if one is not None]
     weight, steps = query.constant_input(w, 0), query.constant_input(bias, 0)
-    dims = tuple(d for d in query.shape(conv.inputs[0]) or () if isinstance(d, int))
-    if weight is None or len(dims) != weight.ndim or steps is None:
+    if weight is None or steps is None:
         raise InternalError(f"{conv.name!r} is not between conversions", where="bias channels")
     constants, made = columns(steps, own.count)
     more = np.zeros((len(weight), own.count, int(np.prod(weight.shape[2:]))), np.int8)
     more[:, :, own.tap] = made
     wide = np.concatenate([weight, more.reshape(len(weight), own.count, *weight.shape[2:])], 1)
-    beside = np.broadcast_to(
-        constants.reshape(1, -1, *[1] * (len(dims) - 2)), (dims[0], own.count, *dims[2:])
-    )
-    stem = f"{conv.name}/constant"
-    pair = [x.inputs[0], edit.constant(model, f"{stem}/channels", np.ascontiguousarray(beside))]
-    shape = (dims[0], wide.shape[1], *dims[2:])
-    source = edit.insert(model, "Concat", pair, origin=[conv], shape=shape, attrs={"axis": 1})
-    source.dtype = np.dtype(np.int8)
-    stored = edit.constant(model, f"{stem}/weight", wide)
+    write = _padded if own.padded else _joined
+    source = write(model, conv, x.inputs[0], constants)
+    stored = edit.constant(model, f"{conv.name}/constant/weight", wide)
     edit.set_input(conv, 0, _numbers(model, conv, x, source))
     edit.set_input(conv, 1, _numbers(model, conv, w, stored))
     edit.drop_inputs(conv, 2)
@@ -54,6 +53,35 @@ def _write(model: Model, ctx: EmitContext, conv: Node) -> None:
     note = f"bias as {own.count} input {several} of a constant"
     before = ctx.notes.get(model.label(conv), note)  # of another part of the same layer, perhaps
     ctx.notes[model.label(conv)] = before if note in before else f"{note}; {before}"
+
+
+def _joined(model: Model, conv: Node, source: Tensor, constants: np.ndarray) -> Tensor:
+    """Put constant integers beside those of the input with a Concat."""
+    import numpy as np
+
+    dims = tuple(d for d in query.shape(source) or () if isinstance(d, int))
+    column = constants.reshape(1, -1, *[1] * (len(dims) - 2))
+    beside = np.ascontiguousarray(np.broadcast_to(column, (dims[0], len(constants), *dims[2:])))
+    pair = [source, edit.constant(model, f"{conv.name}/constant/channels", beside)]
+    shape = (dims[0], dims[1] + len(constants), *dims[2:])
+    return edit.insert(model, "Concat", pair, origin=[conv], shape=shape, attrs={"axis": 1})
+
+
+def _padded(model: Model, conv: Node, source: Tensor, constants: np.ndarray) -> Tensor:
+    """Put constant integers behind those of the input, with a Pad for each that differs."""
+    import numpy as np
+
+    for value in dict.fromkeys(constants.tolist()):
+        dims, count = query.shape(source), constants.tolist().count(value)
+        rank = len(dims or ()) or len(conv.attrs["kernel_shape"]) + 2
+        ends = [0] * (2 * rank)
+        ends[rank + 1] = count
+        amounts = edit.integers(model, f"{conv.name}/constant/pads", ends)
+        fill = edit.constant(model, f"{conv.name}/constant/value", np.asarray(value, np.int8))
+        inner = dims[1] if dims and isinstance(dims[1], int) else None
+        shape = None if inner is None or dims is None else (dims[0], inner + count, *dims[2:])
+        source = edit.insert(model, "Pad", [source, amounts, fill], origin=[conv], shape=shape)
+    return source
 
 
 def _numbers(model: Model, conv: Node, conversion: Node, stored: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from npuconv.model.types import Node, Tensor
 from npuconv.partition.costs import Cost
 from npuconv.target import Operator, Target
 
+_CHANNELS_PADDED = {"pad_mode": "constant", "pad_outside_hw": 1, "pad_max": 0}
 # A second average may still be too large; all other rewrites are applied once.
 _AGAIN = cascade_average
 
@@ -131,11 +132,13 @@ class Planner:
 
     def _demand(self, operator: Operator) -> Demand:
         lists, has_host = self.target.operator, self.target.unlisted_operators != "error"
+        padding = lists("Pad") if self.joins_constants else None
         return Demand(
             operator,
             self.layout,
             adds=has_host or self.exact_sums or lists("Add") is not None,
             joins_constants=self.joins_constants and lists("Concat") is not None,
+            pads_channels=padding is not None and not padding.objections(_CHANNELS_PADDED),
         )
 
     def plan(self, layer: Layer) -> tuple[Plan | None, Search]:

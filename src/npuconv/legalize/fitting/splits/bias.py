@@ -34,7 +34,8 @@ def change_bias(layer: Layer, demand: Demand, settings: FitSettings) -> Iterator
         return
     outputs = elements(layer.output)
     yield Proposal("bias", ADDED, (Part(form),), _add_behind, outputs, outputs)
-    if demand.joins_constants and layer.group == 1 and layer.sized and layer.source[0] is not None:
+    closed = None not in layer.source
+    if layer.group == 1 and (demand.joins_constants if closed else demand.pads_channels):
         yield from _constant_channels(layer, demand, settings)
 
 
@@ -57,7 +58,8 @@ def _constant_channels(layer: Layer, demand: Demand, settings: FitSettings) -> I
     That tap must never lie in the padding. Where none is inside for all outputs, a Pad in front
     makes the border before the channels are added.
     """
-    found, inner = _inside(layer), layer
+    found: tuple[int | None, ...] = (0,) * len(layer.kernel)
+    found, inner = _inside(layer) if layer.padded else found, layer
     if None in found:
         inner = layer.without_pads()
     tap = tuple(at or 0 for at in found)
@@ -86,6 +88,8 @@ def _counts(layer: Layer, settings: FitSettings) -> Iterator[int]:
 def _inside(layer: Layer) -> tuple[int | None, ...]:
     """Return a tap of each axis that reads no padding, whatever the output."""
     found: list[int | None] = []
+    if not layer.sized:
+        return (None,) * len(layer.kernel)
     for axis in layer.axes:
         step, (before, _) = layer.dilations[axis], layer.pads[axis]
         first, last = -before, ((layer.cells(axis) or 1) - 1) * layer.strides[axis] - before
@@ -115,9 +119,7 @@ def _build(builder: Builder, piece: Piece, emit: Emit, *, form: Layer, tap: int)
 
     key = ("bias channels", count, tap)
     weight = builder.constant(piece, key, extended)
-    shape = (form.source[0] or 1, count, *(e or 1 for e in form.extents))
-    ones = builder.constant(piece, ("ones", shape), lambda: np.ones(shape, bias.dtype))
-    wide = builder.concat([source, ones], 1)
+    wide = builder.with_ones(piece, source, count)
     result = emit(replace(piece, layer=form, source=wide, weight=weight, bias=None))
     builder.record_bias(result, piece, count, tap)
     return result
