@@ -250,8 +250,8 @@ class Builder:
             one = edit.constant(self.model, f"{self.node.name}/one", np.ones((), dtype))
             shape = [dims[0], (dims[1] or 0) + count, *dims[2:]]
             return self._insert("Pad", [tensor, amounts, one], shape)
-        shape = [dims[0] or 1, count, *(d or 1 for d in dims[2:])]
-        ones = self.constant(piece, ("ones", *shape), lambda: np.ones(shape, dtype))
+        known = (dims[0] or 1, count, *(d or 1 for d in dims[2:]))
+        ones = self.constant(piece, ("ones", *known), lambda: np.ones(known, dtype))
         return self.concat([tensor, ones], 1)
 
     def record_bias(self, result: Tensor, piece: Piece, count: int, tap: int) -> None:

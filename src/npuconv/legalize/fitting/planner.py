@@ -17,7 +17,11 @@ from npuconv.model.types import Node, Tensor
 from npuconv.partition.costs import Cost
 from npuconv.target import Operator, Target
 
-_CHANNELS_PADDED = {"pad_mode": "constant", "pad_outside_hw": 1, "pad_max": 0}
+_CHANNELS_PADDED: dict[str, bool | int | str | None] = {
+    "pad_mode": "constant",
+    "pad_outside_hw": 1,
+    "pad_max": 0,
+}
 # A second average may still be too large; all other rewrites are applied once.
 _AGAIN = cascade_average
 
