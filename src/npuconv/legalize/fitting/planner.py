@@ -108,6 +108,7 @@ class Search:
     alternatives: list[Plan] = field(default_factory=list)
     nearest: Layer | None = None
     looked: int = 0
+    too_many: int = 0  # the fewest convolutions that one would become, where those are too many
 
 
 @dataclass
@@ -215,7 +216,7 @@ class _Descent:
         found: list[Plan] = []
         for proposal, following in self._proposals(layer, first):
             plan = self._follow(layer, proposal, following)
-            if plan is not None and plan.price.convolutions <= settings.most_convolutions:
+            if plan is not None and self._is_bounded(plan.price.convolutions, first=not first):
                 found.append(plan)
             if found and self.search.looked > settings.most_layers:
                 break
@@ -243,16 +244,27 @@ class _Descent:
                 return None
             parts.append(inner)
             price = price.plus(inner.price, part.count, part.weights)
-        if self.splits is SUMS_LAST:
+        added = proposal.text == ADDED  # by nobody's accumulator
+        if self.splits is SUMS_LAST and not added:
             proposal = replace(proposal, summed=0)
         if proposal.summed:
             number = sum(part.count for part in proposal.parts)
-            price = price.plus(Price(penalty=self._penalty(layer, number)))
+            share = self.planner.settings.added_bias if added else self._share(number)
+            price = price.plus(Price(penalty=layer.macs() * share))
         return Plan(layer, price, self.planner.total(price), proposal, tuple(parts))
 
-    def _penalty(self, layer: Layer, parts: int) -> float:
+    def _is_bounded(self, convolutions: int, *, first: bool) -> bool:
+        """Return whether these are not too many; note of the whole how many they would be."""
+        if convolutions <= self.planner.settings.most_convolutions:
+            return True
+        if first:
+            before = self.search.too_many
+            self.search.too_many = min(before or convolutions, convolutions)
+        return False
+
+    def _share(self, parts: int) -> float:
         settings = self.planner.settings
-        return layer.macs() * (settings.sum_share + settings.sum_part * (parts - 1))
+        return settings.sum_share + settings.sum_part * (parts - 1)
 
     def _note(self, layer: Layer) -> None:
         """Remember the layer that came nearest: fewest faults, then the smallest."""
