@@ -28,6 +28,10 @@ def net(batch: int | str = 1) -> onnx.ModelProto:
     return built.conv("", (3, 4, 3, 3), pads=[1] * 4).model()
 
 
+FIRES = [net]  # for a device that takes no bias
+SILENT = [lambda: Net(x=(1, 3, 9, 9)).op("Relu").model()]
+
+
 def converted(
     path: Path, *, bias: bool, batch: int | str = 1, **options: object
 ) -> npuconv.Conversion:

@@ -14,12 +14,13 @@ from support.target_files import chip
 NAME = "join-bias-channels"
 CONV = {"limits": {"bias": {"equals": False}}}
 DEVICE = chip("", also={"operators": {"Conv": CONV, "Concat": {}}, "unlisted_operators": "error"})
-FIRES: list[object] = []  # it knows convolutions that fit-convolution has noted
-SILENT = [(lambda: Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3)).model(), DEVICE)]
+# Behind fit-convolution, which notes the convolutions that it gives channels.
+FIRES = [(lambda: Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3)).model(), DEVICE)]
+SILENT = [lambda: Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3)).model()]
 
 
 def test_the_bias_is_that_of_the_layer():
-    """To the bit; what the device runs has the channels."""
+    """What the device runs has the channels, what is quantized the same bias to the bit."""
     net = Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3), pads=[1] * 4).conv("", (2, 4, 1, 1))
     proto = net.model()
     model, ctx = read(proto), PassContext(DEVICE, Options())
