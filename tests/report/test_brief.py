@@ -61,6 +61,14 @@ def test_amber_with_warnings(clean: Report) -> None:
     assert shown.startswith("\x1b[1;33mCONVERTED, 1 warning: samples look like 0..255\x1b[0m\n")
 
 
+def test_a_warning_in_the_verdict_ends_before_its_advice(clean: Report) -> None:
+    """Cut at a colon between words; names of tensors keep theirs."""
+    warning = "array 'x' is taken for input 'serving:0': give --calibration-key"
+    summary = clean.summary.model_copy(update={"warnings": (warning,)})
+    said = brief.headline(clean.model_copy(update={"summary": summary}))
+    assert said.endswith("1 warning: array 'x' is taken for input 'serving:0'")
+
+
 def test_unknown_bytes_say_what_to_give(report: Report) -> None:
     """Bytes that are unknown come with the flag to complete."""
     device = report.device
@@ -103,17 +111,18 @@ def test_worst_first(clean: Report, one: One) -> None:
 
 
 def test_accuracy_with_interval_and_worst_output(clean: Report) -> None:
-    """The SQNR is shown with its interval and the worst output."""
+    """The SQNR is shown with its interval and the worst output; what limits it stands below."""
     outputs = tuple(
         OutputAccuracy(name=name, sqnr_db=db, cosine=0.99, top1_agreement=None)
         for name, db in (("boxes", 22.14), ("scores", 31.0))
     )
     measured = Accuracy(
         samples=8, held_out=True, sqnr_db=30.0, cosine=0.99, top1_agreement=None, outputs=outputs,
-        interval_db=(26.2, 31.7), worst_output="boxes",
+        interval_db=(26.2, 31.7), worst_output="boxes", notes=("outputs saturate", "few samples"),
     )  # fmt: skip
     shown = brief.render(clean.model_copy(update={"accuracy": measured}), "m", width=100)
     assert "SQNR 30.0 dB (26 to 32 dB expected on new samples); worst output boxes 22.1" in shown
+    assert f"\n{'':13}outputs saturate\n{'':13}few samples\n" in shown
 
 
 def test_limits_are_one_line(clean: Report) -> None:

@@ -166,7 +166,7 @@ def _in_brief(issue: Issue) -> str:
             return issue.message
         times = f" x {issue.more + 1}" if issue.more else ""
         return issue.title.partition(" ")[2].replace("-", " ") + times
-    return issue.message.partition(":")[0]
+    return issue.message.partition(": ")[0]  # names of tensors have colons, too
 
 
 def rows(report: Report, name: str) -> list[tuple[str, str]]:
@@ -175,6 +175,7 @@ def rows(report: Report, name: str) -> list[tuple[str, str]]:
         ("model", f"{name} for {report.target.name}"),
         ("device", _device(report)),
         ("accuracy", _accuracy(report)),
+        *(("", note) for note in (report.accuracy.notes if report.accuracy else ())),
         ("crossings", _crossings(report)),
         ("compiler", words.compiled(report.vela) if report.vela is not None else ""),
         ("samples", _samples(report)),

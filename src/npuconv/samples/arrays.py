@@ -24,7 +24,7 @@ from npuconv.samples.feeds import Array, Feed, InputSpec, Samples, choose, match
 
 # The name numpy gives to an array saved without one.
 UNNAMED = "arr_0"
-IGNORED = "arrays that no input is named like are not used: "  # and the names
+IGNORED = "arrays not used, as no input has their name: "  # and the names
 _MAX_OTHERS = 64  # arrays that are looked at for one that fits an input
 _TO_FIRST, _TO_LAST = (0, 3, 1, 2), (0, 2, 3, 1)
 

@@ -94,7 +94,7 @@ def open_images(
         height, width = plan.size
         found.append(
             f"images were scaled to cover {height}x{width} and cropped at the centre"
-            "; if training did otherwise, give --resize and --crop"
+            ": if training did otherwise, give --resize and --crop"
         )
     if plan.spec.array:
         found.append("--calibration-key is for arrays, images have none")

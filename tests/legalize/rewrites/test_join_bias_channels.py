@@ -20,7 +20,7 @@ SILENT = [lambda: Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3)).model()]
 
 
 def test_the_bias_is_that_of_the_layer():
-    """What the device runs has the channels, what is quantized the same bias to the bit."""
+    """The device runs the channels; the bias that is quantized is the same to the bit."""
     net = Net(x=(1, 3, 8, 8)).conv("x", (4, 3, 3, 3), pads=[1] * 4).conv("", (2, 4, 1, 1))
     proto = net.model()
     model, ctx = read(proto), PassContext(DEVICE, Options())

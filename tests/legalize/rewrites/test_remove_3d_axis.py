@@ -126,8 +126,7 @@ def test_the_refusal_names_every_axis():
         "no axis can go: axis 2 (kernel 3, stride 1, pads 1 and 1, extent 5); "
         "axis 3 (kernel 3, stride 1, pads 1 and 1, extent 6); "
         "axis 4 (kernel 3, stride 1, pads 1 and 1, extent 7); "
-        "Add `--prefer slices`: the 3 taps of axis 2 become channels (2,520 values are copied, as "
-        "many MACs)"
+        "--prefer slices would make the 3 taps of axis 2 channels and copy 2,520 values"
     )
 
 

@@ -227,7 +227,7 @@ def headline(
     text += "".join(
         f", {f.value}, because of host nodes" for f in left if f.code == crossings_dominate.code
     )
-    return f"{text}; {warnings[0].partition(':')[0]}" if warnings else text
+    return f"{text}; {warnings[0].partition(': ')[0]}" if warnings else text
 
 
 def _is_limit(finding: Finding) -> bool:

@@ -27,6 +27,10 @@ from npuconv.rules.context import RuleContext
 
 LIMITS = ("rank",)
 _DEVICE_AXES = 2  # of an accelerator for images
+_SLICES = (
+    "Add `--prefer slices`, which makes the taps along one axis channels of a 2D convolution with"
+    " as many MACs. Or use a model whose layers are 2D."
+)
 
 
 @rule(
@@ -47,7 +51,8 @@ def rank_unsupported(node: Node, ctx: RuleContext) -> Violations:
         if win is None or not kept:
             yield violation
             continue
-        limit = f"{violation.values['limit']}, and no axis can be removed: {'; '.join(kept)}"
         offered = "" if "slices" in ctx.options.prefer else offer(win)
-        fix = f"{offered}. Or use a 2D model." if offered else violation.fix
+        reasons = "; ".join(filter(None, [*kept, offered]))
+        limit = f"{violation.values['limit']}, and no axis can be removed: {reasons}"
+        fix = _SLICES if offered else violation.fix
         yield replace(violation, values={**violation.values, "limit": limit}, fix=fix)
