@@ -21,7 +21,7 @@ from npuconv.arithmetic.grid import Grid
 from npuconv.partition import Group
 from npuconv.quantize.calibrate import Calibration
 from npuconv.quantize.fake_quant import OutputError, logits, quant_points
-from npuconv.quantize.ranges import choose_encodings
+from npuconv.quantize.ranges import RangeChoice
 from npuconv.quantize.sensitivity import measure
 from npuconv.quantize.settings import CLIPPING
 from npuconv.quantize.state import DeviceGraph, QuantState
@@ -61,8 +61,10 @@ def clip_ranges(
         return state
     groups = [group for group in graph.plan.groups if not told.isdisjoint(group.tensors)]
 
+    choice = RangeChoice(graph, calibration, grids, without, groups)
+
     def clipped(shares: Shares) -> QuantState:
-        found = choose_encodings(graph, calibration, grids, without, groups, shares)
+        found = choice.at(shares)
         return replace(
             state,
             encodings={**state.encodings, **found.encodings},
