@@ -87,7 +87,7 @@ def _choices(
     """Return the shares of the groups that err less if they are clipped: by much, or by little.
 
     Returns:
-        None that is empty, and none twice.
+        None that is empty, and none twice, in the order of ``CLIPPING.errors_left``.
     """
     ends = {name: number for number, group in enumerate(groups) for name in group.tensors}
     points = [p for p in quant_points(graph, state) if p.encoding and p.tensor in ends]
@@ -113,7 +113,10 @@ def _choices(
 def _checked(
     graph: DeviceGraph, state: QuantState, choices: Iterable[QuantState], used: Samples
 ) -> QuantState:
-    """Return the state under which all roundings together err least, if that is by enough."""
+    """Return the state under which all roundings together err least, if that is by enough.
+
+    One that leaves little is taken before the others are run.
+    """
     feeds = [used[k] for k in spread(len(used), CLIPPING.evaluation_samples)]
     best, least = state, CLIPPING.sufficient
     try:
@@ -123,6 +126,8 @@ def _checked(
             ratio = error.of(quant_points(graph, one)).ratio(before)
             if ratio < least:
                 best, least = one, ratio
+            if least < CLIPPING.plenty:
+                break
     except executor.RuntimeRefusedError:  # an estimate must not cost a conversion
         return state
     return best
