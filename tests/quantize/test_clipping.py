@@ -105,18 +105,15 @@ def test_a_model_that_the_runtime_refuses(monkeypatch):
     assert after is before
 
 
-@pytest.mark.parametrize(("left", "tried"), [(0.5, 1), (0.7, 2)])
-def test_a_choice_that_leaves_little_is_taken_before_others_are_run(monkeypatch, left, tried):
-    """Each choice costs a pass over the samples."""
-    seen = []
-
-    def ratio(*_: object) -> float:
-        seen.append(left)
-        return left
-
+@pytest.mark.parametrize(
+    ("ratios", "taken"), [((0.5, 0.4), 0), ((0.7, 0.5), 1), ((0.7, 0.7), None)]
+)
+def test_the_first_choice_that_leaves_little_is_taken(monkeypatch, ratios, taken):
+    """Each costs a pass over the samples."""
+    left = iter(ratios)
     choices = [{"made": 0.5}, {"made": 0.35}]
     monkeypatch.setattr("npuconv.quantize.clipping._choices", lambda *_: choices)
-    monkeypatch.setattr("npuconv.quantize.fake_quant.Error.ratio", ratio)
+    monkeypatch.setattr("npuconv.quantize.fake_quant.Error.ratio", lambda *_: next(left))
     _, after = states(graph(0.0))
-    assert after.shares == choices[0]
-    assert len(seen) == tried
+    assert after.shares == ({} if taken is None else choices[taken])
+    assert len(list(left)) == (1 if taken == 0 else 0)

@@ -113,21 +113,14 @@ def _choices(
 def _checked(
     graph: DeviceGraph, state: QuantState, choices: Iterable[QuantState], used: Samples
 ) -> QuantState:
-    """Return the state under which all roundings together err least, if that is by enough.
-
-    One that leaves little is taken before the others are run.
-    """
+    """Return the first under which all roundings together err less by enough, or the state."""
     feeds = [used[k] for k in spread(len(used), CLIPPING.evaluation_samples)]
-    best, least = state, CLIPPING.sufficient
     try:
         error = OutputError(logits(graph.proto()), feeds)
         before = error.of(quant_points(graph, state))
         for one in choices:
-            ratio = error.of(quant_points(graph, one)).ratio(before)
-            if ratio < least:
-                best, least = one, ratio
-            if least < CLIPPING.plenty:
-                break
+            if error.of(quant_points(graph, one)).ratio(before) < CLIPPING.sufficient:
+                return one
     except executor.RuntimeRefusedError:  # an estimate must not cost a conversion
         return state
-    return best
+    return state

@@ -129,9 +129,9 @@ class ClippingSettings:
     # Shares of the error of a tensor in the outputs, at most, that clipping must leave: the choice
     # is between the tensors of each, in this order.
     errors_left: tuple[float, ...] = (0.5, 0.25, 0.8)
-    # Share of the error of all roundings, at most, that the choice must leave.
-    sufficient: float = 0.9
-    plenty: float = 0.6  # with which no further choice is measured
+    # Share of the error of all roundings, at most, that the choice must leave; the first that
+    # does is taken. What gains less on samples that ranges are made of may lose on others.
+    sufficient: float = 0.6
     evaluation_samples: int = 8  # on which that is measured
     probes: int = 6  # random vectors, each with its own sample
 
